@@ -1,0 +1,73 @@
+# One command for each thing people do here; CI calls the same ones. `make` alone lists them.
+
+BIN := .venv/bin
+PY := $(BIN)/python
+READY := .venv/.ready
+PYTEST := $(PY) -m pytest -q -n auto --maxprocesses 4 --dist worksteal
+EXTRAS := dev,postgres,rich
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help setup fmt lint check test test-sqlite crash bench up down clean FORCE
+
+help: ## List what can be done
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: $(READY) ## Create .venv with everything the other commands need
+	@:
+
+# uv reads neither pip's index nor pip's certificates, so where it fails pip is asked.
+# An environment holds absolute paths: one that came along with a copied tree is made anew.
+ifneq ($(shell cat $(READY) 2>/dev/null),$(CURDIR))
+$(READY): FORCE
+endif
+$(READY): pyproject.toml
+	@python=; for each in $(PYTHON) python3 python3.13 python3.12 python3.11; do \
+	  if $$each -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; \
+	  then python=$$each; break; fi; done; \
+	if [ -z "$$python" ]; then echo "Rota needs Python 3.11 or newer on the PATH." >&2; exit 1; fi; \
+	echo "setting up .venv (a minute at most)"; \
+	install='install -e .[$(EXTRAS)]'; \
+	if [ "$$(cat $@ 2>/dev/null)" = '$(CURDIR)' ] && $(PY) -m pip --version >/dev/null 2>&1; \
+	then fresh=; else fresh=yes; fi; \
+	if command -v uv >/dev/null \
+	    && { [ -z "$$fresh" ] || uv venv -q --clear --seed --python "$$(command -v $$python)" .venv; } \
+	    && uv pip $$install -q --python $(PY); then :; else \
+	  { [ -z "$$fresh" ] || $$python -m venv --clear .venv; } && \
+	  $(PY) -m pip $$install -qq --disable-pip-version-check; fi
+	@printf '%s' '$(CURDIR)' > $@
+
+fmt: setup ## Format the code and mend what can be mended
+	@$(PY) -m ruff format -q . && $(PY) -m ruff check -q --fix .
+
+lint: setup
+	@$(PY) -m ruff format -q --check --output-format concise . \
+	  || { echo "not formatted: run 'make fmt'" >&2; exit 1; }
+	@$(PY) -m ruff check -q --output-format concise .
+	@$(PY) -m mypy --no-error-summary
+	@out=$$($(BIN)/lint-imports 2>&1) || { echo "$$out"; exit 1; }
+
+check: lint ## Format, lint, types, import contracts and the house rules
+	@$(PY) -m pytest -q tests/tidy
+
+test: lint ## Everything: check, and all tests on SQLite and on a real PostgreSQL
+	@$(PYTEST)
+
+test-sqlite: setup ## The tests that need no PostgreSQL: quick
+	@$(PYTEST) -m "not pg"
+
+crash: setup ## Kill a child at every commit and look at what is left
+	@$(PYTEST) tests/crash
+
+bench: setup ## Measure, against the raw limit of the same database
+	@$(PY) -m bench
+
+up: setup ## Start Rota from this tree
+	@$(PY) scripts/up.py
+
+down: ## Stop what `make up` started
+	@if [ -x $(PY) ]; then $(PY) scripts/up.py --stop; fi
+
+clean: ## Remove everything that can be made again
+	@rm -rf .venv build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	@find src tests -name __pycache__ -type d -prune -exec rm -rf {} +

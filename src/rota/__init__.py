@@ -1,0 +1,54 @@
+"""Rota runs what must run, when it must run, once, and can always say why it did or did not."""
+
+from rota.app import Rota
+from rota.client import Client, Start
+from rota.core.retry import RetryPolicy
+from rota.errors import (
+    Fatal,
+    NeedsLogin,
+    NeedsPermission,
+    RotaError,
+    RunCancelled,
+    RunFailed,
+    StepFailed,
+    Transient,
+)
+from rota.handle import RunHandle
+from rota.settings import Settings
+from rota.workflows.verbs import (
+    gather,
+    now,
+    random,
+    sleep,
+    sleep_until,
+    this_run,
+    uuid,
+    wait_for,
+)
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Client",
+    "Fatal",
+    "NeedsLogin",
+    "NeedsPermission",
+    "RetryPolicy",
+    "Rota",
+    "RotaError",
+    "RunCancelled",
+    "RunFailed",
+    "RunHandle",
+    "Settings",
+    "Start",
+    "StepFailed",
+    "Transient",
+    "gather",
+    "now",
+    "random",
+    "sleep",
+    "sleep_until",
+    "this_run",
+    "uuid",
+    "wait_for",
+]

@@ -1,0 +1,272 @@
+"""The composition root: a database URL and settings become client, engine and executors.
+
+`Rota` is a client that also knows user code: it registers workflows, steps and queues, and
+`async with app:` performs them in this process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import os
+from collections.abc import AsyncIterator, Callable, Sequence
+from types import TracebackType
+from typing import Any, ParamSpec, Self, TypeVar, overload
+
+import msgspec
+
+from rota import settings as settings_
+from rota.client import Client, Options, Startable, unknown_workflow
+from rota.core.instants import Duration, micros
+from rota.core.lifecycle import Trigger
+from rota.core.model import NewRun, Queue
+from rota.core.retry import RetryPolicy
+from rota.core.typed import Reader
+from rota.engine.base import Base
+from rota.engine.clock import Clock
+from rota.engine.journal import Journal
+from rota.engine.runtime import Runtime
+from rota.engine.wakeups import READY
+from rota.engine.worker import QueueSeats
+from rota.errors import UsageError
+from rota.handle import RunHandle
+from rota.settings import Settings
+from rota.workflows.definition import Step, Workflow
+from rota.workflows.executor import WorkflowExecutor
+from rota.workflows.flow import Flow, current_flow
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class ChildHandle(RunHandle):
+    """A child run seen from the workflow that started it: awaiting it is durable."""
+
+    def __init__(self, client: Client, run_id: str, returns: Reader, flow: Flow) -> None:
+        super().__init__(client, run_id, returns, existed=False)
+        self._flow = flow
+
+    async def result(self, *, timeout: Duration | None = None) -> Any:
+        """Wait durably; no worker is held meanwhile."""
+        if timeout is not None:
+            raise UsageError(
+                "a child's result takes no timeout", hint="Give the child workflow a timeout."
+            )
+        return await self._flow.child_result(self.id, self._returns)
+
+
+class Rota(Client):
+    """An application: its workflows, its database, and a worker for them."""
+
+    def __init__(
+        self,
+        url: str = "sqlite:///rota.db",
+        *,
+        settings: Settings | None = None,
+        clock: Clock | None = None,
+        migrate: bool | None = None,
+        **overrides: Any,
+    ) -> None:
+        if settings is None:
+            values = settings_.from_environment(os.environ) | overrides
+            settings = settings_.load(values, source="settings")
+        elif overrides:
+            raise UsageError("give settings or single values, not both")
+        super().__init__(url, settings=settings, clock=clock, migrate=migrate)
+        self.workflows: dict[str, Workflow[..., Any]] = {}
+        self._queues: dict[str, tuple[int, Queue]] = {}
+        self._executor: WorkflowExecutor | None = None
+        self.runtime: Runtime | None = None
+
+    # -- declaring -------------------------------------------------------------------------
+
+    @overload
+    def workflow(self, function: Callable[P, R], /) -> Workflow[P, R]: ...
+
+    @overload
+    def workflow(
+        self,
+        function: None = None,
+        /,
+        *,
+        name: str | None = None,
+        retries: int | RetryPolicy | None = None,
+        timeout: Duration | None = None,
+        queue: str = "default",
+        priority: int = 0,
+        version: str | None = None,
+    ) -> Callable[[Callable[P, R]], Workflow[P, R]]: ...
+
+    def workflow(self, function: Any = None, /, **options: Any) -> Any:
+        """Register a workflow. `retries` are further attempts of the whole run, each resuming
+        after its last finished step; `timeout` counts from the first start, sleeps included."""
+
+        def register(function: Callable[P, R]) -> Workflow[P, R]:
+            policy = RetryPolicy.of(options.pop("retries", None))
+            workflow = Workflow(function, retry=policy, **options)
+            if workflow.name in self.workflows:
+                raise UsageError(
+                    f"workflow {workflow.name} is registered twice", hint="Give one of them a name."
+                )
+            self.workflows[workflow.name] = workflow
+            self._queues.setdefault(workflow.queue, self._plain_queue(workflow.queue))
+            return workflow
+
+        return register if function is None else register(function)
+
+    @overload
+    def step(self, function: Callable[P, R], /) -> Step[P, R]: ...
+
+    @overload
+    def step(
+        self,
+        function: None = None,
+        /,
+        *,
+        name: str | None = None,
+        retries: int | RetryPolicy | None = None,
+        timeout: Duration | None = None,
+    ) -> Callable[[Callable[P, R]], Step[P, R]]: ...
+
+    def step(self, function: Any = None, /, **options: Any) -> Any:
+        """Make a function a step: inside a workflow its result is remembered."""
+
+        def make(function: Callable[P, R]) -> Step[P, R]:
+            return Step(function, retry=RetryPolicy.of(options.pop("retries", None)), **options)
+
+        return make if function is None else make(function)
+
+    def queue(
+        self,
+        name: str,
+        *,
+        seats: int | None = None,
+        running: int | None = None,
+        running_per_key: int | None = None,
+        rate: tuple[int, Duration] | None = None,
+    ) -> None:
+        """Declare a queue's limits: `seats` in this process, the others across all workers."""
+        namespace = self.settings.namespace
+        count, per_us = (None, None) if rate is None else (rate[0], micros(rate[1]))
+        limits = Queue(namespace, name, running, running_per_key, count, per_us)
+        self._queues[name] = (seats or self.settings.seats, limits)
+
+    def _plain_queue(self, name: str) -> tuple[int, Queue]:
+        return self.settings.seats, Queue(self.settings.namespace, name)
+
+    # -- running ---------------------------------------------------------------------------
+
+    async def __aenter__(self) -> Self:
+        await self.start_worker()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    @contextlib.asynccontextmanager
+    async def connected(self) -> AsyncIterator[Self]:
+        """Only the client: runs are started and watched here, performed elsewhere."""
+        await self.connect()
+        await self.wakeups.listen()
+        try:
+            yield self
+        finally:
+            await self.close()
+
+    async def start_worker(self, queues: Sequence[str] | None = None) -> None:
+        """Connect and perform runs in this process until `close`."""
+        await self.connect()
+        runtime = self.make_runtime(queues)
+        await runtime.start()
+
+    def make_runtime(self, queues: Sequence[str] | None = None) -> Runtime:
+        """The engine for this app, not yet turning."""
+        journal = Journal(self.database, self.clock)
+        self._executor = WorkflowExecutor(
+            self.workflows, journal, self.settings, self.ids, _Children(self)
+        )
+        declared = self._queues or {"default": self._plain_queue("default")}
+        chosen = {name: declared.get(name, self._plain_queue(name)) for name in queues or declared}
+        self.runtime = Runtime(
+            self.base(), [self._executor],
+            [QueueSeats(name, seats) for name, (seats, _) in chosen.items()],
+            [limits for _, limits in declared.values() if limits.is_limited],
+            version_of(self.workflows),
+        )  # fmt: skip
+        return self.runtime
+
+    def base(self) -> Base:
+        """What the loops of this process stand on."""
+        return Base(self.database, self.clock, self.settings, self.wakeups, self.results, self.ids)
+
+    async def stop_worker(self, timeout_s: float | None = None) -> None:
+        """Drain and sign off; runs that do not end in time are handed over."""
+        if self.runtime is not None:
+            await self.runtime.stop(timeout_s)
+            self.runtime = None
+        if self._executor is not None:
+            self._executor.close()
+            self._executor = None
+
+    async def close(self) -> None:
+        """Stop the worker, if any, and disconnect."""
+        await self.stop_worker()
+        await super().close()
+
+    async def run_forever(self, stop: asyncio.Event, queues: Sequence[str] | None = None) -> None:
+        """A daemon's life: work until `stop` is set, then drain."""
+        await self.start_worker(queues)
+        try:
+            await stop.wait()
+        finally:
+            await self.close()
+
+    def healthy(self) -> bool:
+        """Whether the worker's loop turns (no worker is healthy too)."""
+        return self.runtime is None or self.runtime.upkeep.is_healthy()
+
+    # -- starting --------------------------------------------------------------------------
+
+    def workflow_named(self, name: str) -> Startable:
+        """The registered workflow of that name, or an error with the nearest names."""
+        if name not in self.workflows:
+            raise unknown_workflow(name, self.workflows)
+        return self.workflows[name]
+
+    async def start(self, workflow: Any, /, *args: Any, **kwargs: Any) -> RunHandle:
+        """Start a run. Inside a workflow it becomes a child, started exactly once."""
+        flow = current_flow()
+        if flow is None:
+            return await super().start(workflow, *args, **kwargs)
+        target = self.workflows[workflow] if isinstance(workflow, str) else workflow
+        options = {key: kwargs.pop(key) for key in Options._fields if key in kwargs}
+        child_id = await flow.start_child(target, args, kwargs, **options)
+        return ChildHandle(self, child_id, target.signature.returns, flow)
+
+
+class _Children:
+    """Makes child runs for flows, checked like any other start."""
+
+    def __init__(self, app: Rota) -> None:
+        self._app = app
+
+    def new_run(
+        self, flow: Flow, workflow: Any, args: Any, kwargs: Any, options: dict[str, Any]
+    ) -> NewRun:
+        fresh = self._app.new_run(workflow, args, kwargs, Options(**options))
+        return msgspec.structs.replace(fresh, parent_id=flow.claim.root_id, trigger=Trigger.CHILD)
+
+    def started(self) -> None:
+        self._app.wakeups.tell(READY)
+
+
+def version_of(workflows: dict[str, Workflow[..., Any]]) -> str:
+    """One word for the code a worker runs."""
+    text = ",".join(f"{name}={workflows[name].version}" for name in sorted(workflows))
+    return hashlib.sha256(text.encode()).hexdigest()[:12]

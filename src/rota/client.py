@@ -1,0 +1,426 @@
+"""One method per verb a person uses. Python, CLI and HTTP are renderings of this.
+
+A client needs only a database URL. It knows no user code: workflows are named, or given as
+registered objects that bring their own typed door.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import difflib
+import random
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from types import TracebackType
+from typing import Any, Literal, NamedTuple, Protocol, Self
+
+import msgspec
+
+from rota.core import typed
+from rota.core.ids import IdMaker
+from rota.core.instants import Duration, instant, micros
+from rota.core.lifecycle import RULES, Status, Trigger, allowed
+from rota.core.model import NewRun, Queue, Run, Started, Step, Worker
+from rota.core.retry import RetryPolicy
+from rota.engine.clock import Clock, SystemClock
+from rota.engine.results import Results
+from rota.engine.wakeups import CANCEL, DONE, READY, TIMER, Wakeups
+from rota.errors import (
+    AlreadyStarted,
+    BadInput,
+    UnknownWorkflow,
+    UsageError,
+    WrongState,
+)
+from rota.handle import RunHandle
+from rota.settings import Settings
+from rota.store import history, migrate, runs, steps, workers
+from rota.store.batch import Batch
+from rota.store.database import Database, open_url
+from rota.store.history import Ended, Ready
+
+BULK = 1000
+
+
+class Startable(Protocol):
+    """What a client needs to know of a registered workflow."""
+
+    kind: str
+    name: str
+    queue: str
+    priority: int
+    version: str
+    signature: typed.Signature
+
+
+class Start(NamedTuple):
+    """One item of `start_many`: arguments and, if wanted, its own external id and key."""
+
+    args: tuple[Any, ...] = ()
+    kwargs: dict[str, Any] = {}  # noqa: RUF012
+    external_id: str | None = None
+    key: str | None = None
+
+
+class Options(NamedTuple):
+    """How to start, beside the arguments."""
+
+    external_id: str | None = None
+    queue: str | None = None
+    priority: int | None = None
+    delay: Duration | None = None
+    at: datetime | None = None
+    key: str | None = None
+    tags: dict[str, str] | None = None
+    retries: int | RetryPolicy | None = None
+    timeout: Duration | None = None
+
+    def available_at(self, now: int) -> int:
+        """The earliest instant to run."""
+        if self.delay is not None and self.at is not None:
+            raise BadInput("give delay or at, not both")
+        if self.delay is not None:
+            return now + max(0, micros(self.delay))
+        return now if self.at is None else instant(self.at)
+
+    def stored(self) -> str | None:
+        """Policies that differ from the workflow's, as JSON."""
+        policies: dict[str, Any] = {}
+        if self.retries is not None:
+            policies["retry"] = RetryPolicy.of(self.retries)
+        if self.timeout is not None:
+            policies["timeout_us"] = micros(self.timeout)
+        return msgspec.json.encode(policies).decode() if policies else None
+
+
+class Client:
+    """Starts, finds, awaits and steers runs in one namespace of one database."""
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        settings: Settings | None = None,
+        clock: Clock | None = None,
+        migrate: bool | None = None,
+    ) -> None:
+        self.settings = settings or Settings()
+        self.url = url
+        self.clock: Clock = clock or SystemClock()
+        self.ids = IdMaker(random.SystemRandom().getrandbits)
+        self._migrate = url.startswith("sqlite") if migrate is None else migrate
+        self._starts: Batch[NewRun, Started] = Batch(self._send_starts)
+        self._database: Database | None = None
+        self._wakeups: Wakeups | None = None
+        self._results: Results | None = None
+
+    # -- opening ---------------------------------------------------------------------------
+
+    async def connect(self) -> Self:
+        """Open the database, migrating it where that is automatic."""
+        if self._database is not None:
+            return self
+        database = open_url(self.url, self.settings)
+        await database.open()
+        try:
+            await self._follow(database)
+            await migrate.prepare(database, migrate=self._migrate, now=self.clock.now())
+        except BaseException:
+            await database.close()
+            raise
+        self._database = database
+        self._wakeups = Wakeups(database)
+        self._results = Results(database, self.clock, self._wakeups)
+        return self
+
+    async def _follow(self, database: Database) -> None:
+        if isinstance(self.clock, SystemClock):
+            sent = self.clock.local_us()
+            server = await database.clock_us()
+            if server is not None:
+                self.clock.follow(server, sent=sent, received=self.clock.local_us())
+
+    async def close(self) -> None:
+        """Close the database."""
+        database, self._database = self._database, None
+        if self._results is not None:
+            self._results.close()
+        if database is not None:
+            await database.close()
+
+    async def __aenter__(self) -> Self:
+        return await self.connect()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    @property
+    def database(self) -> Database:
+        """The open database."""
+        if self._database is None:
+            raise UsageError(
+                "not connected", hint="Use `async with app:` or `await app.connect()`."
+            )
+        return self._database
+
+    @property
+    def wakeups(self) -> Wakeups:
+        """The wake-ups of this process."""
+        assert self._wakeups is not None, "not connected"
+        return self._wakeups
+
+    @property
+    def results(self) -> Results:
+        """Whoever waits for results in this process."""
+        assert self._results is not None, "not connected"
+        return self._results
+
+    # -- starting --------------------------------------------------------------------------
+
+    def workflow_named(self, name: str) -> Startable | None:
+        """The registered workflow of that name; a bare client knows none and asks nothing."""
+        return None
+
+    async def start(
+        self,
+        workflow: Startable | str,
+        /,
+        *args: Any,
+        external_id: str | None = None,
+        on_conflict: Literal["return", "reject"] = "return",
+        queue: str | None = None,
+        priority: int | None = None,
+        delay: Duration | None = None,
+        at: datetime | None = None,
+        key: str | None = None,
+        tags: dict[str, str] | None = None,
+        retries: int | RetryPolicy | None = None,
+        timeout: Duration | None = None,
+        **kwargs: Any,
+    ) -> RunHandle:
+        """Start a run; durable when this returns. The same `external_id` starts it only once."""
+        options = Options(external_id, queue, priority, delay, at, key, tags, retries, timeout)
+        run = self.new_run(workflow, args, kwargs, options)
+        started = await self._starts.put(run)
+        self._told_start(run.available_at > self.clock.now())
+        if started.existed and on_conflict == "reject":
+            raise AlreadyStarted(
+                f"run {started.id} has external id {external_id!r} already", run_id=started.id
+            )
+        return self.handle(started.id, workflow, existed=started.existed)
+
+    async def start_many(
+        self,
+        workflow: Startable | str,
+        items: Iterable[tuple[Any, ...] | Start],
+        *,
+        queue: str | None = None,
+        priority: int | None = None,
+        delay: Duration | None = None,
+        tags: dict[str, str] | None = None,
+    ) -> list[RunHandle]:
+        """Start one run per item (a tuple of arguments, or a `Start`), in few commits."""
+        options = Options(queue=queue, priority=priority, delay=delay, tags=tags)
+        fresh: list[NewRun] = []
+        for item in items:
+            start = item if isinstance(item, Start) else Start(item)
+            chosen = options._replace(external_id=start.external_id, key=start.key)
+            fresh.append(self.new_run(workflow, start.args, start.kwargs, chosen))
+        handles: list[RunHandle] = []
+        for begin in range(0, len(fresh), BULK):
+            part = fresh[begin : begin + BULK]
+            for started in await self._send_starts(part):
+                handles.append(self.handle(started.id, workflow, existed=started.existed))
+            self._told_start(delayed=delay is not None)
+        return handles
+
+    def new_run(
+        self, workflow: Startable | str, args: Any, kwargs: Any, options: Options
+    ) -> NewRun:
+        """A run about to be born, its input checked. Nothing is written yet."""
+        door = self.workflow_named(workflow) if isinstance(workflow, str) else workflow
+        name = workflow if isinstance(workflow, str) else workflow.name
+        now = self.clock.now()
+        text = self._input(door, name, args, kwargs)
+        tags = options.tags and typed.encode(options.tags, what="tags", bytes_max=4096)
+        return NewRun(
+            id=self.ids.make(now),
+            namespace=self.settings.namespace,
+            name=name,
+            available_at=options.available_at(now),
+            input=text,
+            queue=options.queue or (door.queue if door else "default"),
+            priority=options.priority
+            if options.priority is not None
+            else getattr(door, "priority", 0),
+            external_id=options.external_id,
+            limit_key=options.key,
+            version=door.version if door else None,
+            tags=tags or None,
+            options=options.stored(),
+        )
+
+    def _input(self, door: Startable | None, name: str, args: Any, kwargs: Any) -> str | None:
+        what = f"the input of {name}"
+        limit = self.settings.payload_bytes_max
+        if door is not None:
+            return door.signature.write(args, kwargs, what=what, bytes_max=limit)
+        if args:
+            raise BadInput(
+                f"{what}: workflow {name} is not registered here",
+                hint="Name each argument, or start it through the app that registers it.",
+            )
+        return typed.encode(kwargs, what=what, bytes_max=limit) if kwargs else None
+
+    def handle(self, run_id: str, workflow: Any = None, *, existed: bool = False) -> RunHandle:
+        """A handle on a chain by the id of its first run."""
+        signature: typed.Signature | None = getattr(workflow, "signature", None)
+        return RunHandle(self, run_id, signature.returns if signature else None, existed)
+
+    async def _send_starts(self, fresh: Sequence[NewRun]) -> list[Started]:
+        return await self.database.write(runs.start, fresh, now=self.clock.now())
+
+    def _told_start(self, delayed: bool) -> None:
+        self.wakeups.tell(TIMER if delayed else READY)
+
+    # -- finding ---------------------------------------------------------------------------
+
+    async def get(self, run_id: str) -> Run:
+        """One run by id, or by a prefix of it that fits no other."""
+        return await self.database.read(
+            history.get, namespace=self.settings.namespace, run_id=run_id
+        )
+
+    async def chain(self, run_id: str) -> list[Run]:
+        """Every attempt of the run's chain, first to last."""
+        run = await self.get(run_id)
+        return await self.database.read(history.chain, root_id=run.root_id)
+
+    async def steps(self, run_id: str) -> list[Step]:
+        """What the run's chain has recorded, in order."""
+        run = await self.get(run_id)
+        found = await self.database.read(steps.load, [run.root_id])
+        return found[run.root_id]
+
+    async def list(self, **filters: Any) -> list[Run]:
+        """Runs, newest first; filters: name, status, queue, external_id, root_id, before, limit."""
+        return await self.database.read(history.page, namespace=self.settings.namespace, **filters)
+
+    async def counts(self) -> dict[str, int]:
+        """Runs by status."""
+        return await self.database.read(history.counts, namespace=self.settings.namespace)
+
+    async def ready(self) -> Sequence[Ready]:
+        """What could be claimed now, by queue and name."""
+        return await self.database.read(history.ready, namespace=self.settings.namespace)
+
+    async def workers(self, *, everyone: bool = False) -> Sequence[Worker]:
+        """Workers that are on, or all known ones."""
+        return await self.database.read(
+            workers.listing, namespace=self.settings.namespace, everyone=everyone
+        )
+
+    async def queues(self) -> Sequence[Queue]:
+        """Queues with limits."""
+        return await self.database.read(workers.queues, namespace=self.settings.namespace)
+
+    # -- awaiting and steering -------------------------------------------------------------
+
+    async def wait(self, run_id: str, *, timeout: Duration | None = None) -> Ended:
+        """How the chain ended, once it has; TimeoutError when it has not by then."""
+        run = await self.get(run_id)
+        limit_s = None if timeout is None else micros(timeout) / 1e6
+        return await asyncio.wait_for(self.results.wait(run.root_id), limit_s)
+
+    async def cancel(self, run_id: str, *, reason: str = "by request") -> Sequence[str]:
+        """Call off the chain's open run and everything below it; returns the cancelled ids."""
+        run = await self.get(run_id)
+        ids = await self.database.write(
+            runs.cancel, [run.root_id], reason=reason, now=self.clock.now()
+        )
+        if not ids:
+            last = (await self.chain(run.id))[-1]
+            raise WrongState(f"run {last.id} is {last.label}; there is nothing to cancel")
+        self.wakeups.tell(CANCEL)
+        self.wakeups.tell(DONE)
+        return ids
+
+    async def retry(self, run_id: str) -> RunHandle:
+        """Try a chain that ended (or waits for a person) again, from its last finished step."""
+        last = (await self.chain(run_id))[-1]
+        now = self.clock.now()
+        if allowed("resolve", Status(last.status)):
+            await self.database.write(runs.resolve, last.id, now=now)
+        elif last.status in (Status.FAILED, Status.CANCELLED, Status.CRASHED):
+            heir = runs.successor(
+                last, self.ids.make(now), trigger=Trigger.RETRY, available_at=now,
+                attempt=last.attempt + 1, recoveries=0,
+            )  # fmt: skip
+            await self.database.write(runs.start, [heir], now=now)
+        else:
+            raise WrongState(f"run {last.id} is {last.label}; there is nothing to retry")
+        self.wakeups.tell(READY)
+        return self.handle(last.root_id, self.workflow_named(last.name))
+
+    async def signal(self, run_id: str, name: str, value: Any = None) -> None:
+        """Send a signal to a run; it is kept until the run asks for it."""
+        run = await self.get(run_id)
+        last = (await self.chain(run.id))[-1]
+        if last.is_final:
+            raise WrongState(f"run {last.id} is {last.label}; nobody will hear a signal")
+        now = self.clock.now()
+        body = typed.encode(value, what=f"signal {name}", bytes_max=self.settings.payload_bytes_max)
+        await self.database.write(
+            steps.send_signal, signal_id=self.ids.make(now), root_id=run.root_id, name=name,
+            body=body, now=now,
+        )  # fmt: skip
+        self.wakeups.tell(READY)
+
+    async def fork(self, run_id: str, *, from_step: str) -> RunHandle:
+        """A new chain with the same input that remembers everything before `from_step`."""
+        run = await self.get(run_id)
+        recorded = {step.key: step for step in await self.steps(run.id)}
+        if from_step not in recorded:
+            near = difflib.get_close_matches(from_step, recorded, 3)
+            raise BadInput(
+                f"run {run.id} has recorded no step {from_step!r}",
+                hint=f"Did you mean {', '.join(near)}?" if near else f"It has: {list(recorded)}",
+            )
+        now = self.clock.now()
+        fresh = NewRun(
+            id=self.ids.make(now), namespace=run.namespace, name=run.name, available_at=now,
+            input=run.input, kind=run.kind, queue=run.queue, priority=run.priority,
+            trigger=Trigger.FORK, limit_key=run.limit_key, version=run.version, tags=run.tags,
+            options=run.options,
+        )  # fmt: skip
+        started = await self.database.write(
+            steps.fork, fresh, from_root=run.root_id, position=recorded[from_step].position,
+            now=now,
+        )  # fmt: skip
+        self.wakeups.tell(READY)
+        return self.handle(started.id, self.workflow_named(run.name))
+
+    async def pause_queue(self, name: str, *, paused: bool = True) -> None:
+        """Stop (or resume) claiming from a declared queue, on all workers."""
+        done = await self.database.write(
+            workers.pause_queue, namespace=self.settings.namespace, name=name, paused=paused
+        )
+        if not done:
+            raise BadInput(f"there is no declared queue {name!r}")
+        self.wakeups.tell(READY)
+
+
+def unknown_workflow(name: str, known: Iterable[str]) -> UnknownWorkflow:
+    """The error for a name nobody registered, with the nearest ones."""
+    names = sorted(known)
+    near = difflib.get_close_matches(name, names, 3, 0.5)
+    hint = f"Did you mean {', '.join(near)}?" if near else f"Known: {', '.join(names) or 'none'}."
+    return UnknownWorkflow(f"there is no workflow {name!r}", hint=hint, name=name)
+
+
+VERBS = {verb: rule.means for verb, rule in RULES.items()}

@@ -1,0 +1,1 @@
+"""Pure decisions: no IO, no clock, no logging, no SQL. Time, ids and chance are arguments."""

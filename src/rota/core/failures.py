@@ -1,0 +1,99 @@
+"""One total table: exception → failure class → status, reason and next action. Pure."""
+
+from __future__ import annotations
+
+import json
+import traceback
+from enum import StrEnum
+from typing import NamedTuple
+
+from rota import errors
+from rota.core.lifecycle import Status
+
+
+class Kind(StrEnum):
+    """What sort of failure it is; doubles as the run's `reason`."""
+
+    TRANSIENT = "transient"
+    TIMEOUT = "timeout"
+    LOGIC = "logic"
+    AUTH = "auth"
+    PERMISSION = "permission"
+    FATAL = "fatal"
+    STRANDED = "stranded"
+    INTERNAL = "internal"
+
+
+class Consequence(NamedTuple):
+    """What a failure class leads to."""
+
+    status: Status
+    retried: bool  # by the retry policy, while it has attempts left
+    action: str
+
+
+TABLE: dict[Kind, Consequence] = {
+    Kind.TRANSIENT: Consequence(Status.FAILED, True, "back off, new run"),
+    Kind.TIMEOUT: Consequence(Status.FAILED, True, "back off, new run"),
+    Kind.LOGIC: Consequence(Status.FAILED, True, "new run if the policy says so"),
+    Kind.AUTH: Consequence(Status.WAITING, False, "a person renews credentials, then retries"),
+    Kind.PERMISSION: Consequence(Status.WAITING, False, "a person grants it, then retries"),
+    Kind.FATAL: Consequence(Status.FAILED, False, "give up"),
+    Kind.STRANDED: Consequence(Status.FAILED, False, "restore the code or fork, then retry"),
+    Kind.INTERNAL: Consequence(Status.FAILED, False, "put aside, alert"),
+}
+
+# First match wins, so subclasses stand before their bases; Exception makes the table total.
+_KINDS: tuple[tuple[type[BaseException], Kind], ...] = (
+    (errors.Transient, Kind.TRANSIENT),
+    (errors.NeedsLogin, Kind.AUTH),
+    (errors.NeedsPermission, Kind.PERMISSION),
+    (errors.Fatal, Kind.FATAL),
+    (errors.Stranded, Kind.STRANDED),
+    (errors.StepTimeout, Kind.TIMEOUT),
+    (errors.RunTimeout, Kind.TIMEOUT),
+    (errors.StoreError, Kind.TRANSIENT),
+    (errors.RunFailed, Kind.LOGIC),
+    (errors.UsageError, Kind.LOGIC),
+    (errors.Failure, Kind.LOGIC),
+    (errors.RotaError, Kind.INTERNAL),
+    (TimeoutError, Kind.TIMEOUT),
+    (ConnectionError, Kind.TRANSIENT),
+    (OSError, Kind.TRANSIENT),
+    (MemoryError, Kind.INTERNAL),
+    (SystemError, Kind.INTERNAL),
+    (Exception, Kind.LOGIC),
+    (BaseException, Kind.INTERNAL),
+)
+
+
+def kind_of(error: BaseException) -> Kind:
+    """The class of a failure. A failed step is as bad as what it failed with."""
+    if isinstance(error, errors.StepFailed) and isinstance(error.__cause__, Exception):
+        return kind_of(error.__cause__)
+    if isinstance(error, errors.StepFailed):
+        return Kind(str(error.facts.get("kind", Kind.LOGIC)))
+    return next(kind for cls, kind in _KINDS if isinstance(error, cls))
+
+
+def names_of(error: BaseException) -> tuple[str, ...]:
+    """Class names of the error and its bases, for `never` lists."""
+    return tuple(cls.__name__ for cls in type(error).__mro__[:-1])
+
+
+TRACE_CHARS_MAX = 6_000
+
+
+def describe(error: BaseException) -> str:
+    """The error as stored JSON: class, sentence, kind, and where it happened."""
+    trace = "".join(traceback.format_exception(error))
+    if len(trace) > TRACE_CHARS_MAX:  # both ends matter: where it began and what it said
+        half = TRACE_CHARS_MAX // 2
+        trace = f"{trace[:half]}\n    …\n{trace[-half:]}"
+    fields = {
+        "type": type(error).__name__,
+        "message": str(error),
+        "kind": kind_of(error).value,
+        "trace": trace,
+    }
+    return json.dumps(fields, ensure_ascii=False)

@@ -1,0 +1,29 @@
+"""Rate limits as arithmetic (GCRA): one stored instant per queue, no counters to drift. Pure."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Rate(msgspec.Struct, frozen=True):
+    """At most `count` starts per `per_us`; as many may come at once after a rest."""
+
+    count: int
+    per_us: int
+
+
+def room(rate: Rate, *, ready_at: int, now: int) -> int:
+    """How many may start now; `ready_at` is the stored instant of the queue."""
+    interval = rate.per_us / rate.count
+    spare = now + rate.per_us - max(ready_at, now)
+    return max(0, min(rate.count, int(spare / interval + 1e-9)))
+
+
+def advance(rate: Rate, *, ready_at: int, now: int, taken: int) -> int:
+    """The instant to store after `taken` starts."""
+    return max(ready_at, now) + round(taken * rate.per_us / rate.count)
+
+
+def next_free_at(rate: Rate, *, ready_at: int) -> int:
+    """When at least one start becomes possible."""
+    return ready_at - rate.per_us + -(-rate.per_us // rate.count)

@@ -1,0 +1,202 @@
+"""The records that travel between store, engine and surfaces. Immutable; no behaviour beyond
+what follows from their own fields. Field order of `Run`, `Claim` and `Step` is the column order
+of the queries that read them.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from rota.core.lifecycle import FINAL, Trigger, label
+
+
+class Run(msgspec.Struct, frozen=True):
+    """One attempt to execute something: the unit of history."""
+
+    id: str
+    namespace: str
+    kind: str
+    name: str
+    queue: str
+    priority: int
+    status: str
+    reason: str | None
+    phase: str | None
+    available_at: int | None
+    due_at: int | None
+    schedule_id: str | None
+    retry_of: str | None
+    root_id: str
+    parent_id: str | None
+    attempt: int
+    recoveries: int
+    trigger: str
+    external_id: str | None
+    serial_key: str | None
+    limit_key: str | None
+    lease_owner: str | None
+    lease_until: int | None
+    claim_count: int
+    version: str | None
+    tags: str | None
+    options: str | None
+    input: str | None
+    output: str | None
+    error: str | None
+    created_at: int
+    started_at: int | None
+    finished_at: int | None
+
+    @property
+    def is_final(self) -> bool:
+        """Whether this row will never change again."""
+        return self.status in FINAL
+
+    @property
+    def label(self) -> str:
+        """Status and reason as people read them."""
+        return label(self.status, self.reason)
+
+
+class NewRun(msgspec.Struct, frozen=True):
+    """A run about to be born. `available_at` after now makes it sleep first."""
+
+    id: str
+    namespace: str
+    name: str
+    available_at: int
+    input: str | None = None
+    kind: str = "workflow"
+    queue: str = "default"
+    priority: int = 0
+    trigger: str = Trigger.MANUAL
+    root_id: str | None = None
+    retry_of: str | None = None
+    parent_id: str | None = None
+    attempt: int = 1
+    recoveries: int = 0
+    external_id: str | None = None
+    serial_key: str | None = None
+    limit_key: str | None = None
+    due_at: int | None = None
+    schedule_id: str | None = None
+    version: str | None = None
+    tags: str | None = None
+    options: str | None = None
+    reason: str | None = None
+
+
+class Started(msgspec.Struct, frozen=True):
+    """The answer to a start: the run's id, and whether it was there before."""
+
+    id: str
+    existed: bool
+
+
+class Claim(msgspec.Struct, frozen=True):
+    """A run this worker holds: everything needed to perform it. `claim_count` is the fence."""
+
+    id: str
+    claim_count: int
+    namespace: str
+    kind: str
+    name: str
+    queue: str
+    priority: int
+    available_at: int
+    root_id: str
+    parent_id: str | None
+    attempt: int
+    recoveries: int
+    trigger: str
+    external_id: str | None
+    serial_key: str | None
+    limit_key: str | None
+    due_at: int | None
+    schedule_id: str | None
+    version: str | None
+    tags: str | None
+    options: str | None
+    started_at: int
+    created_at: int
+    input: str | None
+
+    @property
+    def is_fresh(self) -> bool:
+        """Whether no worker can have recorded a step for this chain yet."""
+        return self.claim_count == 1 and self.trigger not in _WITH_HISTORY
+
+
+_WITH_HISTORY = frozenset({Trigger.RETRY, Trigger.RECOVERY, Trigger.FORK})
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """How a held run is settled: a verb of the lifecycle table and what goes with it."""
+
+    claim: Claim
+    verb: str
+    reason: str | None = None
+    output: str | None = None
+    error: str | None = None
+    wake_at: int | None = None
+    retry: NewRun | None = None
+
+
+class Step(msgspec.Struct, frozen=True):
+    """A memoised piece of a chain. Status: completed, failed (may be tried again) or waiting."""
+
+    root_id: str
+    key: str
+    position: int
+    kind: str
+    status: str
+    attempt: int
+    run_attempt: int
+    output: str | None
+    error: str | None
+    wake_at: int | None
+    child_id: str | None
+    started_at: int
+    finished_at: int | None
+
+
+class StepRecord(msgspec.Struct, frozen=True):
+    """A step to write, with the claim that fences it."""
+
+    claim: Claim
+    step: Step
+
+
+class Worker(msgspec.Struct, frozen=True):
+    """One worker process, as it last reported itself."""
+
+    id: str
+    namespace: str
+    host: str
+    pid: int
+    pid_started: str
+    queues: str
+    seats: int
+    status: str
+    version: str
+    started_at: int
+    heartbeat_at: int
+    stopped_at: int | None
+
+
+class Queue(msgspec.Struct, frozen=True):
+    """A queue's limits across all workers; None means no limit."""
+
+    namespace: str
+    name: str
+    running_max: int | None = None
+    key_running_max: int | None = None
+    rate_count: int | None = None
+    rate_per_us: int | None = None
+    ready_at: int = 0
+    paused: int = 0
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether claiming from it must be counted."""
+        return bool(self.running_max or self.key_running_max or self.rate_count or self.paused)

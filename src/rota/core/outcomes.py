@@ -1,0 +1,30 @@
+"""Stored errors and ends of runs, to JSON and back to exceptions. Pure."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from rota.errors import RunCancelled, RunCrashed, RunFailed
+
+
+def read_error(text: str | None) -> dict[str, str]:
+    """A stored error, with every field present."""
+    blank = {"type": "Error", "message": "no details were stored", "kind": "logic", "trace": ""}
+    return blank | (json.loads(text) if text else {})
+
+
+def end_of(status: str, reason: str | None, error: str | None) -> str:
+    """How a chain ended, as JSON to store beside a parent's step."""
+    detail: dict[str, Any] = {"status": status, "reason": reason}
+    return json.dumps(detail | (json.loads(error) if error else {}))
+
+
+def run_failed(run_id: str, text: str | None) -> RunFailed:
+    """The error for somebody who awaits a run that ended without a result."""
+    detail: dict[str, Any] = json.loads(text) if text else {}
+    status = str(detail.get("status", "failed"))
+    cls = {"cancelled": RunCancelled, "crashed": RunCrashed}.get(status, RunFailed)
+    what = f": {detail['type']}: {detail['message']}" if "type" in detail else ""
+    reason = f" ({detail['reason']})" if detail.get("reason") and not what else ""
+    return cls(f"run {run_id} {status}{reason}{what}", run_id=run_id, detail=detail)

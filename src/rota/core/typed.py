@@ -1,0 +1,175 @@
+"""Values to JSON and back, by type hints. Pure.
+
+msgspec does the work; pydantic models pass through their own validators. Errors name the path
+to the bad field. Nothing is ever pickled.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any, Union, get_type_hints
+
+import msgspec
+
+from rota.errors import BadInput, NotSerialisable, PayloadTooBig
+
+
+def _encode_other(value: Any) -> Any:
+    dump = getattr(value, "model_dump", None)
+    if callable(dump):
+        return dump(mode="json")
+    raise NotImplementedError(f"objects of type {type(value).__name__} cannot be written as JSON")
+
+
+def _decode_other(kind: type, value: Any) -> Any:
+    validate = getattr(kind, "model_validate", None)
+    if callable(validate):
+        try:
+            return validate(value)
+        except ValueError as error:  # pydantic's ValidationError is one
+            raise ValueError(_pydantic_text(error)) from error
+    raise NotImplementedError(f"type {kind!r} cannot be read from JSON")
+
+
+def _pydantic_text(error: ValueError) -> str:
+    details = getattr(error, "errors", None)
+    if not callable(details):
+        return str(error)
+    return "; ".join(
+        f"{'.'.join(str(part) for part in item['loc'])}: {item['msg']}" for item in details()
+    )
+
+
+_ENCODER = msgspec.json.Encoder(enc_hook=_encode_other, decimal_format="string")
+
+
+def encode(value: Any, *, what: str, bytes_max: int) -> str:
+    """`value` as JSON text, or an error that says what could not be written."""
+    try:
+        raw = _ENCODER.encode(value)
+    except RecursionError:
+        raise NotSerialisable(f"{what} refers to itself and cannot be written as JSON") from None
+    except (TypeError, ValueError, NotImplementedError, OverflowError) as error:
+        raise NotSerialisable(f"{what} cannot be written as JSON: {error}") from error
+    if len(raw) > bytes_max:
+        raise PayloadTooBig(
+            f"{what} has {len(raw):,} bytes as JSON; the limit is {bytes_max:,}",
+            bytes=len(raw),
+            bytes_max=bytes_max,
+        )
+    return raw.decode()
+
+
+class Reader:
+    """Reads one type from JSON; unknown and unannotated types are taken as plain JSON."""
+
+    def __init__(self, kind: Any, *, fall_back: bool = True) -> None:
+        try:
+            self._decoder = msgspec.json.Decoder(kind, dec_hook=_decode_other)
+        except TypeError:
+            if not fall_back:
+                raise
+            self._decoder = msgspec.json.Decoder(Any)
+
+    def read(self, text: str | None, *, what: str) -> Any:
+        """The value, or BadInput naming the path to the field that does not fit."""
+        if text is None:
+            return None
+        try:
+            return self._decoder.decode(text)
+        except msgspec.ValidationError as error:
+            raise BadInput(f"{what}: {error}") from error
+        except msgspec.DecodeError as error:
+            raise BadInput(f"{what} is not JSON: {error}") from error
+
+
+class Signature:
+    """The typed door of a workflow: arguments ⇄ one JSON object by parameter name."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._signature = inspect.signature(function)
+        hints = _hints(function)
+        fields: list[Any] = []
+        for parameter in self._signature.parameters.values():
+            if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+                raise BadInput(
+                    f"workflow {function.__name__} takes *{parameter.name}",
+                    hint="Name each parameter: inputs are stored as JSON by name.",
+                )
+            kind = hints.get(parameter.name, Any)
+            if parameter.default is parameter.empty:
+                fields.append((parameter.name, kind))
+            else:
+                # Left out of the JSON, so that a default is the code's of the day it runs.
+                fields.append((parameter.name, Union[kind, msgspec.UnsetType], msgspec.UNSET))  # noqa: UP007
+        self._names = tuple(self._signature.parameters)
+        self._positional = sum(
+            parameter.kind is not parameter.KEYWORD_ONLY
+            for parameter in self._signature.parameters.values()
+        )
+        self.returns = Reader(hints.get("return", Any))
+        self._reader = _arguments_reader(function.__name__, fields)
+
+    def write(
+        self, args: tuple[Any, ...], kwargs: Mapping[str, Any], *, what: str, bytes_max: int
+    ) -> str | None:
+        """Arguments as JSON text, checked against the type hints. None when there are none."""
+        arguments = self._bind(args, kwargs, what)
+        if not arguments:
+            return None
+        text = encode(arguments, what=what, bytes_max=bytes_max)
+        self._reader.read(text, what=what)
+        return text
+
+    def _bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], what: str) -> dict[str, Any]:
+        if not kwargs and len(args) == self._positional == len(self._names):
+            return dict(zip(self._names, args, strict=True))  # the common case, in bulk
+        try:
+            return self._signature.bind(*args, **kwargs).arguments
+        except TypeError as error:
+            raise BadInput(f"{what}: {error}") from error
+
+    def check(self, text: str, *, what: str, bytes_max: int) -> str | None:
+        """Raw JSON from outside (CLI, HTTP): the same checks, then its canonical form."""
+        value = Reader(dict[str, Any]).read(text, what=what)
+        unknown = sorted(set(value) - set(self._names))
+        if unknown:
+            raise BadInput(
+                f"{what} has no parameter {', '.join(unknown)}",
+                hint=f"Its parameters are: {', '.join(self._names) or 'none'}.",
+            )
+        missing = [
+            name
+            for name, parameter in self._signature.parameters.items()
+            if parameter.default is parameter.empty and name not in value
+        ]
+        if missing:
+            raise BadInput(f"{what} needs {', '.join(missing)}")
+        return self.write((), value, what=what, bytes_max=bytes_max)
+
+    def read(self, text: str | None, *, what: str) -> dict[str, Any]:
+        """Keyword arguments for the function, typed."""
+        if text is None:
+            return {}
+        value = self._reader.read(text, what=what)
+        return {
+            name: item
+            for name in self._names
+            if (item := getattr(value, name)) is not msgspec.UNSET
+        }
+
+
+def _hints(function: Callable[..., Any]) -> dict[str, Any]:
+    try:
+        return get_type_hints(function)
+    except (NameError, TypeError):  # a name that only type checkers know
+        return {}
+
+
+def _arguments_reader(name: str, fields: list[Any]) -> Reader:
+    try:
+        return Reader(msgspec.defstruct(name, fields, kw_only=True), fall_back=False)
+    except TypeError:  # a hint msgspec cannot express: take every argument as plain JSON
+        plain = [(field[0], Any, *field[2:]) for field in fields]
+        return Reader(msgspec.defstruct(name, plain, kw_only=True))

@@ -1,0 +1,1 @@
+"""The loops. Owns the clock, tasks and signals; decides nothing that `core` can decide."""

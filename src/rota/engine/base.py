@@ -1,0 +1,23 @@
+"""What every loop of a process stands on."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from rota.core.ids import IdMaker
+from rota.engine.clock import Clock
+from rota.engine.results import Results
+from rota.engine.wakeups import Wakeups
+from rota.settings import Settings
+from rota.store.database import Database
+
+
+class Base(NamedTuple):
+    """One process's database, clock, settings and ears."""
+
+    database: Database
+    clock: Clock
+    settings: Settings
+    wakeups: Wakeups
+    results: Results
+    ids: IdMaker

@@ -1,0 +1,105 @@
+"""The only place that reads time. All machines follow the database's clock where it has one.
+
+`now` is read once per turn and handed down. A step of the wall clock is noticed, so that nobody
+reaps living runs because an hour went by in no time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+from rota.core.instants import SECOND
+
+STEP_US = 1 * SECOND
+
+
+class Timer(Protocol):
+    """Something that can be called off."""
+
+    def cancel(self) -> None:
+        """Call it off."""
+        ...
+
+
+class Clock(Protocol):
+    """Tells the time and waits for it."""
+
+    def now(self) -> int:
+        """Microseconds since the epoch."""
+        ...
+
+    def call_at(self, at: int, callback: Callable[[], object]) -> Timer:
+        """Call back at an instant, on the running event loop."""
+        ...
+
+    def steady_for(self) -> int:
+        """Microseconds since the clock was last seen to jump."""
+        ...
+
+    async def wait(self, event: asyncio.Event, until: int) -> None:
+        """Return when the event is set or the instant has come."""
+        ...
+
+
+class SystemClock:
+    """This machine's clock, corrected by the database's own when it has one."""
+
+    def __init__(self) -> None:
+        self._offset = 0
+        self._shared = False
+        self._anchor = self._lead()
+        self._stepped_at: int | None = None
+
+    def now(self) -> int:
+        """Microseconds since the epoch, by the database's clock."""
+        lead = self._lead()
+        jump = lead - self._anchor
+        if abs(jump) > STEP_US:
+            self._anchor = lead
+            self._stepped_at = time.monotonic_ns() // 1000
+            if self._shared:
+                # The server's clock did not jump with ours: stay with it until the next sync.
+                self._offset -= jump
+        return time.time_ns() // 1000 + self._offset
+
+    def steady_for(self) -> int:
+        """Microseconds since the clock was last seen to jump."""
+        self.now()
+        if self._stepped_at is None:
+            return 1 << 62
+        return time.monotonic_ns() // 1000 - self._stepped_at
+
+    def follow(self, server_us: int, *, sent: int, received: int) -> None:
+        """Learn the server's time from a question sent and answered at these local instants."""
+        before = self._offset
+        self._offset = server_us - (sent + received) // 2
+        if self._shared and abs(self._offset - before) > STEP_US:
+            self._stepped_at = time.monotonic_ns() // 1000
+        self._shared = True
+
+    def call_at(self, at: int, callback: Callable[[], object]) -> Timer:
+        """Call back at an instant, on the running event loop."""
+        delay_s = max(0, at - self.now()) / SECOND
+        return asyncio.get_running_loop().call_later(delay_s, callback)
+
+    async def wait(self, event: asyncio.Event, until: int) -> None:
+        """Return when the event is set or the instant has come."""
+        if event.is_set():
+            return
+        timer = self.call_at(until, event.set)
+        try:
+            await event.wait()
+        finally:
+            timer.cancel()
+
+    @staticmethod
+    def local_us() -> int:
+        """This machine's uncorrected wall time."""
+        return time.time_ns() // 1000
+
+    @staticmethod
+    def _lead() -> int:
+        return (time.time_ns() - time.monotonic_ns()) // 1000

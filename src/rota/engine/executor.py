@@ -1,0 +1,25 @@
+"""What a kind of work must offer to be run by the engine. Workflows, automations and pipelines
+each bring one executor; the loops know nothing else of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from rota.core.model import Claim, Outcome, Step
+
+
+class Executor(Protocol):
+    """Performs runs of one kind."""
+
+    kind: str
+
+    def names(self) -> list[str]:
+        """The names it can perform."""
+        ...
+
+    async def perform(self, claim: Claim, steps: Sequence[Step]) -> Outcome:
+        """Perform a claimed run, given what its chain has recorded. Raises LeaseLost when it
+        learns that the run is no longer ours."""
+        ...

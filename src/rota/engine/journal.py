@@ -1,0 +1,86 @@
+"""Writes steps for the runs of this process, many in one commit, and insists on it.
+
+A broken connection is not the run's fault: the write is repeated until it succeeds or the run
+turns out not to be ours any more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
+
+from rota.core.instants import SECOND
+from rota.core.model import Claim, NewRun, Started, Step, StepRecord
+from rota.engine.clock import Clock
+from rota.errors import LeaseLost, StoreBusy, StoreFull, StoreUnreachable
+from rota.store import history, steps
+from rota.store.batch import Batch
+from rota.store.database import Database
+from rota.store.history import Ended
+
+log = logging.getLogger("rota.journal")
+T = TypeVar("T")
+
+PASSING = (StoreUnreachable, StoreBusy, StoreFull)
+PAUSE_US_MIN, PAUSE_US_MAX = SECOND // 20, 2 * SECOND
+
+
+async def insist(clock: Clock, call: Callable[[], Awaitable[T]], what: str) -> T:
+    """Repeat a write that fails for a passing reason. Only for writes that may be repeated."""
+    pause = PAUSE_US_MIN
+    while True:
+        try:
+            return await call()
+        except PASSING as error:
+            log.warning("%s waits for the database: %s", what, error)
+        await clock.wait(asyncio.Event(), clock.now() + pause)
+        pause = min(pause * 2, PAUSE_US_MAX)
+
+
+class Journal:
+    """The steps of every run this process performs."""
+
+    def __init__(self, database: Database, clock: Clock) -> None:
+        self._database = database
+        self.clock = clock
+        self._batch: Batch[StepRecord, bool] = Batch(self._send)
+
+    async def record(self, claim: Claim, step: Step) -> None:
+        """Durable when this returns; LeaseLost when the run is not ours any more."""
+        if not await self._batch.put(StepRecord(claim, step)):
+            raise LeaseLost(f"run {claim.id} is no longer held by this worker", run_id=claim.id)
+
+    async def record_child(self, claim: Claim, step: Step, child: NewRun) -> Started:
+        """Start a child run and remember it as a step, in one transaction."""
+        return await insist(
+            self.clock,
+            lambda: self._database.write(
+                steps.record_child, StepRecord(claim, step), child, now=self.clock.now()
+            ),
+            "starting a child",
+        )
+
+    async def await_signal(self, claim: Claim, name: str, step: Step) -> Step:
+        """Take a signal for this step, or record that it waits."""
+        return await insist(
+            self.clock,
+            lambda: self._database.write(
+                steps.await_signal, claim, name, step, now=self.clock.now()
+            ),
+            "taking a signal",
+        )
+
+    async def ended(self, root_id: str) -> Ended | None:
+        """How another chain ended, if it has."""
+        found = await insist(
+            self.clock, lambda: self._database.read(history.ended, [root_id]), "reading a result"
+        )
+        return found[0] if found else None
+
+    async def _send(self, records: Sequence[StepRecord]) -> list[bool]:
+        written = await insist(
+            self.clock, lambda: self._database.write(steps.record, records), "recording steps"
+        )
+        return [(record.claim.root_id, record.step.key) in written for record in records]

@@ -1,0 +1,86 @@
+"""Waiting for results without polling storms: one question for all that are awaited here.
+
+A run that ends in this process answers its waiters at once; one that ends elsewhere is found on
+the next `done` wake-up, or by a poll whose pace slows while nothing happens.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from rota.core.instants import SECOND
+from rota.engine.clock import Clock
+from rota.engine.wakeups import ANY, DONE, Wakeups
+from rota.errors import StoreError
+from rota.store import history
+from rota.store.database import Database
+from rota.store.history import Ended
+
+log = logging.getLogger("rota.results")
+
+POLL_US_MIN, POLL_US_MAX = SECOND // 20, SECOND
+
+
+class Results:
+    """Everyone in this process who waits for a chain to end."""
+
+    def __init__(self, database: Database, clock: Clock, wakeups: Wakeups) -> None:
+        self._database = database
+        self._clock = clock
+        self._awaited: dict[str, list[asyncio.Future[Ended]]] = {}
+        self._look = asyncio.Event()
+        self._poller: asyncio.Task[None] | None = None
+        wakeups.subscribe(self._heard)
+
+    async def wait(self, root_id: str) -> Ended:
+        """Return how the chain ended, once it has."""
+        future: asyncio.Future[Ended] = asyncio.get_running_loop().create_future()
+        self._awaited.setdefault(root_id, []).append(future)
+        self._look.set()
+        if self._poller is None or self._poller.done():
+            self._poller = asyncio.create_task(self._poll())
+        try:
+            return await future
+        finally:
+            self._forget(root_id, future)
+
+    def ended(self, ended: Ended) -> None:
+        """Answer those who wait for this chain."""
+        for future in self._awaited.get(ended.root_id, ()):
+            if not future.done():
+                future.set_result(ended)
+
+    def awaits(self, root_id: str) -> bool:
+        """Whether anybody here waits for this chain."""
+        return root_id in self._awaited
+
+    def close(self) -> None:
+        """Stop looking; nobody waits any more."""
+        if self._poller is not None:
+            self._poller.cancel()
+
+    def _forget(self, root_id: str, future: asyncio.Future[Ended]) -> None:
+        waiters = self._awaited.get(root_id, [])
+        if future in waiters:
+            waiters.remove(future)
+        if not waiters:
+            self._awaited.pop(root_id, None)
+
+    def _heard(self, topic: str) -> None:
+        if topic in (DONE, ANY) and self._awaited:
+            self._look.set()
+
+    async def _poll(self) -> None:
+        pause = POLL_US_MIN
+        while self._awaited:
+            self._look.clear()
+            try:
+                found = await self._database.read(history.ended, list(self._awaited))
+            except StoreError as error:
+                log.warning("cannot look for results, trying again: %s", error)
+                found = []
+            for ended in found:
+                self.ended(ended)
+            pause = POLL_US_MIN if found else min(pause * 2, POLL_US_MAX)
+            await self._clock.wait(self._look, self._clock.now() + pause)

@@ -1,0 +1,106 @@
+"""Starts and stops the loops of one process, and keeps each going through bad times."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+
+from rota.core.instants import micros
+from rota.core.model import Queue
+from rota.engine.base import Base
+from rota.engine.executor import Executor
+from rota.engine.upkeep import Upkeep
+from rota.engine.watchdog import Watchdog
+from rota.engine.worker import QueueSeats, Worker
+from rota.errors import RotaError
+from rota.store import workers
+
+log = logging.getLogger("rota.runtime")
+
+PAUSE_S_MIN, PAUSE_S_MAX = 0.1, 5.0
+
+
+class Runtime:
+    """The worker of one process, with its upkeep."""
+
+    def __init__(
+        self,
+        base: Base,
+        executors: Sequence[Executor],
+        queues: Sequence[QueueSeats],
+        limits: Sequence[Queue],
+        version: str,
+    ) -> None:
+        self._database = base.database
+        self._clock = base.clock
+        self._settings = base.settings
+        self._limits = limits
+        self._version = version
+        self._queues = [queue.name for queue in queues]
+        self._watchdog = Watchdog(base.settings.stuck_s)
+        self.worker = Worker(base.ids.make(base.clock.now()), base, executors, queues)
+        self.upkeep = Upkeep(self.worker, base, self._watchdog.stuck_for_s)
+        self._wakeups = base.wakeups
+        self._loops: dict[str, asyncio.Task[None]] = {}
+
+    async def register(self) -> None:
+        """Declare limits and sign on. Runs of dead neighbours are taken over here."""
+        if self._limits:
+            await self._database.write(workers.put_queues, self._limits)
+        await self.upkeep.register(self._queues, self._version)
+
+    async def start(self) -> None:
+        """Sign on and turn the loops."""
+        await self.register()
+        await self._wakeups.listen()
+        self._watchdog.start()
+        self._loops = {
+            name: asyncio.create_task(self._keep(name, loop), name=f"rota-{name}")
+            for name, loop in (
+                ("work", self.worker.run),
+                ("leases", self.upkeep.keep_leases),
+                ("house", self.upkeep.keep_house),
+            )
+        }
+
+    async def stop(self, timeout_s: float | None = None) -> None:
+        """Stop claiming, keep renewing, drain until the deadline, hand over, sign off."""
+        self.worker.stop()
+        work = self._loops.get("work")
+        if work is not None:
+            await asyncio.wait([work], timeout=PAUSE_S_MAX)
+        await self._end("work")
+        limit_us = micros(self._settings.stop_s if timeout_s is None else timeout_s)
+        try:
+            await self.worker.drain(self._clock.now() + limit_us)
+        except RotaError as error:
+            log.error("not everything could be settled; leases will lapse: %s", error)
+        await self._end("leases")
+        await self._end("house")
+        self._watchdog.stop()
+        with contextlib.suppress(RotaError):
+            await self.upkeep.leave()
+
+    async def _end(self, name: str) -> None:
+        task = self._loops.pop(name, None)
+        if task is not None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    async def _keep(self, name: str, loop: Callable[[], Awaitable[None]]) -> None:
+        """Run a loop for ever; a bad database or a bug makes it pause, never end."""
+        pause_s = PAUSE_S_MIN
+        while True:
+            began = self._clock.now()
+            try:
+                return await loop()
+            except RotaError as error:
+                log.warning("the %s loop waits %.1f s: %s %s", name, pause_s, error, error.advice)
+            except Exception:
+                log.exception("the %s loop failed and goes on in %.1f s", name, pause_s)
+            if self._clock.now() - began > micros(10):
+                pause_s = PAUSE_S_MIN
+            await asyncio.sleep(pause_s)
+            pause_s = min(pause_s * 2, PAUSE_S_MAX)

@@ -1,0 +1,171 @@
+"""What a worker does besides work: heartbeat, leases, reaping, pruning. One loop for each pace."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable
+
+import msgspec
+
+from rota.core.instants import DAY, micros
+from rota.core.model import Worker as WorkerRow
+from rota.engine import liveness
+from rota.engine.base import Base
+from rota.engine.clock import SystemClock
+from rota.engine.wakeups import DONE, READY
+from rota.engine.worker import Worker
+from rota.errors import StoreReadOnly
+from rota.store import runs, workers
+
+log = logging.getLogger("rota.upkeep")
+
+REAP_BATCH = 200
+PRUNE_BATCH = 100
+FORGET_US = DAY
+
+
+class Upkeep:
+    """Keeps one worker's row, leases and neighbourhood in order."""
+
+    def __init__(
+        self,
+        worker: Worker,
+        base: Base,
+        stuck_for_s: Callable[[], float],
+    ) -> None:
+        self._worker = worker
+        self._database = base.database
+        self._clock = base.clock
+        self._settings = base.settings
+        self._wakeups = base.wakeups
+        self._ids = base.ids
+        self._stuck_for_s = stuck_for_s
+        self._host = liveness.host()
+        self._row: WorkerRow | None = None
+        self._prune_at = 0
+
+    async def register(self, queues: list[str], version: str) -> None:
+        """Write this worker's row, then take over what dead neighbours left behind."""
+        now = self._clock.now()
+        pid = os.getpid()
+        self._row = WorkerRow(
+            self._worker.id, self._settings.namespace, self._host, pid, liveness.started(pid),
+            msgspec.json.encode(queues).decode(), self._settings.seats, "online", version, now,
+            now, None,
+        )  # fmt: skip
+        await self._database.write(workers.register, self._row)
+        await self.beat()
+
+    async def keep_leases(self) -> None:
+        """Renew at a third of the lease, and at once when somebody cancelled something."""
+        while True:
+            self._worker.renew_now.clear()
+            await self._worker.renew()
+            third = micros(self._settings.lease_s) // 3
+            await self._clock.wait(self._worker.renew_now, self._clock.now() + third)
+
+    async def keep_house(self) -> None:
+        """Beat, reap and prune at the pace of the heartbeat."""
+        while True:
+            never = asyncio.Event()
+            beat_us = micros(self._settings.heartbeat_s)
+            await self._clock.wait(never, self._clock.now() + beat_us)
+            await self.beat()
+            self._worker.look()
+
+    async def beat(self) -> None:
+        """One round: clock, heartbeat, limits, reaping, pruning."""
+        await self._follow_clock()
+        now = self._clock.now()
+        status = "online" if self._worker.claiming else "draining"
+        if not await self._database.write(workers.beat, self._worker.id, status=status, now=now):
+            assert self._row is not None
+            await self._database.write(workers.register, self._row)
+        limits = await self._database.read(workers.queues, namespace=self._settings.namespace)
+        self._worker.limit(limits)
+        await self.reap()
+        await self._prune(now)
+
+    async def _follow_clock(self) -> None:
+        if isinstance(self._clock, SystemClock):
+            sent = self._clock.local_us()
+            server = await self._database.clock_us()
+            if server is not None:
+                self._clock.follow(server, sent=sent, received=self._clock.local_us())
+
+    async def reap(self) -> int:
+        """Give runs of dead or silent workers to a successor."""
+        now = self._clock.now()
+        gone = await self._gone(now)
+        steady = self._clock.steady_for() >= micros(self._settings.lease_s)
+        reaped = await self._database.write(
+            runs.reap,
+            namespace=self._settings.namespace,
+            # After a jump of the clock every lease looks lapsed until its holder has renewed it.
+            now=now if steady else 0,
+            gone=gone,
+            recoveries_max=self._settings.recoveries_max,
+            new_ids=list(self._ids.take(now, REAP_BATCH)),
+        )
+        for run, recovered in reaped:
+            log.warning(
+                "run %s (%s) lost its worker %s; %s", run.id, run.name, run.lease_owner,
+                "a recovery takes over" if recovered else "put aside: it crashed too often",
+            )  # fmt: skip
+        if gone:
+            await self._database.write(workers.stop, gone, now=now)
+        if reaped:
+            self._wakeups.tell(READY)
+            self._wakeups.tell(DONE)
+        return len(reaped)
+
+    async def _gone(self, now: int) -> list[str]:
+        """Workers that are certainly dead: their process on this machine is gone, or they have
+        been silent for so long that every lease of theirs has lapsed."""
+        silent_at = now - 2 * micros(self._settings.lease_s)
+        rows = await self._database.read(workers.listing, namespace=self._settings.namespace)
+        return [
+            row.id
+            for row in rows
+            if row.id != self._worker.id
+            and (
+                not liveness.lives(row.pid, row.pid_started)
+                if row.host == self._host
+                else row.heartbeat_at < silent_at
+            )
+        ]
+
+    async def _prune(self, now: int) -> None:
+        if now < self._prune_at or (not self._settings.keep_days and not self._settings.keep_runs):
+            return
+        namespace = self._settings.namespace
+        await self._database.write(workers.forget, namespace=namespace, before=now - FORGET_US)
+        cut = ""
+        if self._settings.keep_days:
+            oldest = now - round(self._settings.keep_days * DAY)
+            cut = f"{max(oldest, 0) // 1000:012x}"
+        if self._settings.keep_runs:
+            excess = await self._database.read(
+                runs.oldest_to_keep, namespace=namespace, keep=self._settings.keep_runs
+            )
+            cut = max(cut, f"{excess}0" if excess else "")
+        pruned = 0
+        if cut:
+            pruned = await self._database.write(
+                runs.prune, namespace=namespace, before_id=cut, limit=PRUNE_BATCH
+            )
+        # A full batch means there is more; else once a minute is plenty.
+        self._prune_at = now if pruned >= PRUNE_BATCH else now + micros("1m")
+
+    async def leave(self) -> None:
+        """Mark this worker offline."""
+        try:
+            await self._database.write(workers.stop, [self._worker.id], now=self._clock.now())
+        except StoreReadOnly:
+            log.debug("could not sign off")
+
+    def is_healthy(self) -> bool:
+        """Whether the loop turns."""
+        return not self._stuck_for_s()

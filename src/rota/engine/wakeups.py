@@ -1,0 +1,43 @@
+"""Wake-ups: who wants to look again, and why. They only save time; polling alone is enough.
+
+Topics: `ready` (there may be work), `timer` (something sleeps until sooner than known),
+`done` (a run ended), `cancel` (a held run may have been called off), `*` (anything).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from rota.store.database import Database
+
+READY, TIMER, DONE, CANCEL, ANY = "ready", "timer", "done", "cancel", "*"
+
+
+class Wakeups:
+    """Carries a word to everyone in this process who listens, and to other processes."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._listeners: list[Callable[[str], None]] = []
+
+    def subscribe(self, listener: Callable[[str], None]) -> None:
+        """Call `listener` with every topic from now on."""
+        self._listeners.append(listener)
+
+    def unsubscribe(self, listener: Callable[[str], None]) -> None:
+        """Stop calling `listener`."""
+        self._listeners.remove(listener)
+
+    def tell(self, topic: str) -> None:
+        """Tell this process and the others."""
+        self.heard(topic)
+        self._database.tell(topic)
+
+    def heard(self, topic: str) -> None:
+        """Tell this process only (the word came from outside)."""
+        for listener in list(self._listeners):
+            listener(topic)
+
+    async def listen(self) -> None:
+        """Begin to hear other processes."""
+        await self._database.listen(self.heard)

@@ -1,0 +1,64 @@
+"""Notices an event loop that is alive but stuck, from outside of it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+import threading
+import time
+import traceback
+
+log = logging.getLogger("rota.watchdog")
+
+
+class Watchdog:
+    """A thread that expects a sign of life from the loop and says where it hangs."""
+
+    def __init__(self, stuck_s: float) -> None:
+        self._stuck_s = stuck_s
+        self._seen = time.monotonic()
+        self._stop = threading.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._loop_thread = 0
+        self._told = False
+
+    def start(self) -> None:
+        """Watch the running loop."""
+        self._loop = asyncio.get_running_loop()
+        self._loop_thread = threading.get_ident()
+        self._seen = time.monotonic()
+        threading.Thread(target=self._watch, name="rota-watchdog", daemon=True).start()
+
+    def stop(self) -> None:
+        """Stop watching."""
+        self._stop.set()
+
+    def stuck_for_s(self) -> float:
+        """How long the loop has been silent beyond the limit; 0 when it is well."""
+        silent = time.monotonic() - self._seen
+        return silent if silent > self._stuck_s else 0.0
+
+    def _sign(self) -> None:
+        self._seen = time.monotonic()
+        self._told = False
+
+    def _watch(self) -> None:
+        while not self._stop.wait(self._stuck_s / 4):
+            try:
+                assert self._loop is not None
+                self._loop.call_soon_threadsafe(self._sign)
+            except RuntimeError:  # the loop is closed
+                return
+            if self.stuck_for_s() and not self._told:
+                self._told = True
+                log.error(
+                    "the event loop is stuck for %.0f s; leases are not renewed meanwhile. "
+                    "Blocking code belongs in a sync step (it runs in a thread). It hangs at:\n%s",
+                    self.stuck_for_s(),
+                    self._where(),
+                )
+
+    def _where(self) -> str:
+        frame = sys._current_frames().get(self._loop_thread)
+        return "".join(traceback.format_stack(frame)) if frame else "(unknown)"

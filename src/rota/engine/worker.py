@@ -1,0 +1,334 @@
+"""The worker: claims in batches as seats get free, performs, settles what ended in one statement.
+
+Owns the seats. One turn settles outcomes and claims the next runs in one commit. Keeping leases
+and the heartbeat is `upkeep`'s; what a run does is its executor's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+
+import msgspec
+
+from rota.core.failures import Kind, describe
+from rota.core.instants import micros
+from rota.core.lifecycle import FINAL, RULES
+from rota.core.model import Claim, Outcome, Queue, Step
+from rota.engine.base import Base
+from rota.engine.executor import Executor
+from rota.engine.journal import insist
+from rota.engine.wakeups import ANY, CANCEL, DONE, READY, TIMER
+from rota.errors import LeaseLost
+from rota.store import runs, steps
+from rota.store.history import Ended
+from rota.store.runs import Claimed, ClaimRequest, Settled
+
+log = logging.getLogger("rota.worker")
+
+
+class QueueSeats(msgspec.Struct):
+    """A queue this worker serves, and how many of its seats it may fill."""
+
+    name: str
+    seats_max: int
+    active: int = 0
+
+
+class Worker:
+    """Performs runs of the given executors from the given queues."""
+
+    def __init__(
+        self,
+        worker_id: str,
+        base: Base,
+        executors: Sequence[Executor],
+        queues: Sequence[QueueSeats],
+    ) -> None:
+        self.id = worker_id
+        self.claiming = True
+        self.held: dict[str, Claim] = {}
+        self.wake = asyncio.Event()
+        self._database = base.database
+        self._clock = base.clock
+        self._settings = base.settings
+        self._wakeups = base.wakeups
+        self._results = base.results
+        self._executors = {executor.kind: executor for executor in executors}
+        self._queues = {queue.name: queue for queue in queues}
+        self._limits: dict[str, Queue] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._outcomes: list[Outcome] = []
+        self._lease_us = micros(base.settings.lease_s)
+        self._hungry = True
+        self._due_at: int | None = 0
+        # Counted, because a call may come while a claim that looked too early is under way.
+        self._calls = 0
+        self._doubtful = False
+        self._stopping = False
+        self.renew_now = asyncio.Event()
+        base.wakeups.subscribe(self._heard)
+
+    @property
+    def free(self) -> int:
+        """Seats nobody sits on."""
+        return self._settings.seats - len(self._tasks)
+
+    @property
+    def idle(self) -> bool:
+        """Nothing in hand and nothing left to settle."""
+        return not self._tasks and not self._outcomes
+
+    def limit(self, limits: Sequence[Queue]) -> None:
+        """Learn the limits that hold across all workers."""
+        before = {name: queue.paused for name, queue in self._limits.items()}
+        self._limits = {queue.name: queue for queue in limits if queue.is_limited}
+        if before != {name: queue.paused for name, queue in self._limits.items()}:
+            self._hungry = True
+            self.wake.set()
+
+    async def run(self) -> None:
+        """Turn until told to stop, resting while there is nothing to do."""
+        while not self._stopping:
+            self.wake.clear()
+            if not await self.turn():
+                await self._clock.wait(self.wake, self._rest_until())
+
+    def _rest_until(self) -> int:
+        poll_at = self._clock.now() + micros(self._settings.poll_s)
+        return poll_at if self._due_at is None else min(poll_at, self._due_at)
+
+    def look(self) -> None:
+        """Look for work at the next turn, whatever was found before (the poll)."""
+        self._calls += 1
+        self._hungry = True
+        self._due_at = 0
+        self.wake.set()
+
+    def stop(self) -> None:
+        """Claim no more and leave the loop after this turn."""
+        self.claiming = False
+        self._stopping = True
+        self.wake.set()
+
+    async def turn(self) -> bool:
+        """Settle, wake what is due, claim; return whether anything happened."""
+        now = self._clock.now()
+        moved = await self._wake_due(now)
+        outcomes, self._outcomes = self._outcomes, []
+        request = self._request(now, bool(outcomes))
+        calls = self._calls
+        try:
+            if request is not None and self._doubtful:
+                await self._return_strays()
+            settled, claimed = await self._write(outcomes, request, now)
+        except BaseException:
+            # Nothing may get lost: what could not be settled is settled next time.
+            self._outcomes = outcomes + self._outcomes
+            self._doubtful = self._doubtful or request is not None
+            raise
+        if outcomes:
+            self._after_settling(outcomes, settled, now)
+        if request is not None:
+            asked = min(sum(seats for _, seats in request.queues), self.free)
+            # Full hands mean there may be more; anything less means somebody will call us.
+            self._hungry = len(claimed.claims) >= asked or calls != self._calls
+            if claimed.retry_at is not None:
+                self._clock.call_at(claimed.retry_at, self.look)
+            await self._seat(claimed.claims)
+        return bool(moved or outcomes or claimed.claims)
+
+    async def _write(
+        self, outcomes: list[Outcome], request: ClaimRequest | None, now: int
+    ) -> tuple[Settled, Claimed]:
+        nothing = Settled(frozenset(), woke=False), Claimed([], None)
+        if request is None and not outcomes:
+            return nothing
+        if request is None:
+            return await self._database.write(runs.settle, outcomes, now=now), nothing[1]
+        if not outcomes:
+            return nothing[0], await self._database.write(runs.claim, request)
+        return await self._database.write(runs.turn, outcomes, request)
+
+    def _request(self, now: int, settling: bool) -> ClaimRequest | None:
+        """What to claim now. While outcomes flow, wait until a fair part of the seats is free:
+        claims of one or two runs would cost a commit each."""
+        free = self.free
+        if not (self.claiming and self._hungry and free > 0):
+            return None
+        if settling and free < self._settings.seats // 4:
+            return None
+        names = [name for executor in self._executors.values() for name in executor.names()]
+        if not names:
+            return None
+        wanted = [
+            (queue.name, min(free, queue.seats_max - queue.active))
+            for queue in self._queues.values()
+            if queue.seats_max > queue.active
+        ]
+        if not wanted:
+            return None
+        return ClaimRequest(
+            self._settings.namespace, self.id, names, _shared_out(wanted, free),
+            frozenset(self._limits), now, now + self._lease_us,
+        )  # fmt: skip
+
+    async def _wake_due(self, now: int) -> bool:
+        if self._due_at is None or self._due_at > now or not self.claiming:
+            return False
+        calls = self._calls
+        woken, due_at = await self._database.write(
+            runs.wake_due, namespace=self._settings.namespace, now=now
+        )
+        self._due_at = due_at if calls == self._calls else 0
+        if woken:
+            self._hungry = True
+            if woken >= runs.WAKE_BATCH:
+                self._due_at = now
+                self._wakeups.tell(READY)
+        return bool(woken)
+
+    async def _return_strays(self) -> None:
+        """After a broken connection: a claim may have been made whose answer never came."""
+        await self._database.write(
+            runs.return_strays, namespace=self._settings.namespace, worker_id=self.id,
+            held=list(self.held.values()),
+        )  # fmt: skip
+        self._doubtful = False
+
+    async def _seat(self, claims: Sequence[Claim]) -> None:
+        for claim in claims:
+            self.held[claim.id] = claim
+            self._queues[claim.queue].active += 1
+        stale = [claim.root_id for claim in claims if not claim.is_fresh]
+        try:
+            recorded = (
+                await insist(
+                    self._clock, lambda: self._database.read(steps.load, stale), "reading steps"
+                )
+                if stale
+                else {}
+            )
+        except BaseException:
+            self._outcomes += [Outcome(claim, "release") for claim in claims]
+            raise
+        for claim in claims:
+            work = self._perform(claim, recorded.get(claim.root_id, ()))
+            self._tasks[claim.id] = asyncio.create_task(work)
+
+    async def _perform(self, claim: Claim, recorded: Sequence[Step]) -> None:
+        outcome: Outcome | None = None
+        try:
+            outcome = await self._executors[claim.kind].perform(claim, recorded)
+        except LeaseLost as lost:
+            log.info("run %s (%s) was taken from us: %s", claim.id, claim.name, lost)
+        except asyncio.CancelledError:
+            if claim.id in self.held:  # a hard stop, not a lost run
+                outcome = Outcome(claim, "release")
+        except Exception as error:
+            log.exception("run %s (%s) failed inside the engine", claim.id, claim.name)
+            outcome = Outcome(claim, "fail", reason=Kind.INTERNAL, error=describe(error))
+        finally:
+            self._vacate(claim, outcome)
+
+    def _vacate(self, claim: Claim, outcome: Outcome | None) -> None:
+        self._tasks.pop(claim.id, None)
+        self._queues[claim.queue].active -= 1
+        if self.held.get(claim.id) is not claim:
+            if outcome is not None and outcome.verb != "release":
+                log.warning(
+                    "run %s (%s) went on after it was taken from this worker and swallowed the "
+                    "cancellation; its result is dropped. Let CancelledError pass through.",
+                    claim.id,
+                    claim.name,
+                )
+        elif outcome is not None:
+            self._outcomes.append(outcome)
+        else:
+            del self.held[claim.id]
+        self.wake.set()
+
+    def _after_settling(self, outcomes: list[Outcome], settled: Settled, now: int) -> None:
+        ended = limited = False
+        for outcome in outcomes:
+            claim = outcome.claim
+            self.held.pop(claim.id, None)
+            if claim.id not in settled.ids:
+                log.info("run %s (%s) was settled by somebody else", claim.id, claim.name)
+                continue
+            limited |= claim.queue in self._limits
+            self._note_wake(outcome, now)
+            target = RULES[outcome.verb].target
+            if target in FINAL and outcome.retry is None:
+                ended = True
+                if self._results.awaits(claim.root_id):
+                    self._results.ended(
+                        Ended(claim.root_id, target, outcome.reason, outcome.output, outcome.error)
+                    )
+        if settled.woke or limited:
+            self._wakeups.tell(READY)
+        if ended:
+            self._wakeups.tell(DONE)
+
+    def _note_wake(self, outcome: Outcome, now: int) -> None:
+        wake_at = outcome.retry.available_at if outcome.retry else outcome.wake_at
+        if wake_at is not None and (self._due_at is None or wake_at < self._due_at):
+            self._due_at = wake_at
+
+    def _heard(self, topic: str) -> None:
+        if topic in (READY, ANY):
+            self._calls += 1
+            self._hungry = True
+            self.wake.set()
+        if topic in (TIMER, ANY):
+            self._calls += 1
+            self._due_at = 0
+            self.wake.set()
+        if topic in (CANCEL, ANY):
+            self.renew_now.set()
+
+    async def renew(self) -> None:
+        """Renew the leases of what is held; stop work on what is no longer ours."""
+        held = list(self.held.values())
+        if not held:
+            return
+        lease_until = self._clock.now() + self._lease_us
+        ours = await self._database.write(runs.renew, held, lease_until=lease_until)
+        for claim in held:
+            if claim.id not in ours and self.held.get(claim.id) is claim:
+                self._interrupt(claim)
+
+    def _interrupt(self, claim: Claim) -> None:
+        if claim.id not in self._tasks:
+            return  # it has ended meanwhile; its settlement will find out
+        del self.held[claim.id]
+        self._tasks[claim.id].cancel()
+
+    async def drain(self, until: int) -> None:
+        """Stop claiming, let runs end until the deadline, then hand over what is left."""
+        self.claiming = False
+        while not self.idle and self._clock.now() < until:
+            self.wake.clear()
+            if not await self.turn():
+                await self._clock.wait(self.wake, until)
+        for task in list(self._tasks.values()):
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(list(self._tasks.values()), timeout=5)
+        await self.turn()
+        if self._doubtful:
+            await self._return_strays()
+        self._wakeups.tell(READY)
+        self._wakeups.unsubscribe(self._heard)
+
+
+def _shared_out(wanted: list[tuple[str, int]], free: int) -> list[tuple[str, int]]:
+    """Seats for each queue, in the order given, never more than are free in all."""
+    shares = []
+    for name, seats in wanted:
+        share = min(seats, free)
+        if share > 0:
+            shares.append((name, share))
+        free -= share if len(wanted) > 1 else 0
+    return shares

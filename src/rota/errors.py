@@ -1,0 +1,271 @@
+"""The error tree, on one page: what may go wrong, in words a person can act on.
+
+    RotaError
+    ├── UsageError            the caller asked for something that cannot be
+    │   ├── BadSetting · BadInput · PayloadTooBig · NotSerialisable
+    │   ├── UnknownWorkflow · UnknownRun · AlreadyStarted · WrongState
+    ├── StoreError            the database cannot do it now, or not this way
+    │   ├── BadDatabaseUrl · MissingExtra · StoreUnreachable · StoreBusy · StoreFull
+    │   ├── StoreReadOnly · StoreCorrupt · SchemaTooNew · SchemaMissing
+    ├── LeaseLost             another worker owns the run now
+    ├── RunFailed             the awaited run ended badly (also RunCancelled, RunCrashed)
+    ├── StepFailed · StepTimeout · RunTimeout · Stranded
+    └── Failure               raised by user code to name its own failure class
+        ├── Transient · NeedsLogin · NeedsPermission · Fatal
+
+Control flow (`Suspended`, `RunInterrupted`) derives from BaseException: user code that
+catches `Exception` can never swallow it.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class RotaError(Exception):
+    """Anything Rota raises on purpose: a sentence, a stable code, a hint, and the facts."""
+
+    code: ClassVar[str] = "error"
+    hint: ClassVar[str] = "See the message; run `rota doctor` if it is not enough."
+
+    def __init__(self, message: str, *, hint: str | None = None, **facts: object) -> None:
+        super().__init__(message)
+        self.message = message
+        self.facts = facts
+        self.advice = hint or self.hint
+
+
+class UsageError(RotaError):
+    """The request itself is wrong; nothing was changed."""
+
+    code = "usage"
+    hint = "Correct the call; nothing was changed."
+
+
+class BadSetting(UsageError):
+    """A setting is unknown or outside its bounds."""
+
+    code = "bad_setting"
+    hint = "See docs/reference/settings.md for names, units and bounds."
+
+
+class BadInput(UsageError):
+    """An argument does not fit the workflow's type hints; the message holds the path."""
+
+    code = "bad_input"
+    hint = "Compare the input with the workflow's signature; nothing was started."
+
+
+class PayloadTooBig(UsageError):
+    """An input, output or step result is larger than the limit."""
+
+    code = "payload_too_big"
+    hint = "Store the bulk elsewhere and pass a reference, or raise `payload_bytes_max`."
+
+
+class NotSerialisable(UsageError):
+    """A value cannot be written as JSON."""
+
+    code = "not_serialisable"
+    hint = "Return plain types, dataclasses, msgspec structs or pydantic models."
+
+
+class UnknownWorkflow(UsageError):
+    """No workflow of that name is registered."""
+
+    code = "unknown_workflow"
+    hint = "Check the name, or register the workflow before starting it."
+
+
+class UnknownRun(UsageError):
+    """No run has that id in this namespace."""
+
+    code = "unknown_run"
+    hint = "List runs with `rota run list`; old ones may have been pruned."
+
+
+class AlreadyStarted(UsageError):
+    """A run with this external id exists and the caller asked for a new one."""
+
+    code = "already_started"
+    hint = "Use another external_id, or on_conflict='return' to get the run that exists."
+
+
+class WrongState(UsageError):
+    """The run is in a status from which this verb does not lead anywhere."""
+
+    code = "wrong_state"
+    hint = "Look at the run with `rota run show`; the verb does not apply to its status."
+
+
+class StoreError(RotaError):
+    """The database refused or could not be reached."""
+
+    code = "store"
+    hint = "Run `rota doctor` for the state of the database."
+
+
+class BadDatabaseUrl(StoreError):
+    """The database URL cannot be understood."""
+
+    code = "bad_database_url"
+    hint = "Write sqlite:///path/to/rota.db or postgresql://user@host:5432/name."
+
+
+class MissingExtra(StoreError):
+    """An optional package is needed for this."""
+
+    code = "missing_extra"
+    hint = "Install the extra named in the message."
+
+
+class StoreUnreachable(StoreError):
+    """The server does not answer, or the connection broke."""
+
+    code = "store_unreachable"
+    hint = "Check that the server runs and accepts this host, user and database name."
+
+
+class StoreBusy(StoreError):
+    """Another process holds the database for too long."""
+
+    code = "store_busy"
+    hint = "Find who holds the file open in a long transaction; the call may be repeated."
+
+
+class StoreFull(StoreError):
+    """The disk is full; nothing was written."""
+
+    code = "store_full"
+    hint = "Free some space. Nothing was lost; work goes on by itself when space returns."
+
+
+class StoreReadOnly(StoreError):
+    """The database may not be written."""
+
+    code = "store_read_only"
+    hint = "Check the permissions of the file and its folder, or the role's grants."
+
+
+class StoreCorrupt(StoreError):
+    """The file is not a SQLite database, or is damaged."""
+
+    code = "store_corrupt"
+    hint = "Restore the file from a backup; Rota will not write to it."
+
+
+class SchemaTooNew(StoreError):
+    """The database was migrated by a newer Rota."""
+
+    code = "schema_too_new"
+    hint = "Upgrade Rota on this machine; going back is not supported."
+
+
+class SchemaMissing(StoreError):
+    """The database has not been migrated to what this version needs."""
+
+    code = "schema_missing"
+    hint = "Run `rota migrate`, or open it with migrate=True."
+
+
+class LeaseLost(RotaError):
+    """The run was taken from this worker: cancelled, or reaped after its lease lapsed."""
+
+    code = "lease_lost"
+    hint = "Stop working on this run; nothing this worker writes about it counts any more."
+
+
+class RunFailed(RotaError):
+    """The awaited run ended without a result."""
+
+    code = "run_failed"
+    hint = "See `rota run show` for the error and the steps; `rota run retry` tries again."
+
+
+class RunCancelled(RunFailed):
+    """The awaited run was cancelled."""
+
+    code = "run_cancelled"
+    hint = "Somebody cancelled it; `rota run retry` tries again from its last finished step."
+
+
+class RunCrashed(RunFailed):
+    """The awaited run crashed its worker more often than the bound allows."""
+
+    code = "run_crashed"
+    hint = "It killed its worker every time. Fix the cause, then `rota run retry`."
+
+
+class StepFailed(RotaError):
+    """A step used up its attempts; carries what the last one said."""
+
+    code = "step_failed"
+    hint = "The step's error is in the message; earlier attempts are in its history."
+
+
+class StepTimeout(RotaError):
+    """A step took longer than its timeout."""
+
+    code = "step_timeout"
+    hint = "Raise the step's timeout, or make the step smaller."
+
+
+class RunTimeout(RotaError):
+    """A run took longer than its timeout."""
+
+    code = "run_timeout"
+    hint = "Raise the workflow's timeout, or split the work into child runs."
+
+
+class Stranded(RotaError):
+    """The code no longer asks for steps that this chain has already finished."""
+
+    code = "stranded"
+    hint = "Deploy the code the run began with and retry it, or fork it from an earlier step."
+
+
+class Failure(RotaError):
+    """Raised by user code to say which class its failure belongs to."""
+
+    code = "failure"
+    hint = "Use one of its subclasses; each leads to another next action."
+
+
+class Transient(Failure):
+    """Try again later; `retry_after_s` overrides the policy's delay."""
+
+    code = "transient"
+    hint = "Nothing to do: it is tried again under the retry policy."
+
+    def __init__(self, message: str, *, retry_after_s: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after_s = retry_after_s
+
+
+class NeedsLogin(Failure):
+    """Credentials are missing or expired: a person has to act."""
+
+    code = "auth"
+    hint = "Renew the credentials, then `rota run retry`."
+
+
+class NeedsPermission(Failure):
+    """The credentials are good but not allowed to do this."""
+
+    code = "permission"
+    hint = "Grant the permission, then `rota run retry`."
+
+
+class Fatal(Failure):
+    """Trying again cannot help."""
+
+    code = "fatal"
+    hint = "Fix the cause, then `rota run retry`."
+
+
+class Suspended(BaseException):
+    """Unwinds user code when its run gives its seat back; never to be caught."""
+
+
+class RunInterrupted(BaseException):
+    """Unwinds user code when its run is cancelled or no longer ours; never to be caught."""

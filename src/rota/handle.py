@@ -1,0 +1,49 @@
+"""A handle on one chain: what `start` returns."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from rota.core.instants import Duration
+from rota.core.model import Run
+from rota.core.outcomes import end_of, run_failed
+from rota.core.typed import Reader
+
+if TYPE_CHECKING:
+    from rota.client import Client
+
+
+class RunHandle:
+    """A run that was started. `id` names the whole chain: retries and recoveries included."""
+
+    def __init__(self, client: Client, run_id: str, returns: Reader | None, existed: bool) -> None:
+        self.id = run_id
+        self.existed = existed
+        self._client = client
+        self._returns = returns or Reader(Any)
+
+    async def result(self, *, timeout: Duration | None = None) -> Any:
+        """Wait for the result; RunFailed, RunCancelled or RunCrashed when there is none."""
+        ended = await self._client.wait(self.id, timeout=timeout)
+        if ended.status != "completed":
+            raise run_failed(self.id, end_of(ended.status, ended.reason, ended.error))
+        return self._returns.read(ended.output, what=f"the result of run {self.id}")
+
+    async def status(self) -> str:
+        """Status and reason of the newest attempt."""
+        return (await self.run()).label
+
+    async def run(self) -> Run:
+        """The newest attempt."""
+        return (await self._client.chain(self.id))[-1]
+
+    async def cancel(self, *, reason: str = "by request") -> None:
+        """Call it off, with everything below it."""
+        await self._client.cancel(self.id, reason=reason)
+
+    async def signal(self, name: str, value: Any = None) -> None:
+        """Send it a signal."""
+        await self._client.signal(self.id, name, value)
+
+    def __repr__(self) -> str:
+        return f"<run {self.id}>"

@@ -1,0 +1,87 @@
+"""Every setting: name, unit, default, bound, one line of help. Reference and `--help` follow."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from rota.errors import BadSetting
+
+Meta = msgspec.Meta
+Seconds = Annotated[float, Meta(gt=0)]
+
+
+class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """All settings with their defaults."""
+
+    namespace: Annotated[
+        str, Meta(pattern=r"^[\w.-]{1,64}$", description="Tenant; runs of others are not seen.")
+    ] = "default"
+    seats: Annotated[
+        int, Meta(ge=1, le=10_000, description="Runs one worker performs at the same time.")
+    ] = 100
+    threads: Annotated[
+        int, Meta(ge=1, le=1_000, description="Threads for sync workflows and steps.")
+    ] = 32
+    lease_s: Annotated[
+        float, Meta(ge=1, description="How long a silent worker keeps a run; renewed at a third.")
+    ] = 30.0
+    heartbeat_s: Annotated[
+        float, Meta(gt=0, description="How often a worker reports itself and reaps lapsed runs.")
+    ] = 5.0
+    poll_s: Annotated[
+        float, Meta(gt=0, description="Safety net: look for work this often without a wake-up.")
+    ] = 5.0
+    stop_s: Annotated[
+        float, Meta(ge=0, description="Time for runs to end at a graceful stop; then handed over.")
+    ] = 20.0
+    recoveries_max: Annotated[
+        int, Meta(ge=0, description="Crashes after which a run is put aside instead of retried.")
+    ] = 5
+    payload_bytes_max: Annotated[
+        int, Meta(ge=1024, description="Largest input, output or step result, as JSON.")
+    ] = 2 * 1024 * 1024
+    synchronous: Annotated[
+        Literal["full", "normal"],
+        Meta(
+            description="SQLite: `full` survives a power cut, `normal` may lose the last commits."
+        ),
+    ] = "full"
+    busy_s: Annotated[
+        float, Meta(gt=0, description="SQLite: how long to wait for another process's transaction.")
+    ] = 10.0
+    connections: Annotated[
+        int, Meta(ge=2, le=100, description="PostgreSQL: connections in this process's pool.")
+    ] = 5
+    keep_days: Annotated[
+        float, Meta(ge=0, description="Prune finished chains older than this; 0 keeps all.")
+    ] = 30.0
+    keep_runs: Annotated[
+        int, Meta(ge=0, description="Keep at most this many finished runs; 0 keeps all.")
+    ] = 0
+    stuck_s: Annotated[
+        float, Meta(gt=0, description="An event loop blocked this long fails health.")
+    ] = 10.0
+
+
+def load(values: Mapping[str, Any], *, source: str) -> Settings:
+    """Settings from a mapping (file, environment); every problem names its key and source."""
+    known = set(Settings.__struct_fields__)
+    unknown = sorted(set(values) - known)
+    if unknown:
+        raise BadSetting(
+            f"{source}: there is no setting {', '.join(unknown)}",
+            hint=f"Known settings: {', '.join(sorted(known))}.",
+        )
+    try:
+        return msgspec.convert(values, Settings, strict=False)
+    except msgspec.ValidationError as error:
+        raise BadSetting(f"{source}: {error}") from error
+
+
+def from_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """`ROTA_SEATS=50` and the like, as values for `load`."""
+    names = {f"ROTA_{name.upper()}": name for name in Settings.__struct_fields__}
+    return {names[key]: value for key, value in environ.items() if key in names}

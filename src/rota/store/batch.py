@@ -1,0 +1,71 @@
+"""Gathers what waits into one call: whoever asks while a call is under way shares the next one.
+
+This is what turns many small durable writes into few commits, on both databases.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Generic, TypeVar
+
+I = TypeVar("I")  # noqa: E741
+O = TypeVar("O")  # noqa: E741
+
+BATCH_MAX = 1000
+
+
+class Batch(Generic[I, O]):
+    """Collects items and hands them over together; each caller gets its own answer."""
+
+    def __init__(self, send: Callable[[Sequence[I]], Awaitable[Sequence[O]]]) -> None:
+        self._send = send
+        self._waiting: list[tuple[I, asyncio.Future[O]]] = []
+        self._sending = False
+
+    async def put(self, item: I) -> O:
+        """Wait until `item` is written, then return its answer."""
+        if not self._sending:
+            return await self._lead(item)
+        future: asyncio.Future[O] = asyncio.get_running_loop().create_future()
+        self._waiting.append((item, future))
+        return await future
+
+    async def _lead(self, item: I) -> O:
+        """The first to come sends at once, without waiting for company."""
+        self._sending = True
+        try:
+            return (await self._send([item]))[0]
+        finally:
+            if self._waiting:
+                self._follow = asyncio.ensure_future(self._drain())
+            else:
+                self._sending = False
+
+    async def _drain(self) -> None:
+        try:
+            while self._waiting:
+                group = self._waiting[:BATCH_MAX]
+                del self._waiting[:BATCH_MAX]
+                await self._send_group(group)
+        finally:
+            self._sending = False
+
+    async def _send_group(self, group: list[tuple[I, asyncio.Future[O]]]) -> None:
+        try:
+            answers = await self._send([item for item, _ in group])
+        except Exception as error:
+            if len(group) == 1:
+                _fail(group[0][1], error)
+                return
+            for one in group:  # one bad item must not fail its neighbours
+                await self._send_group([one])
+            return
+        for (_, future), answer in zip(group, answers, strict=True):
+            if not future.done():
+                future.set_result(answer)
+
+
+def _fail(future: asyncio.Future[O], error: Exception) -> None:
+    if not future.done():
+        future.set_exception(error)

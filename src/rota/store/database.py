@@ -1,0 +1,113 @@
+"""What the rest of Rota sees of a database: submit a function, await its result.
+
+Nobody borrows a connection. `write` runs a store function in a transaction that is durable when
+the call returns; `read` runs one that only looks. Knows no table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
+from urllib.parse import parse_qsl, urlsplit
+
+from rota.errors import BadDatabaseUrl
+from rota.settings import Settings
+from rota.store.dialect import Dialect
+
+P = ParamSpec("P")
+T = TypeVar("T")
+Row = Sequence[Any]
+
+
+class Tx(Protocol):
+    """A transaction. `alone` says that the statement is the whole of it (one round trip)."""
+
+    dialect: Dialect
+
+    async def rows(self, query: str, *, alone: bool = False, **parameters: Any) -> list[Row]:
+        """Run one named query."""
+        ...
+
+    async def many(
+        self, query: str, items: Sequence[Row], *, alone: bool = False, **parameters: Any
+    ) -> list[Row]:
+        """Run one set-based query over `items`; answers come in any order."""
+        ...
+
+    async def script(self, text: str) -> None:
+        """Run plain statements (migrations only)."""
+        ...
+
+
+class Database(Protocol):
+    """A database that is open for this process."""
+
+    dialect: Dialect
+    place: str  # for people: where it is, without secrets
+
+    async def open(self) -> None:
+        """Connect, and check that it can be used."""
+        ...
+
+    async def close(self) -> None:
+        """Finish what was submitted and disconnect."""
+        ...
+
+    async def write(
+        self,
+        function: Callable[Concatenate[Tx, P], Awaitable[T]],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> T:
+        """Run `function` in a transaction; durable when this returns, or nothing happened."""
+        ...
+
+    async def read(
+        self,
+        function: Callable[Concatenate[Tx, P], Awaitable[T]],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> T:
+        """Run `function` on a snapshot."""
+        ...
+
+    async def clock_us(self) -> int | None:
+        """The database's own time, or None when it shares this machine's clock."""
+        ...
+
+    def tell(self, topic: str) -> None:
+        """Wake other processes that listen, soon and at most once per few milliseconds."""
+        ...
+
+    async def listen(self, heard: Callable[[str], None]) -> None:
+        """Call `heard` when another process tells something. A hint only: it may be lost."""
+        ...
+
+
+def open_url(url: str, settings: Settings) -> Database:
+    """The database behind a URL, not yet open."""
+    scheme, _, rest = url.partition("://")
+    if scheme == "sqlite":
+        # Imported late: a program that only talks to PostgreSQL needs no SQLite, and vice versa.
+        from rota.store.sqlite import SqliteDatabase
+
+        path = rest.removeprefix("/") if not rest.startswith("//") else rest[1:]
+        path, _, query = path.partition("?")
+        if not path or query:
+            raise BadDatabaseUrl(f"{url!r} names no SQLite file")
+        return SqliteDatabase(path, settings)
+    if scheme in ("postgresql", "postgres"):
+        from rota.store.postgres import PostgresDatabase
+
+        parts = urlsplit(url)
+        options = dict(parse_qsl(parts.query))
+        schema = options.pop("schema", "rota")
+        if not schema.isidentifier():
+            raise BadDatabaseUrl(f"schema {schema!r} is not a plain name")
+        return PostgresDatabase(parts, options, schema, settings)
+    raise BadDatabaseUrl(f"{_without_secret(url)!r} is not a database URL Rota knows")
+
+
+def _without_secret(url: str) -> str:
+    parts = urlsplit(url)
+    return url.replace(f":{parts.password}@", ":***@") if parts.password else url

@@ -1,0 +1,110 @@
+"""All that differs between the two databases in SQL text, on one page.
+
+Queries are written once with these tokens:
+  :name                       a parameter
+  name {in things}            membership in a list parameter
+  {from items: a int, b text} the rows of a set-based statement, seen as `item.a`, `item.b`
+  {, items: a int, b text}    the same, joined to other tables
+  {skip_locked} {lock} {share}  row locks, where the database has rows to lock
+  {int} {text} {key} {strict} types and table options in migrations
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import NamedTuple
+
+_ITEMS = re.compile(r"\{(from|,) items: ([^}]*)\}")
+_IN = re.compile(r"\{in (\w+)\}")
+_PARAMETER = re.compile(r"(?<![:\w]):([a-z_]+)\b")
+_ITEM = re.compile(r"\bitem\.(\w+)")
+
+
+class Compiled(NamedTuple):
+    """A query ready for one database: text, item columns, then parameters, in order."""
+
+    text: str
+    columns: tuple[str, ...]
+    parameters: tuple[str, ...]
+
+
+class Dialect(NamedTuple):
+    """One database's answers to the tokens."""
+
+    name: str
+    tokens: dict[str, str]
+    compile: Callable[[str], Compiled]
+
+    def render(self, text: str) -> str:
+        """Plain tokens replaced; used for migrations as they are."""
+        for token, value in self.tokens.items():
+            text = text.replace("{" + token + "}", value)
+        return text
+
+
+def _columns(declaration: str) -> list[tuple[str, str]]:
+    pairs = (part.split() for part in declaration.split(","))
+    return [(name, kind) for name, kind in pairs]
+
+
+def _compile_sqlite(text: str) -> Compiled:
+    """Set-based statements become one prepared statement executed once per item."""
+    found = _ITEMS.search(text)
+    columns = tuple(name for name, _ in _columns(found.group(2))) if found else ()
+    text = _ITEMS.sub("", SQLITE.render(text))
+    text = _IN.sub(r"in (select value from json_each(:\1))", text)
+    parameters = _ordered(_PARAMETER.findall(text))
+    place = {name: f"?{index}" for index, name in enumerate(parameters, len(columns) + 1)}
+    text = _PARAMETER.sub(lambda match: place[match.group(1)], text)
+    text = _ITEM.sub(lambda match: f"?{columns.index(match.group(1)) + 1}", text)
+    return Compiled(text, columns, parameters)
+
+
+def _compile_postgres(text: str) -> Compiled:
+    """Set-based statements take one array per column."""
+    found = _ITEMS.search(text)
+    columns = _columns(found.group(2)) if found else []
+    arrays = ", ".join(f"${index}::{_ARRAYS[kind]}[]" for index, (_, kind) in enumerate(columns, 1))
+    names = ", ".join(name for name, _ in columns)
+    text = _ITEMS.sub(lambda m: f"{m.group(1)} unnest({arrays}) as item({names})", text)
+    text = _IN.sub(r"= any(:\1)", POSTGRES.render(text))
+    parameters = _ordered(_PARAMETER.findall(text))
+    place = {name: f"${index}" for index, name in enumerate(parameters, len(columns) + 1)}
+    text = _PARAMETER.sub(lambda match: place[match.group(1)], text)
+    return Compiled(text, tuple(name for name, _ in columns), parameters)
+
+
+def _ordered(names: list[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(names))
+
+
+_ARRAYS = {"int": "bigint", "text": "text"}
+
+SQLITE = Dialect(
+    name="sqlite",
+    tokens={
+        "skip_locked": "",
+        "lock": "",
+        "share": "",
+        "int": "integer",
+        "text": "text",
+        "key": "text",
+        "strict": "strict",
+    },
+    compile=_compile_sqlite,
+)
+POSTGRES = Dialect(
+    name="postgres",
+    tokens={
+        "skip_locked": "for update skip locked",
+        "lock": "for update",
+        "share": "for share of runs",
+        "int": "bigint",
+        "text": "text",
+        # Keys compare by bytes: locale-aware comparison is slow and differs between hosts.
+        "key": 'text collate "C"',
+        "strict": "",
+    },
+    compile=_compile_postgres,
+)

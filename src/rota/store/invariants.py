@@ -1,0 +1,39 @@
+"""Invariants as queries that must return no row, shared by the tests and `rota doctor`."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from rota.store.database import Tx
+
+INVARIANTS: dict[str, str] = {
+    "broken_lease": "a run is leased exactly while it runs",
+    "broken_finish": "a run has an end time exactly when it is over",
+    "broken_way_forward": "no open run is without a way forward",
+    "broken_occurrence": "no occurrence fires twice",
+    "broken_successor": "no attempt has two successors",
+    "broken_chain": "a successor follows a finished attempt of its own chain",
+    "broken_open_chain": "a chain has at most one open run",
+    "broken_serial": "a serial key has at most one open run",
+    "broken_step": "every step belongs to a chain",
+    "broken_child_wait": "a parent that waits for children has one that goes on",
+    "broken_orphan": "children of a cancelled run are cancelled",
+}
+
+
+class Broken(NamedTuple):
+    """An invariant that does not hold, with the rows that prove it."""
+
+    name: str
+    sentence: str
+    rows: list[str]
+
+
+async def broken(tx: Tx) -> list[Broken]:
+    """Every invariant that does not hold; empty when all is well."""
+    found = []
+    for name, sentence in INVARIANTS.items():
+        rows = await tx.rows(name)
+        if rows:
+            found.append(Broken(name, sentence, [str(tuple(row)) for row in rows[:10]]))
+    return found

@@ -1,0 +1,288 @@
+"""PostgreSQL over asyncpg: a small pool, one round trip where one statement is enough.
+
+NOTIFY never rides in a working transaction (commits that notify queue up behind a global lock);
+`tell` sends it apart, at most once per few milliseconds. Knows no table.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import Any, Concatenate, ParamSpec, TypeVar, cast
+from urllib.parse import SplitResult, urlunsplit
+
+try:
+    import asyncpg
+except ImportError as missing:
+    from rota.errors import MissingExtra
+
+    raise MissingExtra(
+        "PostgreSQL needs the asyncpg package", hint="pip install 'rota[postgres]'"
+    ) from missing
+
+from rota import errors, faults
+from rota.settings import Settings
+from rota.store.database import Row
+from rota.store.dialect import POSTGRES
+from rota.store.queries import compiled
+
+P = ParamSpec("P")
+T = TypeVar("T")
+log = logging.getLogger("rota.store")
+
+TELL_EVERY_S = 0.005
+CONNECT_TIMEOUT_S = 10.0
+_RETRIES = 5
+
+_ERRORS: tuple[tuple[type[BaseException], type[errors.StoreError]], ...] = (
+    (asyncpg.DiskFullError, errors.StoreFull),
+    (asyncpg.ReadOnlySQLTransactionError, errors.StoreReadOnly),
+    (asyncpg.InsufficientPrivilegeError, errors.StoreReadOnly),
+    (asyncpg.TooManyConnectionsError, errors.StoreBusy),
+    (asyncpg.LockNotAvailableError, errors.StoreBusy),
+    (asyncpg.DeadlockDetectedError, errors.StoreBusy),
+    (asyncpg.SerializationError, errors.StoreBusy),
+    (asyncpg.InvalidCatalogNameError, errors.StoreUnreachable),
+    (asyncpg.InvalidAuthorizationSpecificationError, errors.StoreUnreachable),
+    (asyncpg.UndefinedTableError, errors.SchemaMissing),
+    (asyncpg.PostgresConnectionError, errors.StoreUnreachable),
+    (asyncpg.OperatorInterventionError, errors.StoreUnreachable),
+    (asyncpg.InterfaceError, errors.StoreUnreachable),
+    (asyncpg.InternalClientError, errors.StoreUnreachable),
+    (OSError, errors.StoreUnreachable),
+    (TimeoutError, errors.StoreUnreachable),
+)
+
+
+def translate(error: BaseException, place: str) -> BaseException:
+    """A driver error as one of ours; constraint errors and bugs stay what they are."""
+    for cls, ours in _ERRORS:
+        if isinstance(error, cls):
+            return ours(f"{place}: {str(error) or type(error).__name__}")
+    return error
+
+
+class PostgresTx:
+    """Begins with the first statement that is not alone; the database object commits."""
+
+    dialect = POSTGRES
+
+    def __init__(self, connection: Any) -> None:
+        self._connection = connection
+        self._queries = compiled("postgres")
+        self.begun = False
+
+    async def rows(self, query: str, *, alone: bool = False, **parameters: Any) -> list[Row]:
+        """Run one named query."""
+        text, _, names = self._queries[query]
+        return await self._run(text, [parameters[name] for name in names], alone)
+
+    async def many(
+        self, query: str, items: Sequence[Row], *, alone: bool = False, **parameters: Any
+    ) -> list[Row]:
+        """Run one set-based query: an array per column, one statement for all."""
+        if not items:
+            return []
+        text, _, names = self._queries[query]
+        arrays: list[Any] = list(zip(*items, strict=True))
+        return await self._run(text, arrays + [parameters[name] for name in names], alone)
+
+    async def script(self, text: str) -> None:
+        """Run plain statements."""
+        await self._begin()
+        await self._connection.execute(text)
+
+    async def _run(self, text: str, values: list[Any], alone: bool) -> list[Row]:
+        if alone and not self.begun:
+            faults.reach("before-commit")
+            rows = await self._connection.fetch(text, *values)
+            faults.reach("after-commit")
+            return cast(list[Row], rows)
+        await self._begin()
+        return cast(list[Row], await self._connection.fetch(text, *values))
+
+    async def _begin(self) -> None:
+        if not self.begun:
+            await self._connection.execute("begin")
+            self.begun = True
+
+
+class PostgresDatabase:
+    """One schema of one PostgreSQL database."""
+
+    dialect = POSTGRES
+
+    def __init__(
+        self, parts: SplitResult, options: dict[str, str], schema: str, settings: Settings
+    ) -> None:
+        cache = options.pop("statement_cache_size", None)
+        query = "&".join(f"{key}={value}" for key, value in options.items())
+        self._dsn = urlunsplit(parts._replace(scheme="postgresql", query=query))
+        self._cache = {} if cache is None else {"statement_cache_size": int(cache)}
+        self.schema = schema
+        self.place = f"postgresql {parts.hostname or 'local'}{parts.path} schema {schema}"
+        self._settings = settings
+        self._free: list[Any] = []
+        self._places = asyncio.Semaphore(settings.connections)
+        self._topics: set[str] = set()
+        self._teller: asyncio.Task[None] | None = None
+        self._ear: asyncio.Task[None] | None = None
+        self._closed = False
+
+    async def open(self) -> None:
+        """Connect once, to find out early whether the server answers."""
+        async with self._connection():
+            pass
+
+    async def close(self) -> None:
+        """Tell what is still to be told, then disconnect."""
+        if self._teller is not None:
+            with contextlib.suppress(Exception):
+                await self._teller
+        self._closed = True
+        if self._ear is not None:
+            self._ear.cancel()
+            await asyncio.gather(self._ear, return_exceptions=True)
+        while self._free:
+            with contextlib.suppress(Exception):
+                await self._free.pop().close(timeout=2)
+
+    async def write(
+        self,
+        function: Callable[Concatenate[Any, P], Awaitable[T]],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> T:
+        """Run `function` in a transaction; a deadlock or serialisation clash is tried again."""
+        for left in range(_RETRIES, -1, -1):
+            try:
+                return cast(T, await self._transact(function, args, kwargs))
+            except errors.StoreBusy as error:
+                if not left or not isinstance(
+                    error.__cause__, asyncpg.DeadlockDetectedError | asyncpg.SerializationError
+                ):
+                    raise
+        raise AssertionError("unreachable")
+
+    # A read is a transaction that writes nothing; PostgreSQL needs no second path for it.
+    read = write
+
+    async def _transact(self, function: Any, args: Any, kwargs: Any) -> Any:
+        async with self._connection() as connection:
+            tx = PostgresTx(connection)
+            try:
+                value = await function(tx, *args, **kwargs)
+                if tx.begun:
+                    faults.reach("before-commit")
+                    await connection.execute("commit")
+                    faults.reach("after-commit")
+                return value
+            except BaseException:
+                if tx.begun and not connection.is_closed():
+                    with contextlib.suppress(Exception):
+                        await connection.execute("rollback")
+                raise
+
+    async def clock_us(self) -> int | None:
+        """The server's clock, which all machines share."""
+
+        async def ask(tx: PostgresTx) -> int:
+            return int((await tx.rows("server_clock", alone=True))[0][0])
+
+        return await self.read(ask)
+
+    def tell(self, topic: str) -> None:
+        """NOTIFY soon, on its own, once for all that happened meanwhile."""
+        self._topics.add(topic)
+        if (self._teller is None or self._teller.done()) and not self._closed:
+            self._teller = asyncio.ensure_future(self._tell())
+
+    async def _tell(self) -> None:
+        channel = self._channel()
+
+        async def notify(tx: PostgresTx, topics: list[str]) -> None:
+            await tx.rows("notify", alone=True, channel=channel, topics=topics)
+
+        while self._topics:
+            topics, self._topics = sorted(self._topics), set()
+            try:
+                await self.write(notify, topics)
+            except errors.StoreError as error:  # only a hint: polling finds the work
+                log.debug("wake-up not sent: %s", error)
+            await asyncio.sleep(TELL_EVERY_S)
+
+    async def listen(self, heard: Callable[[str], None]) -> None:
+        """Keep one connection listening, for as long as this database is open."""
+        ready = asyncio.Event()
+        self._ear = asyncio.create_task(self._keep_listening(heard, ready))
+        await ready.wait()
+
+    async def _keep_listening(self, heard: Callable[[str], None], ready: asyncio.Event) -> None:
+        pause_s = 0.1
+        while True:
+            try:
+                connection = await self._connect()
+            except (OSError, TimeoutError, asyncpg.PostgresError, errors.StoreError) as error:
+                log.debug("cannot listen, polling meanwhile: %s", error)
+            else:
+                gone = asyncio.Event()
+                connection.add_termination_listener(lambda *_, gone=gone: gone.set())
+                try:
+                    await connection.add_listener(
+                        self._channel(), lambda *heard_of: heard(heard_of[3])
+                    )
+                    ready.set()
+                    heard("*")  # whatever was told while nobody listened
+                    pause_s = 0.1
+                    await gone.wait()
+                except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+                    log.debug("listening broke: %s", error)
+                finally:
+                    connection.terminate()
+            ready.set()
+            await asyncio.sleep(pause_s)
+            pause_s = min(pause_s * 2, 5.0)
+
+    def _channel(self) -> str:
+        return f"rota_{self.schema}"
+
+    @contextlib.asynccontextmanager
+    async def _connection(self) -> AsyncIterator[Any]:
+        async with self._places:
+            connection = None
+            try:
+                while self._free and connection is None:
+                    candidate = self._free.pop()
+                    connection = None if candidate.is_closed() else candidate
+                connection = connection or await self._connect()
+                yield connection
+            except asyncio.CancelledError:
+                # Cancelled in the middle of a statement: the connection's state is unknown.
+                if connection is not None:
+                    connection.terminate()
+                raise
+            except errors.RotaError:
+                raise
+            except Exception as error:
+                ours = translate(error, self.place)
+                if isinstance(ours, errors.StoreUnreachable) and connection is not None:
+                    connection.terminate()
+                if ours is error:
+                    raise
+                raise ours from error
+            finally:
+                if connection is not None and not connection.is_closed() and not self._closed:
+                    self._free.append(connection)
+
+    async def _connect(self) -> Any:
+        try:
+            return await asyncpg.connect(
+                self._dsn,
+                timeout=CONNECT_TIMEOUT_S,
+                server_settings={"search_path": self.schema, "application_name": "rota"},
+                **self._cache,
+            )
+        except (ValueError, asyncpg.ClientConfigurationError) as error:
+            raise errors.BadDatabaseUrl(f"{self.place}: {error}") from error

@@ -1,0 +1,352 @@
+"""Runs: birth, claim, settlement, recovery. Each function is one step of a transaction.
+
+Every change names the status and the claim it expects; no row is an answer with a name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+from rota.core import limits
+from rota.core.lifecycle import FINAL, RULES, Status
+from rota.core.model import Claim, NewRun, Outcome, Queue, Run, Started
+from rota.store.database import Row, Tx
+
+# Larger bodies live in `payloads`: a claim or a settlement rewrites the row, not the body.
+INLINE_BYTES_MAX = 4096
+WAKE_BATCH = 500
+
+
+class ClaimRequest(NamedTuple):
+    """Who claims what: queues in their order, each with its free seats."""
+
+    namespace: str
+    worker_id: str
+    names: list[str]
+    queues: Sequence[tuple[str, int]]
+    limited: frozenset[str]
+    now: int
+    lease_until: int
+
+
+class Settled(NamedTuple):
+    """What became of a settlement: ids that were ours, and whether others should look for work."""
+
+    ids: frozenset[str]
+    woke: bool
+
+
+def _row(run: NewRun, now: int) -> Row:
+    status = Status.SLEEPING if run.available_at > now else Status.PENDING
+    body = run.input
+    return (
+        run.id, run.namespace, run.kind, run.name, run.queue, run.priority, status, run.reason,
+        run.available_at, run.due_at, run.schedule_id, run.retry_of, run.root_id or run.id,
+        run.parent_id, run.attempt, run.recoveries, run.trigger, run.external_id, run.serial_key,
+        run.limit_key, run.version, run.tags, run.options,
+        None if body is not None and len(body) > INLINE_BYTES_MAX else body,
+    )  # fmt: skip
+
+
+def _big(parts: Iterable[tuple[str, str, str | None]]) -> list[Row]:
+    return [
+        (run_id, part, body)
+        for run_id, part, body in parts
+        if body is not None and len(body) > INLINE_BYTES_MAX
+    ]
+
+
+def _inline(body: str | None) -> str | None:
+    return body if body is None or len(body) <= INLINE_BYTES_MAX else None
+
+
+async def start(tx: Tx, runs: Sequence[NewRun], *, now: int, alone: bool = True) -> list[Started]:
+    """Give birth to runs. One whose external id or id exists already is answered with that run."""
+    bodies = _big((run.id, "input", run.input) for run in runs if run.root_id in (None, run.id))
+    rows = [_row(run, now) for run in runs]
+    born = {
+        row[0] for row in await tx.many("start_runs", rows, now=now, alone=alone and not bodies)
+    }
+    if bodies:
+        await tx.many("put_payloads", [row for row in bodies if row[0] in born])
+    if len(born) == len(runs):
+        return [Started(run.id, existed=False) for run in runs]
+    return await _with_existing(tx, runs, born)
+
+
+async def _with_existing(tx: Tx, runs: Sequence[NewRun], born: set[str]) -> list[Started]:
+    missing = [run for run in runs if run.id not in born]
+    # A start repeated after a broken connection finds its own row: that is success, not conflict.
+    own = {row[0] for row in await tx.rows("find_ids", ids=[run.id for run in missing])}
+    keys = [(r.namespace, r.name, r.external_id) for r in missing if r.external_id is not None]
+    holders = {tuple(row[1:]): row[0] for row in await tx.many("find_started", keys)}
+    answers = []
+    for run in runs:
+        holder = holders.get((run.namespace, run.name, run.external_id))
+        if run.id in born or run.id in own or holder is None:
+            answers.append(Started(run.id, existed=run.id not in born and run.id not in own))
+        else:
+            answers.append(Started(holder, existed=True))
+    return answers
+
+
+class Claimed(NamedTuple):
+    """What a claim got, and when a rate limit will allow more (if one stood in the way)."""
+
+    claims: list[Claim]
+    retry_at: int | None
+
+
+async def claim(tx: Tx, request: ClaimRequest, *, alone: bool = True) -> Claimed:
+    """Take up to the free seats, queue by queue, highest priority and oldest first."""
+    taken: list[Claim] = []
+    retry_at: int | None = None
+    alone = alone and len(request.queues) == 1
+    for queue, seats in request.queues:
+        if queue in request.limited:
+            rows, free_at = await _claim_limited(tx, request, queue, seats)
+            retry_at = free_at if retry_at is None else min(retry_at, free_at or retry_at)
+        else:
+            rows = await tx.rows(
+                "claim_runs",
+                namespace=request.namespace, queue=queue, names=request.names, limit=seats,
+                worker_id=request.worker_id, lease_until=request.lease_until, now=request.now,
+                alone=alone,
+            )  # fmt: skip
+        taken += sorted((Claim(*row) for row in rows), key=_claim_order)
+    return Claimed(taken, retry_at)
+
+
+def _claim_order(claim: Claim) -> tuple[int, int, str]:
+    return (-claim.priority, claim.available_at, claim.id)
+
+
+async def _claim_limited(
+    tx: Tx, request: ClaimRequest, queue: str, seats: int
+) -> tuple[list[Row], int | None]:
+    """Count and claim under the queue's lock, so that a limit holds across all workers."""
+    found = await tx.rows("lock_queue", namespace=request.namespace, name=queue)
+    limit = Queue(*found[0]) if found else Queue(request.namespace, queue)
+    room = await _room(tx, limit, seats)
+    rate = limits.Rate(limit.rate_count or 0, limit.rate_per_us or 0)
+    if rate.count:
+        room = min(room, limits.room(rate, ready_at=limit.ready_at, now=request.now))
+    rows = await _claim_picked(tx, request, limit, room) if room > 0 else []
+    if not rate.count:
+        return rows, None
+    ready_at = limits.advance(rate, ready_at=limit.ready_at, now=request.now, taken=len(rows))
+    if rows:
+        await tx.rows(
+            "move_queue_clock", namespace=request.namespace, name=queue, ready_at=ready_at
+        )
+    exhausted = limits.room(rate, ready_at=ready_at, now=request.now) == 0
+    return rows, limits.next_free_at(rate, ready_at=ready_at) if exhausted else None
+
+
+async def _room(tx: Tx, limit: Queue, seats: int) -> int:
+    if limit.paused:
+        return 0
+    if not limit.running_max:
+        return seats
+    running = await tx.rows("count_running", namespace=limit.namespace, queue=limit.name)
+    return min(seats, limit.running_max - int(running[0][0]))
+
+
+async def _claim_picked(tx: Tx, request: ClaimRequest, limit: Queue, room: int) -> list[Row]:
+    place: dict[str, Any] = {
+        "namespace": request.namespace, "queue": limit.name, "names": request.names, "limit": room,
+    }  # fmt: skip
+    per_key = limit.key_running_max
+    picked = list(await tx.rows("pick_unkeyed", per_key=per_key or 0, **place))
+    if per_key:
+        picked += await tx.rows("pick_keyed", key_running_max=per_key, **place)
+    picked.sort(key=lambda row: (-row[1], row[2], row[0]))
+    return await tx.rows(
+        "claim_listed", ids=[row[0] for row in picked[:room]], worker_id=request.worker_id,
+        lease_until=request.lease_until, now=request.now,
+    )  # fmt: skip
+
+
+async def settle(tx: Tx, outcomes: Sequence[Outcome], *, now: int, alone: bool = True) -> Settled:
+    """End what is held: apply each verb under its claim, then what follows from it.
+
+    A run that is no longer ours changes nothing, has no successor, and is not in the answer.
+    """
+    bodies = _big(
+        (o.claim.id, part, body)
+        for o in outcomes
+        for part, body in (("output", o.output), ("error", o.error))
+    )
+    follow = [o for o in outcomes if o.retry or o.claim.parent_id]
+    rows = await tx.many(
+        "settle_runs", [_settle_row(outcome, now) for outcome in outcomes],
+        alone=alone and not bodies and not follow,
+    )  # fmt: skip
+    status = {row[0]: row[1] for row in rows}
+    if bodies:
+        await tx.many("put_payloads", [row for row in bodies if row[0] in status])
+    woke = any(value == Status.PENDING for value in status.values())
+    if follow:
+        woke |= await _follow(tx, [o for o in follow if o.claim.id in status], now)
+    return Settled(frozenset(status), woke)
+
+
+def _settle_row(outcome: Outcome, now: int) -> Row:
+    target = RULES[outcome.verb].target
+    return (
+        outcome.claim.id, outcome.claim.claim_count, target, outcome.reason, outcome.wake_at,
+        _inline(outcome.output), _inline(outcome.error), now if target in FINAL else None,
+    )  # fmt: skip
+
+
+async def _follow(tx: Tx, outcomes: Sequence[Outcome], now: int) -> bool:
+    """Insert the retries; wake the parents of chains that have ended."""
+    retries = [outcome.retry for outcome in outcomes if outcome.retry]
+    if retries:
+        await start(tx, retries, now=now, alone=False)
+    parents = [
+        outcome.claim.parent_id
+        for outcome in outcomes
+        if outcome.claim.parent_id and not outcome.retry and RULES[outcome.verb].target in FINAL
+    ]
+    if parents:
+        await poke(tx, parents, now=now)
+    return bool(retries or parents)
+
+
+async def turn(
+    tx: Tx, outcomes: Sequence[Outcome], request: ClaimRequest
+) -> tuple[Settled, Claimed]:
+    """Settle what ended and claim what comes next, in one commit."""
+    settled = await settle(tx, outcomes, now=request.now, alone=False)
+    return settled, await claim(tx, request, alone=False)
+
+
+async def renew(tx: Tx, held: Sequence[Claim], *, lease_until: int) -> frozenset[str]:
+    """Renew the leases of exactly these claims; what is missing from the answer is lost."""
+    items = sorted((claim.id, claim.claim_count) for claim in held)
+    rows = await tx.many("renew_leases", items, lease_until=lease_until, alone=True)
+    return frozenset(row[0] for row in rows)
+
+
+async def poke(tx: Tx, root_ids: Sequence[str], *, now: int) -> int:
+    """Wake the open run of each chain, at the latest when it next suspends."""
+    return len(await tx.rows("poke_runs", roots=sorted(set(root_ids)), now=now))
+
+
+async def wake_due(tx: Tx, *, namespace: str, now: int) -> tuple[int, int | None]:
+    """Make due sleepers pending; returns how many, and when the next one is due."""
+    rows = await tx.rows("wake_due", namespace=namespace, now=now, limit=WAKE_BATCH)
+    upcoming = await tx.rows("next_due", namespace=namespace)
+    return len(rows), upcoming[0][0]
+
+
+async def reap(
+    tx: Tx,
+    *,
+    namespace: str,
+    now: int,
+    gone: list[str],
+    recoveries_max: int,
+    new_ids: Sequence[str],
+) -> list[tuple[Run, bool]]:
+    """Mark lapsed runs crashed and give each a successor, while it may have one.
+
+    `gone` are workers known to be dead; `new_ids` bounds the batch and names the successors.
+    """
+    rows = await tx.rows("lapsed_runs", namespace=namespace, now=now, gone=gone, limit=len(new_ids))
+    lapsed = [Run(*row) for row in rows]
+    if not lapsed:
+        return []
+    crashed = [
+        (run.id, run.claim_count, "lapsed" if run.lease_owner not in gone else "worker gone", None)
+        for run in lapsed
+    ]
+    done = {row[0] for row in await tx.many("crash_runs", crashed, now=now)}
+    lapsed = [run for run in lapsed if run.id in done]
+    heirs = [
+        _recovery(run, new_id, now)
+        for run, new_id in zip(lapsed, new_ids, strict=False)
+        if run.recoveries < recoveries_max
+    ]
+    await start(tx, heirs, now=now, alone=False)
+    orphans = [r.parent_id for r in lapsed if r.recoveries >= recoveries_max and r.parent_id]
+    if orphans:
+        await poke(tx, orphans, now=now)
+    return [(run, run.recoveries < recoveries_max) for run in lapsed]
+
+
+def _recovery(run: Run, new_id: str, now: int) -> NewRun:
+    # The heir takes the place in line of the one it follows.
+    return successor(
+        run, new_id, trigger="recovery", available_at=min(run.available_at or now, now),
+        recoveries=run.recoveries + 1,
+    )  # fmt: skip
+
+
+def successor(
+    run: Run | Claim,
+    new_id: str,
+    *,
+    trigger: str,
+    available_at: int,
+    attempt: int | None = None,
+    recoveries: int | None = None,
+    reason: str | None = None,
+) -> NewRun:
+    """The next row of a chain. The external id stays with the first, which never leaves."""
+    return NewRun(
+        id=new_id,
+        namespace=run.namespace,
+        name=run.name, available_at=available_at, input=run.input, kind=run.kind, queue=run.queue,
+        priority=run.priority, trigger=trigger, root_id=run.root_id, retry_of=run.id,
+        parent_id=run.parent_id, attempt=attempt or run.attempt,
+        recoveries=run.recoveries if recoveries is None else recoveries,
+        serial_key=run.serial_key, limit_key=run.limit_key, version=run.version, tags=run.tags,
+        options=run.options, reason=reason,
+    )  # fmt: skip
+
+
+async def return_strays(tx: Tx, *, namespace: str, worker_id: str, held: Sequence[Claim]) -> int:
+    """Hand back runs claimed by an answer that never arrived (a connection broke)."""
+    rows = await tx.rows(
+        "stray_runs", namespace=namespace, worker_id=worker_id, held=[c.id for c in held],
+        alone=True,
+    )  # fmt: skip
+    return len(rows)
+
+
+async def cancel(tx: Tx, root_ids: Sequence[str], *, reason: str, now: int) -> list[str]:
+    """Call off the open runs of these chains and of all chains below them."""
+    ids = sorted(row[0] for row in await tx.rows("family_of", roots=list(root_ids)))
+    rows = await tx.rows("cancel_runs", ids=ids, reason=reason, now=now)
+    parents = [row[1] for row in rows if row[1]]
+    if parents:
+        await poke(tx, parents, now=now)
+    return [row[0] for row in rows]
+
+
+async def resolve(tx: Tx, run_id: str, *, now: int) -> bool:
+    """Let a waiting run go on."""
+    return bool(await tx.rows("resolve_run", id=run_id, now=now, alone=True))
+
+
+async def prune(tx: Tx, *, namespace: str, before_id: str, limit: int) -> int:
+    """Delete finished chains born before an id, with their steps; returns how many."""
+    roots = [
+        row[0]
+        for row in await tx.rows(
+            "prunable_chains", namespace=namespace, before_id=before_id, limit=limit
+        )
+    ]
+    if roots:
+        await tx.rows("delete_steps", roots=roots)
+        await tx.rows("delete_chains", roots=roots)
+    return len(roots)
+
+
+async def oldest_to_keep(tx: Tx, *, namespace: str, keep: int) -> str | None:
+    """The id below which finished runs exceed `keep`, if any."""
+    rows = await tx.rows("nth_newest_id", namespace=namespace, keep=keep)
+    return rows[0][0] if rows else None

@@ -1,0 +1,59 @@
+-- Queries that must return no row. Shared by the tests and `rota doctor`.
+
+-- name: broken_lease
+select id, status from runs
+where (status = 'running') <> (lease_owner is not null)
+    or (lease_owner is null) <> (lease_until is null)
+
+-- name: broken_finish
+select id, status from runs
+where (finished_at is not null)
+    <> (status in ('cancelled', 'completed', 'crashed', 'failed', 'skipped'))
+
+-- name: broken_way_forward
+-- An open run must be claimable, held, timed, or waiting for something that can still come.
+select id, status from runs
+where status = 'sleeping' and available_at is null
+    and coalesce(reason, '') not in ('signal', 'child', 'several')
+
+-- name: broken_occurrence
+select schedule_id, due_at, count(*) from runs
+where schedule_id is not null group by schedule_id, due_at having count(*) > 1
+
+-- name: broken_successor
+select retry_of, count(*) from runs
+where retry_of is not null group by retry_of having count(*) > 1
+
+-- name: broken_chain
+-- A successor belongs to the chain of the one it follows, which is over.
+select heir.id, before.id, before.status from runs as heir join runs as before on before.id = heir.retry_of
+where heir.root_id <> before.root_id
+    or before.status not in ('failed', 'crashed', 'cancelled', 'completed')
+
+-- name: broken_open_chain
+select root_id, count(*) from runs
+where status in ('pending', 'running', 'sleeping', 'waiting')
+group by root_id having count(*) > 1
+
+-- name: broken_serial
+select namespace, serial_key, count(*) from runs
+where serial_key is not null and status in ('pending', 'running', 'sleeping', 'waiting')
+group by namespace, serial_key having count(*) > 1
+
+-- name: broken_step
+select steps.root_id, steps.key from steps
+where not exists (select 1 from runs where runs.id = steps.root_id)
+
+-- name: broken_child_wait
+-- A parent that waits for children only must have one that has not ended.
+select parent.id, parent.root_id from runs as parent
+where parent.status = 'sleeping' and parent.reason = 'child' and not exists (
+    select 1 from runs as child
+    where child.parent_id = parent.root_id
+        and child.status in ('pending', 'running', 'sleeping', 'waiting'))
+
+-- name: broken_orphan
+-- A child of a cancelled chain must not go on.
+select child.id, child.status from runs as child join runs as parent on parent.id = child.parent_id
+where child.status in ('pending', 'running', 'sleeping') and parent.status = 'cancelled'
+    and not exists (select 1 from runs as later where later.retry_of = parent.id)

@@ -1,0 +1,19 @@
+-- What PostgreSQL says differently; each is counted.
+
+-- name: has_migrations
+select count(*) from pg_tables where schemaname = current_schema() and tablename = 'migrations'
+
+-- name: make_schema
+do $$ begin execute format('create schema if not exists %I', current_setting('search_path')); end $$
+
+-- name: lock_migrations
+select pg_advisory_xact_lock(hashtext('rota'))
+
+-- name: store_version
+select 'PostgreSQL ' || current_setting('server_version')
+
+-- name: server_clock
+select (extract(epoch from clock_timestamp()) * 1000000)::bigint
+
+-- name: notify
+select pg_notify(:channel, topic) from unnest(:topics::text[]) as topic

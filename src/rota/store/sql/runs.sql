@@ -1,0 +1,267 @@
+-- Runs: birth, claim, settlement. One text for both databases.
+
+-- name: start_runs
+insert into runs (id, namespace, kind, name, queue, priority, status, reason, available_at, due_at,
+    schedule_id, retry_of, root_id, parent_id, attempt, recoveries, trigger, external_id,
+    serial_key, limit_key, version, tags, options, input, created_at)
+select item.id, item.namespace, item.kind, item.name, item.queue, item.priority, item.status,
+    item.reason, item.available_at, item.due_at, item.schedule_id, item.retry_of, item.root_id,
+    item.parent_id, item.attempt, item.recoveries, item.trigger, item.external_id,
+    item.serial_key, item.limit_key, item.version, item.tags, item.options, item.input, :now
+{from items: id text, namespace text, kind text, name text, queue text, priority int, status text, reason text, available_at int, due_at int, schedule_id text, retry_of text, root_id text, parent_id text, attempt int, recoveries int, trigger text, external_id text, serial_key text, limit_key text, version text, tags text, options text, input text}
+where true
+on conflict do nothing
+returning id
+
+-- name: find_started
+-- Who holds the external id, for starts that found it taken.
+select runs.id, runs.namespace, runs.name, runs.external_id
+from runs {, items: namespace text, name text, external_id text}
+where runs.namespace = item.namespace and runs.name = item.name
+    and runs.external_id = item.external_id
+
+-- name: find_ids
+select id from runs where id {in ids}
+
+-- name: put_payloads
+insert into payloads (run_id, part, body)
+select item.run_id, item.part, item.body
+{from items: run_id text, part text, body text}
+where true
+on conflict (run_id, part) do update set body = excluded.body
+
+-- name: claim_runs
+-- The CTE fixes the picked set before the update; PostgreSQL may else exceed the limit.
+with picked as (
+    select id from runs
+    where namespace = :namespace and queue = :queue and status = 'pending' and name {in names}
+    order by priority desc, available_at, id
+    limit :limit
+    {skip_locked}
+)
+update runs
+set status = 'running', reason = null, lease_owner = :worker_id, lease_until = :lease_until,
+    claim_count = claim_count + 1, wake_requested = 0, started_at = coalesce(started_at, :now)
+from picked
+where runs.id = picked.id
+returning {claim columns}
+
+-- name: claim_listed
+-- The same, for runs picked under a limit while the queue's row was locked.
+update runs
+set status = 'running', reason = null, lease_owner = :worker_id, lease_until = :lease_until,
+    claim_count = claim_count + 1, wake_requested = 0, started_at = coalesce(started_at, :now)
+where id {in ids} and status = 'pending'
+returning {claim columns}
+
+-- name: pick_unkeyed
+-- Runs without a key, and all runs of a queue without a limit per key.
+select id, priority, available_at from runs
+where namespace = :namespace and queue = :queue and status = 'pending' and name {in names}
+    and (limit_key is null or :per_key = 0)
+order by priority desc, available_at, id
+limit :limit
+{skip_locked}
+
+-- name: pick_keyed
+-- A loose scan over the keys that wait, so that one busy key with a long line delays no other.
+with recursive waiting (key) as (
+    select min(limit_key) from runs
+    where namespace = :namespace and queue = :queue and status = 'pending' and limit_key is not null
+    union all
+    select (select min(limit_key) from runs
+        where namespace = :namespace and queue = :queue and status = 'pending'
+            and limit_key > waiting.key)
+    from waiting where waiting.key is not null
+),
+ranked as (
+    select runs.id, runs.priority, runs.available_at, runs.name,
+        row_number() over (partition by waiting.key
+            order by runs.priority desc, runs.available_at, runs.id) as place,
+        (select count(*) from runs as busy where busy.namespace = :namespace and busy.queue = :queue
+            and busy.limit_key = waiting.key and busy.status = 'running') as busy_count
+    from waiting join runs on runs.id in (
+        select next.id from runs as next
+        where next.namespace = :namespace and next.queue = :queue and next.status = 'pending'
+            and next.limit_key = waiting.key
+        order by next.priority desc, next.available_at, next.id
+        limit :key_running_max)
+    where waiting.key is not null
+)
+select id, priority, available_at from ranked
+where place + busy_count <= :key_running_max and name {in names}
+order by priority desc, available_at, id
+limit :limit
+
+-- name: count_running
+select count(*) from runs where namespace = :namespace and queue = :queue and status = 'running'
+
+-- name: settle_runs
+-- Fenced: only the claim that holds the run may settle it. A wake-up that came while the run was
+-- giving its seat back is honoured here, or it would be lost.
+update runs
+set status = case when item.status = 'sleeping' and runs.wake_requested = 1
+        then 'pending' else item.status end,
+    reason = case when item.status = 'sleeping' and runs.wake_requested = 1
+        then null else item.reason end,
+    available_at = case when item.status = 'sleeping' and runs.wake_requested = 0
+        then item.available_at else runs.available_at end,
+    output = item.output, error = item.error, finished_at = item.finished_at,
+    lease_owner = null, lease_until = null
+{from items: id text, claim_count int, status text, reason text, available_at int, output text, error text, finished_at int}
+where runs.id = item.id and runs.claim_count = item.claim_count and runs.status = 'running'
+returning runs.id, runs.status
+
+-- name: renew_leases
+update runs set lease_until = :lease_until
+{from items: id text, claim_count int}
+where runs.id = item.id and runs.claim_count = item.claim_count and runs.status = 'running'
+returning runs.id
+
+-- name: poke_runs
+-- Wake the open run of each chain: now if it sleeps, at its next suspension if it runs.
+update runs
+set wake_requested = 1,
+    available_at = case when status = 'sleeping' then :now else available_at end,
+    reason = case when status = 'sleeping' then null else reason end,
+    status = case when status = 'sleeping' then 'pending' else status end
+where status in ('sleeping', 'running')
+    and (id {in roots} or (root_id {in roots} and retry_of is not null))
+returning id
+
+-- name: wake_due
+with due as (
+    select id from runs
+    where namespace = :namespace and status = 'sleeping' and available_at <= :now
+    order by available_at
+    limit :limit
+    {skip_locked}
+)
+update runs set status = 'pending', reason = null
+from due where runs.id = due.id and runs.status = 'sleeping'
+returning runs.id
+
+-- name: next_due
+select min(available_at) from runs
+where namespace = :namespace and status = 'sleeping' and available_at is not null
+
+-- name: lapsed_runs
+select {run columns} from runs
+where namespace = :namespace and status = 'running'
+    and (lease_until < :now or lease_owner {in gone})
+order by lease_until
+limit :limit
+{skip_locked}
+
+-- name: crash_runs
+update runs
+set status = 'crashed', reason = item.reason, finished_at = :now, lease_owner = null, lease_until = null,
+    error = item.error
+{from items: id text, claim_count int, reason text, error text}
+where runs.id = item.id and runs.claim_count = item.claim_count and runs.status = 'running'
+returning runs.id
+
+-- name: stray_runs
+-- Held by this worker as the database sees it, but the worker does not know them.
+update runs set status = 'pending', lease_owner = null, lease_until = null
+where lease_owner = :worker_id and status = 'running' and namespace = :namespace
+    and not (id {in held})
+returning id
+
+-- name: family_of
+-- Open runs of these chains and of all chains below them.
+with recursive family (root) as (
+    select id from runs where id {in roots}
+    union
+    select runs.root_id from runs join family on runs.parent_id = family.root
+)
+select runs.id from runs join family on runs.root_id = family.root and runs.retry_of is not null
+where runs.status in ('pending', 'running', 'sleeping', 'waiting')
+union
+select runs.id from runs join family on runs.id = family.root
+where runs.status in ('pending', 'running', 'sleeping', 'waiting')
+
+-- name: cancel_runs
+update runs
+set status = 'cancelled', reason = :reason, finished_at = :now, lease_owner = null, lease_until = null
+where id {in ids} and status in ('pending', 'running', 'sleeping', 'waiting')
+returning id, parent_id
+
+-- name: resolve_run
+-- A new attempt: what failed for good in the last one is tried again.
+update runs set status = 'pending', reason = null, available_at = :now, error = null,
+    attempt = attempt + 1
+where id = :id and status = 'waiting'
+returning id
+
+-- name: get_run
+select {run columns} from runs where namespace = :namespace and id = :id
+
+-- name: runs_like
+select id from runs
+where namespace = :namespace and id >= :prefix and id < :beyond
+order by id limit 3
+
+-- name: chain_of
+-- Every attempt of a chain, first to last.
+select {run columns} from runs
+where id = :root_id or (root_id = :root_id and retry_of is not null)
+order by runs.attempt + runs.recoveries
+
+-- name: ended_chains
+-- Of these chains, the last attempts that are final.
+select runs.root_id, runs.status, runs.reason,
+    coalesce(runs.output, (select body from payloads
+        where run_id = runs.id and part = 'output')) as output,
+    coalesce(runs.error, (select body from payloads
+        where run_id = runs.id and part = 'error')) as error
+from runs
+where (runs.id {in roots} or (runs.root_id {in roots} and runs.retry_of is not null))
+    and runs.status in ('completed', 'failed', 'cancelled', 'crashed', 'skipped')
+    and not exists (select 1 from runs as later where later.retry_of = runs.id)
+
+-- name: list_runs
+select {run columns} from runs
+where namespace = :namespace and kind <> 'schedule'
+    and (:name = '' or name = :name)
+    and (:status = '' or status = :status)
+    and (:queue = '' or queue = :queue)
+    and (:external_id = '' or external_id = :external_id)
+    and (:root_id = '' or root_id = :root_id)
+    and (:before = '' or id < :before)
+order by id desc
+limit :limit
+
+-- name: count_by_status
+select status, count(*) from runs where namespace = :namespace group by status
+
+-- name: count_ready
+select queue, name, count(*), min(available_at) from runs
+where namespace = :namespace and status = 'pending'
+group by queue, name
+
+-- name: prunable_chains
+-- Finished chains below the cut, oldest first; nothing that is open, or whose parent is open, goes.
+select root.id from runs as root
+where root.namespace = :namespace and root.retry_of is null and root.id < :before_id
+    and root.status in ('completed', 'failed', 'cancelled', 'crashed', 'skipped')
+    and not exists (select 1 from runs as later where later.root_id = root.id
+        and later.retry_of is not null and (later.finished_at is null or later.id >= :before_id))
+    and not exists (select 1 from runs as parent where root.parent_id is not null
+        and (parent.id = root.parent_id or (parent.root_id = root.parent_id and parent.retry_of is not null))
+        and parent.status in ('pending', 'running', 'sleeping', 'waiting'))
+order by root.id
+limit :limit
+
+-- name: nth_newest_id
+select id from runs
+where namespace = :namespace and retry_of is null
+    and status in ('completed', 'failed', 'cancelled', 'crashed', 'skipped')
+order by id desc
+limit 1 offset :keep
+
+-- name: delete_steps
+delete from steps where root_id {in roots}
+
+-- name: delete_chains
+delete from runs where id {in roots} or (root_id {in roots} and retry_of is not null)

@@ -1,0 +1,13 @@
+-- What SQLite says differently; each is counted.
+
+-- name: has_migrations
+select count(*) from sqlite_master where type = 'table' and name = 'migrations'
+
+-- name: make_schema
+select 1
+
+-- name: lock_migrations
+select 1
+
+-- name: store_version
+select 'SQLite ' || sqlite_version()

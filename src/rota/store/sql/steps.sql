@@ -1,0 +1,54 @@
+-- Steps and signals: what a chain has already done, and what was sent to it.
+
+-- name: record_steps
+-- Fenced by a join with the run's claim. The share lock keeps a reaper from taking the run between
+-- the check and the commit, so a recovery always sees every step recorded before it.
+-- A finished step never changes; the same writing sent again after a broken connection is no change.
+insert into steps (root_id, key, position, kind, status, attempt, run_attempt, output,
+    error, wake_at, child_id,
+    started_at, finished_at)
+select runs.root_id, item.key, item.position, item.kind, item.status, item.attempt, item.run_attempt, item.output,
+    item.error, item.wake_at, item.child_id, item.started_at, item.finished_at
+from runs {, items: run_id text, claim_count int, key text, position int, kind text, status text, attempt int, run_attempt int, output text, error text, wake_at int, child_id text, started_at int, finished_at int}
+where runs.id = item.run_id and runs.claim_count = item.claim_count and runs.status = 'running'
+{share}
+on conflict (root_id, key) do update
+set status = excluded.status, attempt = excluded.attempt, run_attempt = excluded.run_attempt,
+    output = excluded.output,
+    error = excluded.error, wake_at = excluded.wake_at, finished_at = excluded.finished_at
+where steps.status <> 'completed' or steps.started_at = excluded.started_at
+returning steps.root_id, steps.key
+
+-- name: steps_of
+select {step columns} from steps where root_id {in roots} order by root_id, position
+
+-- name: copy_steps
+insert into steps (root_id, key, position, kind, status, attempt, run_attempt, output,
+    error, wake_at, child_id,
+    started_at, finished_at)
+select :to_root, key, position, kind, status, attempt, run_attempt, output,
+    error, wake_at, child_id,
+    started_at, finished_at
+from steps where root_id = :from_root and status = 'completed' and position < :position
+
+-- name: send_signal
+insert into signals (id, root_id, name, body, created_at)
+select item.id, item.root_id, item.name, item.body, :now
+{from items: id text, root_id text, name text, body text}
+where true
+on conflict (id) do nothing
+returning id
+
+-- name: oldest_signal
+select id, body from signals
+where root_id = :root_id and name = :name and taken_by is null
+order by id limit 1
+{lock}
+
+-- name: take_signal
+update signals set taken_by = :key where id = :id
+
+-- name: held_claim
+select id from runs
+where id = :run_id and claim_count = :claim_count and status = 'running'
+{lock}

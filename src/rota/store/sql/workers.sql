@@ -1,0 +1,57 @@
+-- Workers and queues.
+
+-- name: put_worker
+insert into workers (id, namespace, host, pid, pid_started, queues, seats, status, version,
+    started_at, heartbeat_at)
+values (:id, :namespace, :host, :pid, :pid_started, :queues, :seats, 'online', :version, :now, :now)
+
+-- name: beat
+-- A worker that somebody declared gone comes back by itself.
+update workers set heartbeat_at = :now, status = :status, stopped_at = null where id = :id
+returning id
+
+-- name: stop_workers
+update workers set status = 'offline', stopped_at = :now where id {in ids} and status <> 'offline'
+
+-- name: list_workers
+select {worker columns} from workers
+where namespace = :namespace and (:all_of_them = 1 or status <> 'offline')
+order by started_at, id
+
+-- name: forget_workers
+delete from workers where namespace = :namespace and status = 'offline' and stopped_at < :before
+
+-- name: silent_workers
+select id from workers
+where namespace = :namespace and status <> 'offline' and heartbeat_at < :before
+
+-- name: put_queue
+insert into queues (namespace, name, running_max, key_running_max, rate_count, rate_per_us)
+values (:namespace, :name, :running_max, :key_running_max, :rate_count, :rate_per_us)
+on conflict (namespace, name) do update
+set running_max = excluded.running_max, key_running_max = excluded.key_running_max,
+    rate_count = excluded.rate_count, rate_per_us = excluded.rate_per_us
+
+-- name: list_queues
+select namespace, name, running_max, key_running_max, rate_count, rate_per_us, ready_at, paused
+from queues where namespace = :namespace order by name
+
+-- name: lock_queue
+-- The lock makes counting and claiming one act across all workers.
+select namespace, name, running_max, key_running_max, rate_count, rate_per_us, ready_at, paused
+from queues where namespace = :namespace and name = :name
+{lock}
+
+-- name: move_queue_clock
+update queues set ready_at = :ready_at where namespace = :namespace and name = :name
+
+-- name: pause_queue
+update queues set paused = :paused where namespace = :namespace and name = :name
+returning name
+
+-- name: list_migrations
+select number, checksum from migrations order by number
+
+-- name: record_migration
+insert into migrations (number, name, checksum, applied_at)
+values (:number, :name, :checksum, :now)

@@ -1,0 +1,350 @@
+"""SQLite: one writer thread per process, group commit, a reader thread beside it.
+
+The writer takes every function that waits, runs each under its own savepoint inside one
+transaction, commits once, and answers all of them. apsw brings its own SQLite, so the version
+(and its fixes) is ours. Knows no table.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import queue
+import random
+import threading
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar, cast
+
+import apsw
+
+from rota import errors, faults
+from rota.settings import Settings
+from rota.store.database import Row
+from rota.store.dialect import SQLITE
+from rota.store.queries import compiled
+from rota.store.signal import LocalSignal
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+# More than this in one commit only adds latency: the sync is shared well before.
+GROUP_MAX = 1000
+# WAL-reset race: two writing processes may corrupt the file before this version.
+SAFE_SQLITE = (3, 51, 3)
+
+_ERRORS: tuple[tuple[type[apsw.Error], type[errors.StoreError], str], ...] = (
+    (apsw.FullError, errors.StoreFull, "the disk is full"),
+    (apsw.BusyError, errors.StoreBusy, "another process holds the database"),
+    (apsw.LockedError, errors.StoreBusy, "another process holds the database"),
+    (apsw.ReadOnlyError, errors.StoreReadOnly, "the database may not be written"),
+    (apsw.PermissionsError, errors.StoreReadOnly, "the database may not be opened"),
+    (apsw.NotADBError, errors.StoreCorrupt, "the file is not a SQLite database"),
+    (apsw.CorruptError, errors.StoreCorrupt, "the database file is damaged"),
+    (apsw.CantOpenError, errors.StoreUnreachable, "the file cannot be opened"),
+    (apsw.IOError, errors.StoreFull, "the disk refused to write"),
+)
+
+
+def translate(error: apsw.Error, place: str) -> errors.StoreError | apsw.Error:
+    """An apsw error as one of ours; constraint errors and bugs stay what they are."""
+    for cls, ours, what in _ERRORS:
+        if isinstance(error, cls):
+            return ours(f"{place}: {what} ({error})")
+    return error
+
+
+class SqliteTx:
+    """Runs statements on the connection it is given. Its awaits never suspend."""
+
+    dialect = SQLITE
+
+    def __init__(self, connection: apsw.Connection) -> None:
+        self._connection = connection
+        self._cursor = connection.cursor()
+        self._queries = compiled("sqlite")
+
+    async def rows(self, query: str, *, alone: bool = False, **parameters: Any) -> list[Row]:
+        """Run one named query."""
+        text, _, names = self._queries[query]
+        values = tuple(_plain(parameters[name]) for name in names)
+        return cast(list[Row], self._cursor.execute(text, values).fetchall())
+
+    async def many(
+        self, query: str, items: Sequence[Row], *, alone: bool = False, **parameters: Any
+    ) -> list[Row]:
+        """Run one set-based query: a prepared statement, executed per item."""
+        if not items:
+            return []
+        text, _, names = self._queries[query]
+        if names:
+            tail = tuple(_plain(parameters[name]) for name in names)
+            items = [(*item, *tail) for item in items]
+        return cast(list[Row], self._cursor.executemany(text, items).fetchall())
+
+    async def script(self, text: str) -> None:
+        """Run plain statements."""
+        self._cursor.execute(text).fetchall()
+
+
+def _plain(value: Any) -> Any:
+    return json.dumps(value) if isinstance(value, list | tuple) else value
+
+
+def drive(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Run a store function to its end in one go: on SQLite nothing in it may suspend."""
+    try:
+        coroutine.send(None)
+    except StopIteration as stop:
+        return cast(T, stop.value)
+    coroutine.close()
+    raise RuntimeError("a store function awaited something that is not its transaction")
+
+
+class _Call(NamedTuple):
+    function: Callable[..., Any]
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    loop: asyncio.AbstractEventLoop
+    future: asyncio.Future[Any]
+
+
+class _Answer(NamedTuple):
+    future: asyncio.Future[Any]
+    value: Any
+    error: BaseException | None
+
+
+def _deliver(answers: list[_Answer]) -> None:
+    for future, value, error in answers:
+        if future.done():  # the caller was cancelled meanwhile
+            continue
+        if error is None:
+            future.set_result(value)
+        else:
+            future.set_exception(error)
+
+
+class _Thread:
+    """A thread that owns one connection and serves calls from any event loop."""
+
+    def __init__(self, name: str, connect: Callable[[], apsw.Connection], writes: bool) -> None:
+        self._calls: queue.SimpleQueue[_Call | None] = queue.SimpleQueue()
+        self._connect = connect
+        self._writes = writes
+        self._thread = threading.Thread(target=self._serve, name=name, daemon=True)
+        self._opened: queue.SimpleQueue[BaseException | None] = queue.SimpleQueue()
+
+    async def open(self) -> None:
+        self._thread.start()
+        problem = await asyncio.to_thread(self._opened.get)
+        if problem is not None:
+            raise problem
+
+    async def close(self) -> None:
+        if self._thread.is_alive():
+            self._calls.put(None)
+            await asyncio.to_thread(self._thread.join)
+
+    async def call(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Any] = loop.create_future()
+        self._calls.put(_Call(function, args, kwargs, loop, future))
+        return await future
+
+    def _serve(self) -> None:
+        try:
+            connection = self._connect()
+        except BaseException as error:
+            self._opened.put(error)
+            return
+        self._opened.put(None)
+        tx = SqliteTx(connection)
+        serve = _write_group if self._writes else _read_group
+        closing = False
+        while not closing:
+            group, closing = self._take()
+            if group:
+                self._answer(group, serve(connection, tx, group))
+        connection.close()
+
+    def _take(self) -> tuple[list[_Call], bool]:
+        """Wait for one call, then take whatever else is there already."""
+        call = self._calls.get()
+        group: list[_Call] = []
+        while call is not None:
+            group.append(call)
+            if len(group) >= GROUP_MAX:
+                return group, False
+            try:
+                call = self._calls.get_nowait()
+            except queue.Empty:
+                return group, False
+        return group, True
+
+    def _answer(self, group: list[_Call], answers: list[_Answer]) -> None:
+        loops = {id(call.loop): call.loop for call in group}
+        for key, loop in loops.items():
+            mine = (
+                answers
+                if len(loops) == 1
+                else [a for c, a in zip(group, answers, strict=True) if id(c.loop) == key]
+            )
+            try:
+                loop.call_soon_threadsafe(_deliver, mine)
+            except RuntimeError:  # that loop is closed: nobody is waiting any more
+                continue
+
+
+def _write_group(connection: apsw.Connection, tx: SqliteTx, group: list[_Call]) -> list[_Answer]:
+    """One transaction for all; a function that fails takes only its own savepoint with it."""
+    try:
+        connection.execute("begin immediate")
+        answers = [_guarded(connection, tx, call, len(group) > 1) for call in group]
+        faults.reach("before-commit")
+        connection.execute("commit")
+        faults.reach("after-commit")
+        return answers
+    except BaseException as error:
+        if connection.in_transaction:
+            connection.execute("rollback")
+        return [_Answer(call.future, None, error) for call in group]
+
+
+def _guarded(connection: apsw.Connection, tx: SqliteTx, call: _Call, shared: bool) -> _Answer:
+    if shared:
+        connection.execute("savepoint call")
+    try:
+        value = drive(call.function(tx, *call.args, **call.kwargs))
+    except (apsw.FullError, apsw.IOError, apsw.CorruptError):
+        raise  # these end the whole transaction
+    except BaseException as error:
+        if not shared:
+            connection.execute("rollback")
+            connection.execute("begin immediate")
+        else:
+            connection.execute("rollback to call")
+            connection.execute("release call")
+        return _Answer(call.future, None, error)
+    if shared:
+        connection.execute("release call")
+    return _Answer(call.future, value, None)
+
+
+def _read_group(connection: apsw.Connection, tx: SqliteTx, group: list[_Call]) -> list[_Answer]:
+    answers = []
+    for call in group:
+        try:
+            connection.execute("begin")
+            try:
+                value = drive(call.function(tx, *call.args, **call.kwargs))
+            finally:
+                connection.execute("rollback")
+            answers.append(_Answer(call.future, value, None))
+        except BaseException as error:
+            answers.append(_Answer(call.future, None, error))
+    return answers
+
+
+class SqliteDatabase:
+    """A SQLite file (or `:memory:`), safe for several processes."""
+
+    dialect = SQLITE
+
+    def __init__(self, path: str, settings: Settings) -> None:
+        self.path = path
+        self.place = f"sqlite {path}"
+        self._settings = settings
+        self._memory = path == ":memory:"
+        self._writer = _Thread("rota-writer", lambda: self._connect(write=True), True)
+        self._reader = (
+            None
+            if self._memory
+            else _Thread("rota-reader", lambda: self._connect(write=False), False)
+        )
+        self._signal = None if self._memory else LocalSignal(path)
+
+    async def open(self) -> None:
+        """Open the file, creating it (never its folder) when missing."""
+        try:
+            await self._writer.open()
+            if self._reader is not None:
+                await self._reader.open()
+        except apsw.Error as error:
+            raise translate(error, self.place) from error
+
+    async def close(self) -> None:
+        """Finish what was submitted, then let go of the file."""
+        if self._signal is not None:
+            self._signal.close()
+        if self._reader is not None:
+            await self._reader.close()
+        await self._writer.close()
+
+    async def write(
+        self,
+        function: Callable[Concatenate[Any, P], Awaitable[T]],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> T:
+        """Run `function` in the writer's next transaction."""
+        try:
+            return cast(T, await self._writer.call(function, args, kwargs))
+        except apsw.Error as error:
+            raise translate(error, self.place) from error
+
+    async def read(
+        self,
+        function: Callable[Concatenate[Any, P], Awaitable[T]],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> T:
+        """Run `function` on a snapshot; in-memory databases have but one connection."""
+        thread = self._reader or self._writer
+        try:
+            return cast(T, await thread.call(function, args, kwargs))
+        except apsw.Error as error:
+            raise translate(error, self.place) from error
+
+    async def clock_us(self) -> int | None:
+        """The file lives on this machine, and so does its clock."""
+        return None
+
+    def tell(self, topic: str) -> None:
+        """Wake the other processes on this file."""
+        if self._signal is not None:
+            self._signal.tell(topic)
+
+    async def listen(self, heard: Callable[[str], None]) -> None:
+        """Hear the other processes on this file."""
+        if self._signal is not None:
+            await self._signal.listen(heard)
+
+    def _connect(self, *, write: bool) -> apsw.Connection:
+        if not self._memory and not os.path.isdir(os.path.dirname(self.path) or "."):
+            raise errors.StoreUnreachable(
+                f"{self.place}: its folder does not exist", hint="Create the folder first."
+            )
+        flags = apsw.SQLITE_OPEN_READWRITE | (apsw.SQLITE_OPEN_CREATE if write else 0)
+        connection = apsw.Connection(self.path, flags=flags)
+        connection.set_busy_handler(_patience(self._settings.busy_s))
+        if not self._memory and write:
+            connection.execute("pragma journal_mode = wal").fetchall()
+        connection.execute(f"pragma synchronous = {self._settings.synchronous}")
+        connection.execute("pragma foreign_keys = on")
+        if not write:
+            connection.execute("pragma query_only = on")
+        return connection
+
+
+def _patience(busy_s: float) -> Callable[[int], bool]:
+    """Short random naps: SQLite's own growing ones starve a process beside a busy writer."""
+
+    def wait(tries: int) -> bool:
+        if tries * 0.001 > busy_s:
+            return False
+        time.sleep(random.uniform(0.0002, 0.0018))
+        return True
+
+    return wait

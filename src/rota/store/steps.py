@@ -1,0 +1,89 @@
+"""Steps of a chain and the signals sent to it. Every write is fenced by the run's claim."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from rota.core.model import Claim, NewRun, Started, Step, StepRecord
+from rota.errors import LeaseLost
+from rota.store import runs
+from rota.store.database import Row, Tx
+
+
+def _row(record: StepRecord) -> Row:
+    step = record.step
+    return (
+        record.claim.id, record.claim.claim_count, step.key, step.position, step.kind, step.status,
+        step.attempt, step.run_attempt, step.output, step.error, step.wake_at, step.child_id,
+        step.started_at, step.finished_at,
+    )  # fmt: skip
+
+
+async def record(
+    tx: Tx, records: Sequence[StepRecord], *, alone: bool = True
+) -> frozenset[tuple[str, str]]:
+    """Write steps under their claims; what is missing from the answer was not ours to write."""
+    # Sorted, so that two batches which lock the same runs cannot wait for each other.
+    items = sorted((_row(record) for record in records), key=lambda row: (row[0], row[2]))
+    rows = await tx.many("record_steps", items, alone=alone)
+    return frozenset((row[0], row[1]) for row in rows)
+
+
+async def load(tx: Tx, roots: Sequence[str]) -> dict[str, list[Step]]:
+    """Everything recorded for these chains, in order."""
+    found: dict[str, list[Step]] = {root: [] for root in roots}
+    for row in await tx.rows("steps_of", roots=list(roots), alone=True):
+        step = Step(*row)
+        found[step.root_id].append(step)
+    return found
+
+
+async def record_child(tx: Tx, record_: StepRecord, child: NewRun, *, now: int) -> Started:
+    """Start a child and remember it, both or neither, so that it is born exactly once."""
+    await _hold(tx, record_.claim)
+    [started] = await runs.start(tx, [child], now=now, alone=False)
+    step = msgspec.structs.replace(record_.step, child_id=started.id)
+    await record(tx, [StepRecord(record_.claim, step)], alone=False)
+    return started
+
+
+async def await_signal(tx: Tx, claim: Claim, name: str, step: Step, *, now: int) -> Step:
+    """Consume the oldest untaken signal of that name as this step's result.
+
+    Without one the step is recorded as waiting, or as failed when its time is up. One
+    transaction: a signal cannot slip in between the look and the verdict.
+    """
+    await _hold(tx, claim)
+    found = await tx.rows("oldest_signal", root_id=claim.root_id, name=name)
+    if found:
+        await tx.rows("take_signal", id=found[0][0], key=step.key)
+        step = msgspec.structs.replace(
+            step, status="completed", output=found[0][1], finished_at=now
+        )
+    elif step.wake_at is not None and step.wake_at <= now:
+        step = msgspec.structs.replace(step, status="failed", finished_at=now)
+    await record(tx, [StepRecord(claim, step)], alone=False)
+    return step
+
+
+async def _hold(tx: Tx, claim: Claim) -> None:
+    """Lock the claimed run, or learn that it is no longer ours."""
+    if not await tx.rows("held_claim", run_id=claim.id, claim_count=claim.claim_count):
+        raise LeaseLost(f"run {claim.id} is no longer held by this worker", run_id=claim.id)
+
+
+async def send_signal(
+    tx: Tx, *, signal_id: str, root_id: str, name: str, body: str | None, now: int
+) -> None:
+    """Leave a signal for a chain and wake it."""
+    await tx.many("send_signal", [(signal_id, root_id, name, body)], now=now)
+    await runs.poke(tx, [root_id], now=now)
+
+
+async def fork(tx: Tx, run: NewRun, *, from_root: str, position: int, now: int) -> Started:
+    """Start a new chain that already knows the steps before `position`."""
+    [started] = await runs.start(tx, [run], now=now, alone=False)
+    await tx.rows("copy_steps", to_root=started.id, from_root=from_root, position=position)
+    return started

@@ -1,0 +1,61 @@
+"""Worker rows and queue limits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rota.core.model import Queue, Worker
+from rota.store.database import Tx
+
+
+async def register(tx: Tx, worker: Worker) -> None:
+    """Write a worker's row at its start."""
+    await tx.rows(
+        "put_worker", id=worker.id, namespace=worker.namespace, host=worker.host, pid=worker.pid,
+        pid_started=worker.pid_started, queues=worker.queues, seats=worker.seats,
+        version=worker.version, now=worker.started_at, alone=True,
+    )  # fmt: skip
+
+
+async def beat(tx: Tx, worker_id: str, *, status: str, now: int) -> bool:
+    """Report that the worker lives; False when its row is gone and must be written again."""
+    return bool(await tx.rows("beat", id=worker_id, status=status, now=now, alone=True))
+
+
+async def stop(tx: Tx, worker_ids: Sequence[str], *, now: int) -> None:
+    """Mark workers offline."""
+    await tx.rows("stop_workers", ids=list(worker_ids), now=now, alone=True)
+
+
+async def listing(tx: Tx, *, namespace: str, everyone: bool = False) -> list[Worker]:
+    """Workers that are not offline, or all of them."""
+    rows = await tx.rows("list_workers", namespace=namespace, all_of_them=int(everyone), alone=True)
+    return [Worker(*row) for row in rows]
+
+
+async def forget(tx: Tx, *, namespace: str, before: int) -> None:
+    """Remove rows of workers that stopped long ago."""
+    await tx.rows("forget_workers", namespace=namespace, before=before, alone=True)
+
+
+async def put_queues(tx: Tx, queues: Sequence[Queue]) -> None:
+    """Declare limits; the stored clock and pause of a queue stay as they are."""
+    for queue in queues:
+        await tx.rows(
+            "put_queue", namespace=queue.namespace, name=queue.name, running_max=queue.running_max,
+            key_running_max=queue.key_running_max, rate_count=queue.rate_count,
+            rate_per_us=queue.rate_per_us,
+        )  # fmt: skip
+
+
+async def queues(tx: Tx, *, namespace: str) -> list[Queue]:
+    """All declared queues."""
+    return [Queue(*row) for row in await tx.rows("list_queues", namespace=namespace, alone=True)]
+
+
+async def pause_queue(tx: Tx, *, namespace: str, name: str, paused: bool) -> bool:
+    """Stop or resume claiming from a declared queue."""
+    rows = await tx.rows(
+        "pause_queue", namespace=namespace, name=name, paused=int(paused), alone=True
+    )
+    return bool(rows)

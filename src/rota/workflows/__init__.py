@@ -1,0 +1,1 @@
+"""Workflows: registered Python functions whose steps are remembered."""

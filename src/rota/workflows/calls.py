@@ -1,0 +1,93 @@
+"""Calling user functions: async on the loop, sync in a thread, each within its timeout."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+from concurrent.futures import Executor as Threads
+from typing import Any, Protocol
+
+import msgspec
+
+from rota.core.model import NewRun, Step
+from rota.engine.clock import Clock
+from rota.errors import StepTimeout
+
+# The flow the running code belongs to; None outside of workflows and inside steps.
+here: contextvars.ContextVar[Any] = contextvars.ContextVar("rota_flow", default=None)
+
+
+class Children(Protocol):
+    """How a flow makes child runs: validated like any start."""
+
+    def new_run(
+        self, flow: Any, workflow: Any, args: Any, kwargs: Any, options: dict[str, Any]
+    ) -> NewRun:
+        """A run about to be born below this one."""
+        ...
+
+    def started(self) -> None:
+        """Tell workers that there is work."""
+        ...
+
+
+async def invoke(step: Any, args: Any, kwargs: Any, threads: Threads, clock: Clock) -> Any:
+    """Call a step's function. The code inside is no longer inside the workflow: calls of other
+    steps in there are plain calls."""
+    outside = here.set(None)
+    try:
+        if step.is_async and step.timeout_us is None:
+            return await step.function(*args, **kwargs)
+        return await _within(_begin(step, args, kwargs, threads), step, clock)
+    finally:
+        here.reset(outside)
+
+
+def _begin(step: Any, args: Any, kwargs: Any, threads: Threads) -> asyncio.Future[Any]:
+    loop = asyncio.get_running_loop()
+    if step.is_async:
+        return loop.create_task(step.function(*args, **kwargs))
+    context = contextvars.copy_context()
+    return loop.run_in_executor(threads, lambda: context.run(step.function, *args, **kwargs))
+
+
+async def _within(work: asyncio.Future[Any], step: Any, clock: Clock) -> Any:
+    """Wait for `work`; at the timeout an async step is cancelled, a sync one is left behind."""
+    if step.timeout_us is None:
+        return await work
+    expired = False
+
+    def expire() -> None:
+        nonlocal expired
+        expired = True
+        work.cancel()
+
+    timer = clock.call_at(clock.now() + step.timeout_us, expire)
+    try:
+        return await work
+    except asyncio.CancelledError:
+        if not expired:
+            raise
+        raise StepTimeout(
+            f"step {step.name} took longer than {step.timeout_us / 1e6:g} s"
+        ) from None
+    finally:
+        timer.cancel()
+
+
+def completed(record: Step, attempt: int, output: str, began: int, now: int) -> Step:
+    """The step, done."""
+    return msgspec.structs.replace(
+        record, status="completed", attempt=attempt, output=output, error=None, wake_at=None,
+        started_at=began, finished_at=now,
+    )  # fmt: skip
+
+
+def failed(
+    record: Step, attempt: int, error: str, began: int, now: int, wake_at: int | None
+) -> Step:
+    """The step, failed; to be tried again at `wake_at`, if any."""
+    return msgspec.structs.replace(
+        record, status="failed", attempt=attempt, output=None, error=error, wake_at=wake_at,
+        started_at=began, finished_at=now,
+    )  # fmt: skip

@@ -1,0 +1,133 @@
+"""What `@app.workflow` and `@app.step` make: the function, its typed door and its policies.
+
+Calling one is a plain call anywhere but inside a workflow. There a step is remembered, and a
+workflow becomes a child run.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import inspect
+from collections.abc import Callable
+from typing import Any, Generic, ParamSpec, TypeVar, cast
+
+from rota.core.instants import Duration, micros
+from rota.core.retry import RetryPolicy
+from rota.core.typed import Signature
+from rota.errors import UsageError
+from rota.workflows.flow import Flow, current_flow
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Step(Generic[P, R]):
+    """A function whose result is remembered inside a workflow."""
+
+    def __init__(
+        self,
+        function: Callable[P, R],
+        *,
+        name: str | None = None,
+        retry: RetryPolicy,
+        timeout: Duration | None = None,
+    ) -> None:
+        functools.update_wrapper(self, function)
+        self.function = function
+        self.name = name or function.__name__
+        self.retry = retry
+        self.timeout_us = None if timeout is None else micros(timeout)
+        self.is_async = inspect.iscoroutinefunction(function)
+        self.returns = Signature(function).returns if _simple(function) else None
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Inside a workflow: the remembered result, or the call. Elsewhere: a plain call."""
+        flow = current_flow()
+        if flow is None:
+            return self.function(*args, **kwargs)
+        return cast(R, self._within(flow, flow.key_for(self.name), args, kwargs))
+
+    def keyed(self, key: str) -> Callable[P, R]:
+        """The same step under an explicit key, for calls whose order may change."""
+
+        def call(*args: P.args, **kwargs: P.kwargs) -> R:
+            flow = current_flow()
+            if flow is None:
+                return self.function(*args, **kwargs)
+            return cast(R, self._within(flow, flow.key_for(self.name, key), args, kwargs))
+
+        return call
+
+    async def aio(self, *args: P.args, **kwargs: P.kwargs) -> Any:
+        """A sync step from an async workflow: it runs in a thread."""
+        flow = current_flow()
+        if flow is None:
+            value: Any = self.function(*args, **kwargs)
+            return await value if self.is_async else value
+        return await flow.run_step(self, flow.key_for(self.name), args, kwargs)
+
+    def _within(self, flow: Flow, key: str, args: Any, kwargs: Any) -> Any:
+        work = flow.run_step(self, key, args, kwargs)
+        if self.is_async:
+            return work
+        if not flow.in_thread():
+            work.close()
+            raise UsageError(
+                f"step {self.name} is a sync function called in an async workflow",
+                hint=f"Write `await {self.name}.aio(…)`; it then runs in a thread.",
+            )
+        return flow.block_on(work)
+
+
+class Workflow(Generic[P, R]):
+    """A registered function whose runs survive crashes."""
+
+    kind = "workflow"
+
+    def __init__(
+        self,
+        function: Callable[P, R],
+        *,
+        name: str | None = None,
+        retry: RetryPolicy,
+        timeout: Duration | None = None,
+        queue: str = "default",
+        priority: int = 0,
+        version: str | None = None,
+    ) -> None:
+        functools.update_wrapper(self, function)
+        self.function = function
+        self.name = name or function.__name__
+        self.retry = retry
+        self.timeout_us = None if timeout is None else micros(timeout)
+        self.queue = queue
+        self.priority = priority
+        self.signature = Signature(function)
+        self.is_async = inspect.iscoroutinefunction(function)
+        self.version = version or _fingerprint(function)
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Inside a workflow: a child run and its result. Elsewhere: a plain call."""
+        flow = current_flow()
+        if flow is None:
+            return self.function(*args, **kwargs)
+        work: Any = flow.run_child(self, args, kwargs)
+        return cast(R, work if self.is_async else flow.block_on(work))
+
+    def __repr__(self) -> str:
+        return f"<workflow {self.name}>"
+
+
+def _simple(function: Callable[..., Any]) -> bool:
+    kinds = {parameter.kind for parameter in inspect.signature(function).parameters.values()}
+    return not kinds & {inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD}
+
+
+def _fingerprint(function: Callable[..., Any]) -> str:
+    """A version from the source: tells that code changed, not what it means."""
+    try:
+        source = inspect.getsource(function)
+    except (OSError, TypeError):
+        return "unknown"
+    return hashlib.sha256(source.encode()).hexdigest()[:12]

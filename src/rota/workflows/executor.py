@@ -1,0 +1,185 @@
+"""Performs workflow runs: calls the function inside a flow and turns what comes out into a verb."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import logging
+import random
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import msgspec
+
+from rota.core import typed
+from rota.core.failures import TABLE, describe, kind_of, names_of
+from rota.core.ids import IdMaker
+from rota.core.lifecycle import Status, Trigger
+from rota.core.model import Claim, Outcome, Step
+from rota.core.retry import RetryPolicy, next_try_us
+from rota.engine.journal import Journal
+from rota.errors import LeaseLost, RotaError, RunInterrupted, RunTimeout, Suspended
+from rota.settings import Settings
+from rota.store.runs import successor
+from rota.workflows.calls import Children
+from rota.workflows.definition import Workflow
+from rota.workflows.flow import Flow
+
+log = logging.getLogger("rota.workflows")
+
+
+class RunOptions(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a start may set differently from the workflow's own policies."""
+
+    retry: RetryPolicy | None = None
+    timeout_us: int | None = None
+
+
+_OPTIONS = msgspec.json.Decoder(RunOptions)
+_DEFAULTS = RunOptions()
+
+
+class WorkflowExecutor:
+    """Runs registered workflow functions."""
+
+    kind = "workflow"
+
+    def __init__(
+        self,
+        workflows: dict[str, Workflow[..., Any]],
+        journal: Journal,
+        settings: Settings,
+        ids: IdMaker,
+        children: Children,
+    ) -> None:
+        self._workflows = workflows
+        self._journal = journal
+        self._settings = settings
+        self._ids = ids
+        self._children = children
+        self._step_threads = ThreadPoolExecutor(settings.threads, thread_name_prefix="rota-step")
+        # Sync workflows block a thread while their steps run, so the two never share a pool.
+        self._flow_threads = ThreadPoolExecutor(settings.seats, thread_name_prefix="rota-flow")
+
+    def names(self) -> list[str]:
+        """The workflows it can perform."""
+        return list(self._workflows)
+
+    def close(self) -> None:
+        """Let the threads go; ones that hang in user code are left behind."""
+        self._step_threads.shutdown(wait=False, cancel_futures=True)
+        self._flow_threads.shutdown(wait=False, cancel_futures=True)
+
+    async def perform(self, claim: Claim, steps: Sequence[Step]) -> Outcome:
+        """Call the workflow; its end, its suspension or its error becomes an outcome."""
+        workflow = self._workflows[claim.name]
+        options = _OPTIONS.decode(claim.options) if claim.options else _DEFAULTS
+        flow = Flow(
+            claim, steps, self._journal, self._step_threads,
+            namespace=self._settings.namespace, threaded=not workflow.is_async,
+            payload_bytes_max=self._settings.payload_bytes_max, children=self._children,
+        )  # fmt: skip
+        flow.enter()
+        limit = _Deadline(flow, claim, options.timeout_us or workflow.timeout_us)
+        try:
+            output = await self._call(workflow, flow, claim)
+            if flow.suspending:
+                log.error(
+                    "workflow %s swallowed its suspension (run %s); it is suspended all the same. "
+                    "Let BaseException pass: catch Exception instead.", claim.name, claim.id,
+                )  # fmt: skip
+                return _suspended(flow, limit.at)
+            return Outcome(claim, "complete", output=output)
+        except (Suspended, asyncio.CancelledError) as stop:
+            if flow.suspending:
+                return _suspended(flow, limit.at)
+            if limit.passed:
+                return self._failed(claim, workflow, options, limit.error())
+            flow.interrupted.set()
+            if isinstance(stop, asyncio.CancelledError):
+                raise
+            raise LeaseLost(f"run {claim.id} was interrupted", run_id=claim.id) from None
+        except RunInterrupted:
+            raise LeaseLost(f"run {claim.id} is no longer ours", run_id=claim.id) from None
+        except (Exception, SystemExit) as error:
+            return self._failed(claim, workflow, options, error)
+        finally:
+            limit.cancel()
+
+    async def _call(self, workflow: Workflow[..., Any], flow: Flow, claim: Claim) -> str | None:
+        arguments = workflow.signature.read(claim.input, what=f"the input of run {claim.id}")
+        if workflow.is_async:
+            value = await workflow.function(**arguments)
+        else:
+            context = contextvars.copy_context()
+            value = await asyncio.get_running_loop().run_in_executor(
+                self._flow_threads, lambda: context.run(workflow.function, **arguments)
+            )
+        if not flow.suspending and (problem := flow.stranded()):
+            raise problem
+        if value is None:
+            return None
+        return typed.encode(
+            value, what=f"the result of workflow {claim.name}",
+            bytes_max=self._settings.payload_bytes_max,
+        )  # fmt: skip
+
+    def _failed(
+        self, claim: Claim, workflow: Workflow[..., Any], options: RunOptions, error: BaseException
+    ) -> Outcome:
+        kind = kind_of(error)
+        consequence = TABLE[kind]
+        detail = describe(error)
+        if consequence.status is Status.WAITING:
+            return Outcome(claim, "ask", reason=kind, error=detail)
+        retry = None
+        if consequence.retried:
+            wait_us = next_try_us(
+                options.retry or workflow.retry, attempt=claim.attempt,
+                error_names=names_of(error), chance=random.random(),
+                retry_after_s=getattr(error, "retry_after_s", None),
+            )  # fmt: skip
+            if wait_us is not None:
+                now = self._journal.clock.now()
+                retry = successor(
+                    claim, self._ids.make(now), trigger=Trigger.RETRY, available_at=now + wait_us,
+                    attempt=claim.attempt + 1, reason="retry",
+                )  # fmt: skip
+        if retry is None:
+            said = error.advice if isinstance(error, RotaError) else ""
+            log.error("run %s (%s) failed: %s. %s", claim.id, claim.name, error, said)
+        return Outcome(claim, "fail", reason=kind, error=detail, retry=retry)
+
+
+class _Deadline:
+    """The run's own timeout, counted from its first claim, sleeps included."""
+
+    def __init__(self, flow: Flow, claim: Claim, timeout_us: int | None) -> None:
+        self._claim = claim
+        self._timeout_us = timeout_us
+        self.at = None if timeout_us is None else claim.started_at + timeout_us
+        self.passed = False
+        self._task = asyncio.current_task()
+        self._timer = None if self.at is None else flow.clock.call_at(self.at, self._pass)
+
+    def _pass(self) -> None:
+        self.passed = True
+        if self._task is not None:
+            self._task.cancel()
+
+    def cancel(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def error(self) -> RunTimeout:
+        return RunTimeout(
+            f"run {self._claim.id} ({self._claim.name}) took longer than "
+            f"{(self._timeout_us or 0) / 1e6:g} s"
+        )
+
+
+def _suspended(flow: Flow, deadline_at: int | None) -> Outcome:
+    times = [at for at in (flow.wake_at, deadline_at) if at is not None]
+    reason = next(iter(flow.waits_for)) if len(flow.waits_for) == 1 else "several"
+    return Outcome(flow.claim, "suspend", reason=reason, wake_at=min(times, default=None))

@@ -1,0 +1,146 @@
+"""What workflow code may say besides calling steps: sleep, wait_for, now, random, uuid, gather.
+
+Each is durable inside a workflow and an ordinary call outside of one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random as _random
+import uuid as _uuid
+from collections.abc import Awaitable
+from datetime import datetime
+from typing import Any, NamedTuple, TypeVar
+
+from rota.core.instants import Duration, instant, micros, moment
+from rota.core.typed import Reader
+from rota.engine.clock import SystemClock
+from rota.errors import UsageError
+from rota.workflows.flow import Flow, current_flow
+
+T = TypeVar("T")
+
+
+class ThisRun(NamedTuple):
+    """What a workflow may know about its own run."""
+
+    id: str
+    root_id: str
+    name: str
+    attempt: int
+    trigger: str
+    due_at: datetime | None
+    external_id: str | None
+    is_cancelled: bool
+
+
+def _inside(verb: str) -> Flow:
+    flow = current_flow()
+    if flow is None:
+        raise UsageError(
+            f"{verb} was called outside of a workflow",
+            hint="Call it in the workflow function itself, not in a step or in plain code.",
+        )
+    return flow
+
+
+async def sleep(duration: Duration) -> None:
+    """Sleep durably: no worker is held, and a restart does not start the sleep anew."""
+    flow = current_flow()
+    if flow is None:
+        await asyncio.sleep(micros(duration) / 1e6)
+        return
+    await _sleep_until(flow, flow.clock.now() + micros(duration))
+
+
+async def sleep_until(when: datetime) -> None:
+    """Sleep durably until an instant."""
+    flow = current_flow()
+    if flow is None:
+        await asyncio.sleep(max(0, instant(when) - SystemClock().now()) / 1e6)
+        return
+    await _sleep_until(flow, instant(when))
+
+
+async def _sleep_until(flow: Flow, wake_at: int) -> None:
+    key = flow.key_for("sleep")
+    step = flow.recall(key)
+    if step is None:
+        await flow.permit_new()
+        step = flow.new_step(key, "sleep", status="waiting", wake_at=wake_at)
+        await flow.record(step)
+    assert step.wake_at is not None
+    while flow.clock.now() < step.wake_at:
+        await flow.wait("sleep", step.wake_at)
+
+
+async def wait_for(name: str, *, timeout: Duration | None = None, type: Any = Any) -> Any:  # noqa: A002
+    """Wait durably for the next signal of that name; TimeoutError when none comes in time."""
+    flow = _inside("wait_for")
+    step = await flow.take_signal(name, None if timeout is None else micros(timeout))
+    if step.status == "failed":
+        raise TimeoutError(f"no signal {name!r} came in time")
+    return Reader(type).read(step.output, what=f"signal {name}")
+
+
+async def now() -> datetime:
+    """The current time, the same at every replay."""
+    flow = current_flow()
+    if flow is None:
+        return moment(SystemClock().now())
+    key = flow.key_for("now")
+    step = flow.recall(key)
+    if step is None:
+        await flow.permit_new()
+        at = flow.clock.now()
+        step = flow.new_step(key, "now", output=str(at), finished_at=at)
+        await flow.record(step)
+    return moment(int(step.output or 0))
+
+
+def random() -> float:
+    """A random number in [0, 1), the same at every replay (drawn from the run's own seed)."""
+    flow = current_flow()
+    return _random.random() if flow is None else flow.random.random()
+
+
+def uuid() -> _uuid.UUID:
+    """A random UUID, the same at every replay (drawn from the run's own seed)."""
+    flow = current_flow()
+    bits = _random.getrandbits(128) if flow is None else flow.random.getrandbits(128)
+    return _uuid.UUID(int=bits, version=4)
+
+
+def this_run() -> ThisRun:
+    """Who this run is, and whether it has been cancelled (for sync code, which must look)."""
+    flow = _inside("this_run")
+    claim = flow.claim
+    return ThisRun(
+        claim.id, claim.root_id, claim.name, claim.attempt, claim.trigger,
+        None if claim.due_at is None else moment(claim.due_at), claim.external_id,
+        flow.interrupted.is_set(),
+    )  # fmt: skip
+
+
+async def gather(*work: Awaitable[T], limit: int | None = None) -> list[T]:
+    """Await all, at most `limit` at a time; the first error cancels the rest and is raised."""
+    if limit is not None and limit < 1:
+        raise UsageError(f"limit={limit} lets nothing run")
+    gate = asyncio.Semaphore(limit or max(len(work), 1))
+
+    async def one(item: Awaitable[T]) -> T:
+        try:
+            async with gate:
+                return await item
+        finally:
+            if asyncio.iscoroutine(item):
+                item.close()  # it may never have begun
+
+    tasks = [asyncio.ensure_future(one(item)) for item in work]
+    try:
+        return list(await asyncio.gather(*tasks))
+    except BaseException:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        raise

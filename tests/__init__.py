@@ -1,0 +1,1 @@
+"""Rota's tests. A package, so that no other `tests` on the path can stand in for it."""

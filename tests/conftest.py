@@ -1,0 +1,81 @@
+"""Fixtures that every test may use, and the one PostgreSQL server of a test run."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import os
+import secrets
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.postgres import URL_VARIABLE, PostgresServer, PostgresUnavailable
+
+DATABASE = "rota"
+
+_server = PostgresServer(durable=False)
+
+
+def _postgres_url() -> str:
+    """The URL of the run's database; starts the server if nobody has."""
+    if URL_VARIABLE not in os.environ:
+        _server.start()
+        os.environ[URL_VARIABLE] = _server.create_database(DATABASE)
+    return os.environ[URL_VARIABLE]
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Start the server before xdist starts its workers: they inherit its URL by environment."""
+    controls_workers = bool(config.getoption("numprocesses", None))
+    if not controls_workers or "not pg" in config.option.markexpr or config.option.collectonly:
+        return
+    try:
+        _postgres_url()
+    except PostgresUnavailable as error:
+        raise pytest.UsageError(str(error)) from error
+
+
+def pytest_unconfigure() -> None:
+    """Stop the server, if this process is the one that started it."""
+    _server.close()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run `async def` tests on a fresh event loop; all fixtures are plain functions."""
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    names = pyfuncitem._fixtureinfo.argnames
+    asyncio.run(pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in names}))
+    return True
+
+
+@pytest.fixture(scope="session")
+def postgres_url() -> str:
+    """A database on a real server, shared by the run: make your own schema in it."""
+    return _postgres_url()
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.pg)])
+def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """An empty database: a SQLite file, then a fresh PostgreSQL schema, dropped afterwards."""
+    if request.param == "sqlite":
+        yield f"sqlite:///{tmp_path / 'rota.db'}"
+        return
+    base = request.getfixturevalue("postgres_url")
+    schema = f"t_{secrets.token_hex(6)}"
+    yield f"{base}{'&' if '?' in base else '?'}schema={schema}"
+    asyncio.run(_drop_schema(base, schema))
+
+
+async def _drop_schema(url: str, schema: str) -> None:
+    import asyncpg
+
+    # A test that leaves a transaction open should fail here, not hang.
+    connection = await asyncpg.connect(url, server_settings={"lock_timeout": "10s"})
+    try:
+        await connection.execute(f'drop schema if exists "{schema}" cascade')
+    finally:
+        await connection.close()

@@ -1,0 +1,86 @@
+"""The ground the other tests stand on: async tests, both databases, and a server that ends."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import socket
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import asyncpg
+import pytest
+
+from tests.postgres import PostgresServer
+from tests.tidy.tree import ROOT
+
+OWNER = """
+from tests.postgres import PostgresServer
+server = PostgresServer(durable=False)
+server.start()
+print(server.home, server.port, flush=True)
+input()
+"""
+
+
+async def test_an_async_test_runs_on_a_loop() -> None:
+    # Were it not awaited, pytest itself would fail it.
+    assert asyncio.get_running_loop().is_running()
+
+
+async def test_each_test_gets_an_empty_database(database_url: str, tmp_path: Path) -> None:
+    if database_url.startswith("sqlite:"):
+        assert database_url == f"sqlite:///{tmp_path}/rota.db"
+        assert not (tmp_path / "rota.db").exists()
+        return
+    base, _, schema = database_url.partition("?schema=")
+    connection = await asyncpg.connect(base)
+    try:
+        # Left behind on purpose: the fixture drops it.
+        await connection.execute(f"create schema {schema} create table t (a int)")
+        assert await connection.fetchval(f"select count(*) from {schema}.t") == 0
+    finally:
+        await connection.close()
+
+
+@pytest.mark.pg
+async def test_a_commit_survives_an_immediate_stop() -> None:
+    with PostgresServer(durable=False) as server:
+        url = server.create_database("rota")
+        await _execute(url, "create table t (a int)")
+        server.restart("immediate")
+        await _execute(url, "insert into t values (1)")  # Same URL: the port is kept.
+        await _execute(server.url("rota", over_socket=True), "select a from t")
+        home = server.home
+    assert not home.exists()
+
+
+@pytest.mark.pg
+def test_a_server_does_not_outlive_an_owner_that_was_killed() -> None:
+    command = [sys.executable, "-c", OWNER]
+    with subprocess.Popen(
+        command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as owner:
+        assert owner.stdout is not None
+        home, port = owner.stdout.readline().split()
+        assert _listening(int(port))
+        owner.kill()
+    # Nothing of ours is left to signal us: the watcher's last act is to remove the directory.
+    pause = threading.Event()
+    assert any(not Path(home).exists() or pause.wait(0.05) for _ in itertools.repeat(None, 400))
+    assert not _listening(int(port))
+
+
+async def _execute(url: str, statement: str) -> None:
+    connection = await asyncpg.connect(url)
+    try:
+        await connection.execute(statement)
+    finally:
+        await connection.close()
+
+
+def _listening(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
