@@ -13,7 +13,7 @@ from rota.errors import (
     StepFailed,
     Transient,
 )
-from rota.handle import RunHandle
+from rota.runref import RunRef
 from rota.settings import Settings
 from rota.workflows.verbs import (
     gather,
@@ -38,7 +38,7 @@ __all__ = [
     "RotaError",
     "RunCancelled",
     "RunFailed",
-    "RunHandle",
+    "RunRef",
     "Settings",
     "Start",
     "StepFailed",

@@ -30,7 +30,7 @@ from rota.engine.runtime import Runtime
 from rota.engine.wakeups import READY
 from rota.engine.worker import QueueSeats
 from rota.errors import UsageError
-from rota.handle import RunHandle
+from rota.runref import RunRef
 from rota.settings import Settings
 from rota.workflows.definition import Step, Workflow
 from rota.workflows.executor import WorkflowExecutor
@@ -40,7 +40,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class ChildHandle(RunHandle):
+class ChildRef(RunRef):
     """A child run seen from the workflow that started it: awaiting it is durable."""
 
     def __init__(self, client: Client, run_id: str, returns: Reader, flow: Flow) -> None:
@@ -239,7 +239,7 @@ class Rota(Client):
             raise unknown_workflow(name, self.workflows)
         return self.workflows[name]
 
-    async def start(self, workflow: Any, /, *args: Any, **kwargs: Any) -> RunHandle:
+    async def start(self, workflow: Any, /, *args: Any, **kwargs: Any) -> RunRef:
         """Start a run. Inside a workflow it becomes a child, started exactly once."""
         flow = current_flow()
         if flow is None:
@@ -247,7 +247,7 @@ class Rota(Client):
         target = self.workflows[workflow] if isinstance(workflow, str) else workflow
         options = {key: kwargs.pop(key) for key in Options._fields if key in kwargs}
         child_id = await flow.start_child(target, args, kwargs, **options)
-        return ChildHandle(self, child_id, target.signature.returns, flow)
+        return ChildRef(self, child_id, target.signature.returns, flow)
 
 
 class _Children:

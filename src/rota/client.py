@@ -32,7 +32,7 @@ from rota.errors import (
     UsageError,
     WrongState,
 )
-from rota.handle import RunHandle
+from rota.runref import RunRef
 from rota.settings import Settings
 from rota.store import history, migrate, runs, steps, workers
 from rota.store.batch import Batch
@@ -202,7 +202,7 @@ class Client:
         retries: int | RetryPolicy | None = None,
         timeout: Duration | None = None,
         **kwargs: Any,
-    ) -> RunHandle:
+    ) -> RunRef:
         """Start a run; durable when this returns. The same `external_id` starts it only once."""
         options = Options(external_id, queue, priority, delay, at, key, tags, retries, timeout)
         run = self.new_run(workflow, args, kwargs, options)
@@ -212,7 +212,7 @@ class Client:
             raise AlreadyStarted(
                 f"run {started.id} has external id {external_id!r} already", run_id=started.id
             )
-        return self.handle(started.id, workflow, existed=started.existed)
+        return self.ref(started.id, workflow, existed=started.existed)
 
     async def start_many(
         self,
@@ -223,7 +223,7 @@ class Client:
         priority: int | None = None,
         delay: Duration | None = None,
         tags: dict[str, str] | None = None,
-    ) -> list[RunHandle]:
+    ) -> list[RunRef]:
         """Start one run per item (a tuple of arguments, or a `Start`), in few commits."""
         options = Options(queue=queue, priority=priority, delay=delay, tags=tags)
         fresh: list[NewRun] = []
@@ -231,13 +231,13 @@ class Client:
             start = item if isinstance(item, Start) else Start(item)
             chosen = options._replace(external_id=start.external_id, key=start.key)
             fresh.append(self.new_run(workflow, start.args, start.kwargs, chosen))
-        handles: list[RunHandle] = []
+        refs: list[RunRef] = []
         for begin in range(0, len(fresh), BULK):
             part = fresh[begin : begin + BULK]
             for started in await self._send_starts(part):
-                handles.append(self.handle(started.id, workflow, existed=started.existed))
+                refs.append(self.ref(started.id, workflow, existed=started.existed))
             self._told_start(delayed=delay is not None)
-        return handles
+        return refs
 
     def new_run(
         self, workflow: Startable | str, args: Any, kwargs: Any, options: Options
@@ -277,10 +277,10 @@ class Client:
             )
         return typed.encode(kwargs, what=what, bytes_max=limit) if kwargs else None
 
-    def handle(self, run_id: str, workflow: Any = None, *, existed: bool = False) -> RunHandle:
-        """A handle on a chain by the id of its first run."""
+    def ref(self, run_id: str, workflow: Any = None, *, existed: bool = False) -> RunRef:
+        """A reference to a chain by the id of its first run."""
         signature: typed.Signature | None = getattr(workflow, "signature", None)
-        return RunHandle(self, run_id, signature.returns if signature else None, existed)
+        return RunRef(self, run_id, signature.returns if signature else None, existed)
 
     async def _send_starts(self, fresh: Sequence[NewRun]) -> list[Started]:
         return await self.database.write(runs.start, fresh, now=self.clock.now())
@@ -350,7 +350,7 @@ class Client:
         self.wakeups.tell(DONE)
         return ids
 
-    async def retry(self, run_id: str) -> RunHandle:
+    async def retry(self, run_id: str) -> RunRef:
         """Try a chain that ended (or waits for a person) again, from its last finished step."""
         last = (await self.chain(run_id))[-1]
         now = self.clock.now()
@@ -365,7 +365,7 @@ class Client:
         else:
             raise WrongState(f"run {last.id} is {last.label}; there is nothing to retry")
         self.wakeups.tell(READY)
-        return self.handle(last.root_id, self.workflow_named(last.name))
+        return self.ref(last.root_id, self.workflow_named(last.name))
 
     async def signal(self, run_id: str, name: str, value: Any = None) -> None:
         """Send a signal to a run; it is kept until the run asks for it."""
@@ -381,7 +381,7 @@ class Client:
         )  # fmt: skip
         self.wakeups.tell(READY)
 
-    async def fork(self, run_id: str, *, from_step: str) -> RunHandle:
+    async def fork(self, run_id: str, *, from_step: str) -> RunRef:
         """A new chain with the same input that remembers everything before `from_step`."""
         run = await self.get(run_id)
         recorded = {step.key: step for step in await self.steps(run.id)}
@@ -403,7 +403,7 @@ class Client:
             now=now,
         )  # fmt: skip
         self.wakeups.tell(READY)
-        return self.handle(started.id, self.workflow_named(run.name))
+        return self.ref(started.id, self.workflow_named(run.name))
 
     async def pause_queue(self, name: str, *, paused: bool = True) -> None:
         """Stop (or resume) claiming from a declared queue, on all workers."""

@@ -1,4 +1,4 @@
-"""A handle on one chain: what `start` returns."""
+"""A reference to one chain: what `start` returns."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from rota.client import Client
 
 
-class RunHandle:
+class RunRef:
     """A run that was started. `id` names the whole chain: retries and recoveries included."""
 
     def __init__(self, client: Client, run_id: str, returns: Reader | None, existed: bool) -> None:
