@@ -108,7 +108,7 @@ class Client:
         self.url = url
         self.clock: Clock = clock or SystemClock()
         self.ids = IdMaker(random.SystemRandom().getrandbits)
-        self._migrate = url.startswith("sqlite") if migrate is None else migrate
+        self.migrates = url.startswith("sqlite") if migrate is None else migrate
         self._starts: Batch[NewRun, Started] = Batch(self._send_starts)
         self._database: Database | None = None
         self._wakeups: Wakeups | None = None
@@ -124,7 +124,7 @@ class Client:
         await database.open()
         try:
             await self._follow(database)
-            await migrate.prepare(database, migrate=self._migrate, now=self.clock.now())
+            await migrate.prepare(database, migrate=self.migrates, now=self.clock.now())
         except BaseException:
             await database.close()
             raise

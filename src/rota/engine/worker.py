@@ -76,6 +76,11 @@ class Worker:
         return self._settings.seats - len(self._tasks)
 
     @property
+    def due_at(self) -> int | None:
+        """When the next sleeper is due, as far as this worker knows."""
+        return self._due_at
+
+    @property
     def idle(self) -> bool:
         """Nothing in hand and nothing left to settle."""
         return not self._tasks and not self._outcomes

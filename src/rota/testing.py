@@ -1,0 +1,185 @@
+"""For users' tests and our own: an app on virtual time. A month passes in milliseconds.
+
+    async with virtual(app) as world:
+        run = await app.start(fulfil, "order-7")
+        await world.advance("24h")
+        assert await run.result() == "receipt"
+
+The engine is the real one; only its clock and its pace are in the test's hands.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import heapq
+import itertools
+from collections.abc import AsyncIterator, Callable
+from datetime import UTC, datetime
+
+from rota.app import Rota
+from rota.core.instants import DAY, Duration, instant, micros, moment
+from rota.engine.upkeep import Upkeep
+from rota.engine.worker import Worker
+
+START = instant(datetime(2030, 1, 1, tzinfo=UTC))
+# Real time given to user code that awaits something the virtual clock does not know.
+GRACE_S = 0.05
+
+
+class VirtualTimer:
+    """A call that has not come yet."""
+
+    def __init__(self, callback: Callable[[], object]) -> None:
+        self.callback: Callable[[], object] | None = callback
+
+    def cancel(self) -> None:
+        """Call it off."""
+        self.callback = None
+
+
+class VirtualClock:
+    """A clock that moves only when it is told to."""
+
+    def __init__(self, start: datetime | int = START) -> None:
+        self._now = start if isinstance(start, int) else instant(start)
+        self._order = itertools.count()
+        self._timers: list[tuple[int, int, VirtualTimer]] = []
+        self._stepped_at: int | None = None
+
+    def now(self) -> int:
+        """Microseconds since the epoch."""
+        return self._now
+
+    def moment(self) -> datetime:
+        """The same as a datetime in UTC."""
+        return moment(self._now)
+
+    def steady_for(self) -> int:
+        """Microseconds since the last jump."""
+        return 1 << 62 if self._stepped_at is None else self._now - self._stepped_at
+
+    def jump(self, duration: Duration) -> None:
+        """Step the clock, forwards or back, without the time having passed."""
+        self._now += micros(duration)
+        self._stepped_at = self._now
+
+    def call_at(self, at: int, callback: Callable[[], object]) -> VirtualTimer:
+        """Call back when the clock is moved to or past an instant."""
+        timer = VirtualTimer(callback)
+        heapq.heappush(self._timers, (at, next(self._order), timer))
+        return timer
+
+    async def wait(self, event: asyncio.Event, until: int) -> None:
+        """Return when the event is set or the clock has come to the instant."""
+        if event.is_set() or until <= self._now:
+            await asyncio.sleep(0)
+            return
+        timer = self.call_at(until, event.set)
+        try:
+            await event.wait()
+        finally:
+            timer.cancel()
+
+    def next_timer_at(self) -> int | None:
+        """When the next waiting call is due."""
+        while self._timers and self._timers[0][2].callback is None:
+            heapq.heappop(self._timers)
+        return self._timers[0][0] if self._timers else None
+
+    def move_to(self, at: int) -> None:
+        """Move on, calling everything that comes due on the way, in order."""
+        while (due := self.next_timer_at()) is not None and due <= at:
+            self._now = max(self._now, due)
+            timer = heapq.heappop(self._timers)[2]
+            if timer.callback is not None:
+                timer.callback()
+        self._now = max(self._now, at)
+
+
+class World:
+    """An app whose loops turn when the test says so."""
+
+    def __init__(self, app: Rota, clock: VirtualClock) -> None:
+        self.app = app
+        self.clock = clock
+        assert app.runtime is not None
+        self._worker: Worker = app.runtime.worker
+        self._upkeep: Upkeep = app.runtime.upkeep
+
+    async def settle(self) -> None:
+        """Do everything that can be done without time passing."""
+        self._worker.look()
+        while True:
+            while await self._worker.turn():
+                await asyncio.sleep(0)
+            if self._worker.idle or not await self._some_run_ended():
+                return
+
+    async def _some_run_ended(self) -> bool:
+        """Wait for a run to end, as long as ones in hand may still do so by themselves."""
+        self._worker.wake.clear()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._worker.wake.wait(), GRACE_S)
+            return True
+        return False
+
+    async def advance(self, duration: Duration) -> None:
+        """Let time pass; everything due on the way happens at its own instant."""
+        await self._advance_to(self.clock.now() + micros(duration))
+
+    async def advance_to(self, when: datetime) -> None:
+        """Let time pass until an instant."""
+        await self._advance_to(instant(when))
+
+    async def drain(self, within: Duration = 366 * DAY // 1_000_000) -> None:
+        """Let time pass until nothing is left that time alone can move."""
+        limit = self.clock.now() + micros(within)
+        await self.settle()
+        while (due := self._next_due_at()) is not None and due <= limit:
+            self.clock.move_to(due)
+            await self.settle()
+
+    async def _advance_to(self, target: int) -> None:
+        await self.settle()
+        while (due := self._next_due_at()) is not None and due <= target:
+            self.clock.move_to(due)
+            await self.settle()
+        self.clock.move_to(target)
+        await self.settle()
+
+    def _next_due_at(self) -> int | None:
+        times = (self._worker.due_at, self.clock.next_timer_at())
+        return min((at for at in times if at is not None), default=None)
+
+    async def beat(self) -> None:
+        """One heartbeat: report, renew, reap, prune."""
+        await self._worker.renew()
+        await self._upkeep.beat()
+
+
+@contextlib.asynccontextmanager
+async def virtual(
+    app: Rota, *, url: str = "sqlite://:memory:", start: datetime | int = START
+) -> AsyncIterator[World]:
+    """Run `app` on virtual time, by default on a database that lives in memory."""
+    real_url, real_clock, real_migrate = app.url, app.clock, app.migrates
+    clock = VirtualClock(start)
+    app.url, app.clock, app.migrates = url, clock, True
+    try:
+        await app.connect()
+        runtime = app.make_runtime()
+        await runtime.register()
+        yield World(app, clock)
+    finally:
+        await _leave(app)
+        app.url, app.clock, app.migrates = real_url, real_clock, real_migrate
+
+
+async def _leave(app: Rota) -> None:
+    runtime = app.runtime
+    if runtime is not None:
+        # Time stands still now, so nothing in hand can end by itself: hand it over at once.
+        await runtime.stop(0)
+        app.runtime = None
+    await app.close()
