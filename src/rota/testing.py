@@ -112,7 +112,7 @@ class World:
         self._worker.look()
         while True:
             while await self._worker.turn():
-                await asyncio.sleep(0)
+                pass
             if self._worker.idle or not await self._some_run_ended():
                 return
 
