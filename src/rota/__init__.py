@@ -1,7 +1,7 @@
 """Rota runs what must run, when it must run, once, and can always say why it did or did not."""
 
 from rota.app import Rota
-from rota.client import Client, Start
+from rota.client import Client
 from rota.core.retry import RetryPolicy
 from rota.errors import (
     Fatal,
@@ -15,6 +15,7 @@ from rota.errors import (
 )
 from rota.runref import RunRef
 from rota.settings import Settings
+from rota.starting import Start
 from rota.workflows.verbs import (
     gather,
     now,

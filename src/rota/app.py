@@ -17,7 +17,7 @@ from typing import Any, ParamSpec, Self, TypeVar, overload
 import msgspec
 
 from rota import settings as settings_
-from rota.client import Client, Options, Startable, unknown_workflow
+from rota.client import Client
 from rota.core.instants import Duration, micros
 from rota.core.lifecycle import Trigger
 from rota.core.model import NewRun, Queue
@@ -32,9 +32,11 @@ from rota.engine.worker import QueueSeats
 from rota.errors import UsageError
 from rota.runref import RunRef
 from rota.settings import Settings
+from rota.starting import Options, Startable, unknown_workflow
 from rota.workflows.definition import Step, Workflow
 from rota.workflows.executor import WorkflowExecutor
 from rota.workflows.flow import Flow, current_flow
+from rota.workflows.waits import child_result, start_child
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -53,7 +55,7 @@ class ChildRef(RunRef):
             raise UsageError(
                 "a child's result takes no timeout", hint="Give the child workflow a timeout."
             )
-        return await self._flow.child_result(self.id, self._returns)
+        return await child_result(self._flow, self.id, self._returns or Reader(Any))
 
 
 class Rota(Client):
@@ -246,7 +248,7 @@ class Rota(Client):
             return await super().start(workflow, *args, **kwargs)
         target = self.workflows[workflow] if isinstance(workflow, str) else workflow
         options = {key: kwargs.pop(key) for key in Options._fields if key in kwargs}
-        child_id = await flow.start_child(target, args, kwargs, **options)
+        child_id = await start_child(flow, target, args, kwargs, **options)
         return ChildRef(self, child_id, target.signature.returns, flow)
 
 

@@ -12,14 +12,12 @@ import random
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from types import TracebackType
-from typing import Any, Literal, NamedTuple, Protocol, Self
-
-import msgspec
+from typing import Any, Literal, Self
 
 from rota.core import typed
 from rota.core.ids import IdMaker
-from rota.core.instants import Duration, instant, micros
-from rota.core.lifecycle import RULES, Status, Trigger, allowed
+from rota.core.instants import Duration, micros
+from rota.core.lifecycle import Status, Trigger, allowed
 from rota.core.model import NewRun, Queue, Run, Started, Step, Worker
 from rota.core.retry import RetryPolicy
 from rota.engine.clock import Clock, SystemClock
@@ -28,69 +26,18 @@ from rota.engine.wakeups import CANCEL, DONE, READY, TIMER, Wakeups
 from rota.errors import (
     AlreadyStarted,
     BadInput,
-    UnknownWorkflow,
     UsageError,
     WrongState,
 )
 from rota.runref import RunRef
 from rota.settings import Settings
+from rota.starting import Options, Start, Startable, Starter
 from rota.store import history, migrate, runs, steps, workers
 from rota.store.batch import Batch
 from rota.store.database import Database, open_url
 from rota.store.history import Ended, Ready
 
 BULK = 1000
-
-
-class Startable(Protocol):
-    """What a client needs to know of a registered workflow."""
-
-    kind: str
-    name: str
-    queue: str
-    priority: int
-    version: str
-    signature: typed.Signature
-
-
-class Start(NamedTuple):
-    """One item of `start_many`: arguments and, if wanted, its own external id and key."""
-
-    args: tuple[Any, ...] = ()
-    kwargs: dict[str, Any] = {}  # noqa: RUF012
-    external_id: str | None = None
-    key: str | None = None
-
-
-class Options(NamedTuple):
-    """How to start, beside the arguments."""
-
-    external_id: str | None = None
-    queue: str | None = None
-    priority: int | None = None
-    delay: Duration | None = None
-    at: datetime | None = None
-    key: str | None = None
-    tags: dict[str, str] | None = None
-    retries: int | RetryPolicy | None = None
-    timeout: Duration | None = None
-
-    def available_at(self, now: int) -> int:
-        """The earliest instant to run."""
-        if self.delay is not None and self.at is not None:
-            raise BadInput("give delay or at, not both")
-        if self.delay is not None:
-            return now + max(0, micros(self.delay))
-        return now if self.at is None else instant(self.at)
-
-    def stored(self) -> str | None:
-        """Policies that differ from the workflow's, as JSON."""
-        policies: dict[str, Any] = {}
-        if self.retries is not None:
-            policies["retry"] = RetryPolicy.of(self.retries)
-        if self.timeout is not None:
-            policies["timeout_us"] = micros(self.timeout)
-        return msgspec.json.encode(policies).decode() if policies else None
 
 
 class Client:
@@ -108,6 +55,7 @@ class Client:
         self.url = url
         self.clock: Clock = clock or SystemClock()
         self.ids = IdMaker(random.SystemRandom().getrandbits)
+        self.starter = Starter(self.settings, self.ids)
         self.migrates = url.startswith("sqlite") if migrate is None else migrate
         self._starts: Batch[NewRun, Started] = Batch(self._send_starts)
         self._database: Database | None = None
@@ -225,57 +173,32 @@ class Client:
         tags: dict[str, str] | None = None,
     ) -> list[RunRef]:
         """Start one run per item (a tuple of arguments, or a `Start`), in few commits."""
+        door, name = self._door(workflow)
         options = Options(queue=queue, priority=priority, delay=delay, tags=tags)
-        fresh: list[NewRun] = []
-        for item in items:
-            start = item if isinstance(item, Start) else Start(item)
-            chosen = options._replace(external_id=start.external_id, key=start.key)
-            fresh.append(self.new_run(workflow, start.args, start.kwargs, chosen))
+        now = self.clock.now()
+        # Every input is checked before the first run is born.
+        template, rows = self.starter.bulk(door, name, items, options, now=now)
+        returns = door.signature.returns if door else None
         refs: list[RunRef] = []
-        for begin in range(0, len(fresh), BULK):
-            part = fresh[begin : begin + BULK]
-            for started in await self._send_starts(part):
-                refs.append(self.ref(started.id, workflow, existed=started.existed))
-            self._told_start(delayed=delay is not None)
+        for begin in range(0, len(rows), BULK):
+            started = await self.database.write(
+                runs.start_alike, template, rows[begin : begin + BULK], now=now
+            )
+            refs += [RunRef(self, one.id, returns, one.existed) for one in started]
+        self._told_start(delayed=template.available_at > now)
         return refs
 
     def new_run(
         self, workflow: Startable | str, args: Any, kwargs: Any, options: Options
     ) -> NewRun:
         """A run about to be born, its input checked. Nothing is written yet."""
-        door = self.workflow_named(workflow) if isinstance(workflow, str) else workflow
-        name = workflow if isinstance(workflow, str) else workflow.name
-        now = self.clock.now()
-        text = self._input(door, name, args, kwargs)
-        tags = options.tags and typed.encode(options.tags, what="tags", bytes_max=4096)
-        return NewRun(
-            id=self.ids.make(now),
-            namespace=self.settings.namespace,
-            name=name,
-            available_at=options.available_at(now),
-            input=text,
-            queue=options.queue or (door.queue if door else "default"),
-            priority=options.priority
-            if options.priority is not None
-            else getattr(door, "priority", 0),
-            external_id=options.external_id,
-            limit_key=options.key,
-            version=door.version if door else None,
-            tags=tags or None,
-            options=options.stored(),
-        )
+        door, name = self._door(workflow)
+        return self.starter.new_run(door, name, args, kwargs, options, now=self.clock.now())
 
-    def _input(self, door: Startable | None, name: str, args: Any, kwargs: Any) -> str | None:
-        what = f"the input of {name}"
-        limit = self.settings.payload_bytes_max
-        if door is not None:
-            return door.signature.write(args, kwargs, what=what, bytes_max=limit)
-        if args:
-            raise BadInput(
-                f"{what}: workflow {name} is not registered here",
-                hint="Name each argument, or start it through the app that registers it.",
-            )
-        return typed.encode(kwargs, what=what, bytes_max=limit) if kwargs else None
+    def _door(self, workflow: Startable | str) -> tuple[Startable | None, str]:
+        if isinstance(workflow, str):
+            return self.workflow_named(workflow), workflow
+        return workflow, workflow.name
 
     def ref(self, run_id: str, workflow: Any = None, *, existed: bool = False) -> RunRef:
         """A reference to a chain by the id of its first run."""
@@ -413,14 +336,3 @@ class Client:
         if not done:
             raise BadInput(f"there is no declared queue {name!r}")
         self.wakeups.tell(READY)
-
-
-def unknown_workflow(name: str, known: Iterable[str]) -> UnknownWorkflow:
-    """The error for a name nobody registered, with the nearest ones."""
-    names = sorted(known)
-    near = difflib.get_close_matches(name, names, 3, 0.5)
-    hint = f"Did you mean {', '.join(near)}?" if near else f"Known: {', '.join(names) or 'none'}."
-    return UnknownWorkflow(f"there is no workflow {name!r}", hint=hint, name=name)
-
-
-VERBS = {verb: rule.means for verb, rule in RULES.items()}

@@ -16,18 +16,22 @@ if TYPE_CHECKING:
 class RunRef:
     """A run that was started. `id` names the whole chain: retries and recoveries included."""
 
+    __slots__ = ("_client", "_returns", "existed", "id")
+
     def __init__(self, client: Client, run_id: str, returns: Reader | None, existed: bool) -> None:
         self.id = run_id
         self.existed = existed
         self._client = client
-        self._returns = returns or Reader(Any)
+        self._returns = returns
 
     async def result(self, *, timeout: Duration | None = None) -> Any:
         """Wait for the result; RunFailed, RunCancelled or RunCrashed when there is none."""
         ended = await self._client.wait(self.id, timeout=timeout)
         if ended.status != "completed":
             raise run_failed(self.id, end_of(ended.status, ended.reason, ended.error))
-        return self._returns.read(ended.output, what=f"the result of run {self.id}")
+        return (self._returns or Reader(Any)).read(
+            ended.output, what=f"the result of run {self.id}"
+        )
 
     async def status(self) -> str:
         """Status and reason of the newest attempt."""

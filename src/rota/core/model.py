@@ -1,6 +1,6 @@
 """The records that travel between store, engine and surfaces. Immutable; no behaviour beyond
 what follows from their own fields. Field order of `Run`, `Claim` and `Step` is the column order
-of the queries that read them.
+of the queries that read them. `gc=False` spares the collector objects that cannot form cycles.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Run(msgspec.Struct, frozen=True):
         return label(self.status, self.reason)
 
 
-class NewRun(msgspec.Struct, frozen=True):
+class NewRun(msgspec.Struct, frozen=True, gc=False):
     """A run about to be born. `available_at` after now makes it sleep first."""
 
     id: str
@@ -86,14 +86,14 @@ class NewRun(msgspec.Struct, frozen=True):
     reason: str | None = None
 
 
-class Started(msgspec.Struct, frozen=True):
+class Started(msgspec.Struct, frozen=True, gc=False):
     """The answer to a start: the run's id, and whether it was there before."""
 
     id: str
     existed: bool
 
 
-class Claim(msgspec.Struct, frozen=True):
+class Claim(msgspec.Struct, frozen=True, gc=False):
     """A run this worker holds: everything needed to perform it. `claim_count` is the fence."""
 
     id: str
@@ -130,7 +130,7 @@ class Claim(msgspec.Struct, frozen=True):
 _WITH_HISTORY = frozenset({Trigger.RETRY, Trigger.RECOVERY, Trigger.FORK})
 
 
-class Outcome(msgspec.Struct, frozen=True):
+class Outcome(msgspec.Struct, frozen=True, gc=False):
     """How a held run is settled: a verb of the lifecycle table and what goes with it."""
 
     claim: Claim
@@ -142,7 +142,7 @@ class Outcome(msgspec.Struct, frozen=True):
     retry: NewRun | None = None
 
 
-class Step(msgspec.Struct, frozen=True):
+class Step(msgspec.Struct, frozen=True, gc=False):
     """A memoised piece of a chain. Status: completed, failed (may be tried again) or waiting."""
 
     root_id: str
@@ -160,7 +160,7 @@ class Step(msgspec.Struct, frozen=True):
     finished_at: int | None
 
 
-class StepRecord(msgspec.Struct, frozen=True):
+class StepRecord(msgspec.Struct, frozen=True, gc=False):
     """A step to write, with the claim that fences it."""
 
     claim: Claim

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Sequence
 
 import msgspec
@@ -34,6 +35,7 @@ class QueueSeats(msgspec.Struct):
     name: str
     seats_max: int
     active: int = 0
+    hungry: bool = True  # whether there may be more in it than was claimed
 
 
 class Worker:
@@ -61,7 +63,6 @@ class Worker:
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._outcomes: list[Outcome] = []
         self._lease_us = micros(base.settings.lease_s)
-        self._hungry = True
         self._due_at: int | None = 0
         # Counted, because a call may come while a claim that looked too early is under way.
         self._calls = 0
@@ -90,8 +91,7 @@ class Worker:
         before = {name: queue.paused for name, queue in self._limits.items()}
         self._limits = {queue.name: queue for queue in limits if queue.is_limited}
         if before != {name: queue.paused for name, queue in self._limits.items()}:
-            self._hungry = True
-            self.wake.set()
+            self._feed()
 
     async def run(self) -> None:
         """Turn until told to stop, resting while there is nothing to do."""
@@ -106,9 +106,14 @@ class Worker:
 
     def look(self) -> None:
         """Look for work at the next turn, whatever was found before (the poll)."""
-        self._calls += 1
-        self._hungry = True
         self._due_at = 0
+        self._feed()
+
+    def _feed(self) -> None:
+        """Believe that every queue may hold work."""
+        self._calls += 1
+        for queue in self._queues.values():
+            queue.hungry = True
         self.wake.set()
 
     def stop(self) -> None:
@@ -136,9 +141,8 @@ class Worker:
         if outcomes:
             self._after_settling(outcomes, settled, now)
         if request is not None:
-            asked = min(sum(seats for _, seats in request.queues), self.free)
-            # Full hands mean there may be more; anything less means somebody will call us.
-            self._hungry = len(claimed.claims) >= asked or calls != self._calls
+            if calls == self._calls:
+                self._note_hunger(request, claimed.claims)
             if claimed.retry_at is not None:
                 self._clock.call_at(claimed.retry_at, self.look)
             await self._seat(claimed.claims)
@@ -159,25 +163,32 @@ class Worker:
     def _request(self, now: int, settling: bool) -> ClaimRequest | None:
         """What to claim now. While outcomes flow, wait until a fair part of the seats is free:
         claims of one or two runs would cost a commit each."""
-        free = self.free
-        if not (self.claiming and self._hungry and free > 0):
-            return None
-        if settling and free < self._settings.seats // 4:
-            return None
-        names = [name for executor in self._executors.values() for name in executor.names()]
-        if not names:
+        # Half the seats at a time: one half is performed while the other is fetched and settled.
+        free = min(self.free, max(self._settings.seats // 2, 1))
+        if not self.claiming or free <= 0 or (settling and free < self._settings.seats // 4):
             return None
         wanted = [
-            (queue.name, min(free, queue.seats_max - queue.active))
+            (queue.name, queue.seats_max - queue.active)
             for queue in self._queues.values()
-            if queue.seats_max > queue.active
+            if queue.hungry and queue.seats_max > queue.active
         ]
-        if not wanted:
+        names = [name for executor in self._executors.values() for name in executor.names()]
+        if not wanted or not names:
             return None
         return ClaimRequest(
-            self._settings.namespace, self.id, names, _shared_out(wanted, free),
+            self._settings.namespace, self.id, names, wanted, free,
             frozenset(self._limits), now, now + self._lease_us,
         )  # fmt: skip
+
+    def _note_hunger(self, request: ClaimRequest, claims: Sequence[Claim]) -> None:
+        """Full hands mean there may be more; anything less means somebody will call us."""
+        taken = Counter(claim.queue for claim in claims)
+        room = request.room
+        for name, free in request.queues:
+            if room <= 0:
+                break  # it was not asked
+            self._queues[name].hungry = taken[name] >= min(free, room)
+            room -= taken[name]
 
     async def _wake_due(self, now: int) -> bool:
         if self._due_at is None or self._due_at > now or not self.claiming:
@@ -188,7 +199,7 @@ class Worker:
         )
         self._due_at = due_at if calls == self._calls else 0
         if woken:
-            self._hungry = True
+            self._feed()
             if woken >= runs.WAKE_BATCH:
                 self._due_at = now
                 self._wakeups.tell(READY)
@@ -283,13 +294,9 @@ class Worker:
 
     def _heard(self, topic: str) -> None:
         if topic in (READY, ANY):
-            self._calls += 1
-            self._hungry = True
-            self.wake.set()
+            self._feed()
         if topic in (TIMER, ANY):
-            self._calls += 1
-            self._due_at = 0
-            self.wake.set()
+            self.look()
         if topic in (CANCEL, ANY):
             self.renew_now.set()
 
@@ -326,14 +333,3 @@ class Worker:
             await self._return_strays()
         self._wakeups.tell(READY)
         self._wakeups.unsubscribe(self._heard)
-
-
-def _shared_out(wanted: list[tuple[str, int]], free: int) -> list[tuple[str, int]]:
-    """Seats for each queue, in the order given, never more than are free in all."""
-    shares = []
-    for name, seats in wanted:
-        share = min(seats, free)
-        if share > 0:
-            shares.append((name, share))
-        free -= share if len(wanted) > 1 else 0
-    return shares

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
+import msgspec
+
 from rota.core import limits
 from rota.core.lifecycle import FINAL, RULES, Status
 from rota.core.model import Claim, NewRun, Outcome, Queue, Run, Started
@@ -19,12 +21,13 @@ WAKE_BATCH = 500
 
 
 class ClaimRequest(NamedTuple):
-    """Who claims what: queues in their order, each with its free seats."""
+    """Who claims what: up to `room` runs from queues in their order, each with its free seats."""
 
     namespace: str
     worker_id: str
     names: list[str]
     queues: Sequence[tuple[str, int]]
+    room: int
     limited: frozenset[str]
     now: int
     lease_until: int
@@ -38,13 +41,13 @@ class Settled(NamedTuple):
 
 
 def _row(run: NewRun, now: int) -> Row:
-    status = Status.SLEEPING if run.available_at > now else Status.PENDING
     body = run.input
     return (
-        run.id, run.namespace, run.kind, run.name, run.queue, run.priority, status, run.reason,
-        run.available_at, run.due_at, run.schedule_id, run.retry_of, run.root_id or run.id,
-        run.parent_id, run.attempt, run.recoveries, run.trigger, run.external_id, run.serial_key,
-        run.limit_key, run.version, run.tags, run.options,
+        run.id, run.namespace, run.kind, run.name, run.queue, run.priority,
+        _birth(run, now), run.reason, run.available_at, run.due_at, run.schedule_id,
+        run.retry_of, run.root_id or run.id, run.parent_id, run.attempt, run.recoveries,
+        run.trigger, run.external_id, run.serial_key, run.limit_key, run.version, run.tags,
+        run.options,
         None if body is not None and len(body) > INLINE_BYTES_MAX else body,
     )  # fmt: skip
 
@@ -75,6 +78,41 @@ async def start(tx: Tx, runs: Sequence[NewRun], *, now: int, alone: bool = True)
     return await _with_existing(tx, runs, born)
 
 
+async def start_alike(
+    tx: Tx,
+    template: NewRun,
+    items: Sequence[tuple[str, str | None, str | None, str | None]],
+    *,
+    now: int,
+) -> list[Started]:
+    """Give birth to many runs that differ only in id, external id, limit key and input.
+
+    The columns they share travel once: in bulk that is most of the work.
+    """
+    if any(item[3] is not None and len(item[3]) > INLINE_BYTES_MAX for item in items):
+        return await start(tx, [_alike(template, item) for item in items], now=now)
+    rows = await tx.many(
+        "start_alike", items, namespace=template.namespace, kind=template.kind, name=template.name,
+        queue=template.queue, priority=template.priority, status=_birth(template, now),
+        available_at=template.available_at, trigger=template.trigger, version=template.version,
+        tags=template.tags, options=template.options, now=now, alone=True,
+    )  # fmt: skip
+    if len(rows) == len(items):
+        return [Started(item[0], existed=False) for item in items]
+    born = {row[0] for row in rows}
+    return await _with_existing(tx, [_alike(template, item) for item in items], born)
+
+
+def _alike(template: NewRun, item: tuple[str, str | None, str | None, str | None]) -> NewRun:
+    return msgspec.structs.replace(
+        template, id=item[0], external_id=item[1], limit_key=item[2], input=item[3]
+    )
+
+
+def _birth(run: NewRun, now: int) -> Status:
+    return Status.SLEEPING if run.available_at > now else Status.PENDING
+
+
 async def _with_existing(tx: Tx, runs: Sequence[NewRun], born: set[str]) -> list[Started]:
     missing = [run for run in runs if run.id not in born]
     # A start repeated after a broken connection finds its own row: that is success, not conflict.
@@ -103,7 +141,10 @@ async def claim(tx: Tx, request: ClaimRequest, *, alone: bool = True) -> Claimed
     taken: list[Claim] = []
     retry_at: int | None = None
     alone = alone and len(request.queues) == 1
-    for queue, seats in request.queues:
+    for queue, free in request.queues:
+        seats = min(free, request.room - len(taken))
+        if seats <= 0:
+            break
         if queue in request.limited:
             rows, free_at = await _claim_limited(tx, request, queue, seats)
             retry_at = free_at if retry_at is None else min(retry_at, free_at or retry_at)
@@ -173,22 +214,41 @@ async def settle(tx: Tx, outcomes: Sequence[Outcome], *, now: int, alone: bool =
 
     A run that is no longer ours changes nothing, has no successor, and is not in the answer.
     """
+    plain = [o for o in outcomes if o.verb == "complete" and _is_plain(o)]
+    others = [o for o in outcomes if o.verb != "complete" or not _is_plain(o)]
+    if not others:
+        return Settled(await _complete(tx, plain, now, alone=alone), woke=False)
+    done = await _complete(tx, plain, now, alone=False)
+    settled = await _settle_others(tx, others, now)
+    return Settled(done | settled.ids, settled.woke)
+
+
+def _is_plain(outcome: Outcome) -> bool:
+    """Nothing follows from it, and its output fits into the row."""
+    output = outcome.output
+    return outcome.claim.parent_id is None and (output is None or len(output) <= INLINE_BYTES_MAX)
+
+
+async def _complete(
+    tx: Tx, outcomes: Sequence[Outcome], now: int, *, alone: bool
+) -> frozenset[str]:
+    items = [(o.claim.id, o.claim.claim_count, o.output) for o in outcomes]
+    rows = await tx.many("complete_runs", items, now=now, alone=alone)
+    return frozenset([row[0] for row in rows])
+
+
+async def _settle_others(tx: Tx, outcomes: Sequence[Outcome], now: int) -> Settled:
     bodies = _big(
         (o.claim.id, part, body)
         for o in outcomes
         for part, body in (("output", o.output), ("error", o.error))
     )
-    follow = [o for o in outcomes if o.retry or o.claim.parent_id]
-    rows = await tx.many(
-        "settle_runs", [_settle_row(outcome, now) for outcome in outcomes],
-        alone=alone and not bodies and not follow,
-    )  # fmt: skip
-    status = {row[0]: row[1] for row in rows}
+    items = [_settle_row(outcome, now) for outcome in outcomes]
+    status = {row[0]: row[1] for row in await tx.many("settle_runs", items)}
     if bodies:
         await tx.many("put_payloads", [row for row in bodies if row[0] in status])
     woke = any(value == Status.PENDING for value in status.values())
-    if follow:
-        woke |= await _follow(tx, [o for o in follow if o.claim.id in status], now)
+    woke |= await _follow(tx, [o for o in outcomes if o.claim.id in status], now)
     return Settled(frozenset(status), woke)
 
 

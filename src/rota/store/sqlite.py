@@ -8,7 +8,6 @@ transaction, commits once, and answers all of them. apsw brings its own SQLite, 
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import queue
 import random
@@ -18,6 +17,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar, cast
 
 import apsw
+import msgspec
 
 from rota import errors, faults
 from rota.settings import Settings
@@ -74,22 +74,24 @@ class SqliteTx:
     async def many(
         self, query: str, items: Sequence[Row], *, alone: bool = False, **parameters: Any
     ) -> list[Row]:
-        """Run one set-based query: a prepared statement, executed per item."""
+        """Run one set-based query: all items travel as one JSON array."""
         if not items:
             return []
         text, _, names = self._queries[query]
-        if names:
-            tail = tuple(_plain(parameters[name]) for name in names)
-            items = [(*item, *tail) for item in items]
-        return cast(list[Row], self._cursor.executemany(text, items).fetchall())
+        values = (_json(items), *(_plain(parameters[name]) for name in names))
+        return cast(list[Row], self._cursor.execute(text, values).fetchall())
 
     async def script(self, text: str) -> None:
         """Run plain statements."""
         self._cursor.execute(text).fetchall()
 
 
+def _json(values: Sequence[Any]) -> str:
+    return msgspec.json.encode(values).decode()
+
+
 def _plain(value: Any) -> Any:
-    return json.dumps(value) if isinstance(value, list | tuple) else value
+    return _json(value) if isinstance(value, list | tuple) else value
 
 
 def drive(coroutine: Coroutine[Any, Any, T]) -> T:

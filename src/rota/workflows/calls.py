@@ -7,9 +7,7 @@ import contextvars
 from concurrent.futures import Executor as Threads
 from typing import Any, Protocol
 
-import msgspec
-
-from rota.core.model import NewRun, Step
+from rota.core.model import NewRun
 from rota.engine.clock import Clock
 from rota.errors import StepTimeout
 
@@ -73,21 +71,3 @@ async def _within(work: asyncio.Future[Any], step: Any, clock: Clock) -> Any:
         ) from None
     finally:
         timer.cancel()
-
-
-def completed(record: Step, attempt: int, output: str, began: int, now: int) -> Step:
-    """The step, done."""
-    return msgspec.structs.replace(
-        record, status="completed", attempt=attempt, output=output, error=None, wake_at=None,
-        started_at=began, finished_at=now,
-    )  # fmt: skip
-
-
-def failed(
-    record: Step, attempt: int, error: str, began: int, now: int, wake_at: int | None
-) -> Step:
-    """The step, failed; to be tried again at `wake_at`, if any."""
-    return msgspec.structs.replace(
-        record, status="failed", attempt=attempt, output=None, error=error, wake_at=wake_at,
-        started_at=began, finished_at=now,
-    )  # fmt: skip

@@ -17,6 +17,8 @@ from rota.core.retry import RetryPolicy
 from rota.core.typed import Signature
 from rota.errors import UsageError
 from rota.workflows.flow import Flow, current_flow
+from rota.workflows.stepping import run_step
+from rota.workflows.waits import run_child
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -65,10 +67,10 @@ class Step(Generic[P, R]):
         if flow is None:
             value: Any = self.function(*args, **kwargs)
             return await value if self.is_async else value
-        return await flow.run_step(self, flow.key_for(self.name), args, kwargs)
+        return await run_step(flow, self, flow.key_for(self.name), args, kwargs)
 
     def _within(self, flow: Flow, key: str, args: Any, kwargs: Any) -> Any:
-        work = flow.run_step(self, key, args, kwargs)
+        work = run_step(flow, self, key, args, kwargs)
         if self.is_async:
             return work
         if not flow.in_thread():
@@ -112,7 +114,7 @@ class Workflow(Generic[P, R]):
         flow = current_flow()
         if flow is None:
             return self.function(*args, **kwargs)
-        work: Any = flow.run_child(self, args, kwargs)
+        work: Any = run_child(flow, self, args, kwargs)
         return cast(R, work if self.is_async else flow.block_on(work))
 
     def __repr__(self) -> str:

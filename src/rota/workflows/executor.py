@@ -6,6 +6,7 @@ import asyncio
 import contextvars
 import logging
 import random
+import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -24,7 +25,7 @@ from rota.settings import Settings
 from rota.store.runs import successor
 from rota.workflows.calls import Children
 from rota.workflows.definition import Workflow
-from rota.workflows.flow import Flow
+from rota.workflows.flow import Flow, Room
 
 log = logging.getLogger("rota.workflows")
 
@@ -57,10 +58,13 @@ class WorkflowExecutor:
         self._journal = journal
         self._settings = settings
         self._ids = ids
-        self._children = children
         self._step_threads = ThreadPoolExecutor(settings.threads, thread_name_prefix="rota-step")
         # Sync workflows block a thread while their steps run, so the two never share a pool.
         self._flow_threads = ThreadPoolExecutor(settings.seats, thread_name_prefix="rota-flow")
+        self._room = Room(
+            journal, journal.clock, self._step_threads, children, settings.payload_bytes_max,
+            asyncio.get_running_loop(), threading.get_ident(),
+        )  # fmt: skip
 
     def names(self) -> list[str]:
         """The workflows it can perform."""
@@ -75,11 +79,7 @@ class WorkflowExecutor:
         """Call the workflow; its end, its suspension or its error becomes an outcome."""
         workflow = self._workflows[claim.name]
         options = _OPTIONS.decode(claim.options) if claim.options else _DEFAULTS
-        flow = Flow(
-            claim, steps, self._journal, self._step_threads,
-            namespace=self._settings.namespace, threaded=not workflow.is_async,
-            payload_bytes_max=self._settings.payload_bytes_max, children=self._children,
-        )  # fmt: skip
+        flow = Flow(self._room, claim, steps, threaded=not workflow.is_async)
         flow.enter()
         limit = _Deadline(flow, claim, options.timeout_us or workflow.timeout_us)
         try:
@@ -96,7 +96,7 @@ class WorkflowExecutor:
                 return _suspended(flow, limit.at)
             if limit.passed:
                 return self._failed(claim, workflow, options, limit.error())
-            flow.interrupted.set()
+            flow.interrupted = True
             if isinstance(stop, asyncio.CancelledError):
                 raise
             raise LeaseLost(f"run {claim.id} was interrupted", run_id=claim.id) from None
@@ -160,7 +160,7 @@ class _Deadline:
         self._timeout_us = timeout_us
         self.at = None if timeout_us is None else claim.started_at + timeout_us
         self.passed = False
-        self._task = asyncio.current_task()
+        self._task = flow.task
         self._timer = None if self.at is None else flow.clock.call_at(self.at, self._pass)
 
     def _pass(self) -> None:

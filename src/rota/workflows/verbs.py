@@ -17,6 +17,7 @@ from rota.core.typed import Reader
 from rota.engine.clock import SystemClock
 from rota.errors import UsageError
 from rota.workflows.flow import Flow, current_flow
+from rota.workflows.waits import take_signal
 
 T = TypeVar("T")
 
@@ -77,7 +78,7 @@ async def _sleep_until(flow: Flow, wake_at: int) -> None:
 async def wait_for(name: str, *, timeout: Duration | None = None, type: Any = Any) -> Any:  # noqa: A002
     """Wait durably for the next signal of that name; TimeoutError when none comes in time."""
     flow = _inside("wait_for")
-    step = await flow.take_signal(name, None if timeout is None else micros(timeout))
+    step = await take_signal(flow, name, None if timeout is None else micros(timeout))
     if step.status == "failed":
         raise TimeoutError(f"no signal {name!r} came in time")
     return Reader(type).read(step.output, what=f"signal {name}")
@@ -118,7 +119,7 @@ def this_run() -> ThisRun:
     return ThisRun(
         claim.id, claim.root_id, claim.name, claim.attempt, claim.trigger,
         None if claim.due_at is None else moment(claim.due_at), claim.external_id,
-        flow.interrupted.is_set(),
+        flow.interrupted,
     )  # fmt: skip
 
 

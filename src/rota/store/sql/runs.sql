@@ -13,6 +13,17 @@ where true
 on conflict do nothing
 returning id
 
+-- name: start_alike
+-- Many runs that share all but four columns.
+insert into runs (id, namespace, kind, name, queue, priority, status, available_at, root_id, attempt,
+    recoveries, trigger, external_id, limit_key, version, tags, options, input, created_at)
+select item.id, :namespace, :kind, :name, :queue, :priority, :status, :available_at, item.id, 1,
+    0, :trigger, item.external_id, item.limit_key, :version, :tags, :options, item.input, :now
+{from items: id text, external_id text, limit_key text, input text}
+where true
+on conflict do nothing
+returning id
+
 -- name: find_started
 -- Who holds the external id, for starts that found it taken.
 select runs.id, runs.namespace, runs.name, runs.external_id
@@ -111,6 +122,15 @@ set status = case when item.status = 'sleeping' and runs.wake_requested = 1
 {from items: id text, claim_count int, status text, reason text, available_at int, output text, error text, finished_at int}
 where runs.id = item.id and runs.claim_count = item.claim_count and runs.status = 'running'
 returning runs.id, runs.status
+
+-- name: complete_runs
+-- The plain case of settle_runs, and the hot one: done, with at most an output.
+update runs
+set status = 'completed', reason = null, output = item.output, finished_at = :now,
+    lease_owner = null, lease_until = null
+{from items: id text, claim_count int, output text}
+where runs.id = item.id and runs.claim_count = item.claim_count and runs.status = 'running'
+returning runs.id
 
 -- name: renew_leases
 update runs set lease_until = :lease_until

@@ -1,0 +1,96 @@
+"""Steps: the remembered result of a call, or its execution with timeout and retries."""
+
+from __future__ import annotations
+
+import random
+from typing import Any, Protocol
+
+from rota.core import typed
+from rota.core.failures import TABLE, describe, kind_of, names_of
+from rota.core.model import Step
+from rota.core.outcomes import read_error
+from rota.core.retry import RetryPolicy, next_try_us
+from rota.errors import StepFailed
+from rota.workflows import calls
+from rota.workflows.flow import Flow
+
+
+class StepLike(Protocol):
+    """What performing a step needs to know of it."""
+
+    name: str
+    function: Any
+    retry: RetryPolicy
+    timeout_us: int | None
+    is_async: bool
+    returns: typed.Reader | None
+
+
+async def run_step(flow: Flow, step: StepLike, key: str, args: Any, kwargs: Any) -> Any:
+    """The remembered result of a step, or its execution with retries."""
+    known = flow.recall(key)
+    if known is None:
+        await flow.permit_new()
+    elif known.status == "completed":
+        return _value(step, known)
+    elif known.wake_at is None:
+        raise _step_failed(step, known)
+    attempt = 1 if known is None else known.attempt + 1
+    while True:
+        if known is not None and known.wake_at is not None:
+            while flow.clock.now() < known.wake_at:
+                await flow.wait("retry", known.wake_at)
+        known, error = await _try_step(flow, step, key, attempt, args, kwargs)
+        if known.status == "completed":
+            return _value(step, known)
+        if known.wake_at is None:
+            raise _step_failed(step, known) from error
+        attempt += 1
+
+
+async def _try_step(
+    flow: Flow, step: StepLike, key: str, attempt: int, args: Any, kwargs: Any
+) -> tuple[Step, Exception | None]:
+    flow.check_open()
+    earlier = flow.known(key)
+    position = flow.next_position() if earlier is None else earlier.position
+    began = flow.clock.now()
+    output = problem = wake_at = trouble = None
+    with flow.busy():
+        try:
+            value = await calls.invoke(step, args, kwargs, flow.room.threads, flow.clock)
+            output = flow.encode(value, f"the result of step {step.name}")
+        except Exception as error:
+            trouble = error
+            problem = describe(error)
+            wait_us = _wait_us(step, attempt, error)
+            wake_at = None if wait_us is None else flow.clock.now() + wait_us
+        done = Step(
+            flow.claim.root_id, key, position, "step", "failed" if trouble else "completed",
+            attempt, flow.claim.attempt, output, problem, wake_at, None, began, flow.clock.now(),
+        )  # fmt: skip
+        await flow.record(done)
+    return done, trouble
+
+
+def _wait_us(step: StepLike, attempt: int, error: Exception) -> int | None:
+    if not TABLE[kind_of(error)].retried:
+        return None
+    return next_try_us(
+        step.retry, attempt=attempt, error_names=names_of(error),
+        retry_after_s=getattr(error, "retry_after_s", None), chance=random.random(),
+    )  # fmt: skip
+
+
+def _value(step: StepLike, known: Step) -> Any:
+    reader = step.returns or typed.Reader(Any)
+    return reader.read(known.output, what=f"the result of step {step.name}")
+
+
+def _step_failed(step: StepLike, known: Step) -> StepFailed:
+    detail = read_error(known.error)
+    return StepFailed(
+        f"step {step.name} failed after {known.attempt} "
+        f"attempt{'s' if known.attempt > 1 else ''}: {detail['type']}: {detail['message']}",
+        step=known.key, attempts=known.attempt, error_type=detail["type"], kind=detail["kind"],
+    )  # fmt: skip

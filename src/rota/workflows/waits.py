@@ -1,0 +1,79 @@
+"""What a workflow waits for besides time: child runs and signals. Durable, holding no worker."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rota.core import typed
+from rota.core.model import Step
+from rota.core.outcomes import end_of, run_failed
+from rota.workflows.flow import Flow
+
+
+async def start_child(flow: Flow, workflow: Any, args: Any, kwargs: Any, **options: Any) -> str:
+    """Start a child run, once; returns its id."""
+    key = flow.key_for(f"start {workflow.name}")
+    known = flow.recall(key)
+    if known is None:
+        await flow.permit_new()
+        child = flow.room.children.new_run(flow, workflow, args, kwargs, options)
+        with flow.busy():
+            step = flow.new_step(key, "child", child_id=child.id, finished_at=flow.clock.now())
+            started = await flow.ours(flow.room.journal.record_child(flow.claim, step, child))
+        flow.remember(step)
+        flow.room.children.started()
+        return started.id
+    assert known.child_id is not None
+    return known.child_id
+
+
+async def run_child(flow: Flow, workflow: Any, args: Any, kwargs: Any) -> Any:
+    """Start a child run and wait durably for its result."""
+    child_id = await start_child(flow, workflow, args, kwargs)
+    return await child_result(flow, child_id, workflow.signature.returns)
+
+
+async def child_result(flow: Flow, child_id: str, returns: typed.Reader) -> Any:
+    """The result of a child run; raises RunFailed when it ended without one."""
+    key = f"result {child_id}"
+    known = flow.recall(key)
+    if known is None:
+        await flow.permit_new()
+        known = await _child_end(flow, key, child_id)
+    if known.status == "failed":
+        raise run_failed(child_id, known.error)
+    return returns.read(known.output, what=f"the result of run {child_id}")
+
+
+async def _child_end(flow: Flow, key: str, child_id: str) -> Step:
+    while True:
+        with flow.busy():
+            ended = await flow.room.journal.ended(child_id)
+        if ended is not None:
+            break
+        await flow.wait("child", None)
+    good = ended.status == "completed"
+    error = None if good else end_of(ended.status, ended.reason, ended.error)
+    step = flow.new_step(
+        key, "result", status="completed" if good else "failed", output=ended.output,
+        error=error, child_id=child_id, finished_at=flow.clock.now(),
+    )  # fmt: skip
+    await flow.record(step)
+    return step
+
+
+async def take_signal(flow: Flow, name: str, timeout_us: int | None) -> Step:
+    """The next signal of that name as a step; `failed` when none came in time."""
+    key = flow.key_for(f"wait {name}")
+    step = flow.recall(key)
+    if step is None:
+        await flow.permit_new()
+        deadline = None if timeout_us is None else flow.clock.now() + timeout_us
+        step = flow.new_step(key, "signal", status="waiting", wake_at=deadline)
+    while step.status == "waiting":
+        with flow.busy():
+            step = await flow.ours(flow.room.journal.await_signal(flow.claim, name, step))
+        flow.remember(step)
+        if step.status == "waiting":
+            await flow.wait("signal", step.wake_at)
+    return step
