@@ -175,7 +175,6 @@ class Rota(Client):
     async def connected(self) -> AsyncIterator[Self]:
         """Only the client: runs are started and watched here, performed elsewhere."""
         await self.connect()
-        await self.wakeups.listen()
         try:
             yield self
         finally:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 _VERSION = 7 << 76
 _VARIANT = 2 << 62
-_LOW = (1 << 62) - 1
+_LOW = (1 << 61) - 1
 
 
 class IdMaker:
@@ -23,7 +23,7 @@ class IdMaker:
     def take(self, now: int, count: int) -> Iterator[str]:
         """`count` new ids in rising order."""
         chance = self._entropy(74)
-        # The upper 12 random bits start low so that counting up cannot leave the field.
+        # Both random fields start below their top bit so that counting up cannot leave them.
         high = (chance >> 62) & 0x7FF
         value = ((now // 1000) << 80) | _VERSION | (high << 64) | _VARIANT | (chance & _LOW)
         if value <= self._last:

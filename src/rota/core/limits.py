@@ -14,14 +14,13 @@ class Rate(msgspec.Struct, frozen=True):
 
 def room(rate: Rate, *, ready_at: int, now: int) -> int:
     """How many may start now; `ready_at` is the stored instant of the queue."""
-    interval = rate.per_us / rate.count
     spare = now + rate.per_us - max(ready_at, now)
-    return max(0, min(rate.count, int(spare / interval + 1e-9)))
+    return max(0, min(rate.count, spare * rate.count // rate.per_us))
 
 
 def advance(rate: Rate, *, ready_at: int, now: int, taken: int) -> int:
     """The instant to store after `taken` starts."""
-    return max(ready_at, now) + round(taken * rate.per_us / rate.count)
+    return max(ready_at, now) + -(-taken * rate.per_us // rate.count)
 
 
 def next_free_at(rate: Rate, *, ready_at: int) -> int:

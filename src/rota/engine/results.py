@@ -7,6 +7,7 @@ the next `done` wake-up, or by a poll whose pace slows while nothing happens.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 
 from rota.core.instants import SECOND
@@ -20,6 +21,7 @@ from rota.store.history import Ended
 log = logging.getLogger("rota.results")
 
 POLL_US_MIN, POLL_US_MAX = SECOND // 20, SECOND
+PAGE = 1000
 
 
 class Results:
@@ -28,6 +30,7 @@ class Results:
     def __init__(self, database: Database, clock: Clock, wakeups: Wakeups) -> None:
         self._database = database
         self._clock = clock
+        self._wakeups = wakeups
         self._awaited: dict[str, list[asyncio.Future[Ended]]] = {}
         self._look = asyncio.Event()
         self._poller: asyncio.Task[None] | None = None
@@ -71,16 +74,27 @@ class Results:
         if topic in (DONE, ANY) and self._awaited:
             self._look.set()
 
+    def _some_awaited(self) -> list[str]:
+        """One page of those awaited; the next question is about the next page."""
+        page = list(itertools.islice(self._awaited, PAGE))
+        if len(self._awaited) > PAGE:
+            for root_id in page:
+                self._awaited[root_id] = self._awaited.pop(root_id)
+        return page
+
     async def _poll(self) -> None:
         pause = POLL_US_MIN
+        await self._wakeups.listen()
         while self._awaited:
             self._look.clear()
             try:
-                found = await self._database.read(history.ended, list(self._awaited))
+                found = await self._database.read(history.ended, self._some_awaited())
             except StoreError as error:
                 log.warning("cannot look for results, trying again: %s", error)
                 found = []
             for ended in found:
                 self.ended(ended)
+            if len(self._awaited) > PAGE:
+                self._look.set()  # the others have not been asked for yet
             pause = POLL_US_MIN if found else min(pause * 2, POLL_US_MAX)
             await self._clock.wait(self._look, self._clock.now() + pause)

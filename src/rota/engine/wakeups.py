@@ -19,6 +19,7 @@ class Wakeups:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._listeners: list[Callable[[str], None]] = []
+        self._listening = False
 
     def subscribe(self, listener: Callable[[str], None]) -> None:
         """Call `listener` with every topic from now on."""
@@ -33,11 +34,17 @@ class Wakeups:
         self.heard(topic)
         self._database.tell(topic)
 
+    def tell_others(self, topic: str) -> None:
+        """Tell the other processes; here everybody knows already."""
+        self._database.tell(topic)
+
     def heard(self, topic: str) -> None:
         """Tell this process only (the word came from outside)."""
         for listener in list(self._listeners):
             listener(topic)
 
     async def listen(self) -> None:
-        """Begin to hear other processes."""
-        await self._database.listen(self.heard)
+        """Begin to hear other processes, once."""
+        if not self._listening:
+            self._listening = True
+            await self._database.listen(self.heard)

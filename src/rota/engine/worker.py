@@ -21,7 +21,7 @@ from rota.engine.base import Base
 from rota.engine.executor import Executor
 from rota.engine.journal import insist
 from rota.engine.wakeups import ANY, CANCEL, DONE, READY, TIMER
-from rota.errors import LeaseLost
+from rota.errors import LeaseLost, UsageError
 from rota.store import runs, steps
 from rota.store.history import Ended
 from rota.store.runs import Claimed, ClaimRequest, Settled
@@ -240,13 +240,21 @@ class Worker:
         except LeaseLost as lost:
             log.info("run %s (%s) was taken from us: %s", claim.id, claim.name, lost)
         except asyncio.CancelledError:
-            if claim.id in self.held:  # a hard stop, not a lost run
-                outcome = Outcome(claim, "release")
+            outcome = self._cancelled(claim)
         except Exception as error:
             log.exception("run %s (%s) failed inside the engine", claim.id, claim.name)
             outcome = Outcome(claim, "fail", reason=Kind.INTERNAL, error=describe(error))
         finally:
             self._vacate(claim, outcome)
+
+    def _cancelled(self, claim: Claim) -> Outcome | None:
+        if claim.id not in self.held:
+            return None  # taken from us
+        if self._stopping:
+            return Outcome(claim, "release")
+        # Handing it over would make it come back for ever.
+        error = UsageError(f"workflow {claim.name} let a CancelledError of its own escape")
+        return Outcome(claim, "fail", reason=Kind.LOGIC, error=describe(error))
 
     def _vacate(self, claim: Claim, outcome: Outcome | None) -> None:
         self._tasks.pop(claim.id, None)
@@ -285,7 +293,7 @@ class Worker:
         if settled.woke or limited:
             self._wakeups.tell(READY)
         if ended:
-            self._wakeups.tell(DONE)
+            self._wakeups.tell_others(DONE)
 
     def _note_wake(self, outcome: Outcome, now: int) -> None:
         wake_at = outcome.retry.available_at if outcome.retry else outcome.wake_at
@@ -319,7 +327,7 @@ class Worker:
 
     async def drain(self, until: int) -> None:
         """Stop claiming, let runs end until the deadline, then hand over what is left."""
-        self.claiming = False
+        self.stop()
         while not self.idle and self._clock.now() < until:
             self.wake.clear()
             if not await self.turn():

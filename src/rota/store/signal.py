@@ -15,6 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 _LOOPBACK = "127.0.0.1"
+REST_S = 0.002
 
 
 class _Ear(asyncio.DatagramProtocol):
@@ -32,6 +33,8 @@ class LocalSignal:
     def __init__(self, database_path: str) -> None:
         self._folder = Path(f"{database_path}-wake")
         self._port: str | None = None
+        self._resting: dict[str, bool] = {}
+        self._closed = False
         self._transport: asyncio.DatagramTransport | None = None
 
     async def listen(self, heard: Callable[[str], None]) -> None:
@@ -45,10 +48,22 @@ class LocalSignal:
             self._folder.mkdir(exist_ok=True)
             (self._folder / self._port).touch()
         except OSError:
-            self.close()
+            self._close_ear()
 
     def tell(self, topic: str) -> None:
-        """Send `topic` to every other listener; forget those that are gone."""
+        """Send `topic` to every other listener: the first at once, more of it after a moment."""
+        if topic in self._resting:
+            self._resting[topic] = True
+            return
+        self._resting[topic] = False
+        asyncio.get_running_loop().call_later(REST_S, self._rested, topic)
+        self._send_all(topic)
+
+    def _rested(self, topic: str) -> None:
+        if self._resting.pop(topic) and not self._closed:
+            self.tell(topic)
+
+    def _send_all(self, topic: str) -> None:
         try:
             ports = os.listdir(self._folder)
         except OSError:
@@ -73,6 +88,13 @@ class LocalSignal:
 
     def close(self) -> None:
         """Close the ear and remove its file."""
+        for topic, more in self._resting.items():
+            if more:
+                self._send_all(topic)
+        self._closed = True
+        self._close_ear()
+
+    def _close_ear(self) -> None:
         if self._transport is not None:
             self._transport.close()
             self._transport = None
