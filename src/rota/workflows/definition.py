@@ -10,6 +10,7 @@ import functools
 import hashlib
 import inspect
 from collections.abc import Callable
+from types import CodeType
 from typing import Any, Generic, ParamSpec, TypeVar, cast
 
 from rota.core.instants import Duration, micros
@@ -127,9 +128,15 @@ def _simple(function: Callable[..., Any]) -> bool:
 
 
 def _fingerprint(function: Callable[..., Any]) -> str:
-    """A version from the source: tells that code changed, not what it means."""
-    try:
-        source = inspect.getsource(function)
-    except (OSError, TypeError):
-        return "unknown"
-    return hashlib.sha256(source.encode()).hexdigest()[:12]
+    """A version from the compiled code: tells that it changed, not what the change means."""
+    code = getattr(function, "__code__", None)
+    return "unknown" if code is None else hashlib.sha256(_essence(code)).hexdigest()[:12]
+
+
+def _essence(code: CodeType) -> bytes:
+    parts = [code.co_code, repr(code.co_names).encode()]
+    for constant in code.co_consts:
+        parts.append(
+            _essence(constant) if isinstance(constant, CodeType) else repr(constant).encode()
+        )
+    return b"\0".join(parts)

@@ -1,0 +1,1 @@
+"""The docs are checked against the code."""
