@@ -245,7 +245,7 @@ class Rota(Client):
         flow = current_flow()
         if flow is None:
             return await super().start(workflow, *args, **kwargs)
-        target = self.workflows[workflow] if isinstance(workflow, str) else workflow
+        target = self.workflow_named(workflow) if isinstance(workflow, str) else workflow
         options = {key: kwargs.pop(key) for key in Options._fields if key in kwargs}
         child_id = await start_child(flow, target, args, kwargs, **options)
         return ChildRef(self, child_id, target.signature.returns, flow)

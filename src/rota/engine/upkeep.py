@@ -106,6 +106,7 @@ class Upkeep:
             # After a jump of the clock every lease looks lapsed until its holder has renewed it.
             now=now if steady else 0,
             gone=gone,
+            held=list(self._worker.held),
             recoveries_max=self._settings.recoveries_max,
             new_ids=list(self._ids.take(now, REAP_BATCH)),
         )

@@ -21,11 +21,15 @@ _PARAMETER = re.compile(r"(?<![:\w]):([a-z_]+)\b")
 
 
 class Compiled(NamedTuple):
-    """A query ready for one database: text, item columns, then parameters, in order."""
+    """A query ready for one database: text, item columns, then parameters, in order.
+
+    `single` is the same for exactly one item, where the database is faster without arrays.
+    """
 
     text: str
     columns: tuple[str, ...]
     parameters: tuple[str, ...]
+    single: str
 
 
 class Dialect(NamedTuple):
@@ -63,21 +67,28 @@ def _placed(text: str, columns: tuple[str, ...], mark: str, first: int) -> Compi
     parameters = tuple(dict.fromkeys(_PARAMETER.findall(text)))
     place = {name: f"{mark}{index}" for index, name in enumerate(parameters, first)}
     text = _PARAMETER.sub(lambda match: place[match.group(1)], text)
-    return Compiled(text, columns, parameters)
+    return Compiled(text, columns, parameters, text)
 
 
 def _compile_postgres(text: str) -> Compiled:
-    """Set-based statements take one array per column."""
+    """Set-based statements take one array per column, or plain values for a single item."""
     found = _ITEMS.search(text)
     columns = _columns(found.group(2)) if found else []
-    arrays = ", ".join(f"${index}::{_ARRAYS[kind]}[]" for index, (_, kind) in enumerate(columns, 1))
-    names = ", ".join(name for name, _ in columns)
-    text = _ITEMS.sub(lambda m: f"{m.group(1)} unnest({arrays}) as item({names})", text)
+    names = tuple(name for name, _ in columns)
+    types = [(f"${index}", _TYPES[kind]) for index, (_, kind) in enumerate(columns, 1)]
+    arrays = ", ".join(f"{mark}::{kind}[]" for mark, kind in types)
+    values = ", ".join(f"{mark}::{kind}" for mark, kind in types)
     text = _IN.sub(r"= any(:\1)", POSTGRES.render(text))
-    return _placed(text, tuple(name for name, _ in columns), "$", len(columns) + 1)
+
+    def over(rows: str) -> Compiled:
+        item = f"{rows} as item({', '.join(names)})"
+        with_items = _ITEMS.sub(lambda match: f"{match.group(1)} {item}", text)
+        return _placed(with_items, names, "$", len(columns) + 1)
+
+    return over(f"unnest({arrays})")._replace(single=over(f"(values ({values}))").text)
 
 
-_ARRAYS = {"int": "bigint", "text": "text"}
+_TYPES = {"int": "bigint", "text": "text"}
 
 SQLITE = Dialect(
     name="sqlite",

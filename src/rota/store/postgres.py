@@ -32,7 +32,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 log = logging.getLogger("rota.store")
 
-TELL_EVERY_S = 0.005
+TELL_EVERY_S = 0.01
 CONNECT_TIMEOUT_S = 10.0
 _RETRIES = 5
 
@@ -76,7 +76,7 @@ class PostgresTx:
 
     async def rows(self, query: str, *, alone: bool = False, **parameters: Any) -> list[Row]:
         """Run one named query."""
-        text, _, names = self._queries[query]
+        text, _, names, _ = self._queries[query]
         return await self._run(text, [parameters[name] for name in names], alone)
 
     async def many(
@@ -85,9 +85,11 @@ class PostgresTx:
         """Run one set-based query: an array per column, one statement for all."""
         if not items:
             return []
-        text, _, names = self._queries[query]
-        arrays: list[Any] = list(zip(*items, strict=True))
-        return await self._run(text, arrays + [parameters[name] for name in names], alone)
+        text, _, names, single = self._queries[query]
+        shared = [parameters[name] for name in names]
+        if len(items) == 1:
+            return await self._run(single, [*items[0], *shared], alone)
+        return await self._run(text, [*zip(*items, strict=True), *shared], alone)
 
     async def script(self, text: str) -> None:
         """Run plain statements."""

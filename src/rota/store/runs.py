@@ -308,14 +308,18 @@ async def reap(
     namespace: str,
     now: int,
     gone: list[str],
+    held: list[str],
     recoveries_max: int,
     new_ids: Sequence[str],
 ) -> list[tuple[Run, bool]]:
     """Mark lapsed runs crashed and give each a successor, while it may have one.
 
-    `gone` are workers known to be dead; `new_ids` bounds the batch and names the successors.
+    `gone` are workers known to be dead. `held` are runs the caller itself performs: a late renewal
+    is no reason to take them from itself. `new_ids` bounds the batch and names the successors.
     """
-    rows = await tx.rows("lapsed_runs", namespace=namespace, now=now, gone=gone, limit=len(new_ids))
+    rows = await tx.rows(
+        "lapsed_runs", namespace=namespace, now=now, gone=gone, held=held, limit=len(new_ids)
+    )
     lapsed = [Run(*row) for row in rows]
     if not lapsed:
         return []

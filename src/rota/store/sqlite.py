@@ -67,7 +67,7 @@ class SqliteTx:
 
     async def rows(self, query: str, *, alone: bool = False, **parameters: Any) -> list[Row]:
         """Run one named query."""
-        text, _, names = self._queries[query]
+        text, _, names, _ = self._queries[query]
         values = tuple(_plain(parameters[name]) for name in names)
         return cast(list[Row], self._cursor.execute(text, values).fetchall())
 
@@ -77,7 +77,7 @@ class SqliteTx:
         """Run one set-based query: all items travel as one JSON array."""
         if not items:
             return []
-        text, _, names = self._queries[query]
+        text, _, names, _ = self._queries[query]
         values = (_json(items), *(_plain(parameters[name]) for name in names))
         return cast(list[Row], self._cursor.execute(text, values).fetchall())
 

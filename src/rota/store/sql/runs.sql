@@ -168,7 +168,7 @@ where namespace = :namespace and status = 'sleeping' and available_at is not nul
 -- name: lapsed_runs
 select {run columns} from runs
 where namespace = :namespace and status = 'running'
-    and (lease_until < :now or lease_owner {in gone})
+    and (lease_until < :now or lease_owner {in gone}) and not (id {in held})
 order by lease_until
 limit :limit
 {skip_locked}
@@ -226,7 +226,7 @@ order by id limit 3
 -- Every attempt of a chain, first to last.
 select {run columns} from runs
 where id = :root_id or (root_id = :root_id and retry_of is not null)
-order by runs.attempt + runs.recoveries
+order by runs.attempt, runs.recoveries
 
 -- name: ended_chains
 -- Of these chains, the last attempts that are final.
