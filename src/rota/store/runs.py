@@ -308,7 +308,7 @@ async def reap(
     namespace: str,
     now: int,
     gone: list[str],
-    held: list[str],
+    held: Sequence[str] = (),
     recoveries_max: int,
     new_ids: Sequence[str],
 ) -> list[tuple[Run, bool]]:
@@ -318,7 +318,7 @@ async def reap(
     is no reason to take them from itself. `new_ids` bounds the batch and names the successors.
     """
     rows = await tx.rows(
-        "lapsed_runs", namespace=namespace, now=now, gone=gone, held=held, limit=len(new_ids)
+        "lapsed_runs", namespace=namespace, now=now, gone=gone, held=list(held), limit=len(new_ids)
     )
     lapsed = [Run(*row) for row in rows]
     if not lapsed:

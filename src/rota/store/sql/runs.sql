@@ -53,8 +53,7 @@ with picked as (
 update runs
 set status = 'running', reason = null, lease_owner = :worker_id, lease_until = :lease_until,
     claim_count = claim_count + 1, wake_requested = 0, started_at = coalesce(started_at, :now)
-from picked
-where runs.id = picked.id
+where id in (select id from picked)
 returning {claim columns}
 
 -- name: claim_listed

@@ -1,0 +1,189 @@
+-- The whole schema on PostgreSQL, after all migrations. Made by `python -m scripts.schema`.
+
+create table migrations (
+    number bigint not null,
+    name text not null,
+    checksum text not null,
+    applied_at bigint not null,
+    constraint migrations_pkey PRIMARY KEY (number)
+);
+
+create table payloads (
+    run_id text collate "C" not null,
+    part text not null,
+    body text not null,
+    constraint payloads_part_check CHECK ((part = ANY (ARRAY['input'::text, 'output'::text, 'error'::text]))),
+    constraint payloads_run_id_fkey FOREIGN KEY (run_id) REFERENCES runs(id) ON DELETE CASCADE,
+    constraint payloads_pkey PRIMARY KEY (run_id, part)
+);
+
+create table queues (
+    namespace text collate "C" not null,
+    name text collate "C" not null,
+    running_max bigint,
+    key_running_max bigint,
+    rate_count bigint,
+    rate_per_us bigint,
+    ready_at bigint not null default 0,
+    paused bigint not null default 0,
+    constraint queues_pkey PRIMARY KEY (namespace, name)
+);
+
+create table runs (
+    id text collate "C" not null,
+    namespace text collate "C" not null,
+    kind text not null,
+    name text collate "C" not null,
+    queue text collate "C" not null,
+    priority bigint not null,
+    status text not null,
+    reason text,
+    phase text,
+    available_at bigint,
+    due_at bigint,
+    schedule_id text collate "C",
+    cron_expr text,
+    spec text,
+    retry_of text collate "C",
+    root_id text collate "C" not null,
+    parent_id text collate "C",
+    attempt bigint not null,
+    recoveries bigint not null,
+    trigger text not null,
+    external_id text collate "C",
+    serial_key text collate "C",
+    limit_key text collate "C",
+    lease_owner text collate "C",
+    lease_until bigint,
+    claim_count bigint not null default 0,
+    wake_requested bigint not null default 0,
+    version text,
+    tags text,
+    options text,
+    input text,
+    output text,
+    error text,
+    created_at bigint not null,
+    started_at bigint,
+    finished_at bigint,
+    constraint runs_due CHECK (((status <> ALL (ARRAY['pending'::text, 'scheduled'::text])) OR (available_at IS NOT NULL))),
+    constraint runs_finished CHECK (((finished_at IS NOT NULL) = (status = ANY (ARRAY['cancelled'::text, 'completed'::text, 'crashed'::text, 'failed'::text, 'skipped'::text])))),
+    constraint runs_lease_whole CHECK (((lease_owner IS NULL) = (lease_until IS NULL))),
+    constraint runs_leased CHECK (((status = 'running'::text) = (lease_owner IS NOT NULL))),
+    constraint runs_status CHECK ((status = ANY (ARRAY['cancelled'::text, 'completed'::text, 'crashed'::text, 'failed'::text, 'paused'::text, 'pending'::text, 'running'::text, 'scheduled'::text, 'skipped'::text, 'sleeping'::text, 'waiting'::text]))),
+    constraint runs_schedule_id_fkey FOREIGN KEY (schedule_id) REFERENCES runs(id) ON DELETE SET NULL,
+    constraint runs_pkey PRIMARY KEY (id)
+);
+CREATE INDEX runs_chain ON runs USING btree (root_id) WHERE (retry_of IS NOT NULL);
+CREATE INDEX runs_children ON runs USING btree (parent_id) WHERE (parent_id IS NOT NULL);
+CREATE INDEX runs_limit_keys ON runs USING btree (namespace, queue, limit_key, status, priority DESC, available_at, id) WHERE ((limit_key IS NOT NULL) AND (status = ANY (ARRAY['pending'::text, 'running'::text])));
+CREATE INDEX runs_ready ON runs USING btree (namespace, queue, priority DESC, available_at, id) WHERE (status = 'pending'::text);
+CREATE INDEX runs_running ON runs USING btree (namespace, queue, lease_until) WHERE (status = 'running'::text);
+CREATE INDEX runs_timer ON runs USING btree (namespace, available_at) WHERE ((status = ANY (ARRAY['sleeping'::text, 'scheduled'::text])) AND (available_at IS NOT NULL));
+CREATE UNIQUE INDEX runs_external ON runs USING btree (namespace, name, external_id) WHERE (external_id IS NOT NULL);
+CREATE UNIQUE INDEX runs_occurrence ON runs USING btree (schedule_id, due_at) WHERE (schedule_id IS NOT NULL);
+CREATE UNIQUE INDEX runs_retry_once ON runs USING btree (retry_of) WHERE (retry_of IS NOT NULL);
+CREATE UNIQUE INDEX runs_serial ON runs USING btree (namespace, serial_key) WHERE ((serial_key IS NOT NULL) AND (status = ANY (ARRAY['pending'::text, 'running'::text, 'sleeping'::text, 'waiting'::text])));
+
+create table signals (
+    id text collate "C" not null,
+    root_id text collate "C" not null,
+    name text collate "C" not null,
+    body text,
+    created_at bigint not null,
+    taken_by text,
+    constraint signals_root_id_fkey FOREIGN KEY (root_id) REFERENCES runs(id) ON DELETE CASCADE,
+    constraint signals_pkey PRIMARY KEY (id)
+);
+CREATE INDEX signals_by_run ON signals USING btree (root_id, name, id);
+
+create table steps (
+    root_id text collate "C" not null,
+    key text collate "C" not null,
+    position bigint not null,
+    kind text not null,
+    status text not null,
+    attempt bigint not null,
+    run_attempt bigint not null,
+    output text,
+    error text,
+    wake_at bigint,
+    child_id text collate "C",
+    started_at bigint not null,
+    finished_at bigint,
+    constraint steps_finished CHECK (((finished_at IS NOT NULL) = (status <> 'waiting'::text))),
+    constraint steps_status_check CHECK ((status = ANY (ARRAY['completed'::text, 'failed'::text, 'waiting'::text]))),
+    constraint steps_pkey PRIMARY KEY (root_id, key)
+);
+
+create table workers (
+    id text collate "C" not null,
+    namespace text collate "C" not null,
+    host text not null,
+    pid bigint not null,
+    pid_started text not null,
+    queues text not null,
+    seats bigint not null,
+    status text not null,
+    version text not null,
+    started_at bigint not null,
+    heartbeat_at bigint not null,
+    stopped_at bigint,
+    constraint workers_status_check CHECK ((status = ANY (ARRAY['online'::text, 'draining'::text, 'offline'::text]))),
+    constraint workers_pkey PRIMARY KEY (id)
+);
+CREATE INDEX workers_alive ON workers USING btree (namespace, heartbeat_at) WHERE (status <> 'offline'::text);
+
+-- view readable_runs
+-- id text collate "C"
+-- namespace text collate "C"
+-- kind text
+-- name text collate "C"
+-- queue text collate "C"
+-- priority bigint
+-- status text
+-- attempt bigint
+-- recoveries bigint
+-- trigger text
+-- external_id text collate "C"
+-- retry_of text collate "C"
+-- root_id text collate "C"
+-- parent_id text collate "C"
+-- lease_owner text collate "C"
+-- available timestamp with time zone
+-- due timestamp with time zone
+-- created timestamp with time zone
+-- started timestamp with time zone
+-- finished timestamp with time zone
+-- lease timestamp with time zone
+-- took_s numeric
+-- input text
+-- output text
+-- error text
+
+-- view readable_steps
+-- root_id text collate "C"
+-- position bigint
+-- key text collate "C"
+-- kind text
+-- status text
+-- attempt bigint
+-- output text
+-- error text
+-- child_id text collate "C"
+-- wakes timestamp with time zone
+-- started timestamp with time zone
+-- finished timestamp with time zone
+
+-- view readable_workers
+-- id text collate "C"
+-- namespace text collate "C"
+-- host text
+-- pid bigint
+-- queues text
+-- seats bigint
+-- status text
+-- version text
+-- started timestamp with time zone
+-- heartbeat timestamp with time zone
+-- stopped timestamp with time zone
