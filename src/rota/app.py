@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
+import logging
 import os
 from collections.abc import AsyncIterator, Callable, Sequence
 from types import TracebackType
@@ -19,7 +20,7 @@ import msgspec
 from rota import settings as settings_
 from rota.client import Client
 from rota.core.instants import Duration, micros
-from rota.core.lifecycle import Trigger
+from rota.core.lifecycle import Status, Trigger
 from rota.core.model import NewRun, Queue
 from rota.core.retry import RetryPolicy
 from rota.core.typed import Reader
@@ -31,6 +32,7 @@ from rota.engine.wakeups import READY
 from rota.engine.worker import QueueSeats
 from rota.errors import UsageError
 from rota.runref import RunRef
+from rota.schedules import When
 from rota.settings import Settings
 from rota.starting import Options, Startable, unknown_workflow
 from rota.workflows.definition import Step, Workflow
@@ -38,6 +40,7 @@ from rota.workflows.executor import WorkflowExecutor
 from rota.workflows.flow import Flow, current_flow
 from rota.workflows.waits import child_result, start_child
 
+log = logging.getLogger("rota.app")
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -78,6 +81,7 @@ class Rota(Client):
         super().__init__(url, settings=settings, clock=clock, migrate=migrate)
         self.workflows: dict[str, Workflow[..., Any]] = {}
         self._queues: dict[str, tuple[int, Queue]] = {}
+        self._declared: dict[str, tuple[Workflow[..., Any], When, dict[str, Any]]] = {}
         self._executor: WorkflowExecutor | None = None
         self.runtime: Runtime | None = None
 
@@ -139,6 +143,53 @@ class Rota(Client):
 
         return make if function is None else make(function)
 
+    def schedule(
+        self, when: When, *, name: str | None = None, timezone: str | None = None, **words: Any
+    ) -> Callable[[Workflow[P, R]], Workflow[P, R]]:
+        """Declare a schedule for a workflow (write it above `@app.workflow`).
+
+        It is applied when a worker starts: made if it is new, updated if it changed, never reset:
+        a pause by a person stays. Other words: see `Schedules.create`.
+        """
+
+        def declare(workflow: Workflow[P, R]) -> Workflow[P, R]:
+            if not isinstance(workflow, Workflow):
+                raise UsageError("@app.schedule stands above @app.workflow, not below it")
+            given = name or workflow.name
+            if given in self._declared:
+                raise UsageError(f"schedule {given} is declared twice", hint="Give one a name.")
+            self._declared[given] = (workflow, when, {"zone": timezone, **words})
+            return workflow
+
+        return declare
+
+    async def apply_schedules(self) -> None:
+        """Bring the declared schedules into the database; put aside those whose code is gone."""
+        for name, (workflow, when, words) in self._declared.items():
+            await self.schedules.create(
+                name, workflow, when, owner="code", origin=self._origin(), replace=True, **words
+            )
+        for shown in await self.schedules.list():
+            intent = shown.intent
+            if intent.origin != self._origin() or shown.schedule.name in self._declared:
+                continue
+            if intent.workflow in self.workflows:
+                log.warning(
+                    "schedule %s is no longer declared in the code; it still fires. "
+                    "Remove it with `rota schedule delete %s`.", shown.schedule.name,
+                    shown.schedule.name,
+                )  # fmt: skip
+            elif shown.schedule.status == Status.SCHEDULED:
+                note = f"put aside: workflow {intent.workflow} is gone from the code"
+                await self.schedules.pause(shown.schedule.name, note=note)
+                log.error("schedule %s: %s", shown.schedule.name, note)
+
+    def _origin(self) -> str | None:
+        """The program the workflows come from; schedules of other programs are left alone."""
+        modules = {workflow.function.__module__ for workflow, _, _ in self._declared.values()}
+        modules |= {workflow.function.__module__ for workflow in self.workflows.values()}
+        return min(modules, default=None)
+
     def queue(
         self,
         name: str,
@@ -184,6 +235,7 @@ class Rota(Client):
         """Connect and perform runs in this process until `close`."""
         await self.connect()
         runtime = self.make_runtime(queues)
+        await self.apply_schedules()
         await runtime.start()
 
     def make_runtime(self, queues: Sequence[str] | None = None) -> Runtime:

@@ -30,6 +30,7 @@ from rota.errors import (
     WrongState,
 )
 from rota.runref import RunRef
+from rota.schedules import Schedules
 from rota.settings import Settings
 from rota.starting import Options, Start, Startable, Starter
 from rota.store import history, migrate, runs, steps, workers
@@ -56,6 +57,7 @@ class Client:
         self.clock: Clock = clock or SystemClock()
         self.ids = IdMaker(random.SystemRandom().getrandbits)
         self.starter = Starter(self.settings, self.ids)
+        self.schedules = Schedules(self)
         self.migrates = url.startswith("sqlite") if migrate is None else migrate
         self._starts: Batch[NewRun, Started] = Batch(self._send_starts)
         self._database: Database | None = None

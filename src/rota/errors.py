@@ -4,6 +4,7 @@
     ├── UsageError            the caller asked for something that cannot be
     │   ├── BadSetting · BadInput · PayloadTooBig · NotSerialisable
     │   ├── UnknownWorkflow · UnknownRun · AlreadyStarted · WrongState
+    │   ├── BadSchedule · UnknownZone
     ├── StoreError            the database cannot do it now, or not this way
     │   ├── BadDatabaseUrl · MissingExtra · StoreUnreachable · StoreBusy · StoreFull
     │   ├── StoreReadOnly · StoreCorrupt · SchemaTooNew · SchemaMissing
@@ -84,6 +85,13 @@ class UnknownRun(UsageError):
     hint = "List runs with `rota run list`; old ones may have been pruned."
 
 
+class UnknownSchedule(UsageError):
+    """No schedule has that name in this namespace."""
+
+    code = "unknown_schedule"
+    hint = "List schedules with `rota schedule list`."
+
+
 class AlreadyStarted(UsageError):
     """A run with this external id exists and the caller asked for a new one."""
 
@@ -96,6 +104,20 @@ class WrongState(UsageError):
 
     code = "wrong_state"
     hint = "Look at the run with `rota run show`; the verb does not apply to its status."
+
+
+class BadSchedule(UsageError):
+    """A schedule cannot be understood, or could never fire; the message points at the place."""
+
+    code = "bad_schedule"
+    hint = "Write cron (0 9 * * MON-FRI), an interval (5m), a time, or words (weekdays at 9:30)."
+
+
+class UnknownZone(UsageError):
+    """No time zone of that name is known."""
+
+    code = "unknown_zone"
+    hint = "Use a name of the IANA database, such as Europe/Berlin, America/New_York or UTC."
 
 
 class StoreError(RotaError):

@@ -106,15 +106,22 @@ class World:
         assert app.runtime is not None
         self._worker: Worker = app.runtime.worker
         self._upkeep: Upkeep = app.runtime.upkeep
+        self._scheduler = app.runtime.scheduler
 
     async def settle(self) -> None:
         """Do everything that can be done without time passing."""
         self._worker.look()
         while True:
+            if self._schedule_is_due():
+                await self._scheduler.tick()
             while await self._worker.turn():
                 pass
             if self._worker.idle or not await self._some_run_ended():
                 return
+
+    def _schedule_is_due(self) -> bool:
+        due = self._scheduler.next_at
+        return due is not None and due <= self.clock.now()
 
     async def _some_run_ended(self) -> bool:
         """Wait for a run to end, as long as ones in hand may still do so by themselves."""
@@ -149,7 +156,7 @@ class World:
         await self.settle()
 
     def _next_due_at(self) -> int | None:
-        times = (self._worker.due_at, self.clock.next_timer_at())
+        times = (self._worker.due_at, self._scheduler.next_at, self.clock.next_timer_at())
         return min((at for at in times if at is not None), default=None)
 
     async def beat(self) -> None:
@@ -170,6 +177,7 @@ async def virtual(
         await app.connect()
         runtime = app.make_runtime()
         await runtime.register()
+        await app.apply_schedules()
         yield World(app, clock)
     finally:
         await _leave(app)

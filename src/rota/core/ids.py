@@ -30,3 +30,8 @@ class IdMaker:
             value = self._last + 1
         self._last = value + count - 1
         return map("{:032x}".format, range(value, value + count))
+
+    def endless(self, now: int) -> Iterator[str]:
+        """New ids in rising order for as long as somebody takes them."""
+        while True:
+            yield from self.take(now, 100)

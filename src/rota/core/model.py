@@ -58,6 +58,30 @@ class Run(msgspec.Struct, frozen=True):
         return label(self.status, self.reason)
 
 
+class Schedule(msgspec.Struct, frozen=True, gc=False):
+    """A template: a row that knows when to make runs. `spec` is the stored `Intent`."""
+
+    id: str
+    namespace: str
+    name: str
+    queue: str
+    priority: int
+    status: str
+    reason: str | None
+    available_at: int | None
+    due_at: int | None
+    cron_expr: str | None
+    spec: str
+    options: str | None
+    input: str | None
+    created_at: int
+
+    @property
+    def label(self) -> str:
+        """Status and reason as people read them."""
+        return label(self.status, self.reason)
+
+
 class NewRun(msgspec.Struct, frozen=True, gc=False):
     """A run about to be born. `available_at` after now makes it sleep first."""
 

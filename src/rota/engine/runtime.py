@@ -11,6 +11,7 @@ from rota.core.instants import micros
 from rota.core.model import Queue
 from rota.engine.base import Base
 from rota.engine.executor import Executor
+from rota.engine.scheduler import Scheduler
 from rota.engine.upkeep import Upkeep
 from rota.engine.watchdog import Watchdog
 from rota.engine.worker import QueueSeats, Worker
@@ -23,7 +24,7 @@ PAUSE_S_MIN, PAUSE_S_MAX = 0.1, 5.0
 
 
 class Runtime:
-    """The worker of one process, with its upkeep."""
+    """The worker and scheduler of one process, with their upkeep."""
 
     def __init__(
         self,
@@ -42,6 +43,7 @@ class Runtime:
         self._watchdog = Watchdog(base.settings.stuck_s)
         self.worker = Worker(base.ids.make(base.clock.now()), base, executors, queues)
         self.upkeep = Upkeep(self.worker, base, self._watchdog.stuck_for_s)
+        self.scheduler = Scheduler(base)
         self._wakeups = base.wakeups
         self._loops: dict[str, asyncio.Task[None]] = {}
 
@@ -60,6 +62,7 @@ class Runtime:
             name: asyncio.create_task(self._keep(name, loop), name=f"rota-{name}")
             for name, loop in (
                 ("work", self.worker.run),
+                ("schedules", self.scheduler.run),
                 ("leases", self.upkeep.keep_leases),
                 ("house", self.upkeep.keep_house),
             )
@@ -67,6 +70,7 @@ class Runtime:
 
     async def stop(self, timeout_s: float | None = None) -> None:
         """Stop claiming, keep renewing, drain until the deadline, hand over, sign off."""
+        await self._end("schedules")
         self.worker.stop()
         work = self._loops.get("work")
         if work is not None:

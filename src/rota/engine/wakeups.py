@@ -1,7 +1,8 @@
 """Wake-ups: who wants to look again, and why. They only save time; polling alone is enough.
 
 Topics: `ready` (there may be work), `timer` (something sleeps until sooner than known),
-`done` (a run ended), `cancel` (a held run may have been called off), `*` (anything).
+`done` (a run ended), `cancel` (a held run may have been called off), `schedule` (a schedule was
+made or changed), `*` (anything).
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Callable
 
 from rota.store.database import Database
 
-READY, TIMER, DONE, CANCEL, ANY = "ready", "timer", "done", "cancel", "*"
+READY, TIMER, DONE, CANCEL, SCHEDULE, ANY = "ready", "timer", "done", "cancel", "schedule", "*"
 
 
 class Wakeups:

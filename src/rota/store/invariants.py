@@ -11,6 +11,7 @@ INVARIANTS: dict[str, str] = {
     "broken_finish": "a run has an end time exactly when it is over",
     "broken_way_forward": "no open run is without a way forward",
     "broken_occurrence": "no occurrence fires twice",
+    "broken_turn": "a run that waits for its turn has one before it",
     "broken_successor": "no attempt has two successors",
     "broken_chain": "a successor follows a finished attempt of its own chain",
     "broken_open_chain": "a chain has at most one open run",

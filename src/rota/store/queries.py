@@ -6,14 +6,14 @@ import re
 from functools import cache
 from importlib.resources import files
 
-from rota.core.model import Claim, Run, Step, Worker
+from rota.core.model import Claim, Run, Schedule, Step, Worker
 from rota.store.dialect import POSTGRES, SQLITE, Compiled, Dialect
 
 _NAME = re.compile(r"^-- name: (\w+)\s*$", re.MULTILINE)
 
 # Column lists come from the records that read them, so the two cannot drift apart.
-_RECORDS = {"run": Run, "claim": Claim, "step": Step, "worker": Worker}
-_TABLES = {"run": "runs", "claim": "runs", "step": "steps", "worker": "workers"}
+_RECORDS = {"run": Run, "claim": Claim, "step": Step, "worker": Worker, "schedule": Schedule}
+_TABLES = {"run": "runs", "claim": "runs", "step": "steps", "worker": "workers", "schedule": "runs"}
 
 
 def parse(text: str) -> dict[str, str]:

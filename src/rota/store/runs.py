@@ -225,8 +225,10 @@ async def settle(tx: Tx, outcomes: Sequence[Outcome], *, now: int, alone: bool =
 
 def _is_plain(outcome: Outcome) -> bool:
     """Nothing follows from it, and its output fits into the row."""
-    output = outcome.output
-    return outcome.claim.parent_id is None and (output is None or len(output) <= INLINE_BYTES_MAX)
+    claim, output = outcome.claim, outcome.output
+    if claim.parent_id is not None or claim.schedule_id is not None:
+        return False
+    return output is None or len(output) <= INLINE_BYTES_MAX
 
 
 async def _complete(
@@ -265,14 +267,29 @@ async def _follow(tx: Tx, outcomes: Sequence[Outcome], now: int) -> bool:
     retries = [outcome.retry for outcome in outcomes if outcome.retry]
     if retries:
         await start(tx, retries, now=now, alone=False)
-    parents = [
-        outcome.claim.parent_id
-        for outcome in outcomes
-        if outcome.claim.parent_id and not outcome.retry and RULES[outcome.verb].target in FINAL
-    ]
+    ended = [o for o in outcomes if not o.retry and RULES[o.verb].target in FINAL]
+    after = [(o.claim.parent_id, o.claim.schedule_id) for o in ended]
+    return await _after_ends(tx, after, now) or bool(retries)
+
+
+async def _after_ends(tx: Tx, ended: Sequence[tuple[str | None, str | None]], now: int) -> bool:
+    """What follows when chains are over: parents wake, the next of a schedule gets its turn."""
+    parents = [parent_id for parent_id, _ in ended if parent_id]
     if parents:
         await poke(tx, parents, now=now)
-    return bool(retries or parents)
+    schedules = [schedule_id for _, schedule_id in ended if schedule_id]
+    turns = await _give_turns(tx, schedules, now) if schedules else False
+    return bool(parents) or turns
+
+
+async def _give_turns(tx: Tx, schedule_ids: Sequence[str], now: int) -> bool:
+    """Let the next waiting run of a schedule go, one for each that ended."""
+    waiting = await tx.rows("with_turns", ids=sorted(set(schedule_ids)))
+    for row in waiting:
+        count = schedule_ids.count(row[0])
+        ids = [one[0] for one in await tx.rows("next_in_turn", id=row[0], limit=count)]
+        await tx.rows("take_turn", ids=ids, now=now)
+    return bool(waiting)
 
 
 async def turn(
@@ -335,9 +352,8 @@ async def reap(
         if run.recoveries < recoveries_max
     ]
     await start(tx, heirs, now=now, alone=False)
-    orphans = [r.parent_id for r in lapsed if r.recoveries >= recoveries_max and r.parent_id]
-    if orphans:
-        await poke(tx, orphans, now=now)
+    over = [(r.parent_id, r.schedule_id) for r in lapsed if r.recoveries >= recoveries_max]
+    await _after_ends(tx, over, now)
     return [(run, run.recoveries < recoveries_max) for run in lapsed]
 
 
@@ -365,7 +381,8 @@ def successor(
         namespace=run.namespace,
         name=run.name, available_at=available_at, input=run.input, kind=run.kind, queue=run.queue,
         priority=run.priority, trigger=trigger, root_id=run.root_id, retry_of=run.id,
-        parent_id=run.parent_id, attempt=attempt or run.attempt,
+        parent_id=run.parent_id, schedule_id=run.schedule_id, due_at=run.due_at,
+        attempt=attempt or run.attempt,
         recoveries=run.recoveries if recoveries is None else recoveries,
         serial_key=run.serial_key, limit_key=run.limit_key, version=run.version, tags=run.tags,
         options=run.options, reason=reason,
@@ -385,9 +402,7 @@ async def cancel(tx: Tx, root_ids: Sequence[str], *, reason: str, now: int) -> l
     """Call off the open runs of these chains and of all chains below them."""
     ids = sorted(row[0] for row in await tx.rows("family_of", roots=list(root_ids)))
     rows = await tx.rows("cancel_runs", ids=ids, reason=reason, now=now)
-    parents = [row[1] for row in rows if row[1]]
-    if parents:
-        await poke(tx, parents, now=now)
+    await _after_ends(tx, [(row[1], row[2]) for row in rows], now)
     return [row[0] for row in rows]
 
 

@@ -54,9 +54,9 @@ create table runs (
 -- What a claim reads, in its order. Pending means ready now, so no time is compared.
 create index runs_ready on runs (namespace, queue, priority desc, available_at, id)
     where status = 'pending';
--- The one timer: sleepers and schedules by the instant they are due.
+-- The timer: sleepers by the instant they are due.
 create index runs_timer on runs (namespace, available_at)
-    where (status = 'sleeping' or status = 'scheduled') and available_at is not null;
+    where status = 'sleeping' and available_at is not null;
 create index runs_running on runs (namespace, queue, lease_until) where status = 'running';
 create index runs_limit_keys on runs (namespace, queue, limit_key, status, priority desc, available_at, id)
     where limit_key is not null and (status = 'pending' or status = 'running');
@@ -65,8 +65,9 @@ create index runs_chain on runs (root_id) where retry_of is not null;
 
 -- Each attempt has at most one successor.
 create unique index runs_retry_once on runs (retry_of) where retry_of is not null;
--- No occurrence fires twice, whoever fires it.
-create unique index runs_occurrence on runs (schedule_id, due_at) where schedule_id is not null;
+-- No occurrence fires twice, whoever fires it. A retry is another row of the same occurrence.
+create unique index runs_occurrence on runs (schedule_id, due_at)
+    where schedule_id is not null and retry_of is null;
 -- Idempotent start.
 create unique index runs_external on runs (namespace, name, external_id) where external_id is not null;
 -- At most one open run per serial key.

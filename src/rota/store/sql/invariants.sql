@@ -14,11 +14,21 @@ where (finished_at is not null)
 -- An open run must be claimable, held, timed, or waiting for something that can still come.
 select id, status from runs
 where status = 'sleeping' and available_at is null
-    and coalesce(reason, '') not in ('signal', 'child', 'several')
+    and coalesce(reason, '') not in ('signal', 'child', 'several', 'turn')
 
 -- name: broken_occurrence
 select schedule_id, due_at, count(*) from runs
-where schedule_id is not null group by schedule_id, due_at having count(*) > 1
+where schedule_id is not null and due_at is not null and retry_of is null
+group by schedule_id, due_at having count(*) > 1
+
+-- name: broken_turn
+-- A run that waits for its turn must have one before it that goes on.
+select waiting.id, waiting.schedule_id from runs as waiting
+where waiting.status = 'sleeping' and waiting.reason = 'turn' and not exists (
+    select 1 from runs as other
+    where other.schedule_id = waiting.schedule_id and other.id <> waiting.id
+        and (other.status = 'pending' or other.status = 'running' or other.status = 'waiting'
+            or (other.status = 'sleeping' and coalesce(other.reason, '') <> 'turn')))
 
 -- name: broken_successor
 select retry_of, count(*) from runs

@@ -1,0 +1,252 @@
+"""Rota from sync code: a client that blocks, and blocking forms of what workflows may say.
+
+`BlockingClient` runs the async client on a thread of its own; any number of threads may use it at
+the same time. `sleep`, `wait_for`, `now` and `block_on` are for sync workflows, where they are
+durable like their async namesakes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import threading
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from datetime import datetime
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from rota.client import Client
+from rota.core.instants import Duration
+from rota.core.model import Run
+from rota.errors import UsageError
+from rota.runref import RunRef
+from rota.settings import Settings
+from rota.starting import Start, Startable
+from rota.workflows import verbs
+from rota.workflows.flow import current_flow
+
+T = TypeVar("T")
+
+
+class BlockingRun:
+    """A run that was started, for sync code. `id` names the whole chain."""
+
+    def __init__(self, client: BlockingClient, ref: RunRef) -> None:
+        self.id = ref.id
+        self.existed = ref.existed
+        self._client = client
+        self._ref = ref
+
+    def result(self, *, timeout: Duration | None = None) -> Any:
+        """Wait for the result; RunFailed, RunCancelled or RunCrashed when there is none."""
+        return self._client.call(lambda _: self._ref.result(timeout=timeout))
+
+    def status(self) -> str:
+        """Status and reason of the newest attempt."""
+        return self._client.call(lambda _: self._ref.status())
+
+    def cancel(self, *, reason: str = "by request") -> None:
+        """Call it off, with everything below it."""
+        self._client.call(lambda _: self._ref.cancel(reason=reason))
+
+    def signal(self, name: str, value: Any = None) -> None:
+        """Send it a signal."""
+        self._client.call(lambda _: self._ref.signal(name, value))
+
+    def __repr__(self) -> str:
+        return f"<run {self.id}>"
+
+
+class BlockingClient:
+    """Starts, finds, awaits and steers runs from sync code and from any thread.
+
+    Give it a database URL, or an app, whose URL, settings and workflow names it then uses. It
+    performs no runs itself. Close it, or use it as a context manager.
+    """
+
+    def __init__(
+        self,
+        database: str | Client,
+        *,
+        settings: Settings | None = None,
+        migrate: bool | None = None,
+    ) -> None:
+        if isinstance(database, Client):
+            self._app: Client | None = database
+            settings = settings or database.settings
+            migrate = database.migrates if migrate is None else migrate
+            database = database.url
+        else:
+            self._app = None
+        self._client = Client(database, settings=settings, migrate=migrate)
+        self._lock = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._closed = False
+
+    # -- the thread ------------------------------------------------------------------------
+
+    def __enter__(self) -> Self:
+        self._opened()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def call(self, ask: Callable[[Client], Coroutine[Any, Any, T]]) -> T:
+        """Run anything the async client can do, and wait for its answer."""
+        if current_flow() is not None:
+            raise UsageError(
+                "a blocking client inside a workflow would ask again at every replay",
+                hint="Use it in a step; in the workflow, call child workflows or `block_on`.",
+            )
+        loop = self._opened()
+        return self._wait(ask(self._client), loop)
+
+    def close(self) -> None:
+        """Disconnect and end the thread. May be called twice."""
+        with self._lock:
+            self._closed = True
+            loop, self._loop = self._loop, None
+        if loop is None or self._thread is None:
+            return
+        self._wait(self._client.close(), loop)
+        loop.call_soon_threadsafe(loop.stop)
+        self._thread.join()
+        loop.close()
+
+    def _opened(self) -> asyncio.AbstractEventLoop:
+        with self._lock:
+            if self._closed:
+                raise UsageError("this client is closed", hint="Make a new one.")
+            if self._loop is None:
+                self._loop = self._open()
+            return self._loop
+
+    def _open(self) -> asyncio.AbstractEventLoop:
+        loop = asyncio.new_event_loop()
+        thread = threading.Thread(target=loop.run_forever, name="rota-blocking", daemon=True)
+        thread.start()
+        try:
+            self._wait(self._connect(), loop)
+        except BaseException:
+            loop.call_soon_threadsafe(loop.stop)
+            thread.join()
+            loop.close()
+            raise
+        self._thread = thread
+        return loop
+
+    async def _connect(self) -> None:
+        await self._client.connect()
+        await self._client.wakeups.listen()
+
+    @staticmethod
+    def _wait(work: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop) -> T:
+        # An empty context: what the calling thread is in the middle of is none of that loop's.
+        future = contextvars.Context().run(asyncio.run_coroutine_threadsafe, work, loop)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()  # Ctrl-C here must not leave the work going on there
+            raise
+
+    # -- verbs -----------------------------------------------------------------------------
+
+    def start(self, workflow: Startable | str, /, *args: Any, **kwargs: Any) -> BlockingRun:
+        """Start a run; arguments and options as in `Client.start`. Durable when this returns."""
+        door = self._door(workflow)
+        return BlockingRun(self, self.call(lambda client: client.start(door, *args, **kwargs)))
+
+    def start_many(
+        self,
+        workflow: Startable | str,
+        items: Iterable[tuple[Any, ...] | Start],
+        **options: Any,
+    ) -> Sequence[BlockingRun]:
+        """Start one run per item, in few commits; options as in `Client.start_many`."""
+        door = self._door(workflow)
+        refs = self.call(lambda client: client.start_many(door, items, **options))
+        return [BlockingRun(self, ref) for ref in refs]
+
+    def result(self, run_id: str, *, timeout: Duration | None = None) -> Any:
+        """Wait for a run's result, as plain JSON types."""
+        return self.call(lambda client: client.ref(run_id).result(timeout=timeout))
+
+    def get(self, run_id: str) -> Run:
+        """One run by id, or by a prefix of it that fits no other."""
+        return self.call(lambda client: client.get(run_id))
+
+    def list(self, **filters: Any) -> Sequence[Run]:
+        """Runs, newest first; filters as in `Client.list`."""
+        return self.call(lambda client: client.list(**filters))
+
+    def cancel(self, run_id: str, *, reason: str = "by request") -> Sequence[str]:
+        """Call off a run and everything below it; returns the cancelled ids."""
+        return self.call(lambda client: client.cancel(run_id, reason=reason))
+
+    def retry(self, run_id: str) -> BlockingRun:
+        """Try a chain that ended (or waits for a person) again, from its last finished step."""
+        return BlockingRun(self, self.call(lambda client: client.retry(run_id)))
+
+    def signal(self, run_id: str, name: str, value: Any = None) -> None:
+        """Send a signal to a run; it is kept until the run asks for it."""
+        self.call(lambda client: client.signal(run_id, name, value))
+
+    def _door(self, workflow: Startable | str) -> Startable | str:
+        if self._app is None or not isinstance(workflow, str):
+            return workflow
+        return self._app.workflow_named(workflow) or workflow
+
+
+# -- for sync workflows ------------------------------------------------------------------------
+
+
+def block_on(work: Awaitable[T]) -> T:
+    """From a sync workflow, await anything durable: `block_on(app.start(child, 7))`."""
+    return _here(work)
+
+
+def sleep(duration: Duration) -> None:
+    """Sleep durably: no worker is held, and a restart does not start the sleep anew."""
+    _here(verbs.sleep(duration))
+
+
+def wait_for(name: str, *, timeout: Duration | None = None, type: Any = Any) -> Any:  # noqa: A002
+    """Wait durably for the next signal of that name; TimeoutError when none comes in time."""
+    return _here(verbs.wait_for(name, timeout=timeout, type=type))
+
+
+def now() -> datetime:
+    """The current time, the same at every replay."""
+    return _here(verbs.now())
+
+
+def _here(work: Awaitable[T]) -> T:
+    """On the event loop of this workflow's worker; outside of workflows, on one of its own."""
+
+    async def awaited() -> T:
+        return await work
+
+    flow = current_flow()
+    if flow is not None and flow.in_thread():
+        answer: T = flow.block_on(awaited())
+        return answer
+    if flow is None and not _in_loop():
+        return asyncio.run(awaited())
+    if isinstance(work, Coroutine):
+        work.close()
+    raise UsageError("this blocks, and async code must not", hint="Await rota's own verb instead.")
+
+
+def _in_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True

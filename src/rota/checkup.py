@@ -1,0 +1,316 @@
+"""What `rota doctor` finds: the database, its schema and clock, workers, queues, stuck runs.
+
+Only looks: nothing is created, migrated or mended. Each finding says what to do about it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+import msgspec
+
+from rota.core.instants import MINUTE, SECOND, micros, span
+from rota.core.lifecycle import Status
+from rota.core.model import Queue, Run, Worker
+from rota.engine import liveness
+from rota.engine.clock import SystemClock
+from rota.errors import RotaError
+from rota.settings import Settings
+from rota.store import history, invariants, migrate, workers
+from rota.store.database import Database, Tx, open_url
+
+Level = Literal["ok", "warn", "bad"]
+Absence = Literal["gone", "silent"]
+
+OFFSET_US_MAX = 2 * SECOND
+WAIT_US_MAX = MINUTE
+LOOK_MAX = 1000
+NAMED_MAX = 3
+
+
+class Finding(NamedTuple):
+    """One line of the doctor's page."""
+
+    level: Level
+    what: str
+    says: str
+    hint: str | None = None
+
+
+class Report(NamedTuple):
+    """Everything found. `code` is that of the error which made it impossible to look further."""
+
+    place: str
+    findings: list[Finding]
+    code: str | None = None
+
+
+def absence(worker: Worker, settings: Settings, now: int) -> Absence | None:
+    """Why a worker that should be on is not: its process is gone, or it has stopped reporting."""
+    if worker.status == "offline":
+        return None
+    if worker.host == liveness.host() and not liveness.lives(worker.pid, worker.pid_started):
+        return "gone"
+    beats_us = max(3 * micros(settings.heartbeat_s), 5 * SECOND)
+    return "silent" if now - worker.heartbeat_at > beats_us else None
+
+
+def served(worker: Worker) -> list[str]:
+    """The queues a worker takes runs from."""
+    return [str(name) for name in msgspec.json.decode(worker.queues)]
+
+
+async def bring_up_to_date(url: str, settings: Settings) -> tuple[str, list[str]]:
+    """Apply the migrations that are missing; returns where, and their names."""
+    database = open_url(url, settings)
+    await database.open()
+    try:
+        now = SystemClock().now()
+        return database.place, await migrate.prepare(database, migrate=True, now=now)
+    finally:
+        await database.close()
+
+
+async def examine(url: str, settings: Settings) -> Report:
+    """Look at everything, as far as the database lets us."""
+    found: list[Finding] = []
+    place = "the database"
+    try:
+        database = open_url(url, settings)
+        place = database.place
+        await database.open()
+        try:
+            exam = Exam(database, settings)
+            for look in exam.looks():
+                found += await look()
+        finally:
+            await database.close()
+    except RotaError as error:
+        found.append(Finding("bad", "database", error.message, error.advice))
+        return Report(place, found, error.code)
+    return Report(place, found)
+
+
+class Exam:
+    """One look at one namespace of an open database."""
+
+    def __init__(self, database: Database, settings: Settings) -> None:
+        self._database = database
+        self._settings = settings
+        self._namespace = settings.namespace
+        self._now = SystemClock().now()
+        self._live: list[Worker] = []
+        self._queues: dict[str, Queue] = {}
+
+    def looks(self) -> list[Callable[[], Awaitable[list[Finding]]]]:
+        """What is looked at, in this order: later ones need what earlier ones found."""
+        return [
+            self.store, self.schema, self.clock, self.rules, self.worker_rows, self.queues,
+            self.pending, self.overdue, self.leases, self.put_aside, self.people,
+        ]  # fmt: skip
+
+    # -- the database ----------------------------------------------------------------------
+
+    async def store(self) -> list[Finding]:
+        """Which database it is, how it keeps its promises, and whether it can be written."""
+
+        async def ask(tx: Tx) -> str:
+            return str((await tx.rows("store_version"))[0][0])
+
+        version = await self._database.read(ask)
+        path = getattr(self._database, "path", None)
+        if path is None:
+            return [Finding("ok", "store", f"{version} at {self._database.place}")]
+        return _sqlite(version, path, self._settings)
+
+    async def schema(self) -> list[Finding]:
+        """Whether the tables are those of this Rota; raises when nothing more can be read."""
+        await self._database.read(migrate.check)
+        # A write that changes nothing: it finds locks, full disks and missing permissions.
+        await self._database.write(workers.stop, [], now=self._now)
+        newest = migrate.shipped()[-1]
+        return [Finding("ok", "schema", f"{newest.number:04d}, up to date, can be written")]
+
+    async def clock(self) -> list[Finding]:
+        """How far this machine's clock is from the database's."""
+        sent = SystemClock.local_us()
+        server = await self._database.clock_us()
+        if server is None:
+            return [Finding("ok", "clock", "the database uses this machine's clock")]
+        offset = server - (sent + SystemClock.local_us()) // 2
+        self._now = server
+        says = f"this machine is {span(abs(offset))} {'behind' if offset > 0 else 'ahead'}"
+        if abs(offset) <= OFFSET_US_MAX:
+            return [Finding("ok", "clock", says)]
+        hint = "Rota goes by the database's clock; set this machine's (NTP) so that logs agree."
+        return [Finding("warn", "clock", says, hint)]
+
+    async def rules(self) -> list[Finding]:
+        """The invariants, which must hold whatever happened."""
+        broken = await self._database.read(invariants.broken)
+        if not broken:
+            says = f"all {len(invariants.INVARIANTS)} hold"
+            return [Finding("ok", "invariants", says)]
+        hint = "This should never be: keep a copy of the database and report it."
+        return [
+            Finding("bad", "invariants", f"not so: {one.sentence} ({'; '.join(one.rows)})", hint)
+            for one in broken
+        ]
+
+    # -- workers and queues ----------------------------------------------------------------
+
+    async def worker_rows(self) -> list[Finding]:
+        """Who is on, who is gone or has gone silent."""
+        rows = await self._database.read(workers.listing, namespace=self._namespace)
+        absent = {row.id: absence(row, self._settings, self._now) for row in rows}
+        self._live = [row for row in rows if absent[row.id] is None]
+        found = [self._missed(row, why) for row in rows if (why := absent[row.id]) is not None]
+        if self._live:
+            seats = sum(row.seats for row in self._live)
+            names = sorted({name for row in self._live for name in served(row)})
+            says = f"{_count(len(self._live), 'worker')} on, {seats} seats, queues {_some(names)}"
+            found.insert(0, Finding("ok", "workers", says))
+        else:
+            found.insert(0, Finding("warn", "workers", "no worker is on", "Start one: `rota up`."))
+        return found
+
+    def _missed(self, row: Worker, why: Absence) -> Finding:
+        who = f"worker {row.id} ({row.host.partition('/')[0]}, pid {row.pid})"
+        if why == "gone":
+            hint = "Its runs go to another worker within a heartbeat; if there is none: `rota up`."
+            return Finding("warn", "workers", f"{who} is gone without signing off", hint)
+        says = f"{who} is silent for {span(self._now - row.heartbeat_at)}"
+        hint = "Is its machine up? Its runs go to other workers when their leases lapse."
+        if row.host == liveness.host():
+            hint = f"Process {row.pid} lives on this machine but does not report: see its log."
+        return Finding("warn", "workers", says, hint)
+
+    async def queues(self) -> list[Finding]:
+        """Queues somebody has paused."""
+        rows = await self._database.read(workers.queues, namespace=self._namespace)
+        self._queues = {row.name: row for row in rows}
+        return [
+            Finding(
+                "warn", "queues", f"queue {row.name} is paused", f"`rota queue resume {row.name}`."
+            )
+            for row in rows
+            if row.paused
+        ]
+
+    # -- runs ------------------------------------------------------------------------------
+
+    async def pending(self) -> list[Finding]:
+        """Runs that wait for a worker: too long, or in vain."""
+        ready = await self._database.read(history.ready, namespace=self._namespace)
+        found = [finding for row in ready if (finding := self._waits(row)) is not None]
+        if found:
+            return found
+        count = sum(row.run_count for row in ready)
+        return [Finding("ok", "pending", f"{_count(count, 'run')} waiting, none for long")]
+
+    def _waits(self, row: history.Ready) -> Finding | None:
+        waits_us = self._now - row.oldest_at
+        runs = f"{_count(row.run_count, 'run')} of {row.name} in queue {row.queue}"
+        says = f"{runs}, waiting up to {span(max(waits_us, 0))}"
+        queue = self._queues.get(row.queue)
+        if queue is not None and queue.paused:
+            return Finding("warn", "pending", f"{says}: the queue is paused")
+        if not any(row.queue in served(worker) for worker in self._live):
+            level: Level = "bad" if waits_us > WAIT_US_MAX else "warn"
+            hint = f"Start one: `rota up --queue {row.queue}`."
+            return Finding(level, "pending", f"{says}: no live worker serves it", hint)
+        if waits_us <= WAIT_US_MAX:
+            return None
+        hint = (
+            f"Either all seats or limits of {row.queue} are taken (`rota run list --status "
+            f"running`), or no worker knows {row.name}: deploy it."
+        )
+        return Finding("warn", "pending", f"{says}, though a worker serves the queue", hint)
+
+    async def overdue(self) -> list[Finding]:
+        """Sleepers that nobody woke."""
+
+        async def ask(tx: Tx) -> int | None:
+            due_at: int | None = (await tx.rows("next_due", namespace=self._namespace))[0][0]
+            return due_at
+
+        due_at = await self._database.read(ask)
+        if due_at is None or self._now - due_at <= WAIT_US_MAX:
+            return []
+        says = f"a sleeping run should have woken {span(self._now - due_at)} ago"
+        hint = "Any worker of this namespace wakes it: `rota up`."
+        return [Finding("warn" if self._live else "bad", "sleeping", says, hint)]
+
+    async def leases(self) -> list[Finding]:
+        """Runs whose worker has gone silent and whom nobody has taken over yet."""
+        rows = await self._page(Status.RUNNING)
+        lapsed = [row for row in rows if row.lease_until and row.lease_until < self._now]
+        if not lapsed:
+            return [Finding("ok", "leases", f"{_count(len(rows), 'run')} running, none lapsed")]
+        says = f"{_count(len(lapsed), 'lease')} lapsed: {_some([row.id for row in lapsed])}"
+        if self._live:
+            hint = "A live worker takes them over within its heartbeat; look again in a moment."
+            return [Finding("warn", "leases", says, hint)]
+        return [Finding("bad", "leases", says, "Start a worker: `rota up` takes them over.")]
+
+    async def put_aside(self) -> list[Finding]:
+        """Chains that crashed their worker too often."""
+        roots = sorted({row.root_id for row in await self._page(Status.CRASHED)})
+        ends = await self._database.read(history.ended, roots) if roots else []
+        aside = sorted(end.root_id for end in ends if end.status == Status.CRASHED)
+        if not aside:
+            return []
+        says = f"{_count(len(aside), 'run')} put aside after crashing too often: {_some(aside)}"
+        return [Finding("warn", "crashed", says, "Fix the cause, then `rota run retry ID`.")]
+
+    async def people(self) -> list[Finding]:
+        """Runs that wait for a person."""
+        rows = await self._page(Status.WAITING)
+        if not rows:
+            return []
+        ids = [f"{row.id} ({row.name}, {row.reason})" for row in rows]
+        says = f"{_count(len(rows), 'run')} waiting for a person: {_some(ids)}"
+        return [Finding("warn", "waiting", says, "`rota run show ID` says what is needed.")]
+
+    async def _page(self, status: Status) -> Sequence[Run]:
+        return await self._database.read(
+            history.page, namespace=self._namespace, status=status, limit=LOOK_MAX
+        )
+
+
+def _sqlite(version: str, path: str, settings: Settings) -> list[Finding]:
+    from rota.store.sqlite import SAFE_SQLITE
+
+    mode = _journal_mode(path)
+    says = f"{version}, journal {mode}, synchronous {settings.synchronous}, file {path}"
+    number = tuple(int(part) for part in version.rpartition(" ")[2].split("."))
+    if number < SAFE_SQLITE:
+        hint = f"Upgrade apsw: before {'.'.join(map(str, SAFE_SQLITE))} two writers may collide."
+        return [Finding("bad", "store", says, hint)]
+    if settings.synchronous != "full":
+        hint = "A power cut may lose the last commits; `synchronous = full` loses none."
+        return [Finding("warn", "store", says, hint)]
+    return [Finding("ok", "store", says)]
+
+
+def _journal_mode(path: str) -> str:
+    """Read from the file's header, where SQLite itself looks: version 2 means WAL."""
+    try:
+        with Path(path).open("rb") as file:
+            header = os.pread(file.fileno(), 1, 18)
+    except OSError:
+        return "unknown"
+    return {b"\x01": "rollback", b"\x02": "wal"}.get(header, "unknown")
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def _some(items: Sequence[str]) -> str:
+    """The first few, and how many more there are."""
+    more = f" and {len(items) - NAMED_MAX} more" if len(items) > NAMED_MAX else ""
+    return ", ".join(items[:NAMED_MAX]) + more

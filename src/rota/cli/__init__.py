@@ -1,0 +1,1 @@
+"""The command line: a rendering of the client for people and scripts. Decides nothing itself."""

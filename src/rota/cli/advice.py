@@ -1,0 +1,52 @@
+"""What a person may do next about a run, in one sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from rota.cli.render import ago
+from rota.core.failures import TABLE, Kind
+from rota.core.lifecycle import Status
+
+if TYPE_CHECKING:
+    from rota.core.model import Run, Step
+
+SENTENCES: dict[str, str] = {
+    Status.COMPLETED: "Nothing to do: it has its result.",
+    Status.PENDING: "It waits for a worker that serves queue {queue}: see `rota worker list`, "
+    "and `rota doctor` if it waits for long.",
+    Status.RUNNING: "A worker is at it; `rota run result {id}` waits for its end.",
+    Status.WAITING: "It needs help: {action} (`rota run retry {id}`).",
+    Status.FAILED: "Fix the cause, then `rota run retry {id}`: it goes on after its last "
+    "finished step.",
+    Status.CRASHED: "It took its worker down too often and was put aside. Fix the cause, then "
+    "`rota run retry {id}`.",
+    Status.CANCELLED: "Nothing to do; `rota run retry {id}` would take it up again.",
+}
+
+
+def next_step(run: Run, steps: Sequence[Step], now: int) -> str:
+    """The sentence for the newest attempt of a chain."""
+    if run.status == Status.SLEEPING:
+        return _sleeping(run, steps, now)
+    sentence = SENTENCES.get(run.status, "Nothing to do.")
+    return sentence.format(id=run.id, queue=run.queue, action=_action(run.reason))
+
+
+def _action(reason: str | None) -> str:
+    kinds = {kind.value: kind for kind in Kind}
+    return TABLE[kinds[reason]].action if reason in kinds else "see its error, then decide"
+
+
+def _sleeping(run: Run, steps: Sequence[Step], now: int) -> str:
+    signals = [step.key for step in steps if step.kind == "signal" and step.status == "waiting"]
+    if signals:
+        name = signals[0].removeprefix("wait ").rpartition("#")[0]
+        return f"It waits for a signal: `rota run signal {run.id} {name} VALUE`."
+    if run.reason == "child":
+        return "It waits for its child runs; they are among the steps above."
+    if run.available_at is None:
+        return "It waits to be woken."
+    what = "It tries again" if run.reason == "retry" else "It wakes by itself"
+    return f"{what} {ago(run.available_at, now)}; nothing to do."

@@ -1,0 +1,134 @@
+"""What every command has in common: the options, the suggestions, the end."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+import click
+
+from rota.cli import exits
+
+
+@dataclass
+class Call:
+    """What was said that holds for every command, before or after its name."""
+
+    database: str | None = None
+    project: str | None = None
+    namespace: str | None = None
+    json: bool = False
+    debug: bool = False
+    url: str | None = None  # once it is known; its password is kept out of all output
+
+
+def _note(context: click.Context, option: click.Parameter, value: Any) -> None:
+    """Keep a common option where every command finds it; the innermost one wins."""
+    call = context.find_object(Call)
+    if call is not None and option.name and value not in (None, False):
+        setattr(call, option.name, value)
+
+
+def _common() -> list[click.Option]:
+    def option(*names: str, **more: Any) -> click.Option:
+        return click.Option(names, expose_value=False, callback=_note, is_eager=True, **more)
+
+    return [
+        option("--database", metavar="URL", help="Where runs are kept. [ROTA_DATABASE]"),
+        option("--project", metavar="TARGET",
+            help="A folder with rota.toml, a file.py or module:app. [ROTA_PROJECT]"),
+        option("--namespace", metavar="NAME", help="Whose runs to see. [ROTA_NAMESPACE]"),
+        option("--json", is_flag=True, help="One JSON document on stdout instead of text."),
+        option("--debug", is_flag=True, help="Tracebacks and debug logs on stderr."),
+    ]  # fmt: skip
+
+
+COMMON = tuple(parameter.name for parameter in _common())
+
+
+class _Page(click.Command):
+    """A help page that keeps the common options apart."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        own: list[tuple[str, str]] = []
+        common: list[tuple[str, str]] = []
+        for parameter in self.get_params(ctx):
+            record = parameter.get_help_record(ctx)
+            # Arguments stand in the usage line and in the text; newer clicks list them here too.
+            if record is not None and isinstance(parameter, click.Option):
+                (common if parameter.name in COMMON else own).append(record)
+        for title, records in (("Options", own), ("Options of every command", common)):
+            if records:
+                with formatter.section(title):
+                    formatter.write_dl(records)
+
+
+class Command(_Page):
+    """A command that takes the common options after its name."""
+
+    def __init__(self, *args: Any, **more: Any) -> None:
+        super().__init__(*args, **more)
+        self.params += _common()
+
+
+class Group(_Page, click.Group):
+    """Commands of one noun; an unknown one is answered with its nearest neighbours."""
+
+    command_class = Command
+
+    def __init__(self, *args: Any, **more: Any) -> None:
+        super().__init__(*args, **more)
+        self.params += _common()
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Without any word, the help page is the answer."""
+        if not args:
+            click.echo(ctx.get_help())
+            ctx.exit(exits.USAGE)
+        return super().parse_args(ctx, args)
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """In the order in which they were added: what people need first stands first."""
+        return list(self.commands)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command, or say which ones there are."""
+        name = args[0]
+        if self.get_command(ctx, name) is None and not name.startswith("-"):
+            raise exits.NoSuchCommand(name, self.list_commands(ctx), ctx)
+        return super().resolve_command(ctx, args)
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Commands first: they are what people look for."""
+        self.format_commands(ctx, formatter)
+        super().format_options(ctx, formatter)
+
+
+Group.group_class = Group
+
+
+class Root(Group):
+    """`rota` itself: whatever goes wrong below ends here, as a sentence and an exit code."""
+
+    def main(  # type: ignore[override]
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = "rota",
+        standalone_mode: bool = True,
+        **extra: Any,
+    ) -> NoReturn:
+        """Run and exit."""
+        call = extra.setdefault("obj", None) or Call()
+        extra["obj"] = call
+        try:
+            ended = super().main(args, prog_name, standalone_mode=False, **extra)
+        except (Exception, KeyboardInterrupt) as error:
+            call.json = call.json or "--json" in (sys.argv[1:] if args is None else args)
+            url = call.url or call.database or os.environ.get("ROTA_DATABASE")
+            ended = exits.report(error, as_json=call.json, debug=call.debug, url=url)
+        sys.exit(ended if isinstance(ended, int) else exits.OK)

@@ -1,0 +1,77 @@
+"""From the common options to an open client, and one coroutine run on it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from rota.cli.base import Call
+
+# Imported when a command needs them: `rota --help` should not pay for the engine.
+if TYPE_CHECKING:
+    from rota.app import Rota
+    from rota.client import Client
+    from rota.project import Given, Place, Project
+
+T = TypeVar("T")
+
+
+def project_of(call: Call) -> Project | None:
+    """The project that was named, or the one this folder belongs to."""
+    from rota import project
+
+    return project.find(call.project or os.environ.get("ROTA_PROJECT"), Path.cwd())
+
+
+def given(call: Call, **flags: Any) -> Given:
+    """What the command line and the environment say."""
+    from rota import project
+
+    return project.given(os.environ, database=call.database, namespace=call.namespace, **flags)
+
+
+def place_of(call: Call) -> Place:
+    """The database and settings a command works with."""
+    from rota import project
+
+    place = project.place(project_of(call), given(call))
+    call.url = place.url
+    return place
+
+
+def app_of(call: Call, found: Project, **flags: Any) -> Rota:
+    """The project's app, configured for this call."""
+    from rota import project
+
+    app = project.configure(project.load(found), found, given(call, **flags))
+    call.url = app.url
+    return app
+
+
+def ask(call: Call, work: Callable[[Client], Awaitable[T]]) -> T:
+    """Open a client on a database that is there, run `work` on it, close.
+
+    Looking at a database never creates or migrates it; that is for `rota up` and `rota migrate`.
+    """
+    from rota import project
+    from rota.client import Client
+
+    place = place_of(call)
+    project.must_exist(place.url)
+    return run(Client(place.url, settings=place.settings, migrate=False), work)
+
+
+def run(client: Client, work: Callable[[Client], Awaitable[T]]) -> T:
+    """Run `work` on the client, opened for it."""
+
+    async def life() -> T:
+        await client.connect()
+        try:
+            return await work(client)
+        finally:
+            await client.close()
+
+    return asyncio.run(life())

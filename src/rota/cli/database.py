@@ -1,0 +1,70 @@
+"""`rota migrate` and `rota doctor`: the database itself."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import click
+
+from rota.cli import connect, exits, render
+from rota.cli.base import Call, Command
+
+
+@click.command(cls=Command)
+@click.pass_obj
+def migrate(call: Call) -> None:
+    """Create the tables, or bring them up to date. Safe to repeat."""
+    from rota import checkup
+
+    place = connect.place_of(call)
+    where, applied = asyncio.run(checkup.bring_up_to_date(place.url, place.settings))
+    if call.json:
+        render.document({"database": where, "applied": applied})
+    elif applied:
+        click.echo(f"{where}: applied {', '.join(applied)}")
+    else:
+        click.echo(f"{where}: up to date")
+
+
+@click.command(cls=Command)
+@click.pass_obj
+def doctor(call: Call) -> int:
+    """Look for what is wrong, and say what to do.
+
+    Looks at the database, clock, invariants, workers, queues and stuck runs. Changes nothing.
+    Ends with 0 when nothing is bad, 3 when the database cannot be used, else 1.
+    """
+    from rota import checkup, project
+
+    place = connect.place_of(call)
+    project.must_exist(place.url)
+    report = asyncio.run(checkup.examine(place.url, place.settings))
+    findings = [one._replace(says=exits.hide(one.says, place.url)) for one in report.findings]
+    if call.json:
+        level = max((one.level for one in findings), key=["ok", "warn", "bad"].index)
+        lines = [one._asdict() for one in findings]
+        render.document({"database": report.place, "level": level, "findings": lines})
+    else:
+        for one in findings:
+            _line(one.level, one.what, one.says, one.hint)
+        _sum([one.level for one in findings])
+    if report.code is not None:
+        return exits.EXITS[report.code]
+    return exits.FAILED if any(one.level == "bad" for one in findings) else exits.OK
+
+
+def _line(level: str, what: str, says: str, hint: str | None) -> None:
+    mark = render.coloured(level) + " " * (5 - len(level))
+    click.echo(f"{mark} {what:<11} {render.clean(says)}")
+    if hint:
+        click.echo(f"{'':<17} → {render.clean(hint)}")
+
+
+def _sum(levels: list[Any]) -> None:
+    bad, warn = levels.count("bad"), levels.count("warn")
+    click.echo()
+    if bad or warn:
+        click.echo(f"{bad} bad, {render.count(warn, 'warning')}")
+    else:
+        click.echo("all is well")

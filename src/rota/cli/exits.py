@@ -1,0 +1,145 @@
+"""What the process says at its end: one table from error code to exit code, one way to print.
+
+Errors go to stderr: a sentence, then a hint. Passwords of database URLs never do.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import traceback
+from urllib.parse import unquote, urlsplit
+
+import click
+
+from rota.errors import RotaError
+
+OK, FAILED, USAGE, DATABASE, NOT_FOUND, CONFLICT, TIMEOUT, INTERRUPTED = 0, 1, 2, 3, 4, 5, 6, 130
+
+MEANINGS: dict[int, str] = {
+    OK: "all went well",
+    FAILED: "the operation failed, for example the awaited run did",
+    USAGE: "bad usage: an option, a setting or an input is wrong",
+    DATABASE: "the database cannot be used",
+    NOT_FOUND: "there is no such run or workflow",
+    CONFLICT: "the run is in the wrong state for this",
+    TIMEOUT: "it took too long; what was started goes on",
+    INTERRUPTED: "interrupted with Ctrl-C",
+}
+
+# Every code of `rota.errors`, and the two that only a terminal knows.
+EXITS: dict[str, int] = {
+    "error": FAILED,
+    "usage": USAGE,
+    "bad_setting": USAGE,
+    "bad_input": USAGE,
+    "payload_too_big": USAGE,
+    "not_serialisable": USAGE,
+    "bad_schedule": USAGE,
+    "unknown_zone": USAGE,
+    "unknown_workflow": NOT_FOUND,
+    "unknown_run": NOT_FOUND,
+    "already_started": CONFLICT,
+    "wrong_state": CONFLICT,
+    "store": DATABASE,
+    "bad_database_url": DATABASE,
+    "missing_extra": DATABASE,
+    "store_unreachable": DATABASE,
+    "store_busy": DATABASE,
+    "store_full": DATABASE,
+    "store_read_only": DATABASE,
+    "store_corrupt": DATABASE,
+    "schema_too_new": DATABASE,
+    "schema_missing": DATABASE,
+    "lease_lost": CONFLICT,
+    "run_failed": FAILED,
+    "run_cancelled": FAILED,
+    "run_crashed": FAILED,
+    "step_failed": FAILED,
+    "step_timeout": FAILED,
+    "run_timeout": FAILED,
+    "stranded": FAILED,
+    "failure": FAILED,
+    "transient": FAILED,
+    "auth": FAILED,
+    "permission": FAILED,
+    "fatal": FAILED,
+    "timeout": TIMEOUT,
+    "interrupted": INTERRUPTED,
+}
+
+
+class TookTooLong(RotaError):
+    """Whoever asked did not want to wait any longer."""
+
+    code = "timeout"
+    hint = "Nothing was changed; ask again, or with a longer --timeout."
+
+
+class Interrupted(RotaError):
+    """Somebody pressed Ctrl-C."""
+
+    code = "interrupted"
+    hint = "Nothing else was changed."
+
+
+class NoSuchCommand(click.UsageError):
+    """A command nobody has heard of; knows the nearest ones, or all."""
+
+    def __init__(self, name: str, known: list[str], context: click.Context) -> None:
+        super().__init__(f"there is no command {name!r}", context)
+        self.possibilities = difflib.get_close_matches(name, known, 3, 0.5) or known
+
+
+def as_ours(error: BaseException) -> RotaError:
+    """Any error as one with a sentence, a code and a hint."""
+    if isinstance(error, RotaError):
+        return error
+    if isinstance(error, click.Abort | KeyboardInterrupt):
+        return Interrupted("interrupted")
+    if isinstance(error, click.UsageError):
+        return _usage(error)
+    if isinstance(error, click.ClickException):
+        return _Usage(error.format_message(), hint="See `rota --help`.")
+    return RotaError(
+        f"unexpected {type(error).__name__}: {error}",
+        hint="This should not happen. Repeat with --debug for the traceback, and report it.",
+    )
+
+
+class _Usage(RotaError):
+    code = "usage"
+
+
+def _usage(error: click.UsageError) -> RotaError:
+    path = error.ctx.command_path if error.ctx else "rota"
+    near = getattr(error, "possibilities", None)
+    message = error.format_message() if not near else error.message
+    hint = f"Did you mean {', '.join(sorted(near))}?" if near else f"See `{path} --help`."
+    return _Usage(message[:1].lower() + message[1:].rstrip("."), hint=hint)
+
+
+def report(error: BaseException, *, as_json: bool, debug: bool, url: str | None) -> int:
+    """Say on stderr what went wrong, and return the exit code for it."""
+    ours = as_ours(error)
+    if debug and not isinstance(error, click.ClickException | click.Abort):
+        click.echo(hide("".join(traceback.format_exception(error)), url), err=True, nl=False)
+    message, hint = hide(ours.message, url), hide(ours.advice, url)
+    if as_json:
+        said = {"code": ours.code, "message": message, "hint": hint}
+        click.echo(json.dumps({"error": said}, ensure_ascii=False), err=True)
+    else:
+        click.echo(f"Error: {message.rstrip('.')}.", err=True)
+        click.echo(f"Hint: {hint}", err=True)
+    return EXITS.get(ours.code, FAILED)
+
+
+def hide(text: str, url: str | None) -> str:
+    """`text` without the password that `url` holds."""
+    try:
+        secret = urlsplit(url or "").password
+    except ValueError:  # not a URL that can be taken apart: drop all between // and @
+        secret = (url or "").partition("//")[2].rpartition("@")[0]
+    for form in {secret, unquote(secret)} if secret else ():
+        text = text.replace(form, "***")
+    return text

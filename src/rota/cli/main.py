@@ -1,0 +1,42 @@
+"""`rota`: all commands under one name."""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+
+import click
+
+from rota.cli import exits
+from rota.cli.base import Root
+from rota.cli.database import doctor, migrate
+from rota.cli.runs import run
+from rota.cli.up import up
+from rota.cli.workers import queue, worker
+
+EPILOG = "\b\nExit codes:\n" + "\n".join(
+    f"  {code:<5}{meaning}" for code, meaning in exits.MEANINGS.items()
+)
+
+
+def _version(context: click.Context, _: click.Parameter, wanted: bool) -> None:
+    if wanted and not context.resilient_parsing:
+        click.echo(f"rota {version('rota')}")
+        context.exit()
+
+
+@click.group("rota", cls=Root, epilog=EPILOG)
+@click.option(
+    "--version", is_flag=True, is_eager=True, expose_value=False, callback=_version,
+    help="Show the version and exit.",
+)  # fmt: skip
+def cli() -> None:
+    """Rota runs what must run, once, and says why it did or did not."""
+
+
+for command in (up, run, worker, queue, migrate, doctor):
+    cli.add_command(command)
+
+
+def main() -> None:
+    """The entry point of the installed command."""
+    cli()

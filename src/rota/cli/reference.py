@@ -1,0 +1,150 @@
+"""The reference pages about commands and settings, made from these themselves.
+
+`make docs` writes them; a test finds pages that are behind.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from typing import Any
+
+import click
+import msgspec
+
+from rota.cli import exits
+from rota.cli.base import COMMON
+from rota.cli.main import cli
+from rota.settings import Settings
+
+COMMANDS_HEAD = """# The `rota` command
+
+Made from the commands themselves by `make docs`.
+
+## Where things are
+
+A command needs a database. It, and every setting, is taken from the first of these that names it:
+
+1. a flag: `--database`, `--namespace`, `rota up --seats`;
+2. the environment: `ROTA_DATABASE`, and `ROTA_` with the name of a setting, such as `ROTA_SEATS`;
+3. the project's `rota.toml`;
+4. the code of the project's app.
+
+Where there is no project, a `rota.db` in this folder is the database, as it is for `Rota()`.
+
+The project is what `--project` (or `ROTA_PROJECT`, or the TARGET of `rota up`) names: a folder with
+a `rota.toml`, a `file.py`, `file.py:app` or `package.module:app`. Without any of these it is the
+`rota.toml` of this folder or of the nearest parent that has one.
+
+```toml
+[project]
+app = "module:app"                 # looked for in the folder of this file first
+database = "sqlite:///rota.db"     # relative paths start at that folder
+
+[settings]                         # any setting, see settings.md
+seats = 50
+
+[queues.mail]                      # as Rota.queue(): seats in a process, the rest across workers
+seats = 10
+running = 20
+running_per_key = 1
+rate = "100/1m"
+```
+
+Only `rota up` and `rota run start` import the project's code; the others do so only when nothing
+else names the database. So name the database, and the namespace if there is one, in `rota.toml`:
+then runs can be looked at even while the code is broken. Only `rota up`, `rota run start` (with a
+project) and `rota migrate` create or migrate a SQLite file; PostgreSQL is migrated by
+`rota migrate` and `rota up --migrate` alone.
+
+## Output
+
+Text for people, tables for lists; colour only on a terminal. With `--json` there is one JSON
+document on stdout, a list as an array, instants as ISO 8601 in UTC. Errors go to stderr: a
+sentence, then a hint (with `--json`, one object `{"error": {"code", "message", "hint"}}`).
+Passwords in database URLs are never printed.
+"""
+
+SETTINGS_HEAD = """# Settings
+
+Made from `src/rota/settings.py` by `make docs`.
+
+Give them to `Rota(...)` by name, write them under `[settings]` in `rota.toml`, or set `ROTA_` and
+the name in capitals in the environment (`ROTA_SEATS=50`). For the `rota` command a flag beats the
+environment, which beats `rota.toml`, which beats the code; in a program of your own, what
+`Rota(...)` is given beats the environment. Names end in their unit: `_s` seconds, `_days`,
+`_bytes_max`.
+
+| setting | default | bounds | meaning |
+|---|---|---|---|
+"""
+
+
+def commands_page() -> str:
+    """`cli.md`."""
+    parts = [COMMANDS_HEAD, "## Exit codes\n\n| code | means |\n|---|---|\n"]
+    parts += [f"| {code} | {meaning} |\n" for code, meaning in exits.MEANINGS.items()]
+    parts += ["\nBy the `code` of the error:\n\n| exit | error codes |\n|---|---|\n"]
+    for code in exits.MEANINGS:
+        names = ", ".join(f"`{name}`" for name, ends in exits.EXITS.items() if ends == code)
+        parts += [f"| {code} | {names} |\n"] if names else []
+    parts += ["\n## Options of every command\n\nBefore or after the command's name.\n\n"]
+    parts += [_options([option for option in cli.params if option.name in COMMON])]
+    parts += [_section(path, command) for path, command in _walk("rota", cli)]
+    return "".join(parts)
+
+
+def _walk(path: str, group: click.Group) -> Iterator[tuple[str, click.Command]]:
+    for name, command in group.commands.items():
+        if isinstance(command, click.Group):
+            yield from _walk(f"{path} {name}", command)
+        else:
+            yield f"{path} {name}", command
+
+
+def _section(path: str, command: click.Command) -> str:
+    context = click.Context(command, info_name=path)
+    usage = " ".join([path, *command.collect_usage_pieces(context)])
+    text = inspect.cleandoc(command.help or "")
+    own = _options([option for option in command.params if option.name not in COMMON])
+    return f"\n## `{path}`\n\n    {usage}\n\n{text}\n" + (f"\n{own}" if own else "")
+
+
+def _options(options: list[click.Parameter]) -> str:
+    rows = []
+    for option in options:
+        if isinstance(option, click.Option):
+            names = ", ".join(option.opts)
+            value = "" if option.is_flag else f" {option.metavar or _type_name(option)}"
+            default = f" Default: {option.default}." if option.show_default else ""
+            rows.append(f"| `{names}{value}` | {option.help}{default} |\n")
+    return "| option | does |\n|---|---|\n" + "".join(rows) if rows else ""
+
+
+def _type_name(option: click.Option) -> str:
+    if isinstance(option.type, click.Choice):
+        return "STATUS" if option.name == "status" else "CHOICE"
+    return {"integer": "N", "integer range": "N"}.get(option.type.name, "NAME")
+
+
+def settings_page() -> str:
+    """`settings.md`."""
+    schema = msgspec.json.schema(Settings)["$defs"]["Settings"]["properties"]
+    rows = [
+        f"| `{name}` | `{field['default']}` | {_bounds(field)} | {field['description']} |\n"
+        for name, field in schema.items()
+    ]
+    return SETTINGS_HEAD + "".join(rows)
+
+
+def _bounds(field: dict[str, Any]) -> str:
+    words = {"minimum": "≥", "exclusiveMinimum": ">", "maximum": "≤", "exclusiveMaximum": "<"}
+    parts = [f"{sign} {field[key]}" for key, sign in words.items() if key in field]
+    if "enum" in field:
+        parts.append(" or ".join(f"`{value}`" for value in sorted(field["enum"])))
+    if "pattern" in field:
+        parts.append(f"`{field['pattern']}`")
+    return ", ".join(parts)
+
+
+PAGES = {"cli.md": commands_page, "settings.md": settings_page}

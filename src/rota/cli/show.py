@@ -1,0 +1,167 @@
+"""The page about one run: who it is, how it went, what to do next."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+
+from rota.cli import advice, render
+from rota.core.outcomes import read_error
+
+if TYPE_CHECKING:
+    from rota.client import Client
+    from rota.core.model import Run, Step
+
+# The folder of the package, with its last slash.
+PACKAGE = __file__.removesuffix("cli/show.py")
+VALUE_WIDTH = 2000
+CELL_WIDTH = 48
+
+
+class Story(NamedTuple):
+    """Everything that is known about a chain."""
+
+    attempts: Sequence[Run]
+    steps: Sequence[Step]
+    now: int
+
+    @property
+    def last(self) -> Run:
+        """The newest attempt."""
+        return self.attempts[-1]
+
+
+async def read(client: Client, run_id: str) -> Story:
+    """Ask for all of it."""
+    attempts = await client.chain(run_id)
+    return Story(attempts, await client.steps(run_id), client.clock.now())
+
+
+def document(story: Story) -> dict[str, Any]:
+    """The page for machines."""
+    return {
+        "run": render.record(story.last),
+        "attempts": [render.record(run) for run in story.attempts],
+        "steps": [render.record(step) for step in story.steps],
+        "hint": advice.next_step(story.last, story.steps, story.now),
+    }
+
+
+def page(story: Story) -> None:
+    """The page for people."""
+    _head(story)
+    if len(story.attempts) > 1:
+        render.heading("attempts")
+        _attempts(story)
+    if story.steps:
+        render.heading("steps")
+        _steps(story)
+    _error(story.last)
+    click.echo()
+    click.echo(advice.next_step(story.last, story.steps, story.now))
+
+
+def _head(story: Story) -> None:
+    run, first = story.last, story.attempts[0]
+    click.echo(f"run {run.id}  {click.style(render.clean(run.name), bold=True)}  "
+        f"{render.coloured(render.clean(run.label))}")  # fmt: skip
+    ended = run.finished_at or (story.now if first.started_at else None)
+    lines = [
+        ("queue", f"{run.queue}, priority {run.priority}"),
+        ("trigger", first.trigger + (f" by run {first.parent_id}" if first.parent_id else "")),
+        ("external id", first.external_id),
+        ("key", first.limit_key),
+        ("tags", first.tags),
+        ("created", _when(first.created_at, story.now)),
+        ("started", first.started_at and render.clock(first.started_at)),
+        ("finished", run.finished_at and render.clock(run.finished_at)),
+        ("took" if run.is_final else "so far",
+            first.started_at and render.took(first.started_at, ended)),
+        ("wakes", run.status == "sleeping" and run.available_at
+            and _when(run.available_at, story.now)),
+        ("worker", run.lease_owner),
+        ("input", first.input or "none"),
+        ("output", run.output or ("null" if run.status == "completed" else None)),
+    ]  # fmt: skip
+    for name, value in lines:
+        if value:
+            click.echo(f"  {name:<12}{render.short(str(value), VALUE_WIDTH)}")
+
+
+def _when(at: int, now: int) -> str:
+    return f"{render.clock(at)} ({render.ago(at, now)})"
+
+
+def _attempts(story: Story) -> None:
+    rows = [
+        (
+            number, run.id, run.label, run.trigger, render.clock(run.started_at),
+            render.took(run.started_at, run.finished_at), _said(run.error),
+        )
+        for number, run in enumerate(story.attempts, start=1)
+    ]  # fmt: skip
+    heads = ("#", "id", "status", "trigger", "started", "took", "error")
+    render.table(heads, rows, "")
+
+
+def _said(error: str | None) -> str:
+    if error is None:
+        return ""
+    detail = read_error(error)
+    return render.short(f"{detail['type']}: {detail['message']}", CELL_WIDTH)
+
+
+def _steps(story: Story) -> None:
+    began = story.attempts[0].started_at
+    rows = [
+        (
+            render.short(step.key, CELL_WIDTH), _status(step, story.now), step.attempt,
+            f"+{render.took(began, step.started_at)}",
+            render.took(step.started_at, step.finished_at or step.wake_at), _outcome(step),
+        )
+        for step in story.steps
+    ]  # fmt: skip
+    render.table(("step", "status", "tries", "started", "took", "result"), rows, "")
+
+
+def _status(step: Step, now: int) -> str:
+    if step.kind == "sleep":  # its end is not recorded: it is over when its time has come
+        over = step.wake_at is not None and step.wake_at <= now
+        return "completed" if over else f"sleeping, wakes {render.ago(step.wake_at, now)}"
+    if step.status == "failed" and step.wake_at is not None:
+        return f"failed, again {render.ago(step.wake_at, now)}"
+    return step.status
+
+
+def _outcome(step: Step) -> str:
+    if step.error:
+        return _said(step.error)
+    if step.kind == "child":
+        return f"run {step.child_id}"
+    return render.short(step.output, CELL_WIDTH)
+
+
+def _error(run: Run) -> None:
+    if run.error is None:
+        return
+    detail = read_error(run.error)
+    render.heading("error")
+    click.echo(f"  {render.clean(detail['type'])}: {render.clean(detail['message'])}")
+    for line in _own_frames(detail["trace"].rstrip()):
+        click.echo(f"  {render.clean(line)}")
+
+
+def _own_frames(trace: str) -> list[str]:
+    """A stored traceback without the frames of Rota itself: they are never what is wrong."""
+    kept: list[str] = []
+    ours = False
+    for line in trace.splitlines():
+        if line.startswith('  File "'):
+            ours = line.startswith(f'  File "{PACKAGE}')
+        elif not line.startswith("    "):
+            ours = False
+        if not ours:
+            kept.append(line)
+    return kept

@@ -1,0 +1,132 @@
+"""`rota run start`: arguments in, a run (and, on request, its result) out."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from rota.cli import connect, render, values
+from rota.cli.base import Call, Command
+from rota.cli.waiting import Waiter
+from rota.core.instants import micros
+from rota.errors import BadInput
+
+if TYPE_CHECKING:
+    from rota.client import Client
+    from rota.runref import RunRef
+
+
+@click.command(cls=Command)
+@click.argument("name")
+@click.argument("arguments", nargs=-1, metavar="[KEY=VALUE]...")
+@click.option(
+    "--input", "source", metavar="JSON", help="All arguments: JSON, @file, or - for stdin."
+)
+@click.option(
+    "--external-id", metavar="ID", help="Start it once only: the same id finds the run that exists."
+)
+@click.option("--queue", help="Queue, instead of the workflow's.")
+@click.option("--priority", type=int, help="Higher goes first; instead of the workflow's.")
+@click.option("--delay", metavar="DURATION", help="Start later: 90s, 5m, 1h30m.")
+@click.option(
+    "--at",
+    "at_text",
+    metavar="TIME",
+    help="Start at: 2030-01-31T09:00, this machine's zone if none.",
+)
+@click.option("--key", help="Concurrency key, for queues with a limit per key.")
+@click.option("--tag", "tags", multiple=True, metavar="KEY=VALUE", help="Label; may be repeated.")
+@click.option("--wait", is_flag=True, help="Wait for the end and print the result.")
+@click.option("--timeout", metavar="DURATION", help="With --wait: how long.")
+@click.pass_obj
+def start(
+    call: Call,
+    /,
+    name: str,
+    arguments: tuple[str, ...],
+    source: str | None,
+    tags: tuple[str, ...],
+    wait: bool,
+    timeout: str | None,
+    **options: Any,
+) -> None:
+    """Start a run of workflow NAME.
+
+    A VALUE is taken as JSON where it is JSON, else as a string: count=3 flag=true who=Ann. With a
+    project, the arguments are checked against the workflow; with only --database they are sent
+    as they are.
+    """
+    given, said = values.arguments(arguments, source)
+    options["tags"] = values.pairs(tags, "a tag") or None
+    if timeout is not None:
+        micros(timeout)  # refused before anything is started
+    waiter = Waiter(call, timeout)
+
+    async def begin(client: Client, workflow: Any, kwargs: dict[str, Any]) -> None:
+        ref = await _start(client, workflow, kwargs, **options)
+        _tell(call, ref, name, waits=wait)
+        if wait:
+            await waiter.wait(client, ref.id, existed=ref.existed)
+
+    with waiter.interruptible():
+        _run(call, name, given, said, begin)
+    waiter.show()
+
+
+def _run(
+    call: Call,
+    name: str,
+    given: dict[str, Any],
+    said: dict[str, str],
+    begin: Callable[[Client, Any, dict[str, Any]], Awaitable[None]],
+) -> None:
+    """With a project's app the input is checked; with a bare database it is sent as it is."""
+    found = connect.project_of(call)
+    if found is None or found.app is None:
+        connect.ask(call, lambda client: begin(client, name, given))
+        return
+    app = connect.app_of(call, found)
+    workflow = app.workflow_named(name)
+    limit = app.settings.payload_bytes_max
+    kwargs = values.checked(workflow, given, said, bytes_max=limit)
+    connect.run(app, lambda client: begin(client, workflow, kwargs))
+
+
+async def _start(
+    client: Client,
+    workflow: Any,
+    kwargs: dict[str, Any],
+    *,
+    external_id: str | None,
+    key: str | None,
+    delay: str | None,
+    at_text: str | None,
+    **options: Any,
+) -> RunRef:
+    from rota.core.instants import instant
+    from rota.starting import Start
+
+    if delay is not None and at_text is not None:
+        raise BadInput("give --delay or --at, not both")
+    wait: str | timedelta | None = delay
+    if at_text is not None:
+        due_at = instant(values.instant(at_text))
+        wait = timedelta(microseconds=max(0, due_at - client.clock.now()))
+    # The bulk form takes the arguments apart from the options, so no name can be mistaken.
+    [ref] = await client.start_many(
+        workflow, [Start(kwargs=kwargs, external_id=external_id, key=key)], delay=wait, **options
+    )
+    return ref
+
+
+def _tell(call: Call, ref: RunRef, name: str, *, waits: bool) -> None:
+    """Say the id: on stdout, or on stderr when stdout is for the result."""
+    if call.json:
+        if not waits:
+            render.document({"id": ref.id, "name": name, "existed": ref.existed})
+        return
+    what = "was there already" if ref.existed else "started"
+    click.echo(f"run {ref.id} ({name}) {what}", err=waits)

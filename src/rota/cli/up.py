@@ -1,0 +1,183 @@
+"""`rota up`: the worker daemon of a project, from its first line to its last."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import signal
+import sys
+import threading
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from rota.cli import connect, exits, render
+from rota.cli.base import Call, Command
+from rota.core.instants import iso
+from rota.errors import UsageError
+
+if TYPE_CHECKING:
+    from rota.app import Rota
+
+log = logging.getLogger("rota.up")
+
+
+@click.command(cls=Command)
+@click.argument("target", required=False)
+@click.option(
+    "--queue",
+    "queues",
+    multiple=True,
+    metavar="NAME",
+    help="Serve only this queue; may be repeated.",
+)
+@click.option("--seats", type=int, help="Runs performed at the same time. [ROTA_SEATS]")
+@click.option("--migrate", is_flag=True, help="PostgreSQL: bring the tables up to date first.")
+@click.pass_obj
+def up(
+    call: Call, target: str | None, queues: tuple[str, ...], seats: int | None, migrate: bool
+) -> int:
+    """Perform the runs of a project until told to stop.
+
+    TARGET is package.module:app, path/to/file.py, file.py:app or a folder with a rota.toml;
+    without one, the rota.toml of this folder or a parent.
+
+    A setting is taken from the first of: flag, environment (ROTA_DATABASE, ROTA_SEATS, …),
+    rota.toml, code.
+
+    SIGTERM and Ctrl-C stop it gracefully: runs get `stop_s` seconds to end, the rest is handed
+    over. A second one stops it at once. Logs go to stderr; with --json, one object per line.
+    """
+    call.project = target or call.project
+    found = connect.project_of(call)
+    if found is None:
+        raise UsageError(
+            "there is no project here",
+            hint="Name one: `rota up file.py`, or go to a folder with a rota.toml.",
+        )
+    app = connect.app_of(call, found, seats=seats)
+    if not app.workflows:
+        raise UsageError(
+            f"{found.app} registers no workflow, so there is nothing to perform",
+            hint="Decorate functions with @app.workflow, and import their modules in it.",
+        )
+    app.migrates = app.migrates or migrate
+    _write_logs(call)
+    code = asyncio.run(Daemon(app, queues).live())
+    _leave_threads(code)
+    return code
+
+
+class Daemon:
+    """One worker and the signals it obeys."""
+
+    def __init__(self, app: Rota, queues: Sequence[str]) -> None:
+        self._app = app
+        self._queues = list(queues) or None
+        self._stop = asyncio.Event()
+        self._hurry = asyncio.Event()
+
+    async def live(self) -> int:
+        """Work until a signal comes, drain, sign off; returns the exit code."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._signalled)
+        try:
+            starting = asyncio.create_task(self._app.start_worker(self._queues))
+            stopping = asyncio.create_task(self._stop.wait())
+            await asyncio.wait({starting, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            if not starting.done():  # told to stop while it still waits for the database
+                starting.cancel()
+                await asyncio.gather(starting, return_exceptions=True)
+                return exits.INTERRUPTED
+            await starting
+            await self._say_up()
+            await stopping
+            return await self._drain()
+        finally:
+            await self._app.close()
+
+    def _signalled(self) -> None:
+        if self._stop.is_set():
+            self._hurry.set()
+        self._stop.set()
+
+    async def _drain(self) -> int:
+        runtime = self._app.runtime
+        assert runtime is not None
+        worker = runtime.worker
+        log.info(
+            "stopping: %s in hand, %.0f s to end; a second signal stops at once",
+            render.count(len(worker.held), "run"), self._app.settings.stop_s,
+        )  # fmt: skip
+        draining = asyncio.create_task(self._app.stop_worker())
+        hurrying = asyncio.create_task(self._hurry.wait())
+        await asyncio.wait({draining, hurrying}, return_when=asyncio.FIRST_COMPLETED)
+        at_once = not draining.done()
+        if at_once:
+            draining.cancel()
+            await asyncio.gather(draining, return_exceptions=True)
+            await self._app.stop_worker(0)
+        else:
+            hurrying.cancel()
+            await draining
+        how = "at once, runs handed over" if at_once else "gracefully"
+        log.info("worker %s stopped %s", worker.id, how)
+        return exits.INTERRUPTED if at_once else exits.OK
+
+    async def _say_up(self) -> None:
+        from rota.checkup import served
+
+        app = self._app
+        assert app.runtime is not None
+        worker_id = app.runtime.worker.id
+        # As it signed on, so that the first line says what others see.
+        rows = [row for row in await app.workers() if row.id == worker_id]
+        log.info(
+            "worker %s is up on %s: namespace %s, queues %s, %d seats, workflows %s",
+            worker_id, app.database.place, app.settings.namespace,
+            ", ".join(name for row in rows for name in served(row)), app.settings.seats,
+            ", ".join(sorted(app.workflows)),
+        )  # fmt: skip
+
+
+def _write_logs(call: Call) -> None:
+    """Logs to stderr, passwords out; a project that sets up logging itself has its way."""
+    wire = logging.StreamHandler(sys.stderr)
+    wire.setFormatter(_Lines(call))
+    logging.basicConfig(level=logging.DEBUG if call.debug else logging.INFO, handlers=[wire])
+    logging.getLogger("asyncio").setLevel(logging.WARNING)
+
+
+class _Lines(logging.Formatter):
+    """One line per record; a traceback follows it."""
+
+    def __init__(self, call: Call) -> None:
+        super().__init__("%(asctime)s %(levelname)s %(name)s: %(message)s")
+        self._call = call
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The record as text, or as one JSON object."""
+        if not self._call.json:
+            return exits.hide(super().format(record), self._call.url)
+        fields = {
+            "at": iso(round(record.created * 1e6)),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": exits.hide(record.getMessage(), self._call.url),
+        }
+        if record.exc_info:
+            fields["trace"] = exits.hide(self.formatException(record.exc_info), self._call.url)
+        return json.dumps(fields, ensure_ascii=False)
+
+
+def _leave_threads(code: int) -> None:
+    """Python would wait for threads that hang in user code; their runs are handed over already."""
+    hanging = [t for t in threading.enumerate() if t.name.startswith("rota-") and not t.daemon]
+    if any(thread.is_alive() for thread in hanging):
+        log.warning("left behind: %s in user code", render.count(len(hanging), "thread"))
+        logging.shutdown()
+        os._exit(code)

@@ -1,0 +1,108 @@
+"""Values from the command line: `key=value`, JSON, files, stdin, instants."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rota.errors import BadInput
+
+if TYPE_CHECKING:
+    from rota.starting import Startable
+
+_PATH = re.compile(r"`\$\.(\w+)")
+
+
+def loose(text: str) -> Any:
+    """JSON when it is JSON, else the text itself."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def pairs(words: Sequence[str], what: str) -> dict[str, str]:
+    """`key=value` words by key."""
+    found: dict[str, str] = {}
+    for word in words:
+        key, equals, value = word.partition("=")
+        if not equals or not key:
+            raise BadInput(f"{word!r} is not {what}", hint="Write key=value, without spaces.")
+        if key in found:
+            raise BadInput(f"{key} is given twice")
+        found[key] = value
+    return found
+
+
+def whole(source: str | None) -> dict[str, Any]:
+    """The object behind `--input`: JSON, @file, or - for stdin."""
+    if source is None:
+        return {}
+    text, where = _text(source)
+    try:
+        value = json.loads(text)
+    except ValueError as error:
+        raise BadInput(
+            f"{where} is not JSON: {error}", hint='Write an object: \'{"name": "value"}\'.'
+        ) from error
+    if not isinstance(value, dict):
+        raise BadInput(
+            f"{where} is a JSON {type(value).__name__}, not an object",
+            hint='Inputs go by parameter name: \'{"name": "value"}\'.',
+        )
+    return value
+
+
+def _text(source: str) -> tuple[str, str]:
+    if source == "-":
+        return sys.stdin.read(), "stdin"
+    if not source.startswith("@"):
+        return source, "--input"
+    try:
+        return Path(source[1:]).read_text(encoding="utf-8"), source[1:]
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadInput(
+            f"{source[1:]} cannot be read: {error}", hint="Write --input @file."
+        ) from error
+
+
+def arguments(words: Sequence[str], source: str | None) -> tuple[dict[str, Any], dict[str, str]]:
+    """All arguments by name, and those whose text may also be meant as a string."""
+    said = pairs(words, "an argument")
+    return whole(source) | {key: loose(value) for key, value in said.items()}, said
+
+
+def checked(
+    workflow: Startable, values: dict[str, Any], said: dict[str, str], *, bytes_max: int
+) -> dict[str, Any]:
+    """Arguments that fit the workflow. `order=7` is a number, unless it wants a string there."""
+    tried: dict[str, BadInput] = {}
+    while True:
+        try:
+            text = json.dumps(values)
+            workflow.signature.check(text, what=workflow.name, bytes_max=bytes_max)
+        except BadInput as error:
+            place = _PATH.search(str(error))
+            name = place.group(1) if place else ""
+            if name not in said or values[name] == said[name]:
+                raise tried.get(name, error) from error
+            tried[name] = error
+            values = values | {name: said[name]}
+        else:
+            return values
+
+
+def instant(text: str) -> datetime:
+    """An ISO 8601 time; without a zone it is this machine's."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise BadInput(
+            f"{text!r} is not a time", hint="Write 2030-01-31T09:00, with a zone as +02:00 or Z."
+        ) from error
+    return moment.astimezone()

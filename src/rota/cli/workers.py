@@ -1,0 +1,159 @@
+"""`rota worker …` and `rota queue …`: who works, and from where."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from rota.cli import connect, render
+from rota.cli.base import Call, Group
+from rota.core.instants import span
+
+if TYPE_CHECKING:
+    from rota.client import Client
+    from rota.core.model import Queue, Worker
+    from rota.settings import Settings
+
+
+@click.group(cls=Group)
+def worker() -> None:
+    """See who performs runs."""
+
+
+@worker.command("list")
+@click.option("--all", "everyone", is_flag=True, help="Those that have stopped, too.")
+@click.pass_obj
+def list_workers(call: Call, everyone: bool) -> None:
+    """List workers, with the time since each last reported."""
+
+    async def look(client: Client) -> tuple[Sequence[Worker], Settings, int]:
+        return await client.workers(everyone=everyone), client.settings, client.clock.now()
+
+    rows, settings, now = connect.ask(call, look)
+    if call.json:
+        render.document([_document(row, settings, now) for row in rows])
+        return
+    lines = [
+        (
+            row.id, row.host.partition("/")[0], row.pid, ", ".join(_queues(row)), row.seats,
+            row.status, _heartbeat(row, settings, now), render.ago(row.started_at, now),
+        )
+        for row in rows
+    ]  # fmt: skip
+    heads = ("id", "host", "pid", "queues", "seats", "status", "heartbeat", "started")
+    render.table(heads, lines, "no worker is on; start one with `rota up`")
+
+
+def _queues(row: Worker) -> list[str]:
+    from rota.checkup import served
+
+    return served(row)
+
+
+def _document(row: Worker, settings: Settings, now: int) -> dict[str, Any]:
+    from rota.checkup import absence
+
+    age_s = (now - row.heartbeat_at) / 1e6
+    return render.record(row) | {
+        "heartbeat_age_s": round(age_s, 3),
+        "absent": absence(row, settings, now),
+    }
+
+
+def _heartbeat(row: Worker, settings: Settings, now: int) -> str:
+    from rota.checkup import absence
+
+    why = absence(row, settings, now)
+    if why is not None:
+        return f"{why} for {span(now - row.heartbeat_at)}"
+    return render.ago(row.heartbeat_at, now)
+
+
+@click.group(cls=Group)
+def queue() -> None:
+    """See queues, pause and resume them."""
+
+
+@queue.command("list")
+@click.pass_obj
+def list_queues(call: Call) -> None:
+    """List queues: what waits, who serves them, their limits."""
+    rows = connect.ask(call, _read_queues)
+    if call.json:
+        render.document(rows)
+        return
+    lines = [
+        (
+            row["name"], "paused" if row["paused"] else "open", row["pending"], row["oldest"],
+            row["workers"], _limits(row),
+        )
+        for row in rows
+    ]  # fmt: skip
+    heads = ("name", "status", "pending", "oldest", "workers", "limits")
+    render.table(heads, lines, "no queues: nothing waits, no worker is on")
+
+
+async def _read_queues(client: Client) -> list[dict[str, Any]]:
+    """Every queue that is declared, served or waited in."""
+    now = client.clock.now()
+    declared = {row.name: row for row in await client.queues()}
+    ready = await client.ready()
+    on = [name for row in await client.workers() for name in _queues(row)]
+    names = {*declared, *on, *(row.queue for row in ready)}
+    rows = []
+    for name in sorted(names):
+        waiting = [row for row in ready if row.queue == name]
+        oldest = min((row.oldest_at for row in waiting), default=None)
+        rows.append(
+            _limits_of(declared.get(name))
+            | {
+                "name": name,
+                "pending": sum(row.run_count for row in waiting),
+                "oldest_at": render.at(oldest),
+                "oldest": render.ago(oldest, now),
+                "workers": on.count(name),
+            }
+        )
+    return rows
+
+
+def _limits_of(row: Queue | None) -> dict[str, Any]:
+    fields = ("running_max", "key_running_max", "rate_count", "rate_per_us")
+    return {name: getattr(row, name, None) for name in fields} | {
+        "paused": bool(row is not None and row.paused)
+    }
+
+
+def _limits(row: dict[str, Any]) -> str:
+    parts = [
+        row["running_max"] and f"{row['running_max']} running",
+        row["key_running_max"] and f"{row['key_running_max']} per key",
+        row["rate_count"] and f"{row['rate_count']} per {span(row['rate_per_us'])}",
+    ]
+    return ", ".join(part for part in parts if part) or "none"
+
+
+@queue.command("pause")
+@click.argument("name")
+@click.pass_obj
+def pause(call: Call, name: str) -> None:
+    """Stop taking runs from a queue, on all workers. What runs goes on."""
+    _set_paused(call, name, True)
+
+
+@queue.command("resume")
+@click.argument("name")
+@click.pass_obj
+def resume(call: Call, name: str) -> None:
+    """Take runs from a queue again."""
+    _set_paused(call, name, False)
+
+
+def _set_paused(call: Call, name: str, paused: bool) -> None:
+    connect.ask(call, lambda client: client.pause_queue(name, paused=paused))
+    if call.json:
+        render.document({"name": name, "paused": paused})
+    else:
+        click.echo(f"queue {name} is {'paused' if paused else 'open again'}")

@@ -1,0 +1,269 @@
+"""A spec in plain English: "at 09:00, Monday to Friday (Europe/Berlin)". Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from itertools import product
+
+from rota.core.cron import Cron, Field, Item, read_cron
+from rota.core.instants import SECOND, moment
+from rota.core.timing import Spec, Timing
+from rota.core.zones import zone_named
+
+_WEEKDAYS = ("Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday")
+_MONTHS = ("January", "February", "March", "April", "May", "June", "July", "August", "September",
+           "October", "November", "December")  # fmt: skip
+_OF_THE_MONTH = "of the month"
+_COUNTS = ("first", "second", "third", "fourth", "fifth")
+_UNITS = (("week", 604_800), ("day", 86_400), ("hour", 3_600), ("minute", 60), ("second", 1))
+TIMES_MAX = 6  # More times of day than this are told as a pattern.
+
+
+def describe(spec: Spec) -> str:
+    """The whole spec in one sentence without a full stop."""
+    zones = {timing.zone for timing in spec.timings}
+    shared = zones.pop() if len(zones) == 1 else None
+    parts = []
+    for timing in spec.timings:
+        text = _timing(timing)
+        parts.append(text if shared else f"{text} ({timing.zone})")
+    said = "; and ".join(dict.fromkeys(parts))
+    zone = shared or "UTC"
+    if shared and any(timing.every_us is None for timing in spec.timings):
+        said += f" ({shared})"
+    if spec.start_at is not None:
+        said += f", from {_moment(spec.start_at, zone)}"
+    if spec.end_at is not None:
+        said += f", until {_moment(spec.end_at, zone)}"
+    if (spec.start_at is not None or spec.end_at is not None) and f"({zone})" not in said:
+        said += f" ({zone})"
+    return said
+
+
+def describe_cron(text: str) -> str:
+    """A cron expression alone, without its zone."""
+    cron = read_cron(text)
+    days, months = _days(cron), _months(cron.month)
+    alone = _is_every(cron.day) or _is_every(cron.weekday)
+    if alone and months.startswith("in ") and _OF_THE_MONTH in days:
+        days, months = days.replace(_OF_THE_MONTH, f"of {months[3:]}"), ""
+    return ", ".join(part for part in (_times(cron), days, months) if part)
+
+
+def _timing(timing: Timing) -> str:
+    if timing.every_us is not None:
+        return f"every {_length(timing.every_us)}"
+    if timing.at is not None:
+        return f"once at {_moment(timing.at, timing.zone)}"
+    said = describe_cron(timing.cron or "")
+    if timing.gap != "auto":
+        gap = {"next": "run after the gap", "skip": "are left out"}[timing.gap]
+        said += f", times that the clock skips {gap}"
+    if timing.repeat != "auto":
+        repeat = "run both times" if timing.repeat == "both" else f"run the {timing.repeat} time"
+        said += f", times that come twice {repeat}"
+    return said
+
+
+def _moment(at: int, zone: str) -> str:
+    local = moment(at).astimezone(zone_named(zone))
+    shown = f"{local:%Y-%m-%d %H:%M}" if local.second == 0 else f"{local:%Y-%m-%d %H:%M:%S}"
+    # A time that comes twice says which of the two it is.
+    if local.utcoffset() != local.replace(fold=1 - local.fold).utcoffset():
+        shown += f" UTC{local:%z}"
+    return shown
+
+
+def _length(duration_us: int) -> str:
+    """ "minute", "15 minutes", "1 hour 30 minutes"."""
+    seconds, rest = divmod(duration_us, SECOND)
+    if rest:
+        return f"{timedelta(microseconds=duration_us).total_seconds():g} seconds"
+    words = []
+    for unit, size in _UNITS:
+        count, seconds = divmod(seconds, size)
+        if count:
+            words.append(f"{count} {unit}{'' if count == 1 else 's'}")
+    return words[0].removeprefix("1 ") if len(words) == 1 else " ".join(words)
+
+
+def _times(cron: Cron) -> str:
+    second, minute, hour = cron.second, cron.minute, cron.hour
+    sets = (hour.values, minute.values, second.values)
+    few = len(sets[0]) * len(sets[1]) * len(sets[2]) <= TIMES_MAX
+    few = few or (len(sets[1]) == len(sets[2]) == 1 and not hour.stepping)
+    if few and not (minute.stepping or second.stepping):
+        return f"at {_listed([_clock(*time) for time in product(*sets)])}"
+    if second.text != "0":
+        return f"{_places('second', second)}{_of_minutes(minute)}{_of_hours(hour, minute)}"
+    if _is_every(minute):
+        return f"every minute{_of_hours(hour, minute)}"
+    if (step := _even_step(minute, 60)) is not None:
+        return f"every {step} minutes{_of_hours(hour, minute)}"
+    if minute.values == [0] and (step := _even_step(hour, 24)) is not None:
+        return f"every {step} hours, on the hour"
+    if minute.values == [0] and _is_every(hour):
+        return "every hour, on the hour"
+    if minute.values == [0] and _span(hour) is not None:
+        return f"every hour from {_clock(hour.items[0].first)} to {_clock(hour.items[0].last)}"
+    past = f"at {_numbers('minute', minute)} past"
+    return f"{past} every hour" if _is_every(hour) else f"{past} {_hours(hour)}"
+
+
+def _places(unit: str, field: Field) -> str:
+    if _is_every(field):
+        return f"every {unit}"
+    if (step := _even_step(field, 60)) is not None:
+        return f"every {step} {unit}s"
+    return f"at {_numbers(unit, field)}"
+
+
+def _of_minutes(minute: Field) -> str:
+    if _is_every(minute):
+        return ""
+    if (step := _even_step(minute, 60)) is not None:
+        return f" of every {_nth(step)} minute"
+    return f" of {_numbers('minute', minute)}"
+
+
+def _of_hours(hour: Field, minute: Field) -> str:
+    """ ", from 09:00 to 17:45": the first and the last time that it comes to."""
+    if _is_every(hour):
+        return ""
+    span, values = _span(hour), hour.values
+    if span is None and len(values) > 3:
+        return f", during {_hours(hour)}"
+    first, last = minute.values[0], minute.values[-1]
+    spans = [span] if span is not None else [(value, value) for value in values]
+    said = [f"from {_clock(low, first)} to {_clock(high, last)}" for low, high in spans]
+    return f", {_listed(said)}"
+
+
+def _hours(hour: Field) -> str:
+    if (step := _even_step(hour, 24)) is not None:
+        return f"every {step} hours from 00:00"
+    if (span := _span(hour)) is not None:
+        return f"each hour from {_clock(span[0])} to {_clock(span[1])}"
+    values = hour.values
+    return f"the hour{'s' if len(values) > 1 else ''} {_listed([_clock(v) for v in values])}"
+
+
+def _numbers(unit: str, field: Field) -> str:
+    """ "minute 15", "minutes 0 to 10", "minutes 5, 20 and 40"."""
+    span = _span(field)
+    if span is not None:
+        return f"{unit}s {span[0]} to {span[1]}"
+    values = field.values
+    return f"{unit}{'s' if len(values) > 1 else ''} {_listed([str(value) for value in values])}"
+
+
+def _is_every(field: Field) -> bool:
+    return field.text == "*"
+
+
+def _even_step(field: Field, size: int) -> int | None:
+    """The step of `*/n` where it divides the field, so that the last gap is like the others."""
+    [item, *more] = field.items
+    starts = item.kind in ("any", "range") and item.first == 0 and item.last == size - 1
+    return (
+        item.step if starts and not more and 1 < item.step < size > size % item.step == 0 else None
+    )
+
+
+def _span(field: Field) -> tuple[int, int] | None:
+    [item, *more] = field.items
+    plain = item.kind == "range" and item.step == 1 and not more
+    return (item.first, item.last) if plain else None
+
+
+def _days(cron: Cron) -> str:
+    day, weekday = cron.day, cron.weekday
+    if _is_every(day) and _is_every(weekday):
+        return "" if _is_often(cron) else "every day"
+    by_day = "" if _is_every(day) else _on_days(day)
+    by_weekday = "" if _is_every(weekday) else _on_weekdays(weekday)
+    if not by_day or not by_weekday:
+        return by_day or by_weekday
+    both = day.starred or weekday.starred
+    return f"{by_day}, but only {by_weekday}" if both else f"{by_day} or {by_weekday}"
+
+
+def _is_often(cron: Cron) -> bool:
+    """ "Every hour" needs no "every day" after it."""
+    return _is_every(cron.hour) or _even_step(cron.hour, 24) is not None
+
+
+def _on_days(field: Field) -> str:
+    said = f"{_listed([_day(item) for item in field.items])} {_OF_THE_MONTH}"
+    return said if said[0].isdigit() else f"on {said}"  # "3 days before the last day"
+
+
+def _day(item: Item) -> str:
+    count = f"{item.first} day{'' if item.first == 1 else 's'}"
+    back = "the last day" if item.first == 0 else f"{count} before the last day"
+    if item.kind == "value":
+        return f"the {_nth(item.first)}"
+    if item.kind == "end":
+        return back
+    if item.kind == "near":
+        return f"the weekday nearest the {_nth(item.first)}"
+    if item.kind == "near-end":
+        return "the last weekday" if item.first == 0 else f"the weekday nearest {back}"
+    if item.kind == "any":
+        return f"every {_nth(item.step)} day from the 1st" if item.step > 1 else "every day"
+    step = f", every {_nth(item.step)} day" if item.step > 1 else ""
+    return f"the {_nth(item.first)} to {_nth(item.last)}{step}"
+
+
+def _on_weekdays(field: Field) -> str:
+    counted = [item.kind in ("nth", "final") for item in field.items]
+    words = [_weekday(item) for item in field.items]
+    if all(counted):  # Said once, at the end.
+        words[-1] += f" {_OF_THE_MONTH}"
+    else:
+        words = [f"{w} {_OF_THE_MONTH}" if c else w for w, c in zip(words, counted, strict=True)]
+    said = _listed(words)
+    plain = len(field.items) == 1 and field.items[0].kind == "range" and field.items[0].step == 1
+    return said if plain else f"on {said}"
+
+
+def _weekday(item: Item) -> str:
+    name = _WEEKDAYS[item.first % 7]
+    if item.kind == "nth":
+        return f"the {_COUNTS[item.last - 1]} {name}"
+    if item.kind == "final":
+        return f"the last {name}"
+    if item.kind == "value":
+        return name
+    if item.kind == "any" or item.step > 1:
+        numbers = range(item.first, _wrapped(item) + 1, item.step)
+        return _listed([_WEEKDAYS[number % 7] for number in numbers])
+    return f"{name} to {_WEEKDAYS[item.last % 7]}"
+
+
+def _wrapped(item: Item) -> int:
+    return item.last if item.last >= item.first else item.last + 7
+
+
+def _months(field: Field) -> str:
+    if _is_every(field):
+        return ""
+    span = _span(field)
+    if span is not None:
+        return f"{_MONTHS[span[0] - 1]} to {_MONTHS[span[1] - 1]}"
+    return f"in {_listed([_MONTHS[number - 1] for number in field.values])}"
+
+
+def _clock(hour: int, minute: int = 0, second: int = 0) -> str:
+    shown = f"{hour:02}:{minute:02}"
+    return f"{shown}:{second:02}" if second else shown
+
+
+def _nth(number: int) -> str:
+    ending = {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    return f"{number}{'th' if 10 < number < 20 else ending}"
+
+
+def _listed(words: Sequence[str]) -> str:
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"

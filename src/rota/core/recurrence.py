@@ -1,0 +1,273 @@
+"""Schedules in time: what people write → a Spec → its occurrences. The door to this part. Pure.
+
+Owns the reading of one schedule text or several. The grammar of cron is in `cron`, words are in
+`phrases`, wall times become instants in `resolve`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from typing import NoReturn
+
+from rota.core.cron import ALIASES, Cron, read_cron
+from rota.core.dst import FIRST_S, LAST_S, changes_between
+from rota.core.instants import SECOND, instant, iso, micros, span
+from rota.core.occurrences import (
+    between,
+    count_between,
+    latest_between,
+    next_after,
+    previous_before,
+)
+from rota.core.phrases import understand
+from rota.core.remarks import Remark, notes, skipped_between
+from rota.core.timing import GAPS, REPEATS, Spec, Timing
+from rota.core.walls import Walls
+from rota.core.zones import zone_named
+from rota.errors import BadInput, BadSchedule
+
+__all__ = [
+    "Remark",
+    "Spec",
+    "Timing",
+    "Written",
+    "between",
+    "count_between",
+    "latest_between",
+    "next_after",
+    "notes",
+    "parse",
+    "previous_before",
+    "skipped_between",
+]
+
+Written = str | timedelta | datetime | Timing
+TIMINGS_MAX = 100
+
+_DATE = re.compile(r"\d{4}-?\d{2}-?\d{2}")
+_DURATION = re.compile(r"(?:\d+(?:\.\d+)?(?:us|ms|s|m|h|d|w)\s*)+", re.IGNORECASE)
+_ZONE_PREFIX = re.compile(r"(?:CRON_)?TZ=\S*", re.IGNORECASE)
+_CRON_WORD = re.compile(r"[\d*?,/#-]+[LW]?", re.IGNORECASE)
+_WORD = re.compile(r"[a-z]{2,}", re.IGNORECASE)
+
+
+def parse(
+    text_or_list: Written | Iterable[Written],
+    *,
+    zone: str,
+    now: int,
+    anchor_at: int | None = None,
+    gap: str = "auto",
+    repeat: str = "auto",
+    start_at: int | None = None,
+    end_at: int | None = None,
+    sub_second: bool = False,
+) -> Spec:
+    """One or several schedules as a Spec, or BadSchedule or UnknownZone that says what is wrong.
+
+    Takes cron, @aliases, intervals, times (ISO text or datetime; without an offset they are wall
+    time in `zone`), words, Timings, and lists of these. Intervals count from `anchor_at`, else
+    from `start_at`, else from `now`. `sub_second` allows intervals of less than one second.
+    """
+    zone_named(zone)
+    _check_options(gap, repeat, start_at, end_at)
+    written = _listed(text_or_list)
+    if anchor_at is None:
+        anchor_at = start_at if start_at is not None else now - now % SECOND
+    plain = Timing(anchor_at=anchor_at, zone=zone, gap=gap, repeat=repeat)
+    timings: list[Timing] = []
+    for each in written:
+        timings.extend(_timings(each, plain))
+    for timing in timings:
+        _check_timing(timing, now, sub_second)
+    spec = Spec(tuple(dict.fromkeys(timings)), start_at, end_at)
+    if next_after(spec, now) is None:
+        _refuse_past(spec, now)
+    return spec
+
+
+def _listed(text_or_list: Written | Iterable[Written]) -> list[Written]:
+    if isinstance(text_or_list, str | timedelta | datetime | Timing):
+        return [text_or_list]
+    if not isinstance(text_or_list, Iterable):
+        raise _not_a_schedule(text_or_list)
+    written = list(text_or_list)
+    if not 1 <= len(written) <= TIMINGS_MAX:
+        raise BadSchedule(f"a schedule has 1 to {TIMINGS_MAX} timings; this has {len(written)}")
+    return written
+
+
+def _check_options(gap: str, repeat: str, start_at: int | None, end_at: int | None) -> None:
+    if gap not in GAPS:
+        raise BadSchedule(f"gap={gap!r} is no rule", hint=f"Use one of: {', '.join(GAPS)}.")
+    if repeat not in REPEATS:
+        raise BadSchedule(
+            f"repeat={repeat!r} is no rule", hint=f"Use one of: {', '.join(REPEATS)}."
+        )
+    if start_at is not None and end_at is not None and end_at < start_at:
+        raise BadSchedule(
+            f"the schedule would end ({iso(end_at)}) before it starts ({iso(start_at)})",
+            hint="Swap the two, or leave one out.",
+        )
+
+
+def _timings(written: object, plain: Timing) -> list[Timing]:
+    """The timings of one thing somebody wrote."""
+    if isinstance(written, Timing):
+        zone_named(written.zone)
+        return [written]
+    if isinstance(written, timedelta):
+        return [_every(plain, micros(written))]
+    if isinstance(written, datetime):
+        return _once(plain, written, str(written))
+    if isinstance(written, str):
+        return _timings_of_text(" ".join(written.split()), plain)
+    raise _not_a_schedule(written)
+
+
+def _timings_of_text(text: str, plain: Timing) -> list[Timing]:
+    if not text:
+        raise BadSchedule("the schedule is empty")
+    if text.startswith("@"):
+        return [_alias(plain, text)]
+    if _DURATION.fullmatch(text):
+        return [_every(plain, micros(text))]
+    if _DATE.match(text):
+        return _once(plain, _moment(text), text)
+    if _ZONE_PREFIX.match(text):
+        raise BadSchedule(
+            f"{text!r} begins with a time zone", hint="Give the zone on its own, as zone=."
+        )
+    if _looks_like_cron(text):
+        return [_cron(plain, text)]
+    meant = understand(text)
+    many = meant if isinstance(meant, tuple) else (meant,)
+    return [_every(plain, m) if isinstance(m, int) else _cron(plain, m) for m in many]
+
+
+def _not_a_schedule(written: object) -> BadSchedule:
+    return BadSchedule(
+        f"{written!r} is not a schedule",
+        hint='Write text ("0 9 * * *", "5m", "weekdays at 9:30"), a timedelta or a datetime.',
+    )
+
+
+def _looks_like_cron(text: str) -> bool:
+    """Numbers and stars in front, or as many words as cron has with no plain word among them."""
+    words = text.split(" ")
+    if _CRON_WORD.fullmatch(words[0]):
+        return len(words) == 1 or not _WORD.fullmatch(words[1])
+    return len(words) in (5, 6, 7) and sum(bool(_CRON_WORD.fullmatch(w)) for w in words) >= 3
+
+
+def _cron(plain: Timing, text: str) -> Timing:
+    return Timing(cron=read_cron(text).text, zone=plain.zone, gap=plain.gap, repeat=plain.repeat)
+
+
+def _every(plain: Timing, every_us: int) -> Timing:
+    return Timing(every_us=every_us, anchor_at=plain.anchor_at, zone=plain.zone)
+
+
+def _alias(plain: Timing, text: str) -> Timing:
+    name, _, rest = text.lower().partition(" ")
+    if name == "@every" and rest:
+        try:
+            return _every(plain, micros(rest))
+        except BadInput as error:
+            raise BadSchedule(f"@every {rest}: {error.message}", hint=error.advice) from error
+    if rest or name not in ALIASES:
+        extra = " A worker's start is no time." if name == "@reboot" else ""
+        raise BadSchedule(
+            f"{text!r} is not an alias", hint=f"Use {', '.join(ALIASES)} or @every 5m.{extra}"
+        )
+    return _cron(plain, ALIASES[name])
+
+
+def _moment(text: str) -> datetime:
+    try:
+        return datetime.fromisoformat(text.replace(" ", "T", 1))
+    except ValueError as error:
+        raise BadSchedule(
+            f"{text!r} is not a time: {error}",
+            hint="Write 2027-03-28T09:00, with an offset (+02:00, Z) or as wall time in the zone.",
+        ) from error
+
+
+def _once(plain: Timing, moment: datetime, text: str) -> list[Timing]:
+    """One time; two when it is a wall time that happens twice and both are wanted."""
+    if not 2 < moment.year < 9998:
+        raise BadSchedule(f"{text} is too far away", hint="Years 3 to 9997 can be planned.")
+    if moment.tzinfo is not None:
+        ats = [instant(moment)]
+    else:
+        ats = _instants_of_wall(plain, moment, text)
+    return [Timing(at=at, zone=plain.zone) for at in ats]
+
+
+def _instants_of_wall(plain: Timing, moment: datetime, text: str) -> list[int]:
+    zone = zone_named(plain.zone)
+    first, second = (instant(moment.replace(tzinfo=zone, fold=fold)) for fold in (0, 1))
+    if first == second:
+        return [first]
+    if first < second:
+        wanted = {"second": [second], "both": [first, second]}
+        return wanted.get(plain.repeat, [first])
+    if plain.gap == "skip":
+        raise BadSchedule(
+            f"{text} does not exist in {plain.zone}: the clock is moved past it",
+            hint="Choose a time that exists, or gap=next for the first instant after the gap.",
+        )
+    # The two readings lie on both sides of the change.
+    [change] = changes_between(plain.zone, second // SECOND, first // SECOND + 1)
+    return [change.at * SECOND]
+
+
+def _check_timing(timing: Timing, now: int, sub_second: bool) -> None:
+    """Refuse what could never fire, and what would fire all the time."""
+    _check_options(timing.gap, timing.repeat, None, None)
+    if timing.cron is not None:
+        cron = read_cron(timing.cron)
+        if Walls(cron).days.never():
+            _refuse_never(cron)
+        if next_after(Spec((timing,)), now) is None:
+            raise BadSchedule(
+                f"{cron.text!r} never fires: its times do not exist in {timing.zone}",
+                hint="Use gap=next to run after the clock is moved, or choose another time.",
+            )
+    elif timing.every_us is not None and timing.every_us < SECOND:
+        if timing.every_us <= 0:
+            raise BadSchedule("an interval must be longer than nothing")
+        if not sub_second:
+            raise BadSchedule(
+                f"an interval of {timing.every_us / 1000:g}ms fires more than once a second",
+                hint="Use 1s or more, or say that this is meant (sub_second).",
+            )
+    elif timing.every_us is not None and timing.every_us > (LAST_S - FIRST_S) * SECOND:
+        raise BadSchedule(f"an interval of {span(timing.every_us)} is longer than the calendar")
+
+
+def _refuse_never(cron: Cron) -> NoReturn:
+    days = cron.day.text if cron.weekday.starred else f"{cron.day.text} / {cron.weekday.text}"
+    column = len(" ".join(cron.text.split(" ")[:-3])) + 1
+    width = len(cron.text) - column
+    raise BadSchedule(
+        f"never fires: day {days} does not come in month {cron.month.text}\n"
+        f"    {cron.text}\n    {' ' * column}{'^' * width}",
+        hint="For the last day of a month use L, as in 0 0 L * *.",
+        expression=cron.text,
+    )
+
+
+def _refuse_past(spec: Spec, now: int) -> NoReturn:
+    last = previous_before(spec, now + 1)
+    if last is not None:
+        raise BadSchedule(
+            f"nothing left to fire: the last occurrence was {iso(last)}, and it is {iso(now)}",
+            hint="Give a time in the future, or a later end.",
+        )
+    raise BadSchedule(
+        "never fires: no occurrence lies between its start and its end",
+        hint="Move the start or the end so that at least one occurrence lies between them.",
+    )

@@ -1,0 +1,112 @@
+"""Names of time zones: looking one up, and guessing the host's. Pure but for the zone files.
+
+The zone files are read by the standard library alone. What the host says about itself is handed
+in by the caller.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Mapping
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
+
+from rota.errors import UnknownZone
+
+# Not places: one differs from host to host, the others count leap seconds or repeat the rest.
+_REFUSED = {"localtime": "it means another zone on every host", "Factory": "it means: not set up"}
+_REFUSED_FOLDERS = ("posix/", "right/")
+_MEANT = {
+    "PST": "America/Los_Angeles",
+    "PDT": "America/Los_Angeles",
+    "PT": "America/Los_Angeles",
+    "MDT": "America/Denver",
+    "MT": "America/Denver",
+    "CST": "America/Chicago",
+    "CDT": "America/Chicago",
+    "CT": "America/Chicago",
+    "EDT": "America/New_York",
+    "ET": "America/New_York",
+    "BST": "Europe/London",
+    "CEST": "Europe/Berlin",
+    "EEST": "Europe/Athens",
+    "IST": "Asia/Kolkata",
+    "JST": "Asia/Tokyo",
+    "AEST": "Australia/Sydney",
+    "AEDT": "Australia/Sydney",
+    "Z": "UTC",
+    "LOCAL": "UTC",
+}
+
+
+def zone_named(name: str) -> ZoneInfo:
+    """The zone, or UnknownZone with the nearest names."""
+    reason = _REFUSED.get(name)
+    if reason is None and not name.startswith(_REFUSED_FOLDERS):
+        try:
+            return ZoneInfo(name)
+        except (ZoneInfoNotFoundError, ValueError, TypeError, OSError):
+            reason = "no zone has that name"
+    near = nearest_zones(name)
+    raise UnknownZone(
+        f"unknown time zone {name!r}: {reason or 'use the name without the folder'}",
+        hint=f"Did you mean {' or '.join(near)}?" if near else None,
+        zone=name,
+        nearest=near,
+    )
+
+
+def nearest_zones(name: str, count: int = 3) -> list[str]:
+    """Up to `count` zone names that somebody who wrote `name` may have meant."""
+    wanted = str(name).strip().replace(" ", "_")
+    for folder in _REFUSED_FOLDERS:
+        wanted = wanted.removeprefix(folder)
+    if wanted.upper() in _MEANT:
+        return [_MEANT[wanted.upper()]]
+    names = sorted(n for n in available_timezones() if n not in _REFUSED)
+    by_case = {n.lower(): n for n in names}
+    if wanted.lower() in by_case:
+        return [by_case[wanted.lower()]]
+    by_city: dict[str, str] = {}
+    for each in names:
+        by_city.setdefault(each.rpartition("/")[2].lower(), each)
+    city = wanted.rpartition("/")[2].lower()
+    found = [by_city[city]] if city in by_city else []
+    if wanted[:3].upper() in ("UTC", "GMT") and any(sign in wanted for sign in "+-"):
+        return ["UTC", "a place with that offset, such as Europe/Berlin"]
+    for close in difflib.get_close_matches(wanted.lower(), by_case, count, 0.6):
+        found.append(by_case[close])
+    for close in difflib.get_close_matches(city, by_city, count, 0.75):
+        found.append(by_city[close])
+    return list(dict.fromkeys(found))[:count]
+
+
+def host_zone(environ: Mapping[str, str], read: Callable[[str], str | None]) -> str:
+    """The host's zone by its IANA name, or "UTC" when the host does not say.
+
+    `read` answers for a path: where it points when it is a link, its text when it is a file,
+    None when it is neither. Asked in turn: TZ, /etc/localtime, /etc/timezone.
+    """
+    told = environ.get("TZ")
+    if told is not None:
+        # An empty TZ, and one that spells out its rules (CET-1CEST), have no name: UTC is honest.
+        return _known(_in_zone_folder(told.strip().removeprefix(":"))) or "UTC"
+    link = read("/etc/localtime")
+    if link is not None and "zoneinfo/" in link and (found := _known(_in_zone_folder(link))):
+        return found
+    lines = (read("/etc/timezone") or "").split()
+    return (_known(lines[0]) if lines else None) or "UTC"
+
+
+def _in_zone_folder(path: str) -> str:
+    """The part of a path below the zone folder; a bare name is left as it is."""
+    name = path.rpartition("zoneinfo/")[2]
+    for folder in _REFUSED_FOLDERS:
+        name = name.removeprefix(folder)
+    return name
+
+
+def _known(name: str) -> str | None:
+    try:
+        return zone_named(name).key
+    except UnknownZone:
+        return None

@@ -1,0 +1,86 @@
+"""The scheduler: fires what is due, then rests until exactly the next thing is.
+
+Any number of processes may run one. Its cost grows with what is due, never with how many
+schedules are stored; nothing of a schedule is kept in memory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from rota.core.instants import micros
+from rota.engine.base import Base
+from rota.engine.wakeups import ANY, READY, SCHEDULE
+from rota.store import schedules
+from rota.store.schedules import Fired
+
+log = logging.getLogger("rota.scheduler")
+
+BATCH = 1000
+
+
+class Scheduler:
+    """Fires schedules of one namespace."""
+
+    def __init__(self, base: Base) -> None:
+        self._base = base
+        self._wake = asyncio.Event()
+        self.next_at: int | None = 0
+        base.wakeups.subscribe(self._heard)
+
+    def _heard(self, topic: str) -> None:
+        if topic in (SCHEDULE, ANY):
+            self.look()
+
+    def look(self) -> None:
+        """Look at the schedules at once: one was made, changed or resumed."""
+        self.next_at = 0
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Fire and rest until cancelled."""
+        clock = self._base.clock
+        while True:
+            self._wake.clear()
+            await self.tick()
+            poll_at = clock.now() + micros(self._base.settings.poll_s)
+            rest = poll_at if self.next_at is None else min(poll_at, self.next_at)
+            if rest > clock.now():
+                await clock.wait(self._wake, rest)
+
+    async def tick(self) -> int:
+        """Fire everything due now; return how many runs were born."""
+        born = 0
+        while True:
+            now = self._base.clock.now()
+            fired = await self._fire(now)
+            born += fired.run_count
+            if fired.run_count:
+                self._base.wakeups.tell(READY)
+            if fired.due_count < BATCH:
+                self.next_at = await self._next(fired)
+                return born
+
+    async def _fire(self, now: int) -> Fired:
+        namespace = self._base.settings.namespace
+        await self._end_pauses(now)
+        fired = await self._base.database.write(
+            schedules.fire, namespace=namespace, now=now, limit=BATCH,
+            new_ids=self._base.ids.endless(now),
+        )  # fmt: skip
+        for name, reason in fired.put_aside:
+            log.error(
+                "schedule %s: %s. Its runs and history stay; fix it and resume it.", name, reason
+            )
+        return fired
+
+    async def _end_pauses(self, now: int) -> None:
+        namespace = self._base.settings.namespace
+        await self._base.database.write(schedules.end_pauses, namespace=namespace, now=now)
+
+    async def _next(self, fired: Fired) -> int | None:
+        """The next instant to look at: a schedule that is due or a pause that ends."""
+        namespace = self._base.settings.namespace
+        pause = await self._base.database.read(schedules.next_pause_end, namespace=namespace)
+        return min((at for at in (fired.next_at, pause) if at is not None), default=None)

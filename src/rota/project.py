@@ -1,0 +1,305 @@
+"""Find and load a project: its `rota.toml`, its app, and the settings that go with both.
+
+A setting is looked for in this order: flag, environment (`ROTA_DATABASE`, `ROTA_SEATS` …),
+`rota.toml`, code. Paths in `rota.toml`, and in the app it names, start at its folder.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import importlib.util
+import sys
+import tomllib
+import traceback
+from collections.abc import Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import msgspec
+
+from rota import settings as settings_
+from rota.app import Rota
+from rota.core.instants import micros
+from rota.errors import BadSetting, StoreUnreachable, UsageError
+from rota.settings import Settings
+from rota.starting import Starter
+
+FILE = "rota.toml"
+DATABASE_VARIABLE = "ROTA_DATABASE"
+DEFAULT = "rota.db"  # what `Rota()` uses; taken for a project when it is there
+
+
+class QueueTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One `[queues.NAME]`: what `Rota.queue` takes; `rate` is written `"100/1m"`."""
+
+    seats: int | None = None
+    running: int | None = None
+    running_per_key: int | None = None
+    rate: str | None = None
+
+
+class ProjectTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The `[project]` table."""
+
+    app: str | None = None
+    database: str | None = None
+
+
+class ProjectFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """All of `rota.toml`."""
+
+    project: ProjectTable = ProjectTable()
+    settings: dict[str, Any] = {}
+    queues: dict[str, QueueTable] = {}
+
+
+class Project(NamedTuple):
+    """What is known before any user code is imported."""
+
+    source: str  # for people: where this was found
+    folder: Path
+    app: str | None
+    file: ProjectFile = ProjectFile()
+    is_file: bool = False
+
+
+class Given(NamedTuple):
+    """What the command line and the environment say; both beat the project."""
+
+    database: str | None
+    settings: dict[str, Any]
+
+
+class Place(NamedTuple):
+    """Where to look, once every source was asked."""
+
+    url: str
+    settings: Settings
+
+
+def given(environ: Mapping[str, str], *, database: str | None = None, **flags: Any) -> Given:
+    """Flags over the environment; a flag that is None was not given."""
+    chosen = {name: value for name, value in flags.items() if value is not None}
+    return Given(
+        database or environ.get(DATABASE_VARIABLE) or None,
+        settings_.from_environment(environ) | chosen,
+    )
+
+
+# -- finding -----------------------------------------------------------------------------------
+
+
+def find(target: str | None, folder: Path) -> Project | None:
+    """The project that `target` names, or the nearest `rota.toml` from `folder` upwards."""
+    if not target:
+        return next(
+            (read(up / FILE) for up in (folder, *folder.parents) if (up / FILE).is_file()), None
+        )
+    path = folder / target
+    if path.is_dir() or path.suffix == ".toml":
+        return read(path / FILE if path.is_dir() else path)
+    return Project(target, folder, target)
+
+
+def read(path: Path) -> Project:
+    """A project from its file; every problem names the file and the key."""
+    try:
+        table = msgspec.convert(tomllib.loads(path.read_text(encoding="utf-8")), ProjectFile)
+    except FileNotFoundError as error:
+        raise UsageError(
+            f"there is no {path}", hint=f"A project is a folder with a {FILE}, or module:app."
+        ) from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path} cannot be read: {error}") from error
+    except (tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
+        raise BadSetting(f"{path}: {error}", hint=_FORM) from error
+    settings_.load(table.settings, source=f"{path} [settings]")
+    for name, queue in table.queues.items():
+        _rate(queue.rate, f"{path} [queues.{name}]")
+    return Project(str(path), path.parent.resolve(), table.project.app, table, True)
+
+
+_FORM = "It has [project] app and database, [settings], and [queues.NAME]."
+
+
+def _rate(text: str | None, where: str) -> tuple[int, int] | None:
+    """`"100/1m"` as a count and microseconds."""
+    if text is None:
+        return None
+    count, _, per = text.partition("/")
+    if not count.strip().isdigit() or int(count) < 1 or not per:
+        raise BadSetting(f"{where}: {text!r} is not a rate", hint='Write rate = "100/1m".')
+    return int(count), micros(per)
+
+
+# -- where the database is ---------------------------------------------------------------------
+
+
+def place(project: Project | None, said: Given) -> Place:
+    """URL and settings. User code is imported only when nothing else names the database."""
+    url = said.database or (project and _own_database(project))
+    if url:
+        values = (project.file.settings if project else {}) | said.settings
+        return Place(url, settings_.load(values, source="settings"))
+    if project is None and Path(DEFAULT).is_file():
+        return Place(f"sqlite:///{DEFAULT}", settings_.load(said.settings, source="settings"))
+    if project is None or project.app is None:
+        raise UsageError(
+            "no database is known",
+            hint=f"Give --database URL or --project file.py, set {DATABASE_VARIABLE} or "
+            f"ROTA_PROJECT, or go to a folder with a {FILE}.",
+        )
+    app = configure(load(project), project, said)
+    return Place(app.url, app.settings)
+
+
+def _own_database(project: Project) -> str | None:
+    url = project.file.project.database
+    return url and anchored(url, project.folder)
+
+
+def anchored(url: str, folder: Path) -> str:
+    """A relative SQLite path as one that starts at `folder`; any other URL as it is."""
+    path = sqlite_path(url)
+    if path is None or path == ":memory:" or Path(path).is_absolute():
+        return url
+    return f"sqlite:///{folder / path}"
+
+
+def sqlite_path(url: str) -> str | None:
+    """The file behind a SQLite URL, or None for another database."""
+    scheme, _, rest = url.partition("://")
+    return rest.removeprefix("/") if scheme == "sqlite" else None
+
+
+def must_exist(url: str) -> None:
+    """Refuse a SQLite file that is not there: looking must not create it."""
+    path = sqlite_path(url)
+    if path and path != ":memory:" and not Path(path).exists():
+        raise StoreUnreachable(
+            f"there is no database file {path}",
+            hint="Check the path; `rota up` and `rota migrate` create it.",
+        )
+
+
+# -- loading -----------------------------------------------------------------------------------
+
+
+def load(project: Project) -> Rota:
+    """Import the project's app. Its code runs now."""
+    if project.app is None:
+        raise UsageError(
+            f"{project.source} names no app", hint='Add app = "module:app" under [project].'
+        )
+    location, attribute = _split(project.app)
+    if str(project.folder) not in sys.path:
+        sys.path.insert(0, str(project.folder))
+    try:
+        module = _import(location, project)
+    except Exception as error:
+        raise _broken(location, project, error) from error
+    return _app_in(module, attribute, location)
+
+
+def _split(target: str) -> tuple[str, str | None]:
+    """`module:app` in two; a drive letter's colon is none of ours."""
+    location, colon, attribute = target.rpartition(":")
+    return (location, attribute) if colon and attribute.isidentifier() else (target, None)
+
+
+def _import(location: str, project: Project) -> ModuleType:
+    if not location.endswith(".py"):
+        return importlib.import_module(location)
+    path = (project.folder / location).resolve()
+    parts = [path.stem]
+    folder = path.parent
+    while (folder / "__init__.py").is_file():
+        parts.insert(0, folder.name)
+        folder = folder.parent
+    if str(folder) not in sys.path:
+        sys.path.insert(0, str(folder))
+    if len(parts) > 1:  # inside a package its own relative imports must work
+        return importlib.import_module(".".join(parts))
+    # By path, so that a file called queue.py is never taken for the standard library's.
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    known = sys.modules.setdefault(path.stem, module)
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        if known is module:
+            del sys.modules[path.stem]
+        raise
+    return module
+
+
+def _broken(location: str, project: Project, error: Exception) -> UsageError:
+    missing = isinstance(error, ModuleNotFoundError) and location.startswith(error.name or "\0")
+    if missing or (location.endswith(".py") and not (project.folder / location).is_file()):
+        return UsageError(
+            f"there is no {location} (looked in {project.folder})",
+            hint="Name the app as package.module:app or as path/to/file.py.",
+        )
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if "importlib" not in f.filename]
+    where = f" at {frames[-1].filename}:{frames[-1].lineno}" if frames else ""
+    return UsageError(
+        f"{location} cannot be imported: {type(error).__name__}: {error}{where}",
+        hint="Mend the module, or repeat with --debug for the whole traceback.",
+    )
+
+
+def _app_in(module: ModuleType, attribute: str | None, location: str) -> Rota:
+    apps = {name: item for name, item in vars(module).items() if isinstance(item, Rota)}
+    if attribute is not None:
+        if attribute in apps:
+            return apps[attribute]
+        near = difflib.get_close_matches(attribute, apps, 3, 0.5) or list(apps)
+        raise UsageError(
+            f"{location} has no Rota app called {attribute!r}",
+            hint=f"Did you mean {', '.join(near)}?" if near else 'Write app = Rota("sqlite:///…").',
+        )
+    if len({id(app) for app in apps.values()}) == 1:
+        return next(iter(apps.values()))
+    raise UsageError(
+        f"{location} has {'several' if apps else 'no'} Rota apps"
+        + (f": {', '.join(apps)}" if apps else ""),
+        hint=f"Name the one you mean: {location}:{next(iter(apps))}."
+        if apps
+        else 'Write app = Rota("sqlite:///rota.db") in it.',
+    )
+
+
+def configure(app: Rota, project: Project, said: Given) -> Rota:
+    """Give the app what beats its own code: rota.toml, then the environment, then flags."""
+    values = msgspec.to_builtins(app.settings) | project.file.settings | said.settings
+    before, app.settings = app.settings, settings_.load(values, source="settings")
+    app.starter = Starter(app.settings, app.ids)
+    own = anchored(app.url, project.folder) if project.is_file else app.url
+    _move(app, said.database or _own_database(project) or own)
+    # Queues were declared under the settings of the code: bring them along.
+    app._queues = {
+        name: (
+            app.settings.seats if seats == before.seats else seats,
+            msgspec.structs.replace(limits, namespace=app.settings.namespace),
+        )
+        for name, (seats, limits) in app._queues.items()
+    }
+    for name, queue in project.file.queues.items():
+        rate = _rate(queue.rate, name)
+        app.queue(
+            name, seats=queue.seats, running=queue.running, running_per_key=queue.running_per_key,
+            rate=rate and (rate[0], rate[1] / 1e6),
+        )  # fmt: skip
+    return app
+
+
+def _move(app: Rota, url: str) -> None:
+    """Point the app to another database; what it said about migrating stays said."""
+    was_default = app.migrates == app.url.startswith("sqlite")
+    app.url = url
+    if was_default:
+        app.migrates = url.startswith("sqlite")

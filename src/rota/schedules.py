@@ -1,0 +1,452 @@
+"""Schedules for people: create, change, pause, resume, trigger, backfill, preview, history, why.
+
+One method per verb; CLI, HTTP and Python all call these. A schedule is addressed by its name.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+import msgspec
+
+from rota.core.describe import describe
+from rota.core.instants import Duration, instant, micros, moment
+from rota.core.lifecycle import Status, Trigger
+from rota.core.model import Run, Schedule
+from rota.core.recurrence import (
+    Spec,
+    Written,
+    between,
+    count_between,
+    next_after,
+    notes,
+    parse,
+)
+from rota.core.retry import RetryPolicy
+from rota.core.schedule import Intent, Missed, Overlap, Policies, jitter_us
+from rota.core.zones import host_zone
+from rota.engine.wakeups import READY, SCHEDULE
+from rota.errors import BadSchedule, UnknownSchedule, WrongState
+from rota.starting import Options, Startable
+from rota.store import schedules as store
+from rota.store.database import Tx
+
+if TYPE_CHECKING:
+    from rota.client import Client
+
+T = TypeVar("T")
+When = Written | Iterable[Written]
+PREVIEW_MAX = 1000
+BACKFILL_MAX = 100_000
+# An edit that makes more than this due at once must be confirmed.
+BURST = 1
+
+
+class Occurrence(NamedTuple):
+    """One future occurrence: nominal and effective instant, with remarks about the clock."""
+
+    schedule: str
+    due_at: datetime
+    runs_at: datetime
+    notes: list[str]
+
+
+class Shown(NamedTuple):
+    """A schedule with what it means."""
+
+    schedule: Schedule
+    intent: Intent
+    text: str
+
+
+class Backfill(NamedTuple):
+    """What a backfill does, or would do: occurrences in the range and runs started."""
+
+    occurrence_count: int
+    run_ids: list[str]
+
+
+def policies(
+    *,
+    overlap: str = "queue",
+    missed: str = "run",
+    missed_max: int = 100,
+    max_delay: Duration | None = None,
+    jitter: Duration = 0,
+    max_runs: int | None = None,
+    pause_after_failures: int | None = None,
+    retries: int | RetryPolicy | None = None,
+    timeout: Duration | None = None,
+) -> Policies:
+    """Policies from the words people use."""
+    try:
+        return Policies(
+            overlap=Overlap(overlap),
+            missed=Missed(missed),
+            missed_max=missed_max,
+            delay_us_max=None if max_delay is None else micros(max_delay),
+            jitter_us=micros(jitter),
+            runs_max=max_runs,
+            failures_max=pause_after_failures,
+            retry=None if retries is None else RetryPolicy.of(retries),
+            timeout_us=None if timeout is None else micros(timeout),
+        )
+    except ValueError as error:
+        raise BadSchedule(
+            str(error),
+            hint=f"overlap: {', '.join(Overlap)}; missed: {', '.join(Missed)}.",
+        ) from error
+
+
+class Schedules:
+    """The schedules of one namespace."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    # -- making ----------------------------------------------------------------------------
+
+    async def create(
+        self,
+        name: str,
+        workflow: Startable | str,
+        when: When,
+        *,
+        args: Sequence[Any] = (),
+        input: dict[str, Any] | None = None,  # noqa: A002
+        zone: str | None = None,
+        gap: str = "auto",
+        repeat: str = "auto",
+        start: datetime | None = None,
+        end: datetime | None = None,
+        queue: str | None = None,
+        priority: int | None = None,
+        owner: str = "operator",
+        origin: str | None = None,
+        replace: bool = False,
+        paused: bool = False,
+        **words: Any,
+    ) -> Shown:
+        """Make a schedule. A taken name is an error, or with `replace` its new definition."""
+        now = self._client.clock.now()
+        rules = policies(**words)
+        spec = parse(
+            when, zone=zone or host_zone_name(), now=now, gap=gap, repeat=repeat,
+            start_at=None if start is None else instant(start),
+            end_at=None if end is None else instant(end),
+        )  # fmt: skip
+        options = Options(
+            queue=queue, priority=priority, retries=rules.retry,
+            timeout=None if rules.timeout_us is None else rules.timeout_us / 1e6,
+        )  # fmt: skip
+        run = self._client.new_run(workflow, tuple(args), dict(input or {}), options)
+        intent = Intent(run.name, spec, written(when), rules, owner, origin)
+        fresh = self._fresh(name, intent, run.queue, run.priority, now, paused)
+        fresh = msgspec.structs.replace(fresh, input=run.input, options=run.options)
+        if not await self._client.database.write(store.put, fresh, trigger="manual", now=now):
+            if not replace:
+                raise BadSchedule(
+                    f"there is a schedule {name!r} already",
+                    hint="Use another name, update it, or create it with replace.",
+                )
+            await self._change(name, lambda old: _redefined(old, fresh, intent, now))
+        self._client.wakeups.tell(SCHEDULE)
+        return await self.get(name)
+
+    def _fresh(
+        self, name: str, intent: Intent, queue: str, priority: int, now: int, paused: bool
+    ) -> Schedule:
+        due_at = next_after(intent.spec, now)
+        if due_at is None:
+            raise BadSchedule(f"{intent.text!r} has no occurrence in the future")
+        text = msgspec.json.encode(intent).decode()
+        at = due_at + jitter_us(name, intent.policies)
+        return Schedule(
+            self._client.ids.make(now), self._client.settings.namespace, name, queue, priority,
+            Status.PAUSED if paused else Status.SCHEDULED, "created paused" if paused else None,
+            None if paused else at, due_at, intent.text, text, None, None, now,
+        )  # fmt: skip
+
+    # -- finding ---------------------------------------------------------------------------
+
+    async def get(self, name: str) -> Shown:
+        """One schedule."""
+        found = await self._client.database.read(
+            store.find, namespace=self._client.settings.namespace, name=name
+        )
+        if found is None:
+            raise await self._unknown(name)
+        return _shown(found)
+
+    async def list(self, *, after: str = "", limit: int = 1000) -> Sequence[Shown]:
+        """Schedules by name; a page at a time."""
+        rows = await self._client.database.read(
+            store.listing, namespace=self._client.settings.namespace, after=after, limit=limit
+        )
+        return [_shown(row) for row in rows]
+
+    async def preview(self, name: str, count: int = 5) -> Sequence[Occurrence]:
+        """The next occurrences of a schedule, with remarks about daylight saving."""
+        shown = await self.get(name)
+        return next_of(name, shown.intent, self._client.clock.now(), count)
+
+    async def upcoming(self, *, within: Duration = "1d", limit: int = 50) -> Sequence[Occurrence]:
+        """What fires next, across all schedules."""
+        now = self._client.clock.now()
+        until = now + micros(within)
+        rows = await self._client.database.read(
+            store.soonest, namespace=self._client.settings.namespace, until=until, limit=limit
+        )
+        found: list[Occurrence] = []
+        for row in rows:
+            intent = store.read_intent(row.spec)
+            found += [
+                one for one in next_of(row.name, intent, now, limit) if one.due_at <= moment(until)
+            ]
+        return sorted(found, key=lambda one: one.runs_at)[:limit]
+
+    async def history(
+        self, name: str, *, limit: int = 50, start: datetime | None = None,
+        end: datetime | None = None,
+    ) -> Sequence[Run]:  # fmt: skip
+        """The ledger: every occurrence with its outcome, newest first."""
+        shown = await self.get(name)
+        return await self._client.database.read(
+            store.ledger, shown.schedule.id, limit=limit,
+            from_at=0 if start is None else instant(start),
+            to_at=0 if end is None else instant(end),
+        )  # fmt: skip
+
+    # -- steering --------------------------------------------------------------------------
+
+    async def pause(self, name: str, *, note: str = "", until: datetime | None = None) -> Shown:
+        """Stop firing; runs already born are left alone. `until` resumes by itself."""
+        until_at = None if until is None else instant(until)
+        if until_at is not None and until_at <= self._client.clock.now():
+            raise BadSchedule(f"{until} is in the past")
+
+        def rest(old: Schedule) -> Schedule:
+            return msgspec.structs.replace(
+                old, status=Status.PAUSED, reason=note or "by request", available_at=until_at
+            )
+
+        return await self._change(name, rest)
+
+    async def resume(self, name: str, *, catch_up: bool = False) -> Shown:
+        """Fire again, from the next occurrence; `catch_up` owes what was missed since the pause."""
+        now = self._client.clock.now()
+
+        def wake(old: Schedule) -> Schedule:
+            if old.status != Status.PAUSED:
+                raise WrongState(f"schedule {name} is not paused")
+            return store.resumed(old, store.read_intent(old.spec), now=now, catch_up=catch_up)
+
+        return await self._change(name, wake)
+
+    async def update(
+        self,
+        name: str,
+        *,
+        when: When | None = None,
+        zone: str | None = None,
+        confirm: bool = False,
+        **words: Any,
+    ) -> Shown:
+        """Change when, the zone or any policy. What an edit would release at once is refused
+        unless confirmed."""
+        now = self._client.clock.now()
+
+        def edit(old: Schedule) -> Schedule:
+            intent = store.read_intent(old.spec)
+            edited = _edited(intent, when, zone, words, now)
+            return _rescheduled(old, edited, now, confirm)
+
+        return await self._change(name, edit)
+
+    async def delete(self, name: str) -> None:
+        """Remove a schedule. The runs it fired stay."""
+        shown = await self.get(name)
+        await self._client.database.write(store.delete, shown.schedule.id)
+        self._client.wakeups.tell(SCHEDULE)
+
+    async def trigger(self, name: str) -> str:
+        """Run it now, beside its schedule, which does not move; returns the run's id."""
+        shown = await self.get(name)
+        now = self._client.clock.now()
+        row = store.extra_row(
+            shown.schedule, shown.intent, id=self._client.ids.make(now), available_at=now,
+            trigger=Trigger.MANUAL,
+        )  # fmt: skip
+        [run_id] = await self._client.database.write(store.add_runs, [row], now=now)
+        self._client.wakeups.tell(READY)
+        return run_id
+
+    async def backfill(
+        self, name: str, start: datetime, end: datetime, *, parallel: int = 1, dry_run: bool = False
+    ) -> Backfill:
+        """Run the occurrences of a past range that have no run yet, `parallel` at a time."""
+        shown = await self.get(name)
+        first, last = instant(start) - 1, instant(end)
+        now = self._client.clock.now()
+        if last <= first or last > now:
+            raise BadSchedule("a backfill needs a range in the past, from before to")
+        count = count_between(shown.intent.spec, first, last)
+        if dry_run or count == 0:
+            return Backfill(count, [])
+        if count > BACKFILL_MAX:
+            raise BadSchedule(
+                f"the range holds {count:,} occurrences; at most {BACKFILL_MAX:,} are run at once",
+                hint="Backfill in smaller parts.",
+            )
+        dues = between(shown.intent.spec, first, last, limit=BACKFILL_MAX)
+        ids = self._client.ids.take(now, len(dues))
+        rows = [
+            store.extra_row(
+                shown.schedule, shown.intent, id=run_id, due_at=due, trigger=Trigger.BACKFILL,
+                status=Status.PENDING if place < parallel else Status.SLEEPING,
+                reason=None if place < parallel else "turn",
+                available_at=now if place < parallel else None,
+            )
+            for place, (run_id, due) in enumerate(zip(ids, dues, strict=True))
+        ]  # fmt: skip
+        born = await self._client.database.write(store.add_runs, rows, now=now)
+        self._client.wakeups.tell(READY)
+        return Backfill(count, born)
+
+    async def _change(self, name: str, edit: Callable[[Schedule], Schedule]) -> Shown:
+        """Read, edit and write one schedule in one transaction."""
+        namespace = self._client.settings.namespace
+
+        async def apply(tx: Tx) -> Schedule | None:
+            old = await store.find(tx, namespace=namespace, name=name, lock=True)
+            if old is None:
+                return None
+            fresh = edit(old)
+            await store.change(tx, fresh)
+            return fresh
+
+        changed = await self._client.database.write(apply)
+        if changed is None:
+            raise await self._unknown(name)
+        self._client.wakeups.tell(SCHEDULE)
+        return _shown(changed)
+
+    async def _unknown(self, name: str) -> UnknownSchedule:
+        names = [shown.schedule.name for shown in await self.list()]
+        near = difflib.get_close_matches(name, names, 3, 0.5)
+        hint = f"Did you mean {', '.join(near)}?" if near else None
+        return UnknownSchedule(f"there is no schedule {name!r}", hint=hint, name=name)
+
+
+def host_zone_name() -> str:
+    """This machine's zone, asked once when a schedule is made, and stored with it."""
+    return host_zone(os.environ, _read_link_or_text)
+
+
+def _read_link_or_text(path: str) -> str | None:
+    place = Path(path)
+    try:
+        return str(place.readlink()) if place.is_symlink() else place.read_text()
+    except (OSError, UnicodeDecodeError):
+        return None
+
+
+def written(when: When) -> str:
+    """What somebody wrote, as text to show back."""
+    if isinstance(when, str):
+        return when
+    if isinstance(when, datetime):
+        return when.isoformat()
+    if isinstance(when, Iterable):
+        return "; ".join(written(one) for one in when)
+    return str(when)
+
+
+def next_of(name: str, intent: Intent, now: int, count: int) -> list[Occurrence]:
+    """The next `count` occurrences from `now`."""
+    spread = jitter_us(name, intent.policies)
+    found: list[Occurrence] = []
+    at = next_after(intent.spec, now)
+    while at is not None and len(found) < min(count, PREVIEW_MAX):
+        found.append(Occurrence(name, moment(at), moment(at + spread), notes(intent.spec, at)))
+        at = next_after(intent.spec, at)
+    return found
+
+
+def _shown(schedule: Schedule) -> Shown:
+    intent = store.read_intent(schedule.spec)
+    return Shown(schedule, intent, describe(intent.spec))
+
+
+def _edited(
+    intent: Intent, when: When | None, zone: str | None, words: dict[str, Any], now: int
+) -> Intent:
+    spec: Spec = intent.spec
+    text = intent.text
+    if when is not None or zone is not None:
+        spec = parse(
+            text if when is None else when, zone=zone or spec.timings[0].zone, now=now,
+            gap=spec.timings[0].gap, repeat=spec.timings[0].repeat, start_at=spec.start_at,
+            end_at=spec.end_at,
+        )  # fmt: skip
+        text = text if when is None else written(when)
+    rules = _merged(intent.policies, words)
+    return msgspec.structs.replace(intent, spec=spec, text=text, policies=rules)
+
+
+def _merged(old: Policies, words: dict[str, Any]) -> Policies:
+    if not words:
+        return old
+    named = {
+        "overlap": "overlap", "missed": "missed", "missed_max": "missed_max",
+        "max_delay": "delay_us_max", "jitter": "jitter_us", "max_runs": "runs_max",
+        "pause_after_failures": "failures_max", "retries": "retry", "timeout": "timeout_us",
+    }  # fmt: skip
+    fresh = policies(**words)
+    changes = {named[word]: getattr(fresh, named[word]) for word in words}
+    return msgspec.structs.replace(old, **changes)
+
+
+def _redefined(old: Schedule, fresh: Schedule, intent: Intent, now: int) -> Schedule:
+    """A new definition under an old name: same id and history; a pause by a person stays."""
+    before = store.read_intent(old.spec)
+    kept = msgspec.structs.replace(intent, fired_count=before.fired_count)
+    text = msgspec.json.encode(kept).decode()
+    same_time = (
+        before.spec == intent.spec and before.policies.jitter_us == intent.policies.jitter_us
+    )
+    return msgspec.structs.replace(
+        fresh, id=old.id, status=old.status, reason=old.reason, spec=text,
+        created_at=old.created_at,
+        due_at=old.due_at if same_time else fresh.due_at,
+        available_at=old.available_at
+        if same_time or old.status == Status.PAUSED
+        else (fresh.due_at or now) + jitter_us(old.name, intent.policies),
+    )  # fmt: skip
+
+
+def _rescheduled(old: Schedule, intent: Intent, now: int, confirm: bool) -> Schedule:
+    due_at = next_after(intent.spec, now)
+    if due_at is None:
+        raise BadSchedule("the new timing has no occurrence in the future")
+    owed = 0
+    if old.status == Status.SCHEDULED and old.due_at is not None and old.due_at <= now:
+        owed = count_between(intent.spec, old.due_at - 1, now)
+    if owed > BURST and not confirm:
+        raise BadSchedule(
+            f"this edit would release {owed} missed occurrences at once",
+            hint="Confirm it, or pause and resume the schedule, which skips them.",
+        )
+    if owed and confirm:
+        due_at = old.due_at or due_at
+    paused = old.status == Status.PAUSED
+    at = due_at + jitter_us(old.name, intent.policies)
+    return msgspec.structs.replace(
+        old, spec=msgspec.json.encode(intent).decode(), cron_expr=intent.text, due_at=due_at,
+        available_at=old.available_at if paused else at,
+    )  # fmt: skip

@@ -1,0 +1,131 @@
+-- Schedules: template rows, firing, the ledger of occurrences.
+
+-- name: put_schedule
+insert into runs (id, namespace, kind, name, queue, priority, status, reason, available_at, due_at,
+    cron_expr, spec, root_id, attempt, recoveries, trigger, external_id, version, tags, options,
+    input, created_at)
+values (:id, :namespace, 'schedule', :name, :queue, :priority, :status, :reason, :available_at, :due_at,
+    :cron_expr, :spec, :id, 1, 0, :trigger, '@schedule', :version, :tags, :options, :input, :now)
+on conflict do nothing
+returning id
+
+-- name: change_schedule
+update runs
+set queue = :queue, priority = :priority, status = :status, reason = :reason,
+    available_at = :available_at, due_at = :due_at, cron_expr = :cron_expr, spec = :spec,
+    options = :options, input = :input
+where id = :id and (status = 'scheduled' or status = 'paused')
+returning id
+
+-- name: get_schedule
+select {schedule columns} from runs
+where namespace = :namespace and name = :name and (status = 'scheduled' or status = 'paused')
+
+-- name: get_schedule_locked
+select {schedule columns} from runs
+where namespace = :namespace and name = :name and (status = 'scheduled' or status = 'paused')
+{lock}
+
+-- name: list_schedules
+select {schedule columns} from runs
+where namespace = :namespace and (status = 'scheduled' or status = 'paused') and name > :after
+order by name limit :limit
+
+-- name: soonest_schedules
+select {schedule columns} from runs
+where namespace = :namespace and status = 'scheduled' and available_at <= :until
+order by available_at, id limit :limit
+
+-- name: delete_schedule
+delete from runs where id = :id and (status = 'scheduled' or status = 'paused')
+returning id
+
+-- name: due_schedules
+select id, name, queue, due_at, spec from runs
+where namespace = :namespace and status = 'scheduled' and available_at <= :now
+order by available_at
+limit :limit
+{skip_locked}
+
+-- name: due_pauses
+-- Paused until a time that has come.
+select {schedule columns} from runs
+where namespace = :namespace and status = 'paused' and available_at is not null
+    and available_at <= :now
+limit :limit
+{skip_locked}
+
+-- name: next_schedule
+select min(available_at) from runs
+where namespace = :namespace and status = 'scheduled'
+
+-- name: next_pause
+select min(available_at) from runs
+where namespace = :namespace and status = 'paused' and available_at is not null
+
+-- name: open_of_schedules
+select schedule_id,
+    sum(case when status = 'sleeping' and reason = 'turn' then 0 else 1 end),
+    sum(case when status = 'sleeping' and reason = 'turn' then 1 else 0 end)
+from runs
+where schedule_id {in ids} and schedule_id is not null
+    and (status = 'pending' or status = 'running' or status = 'sleeping' or status = 'waiting')
+group by schedule_id
+
+-- name: open_roots_of
+select root_id from runs
+where schedule_id = :id and schedule_id is not null
+    and (status = 'pending' or status = 'running' or status = 'sleeping' or status = 'waiting')
+
+-- name: last_ends_of
+-- The newest ended chains of a schedule, newest first.
+select runs.status from runs
+where runs.schedule_id = :id and runs.status in ('completed', 'failed', 'crashed')
+    and not exists (select 1 from runs as later where later.retry_of = runs.id)
+order by runs.finished_at desc limit :limit
+
+-- name: fire_runs
+-- The template gives what all its runs share; nothing of it travels.
+insert into runs (id, namespace, kind, name, queue, priority, status, reason, available_at, due_at,
+    schedule_id, root_id, attempt, recoveries, trigger, tags, options, input, output, created_at,
+    finished_at)
+select item.id, runs.namespace, 'workflow', item.workflow, runs.queue, runs.priority, item.status,
+    item.reason, item.available_at, item.due_at, runs.id, item.id, 1, 0, item.trigger, runs.tags,
+    runs.options, runs.input, item.output, :now, item.finished_at
+from runs {, items: id text, schedule_id text, workflow text, status text, reason text, available_at int, due_at int, trigger text, output text, finished_at int}
+where runs.id = item.schedule_id
+on conflict do nothing
+returning id
+
+-- name: advance_schedules
+-- Compare and set: whoever fired this occurrence first has moved `due_at` already.
+update runs
+set status = item.status, reason = item.reason, available_at = item.available_at,
+    due_at = item.next_due_at, spec = coalesce(item.spec, runs.spec)
+{from items: id text, due_at int, status text, reason text, available_at int, next_due_at int, spec text}
+where runs.id = item.id and runs.due_at = item.due_at and runs.status = 'scheduled'
+returning runs.id
+
+-- name: next_in_turn
+select id from runs
+where schedule_id = :id and schedule_id is not null and status = 'sleeping' and reason = 'turn'
+order by due_at, id limit :limit
+
+-- name: with_turns
+-- Which of these schedules have runs that wait for their turn.
+select distinct schedule_id from runs
+where schedule_id {in ids} and schedule_id is not null and status = 'sleeping' and reason = 'turn'
+
+-- name: take_turn
+update runs set status = 'pending', reason = null, available_at = :now
+where id {in ids} and status = 'sleeping'
+
+-- name: ledger
+select {run columns} from runs
+where schedule_id = :id and retry_of is null and (:from_at = 0 or due_at >= :from_at) and (:to_at = 0 or due_at <= :to_at)
+order by coalesce(due_at, created_at) desc, id desc
+limit :limit
+
+-- name: ledger_at
+select {run columns} from runs
+where schedule_id = :id and due_at = :due_at and retry_of is null
