@@ -8,7 +8,7 @@ EXTRAS := dev,postgres,rich
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup fmt lint check test test-sqlite crash bench up down clean FORCE
+.PHONY: help setup fmt lint check test test-sqlite crash bench docs up down clean FORCE
 
 help: ## List what can be done
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -61,6 +61,9 @@ crash: setup ## Kill a child at every commit and look at what is left
 
 bench: setup ## Measure, against the raw limit of the same database
 	@$(PY) -m bench
+
+docs: setup ## Write the reference pages and the schema snapshots anew
+	@$(PY) -m scripts.reference && $(PY) -m scripts.schema
 
 up: setup ## Start Rota from this tree
 	@$(PY) scripts/up.py

@@ -21,8 +21,8 @@ import msgspec
 
 from rota import settings as settings_
 from rota.app import Rota
-from rota.core.instants import micros
-from rota.errors import BadSetting, StoreUnreachable, UsageError
+from rota.core.instants import SECOND, micros
+from rota.errors import BadInput, BadSetting, StoreUnreachable, UsageError
 from rota.settings import Settings
 from rota.starting import Starter
 
@@ -124,14 +124,18 @@ def read(path: Path) -> Project:
 _FORM = "It has [project] app and database, [settings], and [queues.NAME]."
 
 
-def _rate(text: str | None, where: str) -> tuple[int, int] | None:
-    """`"100/1m"` as a count and microseconds."""
+def _rate(text: str | None, where: str) -> tuple[int, float] | None:
+    """`"100/1m"` as a count and seconds."""
     if text is None:
         return None
     count, _, per = text.partition("/")
-    if not count.strip().isdigit() or int(count) < 1 or not per:
+    try:
+        rate = int(count), micros(per) / SECOND
+    except (ValueError, BadInput):
+        rate = 0, 0.0
+    if min(rate) <= 0:
         raise BadSetting(f"{where}: {text!r} is not a rate", hint='Write rate = "100/1m".')
-    return int(count), micros(per)
+    return rate
 
 
 # -- where the database is ---------------------------------------------------------------------
@@ -139,12 +143,9 @@ def _rate(text: str | None, where: str) -> tuple[int, int] | None:
 
 def place(project: Project | None, said: Given) -> Place:
     """URL and settings. User code is imported only when nothing else names the database."""
-    url = said.database or (project and _own_database(project))
-    if url:
-        values = (project.file.settings if project else {}) | said.settings
-        return Place(url, settings_.load(values, source="settings"))
-    if project is None and Path(DEFAULT).is_file():
-        return Place(f"sqlite:///{DEFAULT}", settings_.load(said.settings, source="settings"))
+    known = place_without_code(project, said)
+    if known is not None:
+        return known
     if project is None or project.app is None:
         raise UsageError(
             "no database is known",
@@ -153,6 +154,17 @@ def place(project: Project | None, said: Given) -> Place:
         )
     app = configure(load(project), project, said)
     return Place(app.url, app.settings)
+
+
+def place_without_code(project: Project | None, said: Given) -> Place | None:
+    """What flags, environment and files say, if they name the database."""
+    url = said.database or (project and _own_database(project))
+    if project is None and not url and Path(DEFAULT).is_file():
+        url = f"sqlite:///{DEFAULT}"
+    if not url:
+        return None
+    values = (project.file.settings if project else {}) | said.settings
+    return Place(url, settings_.load(values, source="settings"))
 
 
 def _own_database(project: Project) -> str | None:
@@ -289,10 +301,9 @@ def configure(app: Rota, project: Project, said: Given) -> Rota:
         for name, (seats, limits) in app._queues.items()
     }
     for name, queue in project.file.queues.items():
-        rate = _rate(queue.rate, name)
         app.queue(
             name, seats=queue.seats, running=queue.running, running_per_key=queue.running_per_key,
-            rate=rate and (rate[0], rate[1] / 1e6),
+            rate=_rate(queue.rate, name),
         )  # fmt: skip
     return app
 

@@ -42,6 +42,13 @@ def place_of(call: Call) -> Place:
     return place
 
 
+def known_place(call: Call, found: Project) -> Place | None:
+    """The database and settings, as far as they are known without the project's code."""
+    from rota import project
+
+    return project.place_without_code(found, given(call))
+
+
 def app_of(call: Call, found: Project, **flags: Any) -> Rota:
     """The project's app, configured for this call."""
     from rota import project

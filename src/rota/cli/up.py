@@ -21,6 +21,7 @@ from rota.errors import UsageError
 
 if TYPE_CHECKING:
     from rota.app import Rota
+    from rota.project import Place
 
 log = logging.getLogger("rota.up")
 
@@ -66,9 +67,20 @@ def up(
         )
     app.migrates = app.migrates or migrate
     _write_logs(call)
+    _warn_of_namespace(connect.known_place(call, found), app)
     code = asyncio.run(Daemon(app, queues).live())
     _leave_threads(code)
     return code
+
+
+def _warn_of_namespace(place: Place | None, app: Rota) -> None:
+    """The other commands do not import code, so a namespace named only there is lost on them."""
+    if place is not None and place.settings.namespace != app.settings.namespace:
+        log.warning(
+            "this worker serves namespace %s, as its code says, but `rota run list` and the like "
+            "look in %s: put `namespace` under [settings] in rota.toml",
+            app.settings.namespace, place.settings.namespace,
+        )  # fmt: skip
 
 
 class Daemon:

@@ -1,8 +1,8 @@
 """When a zone's offset changes, and what that does to the clock on the wall. Pure.
 
 The standard library tells the offset at an instant but not when it changes, so changes are found
-by asking every other day and then halving. In the whole zone database no offset has ever lasted less
-than four days (a test watches this), nor has a clock been moved by more than one.
+by asking every other day and then halving. In the whole zone database no offset has ever lasted
+less than three and a half days, nor was a clock moved by more than one; a test watches both.
 """
 
 from __future__ import annotations

@@ -72,7 +72,8 @@ def kind_of(error: BaseException) -> Kind:
     if isinstance(error, errors.StepFailed) and isinstance(error.__cause__, Exception):
         return kind_of(error.__cause__)
     if isinstance(error, errors.StepFailed):
-        return Kind(str(error.facts.get("kind", Kind.LOGIC)))
+        told = error.facts.get("kind")
+        return next((kind for kind in Kind if kind == told), Kind.LOGIC)
     return next(kind for cls, kind in _KINDS if isinstance(error, cls))
 
 
@@ -82,18 +83,39 @@ def names_of(error: BaseException) -> tuple[str, ...]:
 
 
 TRACE_CHARS_MAX = 6_000
+MESSAGE_CHARS_MAX = 2_000
 
 
 def describe(error: BaseException) -> str:
     """The error as stored JSON: class, sentence, kind, and where it happened."""
-    trace = "".join(traceback.format_exception(error))
-    if len(trace) > TRACE_CHARS_MAX:  # both ends matter: where it began and what it said
-        half = TRACE_CHARS_MAX // 2
-        trace = f"{trace[:half]}\n    …\n{trace[-half:]}"
     fields = {
         "type": type(error).__name__,
-        "message": str(error),
+        "message": _clipped(_said(error), MESSAGE_CHARS_MAX),
         "kind": kind_of(error).value,
-        "trace": trace,
+        "trace": _clipped(_trace(error), TRACE_CHARS_MAX),
     }
-    return json.dumps(fields, ensure_ascii=False)
+    text = json.dumps(fields, ensure_ascii=False)
+    # A file name that is not text must not make the report of it unstorable.
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def _said(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception as worse:
+        return f"(its own text cannot be read: {type(worse).__name__})"
+
+
+def _trace(error: BaseException) -> str:
+    try:
+        return "".join(traceback.format_exception(error))
+    except Exception:
+        return ""
+
+
+def _clipped(text: str, chars_max: int) -> str:
+    """Both ends matter: where it began and what it said."""
+    if len(text) <= chars_max:
+        return text
+    half = chars_max // 2
+    return f"{text[:half]}\n    …\n{text[-half:]}"

@@ -5,6 +5,7 @@ Owns the one codec between people's times and ours. Never reads a clock.
 
 from __future__ import annotations
 
+import math
 import re
 from datetime import UTC, datetime, timedelta
 
@@ -27,6 +28,8 @@ def micros(duration: Duration) -> int:
     if isinstance(duration, timedelta):
         return duration // timedelta(microseconds=1)
     if isinstance(duration, int | float) and not isinstance(duration, bool):
+        if not math.isfinite(duration):
+            raise BadInput(f"{duration!r} is not a duration", hint="Give a number of seconds.")
         return round(duration * SECOND)
     text = str(duration).strip().lower().replace(" ", "")
     parts = list(_PART.finditer(text))

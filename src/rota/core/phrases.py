@@ -71,21 +71,7 @@ _UNCLEAR = {
     "tomorrow": "for one time, write the date: 2027-03-28T09:00",
     "today": "for one time, write the date: 2027-03-28T09:00",
 }
-_FILLERS = {
-    "and",
-    "on",
-    "the",
-    "of",
-    "in",
-    "a",
-    "an",
-    "run",
-    "every",
-    "each",
-    "at",
-    "during",
-    "past",
-}
+_FILLERS = {"and", "on", "the", "of", "in", "a", "an", "run", "every", "each", "at", "during"}
 _TIME = re.compile(r"(\d{1,2})(?:[:.](\d{2}))?(am|pm)?")
 
 
@@ -145,7 +131,8 @@ class _Reader:
         return False
 
     def _filler(self) -> bool:
-        if self._peek() not in _FILLERS:
+        since = self._peek() == "from" and (self._peek(1) in _MONTH_WORDS or _is_day(self._peek(1)))
+        if self._peek() not in _FILLERS and not since:
             return False
         self.at += 1
         return True
@@ -208,7 +195,7 @@ class _Reader:
                 unit = self._other_day(number, self._peek(1))
             elif unit == "day" and self._peek(2) == "of":
                 unit = None
-        if number is not None and said and self._peek(1) in (*_DAY_WORDS, *_GROUPS):
+        if number is not None and said and _is_day(self._peek(1)):
             self._other_day(number, self._peek(1))
         if unit is None or (number is None and not said):
             self.at = start
@@ -357,6 +344,10 @@ def _nth_weekday(number: int) -> str:
 
 def _weekday(word: str) -> int | None:
     return _DAY_WORDS.get(word, _DAY_WORDS.get(word.removesuffix("s")))
+
+
+def _is_day(word: str) -> bool:
+    return _weekday(word) is not None or word in _GROUPS
 
 
 def _ordinal(word: str) -> int | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import msgspec
 
 from rota.core.instants import SECOND, Duration, micros
@@ -24,7 +26,10 @@ class RetryPolicy(msgspec.Struct, frozen=True):
     never: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        if self.attempts < 1 or self.delay_s < 0 or self.factor < 1 or not 0 <= self.jitter <= 1:
+        numbers = (self.delay_s, self.factor, self.delay_s_max)
+        sane = all(math.isfinite(number) for number in numbers) and self.delay_s_max >= 0
+        sane = sane and self.attempts >= 1 and self.delay_s >= 0 and self.factor >= 1
+        if not sane or not 0 <= self.jitter <= 1:
             raise BadSetting(
                 f"retry policy {self} makes no sense",
                 hint="attempts >= 1, delay_s >= 0, factor >= 1, 0 <= jitter <= 1.",
@@ -42,8 +47,10 @@ class RetryPolicy(msgspec.Struct, frozen=True):
 
     def delay_us(self, attempt: int, chance: float) -> int:
         """Wait after the failed `attempt` (from 1); `chance` in [0, 1) feeds the jitter."""
-        # The exponent is bounded so that a run on its thousandth try cannot overflow.
-        grown = self.delay_s * self.factor ** min(attempt - 1, 64)
+        try:
+            grown = self.delay_s * self.factor ** (attempt - 1)
+        except OverflowError:  # a run on its thousandth try
+            grown = self.delay_s_max
         capped = min(grown, self.delay_s_max)
         return round(capped * (1 - self.jitter * chance) * SECOND)
 

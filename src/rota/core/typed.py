@@ -18,7 +18,7 @@ from rota.errors import BadInput, NotSerialisable, PayloadTooBig
 def _encode_other(value: Any) -> Any:
     dump = getattr(value, "model_dump", None)
     if callable(dump):
-        return dump(mode="json")
+        return dump(mode="json", by_alias=True)
     raise NotImplementedError(f"objects of type {type(value).__name__} cannot be written as JSON")
 
 
@@ -80,6 +80,11 @@ class Reader:
             return self._decoder.decode(text)
         except msgspec.ValidationError as error:
             raise BadInput(f"{what}: {error}") from error
+        except NotImplementedError as error:
+            raise BadInput(
+                f"{what}: {error}",
+                hint="Use plain types, dataclasses, msgspec structs or pydantic models as hints.",
+            ) from error
         except msgspec.DecodeError as error:
             raise BadInput(f"{what} is not JSON: {error}") from error
 
@@ -92,9 +97,9 @@ class Signature:
         hints = _hints(function)
         fields: list[Any] = []
         for parameter in self._signature.parameters.values():
-            if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
                 raise BadInput(
-                    f"workflow {function.__name__} takes *{parameter.name}",
+                    f"{function.__name__} takes {parameter}, which has no name a caller could use",
                     hint="Name each parameter: inputs are stored as JSON by name.",
                 )
             kind = hints.get(parameter.name, Any)

@@ -54,6 +54,8 @@ class Batch(Generic[I, O]):
     async def _send_group(self, group: list[tuple[I, asyncio.Future[O]]]) -> None:
         try:
             answers = await self._send([item for item, _ in group])
+            if len(answers) != len(group):
+                raise RuntimeError(f"{len(group)} items were sent, {len(answers)} answered")
         except Exception as error:
             if len(group) == 1:
                 _fail(group[0][1], error)

@@ -6,6 +6,7 @@ the call returns; `read` runs one that only looks. Knows no table.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 from urllib.parse import parse_qsl, urlsplit
@@ -14,6 +15,7 @@ from rota.errors import BadDatabaseUrl
 from rota.settings import Settings
 from rota.store.dialect import Dialect
 
+_PLAIN_NAME = re.compile(r"[a-z_][a-z0-9_]{0,62}")
 P = ParamSpec("P")
 T = TypeVar("T")
 Row = Sequence[Any]
@@ -86,7 +88,9 @@ class Database(Protocol):
 
 def open_url(url: str, settings: Settings) -> Database:
     """The database behind a URL, not yet open."""
-    scheme, _, rest = url.partition("://")
+    scheme, separator, rest = url.partition("://")
+    if not separator:
+        scheme = ""
     if scheme == "sqlite":
         # Imported late: a program that only talks to PostgreSQL needs no SQLite, and vice versa.
         from rota.store.sqlite import SqliteDatabase
@@ -99,15 +103,25 @@ def open_url(url: str, settings: Settings) -> Database:
     if scheme in ("postgresql", "postgres"):
         from rota.store.postgres import PostgresDatabase
 
-        parts = urlsplit(url)
+        try:
+            parts = urlsplit(url)
+            _ = parts.port
+        except ValueError as error:
+            raise BadDatabaseUrl(f"the database URL cannot be read: {error}") from error
         options = dict(parse_qsl(parts.query))
         schema = options.pop("schema", "rota")
-        if not schema.isidentifier():
-            raise BadDatabaseUrl(f"schema {schema!r} is not a plain name")
+        if not _PLAIN_NAME.fullmatch(schema):
+            raise BadDatabaseUrl(
+                f"schema {schema!r} is not a plain name",
+                hint="Use lower-case letters, digits and underscores.",
+            )
         return PostgresDatabase(parts, options, schema, settings)
     raise BadDatabaseUrl(f"{_without_secret(url)!r} is not a database URL Rota knows")
 
 
 def _without_secret(url: str) -> str:
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return url.partition("://")[0]
     return url.replace(f":{parts.password}@", ":***@") if parts.password else url

@@ -57,7 +57,8 @@ def _compile_sqlite(text: str) -> Compiled:
     found = _ITEMS.search(text)
     columns = tuple(name for name, _ in _columns(found.group(2))) if found else ()
     picks = ", ".join(f"value ->> {index} as {name}" for index, name in enumerate(columns))
-    items = f"(select {picks} from json_each(?1)) as item"
+    # jsonb: the plain form would parse each element again for every column.
+    items = f"(select {picks} from jsonb_each(?1)) as item"
     text = _ITEMS.sub(lambda match: f"{match.group(1)} {items}", SQLITE.render(text))
     text = _IN.sub(r"in (select value from json_each(:\1))", text)
     return _placed(text, columns, "?", 2 if columns else 1)

@@ -12,6 +12,7 @@ from rota.store.database import Database, Tx
 from rota.store.dialect import Dialect
 
 _FILE = re.compile(r"^(\d{4})_(\w+)\.sql$")
+_DROP = re.compile(r"^drop view if exists \w+", re.MULTILINE)
 _LOG = """create table if not exists migrations (
     number {int} primary key, name {text} not null, checksum {text} not null,
     applied_at {int} not null
@@ -61,11 +62,14 @@ async def apply(tx: Tx, *, now: int) -> list[str]:
     await tx.rows("lock_migrations")
     await tx.rows("make_schema")
     missing = _missing(await applied(tx))
-    if missing:
-        await tx.script(tx.dialect.render(_LOG))
+    if not missing:
+        return []
+    await tx.script(tx.dialect.render(_LOG))
+    # Views first go and last come, so that a migration may change what they read.
+    views = _views(tx.dialect)
+    await tx.script(";".join(_DROP.findall(views)))
     for migration in missing:
         await tx.script(tx.dialect.render(migration.text))
-        await tx.script(_views(tx.dialect))
         await tx.rows(
             "record_migration",
             number=migration.number,
@@ -73,6 +77,7 @@ async def apply(tx: Tx, *, now: int) -> list[str]:
             checksum=migration.checksum,
             now=now,
         )
+    await tx.script(views)
     return [f"{migration.number:04d}_{migration.name}" for migration in missing]
 
 

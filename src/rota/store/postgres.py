@@ -120,6 +120,8 @@ class PostgresDatabase:
         self, parts: SplitResult, options: dict[str, str], schema: str, settings: Settings
     ) -> None:
         cache = options.pop("statement_cache_size", None)
+        if cache is not None and not cache.isdigit():
+            raise errors.BadDatabaseUrl(f"statement_cache_size={cache} is not a number")
         query = "&".join(f"{key}={value}" for key, value in options.items())
         self._dsn = urlunsplit(parts._replace(scheme="postgresql", query=query))
         self._cache = {} if cache is None else {"statement_cache_size": int(cache)}
@@ -283,8 +285,18 @@ class PostgresDatabase:
             return await asyncpg.connect(
                 self._dsn,
                 timeout=CONNECT_TIMEOUT_S,
-                server_settings={"search_path": self.schema, "application_name": "rota"},
+                server_settings={
+                    "search_path": self.schema,
+                    "application_name": "rota",
+                    # Our statements are few and simple; planning them anew costs more than they do.
+                    "plan_cache_mode": "force_generic_plan",
+                },
                 **self._cache,
             )
-        except (ValueError, asyncpg.ClientConfigurationError) as error:
+        except (
+            ValueError,
+            asyncpg.ClientConfigurationError,
+            asyncpg.UndefinedObjectError,
+            asyncpg.CantChangeRuntimeParamError,
+        ) as error:
             raise errors.BadDatabaseUrl(f"{self.place}: {error}") from error

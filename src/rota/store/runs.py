@@ -13,6 +13,7 @@ import msgspec
 from rota.core import limits
 from rota.core.lifecycle import FINAL, RULES, Status
 from rota.core.model import Claim, NewRun, Outcome, Queue, Run, Started
+from rota.errors import WrongState
 from rota.store.database import Row, Tx
 
 # Larger bodies live in `payloads`: a claim or a settlement rewrites the row, not the body.
@@ -119,14 +120,20 @@ async def _with_existing(tx: Tx, runs: Sequence[NewRun], born: set[str]) -> list
     own = {row[0] for row in await tx.rows("find_ids", ids=[run.id for run in missing])}
     keys = [(r.namespace, r.name, r.external_id) for r in missing if r.external_id is not None]
     holders = {tuple(row[1:]): row[0] for row in await tx.many("find_started", keys)}
-    answers = []
-    for run in runs:
-        holder = holders.get((run.namespace, run.name, run.external_id))
-        if run.id in born or run.id in own or holder is None:
-            answers.append(Started(run.id, existed=run.id not in born and run.id not in own))
-        else:
-            answers.append(Started(holder, existed=True))
-    return answers
+    return [_answer(run, run.id in born or run.id in own, holders) for run in runs]
+
+
+def _answer(run: NewRun, is_there: bool, holders: dict[tuple[Any, ...], str]) -> Started:
+    if is_there:
+        return Started(run.id, existed=False)
+    holder = holders.get((run.namespace, run.name, run.external_id))
+    if holder is None:
+        raise WrongState(
+            f"run of {run.name} was not started: its serial key {run.serial_key!r} or its "
+            "occurrence is taken",
+            hint="Wait for the open run with that key, or cancel it.",
+        )
+    return Started(holder, existed=True)
 
 
 class Claimed(NamedTuple):
@@ -400,15 +407,21 @@ async def return_strays(tx: Tx, *, namespace: str, worker_id: str, held: Sequenc
 
 async def cancel(tx: Tx, root_ids: Sequence[str], *, reason: str, now: int) -> list[str]:
     """Call off the open runs of these chains and of all chains below them."""
-    ids = sorted(row[0] for row in await tx.rows("family_of", roots=list(root_ids)))
-    rows = await tx.rows("cancel_runs", ids=ids, reason=reason, now=now)
-    await _after_ends(tx, [(row[1], row[2]) for row in rows], now)
-    return [row[0] for row in rows]
+    cancelled: list[Row] = []
+    # Again until nobody is left: while we waited for a row, a child or a successor may have come.
+    while family := await tx.rows("family_of", roots=list(root_ids)):
+        ids = sorted(row[0] for row in family)
+        cancelled += await tx.rows("cancel_runs", ids=ids, reason=reason, now=now)
+    await _after_ends(tx, [(row[1], row[2]) for row in cancelled], now)
+    return [row[0] for row in cancelled]
 
 
 async def resolve(tx: Tx, run_id: str, *, now: int) -> bool:
-    """Let a waiting run go on."""
-    return bool(await tx.rows("resolve_run", id=run_id, now=now, alone=True))
+    """Let a waiting run go on; what it complained about is forgotten."""
+    resolved = bool(await tx.rows("resolve_run", id=run_id, now=now))
+    if resolved:
+        await tx.rows("forget_error", run_id=run_id)
+    return resolved
 
 
 async def prune(tx: Tx, *, namespace: str, before_id: str, limit: int) -> int:

@@ -46,12 +46,19 @@ _ERRORS: tuple[tuple[type[apsw.Error], type[errors.StoreError], str], ...] = (
     (apsw.IOError, errors.StoreFull, "the disk refused to write"),
 )
 
+_HINTS: dict[type[apsw.Error], str] = {
+    apsw.CantOpenError: "Check the path, and that this user may read and write the file.",
+    apsw.PermissionsError: "Check that this user may read and write the file and its folder.",
+}
+
 
 def translate(error: apsw.Error, place: str) -> errors.StoreError | apsw.Error:
     """An apsw error as one of ours; constraint errors and bugs stay what they are."""
     for cls, ours, what in _ERRORS:
         if isinstance(error, cls):
-            return ours(f"{place}: {what} ({error})")
+            return ours(f"{place}: {what} ({error})", hint=_HINTS.get(cls))
+    if isinstance(error, apsw.SQLError) and "no such table" in str(error):
+        return errors.SchemaMissing(f"{place}: {error}")
     return error
 
 

@@ -56,6 +56,9 @@ async def await_signal(tx: Tx, claim: Claim, name: str, step: Step, *, now: int)
     transaction: a signal cannot slip in between the look and the verdict.
     """
     await _hold(tx, claim)
+    known = await tx.rows("step_of", root_id=claim.root_id, key=step.key)
+    if known and known[0][4] != "waiting":
+        return Step(*known[0])  # decided before; only the answer was lost on its way
     found = await tx.rows("oldest_signal", root_id=claim.root_id, name=name)
     if found:
         await tx.rows("take_signal", id=found[0][0], key=step.key)

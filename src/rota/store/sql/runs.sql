@@ -85,7 +85,7 @@ with recursive waiting (key) as (
     from waiting where waiting.key is not null
 ),
 ranked as (
-    select runs.id, runs.priority, runs.available_at, runs.name,
+    select runs.id, runs.priority, runs.available_at,
         row_number() over (partition by waiting.key
             order by runs.priority desc, runs.available_at, runs.id) as place,
         (select count(*) from runs as busy where busy.namespace = :namespace and busy.queue = :queue
@@ -93,13 +93,13 @@ ranked as (
     from waiting join runs on runs.id in (
         select next.id from runs as next
         where next.namespace = :namespace and next.queue = :queue and next.status = 'pending'
-            and next.limit_key = waiting.key
+            and next.limit_key = waiting.key and next.name {in names}
         order by next.priority desc, next.available_at, next.id
         limit :key_running_max)
     where waiting.key is not null
 )
 select id, priority, available_at from ranked
-where place + busy_count <= :key_running_max and name {in names}
+where place + busy_count <= :key_running_max
 order by priority desc, available_at, id
 limit :limit
 
@@ -107,6 +107,8 @@ limit :limit
 select count(*) from runs where namespace = :namespace and queue = :queue and status = 'running'
 
 -- name: settle_runs
+-- `lease_owner is not null` says `running` (a check keeps the two equal) without tempting the planner
+-- to walk the index of running rows, which is full of dead entries under load.
 -- Fenced: only the claim that holds the run may settle it. A wake-up that came while the run was
 -- giving its seat back is honoured here, or it would be lost.
 update runs
@@ -119,7 +121,8 @@ set status = case when item.status = 'sleeping' and runs.wake_requested = 1
     output = item.output, error = item.error, finished_at = item.finished_at,
     lease_owner = null, lease_until = null
 {from items: id text, claim_count int, status text, reason text, available_at int, output text, error text, finished_at int}
-where runs.id = item.id and runs.claim_count = item.claim_count and runs.status = 'running'
+where runs.id = item.id and runs.claim_count = item.claim_count
+    and runs.lease_owner is not null
 returning runs.id, runs.status
 
 -- name: complete_runs
@@ -128,23 +131,27 @@ update runs
 set status = 'completed', reason = null, output = item.output, finished_at = :now,
     lease_owner = null, lease_until = null
 {from items: id text, claim_count int, output text}
-where runs.id = item.id and runs.claim_count = item.claim_count and runs.status = 'running'
+where runs.id = item.id and runs.claim_count = item.claim_count
+    and runs.lease_owner is not null
 returning runs.id
 
 -- name: renew_leases
 update runs set lease_until = :lease_until
 {from items: id text, claim_count int}
-where runs.id = item.id and runs.claim_count = item.claim_count and runs.status = 'running'
+where runs.id = item.id and runs.claim_count = item.claim_count
+    and runs.lease_owner is not null
 returning runs.id
 
 -- name: poke_runs
--- Wake the open run of each chain: now if it sleeps, at its next suspension if it runs.
+-- Wake the open run of each chain: now if it waits for such a thing, at its next suspension if it
+-- runs. One that sleeps for another reason (a delay, a back-off) looks when its time has come.
 update runs
 set wake_requested = 1,
     available_at = case when status = 'sleeping' then :now else available_at end,
     reason = case when status = 'sleeping' then null else reason end,
     status = case when status = 'sleeping' then 'pending' else status end
-where status in ('sleeping', 'running')
+where (status = 'running'
+        or (status = 'sleeping' and reason in ('signal', 'child', 'several')))
     and (id {in roots} or (root_id {in roots} and retry_of is not null))
 returning id
 
@@ -177,7 +184,8 @@ update runs
 set status = 'crashed', reason = item.reason, finished_at = :now, lease_owner = null, lease_until = null,
     error = item.error
 {from items: id text, claim_count int, reason text, error text}
-where runs.id = item.id and runs.claim_count = item.claim_count and runs.status = 'running'
+where runs.id = item.id and runs.claim_count = item.claim_count
+    and runs.lease_owner is not null
 returning runs.id
 
 -- name: stray_runs
@@ -212,6 +220,9 @@ update runs set status = 'pending', reason = null, available_at = :now, error = 
     attempt = attempt + 1
 where id = :id and status = 'waiting'
 returning id
+
+-- name: forget_error
+delete from payloads where run_id = :run_id and part = 'error'
 
 -- name: get_run
 select {run columns} from runs where namespace = :namespace and id = :id

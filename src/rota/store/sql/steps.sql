@@ -10,14 +10,19 @@ insert into steps (root_id, key, position, kind, status, attempt, run_attempt, o
 select runs.root_id, item.key, item.position, item.kind, item.status, item.attempt, item.run_attempt, item.output,
     item.error, item.wake_at, item.child_id, item.started_at, item.finished_at
 from runs {, items: run_id text, claim_count int, key text, position int, kind text, status text, attempt int, run_attempt int, output text, error text, wake_at int, child_id text, started_at int, finished_at int}
-where runs.id = item.run_id and runs.claim_count = item.claim_count and runs.status = 'running'
+where runs.id = item.run_id and runs.claim_count = item.claim_count
+    and runs.lease_owner is not null
 {share}
 on conflict (root_id, key) do update
 set status = excluded.status, attempt = excluded.attempt, run_attempt = excluded.run_attempt,
     output = excluded.output,
-    error = excluded.error, wake_at = excluded.wake_at, finished_at = excluded.finished_at
+    error = excluded.error, wake_at = excluded.wake_at, started_at = excluded.started_at,
+    finished_at = excluded.finished_at
 where steps.status <> 'completed' or steps.started_at = excluded.started_at
 returning steps.root_id, steps.key
+
+-- name: step_of
+select {step columns} from steps where root_id = :root_id and key = :key
 
 -- name: steps_of
 select {step columns} from steps where root_id {in roots} order by root_id, position

@@ -21,10 +21,6 @@ order by started_at, id
 -- name: forget_workers
 delete from workers where namespace = :namespace and status = 'offline' and stopped_at < :before
 
--- name: silent_workers
-select id from workers
-where namespace = :namespace and status <> 'offline' and heartbeat_at < :before
-
 -- name: put_queue
 insert into queues (namespace, name, running_max, key_running_max, rate_count, rate_per_us)
 values (:namespace, :name, :running_max, :key_running_max, :rate_count, :rate_per_us)

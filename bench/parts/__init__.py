@@ -1,0 +1,15 @@
+"""The registry of what can be measured. A new part is a module here and a line below."""
+
+from __future__ import annotations
+
+from bench.measure import Part
+from bench.parts.bulk import Bulk
+from bench.parts.drain import Drain
+from bench.parts.idle import Idle
+from bench.parts.latency import Latency
+from bench.parts.start import Start
+from bench.parts.steps import Steps
+
+PARTS: dict[str, Part] = {
+    part.name: part for part in (Start(), Bulk(), Drain(), Steps(), Latency(), Idle())
+}

@@ -1,0 +1,35 @@
+"""Starts in bulk: a thousand in a call, against a multi-row insert of a thousand."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from bench.measure import Sample, Sizes, Target, rate
+from bench.places import Place, a_side
+from bench.sides import BULK, Side
+
+
+class Bulk:
+    """Runs stored per second by `start_many`."""
+
+    name = "bulk"
+    about = f"start in bulk, {BULK} in a call"
+    once = False
+
+    async def round(self, places: Sequence[Place], sizes: Sizes) -> list[Sample]:
+        """Raw, ours."""
+        samples = []
+        for place in places:
+            async with a_side(place, "raw") as raw:
+                limit = await _bulk(raw, sizes.bulk)
+            async with a_side(place, "ours") as ours:
+                value = await _bulk(ours, sizes.bulk)
+            samples.append(
+                Sample(f"{BULK} a call", place.name, "runs/s", value, limit, Target(">=", 0.4))
+            )
+        return samples
+
+
+async def _bulk(side: Side, count: int) -> float:
+    await side.start_bulk(BULK)
+    return await rate(count, side.start_bulk(count))

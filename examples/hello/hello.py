@@ -1,0 +1,57 @@
+"""Three workflows that show what Rota does: steps, retries, a durable sleep, a child, a signal.
+
+Start the worker with `rota up` in this folder, then for example:
+
+    rota run start order number=7 'items=["tea", "jam"]' --wait
+    rota run start approval what="a new kettle"
+    rota run list
+"""
+
+from __future__ import annotations
+
+from rota import RetryPolicy, Rota, Transient, gather, sleep, wait_for
+
+app = Rota("sqlite:///hello.db")
+
+_knocked: set[tuple[int, str]] = set()
+
+
+@app.step(retries=RetryPolicy(attempts=5, delay_s=0.2))
+async def reserve(number: int, item: str) -> str:
+    """A step: once it has returned, its result is remembered for good.
+
+    This one fails when it is tried for the first time, as the world does. Rota tries again.
+    """
+    if (number, item) not in _knocked:
+        _knocked.add((number, item))
+        raise Transient(f"nobody answers at the shelf with {item}")
+    return f"{item} for order {number}"
+
+
+@app.step
+async def post(text: str) -> int:
+    """Pretends to send a letter."""
+    return len(text)
+
+
+@app.workflow(queue="mail")
+async def letter(to: str, text: str) -> str:
+    """A small workflow of its own; its queue has limits, see rota.toml."""
+    length = await post(text)
+    return f"{length} letters to {to}"
+
+
+@app.workflow
+async def order(number: int, items: list[str]) -> dict[str, object]:
+    """Steps side by side, a sleep that survives a restart, then a child run."""
+    reserved = await gather(*(reserve(number, item) for item in items), limit=2)
+    await sleep("1s")  # no worker is held: kill it now, start it again, and this still wakes
+    sent = await letter("Ann", f"Order {number} is on its way.")
+    return {"reserved": reserved, "letter": sent}
+
+
+@app.workflow
+async def approval(what: str) -> str:
+    """Waits for a person: `rota run signal ID answer true`."""
+    granted = await wait_for("answer", timeout="7d", type=bool)
+    return f"{what}: {'granted' if granted else 'refused'}"

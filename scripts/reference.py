@@ -1,0 +1,135 @@
+"""The reference pages, made from the code they describe; a test finds pages that are behind.
+
+`make docs` writes them all; `python -m scripts.reference lifecycle errors` writes only those.
+The pages about commands and settings are made where the commands are, in `rota.cli.reference`.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from rota import errors
+from rota.cli import reference
+from rota.core import failures, lifecycle
+from rota.core.lifecycle import BIRTHS, FINAL, OPEN, RULES, Status
+
+FOLDER = Path(__file__).resolve().parents[1] / "docs" / "reference"
+
+LIFECYCLE_HEAD = """# The life of a run
+
+Made from `src/rota/core/lifecycle.py` and `src/rota/core/failures.py` by `make docs`.
+
+A run is one attempt to execute something. A retry or a recovery is a new run that follows the old
+one, so history is never overwritten. Every change names the status and the claim it expects:
+a worker that lost its lease changes nothing.
+
+```mermaid
+"""
+
+STATUS_MEANS = {
+    Status.PENDING: "may be claimed now",
+    Status.RUNNING: "a worker holds its lease",
+    Status.SLEEPING: "until its time comes, or something wakes it",
+    Status.WAITING: "for a person, or for a reconciliation",
+    Status.COMPLETED: "it returned a result",
+    Status.FAILED: "it raised; the reason says what sort of failure it was",
+    Status.CANCELLED: "somebody called it off",
+    Status.CRASHED: "its worker died or went silent",
+    Status.SCHEDULED: "a template that makes runs",
+    Status.PAUSED: "a template that rests",
+    Status.SKIPPED: "an occurrence that did not run; the reason says why",
+}
+
+LEASES = {
+    "none": "nobody holds it",
+    "held": "the caller holds it",
+    "lapsed": "it has lapsed, or its worker is gone",
+    "any": "any",
+}
+
+ERRORS_HEAD = """# Errors
+
+Made from `src/rota/errors.py` by `make docs`.
+
+Every error Rota raises on purpose is a `RotaError`: a sentence, a stable `code`, `advice` (the hint
+below, or a better one for the case) and `facts`. Catch the class, or compare the code.
+
+| code | class | means | hint |
+|---|---|---|---|
+"""
+
+
+def lifecycle_page() -> str:
+    """`lifecycle.md`."""
+    return "".join([
+        LIFECYCLE_HEAD, lifecycle.diagram(), "\n```\n\n",
+        _table("## Statuses", ("status", "kind", "means"), _statuses()),
+        _table("## Verbs", ("verb", "from", "to", "lease", "means"), _verbs()),
+        _table(
+            "## Failures\n\nWhat is raised inside a run has a class, which is the run's `reason`.",
+            ("class", "status", "tried again", "next"), _failures(),
+        ),
+    ]).rstrip("\n") + "\n"  # fmt: skip
+
+
+def _statuses() -> Iterator[tuple[str, ...]]:
+    for status in Status:
+        kind = "final" if status in FINAL else "open" if status in OPEN else "template"
+        born = ", may be born so" if status in BIRTHS else ""
+        yield f"`{status}`", kind + born, STATUS_MEANS[status]
+
+
+def _verbs() -> Iterator[tuple[str, ...]]:
+    for verb, rule in RULES.items():
+        sources = ", ".join(f"`{source}`" for source in sorted(rule.sources))
+        yield f"`{verb}`", sources, f"`{rule.target}`", LEASES[rule.lease], rule.means
+
+
+def _failures() -> Iterator[tuple[str, ...]]:
+    for kind, row in failures.TABLE.items():
+        retried = "while its policy has attempts left" if row.retried else "no"
+        yield f"`{kind}`", f"`{row.status}`", retried, row.action
+
+
+def errors_page() -> str:
+    """`errors.md`."""
+    rows = []
+    for kind in _error_classes(errors.RotaError):
+        means = inspect.cleandoc(kind.__doc__ or "").partition("\n")[0]
+        rows.append(f"| `{kind.code}` | `{kind.__name__}` | {means} | {kind.hint} |\n")
+    return ERRORS_HEAD + "".join(rows)
+
+
+def _error_classes(kind: type[errors.RotaError]) -> Iterator[type[errors.RotaError]]:
+    yield kind
+    for below in kind.__subclasses__():
+        if below.__module__ == errors.__name__:
+            yield from _error_classes(below)
+
+
+def _table(title: str, head: tuple[str, ...], rows: Iterator[tuple[str, ...]]) -> str:
+    lines = [f"| {' | '.join(row)} |" for row in (head, *rows)]
+    lines.insert(1, "|" + "---|" * len(head))
+    return f"{title}\n\n" + "\n".join(lines) + "\n\n"
+
+
+PAGES: dict[str, Callable[[], str]] = {
+    "lifecycle": lifecycle_page,
+    "errors": errors_page,
+    **{name.removesuffix(".md"): page for name, page in reference.PAGES.items()},
+}
+
+
+def main(names: list[str]) -> None:
+    """Write the named pages, or all."""
+    for name in names or PAGES:
+        if name not in PAGES:
+            sys.exit(f"no page {name!r}; there are {', '.join(PAGES)}")
+        (FOLDER / f"{name}.md").write_text(PAGES[name](), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,1 @@
+"""The command line: what people and scripts see of it."""

@@ -1,0 +1,203 @@
+"""`rota doctor`: every complaint it can make, and its exit codes."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import apsw
+import pytest
+
+from rota.core.instants import MINUTE
+from rota.core.model import Queue
+from rota.engine import liveness
+from tests.builders import worker_row
+from tests.cli.shell import Shell
+from tests.cli.test_workers import declare, mine, sign_on
+from tests.kit import select
+
+AGO = "available_at = available_at - 600000000"
+
+
+def findings(shell: Shell, code: int = 0) -> list[dict[str, Any]]:
+    """What it finds, as documents."""
+    return list(shell.json("doctor", code=code)["findings"])
+
+
+def about(shell: Shell, what: str, code: int = 0) -> dict[str, Any]:
+    """The worst finding about one thing."""
+    found = [one for one in findings(shell, code) if one["what"] == what]
+    return max(found, key=lambda one: ["ok", "warn", "bad"].index(one["level"]))
+
+
+def change(shell: Shell, statement: str) -> None:
+    """Write past Rota, to make what should not be."""
+    asyncio.run(select(shell.url, statement))
+
+
+def test_a_good_database_with_a_worker_is_well(either: Shell) -> None:
+    sign_on(either, mine("a"))
+    page = either.run("doctor").stdout
+    assert page.endswith("\nall is well\n")
+    assert {one["level"] for one in findings(either)} == {"ok"}
+    assert either.json("doctor")["level"] == "ok"
+    whats = [one["what"] for one in findings(either)]
+    assert whats == ["store", "schema", "clock", "invariants", "workers", "pending", "leases"]
+
+
+def test_it_names_the_store_and_how_it_keeps_its_promises(shell: Shell) -> None:
+    shell.run("migrate")
+    says = about(shell, "store")["says"]
+    assert says.startswith("SQLite 3.")
+    assert "journal wal, synchronous full" in says
+
+
+def test_a_setting_that_may_lose_commits_is_a_warning(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shell.run("migrate")
+    monkeypatch.setenv("ROTA_SYNCHRONOUS", "normal")
+    assert about(shell, "store")["level"] == "warn"
+
+
+def test_an_old_sqlite_is_bad(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    shell.run("migrate")
+    monkeypatch.setattr("rota.store.sqlite.SAFE_SQLITE", (99, 0, 0))
+    finding = about(shell, "store", code=1)
+    assert finding["level"] == "bad"
+    assert "Upgrade apsw" in finding["hint"]
+
+
+def test_no_worker_is_a_warning_until_runs_wait_in_vain(either: Shell) -> None:
+    assert about(either, "workers")["level"] == "warn"
+    either.start("add", "n=1")
+    assert about(either, "pending")["level"] == "warn"
+    change(either, f"update runs set {AGO} where status = 'pending' returning id")
+    finding = about(either, "pending", code=1)
+    assert finding["level"] == "bad"
+    assert "1 run of add in queue default, waiting up to 10m" in finding["says"]
+    assert "no live worker serves it" in finding["says"]
+
+
+def test_runs_that_wait_though_somebody_serves_their_queue(either: Shell) -> None:
+    sign_on(either, mine("a"))
+    either.start("add", "n=1")
+    assert about(either, "pending")["level"] == "ok"
+    change(either, f"update runs set {AGO} where status = 'pending' returning id")
+    finding = about(either, "pending")
+    assert finding["level"] == "warn"
+    assert "no worker knows add" in finding["hint"]
+
+
+def test_a_silent_worker_is_named_with_host_and_pid(either: Shell) -> None:
+    sign_on(either, worker_row("far", host="elsewhere/x/y", pid=77), age_us=5 * MINUTE)
+    finding = about(either, "workers")
+    texts = [one["says"] for one in findings(either)]
+    assert any("worker far (elsewhere, pid 77) is silent for 5m" in text for text in texts)
+    assert finding["level"] == "warn"
+
+
+def test_a_silent_worker_on_this_machine_is_told_from_a_gone_one(either: Shell) -> None:
+    sign_on(either, mine("hangs"), age_us=5 * MINUTE)
+    sign_on(either, worker_row("dead", host=liveness.host(), pid=2**22 + 1, pid_started="1"))
+    texts = " ".join(f"{one['says']} {one['hint']}" for one in findings(either))
+    assert "lives on this machine but does not report" in texts
+    assert "worker dead" in texts
+    assert "is gone without signing off" in texts
+
+
+def test_a_paused_queue_is_a_warning(either: Shell) -> None:
+    declare(either, Queue("default", "mail", 5))
+    either.start("add", "n=1", "--queue", "mail")
+    either.run("queue", "pause", "mail")
+    finding = about(either, "queues")
+    assert (finding["level"], finding["hint"]) == ("warn", "`rota queue resume mail`.")
+    assert "the queue is paused" in about(either, "pending")["says"]
+
+
+def test_a_lapsed_lease_is_found(either: Shell) -> None:
+    run_id = either.start("add", "n=1")
+    change(
+        either,
+        "update runs set status = 'running', lease_owner = 'nobody', lease_until = 5,"
+        " claim_count = 1, started_at = created_at where status = 'pending' returning id",
+    )
+    finding = about(either, "leases", code=1)
+    assert finding["level"] == "bad"
+    assert run_id in finding["says"]
+    sign_on(either, mine("a"))
+    assert about(either, "leases")["level"] == "warn", "somebody is there to take it over"
+
+
+def test_a_sleeper_that_nobody_woke_is_found(either: Shell) -> None:
+    either.start("add", "n=1", "--delay", "1h")
+    assert not [one for one in findings(either) if one["what"] == "sleeping"]
+    change(either, "update runs set available_at = 5 where status = 'sleeping' returning id")
+    assert about(either, "sleeping", code=1)["level"] == "bad"
+
+
+def test_chains_that_were_put_aside_are_found(either: Shell) -> None:
+    run_id = either.start("add", "n=1")
+    change(
+        either,
+        "update runs set status = 'crashed', reason = 'lapsed', finished_at = created_at"
+        " where status = 'pending' returning id",
+    )
+    finding = about(either, "crashed")
+    assert finding["level"] == "warn"
+    assert run_id in finding["says"]
+    either.run("run", "retry", run_id)
+    assert not [one for one in findings(either) if one["what"] == "crashed"], "taken up again"
+
+
+def test_runs_that_wait_for_a_person_are_found(either: Shell) -> None:
+    run_id = either.start("login")
+    either.work()
+    assert f"{run_id} (login, auth)" in about(either, "waiting")["says"]
+
+
+def test_a_broken_invariant_is_bad(either: Shell) -> None:
+    change(
+        either,
+        "insert into steps (root_id, key, position, kind, status, attempt, run_attempt, started_at,"
+        " finished_at) values ('nobody', 'a#0', 1, 'step', 'completed', 1, 1, 1, 1) returning key",
+    )
+    finding = about(either, "invariants", code=1)
+    assert finding["level"] == "bad"
+    assert "every step belongs to a chain" in finding["says"]
+    assert "1 bad" in either.run("doctor", code=1).stdout
+
+
+def test_a_database_that_was_never_migrated_ends_with_3(either: Shell) -> None:
+    if either.url.startswith("sqlite"):
+        apsw.Connection("empty.db").execute("create table mine (x)").fetchall()
+        url = "sqlite:///empty.db"
+    else:
+        url = f"{either.url}x"
+    document = either.json("doctor", "--database", url, code=3)
+    assert document["level"] == "bad"
+    assert "lacks migration 0001" in document["findings"][-1]["says"]
+    assert "`rota migrate`" in document["findings"][-1]["hint"]
+
+
+def test_a_file_that_is_no_database_ends_with_3(shell: Shell) -> None:
+    Path("jobs.db").write_text("a letter\n" * 200)
+    page = shell.run("doctor", code=3).stdout
+    assert "is not a SQLite database" in page
+
+
+def test_a_locked_database_ends_with_3(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    shell.run("migrate")
+    monkeypatch.setenv("ROTA_BUSY_S", "0.1")
+    other = apsw.Connection("jobs.db")
+    other.execute("begin immediate")
+    assert "another process holds the database" in shell.run("doctor", code=3).stdout
+    other.close()
+
+
+def test_it_changes_nothing(shell: Shell) -> None:
+    shell.start("add", "n=1")
+    before = shell.json("run", "list")
+    shell.run("doctor")
+    assert shell.json("run", "list") == before

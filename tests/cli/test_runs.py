@@ -1,0 +1,158 @@
+"""`rota run …` on both databases: what is listed, shown, awaited and steered."""
+
+from __future__ import annotations
+
+import json
+
+from tests.cli.shell import Shell
+
+
+def test_a_run_is_started_performed_and_its_result_printed(either: Shell) -> None:
+    run_id = either.start("add", "n=2", "text=hi")
+    either.work()
+    result = either.run("run", "result", run_id)
+    assert json.loads(result.stdout) == {"sum": 3, "text": "hi", "key": ""}
+    assert result.stderr == ""
+    assert either.json("run", "result", run_id) == json.loads(result.stdout)
+
+
+def test_list_shows_the_newest_first_and_filters(either: Shell) -> None:
+    first, second = either.start("add", "n=1"), either.start("naps", "--queue", "slow")
+    assert [run["id"] for run in either.json("run", "list")] == [second, first]
+    assert [run["id"] for run in either.json("run", "list", "--name", "add")] == [first]
+    assert [run["id"] for run in either.json("run", "list", "--queue", "slow")] == [second]
+    assert [run["id"] for run in either.json("run", "list", "--before", second)] == [first]
+    assert len(either.json("run", "list", "--status", "pending")) == 2
+    assert either.json("run", "list", "--status", "failed") == []
+    text = either.run("run", "list").stdout.splitlines()
+    assert text[0].split() == ["ID", "NAME", "STATUS", "QUEUE", "TRY", "CREATED", "TOOK"]
+    assert text[1].split()[:5] == [second, "naps", "pending", "slow", "1"]
+
+
+def test_list_says_when_there_is_more_and_when_there_is_nothing(either: Shell) -> None:
+    assert either.run("run", "list").stdout == "no runs yet\n"
+    assert either.run("run", "list", "--name", "x").stdout == "no runs fit these filters\n"
+    ids = [either.start("add", f"n={n}") for n in range(3)]
+    page = either.run("run", "list", "--limit", "2")
+    assert page.stderr == f"more: --before {ids[1]}\n"
+    assert ids[0] in either.run("run", "list", "--limit", "2", "--before", ids[1]).stdout
+
+
+def test_show_tells_the_whole_story_of_a_failure(either: Shell) -> None:
+    run_id = either.start("fails", "n=2")
+    either.work()
+    page = either.run("run", "show", run_id).stdout
+    assert page.startswith(f"run {run_id}  fails  failed:logic\n")
+    assert 'input       {"n":2}' in page
+    assert "StepFailed: step breaks failed after 1 attempt: ValueError: cannot do 3" in page
+    assert 'raise ValueError(f"cannot do {n}")' in page
+    assert "rota/workflows" not in page, "frames of Rota itself are noise"
+    steps = [line.split()[:3] for line in page.splitlines() if "#0" in line]
+    assert steps == [["one#0", "completed", "1"], ["breaks#0", "failed", "1"]]
+    assert page.endswith(
+        f"Fix the cause, then `rota run retry {run_id}`: it goes on after its last finished step.\n"
+    )
+
+
+def test_show_as_a_document_holds_everything(either: Shell) -> None:
+    run_id = either.start("parent", "n=1", "--tag", "who=ann", "--external-id", "p1")
+    either.work()
+    page = either.json("run", "show", run_id[:24])
+    assert page["run"]["output"] == {"sum": 2, "text": "", "key": ""}
+    assert page["run"]["tags"] == {"who": "ann"}
+    assert page["run"]["external_id"] == "p1"
+    assert page["run"]["created_at"].endswith("Z")
+    assert [attempt["id"] for attempt in page["attempts"]] == [run_id]
+    assert {step["kind"] for step in page["steps"]} == {"child", "result"}
+    assert page["hint"] == "Nothing to do: it has its result."
+
+
+def test_retry_adds_an_attempt_and_show_lists_both(either: Shell) -> None:
+    run_id = either.start("fails", "n=2")
+    either.work()
+    again = either.json("run", "retry", run_id)
+    assert again["id"] == run_id
+    assert again["run"]["attempt"] == 2
+    either.work()
+    page = either.run("run", "show", run_id).stdout
+    assert "\nattempts\n" in page
+    assert page.count("failed:logic") == 3, "the head and both attempts"
+    assert again["run"]["id"] in page
+
+
+def test_what_cannot_be_done_is_a_conflict(either: Shell) -> None:
+    run_id = either.start("add", "n=1")
+    either.work()
+    assert "nothing to cancel" in either.error("run", "cancel", run_id, code=5)
+    assert "nothing to retry" in either.error("run", "retry", run_id, code=5)
+    assert "nobody will hear" in either.error("run", "signal", run_id, "x", code=5)
+
+
+def test_a_run_nobody_knows_is_not_found(either: Shell) -> None:
+    for words in (["show"], ["cancel"], ["retry"], ["result"]):
+        assert "there is no run 'nope'" in either.error("run", *words, "nope", code=4)
+    assert "there is no run" in either.error("run", "signal", "nope", "x", code=4)
+    assert "there is no run" in either.error("run", "fork", "nope", "--from", "a#0", code=4)
+
+
+def test_an_id_that_fits_several_runs_is_refused(either: Shell) -> None:
+    either.start("add", "n=1")
+    either.start("add", "n=1")
+    assert "fits several runs" in either.error("run", "show", "0", code=4)
+
+
+def test_a_failed_run_makes_result_fail(either: Shell) -> None:
+    run_id = either.start("fails", "n=2")
+    either.work()
+    assert "ValueError: cannot do 3" in either.error("run", "result", run_id, code=1)
+
+
+def test_a_cancelled_run_says_so(either: Shell) -> None:
+    run_id = either.start("naps")
+    assert either.json("run", "cancel", run_id, "--reason", "no need") == {"cancelled": [run_id]}
+    assert "cancelled (no need)" in either.error("run", "result", run_id, code=1)
+    assert "would take it up again" in either.run("run", "show", run_id).stdout
+
+
+def test_waiting_for_a_result_has_a_limit(either: Shell) -> None:
+    run_id = either.start("naps")
+    said = either.error("run", "result", run_id, "--timeout", "50ms", code=6)
+    assert f"run {run_id} has not ended within 50ms; it goes on" in said
+    assert "is not a duration" in either.error("run", "result", run_id, "--timeout", "x", code=2)
+
+
+def test_a_signal_reaches_the_run(either: Shell) -> None:
+    run_id = either.start("answer")
+    either.work()
+    page = either.run("run", "show", run_id).stdout
+    assert f"`rota run signal {run_id} reply VALUE`" in page
+    assert either.json("run", "signal", run_id, "reply", "fine")["value"] == "fine"
+    either.work()
+    assert either.run("run", "result", run_id).stdout == '"fine"\n'
+
+
+def test_a_person_is_told_what_is_needed(either: Shell) -> None:
+    run_id = either.start("login")
+    either.work()
+    page = either.run("run", "show", run_id).stdout
+    assert (
+        f"It needs help: a person renews credentials, then retries (`rota run retry {run_id}`)"
+        in page
+    )
+
+
+def test_fork_starts_anew_from_a_step(either: Shell) -> None:
+    run_id = either.start("fails", "n=2")
+    either.work()
+    fresh = either.json("run", "fork", run_id, "--from", "breaks#0")["id"]
+    assert [step["key"] for step in either.json("run", "show", fresh)["steps"]] == ["one#0"]
+    said = either.error("run", "fork", run_id, "--from", "braeks#0", code=2)
+    assert "Did you mean breaks#0?" in said
+
+
+def test_a_sleeping_run_says_when_it_wakes(either: Shell) -> None:
+    run_id = either.start("naps")
+    either.work()
+    page = either.run("run", "show", run_id).stdout
+    assert "sleeping, wakes in 59m" in page
+    assert "It wakes by itself in 59m" in page

@@ -1,0 +1,133 @@
+"""`rota run start`: arguments, checks, options, and waiting."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.shell import Shell
+
+
+def test_values_are_json_where_they_are_json(shell: Shell) -> None:
+    run_id = shell.start("add", "n=2", "text=two words")
+    assert shell.json("run", "show", run_id)["run"]["input"] == {"n": 2, "text": "two words"}
+
+
+def test_a_number_for_a_string_is_taken_as_a_string(shell: Shell) -> None:
+    run_id = shell.start("add", "n=2", "text=007", "key=7")
+    assert shell.json("run", "show", run_id)["run"]["input"] == {"n": 2, "text": "007", "key": "7"}
+
+
+def test_the_whole_input_may_come_as_json_file_or_stdin(shell: Shell) -> None:
+    Path("input.json").write_text('{"n": 5}')
+    for source, given in (('{"n": 5}', None), ("@input.json", None), ("-", '{"n": 5}')):
+        answer = shell.json("run", "start", "add", "--input", source, "text=x", input=given)
+        page = shell.json("run", "show", answer["id"])
+        assert page["run"]["input"] == {"n": 5, "text": "x"}
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["n=abc"], "add: Expected `int`, got `str` - at `$.n`"),
+        (["n=true"], "add: Expected `int`, got `bool` - at `$.n`"),
+        (["n=x", "text=7"], "add: Expected `int`, got `str` - at `$.n`"),
+        ([], "add needs n"),
+        (["n=1", "m=2"], "add has no parameter m"),
+        (["n"], "'n' is not an argument"),
+        (["n=1", "n=2"], "n is given twice"),
+        (["--input", "{"], "--input is not JSON"),
+        (["--input", "[1]"], "--input is a JSON list, not an object"),
+        (["--input", "@nowhere.json"], "nowhere.json cannot be read"),
+        (["n=1", "--tag", "x"], "'x' is not a tag"),
+        (["n=1", "--delay", "soon"], "'soon' is not a duration"),
+        (["n=1", "--at", "noon"], "'noon' is not a time"),
+        (["n=1", "--at", "2030-01-01", "--delay", "1s"], "give --delay or --at, not both"),
+        (["n=1", "--wait", "--timeout", "x"], "'x' is not a duration"),
+        (["n=1", "--priority", "high"], "'high' is not a valid integer"),
+    ],
+)
+def test_bad_input_is_refused_and_nothing_is_started(
+    shell: Shell, words: list[str], says: str
+) -> None:
+    shell.run("migrate")
+    assert says in shell.error("run", "start", "add", *words, code=2)
+    assert shell.json("run", "list") == []
+
+
+def test_an_unknown_workflow_is_answered_with_the_nearest(shell: Shell) -> None:
+    said = shell.error("run", "start", "anser", code=4)
+    assert said == "Error: there is no workflow 'anser'.\nHint: Did you mean answer?\n"
+
+
+def test_without_a_project_the_input_is_sent_as_it_is(shell: Shell, tmp_path: Path) -> None:
+    shell.run("migrate")
+    url = f"sqlite:///{shell.folder / 'jobs.db'}"
+    Path("rota.toml").unlink()
+    answer = shell.json("run", "start", "whatever", "n=2", "--database", url)
+    page = shell.json("run", "show", answer["id"], "--database", url)
+    assert (page["run"]["name"], page["run"]["input"]) == ("whatever", {"n": 2})
+
+
+def test_an_external_id_starts_once(shell: Shell) -> None:
+    first = shell.json("run", "start", "add", "n=1", "--external-id", "a")
+    second = shell.json("run", "start", "add", "n=1", "--external-id", "a")
+    assert second == first | {"existed": True}
+    assert (
+        "was there already" in shell.run("run", "start", "add", "n=1", "--external-id", "a").stdout
+    )
+
+
+def test_options_reach_the_run(shell: Shell) -> None:
+    run_id = shell.start(
+        "add", "n=1", "--queue", "slow", "--priority", "7", "--key", "k", "--tag", "a=1",
+        "--tag", "b=x=y", "--delay", "1h",
+    )  # fmt: skip
+    run = shell.json("run", "show", run_id)["run"]
+    assert (run["queue"], run["priority"], run["limit_key"]) == ("slow", 7, "k")
+    assert run["tags"] == {"a": "1", "b": "x=y"}
+    assert run["status"] == "sleeping"
+
+
+def test_a_run_may_start_at_an_instant(shell: Shell) -> None:
+    run_id = shell.start("add", "n=1", "--at", "2100-01-01T09:00:00Z")
+    run = shell.json("run", "show", run_id)["run"]
+    assert run["available_at"].startswith("2100-01-01T09:00:00.0")
+    past = shell.start("add", "n=1", "--at", "2001-01-01T09:00")
+    assert shell.json("run", "show", past)["run"]["status"] == "pending"
+
+
+def test_names_of_options_may_be_arguments_too(shell: Shell) -> None:
+    run_id = shell.start("add", "n=1", "key=mine", "--key", "limit")
+    run = shell.json("run", "show", run_id)["run"]
+    assert run["input"] == {"n": 1, "key": "mine"}
+    assert run["limit_key"] == "limit"
+
+
+def test_wait_prints_the_result_and_nothing_else_on_stdout(shell: Shell) -> None:
+    done = shell.json("run", "start", "add", "n=1", "--external-id", "w")
+    shell.work()
+    again = ["run", "start", "add", "n=1", "--external-id", "w", "--wait"]
+    result = shell.run(*again)
+    assert json.loads(result.stdout)["sum"] == 2
+    assert result.stderr == f"run {done['id']} (add) was there already\n"
+    assert shell.json(*again) == {
+        "id": done["id"], "existed": True, "output": {"sum": 2, "text": "", "key": ""},
+    }  # fmt: skip
+
+
+def test_wait_fails_when_the_run_fails_or_takes_too_long(shell: Shell) -> None:
+    shell.start("fails", "n=1", "--external-id", "f")
+    shell.work()
+    said = shell.error("run", "start", "fails", "n=1", "--external-id", "f", "--wait", code=1)
+    assert "cannot do 2" in said
+    said = shell.error("run", "start", "naps", "--wait", "--timeout", "50ms", code=6)
+    assert "it goes on" in said
+
+
+def test_too_much_input_is_refused(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ROTA_PAYLOAD_BYTES_MAX", "1024")
+    said = shell.error("run", "start", "add", "n=1", f"text={'x' * 2000}", code=2)
+    assert "the limit is 1,024" in said

@@ -1,0 +1,168 @@
+"""`rota up` as a real process: its first and last line, its signals, its death."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.cli.shell import Daemon, Shell
+
+Up = Callable[..., Daemon]
+
+
+def eventually(ask: Callable[[], Any], timeout_s: float = 15) -> Any:
+    """Ask again until the answer is true."""
+    deadline = time.monotonic() + timeout_s
+    while not (answer := ask()):
+        assert time.monotonic() < deadline, f"still {answer!r}"
+    return answer
+
+
+def status(shell: Shell, run_id: str) -> str:
+    """The status of the newest attempt."""
+    return str(shell.json("run", "show", run_id)["run"]["status"])
+
+
+def test_it_says_who_it_is_works_and_stops_gracefully(either: Shell, up: Up) -> None:
+    daemon = up()
+    [line] = daemon.hears("is up").splitlines()
+    [worker] = either.json("worker", "list")
+    assert f"worker {worker['id']} is up on " in line
+    assert "namespace default, queues default, 100 seats, workflows add, answer, fails" in line
+    assert worker["pid"] == daemon.pid
+    result = either.run("run", "start", "add", "n=4", "--wait", "--timeout", "20s")
+    assert json.loads(result.stdout)["sum"] == 5
+    daemon.send(signal.SIGTERM)
+    assert daemon.wait() == 0
+    assert "stopped gracefully" in daemon.said().splitlines()[-1]
+    assert either.json("worker", "list") == []
+
+
+def test_a_killed_worker_is_found_out_and_its_run_resumed(shell: Shell, up: Up) -> None:
+    first = up()
+    first.hears("is up")
+    run_id = shell.start("long", "seconds=1")
+    eventually(lambda: status(shell, run_id) == "running")
+    first.send(signal.SIGKILL)
+    assert first.wait() == -signal.SIGKILL
+    began = time.monotonic()
+    second = up()
+    second.hears("a recovery takes over")
+    assert json.loads(shell.run("run", "result", run_id, "--timeout", "20s").stdout) is None
+    page = shell.json("run", "show", run_id)
+    assert [run["status"] for run in page["attempts"]] == ["crashed", "completed"]
+    assert page["run"]["trigger"] == "recovery"
+    assert time.monotonic() - began < 20, "no lease had to lapse"
+
+
+def test_runs_in_hand_may_end_before_it_stops(shell: Shell, up: Up) -> None:
+    daemon = up()
+    daemon.hears("is up")
+    run_id = shell.start("long", "seconds=1.5")
+    eventually(lambda: status(shell, run_id) == "running")
+    daemon.send(signal.SIGINT)
+    assert "1 run in hand" in daemon.hears("stopping")
+    assert daemon.wait() == 0
+    assert status(shell, run_id) == "completed"
+
+
+def test_a_second_signal_stops_it_at_once_and_hands_runs_over(shell: Shell, up: Up) -> None:
+    daemon = up()
+    daemon.hears("is up")
+    ids = [shell.start("long"), shell.start("stuck")]
+    eventually(lambda: {status(shell, run_id) for run_id in ids} == {"running"})
+    daemon.send(signal.SIGTERM)
+    daemon.hears("stopping")
+    daemon.send(signal.SIGTERM)
+    assert daemon.wait() == 130
+    said = daemon.said()
+    assert "stopped at once, runs handed over" in said
+    assert "left behind: 1 thread in user code" in said
+    assert [status(shell, run_id) for run_id in ids] == ["pending", "pending"]
+
+
+def test_flags_beat_the_environment_which_beats_the_file(shell: Shell, up: Up) -> None:
+    with (shell.folder / "rota.toml").open("a") as file:
+        file.write("seats = 7\n[queues.mail]\nrunning = 2\n")
+    assert "7 seats" in up().hears("is up")
+    assert "8 seats" in up(ROTA_SEATS="8").hears("is up")
+    said = up("--seats", "9", "--queue", "mail", "--namespace", "ann", ROTA_SEATS="8").hears(
+        "is up"
+    )
+    assert "namespace ann, queues mail, 9 seats" in said
+    assert "from_environment.db" in up(ROTA_DATABASE="sqlite:///from_environment.db").hears("is up")
+
+
+def test_a_namespace_that_only_the_code_knows_is_warned_of(shell: Shell, up: Up) -> None:
+    code = (shell.folder / "jobs.py").read_text()
+    (shell.folder / "jobs.py").write_text(code.replace("Rota(", 'Rota(namespace="ann", url='))
+    assert "put `namespace` under [settings] in rota.toml" in up().hears("is up")
+
+
+def test_a_file_is_enough(shell: Shell, up: Up) -> None:
+    (shell.folder / "rota.toml").unlink()
+    assert "sqlite from_code.db" in up("jobs.py").hears("is up")
+    assert "sqlite from_code.db" in up("jobs:app").hears("is up")
+
+
+def test_with_json_every_log_line_is_an_object(shell: Shell, up: Up) -> None:
+    daemon = up("--json")
+    daemon.hears("is up")
+    daemon.send(signal.SIGTERM)
+    assert daemon.wait() == 0
+    lines = [json.loads(line) for line in daemon.said().splitlines()]
+    assert {line["level"] for line in lines} == {"info"}
+    assert {"at", "level", "logger", "message"} == set(lines[0])
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["nowhere.py"], "there is no nowhere.py"),
+        (["nowhere:app"], "there is no nowhere"),
+        (["jobs:ap"], "jobs has no Rota app called 'ap'"),
+        (["--seats", "0"], "settings: Expected `int` >= 1"),
+        (["--namespace", "a b"], "settings: Expected `str` matching regex"),
+    ],
+)
+def test_what_cannot_be_started_is_refused(shell: Shell, words: list[str], says: str) -> None:
+    assert says in shell.error("up", *words, code=2)
+
+
+def test_without_a_project_or_a_workflow_there_is_nothing_to_do(shell: Shell) -> None:
+    (shell.folder / "rota.toml").unlink()
+    assert "there is no project here" in shell.error("up", code=2)
+    (shell.folder / "other.py").write_text("from rota import Rota\napp = Rota()\n")
+    assert "registers no workflow" in shell.error("up", "other.py", code=2)
+
+
+def test_a_module_that_breaks_says_where(shell: Shell) -> None:
+    (shell.folder / "broken.py").write_text("import rota\n\n1 / 0\n")
+    said = shell.error("up", "broken.py", code=2)
+    assert "broken.py cannot be imported: ZeroDivisionError: division by zero" in said
+    assert "broken.py:3" in said
+
+
+def test_ctrl_c_while_waiting_leaves_the_run_alone(shell: Shell) -> None:
+    run_id = shell.start("naps")
+    child = subprocess.Popen(
+        [sys.executable, "-m", "rota.cli", "run", "result", run_id], cwd=shell.folder,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    wake = shell.folder / "jobs.db-wake"
+    eventually(lambda: wake.is_dir() and os.listdir(wake))  # it listens, so it waits
+    child.send_signal(signal.SIGINT)
+    out, err = child.communicate(timeout=20)
+    assert child.returncode == 130
+    assert out == ""
+    assert f"stopped waiting; run {run_id} goes on" in err
+    assert "Traceback" not in err
+    assert status(shell, run_id) == "pending"

@@ -1,0 +1,103 @@
+"""A child is killed at its first commit boundary, then its second, until none is left."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import signal
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from tests.crash.conftest import MakeDatabase
+from tests.crash.story import expected
+from tests.kit import Child, Effects, broken, select
+
+KILLS_MAX = 400
+AT_ONCE = 3
+
+COMPLETED_STEPS = """
+select runs.name, runs.input, steps.key from steps join runs on runs.id = steps.root_id
+where steps.status = 'completed' and steps.kind = 'step'
+"""
+ENDS = "select name, status, count(*) from runs where retry_of is null group by name, status"
+LAST = """
+select root_id, status from runs
+where not exists (select 1 from runs as later where later.retry_of = runs.id)
+"""
+
+
+def _child(url: str, folder: Path, *extra: object) -> Child:
+    arguments = ("--database", url, "--effects", folder / "effects", "--order", "o1", *extra)
+    return Child("tests.crash.story", *arguments, log=folder / "log")
+
+
+async def _recorded(url: str) -> set[str]:
+    """Labels of the steps that the database remembers as completed."""
+    if not await _has_tables(url):
+        return set()
+    return {f"{name}/o1/{key}" for name, _, key in await select(url, COMPLETED_STEPS)}
+
+
+async def _has_tables(url: str) -> bool:
+    """Whether it lived to commit the migration."""
+    if url.startswith("sqlite"):
+        query = "select count(*) from sqlite_master where name = 'steps'"
+    else:
+        query = "select count(to_regclass('steps'))"
+    return await select(url, query) == [(1,)]
+
+
+def kill_and_restart(url: str, folder: Path, nth: int) -> bool:
+    """Kill at the nth point, restart, check everything; False when nothing was left to kill."""
+    effects = Effects(folder / "effects")
+    code = _child(url, folder, "--kill-at", nth).wait()
+    assert code in (0, -signal.SIGKILL), (folder / "log").read_text()
+    recorded = asyncio.run(_recorded(url))
+    before = len(effects.read())
+    second = _child(url, folder)
+    assert second.wait() == 0, f"kill {nth}: {second.tail()}"
+    again = [effect.label for effect in effects.read()[before:] if effect.label in recorded]
+    assert again == [], f"kill {nth}: executed after they were recorded: {again}"
+    asyncio.run(_check(url, effects, nth))
+    return code == -signal.SIGKILL
+
+
+async def _check(url: str, effects: Effects, nth: int) -> None:
+    assert await broken(url) == [], f"kill {nth}"
+    ends = await select(url, LAST)
+    assert [status for _, status in ends] == ["completed"] * 2, f"kill {nth}: {ends}"
+    labels = {effect.label for effect in effects.read()}
+    assert labels == {word for line in expected("o1") for word in line.split() if "/" in word}
+
+
+@pytest.mark.timeout(240)
+def test_a_kill_at_every_commit_loses_nothing_and_doubles_nothing(
+    make_database: MakeDatabase, tmp_path: Path
+) -> None:
+    numbers = itertools.count(1)
+    done = threading.Event()
+    struck: list[int] = []
+
+    def kill_some() -> None:
+        while not done.is_set():
+            nth = next(numbers)
+            folder = tmp_path / f"kill-{nth}"
+            folder.mkdir()
+            try:
+                alive = not kill_and_restart(make_database(), folder, nth)
+            except BaseException:
+                done.set()
+                raise
+            if alive or nth > KILLS_MAX:
+                done.set()
+            else:
+                struck.append(nth)
+
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        for future in [pool.submit(kill_some) for _ in range(AT_ONCE)]:
+            future.result()
+    # A few dozen commits, each with a point before and one after: fewer would test nothing.
+    assert 40 < len(struck) < KILLS_MAX

@@ -1,0 +1,203 @@
+"""Cancel, retry, fork, signal and take-over, each killed at every commit: whole or not at all."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from rota import Rota
+from rota.errors import WrongState
+from tests.crash.conftest import MakeDatabase
+from tests.crash.verbs import make_app, nothing_open
+from tests.kit import Child, Effects, broken, select, until
+
+KILLS_MAX = 100
+AT_ONCE = 4
+
+
+class Scene:
+    """One database with its effects, and a child that is killed there."""
+
+    def __init__(self, url: str, folder: Path) -> None:
+        self.url = url
+        self.folder = folder
+        self.effects = Effects(folder / "effects")
+
+    def app(self) -> Rota:
+        """A fresh app on it."""
+        return make_app(self.url, self.effects)
+
+    def child(self, verb: str, run_id: str = "", kill_at: int = 0) -> Child:
+        """A child process that says `verb`."""
+        arguments = ("--database", self.url, "--effects", self.effects.path, "--verb", verb)
+        more = ("--run", run_id, "--kill-at", kill_at)
+        return Child("tests.crash.verbs", *arguments, *more, log=self.folder / "log")
+
+    async def prepare(self, name: str, label: str) -> str:
+        """A worker performs a run until it is where it should be; then the worker is gone."""
+        wanted = ("sleeping:child", "sleeping:signal", "failed:fatal", "completed")
+        async with self.app() as app:
+            run = await app.start(name, label)
+
+            async def arrived() -> bool:
+                open_ = {"pending", "running"} & (await app.counts()).keys()
+                return not open_ and await run.status() in wanted
+
+            await until(arrived)
+            return run.id
+
+
+Prepare = Callable[[Scene], Awaitable[str]]
+Check = Callable[[Scene, str], Awaitable[None]]
+
+
+async def at_every_point(
+    make_database: MakeDatabase, folder: Path, verb: str, prepare: Prepare, check: Check
+) -> None:
+    """Kill `verb` at its nth point on a fresh database, then check, for n = 1, 2, 3 …"""
+
+    async def at(nth: int) -> bool:
+        place = folder / str(nth)
+        place.mkdir()
+        scene = Scene(make_database(), place)
+        run_id = await prepare(scene)
+        child = scene.child(verb, run_id, nth)
+        code = await asyncio.to_thread(child.wait)
+        assert code in (0, -signal.SIGKILL), f"kill {nth}: {child.tail()}"
+        assert await broken(scene.url) == [], f"kill {nth}"
+        await check(scene, run_id)
+        assert await broken(scene.url) == [], f"kill {nth}"
+        return code == -signal.SIGKILL
+
+    for first in range(1, KILLS_MAX, AT_ONCE):
+        struck = await asyncio.gather(*(at(nth) for nth in range(first, first + AT_ONCE)))
+        if not all(struck):
+            assert first > 1 or any(struck), "nothing was ever killed"
+            return
+    raise AssertionError(f"still struck after {KILLS_MAX} points")
+
+
+@contextlib.asynccontextmanager
+async def connected(scene: Scene) -> AsyncIterator[Rota]:
+    async with scene.app().connected() as app:
+        yield app
+
+
+def resting(name: str) -> Prepare:
+    """A run of that workflow, as far as it goes by itself."""
+    return lambda scene: scene.prepare(name, "r")
+
+
+async def test_a_killed_cancel_cancels_the_whole_family_or_nobody(
+    make_database: MakeDatabase, tmp_path: Path
+) -> None:
+    async def check(scene: Scene, run_id: str) -> None:
+        async with connected(scene) as app:
+            counts = await app.counts()
+            assert counts in ({"cancelled": 3}, {"sleeping": 3})
+            if counts == {"sleeping": 3}:
+                await app.cancel(run_id)
+            assert await app.counts() == {"cancelled": 3}
+
+    await at_every_point(make_database, tmp_path, "cancel", resting("family"), check)
+
+
+async def test_a_killed_retry_makes_one_successor_or_none(
+    make_database: MakeDatabase, tmp_path: Path
+) -> None:
+    async def check(scene: Scene, run_id: str) -> None:
+        async with scene.app() as app:
+            with contextlib.suppress(WrongState):  # it is on its way already
+                await app.retry(run_id)
+            await app.ref(run_id).result(timeout=10)
+            chain = await app.chain(run_id)
+            assert [attempt.status for attempt in chain] == ["failed", "completed"]
+        assert scene.effects.count("r/note#0") == 1
+        assert scene.effects.count("r/note#1") == 1
+
+    await at_every_point(make_database, tmp_path, "retry", resting("fails_once"), check)
+
+
+async def test_a_killed_fork_leaves_a_chain_that_remembers_everything_or_none(
+    make_database: MakeDatabase, tmp_path: Path
+) -> None:
+    async def check(scene: Scene, run_id: str) -> None:
+        async with scene.app() as app:
+            forks = [run for run in await app.list() if run.trigger == "fork"]
+            assert len(forks) <= 1
+            for fork in forks:
+                await app.signal(fork.id, "word", "heard")
+                assert await app.ref(fork.id).result(timeout=10) == "heard"
+        assert scene.effects.count("r/note#0") == 1
+        assert scene.effects.count("r/note#1") == 1 + len(forks)
+
+    async def listened(scene: Scene) -> str:
+        run_id = await scene.prepare("listens", "r")
+        async with scene.app() as app:
+            await app.signal(run_id, "word", "heard")
+            await app.ref(run_id).result(timeout=10)
+        return run_id
+
+    await at_every_point(make_database, tmp_path, "fork", listened, check)
+
+
+async def test_a_killed_signal_wakes_its_run_or_was_never_sent(
+    make_database: MakeDatabase, tmp_path: Path
+) -> None:
+    async def check(scene: Scene, run_id: str) -> None:
+        sent = await select(scene.url, "select count(*) from signals")
+        async with scene.app() as app:
+            if sent == [(0,)]:
+                assert await app.ref(run_id).status() == "sleeping:signal"
+                await app.signal(run_id, "word", "heard")
+            assert await app.ref(run_id).result(timeout=10) == "heard"
+        assert scene.effects.count("r/note#1") == 1
+
+    await at_every_point(make_database, tmp_path, "signal", resting("listens"), check)
+
+
+@pytest.mark.timeout(120)
+async def test_a_killed_takeover_of_a_dead_workers_runs_gives_each_one_line_of_heirs(
+    make_database: MakeDatabase, tmp_path: Path
+) -> None:
+    async def check(scene: Scene, _: str) -> None:
+        second = scene.child("work")
+        assert await asyncio.to_thread(second.wait) == 0, second.tail()
+        await check_taken_over(scene, 3)
+
+    await at_every_point(make_database, tmp_path, "work", leave_behind, check)
+
+
+async def leave_behind(scene: Scene, count: int = 3) -> str:
+    """A worker holds `count` runs, each with one step on record, and dies."""
+    async with connected(scene) as app:
+        for n in range(count):
+            await app.start("busy", f"r{n}")
+        victim = scene.child("work")
+
+        async def all_held() -> bool:
+            return sum(e.label.endswith("begun") for e in scene.effects.read()) == count
+
+        try:
+            await until(all_held)
+        finally:
+            victim.kill()
+    return ""
+
+
+async def check_taken_over(scene: Scene, count: int) -> None:
+    assert await broken(scene.url) == []
+    async with connected(scene) as app:
+        assert await nothing_open(app)
+        for run in [run for run in await app.list() if run.retry_of is None]:
+            chain = await app.chain(run.id)
+            crashes = len(chain) - 1
+            assert [r.status for r in chain] == ["crashed"] * crashes + ["completed"]
+            assert 1 <= crashes <= 2
+    for n in range(count):
+        assert scene.effects.count(f"r{n}/note#0") == 1, "executed although it was on record"

@@ -1,0 +1,1 @@
+"""The loops of the engine on virtual time, on both databases."""

@@ -1,0 +1,158 @@
+"""What the engine tests share: real loops on virtual time, gates, ghosts of other workers."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import Any
+
+from rota import Rota
+from rota.core.instants import Duration, micros
+from rota.core.model import Claim
+from rota.core.model import Worker as WorkerRow
+from rota.engine import liveness
+from rota.store import runs, workers
+from rota.store.runs import ClaimRequest
+from rota.testing import VirtualClock
+from tests.workflows.kit import eventually
+
+__all__ = [
+    "Gate",
+    "StoreTap",
+    "beside",
+    "eventually",
+    "ghost_claim",
+    "ghost_row",
+    "here",
+    "live",
+    "pass_time",
+    "timer_set",
+]
+
+
+@contextlib.asynccontextmanager
+async def live(
+    app: Rota, url: str, clock: VirtualClock | None = None, queues: Sequence[str] | None = None
+) -> AsyncIterator[VirtualClock]:
+    """The app with its loops turning by themselves; only time stands still until it is moved.
+
+    What happens here without time passing happened by a wake-up, never by a poll.
+    """
+    clock = clock or VirtualClock()
+    app.url, app.clock, app.migrates = url, clock, True
+    await app.start_worker(queues)
+    try:
+        yield clock
+    finally:
+        await app.stop_worker(0)
+        await app.close()
+
+
+@contextlib.asynccontextmanager
+async def beside(app: Rota, url: str, clock: VirtualClock) -> AsyncIterator[Rota]:
+    """Another process's client on the same database, by the same clock."""
+    app.url, app.clock, app.migrates = url, clock, True
+    async with app.connected():
+        yield app
+
+
+async def pass_time(clock: VirtualClock, duration: Duration) -> None:
+    """Move the clock from timer to timer, and let the loops turn at each."""
+    target = clock.now() + micros(duration)
+    while (due := clock.next_timer_at()) is not None and due <= target:
+        clock.move_to(due)
+        await asyncio.sleep(0.005)
+    clock.move_to(target)
+    await asyncio.sleep(0.005)
+
+
+async def timer_set(clock: VirtualClock, after: Duration) -> None:
+    """Wait until somebody waits for this instant: only then may time pass."""
+    at = clock.now() + micros(after)
+    await eventually(lambda: any(due == at and timer.callback for due, _, timer in clock._timers))
+
+
+class Gate:
+    """Work that waits until it is let through, and notes who came."""
+
+    def __init__(self) -> None:
+        self.open = asyncio.Event()
+        self.entered: list[Any] = []
+        self.interrupted: list[Any] = []
+        self.under_way = 0
+        self.most = 0
+
+    async def __call__(self, who: Any = None) -> Any:
+        self.entered.append(who)
+        self.under_way += 1
+        self.most = max(self.most, self.under_way)
+        try:
+            await self.open.wait()
+        except asyncio.CancelledError:
+            self.interrupted.append(who)
+            raise
+        finally:
+            self.under_way -= 1
+        return who
+
+
+class StoreTap:
+    """Stands between an app and its database: counts calls by store function, and meddles."""
+
+    def __init__(self, app: Rota) -> None:
+        self.calls: list[str] = []
+        self.before: Callable[[str], Awaitable[None]] | None = None
+        self.after: Callable[[str], Awaitable[None]] | None = None
+        database: Any = app.database
+        self._write, self._read = database.write, database.read
+        database.write = self._tapped(self._write)
+        database.read = self._tapped(self._read)
+
+    def count(self, name: str) -> int:
+        """How often a store function was called."""
+        return self.calls.count(name)
+
+    def _tapped(self, real: Any) -> Any:
+        async def call(function: Any, *args: Any, **kwargs: Any) -> Any:
+            name = function.__name__
+            self.calls.append(name)
+            if self.before is not None:
+                await self.before(name)
+            answer = await real(function, *args, **kwargs)
+            if self.after is not None:
+                await self.after(name)
+            return answer
+
+        return call
+
+
+async def ghost_row(app: Rota, worker_id: str, **fields: Any) -> None:
+    """A worker row of somebody who is not there, by default on another machine."""
+    now = app.clock.now()
+    values: dict[str, Any] = {
+        "host": "elsewhere", "pid": 1, "pid_started": "1", "started_at": now,
+    } | fields  # fmt: skip
+    row = WorkerRow(
+        id=worker_id, namespace=app.settings.namespace, queues="[]", seats=1, status="online",
+        version="v", heartbeat_at=values["started_at"], stopped_at=None, **values,
+    )  # fmt: skip
+    await app.database.write(workers.register, row)
+
+
+def here() -> dict[str, Any]:
+    """The fields of a worker row that is this very process."""
+    pid = os.getpid()
+    return {"host": liveness.host(), "pid": pid, "pid_started": liveness.started(pid)}
+
+
+async def ghost_claim(app: Rota, worker_id: str, count: int = 1) -> list[Claim]:
+    """Claim runs as another worker would, which then falls silent."""
+    now = app.clock.now()
+    request = ClaimRequest(
+        namespace=app.settings.namespace, worker_id=worker_id, names=list(app.workflows),
+        queues=[("default", count)], room=count, limited=frozenset(), now=now,
+        lease_until=now + micros(app.settings.lease_s),
+    )  # fmt: skip
+    return (await app.database.write(runs.claim, request)).claims

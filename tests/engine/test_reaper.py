@@ -1,0 +1,345 @@
+"""Reaping: runs of dead and silent workers go to a successor, runs of living ones never do."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import pytest
+
+from rota import Rota, RunFailed
+from rota.core.instants import SECOND
+from rota.engine import liveness
+from rota.errors import RunCrashed
+from rota.testing import World, virtual
+from tests.engine.kit import Gate, ghost_claim, ghost_row, here
+from tests.workflows.kit import result, sound
+
+
+def plain(**settings: Any) -> tuple[Rota, Any]:
+    app = Rota(**settings)
+
+    @app.workflow
+    async def flow() -> int:
+        return 1
+
+    return app, flow
+
+
+async def upkeep(world: World) -> Any:
+    assert world.app.runtime is not None
+    return world.app.runtime.upkeep
+
+
+async def test_a_lapsed_run_crashes_and_a_recovery_takes_over(database_url: str) -> None:
+    app, flow = plain()
+    async with virtual(app, url=database_url) as world:
+        run = await app.start(flow, tags={"a": "b"}, priority=4)
+        await ghost_claim(app, "ghost")
+        await world.advance("30s")
+        await world.beat()
+        assert (await run.run()).status == "running"
+        await world.advance("1us")
+        await world.beat()
+        await world.settle()
+        first, second = await app.chain(run.id)
+        assert first.label == "crashed:lapsed"
+        assert (second.trigger, second.retry_of, second.recoveries) == ("recovery", first.id, 1)
+        assert (second.attempt, second.tags, second.priority) == (1, '{"a":"b"}', 4)
+        assert await result(run) == 1
+        await sound(app)
+
+
+async def test_a_recovery_takes_the_place_in_line_of_the_run_it_follows(database_url: str) -> None:
+    app = Rota(seats=1)
+    order: list[str] = []
+
+    @app.workflow
+    async def flow(name: str) -> None:
+        order.append(name)
+
+    async with virtual(app, url=database_url) as world:
+        await app.start(flow, "lost")
+        await ghost_claim(app, "ghost")
+        world.clock.move_to(world.clock.now() + 31 * SECOND)
+        await app.start(flow, "later")
+        await world.beat()
+        await world.settle()
+        assert order == ["lost", "later"]
+
+
+async def test_a_recovery_repeats_no_recorded_step(database_url: str) -> None:
+    app = Rota()
+    gate = Gate()
+    calls: list[str] = []
+
+    @app.step
+    async def before() -> int:
+        calls.append("before")
+        return 1
+
+    @app.step
+    async def during() -> int:
+        calls.append("during")
+        await gate()
+        return 2
+
+    @app.workflow
+    async def flow() -> int:
+        return await before() + await during()
+
+    async with virtual(app, url=database_url) as world:
+        run = await app.start(flow)
+        await world.settle()
+        later = world.clock.now() + 120 * SECOND
+        assert app.runtime is not None
+        app.runtime.worker.held.clear()  # as if killed: nothing is handed over
+    gate.open.set()
+    async with virtual(app, url=database_url, start=later) as world:
+        await world.beat()
+        await world.settle()
+        assert await app.ref(run.id).result(timeout=5) == 3
+        assert calls == ["before", "during", "during"]
+
+
+async def test_a_dead_neighbour_is_noticed_without_waiting_for_its_lease(database_url: str) -> None:
+    app, flow = plain()
+    async with virtual(app, url=database_url) as world:
+        run = await app.start(flow)
+        # This very pid, but another process had it before: its start time differs.
+        await ghost_row(app, "dead", **here() | {"pid_started": "1"})
+        await ghost_claim(app, "dead")
+        await world.beat()
+        await world.settle()
+        assert [row.label for row in await app.chain(run.id)] == [
+            "crashed:worker gone",
+            "completed",
+        ]
+        assert [row.id for row in await app.workers()] != ["dead"]
+
+
+async def test_dead_neighbours_are_noticed_at_start(database_url: str) -> None:
+    app, flow = plain()
+    async with virtual(app, url=database_url):
+        run = await app.start(flow)
+        await ghost_row(app, "dead", **here() | {"pid": 2**22 + 1, "pid_started": "7"})
+        await ghost_claim(app, "dead")
+    async with virtual(app, url=database_url) as world:
+        await world.settle()
+        assert await app.ref(run.id).result(timeout=5) == 1
+
+
+async def test_a_living_neighbour_keeps_its_runs_until_they_lapse(database_url: str) -> None:
+    app, flow = plain()
+    async with virtual(app, url=database_url) as world:
+        run = await app.start(flow)
+        await ghost_row(app, "alive", **here())
+        await ghost_claim(app, "alive")
+        await world.advance("29s")
+        await world.beat()
+        assert await run.status() == "running"
+        await world.advance("2s")
+        await world.beat()
+        assert (await app.chain(run.id))[0].label == "crashed:lapsed"
+
+
+async def test_a_process_elsewhere_is_not_judged_by_its_pid(database_url: str) -> None:
+    app, flow = plain()
+    async with virtual(app, url=database_url) as world:
+        run = await app.start(flow)
+        await ghost_row(app, "far", host="elsewhere", pid=2**22 + 1, pid_started="7")
+        await ghost_claim(app, "far")
+        await world.advance("29s")
+        await world.beat()
+        assert await run.status() == "running"
+
+
+async def test_a_worker_elsewhere_that_is_silent_for_long_goes_offline(database_url: str) -> None:
+    app, _ = plain(lease_s=30)
+    async with virtual(app, url=database_url) as world:
+        await ghost_row(app, "far")
+        await world.advance("60s")
+        await world.beat()
+        assert "far" in [row.id for row in await app.workers()]
+        await world.advance("1s")
+        await world.beat()
+        assert "far" not in [row.id for row in await app.workers()]
+        [row] = [row for row in await app.workers(everyone=True) if row.id == "far"]
+        assert (row.status, row.stopped_at) == ("offline", world.clock.now())
+
+
+async def test_a_run_that_kills_its_worker_too_often_is_put_aside(database_url: str) -> None:
+    app, flow = plain(recoveries_max=2)
+    async with virtual(app, url=database_url) as world:
+        run = await app.start(flow)
+        for _ in range(3):
+            await ghost_claim(app, "ghost")
+            world.clock.move_to(world.clock.now() + 31 * SECOND)
+            await (await upkeep(world)).reap()
+        await world.settle()
+        rows = await app.chain(run.id)
+        assert [(row.status, row.recoveries) for row in rows] == [
+            ("crashed", 0),
+            ("crashed", 1),
+            ("crashed", 2),
+        ]
+        with pytest.raises(RunCrashed):
+            await result(run)
+        await sound(app)
+
+
+async def test_a_run_put_aside_can_be_retried_by_hand_again_and_again(database_url: str) -> None:
+    app, flow = plain(recoveries_max=2)
+    async with virtual(app, url=database_url) as world:
+        run = await app.start(flow)
+        for _ in range(2):
+            for _ in range(3):
+                await ghost_claim(app, "ghost")
+                world.clock.move_to(world.clock.now() + 31 * SECOND)
+                await (await upkeep(world)).reap()
+            assert await run.status() == "crashed:lapsed"
+            await app.retry(run.id)
+            assert await run.status() == "pending"
+        await world.settle()
+        assert await run.status() == "completed"
+        assert await result(run) == 1
+        rows = await app.chain(run.id)
+        assert [row.retry_of for row in rows[1:]] == [row.id for row in rows[:-1]]
+        assert [row.attempt for row in rows] == [1, 1, 1, 2, 2, 2, 3]
+
+
+async def test_a_parent_learns_that_its_child_was_put_aside(database_url: str) -> None:
+    app = Rota(recoveries_max=0)
+
+    @app.workflow(queue="other")
+    async def child() -> None:
+        return None
+
+    @app.workflow
+    async def parent() -> str:
+        ref = await app.start(child, queue="nowhere")
+        try:
+            await ref.result()
+        except RunFailed as error:
+            return type(error).__name__
+        return "no"
+
+    async with virtual(app, url=database_url) as world:
+        run = await app.start(parent)
+        await world.settle()
+        assert await run.status() == "sleeping:child"
+        await claim_from(app, "nowhere")
+        world.clock.move_to(world.clock.now() + 31 * SECOND)
+        await world.beat()
+        await world.settle()
+        assert await result(run) == "RunCrashed"
+
+
+async def claim_from(app: Rota, queue: str) -> None:
+    """Claim from a queue that no worker serves."""
+    from rota.store import runs
+    from rota.store.runs import ClaimRequest
+
+    now = app.clock.now()
+    request = ClaimRequest(
+        namespace="default", worker_id="ghost", names=list(app.workflows), queues=[(queue, 1)],
+        room=1, limited=frozenset(), now=now, lease_until=now + 30 * SECOND,
+    )  # fmt: skip
+    assert (await app.database.write(runs.claim, request)).claims
+
+
+async def test_a_jump_of_the_clock_reaps_nobody(database_url: str) -> None:
+    app, flow = plain()
+    async with virtual(app, url=database_url) as world:
+        run = await app.start(flow)
+        await ghost_claim(app, "ghost")
+        world.clock.jump("2h")
+        await world.beat()
+        assert await run.status() == "running"
+        await world.advance("29s")
+        await world.beat()
+        assert await run.status() == "running"
+        # Its holder had a whole lease to renew and did not.
+        await world.advance("2s")
+        await world.beat()
+        assert (await app.chain(run.id))[0].label == "crashed:lapsed"
+
+
+async def test_a_jump_back_reaps_nobody(database_url: str) -> None:
+    app, flow = plain()
+    async with virtual(app, url=database_url) as world:
+        run = await app.start(flow)
+        await ghost_claim(app, "ghost")
+        world.clock.jump(-7200)
+        await world.advance("1h")
+        await world.beat()
+        assert await run.status() == "running"
+
+
+async def test_a_worker_that_is_late_does_not_reap_its_own_runs(database_url: str) -> None:
+    app = Rota()
+    gate = Gate()
+
+    @app.workflow
+    async def flow() -> int:
+        await gate()
+        return 1
+
+    async with virtual(app, url=database_url) as world:
+        run = await app.start(flow)
+        await world.settle()
+        world.clock.move_to(world.clock.now() + 300 * SECOND)
+        await (await upkeep(world)).reap()
+        assert await run.status() == "running"
+        gate.open.set()
+        await world.settle()
+        assert await result(run) == 1
+        assert len(await app.chain(run.id)) == 1
+
+
+async def test_many_lapsed_runs_are_reaped_in_batches(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rota.engine.upkeep.REAP_BATCH", 2)
+    app, flow = plain()
+    async with virtual(app, url=database_url) as world:
+        started = await app.start_many(flow, [()] * 5)
+        assert len(await ghost_claim(app, "ghost", 5)) == 5
+        world.clock.move_to(world.clock.now() + 31 * SECOND)
+        reaped = [await (await upkeep(world)).reap() for _ in range(4)]
+        assert reaped == [2, 2, 1, 0]
+        await world.settle()
+        assert [await result(run) for run in started] == [1] * 5
+
+
+def test_a_process_lives_while_its_start_time_is_its_own() -> None:
+    pid = os.getpid()
+    assert liveness.lives(pid, liveness.started(pid))
+    assert not liveness.lives(pid, "1")
+    assert not liveness.lives(2**22 + 1, "1")
+
+
+def test_a_process_whose_start_is_unknown_is_judged_by_its_pid_alone() -> None:
+    assert liveness.lives(os.getpid(), "")
+    assert not liveness.lives(2**22 + 1, "")
+
+
+def test_the_start_of_a_process_survives_odd_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    stat = "7 (a) b (c)) S " + " ".join(str(n) for n in range(4, 53))
+    monkeypatch.setattr("pathlib.Path.read_text", lambda _: stat)
+    assert liveness.started(7) == "22"
+
+
+@pytest.mark.parametrize("state", ["Z", "X"])
+def test_a_zombie_does_not_live(monkeypatch: pytest.MonkeyPatch, state: str) -> None:
+    stat = f"7 (python) {state} " + " ".join(str(n) for n in range(4, 53))
+    monkeypatch.setattr("pathlib.Path.read_text", lambda _: stat)
+    assert liveness.started(7) == ""
+    assert not liveness.lives(7, "22")
+
+
+def test_a_host_is_more_than_its_name() -> None:
+    name, boot, namespace = liveness.host().split("/")
+    assert name
+    assert boot
+    assert namespace

@@ -1,0 +1,184 @@
+"""Waiting for results: one question for all, none for what ends here, and no lost answer."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from rota import Rota
+from rota.errors import StoreUnreachable
+from tests.engine.kit import Gate, StoreTap, beside, eventually, live, pass_time
+from tests.workflows.kit import result
+
+
+def gated(gate: Gate) -> tuple[Rota, Any]:
+    app = Rota()
+
+    @app.workflow
+    async def flow(n: int) -> int:
+        return int(await gate(n))
+
+    return app, flow
+
+
+async def test_many_waiters_ask_one_question(database_url: str) -> None:
+    gate = Gate()
+    app, flow = gated(gate)
+    async with live(app, database_url):
+        started = await app.start_many(flow, [(n,) for n in range(50)])
+        await eventually(lambda: gate.under_way == 50)
+        tap = StoreTap(app)
+        waiters = [asyncio.ensure_future(run.result(timeout=10)) for run in started]
+        await eventually(lambda: tap.count("ended") > 0)
+        gate.open.set()
+        assert await asyncio.gather(*waiters) == list(range(50))
+        assert tap.count("ended") <= 3
+
+
+async def test_a_run_that_ends_here_is_answered_without_a_question(database_url: str) -> None:
+    gate = Gate()
+    app, flow = gated(gate)
+    async with live(app, database_url):
+        run = await app.start(flow, 1)
+        await eventually(lambda: gate.under_way == 1)
+        waiter = asyncio.ensure_future(run.result(timeout=10))
+        tap = StoreTap(app)
+        await eventually(lambda: app.results.awaits(run.id))
+        await eventually(lambda: tap.count("ended") == 1)
+        gate.open.set()
+        assert await waiter == 1
+        assert tap.count("ended") == 1
+
+
+async def test_two_may_wait_for_one_run(database_url: str) -> None:
+    gate = Gate()
+    app, flow = gated(gate)
+    async with live(app, database_url):
+        run = await app.start(flow, 1)
+        waiters = [asyncio.ensure_future(result(run)) for _ in range(3)]
+        await eventually(lambda: gate.under_way == 1)
+        gate.open.set()
+        assert await asyncio.gather(*waiters) == [1, 1, 1]
+
+
+async def test_a_result_is_known_long_after_the_end(database_url: str) -> None:
+    gate = Gate()
+    gate.open.set()
+    app, flow = gated(gate)
+    async with live(app, database_url):
+        run = await app.start(flow, 1)
+        assert await result(run) == 1
+        assert await result(run) == 1
+        assert await result(app.ref(run.id)) == 1
+
+
+async def test_a_run_that_ends_elsewhere_is_heard_of_at_once(database_url: str) -> None:
+    gate = Gate()
+    app, flow = gated(gate)
+    other, _ = gated(gate)
+    async with live(app, database_url) as clock, beside(other, database_url, clock):
+        run = await other.start(flow, 1)
+        waiter = asyncio.ensure_future(result(run))
+        await eventually(lambda: gate.under_way == 1)
+        gate.open.set()
+        assert await waiter == 1
+
+
+async def test_a_run_that_ends_elsewhere_unheard_is_found_by_the_poll(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate = Gate()
+    app, flow = gated(gate)
+    other, _ = gated(gate)
+    async with live(app, database_url) as clock, beside(other, database_url, clock):
+        monkeypatch.setattr(app.database, "tell", lambda topic: None)
+        run = await app.start(flow, 1)
+        await eventually(lambda: gate.under_way == 1)
+        waiter = asyncio.ensure_future(other.ref(run.id).result(timeout=10))
+        await eventually(lambda: other.results.awaits(run.id))
+        gate.open.set()
+        assert await result(run) == 1
+        assert not waiter.done()
+        for _ in range(5):
+            await pass_time(clock, "1s")
+        assert await waiter == 1
+
+
+async def test_the_poll_slows_down_while_nothing_happens(database_url: str) -> None:
+    gate = Gate()
+    app, flow = gated(gate)
+    other, _ = gated(gate)
+    async with live(app, database_url) as clock, beside(other, database_url, clock):
+        run = await app.start(flow, 1)
+        await eventually(lambda: gate.under_way == 1)
+        tap = StoreTap(other)
+        waiter = asyncio.ensure_future(other.ref(run.id).result(timeout=10))
+        await eventually(lambda: tap.count("ended") == 1)
+        await pass_time(clock, "60s")
+        assert tap.count("ended") <= 70
+        gate.open.set()
+        assert await waiter == 1
+
+
+async def test_waiting_goes_on_through_a_bad_time_of_the_database(database_url: str) -> None:
+    gate = Gate()
+    app, flow = gated(gate)
+    other, _ = gated(gate)
+    async with live(app, database_url) as clock, beside(other, database_url, clock):
+        run = await app.start(flow, 1)
+        await eventually(lambda: gate.under_way == 1)
+        tap = StoreTap(other)
+        bad = True
+
+        async def refuse(name: str) -> None:
+            if bad and name == "ended":
+                raise StoreUnreachable("away")
+
+        tap.before = refuse
+        waiter = asyncio.ensure_future(other.ref(run.id).result(timeout=10))
+        await eventually(lambda: tap.count("ended") == 1)
+        gate.open.set()
+        await eventually(lambda: gate.under_way == 0)
+        bad = False
+        for _ in range(3):
+            await pass_time(clock, "1s")
+        assert await waiter == 1
+
+
+async def test_a_waiter_that_gives_up_is_forgotten(database_url: str) -> None:
+    gate = Gate()
+    app, flow = gated(gate)
+    async with live(app, database_url):
+        run = await app.start(flow, 1)
+        with pytest.raises(TimeoutError):
+            await run.result(timeout=0.02)
+        assert not app.results.awaits(run.id)
+        gate.open.set()
+        assert await result(run) == 1
+
+
+async def test_a_result_is_awaited_through_retries(database_url: str) -> None:
+    app = Rota()
+    calls: list[int] = []
+
+    @app.workflow(retries=1)
+    async def flow() -> str:
+        calls.append(1)
+        if len(calls) == 1:
+            raise ConnectionError("down")
+        return "up"
+
+    async with live(app, database_url) as clock:
+        run = await app.start(flow)
+        waiter = asyncio.ensure_future(result(run))
+        await eventually(lambda: len(calls) == 1)
+        await eventually(lambda: retry_is_due(app, run))
+        assert not waiter.done()
+        await pass_time(clock, "2s")
+        assert await waiter == "up"
+
+
+async def retry_is_due(app: Rota, run: Any) -> bool:
+    return len(await app.chain(run.id)) == 2

@@ -1,0 +1,213 @@
+"""The loops go on through bad times; a stuck loop is noticed; journals insist."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import queue
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from rota import Rota
+from rota.engine import runtime as runtime_
+from rota.engine.journal import insist
+from rota.engine.watchdog import Watchdog
+from rota.errors import StoreBusy, StoreCorrupt, StoreFull, StoreUnreachable
+from rota.testing import VirtualClock, virtual
+from tests.engine.kit import Gate, StoreTap, eventually, live, pass_time, timer_set
+from tests.workflows.kit import result
+
+
+def plain(**settings: Any) -> tuple[Rota, Any]:
+    app = Rota(**settings)
+
+    @app.step
+    async def step(n: int) -> int:
+        return n
+
+    @app.workflow
+    async def flow(n: int) -> int:
+        return await step(n)
+
+    return app, flow
+
+
+@pytest.fixture(autouse=True)
+def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runtime_, "PAUSE_S_MIN", 0.001)
+    monkeypatch.setattr(runtime_, "PAUSE_S_MAX", 0.01)
+
+
+@pytest.mark.parametrize("error", [StoreUnreachable("away"), StoreFull("full"), KeyError("a bug")])
+@pytest.mark.parametrize("function", ["claim", "settle", "wake_due", "beat", "renew", "reap"])
+async def test_every_loop_goes_on_after_an_error(
+    database_url: str, error: Exception, function: str
+) -> None:
+    app, flow = plain(seats=1)
+    async with live(app, database_url) as clock:
+        tap = StoreTap(app)
+        failures = 0
+
+        async def fail(name: str) -> None:
+            nonlocal failures
+            if name == function and failures < 3:
+                failures += 1
+                raise error
+
+        tap.before = fail
+        started = await app.start_many(flow, [(n,) for n in range(3)])
+        delayed = await app.start(flow, 9, delay="1s")
+        for _ in range(6):
+            await pass_time(clock, "5s")
+        assert [await result(run) for run in started] == [0, 1, 2]
+        assert await result(delayed) == 9
+
+
+async def test_a_failing_loop_says_so_and_says_what_to_do(
+    database_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    app, flow = plain()
+    async with live(app, database_url):
+        tap = StoreTap(app)
+        failures: list[str] = []
+
+        async def fail(name: str) -> None:
+            if name == "claim" and not failures:
+                failures.append(name)
+                raise StoreFull("no space left")
+
+        tap.before = fail
+        run = await app.start(flow, 1)
+        assert await result(run) == 1
+    assert "the work loop waits" in caplog.text
+    assert StoreFull.hint in caplog.text
+
+
+@pytest.mark.parametrize("error", [StoreUnreachable("away"), StoreBusy("busy"), StoreFull("full")])
+async def test_a_step_is_recorded_when_the_database_comes_back(
+    database_url: str, error: Exception
+) -> None:
+    app = Rota()
+    calls: list[int] = []
+
+    @app.step
+    async def step() -> int:
+        calls.append(1)
+        return 1
+
+    @app.workflow
+    async def flow() -> int:
+        return await step()
+
+    async with virtual(app, url=database_url) as world:
+        tap = StoreTap(app)
+        failures = 0
+
+        async def fail(name: str) -> None:
+            nonlocal failures
+            if name == "record" and failures < 4:
+                failures += 1
+                raise error
+
+        tap.before = fail
+        run = await app.start(flow)
+        await world.advance("10s")
+        assert failures == 4
+        assert await result(run) == 1
+        assert calls == [1]
+
+
+async def test_insisting_waits_longer_each_time_and_stops_at_a_real_error() -> None:
+    clock = VirtualClock()
+    at: list[int] = []
+
+    async def call() -> str:
+        at.append(clock.now())
+        if len(at) < 9:
+            raise StoreBusy("busy")
+        raise StoreCorrupt("damaged")
+
+    task = asyncio.ensure_future(insist(clock, call, "a test"))
+    for _ in range(20):
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        due = clock.next_timer_at()
+        if due is not None:
+            clock.move_to(due)
+    with pytest.raises(StoreCorrupt):
+        await task
+    waits = [b - a for a, b in itertools.pairwise(at)]
+    assert waits == [50_000, 100_000, 200_000, 400_000, 800_000, 1_600_000, 2_000_000, 2_000_000]
+
+
+async def test_a_healthy_app_says_so(database_url: str) -> None:
+    app, _ = plain()
+    assert app.healthy()
+    async with live(app, database_url):
+        assert app.healthy()
+
+
+class Ear(logging.Handler):
+    """Hears what the watchdog's thread says; each word can be waited for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words: queue.Queue[str] = queue.Queue()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.words.put(record.getMessage())
+
+
+@pytest.fixture
+def ear() -> Iterator[Ear]:
+    ear = Ear()
+    logging.getLogger("rota.watchdog").addHandler(ear)
+    yield ear
+    logging.getLogger("rota.watchdog").removeHandler(ear)
+
+
+async def test_a_stuck_loop_fails_health_and_says_where_it_hangs(ear: Ear) -> None:
+    watchdog = Watchdog(0.05)
+    watchdog.start()
+    try:
+        assert watchdog.stuck_for_s() == 0
+        # Blocks the loop, as user code would, until the watchdog has noticed.
+        word = ear.words.get(timeout=5)
+        assert watchdog.stuck_for_s() > 0.05
+        await eventually(lambda: watchdog.stuck_for_s() == 0)
+        assert "the event loop is stuck" in word
+        assert "ear.words.get" in word
+    finally:
+        watchdog.stop()
+
+
+async def test_a_watchdog_reports_once_for_every_time_the_loop_gets_stuck(ear: Ear) -> None:
+    watchdog = Watchdog(0.05)
+    watchdog.start()
+    try:
+        assert ear.words.get(timeout=5)
+        with pytest.raises(queue.Empty):
+            ear.words.get(timeout=0.15)  # still the same time
+        await eventually(lambda: watchdog.stuck_for_s() == 0)
+        assert ear.words.get(timeout=5)
+    finally:
+        watchdog.stop()
+
+
+async def test_work_goes_on_while_one_run_blocks_nothing_but_itself(database_url: str) -> None:
+    gate = Gate()
+    app, flow = plain()
+
+    @app.workflow
+    async def slow() -> None:
+        await gate()
+
+    async with live(app, database_url) as clock:
+        await app.start(slow)
+        await eventually(lambda: gate.under_way == 1)
+        assert [await result(await app.start(flow, n)) for n in range(3)] == [0, 1, 2]
+        await timer_set(clock, "5s")
+        gate.open.set()

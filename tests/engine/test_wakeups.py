@@ -1,0 +1,103 @@
+"""Wake-ups within a process and between processes. They only save time."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from rota import Client, Rota
+from rota.engine.wakeups import READY, Wakeups
+from rota.settings import Settings
+from rota.store.database import open_url
+from tests.engine.kit import beside, eventually, live, pass_time
+from tests.workflows.kit import result
+
+
+def plain() -> tuple[Rota, Any]:
+    app = Rota()
+
+    @app.workflow
+    async def flow(n: int) -> int:
+        return n
+
+    return app, flow
+
+
+async def test_everyone_in_this_process_hears_a_word(database_url: str) -> None:
+    app, _ = plain()
+    heard: list[str] = []
+    async with live(app, database_url):
+        app.wakeups.subscribe(heard.append)
+        app.wakeups.tell("word")
+        assert heard == ["word"]
+        app.wakeups.unsubscribe(heard.append)
+        app.wakeups.tell("another")
+        assert heard == ["word"]
+
+
+async def test_other_processes_hear_a_word_and_the_teller_not_twice(database_url: str) -> None:
+    one, other = open_url(database_url, Settings()), open_url(database_url, Settings())
+    await one.open()
+    await other.open()
+    try:
+        here, there = Wakeups(one), Wakeups(other)
+        heard_here: list[str] = []
+        heard_there: list[str] = []
+        await here.listen()
+        await there.listen()
+        here.subscribe(heard_here.append)
+        there.subscribe(heard_there.append)
+        here.tell("word")
+        await eventually(lambda: "word" in heard_there)
+        assert heard_here.count("word") <= 2  # a database may echo; that does no harm
+    finally:
+        await one.close()
+        await other.close()
+
+
+async def test_a_start_by_another_process_wakes_the_worker(database_url: str) -> None:
+    app, _ = plain()
+    async with live(app, database_url) as clock:
+        client = Client(database_url, clock=clock)
+        async with client:
+            run = await client.start("flow", n=3)
+            assert await run.result(timeout=5) == 3
+
+
+async def test_a_delayed_start_by_another_process_is_timed_exactly(database_url: str) -> None:
+    app, flow = plain()
+    other, _ = plain()
+    async with live(app, database_url) as clock, beside(other, database_url, clock):
+        await eventually(lambda: app.runtime is not None and app.runtime.worker.due_at is None)
+        run = await other.start(flow, 1, delay="1s")
+        await eventually(
+            lambda: app.runtime is not None and app.runtime.worker.due_at == clock.now() + 1_000_000
+        )
+        clock.move_to(clock.now() + 1_000_000)
+        assert await result(run) == 1
+        row = await run.run()
+        assert row.started_at == row.created_at + 1_000_000
+
+
+async def test_work_nobody_told_of_is_found_by_the_poll(database_url: str) -> None:
+    app, flow = plain()
+    other, _ = plain()
+    async with live(app, database_url) as clock, beside(other, database_url, clock):
+        other.database.tell = lambda topic: None  # type: ignore[method-assign]
+        run = await other.start(flow, 1)
+        later = await other.start(flow, 2, delay="7s")
+        await asyncio.sleep(0.05)
+        assert await run.status() == "pending"
+        await pass_time(clock, "6s")
+        assert await app.ref(run.id).result(timeout=5) == 1
+        await pass_time(clock, "6s")
+        assert await app.ref(later.id).result(timeout=5) == 2
+
+
+async def test_a_word_nobody_knows_does_no_harm(database_url: str) -> None:
+    app, flow = plain()
+    async with live(app, database_url):
+        app.wakeups.heard("nonsense")
+        app.wakeups.heard("*")
+        app.wakeups.heard(READY)
+        assert await result(await app.start(flow, 1)) == 1

@@ -1,0 +1,201 @@
+"""Two transactions that meet on PostgreSQL, held open exactly where it hurts."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from rota import Client, RetryPolicy, Rota, Transient, sleep, this_run, wait_for
+from rota.errors import RotaError
+from rota.store import runs, steps
+from tests.kit import broken, until
+
+QUICK: dict[str, Any] = {"heartbeat_s": 0.3, "poll_s": 0.2, "migrate": True}
+
+
+pytestmark = pytest.mark.pg
+
+
+class Gate:
+    """Holds one transaction open after its last statement, before its commit."""
+
+    def __init__(self, *functions: Any) -> None:
+        self._functions = functions
+        self.reached = asyncio.Event()
+        self.open = asyncio.Event()
+
+    def put_before(self, client: Client) -> None:
+        """Hold the first transaction of `client` that runs one of the functions."""
+        write = client.database.write
+
+        async def held(function: Any, *args: Any, **kwargs: Any) -> Any:
+            if function not in self._functions or self.reached.is_set():
+                return await write(function, *args, **kwargs)
+
+            async def slow(tx: Any) -> Any:
+                begun: dict[str, Any] = {"alone": False} if function is runs.settle else {}
+                value = await function(tx, *args, **kwargs, **begun)
+                self.reached.set()
+                await self.open.wait()
+                return value
+
+            return await write(slow)
+
+        client.database.write = held  # type: ignore[method-assign]
+
+
+@contextlib.asynccontextmanager
+async def stranger(url: str) -> AsyncIterator[Client]:
+    """Another process's client."""
+    async with Client(url, migrate=True) as client:
+        yield client
+
+
+async def test_cancel_reaches_a_child_that_is_being_started_at_that_moment(
+    server_url: str,
+) -> None:
+    app = Rota(server_url, **QUICK)
+    gate = Gate(steps.record_child)
+
+    @app.workflow
+    async def child() -> None:
+        await sleep("1h")
+
+    @app.workflow
+    async def parent() -> None:
+        await child()
+
+    async with app, stranger(server_url) as other:
+        gate.put_before(app)
+        run = await app.start(parent)
+        await gate.reached.wait()
+        cancelling = asyncio.create_task(other.cancel(run.id))
+        await asyncio.wait([cancelling], timeout=1)
+        gate.open.set()
+        await cancelling
+
+        async def is_quiet() -> bool:
+            return all(run.is_final for run in await other.list())
+
+        await until(is_quiet, timeout_s=5)
+        assert await broken(server_url) == []
+
+
+async def test_cancel_reaches_a_chain_that_fails_and_is_retried_at_that_moment(
+    server_url: str,
+) -> None:
+    app = Rota(server_url, **QUICK)
+    gate = Gate(runs.settle, runs.turn)
+
+    @app.workflow(retries=RetryPolicy(attempts=5, delay_s=60))
+    async def fails() -> None:
+        raise Transient("once more")
+
+    async with app, stranger(server_url) as other:
+        gate.put_before(app)
+        run = await app.start(fails)
+        await gate.reached.wait()
+        cancelling = asyncio.create_task(other.cancel(run.id))
+        await asyncio.wait([cancelling], timeout=1)
+        gate.open.set()
+        await cancelling
+        assert (await other.chain(run.id))[-1].status == "cancelled"
+        assert await broken(server_url) == []
+
+
+async def test_a_signal_sent_while_an_attempt_gives_way_to_the_next_is_heard(
+    server_url: str,
+) -> None:
+    app = Rota(server_url, **QUICK)
+    retrying = Gate(runs.settle, runs.turn)
+    sending = Gate(steps.send_signal)
+
+    @app.workflow(retries=RetryPolicy(attempts=5, delay_s=0))
+    async def listens() -> int:
+        if this_run().attempt == 1:
+            raise Transient("once more")
+        value: int = await wait_for("word")
+        return value
+
+    async with app, stranger(server_url) as other:
+        retrying.put_before(app)
+        run = await app.start(listens)
+        await retrying.reached.wait()
+        sending.put_before(other)
+        told = asyncio.create_task(other.signal(run.id, "word", 5))
+        await asyncio.wait([told], timeout=0.5)
+        retrying.open.set()
+
+        async def sleeps() -> bool:
+            return (await run.status()) in ("sleeping:signal", "completed")
+
+        with contextlib.suppress(AssertionError):
+            await until(sleeps, timeout_s=3)  # it may rightly wait for the sender instead
+        sending.open.set()
+        await told
+        try:
+            assert await run.result(timeout=5) == 5
+        finally:
+            with contextlib.suppress(RotaError):
+                await run.cancel()
+
+
+async def test_the_end_of_a_child_is_heard_while_the_parent_gives_way_to_its_next_attempt(
+    server_url: str,
+) -> None:
+    app = Rota(server_url, **QUICK)
+    retrying = Gate(runs.settle, runs.turn)
+    finish = asyncio.Event()
+
+    @app.workflow(queue="elsewhere")
+    async def child() -> int:
+        return 5
+
+    @app.workflow(retries=RetryPolicy(attempts=5, delay_s=0))
+    async def parent() -> int:
+        started = await app.start(child)
+        if this_run().attempt == 1:
+            await finish.wait()
+            raise Transient("once more")
+        value: int = await started.result()
+        return value
+
+    near = Rota(server_url, **QUICK)
+    near.workflow(queue="elsewhere", name="child")(child.function)
+    ending = Gate(runs.settle, runs.turn)
+    await app.start_worker(["default"])
+    try:
+        retrying.put_before(app)
+        run = await app.start(parent)
+
+        async def has_child() -> bool:
+            return bool(await app.list(name="child"))
+
+        await until(has_child)
+        finish.set()
+        await retrying.reached.wait()
+        await near.connect()
+        ending.put_before(near)
+        await near.start_worker(["elsewhere"])
+        # The child's end waits for the parent's row, which its next attempt is leaving.
+        await asyncio.wait([asyncio.create_task(ending.reached.wait())], timeout=0.7)
+        retrying.open.set()
+
+        async def sleeps() -> bool:
+            return (await run.status()) in ("sleeping:child", "completed")
+
+        with contextlib.suppress(AssertionError):
+            await until(sleeps, timeout_s=3)
+        ending.open.set()
+        try:
+            assert await run.result(timeout=5) == 5
+        finally:
+            with contextlib.suppress(RotaError):
+                await run.cancel()
+    finally:
+        await near.close()
+        await app.close()

@@ -1,0 +1,187 @@
+"""Builders that crash, fault and load tests share: effects, child processes, plain looks.
+
+An effect is one line appended to a file by user code, so that what really happened can be held
+against what the database remembers. Appending with O_APPEND is atomic and outlives any kill.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+from urllib.parse import urlsplit, urlunsplit
+
+from rota.settings import Settings
+from rota.store import invariants
+from rota.store.database import open_url
+from rota.store.invariants import Broken
+
+ROOT = Path(__file__).resolve().parents[1]
+T = TypeVar("T")
+
+
+class Effect(NamedTuple):
+    """One line of the effects file: what was executed, by whom and when (monotonic, ns)."""
+
+    label: str
+    mark: str
+    pid: int
+    at: int
+
+    @property
+    def token(self) -> str:
+        """Tells this execution from every other one."""
+        return f"{self.pid}-{self.at}"
+
+
+class Effects:
+    """An append-only file of what user code did."""
+
+    def __init__(self, path: Path | str) -> None:
+        self.path = Path(path)
+
+    def add(self, label: str, mark: str = "") -> str:
+        """Append one line and return its token; it is there now, whatever becomes of us."""
+        effect = Effect(label, mark, os.getpid(), time.monotonic_ns())
+        line = json.dumps(effect) + "\n"
+        out = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+        try:
+            os.write(out, line.encode())
+        finally:
+            os.close(out)
+        return effect.token
+
+    def read(self) -> list[Effect]:
+        """All lines, in the order in which they were written."""
+        if not self.path.exists():
+            return []
+        return [Effect(*json.loads(line)) for line in self.path.read_text().splitlines()]
+
+    def count(self, label: str) -> int:
+        """How often something was done."""
+        return sum(effect.label == label for effect in self.read())
+
+
+async def until(
+    condition: Callable[[], Awaitable[T]], *, timeout_s: float = 20.0, every_s: float = 0.02
+) -> T:
+    """Wait until `condition` holds and return what it said; AssertionError at the deadline."""
+    deadline = time.monotonic() + timeout_s
+    while True:
+        found = await condition()
+        if found:
+            return found
+        assert time.monotonic() < deadline, f"still {found!r} after {timeout_s} s"
+        await asyncio.sleep(every_s)
+
+
+async def select(url: str, query: str) -> list[tuple[Any, ...]]:
+    """Rows of a plain query, past Rota: what is really there."""
+    if url.startswith("sqlite"):
+        import apsw
+
+        connection = apsw.Connection(url.removeprefix("sqlite:///"))
+        try:
+            connection.set_busy_timeout(10_000)
+            return list(connection.execute(query))
+        finally:
+            connection.close()
+    import asyncpg
+
+    dsn, schema = split_schema(url)
+    connection = await asyncpg.connect(dsn, server_settings={"search_path": schema})
+    try:
+        return [tuple(row) for row in await connection.fetch(query)]
+    finally:
+        await connection.close()
+
+
+def split_schema(url: str) -> tuple[str, str]:
+    """A PostgreSQL URL without `schema=`, and the schema."""
+    parts = urlsplit(url)
+    pairs = [pair.partition("=") for pair in parts.query.split("&") if pair]
+    schema = next((value for name, _, value in pairs if name == "schema"), "rota")
+    query = "&".join("".join(pair) for pair in pairs if pair[0] != "schema")
+    return urlunsplit(parts._replace(query=query)), schema
+
+
+async def broken(url: str) -> list[Broken]:
+    """The invariants that do not hold in a database."""
+    database = open_url(url, Settings())
+    await database.open()
+    try:
+        return await database.read(invariants.broken)
+    finally:
+        await database.close()
+
+
+class Child:
+    """A process of ours, with what it says kept in a file."""
+
+    def __init__(self, module: str, *arguments: object, log: Path) -> None:
+        self.log = log
+        command = [sys.executable, "-m", module, *map(str, arguments)]
+        with log.open("ab") as out:
+            self._popen = subprocess.Popen(
+                command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=out, stderr=out
+            )
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        return self._popen.pid
+
+    @property
+    def code(self) -> int | None:
+        """Its exit code (negative: the signal that ended it), or None while it runs."""
+        return self._popen.poll()
+
+    def send(self, number: int) -> None:
+        """Send a signal."""
+        self._popen.send_signal(number)
+
+    def kill(self) -> None:
+        """SIGKILL, and wait for its end."""
+        self._popen.kill()
+        self._popen.wait()
+
+    def wait(self, timeout_s: float = 30.0) -> int:
+        """Its exit code; one that does not end in time is killed, and its log is shown."""
+        try:
+            return self._popen.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise AssertionError(f"no end after {timeout_s} s:\n{self.tail()}") from None
+
+    def tail(self, lines: int = 40) -> str:
+        """The end of what it said."""
+        text = self.log.read_text(errors="replace") if self.log.exists() else ""
+        return "\n".join(text.splitlines()[-lines:])
+
+
+def end_all(children: Sequence[Child]) -> None:
+    """Kill those that still run."""
+    for child in children:
+        if child.code is None:
+            child.kill()
+
+
+async def drop_schemas(url: str, prefix: str) -> None:
+    """Drop every schema of a PostgreSQL database whose name begins so."""
+    import asyncpg
+
+    connection = await asyncpg.connect(
+        split_schema(url)[0], server_settings={"lock_timeout": "10s"}
+    )
+    try:
+        for row in await connection.fetch("select nspname from pg_namespace"):
+            if row["nspname"].startswith(prefix):
+                await connection.execute(f'drop schema "{row["nspname"]}" cascade')
+    finally:
+        await connection.close()

@@ -1,0 +1,1 @@
+"""Stateful property tests: may a run ever leave the table?"""

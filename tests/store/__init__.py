@@ -1,0 +1,1 @@
+"""One conformance suite for the store, passed by both databases."""

@@ -1,0 +1,181 @@
+"""Migrations: forward only, in one transaction, found out when changed; and their snapshot."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from rota.errors import SchemaMissing, SchemaTooNew, StoreCorrupt, StoreError
+from rota.store import migrate
+from rota.store.database import Database
+from rota.store.migrate import Migration
+from scripts.schema import FOLDER, postgres_snapshot, sqlite_snapshot
+from tests.builders import NOW, new_run, opened, sql, start
+
+NAMES = [f"{one.number:04d}_{one.name}" for one in migrate.shipped()]
+NEXT = max(one.number for one in migrate.shipped()) + 1
+
+
+async def _tables(db: Database) -> list[str]:
+    text = (
+        "select name from sqlite_master where type = 'table'"
+        if db.dialect.name == "sqlite"
+        else "select tablename from pg_tables where schemaname = current_schema()"
+    )
+    return sorted(row[0] for row in await sql(db, text))
+
+
+async def _views(db: Database) -> list[str]:
+    text = (
+        "select name from sqlite_master where type = 'view'"
+        if db.dialect.name == "sqlite"
+        else "select viewname from pg_views where schemaname = current_schema()"
+    )
+    return sorted(row[0] for row in await sql(db, text))
+
+
+def _ship(monkeypatch: pytest.MonkeyPatch, *more: str) -> None:
+    """Pretend that this version ships further migrations."""
+    extra = [Migration(NEXT + n, f"more{n}", text) for n, text in enumerate(more)]
+    listed = [*migrate.shipped(), *extra]
+    monkeypatch.setattr(migrate, "shipped", lambda: listed)
+
+
+async def test_a_fresh_database_gets_every_migration_once(database_url: str) -> None:
+    async with opened(database_url, migrated=False) as db:
+        assert await migrate.prepare(db, migrate=True, now=NOW) == NAMES
+        assert await migrate.prepare(db, migrate=True, now=NOW) == []
+        assert await migrate.prepare(db, migrate=False, now=NOW) == []
+        found = await sql(db, "select number, checksum, applied_at from migrations")
+        assert found == [(one.number, one.checksum, NOW) for one in migrate.shipped()]
+
+
+async def test_a_database_that_was_not_migrated_is_refused_and_left_alone(
+    database_url: str,
+) -> None:
+    async with opened(database_url, migrated=False) as db:
+        with pytest.raises(SchemaMissing) as caught:
+            await migrate.prepare(db, migrate=False, now=NOW)
+        assert "rota migrate" in caught.value.advice
+        assert await _tables(db) == []
+
+
+async def test_a_newer_schema_is_refused_and_left_alone(database_url: str) -> None:
+    async with opened(database_url) as db:
+        await sql(db, f"insert into migrations values ({NEXT}, 'newer', 'x', 0)")
+        before = await _tables(db)
+        for allowed in (True, False):
+            with pytest.raises(SchemaTooNew, match=f"{NEXT:04d}") as caught:
+                await migrate.prepare(db, migrate=allowed, now=NOW)
+            assert "Upgrade" in caught.value.advice
+        assert await _tables(db) == before
+
+
+async def test_a_changed_migration_is_found_out(database_url: str) -> None:
+    async with opened(database_url) as db:
+        await sql(db, "update migrations set checksum = 'other' where number = 1")
+        for allowed in (True, False):
+            with pytest.raises(StoreCorrupt, match="0001"):
+                await migrate.prepare(db, migrate=allowed, now=NOW)
+
+
+async def test_a_later_version_adds_to_what_is_there(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with opened(database_url) as db:
+        await start(db, new_run())
+        _ship(monkeypatch, "create table novel (id {key} primary key) {strict};")
+        with pytest.raises(SchemaMissing, match=f"{NEXT:04d}"):
+            await db.read(migrate.check)
+        assert await db.write(migrate.apply, now=NOW) == [f"{NEXT:04d}_more0"]
+        assert "novel" in await _tables(db)
+        assert await sql(db, "select count(*) from runs") == [(1,)]
+
+
+BROKEN = "create table novel (id {key} primary key) {strict}; insert into nobody values (1);"
+
+
+@pytest.mark.parametrize("fresh", [True, False])
+async def test_a_migration_that_fails_leaves_nothing(
+    database_url: str, monkeypatch: pytest.MonkeyPatch, fresh: bool
+) -> None:
+    async with opened(database_url, migrated=not fresh) as db:
+        before, views = await _tables(db), await _views(db)
+        _ship(monkeypatch, "create table good (id {key} primary key) {strict};", BROKEN)
+        with pytest.raises(Exception, match="nobody"):
+            await db.write(migrate.apply, now=NOW)
+        assert await _tables(db) == before
+        assert await _views(db) == views
+        monkeypatch.undo()
+        assert await db.write(migrate.apply, now=NOW) == (NAMES if fresh else [])
+
+
+async def test_views_may_need_what_a_later_migration_adds(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The views are those of today; on a fresh database every migration must come before them."""
+    _ship(monkeypatch, "alter table runs add column novel {text};")
+    views = "drop view if exists seen; create view seen as select novel from runs;"
+    monkeypatch.setattr(migrate, "_views", lambda dialect: views)
+    async with opened(database_url, migrated=False) as db:
+        assert len(await db.write(migrate.apply, now=NOW)) == len(NAMES) + 1
+        assert await sql(db, "select novel from seen") == []
+
+
+async def test_a_migration_may_change_what_a_view_reads(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with opened(database_url) as db:
+        _ship(monkeypatch, "alter table steps drop column error;")
+        views = "drop view if exists seen; create view seen as select key from steps;"
+        monkeypatch.setattr(migrate, "_views", lambda dialect: views)
+        assert await db.write(migrate.apply, now=NOW) == [f"{NEXT:04d}_more0"]
+
+
+async def test_migrators_at_once_migrate_once(database_url: str) -> None:
+    async def one() -> list[str]:
+        async with opened(database_url, migrated=False) as db:
+            return await migrate.prepare(db, migrate=True, now=NOW)
+
+    answers = await asyncio.gather(*(one() for _ in range(5)))
+    assert sorted(answers) == [[], [], [], [], NAMES]
+
+
+@pytest.mark.pg
+async def test_two_schemas_of_one_server_are_two_databases(postgres_url: str) -> None:
+    join = "&" if "?" in postgres_url else "?"
+    urls = [f"{postgres_url}{join}schema=t_two_{which}" for which in ("a", "b")]
+    async with opened(urls[0]) as first, opened(urls[1]) as second:
+        await start(first, new_run())
+        assert await sql(second, "select count(*) from runs") == [(0,)]
+        for which in ("a", "b"):
+            await sql(first, f"drop schema t_two_{which} cascade")
+
+
+@pytest.mark.pg
+async def test_a_schema_with_capitals_is_refused_or_works(postgres_url: str) -> None:
+    join = "&" if "?" in postgres_url else "?"
+    try:
+        async with opened(f"{postgres_url}{join}schema=t_Capital") as db:
+            await start(db, new_run())
+            assert await sql(db, "select count(*) from runs") == [(1,)]
+            await sql(db, 'drop schema "t_Capital" cascade')
+    except StoreError as refused:
+        assert refused.advice  # noqa: PT017
+        async with opened(postgres_url, migrated=False) as db:
+            await sql(db, 'drop schema if exists "t_Capital" cascade')
+        raise AssertionError(f"refused, but only after it was made: {refused}") from refused
+
+
+async def test_the_snapshot_of_the_schema_is_current(database_url: str) -> None:
+    async with opened(database_url) as db:
+        name = db.dialect.name
+    if name == "sqlite":
+        made = sqlite_snapshot(Path(database_url.removeprefix("sqlite:///")))
+    else:
+        base, _, schema = database_url.partition("schema=")
+        made = await postgres_snapshot(base.rstrip("?&"), schema)
+    written = (FOLDER / f"schema.{name}.sql").read_text(encoding="utf-8")
+    assert made == written, "run `make docs`"

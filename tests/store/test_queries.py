@@ -1,0 +1,176 @@
+"""The rules of the query files: each prepares, is called, is passed what it asks for, is shared."""
+
+from __future__ import annotations
+
+import ast
+import re
+from functools import cache
+from importlib.resources import files
+
+import apsw
+import pytest
+
+from rota.store import invariants, queries
+from rota.store.database import Database, Tx
+from rota.store.dialect import POSTGRES, SQLITE
+from rota.store.postgres import PostgresTx
+from rota.store.sqlite import SqliteTx
+from tests.tidy.tree import Module, modules
+
+FOLDER = files("rota.store") / "sql"
+NAMES = sorted(set(queries.texts("sqlite")) | set(queries.texts("postgres")))
+# Asked only of one database, so no override: the other has nothing of the kind.
+ONE_SIDED = {"server_clock", "notify"}
+
+
+def _file(name: str) -> dict[str, str]:
+    return queries.parse((FOLDER / name).read_text())
+
+
+@cache
+def _shared() -> dict[str, str]:
+    found: dict[str, str] = {}
+    for path in FOLDER.iterdir():
+        if path.name.endswith(".sql") and path.name not in ("sqlite.sql", "postgres.sql"):
+            blocks = _file(path.name)
+            assert not set(blocks) & set(found), f"{path.name} repeats a name"
+            found |= blocks
+    return found
+
+
+async def test_every_query_prepares(db: Database) -> None:
+    prepared = queries.compiled(db.dialect.name)
+
+    async def prepare(tx: Tx) -> list[str]:
+        failed = []
+        for name, query in prepared.items():
+            for text in {query.text, query.single}:
+                try:
+                    if isinstance(tx, SqliteTx):
+                        tx._cursor.execute(f"explain {text}", [None] * _slots(text)).fetchall()
+                    else:
+                        assert isinstance(tx, PostgresTx)
+                        await tx._connection.prepare(text)
+                except Exception as error:
+                    failed.append(f"{name}: {error}")
+        return failed
+
+    assert await db.read(prepare) == []
+
+
+def _slots(text: str) -> int:
+    return max((int(number) for number in re.findall(r"\?(\d+)", text)), default=0)
+
+
+def _query_of(call: ast.Call) -> str | None:
+    """The query that a call of `tx.rows` or `tx.many` names."""
+    is_query = isinstance(call.func, ast.Attribute) and call.func.attr in ("rows", "many")
+    name = call.args[0] if is_query and call.args else None
+    is_text = isinstance(name, ast.Constant) and isinstance(name.value, str)
+    return str(name.value) if is_text and isinstance(name, ast.Constant) else None
+
+
+@cache
+def _calls() -> dict[str, list[tuple[Module, ast.Call]]]:
+    """Every call in src whose first text argument names a query, by that name."""
+    found: dict[str, list[tuple[Module, ast.Call]]] = {}
+    for module in modules():
+        if not module.path.startswith("src/"):
+            continue
+        for node in module.nodes:
+            if isinstance(node, ast.Call) and (name := _query_of(node)):
+                found.setdefault(name, []).append((module, node))
+    return found
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_query_is_called(name: str) -> None:
+    assert name in _calls() or name in invariants.INVARIANTS, "nobody calls it: remove it"
+
+
+def test_every_call_names_a_query() -> None:
+    assert sorted(set(_calls()) - set(NAMES)) == []
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_parameter_is_passed_and_no_other(name: str) -> None:
+    wanted = {
+        parameter
+        for dialect in ("sqlite", "postgres")
+        if name in queries.compiled(dialect)
+        for parameter in queries.compiled(dialect)[name].parameters
+    }
+    for module, call in _calls().get(name, []):
+        given = {word.arg for word in call.keywords if word.arg not in (None, "alone")}
+        spread = any(word.arg is None for word in call.keywords)
+        where = module.at(call, name)
+        assert given <= wanted, f"{where}: passes {given - wanted}, which it does not ask for"
+        assert spread or given == wanted, f"{where}: lacks {wanted - given}"
+
+
+@pytest.mark.parametrize("name", sorted(_shared()))
+def test_a_shared_text_computes_no_time_and_casts_nothing(name: str) -> None:
+    text = re.sub(r"--[^\n]*", "", _shared()[name]).lower()
+    assert "::" not in text
+    banned = (
+        r"\b(cast\s*\(|now\s*\(|current_timestamp|strftime|datetime\s*\(|random\s*\(|julianday)"
+    )
+    assert not re.search(banned, text), "time, chance and types are arguments"
+
+
+def test_few_queries_are_told_twice() -> None:
+    sqlite, postgres = _file("sqlite.sql"), _file("postgres.sql")
+    twice = (set(sqlite) | set(postgres)) - ONE_SIDED
+    assert len(twice) * 10 <= len(NAMES), f"more than one in ten: {sorted(twice)}"
+    for name in twice:
+        assert name in _shared() or (name in sqlite and name in postgres), f"{name} has one side"
+
+
+@pytest.mark.parametrize("name", sorted(ONE_SIDED))
+def test_what_is_one_sided_is_there_on_one_side(name: str) -> None:
+    assert (name in _file("sqlite.sql")) != (name in _file("postgres.sql"))
+
+
+def test_every_query_has_a_name_of_its_own_in_its_file() -> None:
+    for path in FOLDER.iterdir():
+        if path.name.endswith(".sql"):
+            names = re.findall(r"^-- name: (\w+)", path.read_text(), re.MULTILINE)
+            assert len(names) == len(set(names)), path.name
+
+
+QUERY = "select {lock} a from t {, items: x int, y text} where b {in things} and c = :c and d = :c"
+
+
+def test_tokens_become_sqlite() -> None:
+    made = SQLITE.compile("select a from t where b {in things} and c = :c and e = :c {skip_locked}")
+    assert made.parameters == ("things", "c")
+    assert made.text.rstrip() == (
+        "select a from t where b in (select value from json_each(?1)) and c = ?2 and e = ?2"
+    )
+    assert SQLITE.compile(QUERY).columns == ("x", "y")
+
+
+def test_tokens_become_postgres() -> None:
+    made = POSTGRES.compile(QUERY)
+    assert (made.columns, made.parameters) == (("x", "y"), ("things", "c"))
+    assert "for update" in made.text
+    assert "unnest($1::bigint[], $2::text[]) as item(x, y)" in made.text
+    assert "b = any($3) and c = $4 and d = $4" in made.text
+
+
+def test_a_cast_or_a_time_is_no_parameter() -> None:
+    made = POSTGRES.compile("select a::text, '12:30' from t where b = :b")
+    assert made.parameters == ("b",)
+
+
+def test_migrations_use_plain_tokens() -> None:
+    text = "create table t (a {int}, b {key}, c {text}) {strict}"
+    assert SQLITE.render(text) == "create table t (a integer, b text, c text) strict"
+    assert POSTGRES.render(text) == 'create table t (a bigint, b text collate "C", c text) '
+
+
+def test_sqlite_is_new_enough_for_two_writers() -> None:
+    from rota.store.sqlite import SAFE_SQLITE
+
+    version = tuple(int(part) for part in apsw.sqlite_lib_version().split("."))
+    assert version >= SAFE_SQLITE

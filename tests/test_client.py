@@ -1,0 +1,447 @@
+"""The client: one method per verb, and a clear error for every verb that does not apply."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from rota import Client, NeedsLogin, Rota, Start, sleep, wait_for
+from rota.core.instants import SECOND
+from rota.errors import (
+    AlreadyStarted,
+    BadInput,
+    NotSerialisable,
+    PayloadTooBig,
+    UnknownRun,
+    UnknownWorkflow,
+    UsageError,
+    WrongState,
+)
+from rota.testing import virtual
+from tests.workflows.kit import Parcel, Receipt, result
+
+
+def shop(**settings: Any) -> tuple[Rota, Any]:
+    app = Rota(**settings)
+
+    @app.workflow
+    async def fulfil(order: str, amount: int = 1) -> str:
+        return f"{order} x{amount}"
+
+    @app.workflow
+    async def typed(receipt: Receipt, parcel: Parcel, when: datetime) -> str:
+        return f"{receipt.total} {parcel.label} {when.isoformat()}"
+
+    @app.workflow
+    async def fail() -> None:
+        raise ValueError("no")
+
+    @app.workflow
+    async def ask() -> None:
+        raise NeedsLogin("log in")
+
+    @app.workflow
+    async def nap() -> None:
+        await sleep("1h")
+
+    return app, fulfil
+
+
+async def test_arguments_go_by_place_and_by_name(database_url: str) -> None:
+    app, fulfil = shop()
+    async with virtual(app, url=database_url) as world:
+        runs = [
+            await app.start(fulfil, "a"),
+            await app.start(fulfil, "a", 2),
+            await app.start(fulfil, order="a", amount=3),
+            await app.start("fulfil", "a", amount=4),
+        ]
+        await world.drain()
+        assert [await result(run) for run in runs] == ["a x1", "a x2", "a x3", "a x4"]
+
+
+async def test_typed_input_arrives_as_its_type(database_url: str) -> None:
+    app, _ = shop()
+    when = datetime(2030, 1, 1, tzinfo=UTC)
+    async with virtual(app, url=database_url) as world:
+        run = await app.start("typed", Receipt("o", 5), Parcel(weight=1, label="x"), when)
+        await world.drain()
+        assert await result(run) == "5 x 2030-01-01T00:00:00+00:00"
+
+
+@pytest.mark.parametrize(
+    ("name", "args", "words"),
+    [
+        ("fulfil", (7,), "$.order"),
+        ("fulfil", ("a", "many"), "$.amount"),
+        ("fulfil", (), "order"),
+        ("fulfil", ("a", 1, 2), "too many"),
+        (
+            "typed",
+            ({"order": "o", "total": "x"}, Parcel(weight=1, label="x"), datetime.now(UTC)),
+            "$.receipt.total",
+        ),
+        (
+            "typed",
+            (Receipt("o", 1), {"weight": "heavy", "label": "x"}, datetime.now(UTC)),
+            "weight",
+        ),
+        ("typed", (Receipt("o", 1), Parcel(weight=1, label="x"), "tomorrow"), "$.when"),
+    ],
+)
+async def test_bad_input_names_the_path_and_starts_nothing(
+    database_url: str, name: str, args: tuple[Any, ...], words: str
+) -> None:
+    app, _ = shop()
+    async with virtual(app, url=database_url):
+        with pytest.raises(BadInput) as error:
+            await app.start(name, *args)
+        assert words in str(error.value)
+        assert name in str(error.value)
+        assert await app.list() == []
+
+
+async def test_an_unknown_argument_is_refused(database_url: str) -> None:
+    app, fulfil = shop()
+    async with virtual(app, url=database_url):
+        with pytest.raises(BadInput, match="colour"):
+            await app.start(fulfil, "a", colour="red")
+
+
+async def test_input_that_is_no_json_or_too_big_is_refused(database_url: str) -> None:
+    app = Rota(payload_bytes_max=2000)
+
+    @app.workflow
+    async def anything(value: Any) -> None:
+        return None
+
+    async with virtual(app, url=database_url):
+        with pytest.raises(NotSerialisable, match="anything"):
+            await app.start(anything, object())
+        with pytest.raises(PayloadTooBig, match="2,000"):
+            await app.start(anything, "x" * 3000)
+        assert await app.list() == []
+
+
+async def test_an_unknown_workflow_is_answered_with_the_nearest_names(database_url: str) -> None:
+    app, _ = shop()
+    async with virtual(app, url=database_url):
+        with pytest.raises(UnknownWorkflow, match="'fulfill'") as error:
+            await app.start("fulfill")
+        assert "fulfil" in error.value.advice
+        with pytest.raises(UnknownWorkflow) as error:
+            await app.start("xyzzy")
+        assert "nap" in error.value.advice
+
+
+async def test_the_same_external_id_starts_once(database_url: str) -> None:
+    app, fulfil = shop()
+    async with virtual(app, url=database_url) as world:
+        first = await app.start(fulfil, "a", external_id="o-7")
+        second = await app.start(fulfil, "b", external_id="o-7")
+        assert (first.existed, second.existed) == (False, True)
+        assert first.id == second.id
+        await world.drain()
+        assert await result(second) == "a x1"
+        third = await app.start(fulfil, "c", external_id="o-7")
+        assert third.id == first.id
+        other = await app.start("nap", external_id="o-7")
+        assert not other.existed
+
+
+async def test_a_taken_external_id_can_be_refused(database_url: str) -> None:
+    app, fulfil = shop()
+    async with virtual(app, url=database_url):
+        first = await app.start(fulfil, "a", external_id="o-7", on_conflict="reject")
+        with pytest.raises(AlreadyStarted, match="'o-7'") as error:
+            await app.start(fulfil, "b", external_id="o-7", on_conflict="reject")
+        assert error.value.facts["run_id"] == first.id
+        assert len(await app.list()) == 1
+
+
+async def test_many_are_started_in_order_each_with_its_own_id(database_url: str) -> None:
+    app, fulfil = shop()
+    async with virtual(app, url=database_url) as world:
+        await app.start(fulfil, "old", external_id="o-2")
+        items = [
+            ("a",),
+            Start(("b", 2), external_id="o-1", key="k"),
+            Start(kwargs={"order": "c"}, external_id="o-2"),
+            Start(("d",), external_id="o-1"),
+        ]
+        runs = await app.start_many(fulfil, items, tags={"batch": "1"}, priority=3)
+        assert [run.existed for run in runs] == [False, False, True, True]
+        assert runs[3].id == runs[1].id
+        row = await runs[1].run()
+        assert (row.tags, row.priority, row.limit_key) == ('{"batch":"1"}', 3, "k")
+        await world.drain()
+        assert [await result(run) for run in runs] == ["a x1", "b x2", "old x1", "b x2"]
+
+
+async def test_one_bad_item_of_many_starts_none(database_url: str) -> None:
+    app, fulfil = shop()
+    async with virtual(app, url=database_url):
+        with pytest.raises(BadInput, match=r"\$\.amount"):
+            await app.start_many(fulfil, [("a",), ("b", "many"), ("c",)])
+        assert await app.list() == []
+        assert await app.start_many(fulfil, []) == []
+
+
+async def test_more_than_one_bulk_is_started(database_url: str) -> None:
+    app, fulfil = shop()
+    async with virtual(app, url=database_url):
+        runs = await app.start_many(fulfil, [(str(n),) for n in range(2500)])
+        assert len({run.id for run in runs}) == 2500
+        assert await app.counts() == {"pending": 2500}
+        assert [run.id for run in runs] == sorted(run.id for run in runs)
+
+
+async def test_a_start_may_be_put_off(database_url: str) -> None:
+    app, fulfil = shop()
+    async with virtual(app, url=database_url) as world:
+        at = world.clock.moment()
+        delayed = await app.start(fulfil, "a", delay="90s")
+        timed = await app.start(fulfil, "b", at=at + timedelta(minutes=2))
+        past = await app.start(fulfil, "c", at=at - timedelta(days=1))
+        negative = await app.start(fulfil, "d", delay=-5)
+        await world.settle()
+        assert await result(past) == "c x1"
+        assert await result(negative) == "d x1"
+        assert (await delayed.run()).status == "sleeping"
+        await world.drain()
+        rows = [await run.run() for run in (delayed, timed)]
+        began = [(row.started_at or 0) - row.created_at for row in rows]
+        assert began == [90 * SECOND, 120 * SECOND]
+
+
+async def test_a_start_is_put_off_in_one_way_only(database_url: str) -> None:
+    app, fulfil = shop()
+    async with virtual(app, url=database_url):
+        with pytest.raises(BadInput, match="delay or at"):
+            await app.start(fulfil, "a", delay=1, at=datetime.now(UTC))
+        with pytest.raises(BadInput, match="time zone"):
+            await app.start(fulfil, "a", at=datetime(2030, 1, 1))  # noqa: DTZ001
+        with pytest.raises(BadInput, match="not a duration"):
+            await app.start(fulfil, "a", delay="soon")
+        assert await app.list() == []
+
+
+async def test_a_run_is_found_by_any_prefix_that_fits_no_other(database_url: str) -> None:
+    app, fulfil = shop()
+    async with virtual(app, url=database_url) as world:
+        first = await app.start(fulfil, "a")
+        await world.advance("100d")
+        second = await app.start(fulfil, "b")
+        both = next(n for n in range(32) if first.id[:n] != second.id[:n])
+        assert (await app.get(first.id)).id == first.id
+        assert (await app.get(first.id[:both])).id == first.id
+        assert (await app.get(second.id[:-1])).id == second.id
+        with pytest.raises(UnknownRun, match="several"):
+            await app.get(first.id[: both - 1])
+        for unknown in ("", "zzz", "0" * 32, first.id + "0", "%", "ß", "'"):
+            with pytest.raises(UnknownRun):
+                await app.get(unknown)
+
+
+async def test_runs_are_listed_newest_first_by_page_and_filter(database_url: str) -> None:
+    app, fulfil = shop()
+    async with virtual(app, url=database_url) as world:
+        for n in range(5):
+            await app.start(fulfil, str(n), external_id=f"x-{n}")
+        await app.start("fail")
+        await app.start("nap", queue="slow")
+        await world.settle()
+        everything = await app.list()
+        assert [run.id for run in everything] == sorted((r.id for r in everything), reverse=True)
+        assert [run.name for run in await app.list(limit=2)] == ["nap", "fail"]
+        first = await app.list(name="fulfil", limit=3)
+        second = await app.list(name="fulfil", limit=3, before=first[-1].id)
+        assert [run.external_id for run in first + second] == [f"x-{n}" for n in (4, 3, 2, 1, 0)]
+        assert len(await app.list(status="completed")) == 5
+        assert [run.name for run in await app.list(status="failed")] == ["fail"]
+        assert [run.name for run in await app.list(queue="slow")] == ["nap"]
+        assert [run.external_id for run in await app.list(external_id="x-3")] == ["x-3"]
+        assert await app.list(name="fulfil", status="failed") == []
+        assert len(await app.list(root_id=everything[0].id)) == 1
+
+
+async def test_an_unknown_filter_says_what_there_is(database_url: str) -> None:
+    app, _ = shop()
+    async with virtual(app, url=database_url):
+        with pytest.raises(UsageError, match="colour"):
+            await app.list(colour="red")
+        with pytest.raises(UsageError, match="sideways"):
+            await app.list(status="sideways")
+
+
+async def test_waiting_gives_up_at_its_timeout(database_url: str) -> None:
+    app, _ = shop()
+    async with virtual(app, url=database_url) as world:
+        run = await app.start("nap")
+        await world.settle()
+        with pytest.raises(TimeoutError):
+            await run.result(timeout="20ms")
+        with pytest.raises(TimeoutError):
+            await app.wait(run.id, timeout=0.02)
+        with pytest.raises(UnknownRun):
+            await app.wait("nothing", timeout=1)
+
+
+async def test_what_cannot_be_cancelled_says_so(database_url: str) -> None:
+    app, fulfil = shop()
+    async with virtual(app, url=database_url) as world:
+        run = await app.start(fulfil, "a")
+        await world.drain()
+        with pytest.raises(WrongState, match="completed"):
+            await run.cancel()
+        nap = await app.start("nap")
+        assert await app.cancel(nap.id) == [nap.id]
+        with pytest.raises(WrongState, match="cancelled"):
+            await app.cancel(nap.id)
+        with pytest.raises(UnknownRun):
+            await app.cancel("nothing")
+
+
+async def test_what_cannot_be_retried_says_so(database_url: str) -> None:
+    app, fulfil = shop()
+    async with virtual(app, url=database_url) as world:
+        done, nap, fresh = [
+            await app.start(fulfil, "a"),
+            await app.start("nap"),
+            await app.start(fulfil, "b", delay="1h"),
+        ]
+        await world.settle()
+        for run, word in ((done, "completed"), (nap, "sleeping"), (fresh, "sleeping")):
+            with pytest.raises(WrongState, match=word):
+                await app.retry(run.id)
+        assert len(await app.list()) == 3
+
+
+async def test_a_retry_may_name_any_attempt_of_the_chain(database_url: str) -> None:
+    app, _ = shop()
+    async with virtual(app, url=database_url) as world:
+        run = await app.start("fail")
+        await world.drain()
+        await app.retry(run.id)
+        await world.drain()
+        second = (await app.chain(run.id))[-1]
+        await app.retry(second.id)
+        await world.drain()
+        third = (await app.chain(second.id))[-1]
+        await app.retry(run.id)
+        await world.drain()
+        assert [row.attempt for row in await app.chain(third.id)] == [1, 2, 3, 4]
+
+
+async def test_two_who_retry_at_once_make_one_attempt(database_url: str) -> None:
+    import asyncio
+
+    app, _ = shop()
+    async with virtual(app, url=database_url) as world:
+        run = await app.start("fail")
+        await world.drain()
+        answers = await asyncio.gather(app.retry(run.id), app.retry(run.id), return_exceptions=True)
+        assert all(not isinstance(a, BaseException) or isinstance(a, WrongState) for a in answers)
+        assert len(await app.chain(run.id)) == 2
+        asker = await app.start("ask")
+        await world.drain()
+        await asyncio.gather(app.retry(asker.id), app.retry(asker.id), return_exceptions=True)
+        assert (await asker.run()).attempt == 2
+
+
+async def test_a_signal_to_a_run_that_is_over_says_so(database_url: str) -> None:
+    app, fulfil = shop()
+    async with virtual(app, url=database_url) as world:
+        run = await app.start(fulfil, "a")
+        await world.drain()
+        with pytest.raises(WrongState, match="completed"):
+            await run.signal("go")
+        with pytest.raises(NotSerialisable, match="go"):
+            await (await app.start("nap")).signal("go", object())
+        with pytest.raises(UnknownRun):
+            await app.signal("nothing", "go")
+
+
+async def test_a_bare_client_starts_by_name_and_named_arguments(database_url: str) -> None:
+    app, _ = shop()
+    async with (
+        virtual(app, url=database_url) as world,
+        Client(database_url, clock=world.clock) as client,
+    ):
+        run = await client.start("fulfil", order="a", amount=2, external_id="x")
+        many = await client.start_many("fulfil", [Start(kwargs={"order": "b"})])
+        with pytest.raises(BadInput, match="fulfil"):
+            await client.start("fulfil", "by place")
+        wrong = await client.start("fulfil", order=3)
+        await world.drain()
+        assert await run.result(timeout=5) == "a x2"
+        assert await many[0].result(timeout=5) == "b x1"
+        # Its types are known only where it is registered: there it fails with the path.
+        assert await wrong.status() == "failed:logic"
+        assert "$.order" in ((await wrong.run()).error or "")
+        assert [worker.status for worker in await client.workers()] == ["online"]
+        retried = await client.retry(wrong.id)
+        await world.drain()
+        assert await retried.status() == "failed:logic"
+
+
+async def test_a_run_of_a_workflow_unknown_here_can_be_steered(database_url: str) -> None:
+    app, _ = shop()
+    other = Rota()
+    async with virtual(app, url=database_url) as world:
+        run = await app.start("fail")
+        await world.drain()
+        later = world.clock.now()
+    async with virtual(other, url=database_url, start=later):
+        await other.retry(run.id)
+        assert (await other.chain(run.id))[-1].status == "pending"
+        await other.cancel(run.id)
+
+
+async def test_a_client_that_is_not_connected_says_so() -> None:
+    app, fulfil = shop()
+    with pytest.raises(UsageError, match="not connected"):
+        await app.start(fulfil, "a")
+    with pytest.raises(UsageError, match="not connected"):
+        await app.ref("x").result()
+    with pytest.raises(UsageError, match="not connected"):
+        await app.list()
+
+
+async def test_counts_and_ready_say_what_is_there(database_url: str) -> None:
+    app, fulfil = shop()
+
+    @app.workflow
+    async def listen() -> None:
+        await wait_for("go")
+
+    async with virtual(app, url=database_url) as world:
+        await app.start("nap")
+        await app.start(listen)
+        await app.start("ask")
+        await world.settle()
+        for _ in range(3):
+            await app.start(fulfil, "a", queue="unserved")
+        assert await app.counts() == {"pending": 3, "sleeping": 2, "waiting": 1}
+        [ready] = await app.ready()
+        assert (ready.queue, ready.name, ready.run_count) == ("unserved", "fulfil", 3)
+
+
+async def test_starts_at_the_same_time_share_commits_and_keep_their_answers(
+    database_url: str,
+) -> None:
+    import asyncio
+
+    app, fulfil = shop()
+    async with virtual(app, url=database_url) as world:
+        runs = await asyncio.gather(
+            *[app.start(fulfil, str(n), external_id=f"x-{n % 30}") for n in range(60)]
+        )
+        assert len({run.id for run in runs}) == 30
+        assert sum(run.existed for run in runs) == 30
+        await world.drain()
+        for n, run in enumerate(runs):
+            assert (await app.get(run.id)).external_id == f"x-{n % 30}"
+            assert await result(run) in (f"{n} x1", f"{n % 30} x1")

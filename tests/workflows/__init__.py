@@ -1,0 +1,1 @@
+"""Workflows on virtual time: what is remembered, what waits, what fails, on both databases."""

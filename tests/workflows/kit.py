@@ -1,0 +1,90 @@
+"""What the workflow tests share: a guarded look at results, and types at module level."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import pydantic
+
+from rota import Rota, RunRef
+from rota.core.model import Run, Step
+from rota.core.outcomes import read_error
+from rota.store import invariants
+
+# Real time after which a result that should be there is taken as missing.
+GUARD_S = 5.0
+
+
+@dataclass
+class Receipt:
+    """A result as a dataclass."""
+
+    order: str
+    total: int
+
+
+class Parcel(pydantic.BaseModel):
+    """A result as a pydantic model."""
+
+    weight: float
+    label: str
+
+
+class Invoice(msgspec.Struct):
+    """A result as a msgspec struct, with a dataclass inside."""
+
+    number: int
+    receipt: Receipt
+
+
+async def result(run: RunRef) -> Any:
+    """The result of a run that has ended; fails soon when it has not."""
+    return await run.result(timeout=GUARD_S)
+
+
+async def trouble(run: RunRef) -> dict[str, str]:
+    """The stored error of the newest attempt."""
+    return read_error((await run.run()).error)
+
+
+async def attempts(app: Rota, run: RunRef) -> list[tuple[int, str, str]]:
+    """Number, trigger and label of each attempt, first to last."""
+    return [(row.attempt, row.trigger, row.label) for row in await app.chain(run.id)]
+
+
+async def keys(app: Rota, run: RunRef) -> list[str]:
+    """The keys of what a chain has recorded, in order."""
+    return [step.key for step in await app.steps(run.id)]
+
+
+async def step_named(app: Rota, run: RunRef, key: str) -> Step:
+    """One recorded step."""
+    return next(step for step in await app.steps(run.id) if step.key == key)
+
+
+async def children(app: Rota, run: RunRef) -> list[Run]:
+    """The runs below a chain, oldest first."""
+    rows = await app.list(limit=1000)
+    return [row for row in reversed(rows) if row.parent_id == run.id]
+
+
+async def sound(app: Rota) -> None:
+    """Every invariant of the store holds."""
+    assert await app.database.read(invariants.broken) == []
+
+
+async def eventually(condition: Callable[[], Awaitable[bool]] | Callable[[], bool]) -> None:
+    """Let the loop turn until a condition holds; fails at a deadline."""
+
+    async def turn() -> None:
+        while True:
+            answer = condition()
+            if answer is True or (not isinstance(answer, bool) and await answer):
+                return
+            await asyncio.sleep(0.001)
+
+    await asyncio.wait_for(turn(), GUARD_S)

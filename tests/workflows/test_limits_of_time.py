@@ -1,0 +1,441 @@
+"""Timeouts of steps and runs, and cancelling: work in flight is really interrupted."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import Any
+
+import pytest
+
+from rota import RetryPolicy, Rota, RunCancelled, StepFailed, sleep, this_run
+from rota.core.instants import SECOND
+from rota.testing import virtual
+from tests.workflows.kit import attempts, eventually, result, sound, step_named, trouble
+
+pytestmark = pytest.mark.timeout(20)
+
+
+class Endless:
+    """Async work that ends only when it is interrupted."""
+
+    def __init__(self) -> None:
+        self.begun = 0
+        self.interrupted = 0
+
+    async def __call__(self) -> None:
+        self.begun += 1
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            self.interrupted += 1
+            raise
+
+
+async def test_a_step_past_its_timeout_is_interrupted_at_that_instant(database_url: str) -> None:
+    app = Rota()
+    endless = Endless()
+
+    @app.step(timeout="30s")
+    async def slow() -> None:
+        await endless()
+
+    @app.workflow
+    async def flow() -> str:
+        try:
+            await slow()
+        except StepFailed as error:
+            return str(error)
+        return "no timeout"
+
+    async with virtual(app, url=database_url) as world:
+        run = await app.start(flow)
+        await world.advance("29.999999s")
+        assert (await run.run()).status == "running"
+        assert endless.interrupted == 0
+        await world.advance("1us")
+        assert "StepTimeout" in await result(run)
+        assert endless.interrupted == 1
+        row = await run.run()
+        assert row.finished_at == row.created_at + 30 * SECOND
+
+
+async def test_a_timed_out_step_is_tried_again_by_its_policy(database_url: str) -> None:
+    app = Rota()
+    endless = Endless()
+
+    @app.step(timeout="30s", retries=RetryPolicy(attempts=3, delay_s=10, factor=1))
+    async def slow() -> str:
+        if endless.begun == 2:
+            return "at last"
+        await endless()
+        return "never"
+
+    @app.workflow
+    async def flow() -> str:
+        return await slow()
+
+    async with virtual(app, url=database_url) as world:
+        run = await app.start(flow)
+        await world.drain()
+        assert await result(run) == "at last"
+        row = await run.run()
+        assert row.finished_at == row.created_at + 80 * SECOND
+        assert (await step_named(app, run, "slow#0")).attempt == 3
+
+
+async def test_a_step_within_its_timeout_is_left_alone(database_url: str) -> None:
+    app = Rota()
+
+    @app.step(timeout="30s")
+    async def quick() -> str:
+        await asyncio.sleep(0)
+        return "quick"
+
+    @app.workflow
+    async def flow() -> str:
+        found = await quick()
+        await sleep("1h")
+        return found
+
+    async with virtual(app, url=database_url) as world:
+        run = await app.start(flow)
+        await world.drain()
+        assert await result(run) == "quick"
+
+
+async def test_a_sync_step_past_its_timeout_is_left_behind(database_url: str) -> None:
+    app = Rota()
+    begun, release = threading.Event(), threading.Event()
+
+    @app.step(timeout="30s")
+    def stuck() -> None:
+        begun.set()
+        release.wait(20)
+
+    @app.workflow
+    async def flow() -> None:
+        await stuck.aio()
+
+    try:
+        async with virtual(app, url=database_url) as world:
+            run = await app.start(flow)
+            await world.settle()
+            await eventually(begun.is_set)
+            await world.advance("30s")
+            assert await run.status() == "failed:timeout"
+            assert "took longer than 30 s" in (await trouble(run))["message"]
+    finally:
+        release.set()
+
+
+async def test_a_timeout_error_of_the_step_itself_is_not_its_timeout(database_url: str) -> None:
+    app = Rota()
+
+    @app.step(timeout="30s")
+    async def slow() -> None:
+        raise TimeoutError("the other side")
+
+    @app.workflow
+    async def flow() -> None:
+        await slow()
+
+    async with virtual(app, url=database_url) as world:
+        run = await app.start(flow)
+        await world.settle()
+        assert await run.status() == "failed:timeout"
+        assert "TimeoutError: the other side" in (await trouble(run))["message"]
+
+
+async def test_a_run_past_its_timeout_is_interrupted_at_that_instant(database_url: str) -> None:
+    app = Rota()
+    endless = Endless()
+
+    @app.step
+    async def slow() -> None:
+        await endless()
+
+    @app.workflow(timeout="1m")
+    async def flow() -> None:
+        await slow()
+
+    async with virtual(app, url=database_url) as world:
+        run = await app.start(flow)
+        await world.drain()
+        assert await run.status() == "failed:timeout"
+        assert endless.interrupted == 1
+        assert "took longer than 60 s" in (await trouble(run))["message"]
+        row = await run.run()
+        assert row.finished_at == row.created_at + 60 * SECOND
+
+
+async def test_sleeps_count_for_the_timeout_of_a_run(database_url: str) -> None:
+    app = Rota()
+
+    @app.workflow(timeout="1h")
+    async def flow() -> str:
+        await sleep("59m")
+        await sleep("59m")
+        return "too late"
+
+    async with virtual(app, url=database_url) as world:
+        run = await app.start(flow)
+        await world.drain()
+        assert await run.status() == "failed:timeout"
+        row = await run.run()
+        assert row.finished_at == row.created_at + 3600 * SECOND
+
+
+async def test_waiting_in_line_does_not_count_for_the_timeout_of_a_run(database_url: str) -> None:
+    app = Rota()
+
+    @app.workflow(timeout="1m")
+    async def flow() -> str:
+        await sleep("50s")
+        return "in time"
+
+    async with virtual(app, url=database_url) as world:
+        run = await app.start(flow, delay="1h")
+        await world.drain()
+        assert await result(run) == "in time"
+
+
+async def test_every_attempt_has_its_own_timeout(database_url: str) -> None:
+    app = Rota()
+    tries: list[int] = []
+
+    @app.workflow(timeout="1m", retries=RetryPolicy(attempts=2, delay_s=600))
+    async def flow() -> str:
+        tries.append(1)
+        if len(tries) == 1:
+            await asyncio.Event().wait()
+        return "second"
+
+    async with virtual(app, url=database_url) as world:
+        run = await app.start(flow)
+        await world.drain()
+        assert await result(run) == "second"
+        assert await attempts(app, run) == [
+            (1, "manual", "failed:timeout"),
+            (2, "retry", "completed"),
+        ]
+
+
+async def test_a_start_may_set_its_own_timeout(database_url: str) -> None:
+    app = Rota()
+
+    @app.workflow(timeout="10h")
+    async def flow() -> None:
+        await sleep("1h")
+
+    async with virtual(app, url=database_url) as world:
+        run = await app.start(flow, timeout="1m")
+        await world.drain()
+        assert await run.status() == "failed:timeout"
+
+
+async def test_a_run_that_swallows_its_timeout_fails_all_the_same(database_url: str) -> None:
+    app = Rota()
+    calls: list[str] = []
+
+    @app.step
+    async def after() -> None:
+        calls.append("after")
+
+    @app.workflow(timeout="1m")
+    async def flow() -> str:
+        try:
+            await asyncio.Event().wait()
+        except BaseException:
+            await after()
+        return "swallowed"
+
+    async with virtual(app, url=database_url) as world:
+        run = await app.start(flow)
+        await world.drain()
+        assert await run.status() == "failed:timeout"
+        assert calls == []
+
+
+def cancellable(endless: Endless) -> tuple[Rota, Any, list[str]]:
+    app = Rota()
+    calls: list[str] = []
+
+    @app.step
+    async def work() -> None:
+        calls.append("work")
+        await endless()
+
+    @app.step
+    async def after() -> None:
+        calls.append("after")
+
+    @app.workflow(retries=3)
+    async def flow() -> None:
+        await work()
+        await after()
+
+    return app, flow, calls
+
+
+async def test_cancelling_interrupts_work_in_flight(database_url: str) -> None:
+    endless = Endless()
+    app, flow, calls = cancellable(endless)
+    async with virtual(app, url=database_url) as world:
+        run = await app.start(flow)
+        await world.settle()
+        assert endless.begun == 1
+        await run.cancel(reason="enough")
+        await world.beat()
+        await world.settle()
+        assert endless.interrupted == 1
+        assert await attempts(app, run) == [(1, "manual", "cancelled:enough")]
+        assert calls == ["work"]
+        assert (await app.steps(run.id)) == []
+        with pytest.raises(RunCancelled, match="enough"):
+            await result(run)
+        await sound(app)
+
+
+@pytest.mark.parametrize("state", ["pending", "delayed", "sleeping", "waiting"])
+async def test_a_run_can_be_cancelled_wherever_it_rests(database_url: str, state: str) -> None:
+    from rota import NeedsLogin
+
+    app = Rota()
+    calls: list[int] = []
+
+    @app.workflow
+    async def flow() -> None:
+        calls.append(1)
+        if state == "waiting":
+            raise NeedsLogin("log in")
+        await sleep("1h")
+
+    async with virtual(app, url=database_url) as world:
+        run = await app.start(flow, delay="1h" if state == "delayed" else None)
+        if state in ("sleeping", "waiting"):
+            await world.settle()
+        await run.cancel()
+        await world.drain()
+        assert await run.status() == "cancelled:by request"
+        assert len(calls) == (1 if state in ("sleeping", "waiting") else 0)
+        await sound(app)
+
+
+async def test_a_run_that_swallows_its_cancellation_executes_nothing_more(
+    database_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    app = Rota()
+    endless = Endless()
+    calls: list[str] = []
+
+    @app.step
+    async def after() -> None:
+        calls.append("after")
+
+    @app.workflow
+    async def flow() -> str:
+        try:
+            await endless()
+        except BaseException:
+            await after()
+        return "swallowed"
+
+    async with virtual(app, url=database_url) as world:
+        run = await app.start(flow)
+        await world.settle()
+        await run.cancel()
+        await world.beat()
+        await world.settle()
+        assert await run.status() == "cancelled:by request"
+        assert (await run.run()).output is None
+        assert calls == []
+
+
+async def test_swallowing_a_cancellation_is_reported(
+    database_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    app = Rota()
+    endless = Endless()
+
+    @app.workflow
+    async def flow() -> str:
+        try:
+            await endless()
+        except BaseException:
+            return "swallowed"
+        return "no"
+
+    async with virtual(app, url=database_url) as world:
+        run = await app.start(flow)
+        await world.settle()
+        await run.cancel()
+        await world.beat()
+        await world.settle()
+        assert await run.status() == "cancelled:by request"
+    assert run.id in caplog.text
+    assert "swallowed the cancellation" in caplog.text
+
+
+async def test_a_cancelled_run_whose_worker_has_not_heard_yet_records_nothing(
+    database_url: str,
+) -> None:
+    app = Rota()
+    release = asyncio.Event()
+    calls: list[str] = []
+
+    @app.step
+    async def work() -> None:
+        calls.append("work")
+        await release.wait()
+
+    @app.step
+    async def after() -> None:
+        calls.append("after")
+
+    @app.workflow
+    async def flow() -> None:
+        await work()
+        await after()
+
+    async with virtual(app, url=database_url) as world:
+        run = await app.start(flow)
+        await world.settle()
+        await run.cancel()
+        release.set()
+        await world.settle()
+        assert calls == ["work"]
+        assert await app.steps(run.id) == []
+        assert await run.status() == "cancelled:by request"
+
+
+async def test_cancelling_tells_sync_code_through_its_token(database_url: str) -> None:
+    app = Rota()
+    begun, told = threading.Event(), threading.Event()
+    calls: list[str] = []
+
+    @app.step
+    def after() -> None:
+        calls.append("after")
+
+    @app.workflow
+    def flow() -> None:
+        begun.set()
+        pause = threading.Event()
+        for _ in range(2000):
+            if this_run().is_cancelled:
+                told.set()
+                break
+            pause.wait(0.005)
+        after()
+
+    async with virtual(app, url=database_url) as world:
+        run = await app.start(flow)
+        await world.settle()
+        await eventually(begun.is_set)
+        await run.cancel()
+        await world.beat()
+        await world.settle()
+        await eventually(told.is_set)
+        assert await run.status() == "cancelled:by request"
+    assert calls == []

@@ -1,0 +1,543 @@
+"""Parallel branches: gather, loops, and when a run with several branches gives its seat back."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from rota import Rota, RunFailed, StepFailed, gather, now, sleep, uuid, wait_for
+from rota.errors import UsageError
+from rota.testing import virtual
+from tests.workflows.kit import eventually, keys, result, sound, trouble
+
+
+async def test_gather_returns_results_in_the_order_of_its_arguments(database_url: str) -> None:
+    app = Rota()
+    calls: list[int] = []
+
+    @app.step
+    async def square(n: int) -> int:
+        calls.append(n)
+        return n * n
+
+    @app.workflow
+    async def flow() -> list[int]:
+        found = await gather(*[square(n) for n in range(20)])
+        await sleep("1h")
+        return found
+
+    async with virtual(app, url=database_url) as world:
+        run = await app.start(flow)
+        await world.drain()
+        assert await result(run) == [n * n for n in range(20)]
+        assert sorted(calls) == list(range(20))
+
+
+async def test_gather_keeps_to_its_limit(database_url: str) -> None:
+    app = Rota()
+    under_way = most = 0
+
+    @app.step
+    async def work(n: int) -> int:
+        nonlocal under_way, most
+        under_way += 1
+        most = max(most, under_way)
+        await asyncio.sleep(0)
+        under_way -= 1
+        return n
+
+    @app.workflow
+    async def flow() -> list[int]:
+        return await gather(*[work(n) for n in range(12)], limit=3)
+
+    async with virtual(app, url=database_url) as world:
+        run = await app.start(flow)
+        await world.drain()
+        assert await result(run) == list(range(12))
+        assert most == 3
+
+
+async def test_gather_of_nothing_is_an_empty_list() -> None:
+    assert await gather() == []
+    with pytest.raises(UsageError):
+        await gather(limit=0)
+
+
+async def test_the_first_error_of_a_gather_is_raised_and_the_rest_is_cancelled(
+    database_url: str,
+) -> None:
+    app = Rota()
+    cancelled: list[int] = []
+
+    @app.step
+    async def bad() -> None:
+        raise ValueError("bad")
+
+    @app.step
+    async def endless() -> None:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            cancelled.append(1)
+            raise
+
+    @app.workflow
+    async def flow() -> str:
+        try:
+            await gather(endless(), bad(), endless())
+        except StepFailed as error:
+            return str(error)
+        return "no error"
+
+    async with virtual(app, url=database_url) as world:
+        run = await app.start(flow)
+        await world.drain()
+        assert "ValueError: bad" in await result(run)
+        assert cancelled == [1, 1]
+
+
+async def test_a_branch_that_steps_and_one_that_sleeps(database_url: str) -> None:
+    app = Rota()
+    calls: list[str] = []
+
+    @app.step
+    async def note(word: str) -> str:
+        calls.append(word)
+        return word
+
+    async def sleeper() -> str:
+        await sleep("1h")
+        return await note("slept")
+
+    async def stepper() -> str:
+        await note("one")
+        return await note("two")
+
+    @app.workflow
+    async def flow() -> list[str]:
+        return await gather(sleeper(), stepper())
+
+    async with virtual(app, url=database_url) as world:
+        run = await app.start(flow)
+        await world.settle()
+        assert calls == ["one", "two"]
+        assert await run.status() == "sleeping:sleep"
+        await world.advance("1h")
+        assert await result(run) == ["slept", "two"]
+        assert calls == ["one", "two", "slept"]
+
+
+async def test_a_run_keeps_its_seat_while_one_branch_is_at_work(database_url: str) -> None:
+    app = Rota()
+    done = asyncio.Event()
+
+    @app.step
+    async def work() -> str:
+        await done.wait()
+        return "worked"
+
+    @app.workflow
+    async def flow() -> str:
+        worked, _ = await gather(work(), sleep("1h"))
+        return str(worked)
+
+    async with virtual(app, url=database_url) as world:
+        run = await app.start(flow)
+        await world.settle()
+        assert await run.status() == "running"
+        done.set()
+        await world.settle()
+        assert await run.status() == "sleeping:sleep"
+        await world.advance("1h")
+        assert await result(run) == "worked"
+
+
+async def test_a_sleep_ends_at_its_instant_while_another_branch_is_at_work(
+    database_url: str,
+) -> None:
+    app = Rota()
+    done = asyncio.Event()
+    calls: list[str] = []
+
+    @app.step
+    async def work() -> None:
+        await done.wait()
+        calls.append("worked")
+
+    @app.step
+    async def after_nap() -> None:
+        calls.append("nap over")
+
+    async def nap() -> None:
+        await sleep("10s")
+        await after_nap()
+
+    @app.workflow
+    async def flow() -> None:
+        await gather(work(), nap())
+
+    async with virtual(app, url=database_url) as world:
+        run = await app.start(flow)
+        await world.advance("10s")
+        assert calls == ["nap over"]
+        done.set()
+        await world.drain()
+        assert await run.status() == "completed"
+        assert calls == ["nap over", "worked"]
+
+
+async def test_a_step_is_tried_again_at_its_instant_while_another_branch_is_at_work(
+    database_url: str,
+) -> None:
+    app = Rota()
+    done = asyncio.Event()
+    at: list[int] = []
+
+    @app.step
+    async def work() -> None:
+        await done.wait()
+
+    @app.step(retries=2)
+    async def shaky() -> None:
+        at.append(world.clock.now())
+        if len(at) < 3:
+            raise ValueError("no")
+
+    @app.workflow
+    async def flow() -> None:
+        await gather(work(), shaky())
+
+    async with virtual(app, url=database_url) as world:
+        run = await app.start(flow)
+        await world.advance("3s")
+        assert [b - a for a, b in itertools.pairwise(at)] == [1_000_000, 2_000_000]
+        done.set()
+        await world.drain()
+        assert await run.status() == "completed"
+
+
+async def test_a_branch_that_awaits_something_real_is_not_taken_for_blocked(
+    database_url: str,
+) -> None:
+    """Awaiting a plain future is no durable wait: the run must not be unwound under it."""
+    app = Rota()
+    answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    began: list[int] = []
+
+    async def real() -> str:
+        began.append(1)
+        return await asyncio.shield(answer)
+
+    @app.workflow
+    async def flow() -> str:
+        nap = asyncio.ensure_future(sleep("1h"))
+        found = await real()
+        nap.cancel()
+        return found
+
+    async with virtual(app, url=database_url) as world:
+        run = await app.start(flow)
+        await world.settle()
+        assert await run.status() == "running"
+        answer.set_result("real")
+        await world.settle()
+        assert await result(run) == "real"
+        assert began == [1]
+
+
+async def test_a_branch_that_awaits_something_real_on_replay_strands_nothing(
+    database_url: str,
+) -> None:
+    app = Rota()
+
+    @app.step
+    async def note(word: str) -> str:
+        return word
+
+    async def slow() -> str:
+        await asyncio.sleep(0.01)
+        return await note("slow")
+
+    async def quick() -> str:
+        await sleep("1h")
+        return await note.keyed("late")("late")
+
+    @app.workflow
+    async def flow() -> list[str]:
+        return await gather(slow(), quick())
+
+    async with virtual(app, url=database_url) as world:
+        run = await app.start(flow)
+        await world.settle()
+        await eventually(lambda: recorded(app, run, "note#0"))
+        await world.drain()
+        assert await result(run) == ["slow", "late"]
+
+
+async def recorded(app: Rota, run: Any, key: str) -> bool:
+    return key in await keys(app, run)
+
+
+async def test_branches_keep_their_own_results_whatever_finished_first(database_url: str) -> None:
+    """Live, the second branch comes to `store` first; on replay the first one does."""
+    app = Rota()
+    second_stored = asyncio.Event()
+    seen: list[list[str]] = []
+
+    @app.step
+    async def fetch(n: int) -> int:
+        if n == 0:
+            await second_stored.wait()
+        return n
+
+    @app.step
+    async def store(n: int) -> str:
+        if n == 1:
+            second_stored.set()
+        return f"stored {n}"
+
+    async def branch(n: int) -> str:
+        return await store(await fetch(n))
+
+    @app.workflow
+    async def flow() -> list[str]:
+        seen.append(await gather(branch(0), branch(1)))
+        await sleep("1h")
+        return seen[-1]
+
+    async with virtual(app, url=database_url) as world:
+        run = await app.start(flow)
+        await world.drain()
+        assert await result(run) == ["stored 0", "stored 1"]
+        assert seen == [["stored 0", "stored 1"]] * 2
+
+
+@pytest.mark.parametrize("shape", ["asyncio.gather", "TaskGroup", "create_task"])
+async def test_branches_keep_their_own_results_in_every_shape(
+    database_url: str, shape: str
+) -> None:
+    app = Rota()
+    second_stored = asyncio.Event()
+    seen: list[list[str]] = []
+
+    @app.step
+    async def fetch(n: int) -> int:
+        if n == 0:
+            await second_stored.wait()
+        return n
+
+    @app.step
+    async def store(n: int) -> str:
+        if n == 1:
+            second_stored.set()
+        return f"stored {n}"
+
+    async def branch(n: int) -> str:
+        return await store(await fetch(n))
+
+    @app.workflow
+    async def flow() -> list[str]:
+        seen.append(await SHAPES[shape](branch(0), branch(1)))
+        await sleep("1h")
+        return seen[-1]
+
+    async with virtual(app, url=database_url) as world:
+        run = await app.start(flow)
+        await world.drain()
+        assert await result(run) == ["stored 0", "stored 1"]
+        assert seen == [["stored 0", "stored 1"]] * 2
+
+
+async def grouped(*work: Any) -> list[Any]:
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(item) for item in work]
+    return [task.result() for task in tasks]
+
+
+async def created(*work: Any) -> list[Any]:
+    tasks = [asyncio.create_task(item) for item in work]
+    return [await task for task in tasks]
+
+
+async def gathered(*work: Any) -> list[Any]:
+    return list(await asyncio.gather(*work))
+
+
+SHAPES: dict[str, Callable[..., Awaitable[list[Any]]]] = {
+    "asyncio.gather": gathered,
+    "TaskGroup": grouped,
+    "create_task": created,
+    "rota.gather": gather,
+}
+
+
+async def test_sleeps_of_branches_are_not_mistaken_for_each_other(database_url: str) -> None:
+    app = Rota()
+    short_asleep = asyncio.Event()
+    woke: list[tuple[str, int]] = []
+
+    @app.step
+    async def prepare(name: str) -> None:
+        if name == "long":
+            await short_asleep.wait()
+
+    @app.step
+    async def note(name: str, at: int) -> None:
+        woke.append((name, at))
+
+    async def branch(name: str, seconds: int) -> None:
+        await prepare(name)
+        if name == "short":
+            asyncio.get_running_loop().call_later(0.02, short_asleep.set)
+        await sleep(seconds)
+        await note(name, world.clock.now() - began)
+
+    @app.workflow
+    async def flow() -> None:
+        await gather(branch("long", 7200), branch("short", 60))
+
+    async with virtual(app, url=database_url) as world:
+        began = world.clock.now()
+        run = await app.start(flow)
+        await world.settle()
+        await eventually(short_asleep.is_set)
+        await world.drain()
+        assert await run.status() == "completed"
+        assert woke == [("short", 60_000_000), ("long", 7_200_000_000)]
+
+
+@pytest.mark.parametrize("shape", sorted(SHAPES))
+async def test_durable_sleeps_work_in_every_shape(database_url: str, shape: str) -> None:
+    app = Rota()
+    calls: list[int] = []
+
+    @app.step
+    async def note(n: int) -> int:
+        calls.append(n)
+        return n
+
+    async def branch(n: int) -> int:
+        await sleep(60 * n)
+        return await note(n)
+
+    @app.workflow
+    async def flow() -> list[int]:
+        return await SHAPES[shape](branch(2), branch(1), branch(3))
+
+    async with virtual(app, url=database_url) as world:
+        run = await app.start(flow)
+        await world.settle()
+        assert await run.status() == "sleeping:sleep"
+        await world.drain()
+        assert await result(run) == [2, 1, 3]
+        assert calls == [1, 2, 3]
+        await sound(app)
+
+
+async def test_a_failure_in_a_task_group_fails_the_run_with_its_cause(database_url: str) -> None:
+    app = Rota()
+
+    @app.step
+    async def bad() -> None:
+        raise ValueError("inner trouble")
+
+    @app.workflow
+    async def flow() -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(bad())
+            group.create_task(sleep("1h"))
+
+    async with virtual(app, url=database_url) as world:
+        run = await app.start(flow)
+        await world.drain()
+        assert await run.status() == "failed:logic"
+        assert "inner trouble" in (await trouble(run))["trace"]
+        with pytest.raises(RunFailed):
+            await result(run)
+
+
+async def test_loops_with_steps_and_sleeps_replay(database_url: str) -> None:
+    app = Rota()
+    calls: list[int] = []
+
+    @app.step
+    async def poll(n: int) -> bool:
+        calls.append(n)
+        return n == 9
+
+    @app.workflow
+    async def flow() -> int:
+        n = 0
+        while not await poll(n):
+            n += 1
+            await sleep("10m")
+        return n
+
+    async with virtual(app, url=database_url) as world:
+        run = await app.start(flow)
+        await world.drain()
+        assert await result(run) == 9
+        assert calls == list(range(10))
+        row = await run.run()
+        assert row.finished_at is not None
+        assert row.finished_at - row.created_at == 90 * 60 * 1_000_000
+
+
+async def test_a_race_between_a_signal_and_a_sleep(database_url: str) -> None:
+    app = Rota()
+
+    async def either() -> str:
+        tasks = [asyncio.create_task(wait_for("go")), asyncio.create_task(sleep("1h"))]
+        done, rest = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in rest:
+            task.cancel()
+        return "signal" if tasks[0] in done else "timeout"
+
+    @app.workflow
+    async def flow() -> str:
+        return await either()
+
+    async with virtual(app, url=database_url) as world:
+        told = await app.start(flow)
+        left = await app.start(flow)
+        await world.advance("10m")
+        assert await told.status() == "sleeping:several"
+        await told.signal("go")
+        await world.settle()
+        assert await result(told) == "signal"
+        await world.advance("50m")
+        assert await result(left) == "timeout"
+
+
+async def test_values_drawn_in_branches_are_the_same_on_replay(database_url: str) -> None:
+    app = Rota()
+    second_drew = asyncio.Event()
+    seen: list[list[str]] = []
+
+    @app.step
+    async def fetch(n: int) -> None:
+        if n == 0:
+            await second_drew.wait()
+
+    async def branch(n: int) -> str:
+        await fetch(n)
+        drawn = f"{uuid()} {await now()}"
+        if n == 1:
+            second_drew.set()
+        return drawn
+
+    @app.workflow
+    async def flow() -> None:
+        seen.append(await gather(branch(0), branch(1)))
+        await sleep("1h")
+
+    async with virtual(app, url=database_url) as world:
+        run = await app.start(flow)
+        await world.drain()
+        assert await run.status() == "completed"
+        assert seen[0] == seen[1]
+        assert seen[0][0] != seen[0][1]
