@@ -74,7 +74,8 @@ class Rota(Client):
         **overrides: Any,
     ) -> None:
         if settings is None:
-            values = settings_.from_environment(os.environ) | overrides
+            # The environment of a deployment wins over what the code says.
+            values = overrides | settings_.from_environment(os.environ)
             settings = settings_.load(values, source="settings")
         elif overrides:
             raise UsageError("give settings or single values, not both")
@@ -314,6 +315,9 @@ class _Children:
     ) -> NewRun:
         fresh = self._app.new_run(workflow, args, kwargs, Options(**options))
         return msgspec.structs.replace(fresh, parent_id=flow.claim.root_id, trigger=Trigger.CHILD)
+
+    def new_id(self) -> str:
+        return self._app.ids.make(self._app.clock.now())
 
     def started(self) -> None:
         self._app.wakeups.tell(READY)

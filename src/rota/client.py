@@ -281,13 +281,9 @@ class Client:
         now = self.clock.now()
         if allowed("resolve", Status(last.status)):
             await self.database.write(runs.resolve, last.id, now=now)
-        elif last.status in (Status.FAILED, Status.CANCELLED, Status.CRASHED):
-            heir = runs.successor(
-                last, self.ids.make(now), trigger=Trigger.RETRY, available_at=now,
-                attempt=last.attempt + 1, recoveries=0,
-            )  # fmt: skip
-            await self.database.write(runs.start, [heir], now=now)
-        else:
+        elif not await self.database.write(
+            runs.retry_chain, last.root_id, self.ids.make(now), now=now
+        ):
             raise WrongState(f"run {last.id} is {last.label}; there is nothing to retry")
         self.wakeups.tell(READY)
         return self.ref(last.root_id, self.workflow_named(last.name))

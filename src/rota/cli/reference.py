@@ -71,8 +71,8 @@ Made from `src/rota/settings.py` by `make docs`.
 
 Give them to `Rota(...)` by name, write them under `[settings]` in `rota.toml`, or set `ROTA_` and
 the name in capitals in the environment (`ROTA_SEATS=50`). For the `rota` command a flag beats the
-environment, which beats `rota.toml`, which beats the code; in a program of your own, what
-`Rota(...)` is given beats the environment. Names end in their unit: `_s` seconds, `_days`,
+environment, which beats `rota.toml`, which beats the code; in a program of your own too the
+environment beats what `Rota(...)` is given. Names end in their unit: `_s` seconds, `_days`,
 `_bytes_max`.
 
 | setting | default | bounds | meaning |

@@ -200,6 +200,7 @@ class Worker(msgspec.Struct, frozen=True):
     pid: int
     pid_started: str
     queues: str
+    names: str
     seats: int
     status: str
     version: str

@@ -51,7 +51,8 @@ class SystemClock:
         self._offset = 0
         self._shared = False
         self._anchor = self._lead()
-        self._stepped_at: int | None = None
+        # A newcomer cannot know whether the clock has jumped just before it came.
+        self._stepped_at = time.monotonic_ns() // 1000
 
     def now(self) -> int:
         """Microseconds since the epoch, by the database's clock."""
@@ -68,8 +69,6 @@ class SystemClock:
     def steady_for(self) -> int:
         """Microseconds since the clock was last seen to jump."""
         self.now()
-        if self._stepped_at is None:
-            return 1 << 62
         return time.monotonic_ns() // 1000 - self._stepped_at
 
     def follow(self, server_us: int, *, sent: int, received: int) -> None:

@@ -15,10 +15,10 @@ from rota.core.instants import SECOND
 from rota.core.model import Claim, NewRun, Started, Step, StepRecord
 from rota.engine.clock import Clock
 from rota.errors import LeaseLost, StoreBusy, StoreFull, StoreUnreachable
-from rota.store import history, steps
+from rota.store import steps
 from rota.store.batch import Batch
 from rota.store.database import Database
-from rota.store.history import Ended
+from rota.store.steps import ChildEnd
 
 log = logging.getLogger("rota.journal")
 T = TypeVar("T")
@@ -72,12 +72,24 @@ class Journal:
             "taking a signal",
         )
 
-    async def ended(self, root_id: str) -> Ended | None:
-        """How another chain ended, if it has."""
-        found = await insist(
-            self.clock, lambda: self._database.read(history.ended, [root_id]), "reading a result"
+    async def look_after_child(self, claim: Claim, child_id: str) -> ChildEnd:
+        """How a child ended, if it has."""
+        return await insist(
+            self.clock,
+            lambda: self._database.write(steps.look_after_child, claim, child_id),
+            "looking after a child",
         )
-        return found[0] if found else None
+
+    async def retry_child(self, claim: Claim, step: Step, child_id: str, new_id: str) -> None:
+        """Try a failed child again, and remember to wait for it."""
+        await insist(
+            self.clock,
+            lambda: self._database.write(
+                steps.retry_child, StepRecord(claim, step), child_id, new_id,
+                now=self.clock.now(),
+            ),
+            "retrying a child",
+        )  # fmt: skip
 
     async def _send(self, records: Sequence[StepRecord]) -> list[bool]:
         written = await insist(

@@ -26,6 +26,10 @@ PRUNE_BATCH = 100
 FORGET_US = DAY
 
 
+def _json(names: list[str]) -> str:
+    return msgspec.json.encode(names).decode()
+
+
 class Upkeep:
     """Keeps one worker's row, leases and neighbourhood in order."""
 
@@ -52,8 +56,8 @@ class Upkeep:
         pid = os.getpid()
         self._row = WorkerRow(
             self._worker.id, self._settings.namespace, self._host, pid, liveness.started(pid),
-            msgspec.json.encode(queues).decode(), self._settings.seats, "online", version, now,
-            now, None,
+            _json(queues), _json(self._worker.names()), self._settings.seats, "online", version,
+            now, now, None,
         )  # fmt: skip
         await self._database.write(workers.register, self._row)
         await self.beat()
@@ -73,7 +77,6 @@ class Upkeep:
             beat_us = micros(self._settings.heartbeat_s)
             await self._clock.wait(never, self._clock.now() + beat_us)
             await self.beat()
-            self._worker.look()
 
     async def beat(self) -> None:
         """One round: clock, heartbeat, limits, reaping, pruning."""
@@ -99,12 +102,24 @@ class Upkeep:
         """Give runs of dead or silent workers to a successor."""
         now = self._clock.now()
         gone = await self._gone(now)
+        total = 0
+        while (reaped := await self._reap_some(now, gone)) == REAP_BATCH:
+            total += reaped
+        if gone:  # only now: their runs are found by their names
+            await self._database.write(workers.stop, gone, now=now)
+        if total + reaped:
+            self._wakeups.tell(READY)
+            self._wakeups.tell(DONE)
+        return total + reaped
+
+    async def _reap_some(self, now: int, gone: list[str]) -> int:
         steady = self._clock.steady_for() >= micros(self._settings.lease_s)
         reaped = await self._database.write(
             runs.reap,
             namespace=self._settings.namespace,
+            now=now,
             # After a jump of the clock every lease looks lapsed until its holder has renewed it.
-            now=now if steady else 0,
+            lapsed_before=now if steady else 0,
             gone=gone,
             held=list(self._worker.held),
             recoveries_max=self._settings.recoveries_max,
@@ -115,11 +130,6 @@ class Upkeep:
                 "run %s (%s) lost its worker %s; %s", run.id, run.name, run.lease_owner,
                 "a recovery takes over" if recovered else "put aside: it crashed too often",
             )  # fmt: skip
-        if gone:
-            await self._database.write(workers.stop, gone, now=now)
-        if reaped:
-            self._wakeups.tell(READY)
-            self._wakeups.tell(DONE)
         return len(reaped)
 
     async def _gone(self, now: int) -> list[str]:

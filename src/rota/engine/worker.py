@@ -95,14 +95,16 @@ class Worker:
 
     async def run(self) -> None:
         """Turn until told to stop, resting while there is nothing to do."""
+        poll_us = micros(self._settings.poll_s)
+        poll_at = self._clock.now() + poll_us
         while not self._stopping:
             self.wake.clear()
+            if self._clock.now() >= poll_at:
+                self.look()
+                poll_at = self._clock.now() + poll_us
             if not await self.turn():
-                await self._clock.wait(self.wake, self._rest_until())
-
-    def _rest_until(self) -> int:
-        poll_at = self._clock.now() + micros(self._settings.poll_s)
-        return poll_at if self._due_at is None else min(poll_at, self._due_at)
+                rest = poll_at if self._due_at is None else min(poll_at, self._due_at)
+                await self._clock.wait(self.wake, rest)
 
     def look(self) -> None:
         """Look for work at the next turn, whatever was found before (the poll)."""
@@ -172,13 +174,17 @@ class Worker:
             for queue in self._queues.values()
             if queue.hungry and queue.seats_max > queue.active
         ]
-        names = [name for executor in self._executors.values() for name in executor.names()]
+        names = self.names()
         if not wanted or not names:
             return None
         return ClaimRequest(
             self._settings.namespace, self.id, names, wanted, free,
             frozenset(self._limits), now, now + self._lease_us,
         )  # fmt: skip
+
+    def names(self) -> list[str]:
+        """Everything its executors can perform."""
+        return [name for executor in self._executors.values() for name in executor.names()]
 
     def _note_hunger(self, request: ClaimRequest, claims: Sequence[Claim]) -> None:
         """Full hands mean there may be more; anything less means somebody will call us."""
@@ -228,10 +234,13 @@ class Worker:
             )
         except BaseException:
             self._outcomes += [Outcome(claim, "release") for claim in claims]
+            for claim in claims:
+                self._queues[claim.queue].active -= 1
             raise
+        loop = asyncio.get_running_loop()
         for claim in claims:
             work = self._perform(claim, recorded.get(claim.root_id, ()))
-            self._tasks[claim.id] = asyncio.create_task(work)
+            self._tasks[claim.id] = loop.create_task(work, name=claim.id)
 
     async def _perform(self, claim: Claim, recorded: Sequence[Step]) -> None:
         outcome: Outcome | None = None

@@ -40,9 +40,9 @@ async def chain(tx: Tx, *, root_id: str) -> list[Run]:
     return [Run(*row) for row in await tx.rows("chain_of", root_id=root_id)]
 
 
-async def ended(tx: Tx, roots: Sequence[str]) -> list[Ended]:
+async def ended(tx: Tx, roots: Sequence[str], *, alone: bool = True) -> list[Ended]:
     """Those of the chains that have ended."""
-    return [Ended(*row) for row in await tx.rows("ended_chains", roots=list(roots), alone=True)]
+    return [Ended(*row) for row in await tx.rows("ended_chains", roots=list(roots), alone=alone)]
 
 
 async def page(

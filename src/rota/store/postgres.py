@@ -34,6 +34,7 @@ log = logging.getLogger("rota.store")
 
 TELL_EVERY_S = 0.01
 CONNECT_TIMEOUT_S = 10.0
+SCRIPT_TIMEOUT_S = 24 * 3600.0  # a migration of a large table takes what it takes
 _RETRIES = 5
 
 _ERRORS: tuple[tuple[type[BaseException], type[errors.StoreError]], ...] = (
@@ -94,7 +95,7 @@ class PostgresTx:
     async def script(self, text: str) -> None:
         """Run plain statements."""
         await self._begin()
-        await self._connection.execute(text)
+        await self._connection.execute(text, timeout=SCRIPT_TIMEOUT_S)
 
     async def _run(self, text: str, values: list[Any], alone: bool) -> list[Row]:
         if alone and not self.begun:
@@ -285,6 +286,8 @@ class PostgresDatabase:
             return await asyncpg.connect(
                 self._dsn,
                 timeout=CONNECT_TIMEOUT_S,
+                # A connection that went silent must not hold a worker longer than its leases last.
+                command_timeout=self._settings.lease_s,
                 server_settings={
                     "search_path": self.schema,
                     "application_name": "rota",

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from rota.core import limits
-from rota.core.lifecycle import FINAL, RULES, Status
+from rota.core.lifecycle import FINAL, RULES, Status, Trigger
 from rota.core.model import Claim, NewRun, Outcome, Queue, Run, Started
 from rota.errors import WrongState
 from rota.store.database import Row, Tx
@@ -316,7 +316,13 @@ async def renew(tx: Tx, held: Sequence[Claim], *, lease_until: int) -> frozenset
 
 async def poke(tx: Tx, root_ids: Sequence[str], *, now: int) -> int:
     """Wake the open run of each chain, at the latest when it next suspends."""
-    return len(await tx.rows("poke_runs", roots=sorted(set(root_ids)), now=now))
+    roots = sorted(set(root_ids))
+    await tx.rows("lock_roots", roots=roots)
+    poked = len(await tx.rows("poke_runs", roots=roots, now=now))
+    if poked < len(roots):
+        # While we waited for a row, its attempt may have ended and another one begun.
+        poked += len(await tx.rows("poke_runs", roots=roots, now=now))
+    return poked
 
 
 async def wake_due(tx: Tx, *, namespace: str, now: int) -> tuple[int, int | None]:
@@ -333,17 +339,20 @@ async def reap(
     now: int,
     gone: list[str],
     held: Sequence[str] = (),
+    lapsed_before: int | None = None,
     recoveries_max: int,
     new_ids: Sequence[str],
 ) -> list[tuple[Run, bool]]:
     """Mark lapsed runs crashed and give each a successor, while it may have one.
 
-    `gone` are workers known to be dead. `held` are runs the caller itself performs: a late renewal
+    `gone` are workers known to be dead; leases that ended before `lapsed_before` (now, if not
+    given) have lapsed. `held` are runs the caller itself performs: a late renewal
     is no reason to take them from itself. `new_ids` bounds the batch and names the successors.
     """
     rows = await tx.rows(
-        "lapsed_runs", namespace=namespace, now=now, gone=gone, held=list(held), limit=len(new_ids)
-    )
+        "lapsed_runs", namespace=namespace, now=now if lapsed_before is None else lapsed_before,
+        gone=gone, held=list(held), limit=len(new_ids),
+    )  # fmt: skip
     lapsed = [Run(*row) for row in rows]
     if not lapsed:
         return []
@@ -399,8 +408,8 @@ def successor(
 async def return_strays(tx: Tx, *, namespace: str, worker_id: str, held: Sequence[Claim]) -> int:
     """Hand back runs claimed by an answer that never arrived (a connection broke)."""
     rows = await tx.rows(
-        "stray_runs", namespace=namespace, worker_id=worker_id, held=[c.id for c in held],
-        alone=True,
+        "stray_runs", namespace=namespace, worker_id=worker_id,
+        held=[f"{claim.id}:{claim.claim_count}" for claim in held], alone=True,
     )  # fmt: skip
     return len(rows)
 
@@ -414,6 +423,20 @@ async def cancel(tx: Tx, root_ids: Sequence[str], *, reason: str, now: int) -> l
         cancelled += await tx.rows("cancel_runs", ids=ids, reason=reason, now=now)
     await _after_ends(tx, [(row[1], row[2]) for row in cancelled], now)
     return [row[0] for row in cancelled]
+
+
+async def retry_chain(tx: Tx, root_id: str, new_id: str, *, now: int) -> Run | None:
+    """Give a chain that ended without a result another attempt; None when it has not ended so."""
+    await tx.rows("lock_roots", roots=[root_id])
+    last = Run(*(await tx.rows("chain_of", root_id=root_id))[-1])
+    if last.status not in (Status.FAILED, Status.CANCELLED, Status.CRASHED):
+        return None
+    heir = successor(
+        last, new_id, trigger=Trigger.RETRY, available_at=now, attempt=last.attempt + 1,
+        recoveries=0,
+    )  # fmt: skip
+    await start(tx, [heir], now=now, alone=False)
+    return last
 
 
 async def resolve(tx: Tx, run_id: str, *, now: int) -> bool:

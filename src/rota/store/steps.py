@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import msgspec
 
 from rota.core.model import Claim, NewRun, Started, Step, StepRecord
 from rota.errors import LeaseLost
-from rota.store import runs
+from rota.store import history, runs
 from rota.store.database import Row, Tx
+from rota.store.history import Ended
 
 
 def _row(record: StepRecord) -> Row:
@@ -55,6 +57,7 @@ async def await_signal(tx: Tx, claim: Claim, name: str, step: Step, *, now: int)
     Without one the step is recorded as waiting, or as failed when its time is up. One
     transaction: a signal cannot slip in between the look and the verdict.
     """
+    await tx.rows("lock_roots", roots=[claim.root_id])
     await _hold(tx, claim)
     known = await tx.rows("step_of", root_id=claim.root_id, key=step.key)
     if known and known[0][4] != "waiting":
@@ -71,6 +74,30 @@ async def await_signal(tx: Tx, claim: Claim, name: str, step: Step, *, now: int)
     return step
 
 
+class ChildEnd(NamedTuple):
+    """What a parent finds when it looks after a child: its end, if any, and whose child it is."""
+
+    ended: Ended | None
+    is_own: bool
+
+
+async def look_after_child(tx: Tx, claim: Claim, child_id: str) -> ChildEnd:
+    """How the child ended, seen under the parent's lock: its end pokes us later, or is seen now."""
+    await tx.rows("lock_roots", roots=[claim.root_id])
+    found = await history.ended(tx, [child_id], alone=False)
+    if found:
+        return ChildEnd(found[0], True)
+    rows = await tx.rows("parent_of", id=child_id)
+    return ChildEnd(None, bool(rows) and rows[0][0] == claim.root_id)
+
+
+async def retry_child(tx: Tx, waiting: StepRecord, child_id: str, new_id: str, *, now: int) -> None:
+    """Try a child again that failed in an earlier attempt of its parent, once for this attempt."""
+    await _hold(tx, waiting.claim)
+    await runs.retry_chain(tx, child_id, new_id, now=now)
+    await record(tx, [waiting], alone=False)
+
+
 async def _hold(tx: Tx, claim: Claim) -> None:
     """Lock the claimed run, or learn that it is no longer ours."""
     if not await tx.rows("held_claim", run_id=claim.id, claim_count=claim.claim_count):
@@ -81,6 +108,7 @@ async def send_signal(
     tx: Tx, *, signal_id: str, root_id: str, name: str, body: str | None, now: int
 ) -> None:
     """Leave a signal for a chain and wake it."""
+    await tx.rows("lock_roots", roots=[root_id])
     await tx.many("send_signal", [(signal_id, root_id, name, body)], now=now)
     await runs.poke(tx, [root_id], now=now)
 

@@ -12,7 +12,8 @@ async def register(tx: Tx, worker: Worker) -> None:
     """Write a worker's row at its start."""
     await tx.rows(
         "put_worker", id=worker.id, namespace=worker.namespace, host=worker.host, pid=worker.pid,
-        pid_started=worker.pid_started, queues=worker.queues, seats=worker.seats,
+        pid_started=worker.pid_started, queues=worker.queues, names=worker.names,
+        seats=worker.seats,
         version=worker.version, now=worker.started_at, alone=True,
     )  # fmt: skip
 

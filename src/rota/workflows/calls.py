@@ -24,6 +24,10 @@ class Children(Protocol):
         """A run about to be born below this one."""
         ...
 
+    def new_id(self) -> str:
+        """An id for the next attempt of a child."""
+        ...
+
     def started(self) -> None:
         """Tell workers that there is work."""
         ...

@@ -67,6 +67,7 @@ class Flow:
             for step in recorded
             if step.status != "failed" or step.run_attempt >= claim.attempt
         }
+        self._failed_before = {step.key for step in recorded} - self._recorded.keys()
         self._unasked = set(self._recorded)
         self._position = recorded[-1].position if recorded else 0
         self._counts: dict[str, int] = {}
@@ -104,6 +105,10 @@ class Flow:
         self._activity += 1
         self._unasked.discard(key)
         return self._recorded.get(key)
+
+    def failed_before(self, key: str) -> bool:
+        """Whether this failed for good in an earlier attempt."""
+        return key in self._failed_before
 
     def known(self, key: str) -> Step | None:
         """What is recorded under a key, without asking for it."""

@@ -5,9 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from rota.core import typed
+from rota.core.instants import SECOND
 from rota.core.model import Step
 from rota.core.outcomes import end_of, run_failed
 from rota.workflows.flow import Flow
+
+LOOK_AGAIN_US = 5 * SECOND
 
 
 async def start_child(flow: Flow, workflow: Any, args: Any, kwargs: Any, **options: Any) -> str:
@@ -39,6 +42,15 @@ async def child_result(flow: Flow, child_id: str, returns: typed.Reader) -> Any:
     known = flow.recall(key)
     if known is None:
         await flow.permit_new()
+    if known is None and flow.failed_before(key):
+        known = flow.new_step(key, "result", status="waiting", child_id=child_id)
+        with flow.busy():
+            new_id = flow.room.children.new_id()
+            journal = flow.room.journal
+            await flow.ours(journal.retry_child(flow.claim, known, child_id, new_id))
+        flow.remember(known)
+        flow.room.children.started()
+    if known is None or known.status == "waiting":
         known = await _child_end(flow, key, child_id)
     if known.status == "failed":
         raise run_failed(child_id, known.error)
@@ -48,10 +60,13 @@ async def child_result(flow: Flow, child_id: str, returns: typed.Reader) -> Any:
 async def _child_end(flow: Flow, key: str, child_id: str) -> Step:
     while True:
         with flow.busy():
-            ended = await flow.room.journal.ended(child_id)
-        if ended is not None:
+            seen = await flow.ours(flow.room.journal.look_after_child(flow.claim, child_id))
+        if seen.ended is not None:
             break
-        await flow.wait("child", None)
+        # The end of a run that is somebody else's child wakes only its own parent: look again.
+        look_at = None if seen.is_own else flow.clock.now() + LOOK_AGAIN_US
+        await flow.wait("child", look_at)
+    ended = seen.ended
     good = ended.status == "completed"
     error = None if good else end_of(ended.status, ended.reason, ended.error)
     step = flow.new_step(

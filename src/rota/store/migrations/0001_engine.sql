@@ -131,6 +131,7 @@ create table workers (
     pid {int} not null,
     pid_started {text} not null,
     queues {text} not null,
+    names {text} not null,
     seats {int} not null,
     status {text} not null check (status in ('online', 'draining', 'offline')),
     version {text} not null,

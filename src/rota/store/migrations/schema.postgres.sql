@@ -127,6 +127,7 @@ create table workers (
     pid bigint not null,
     pid_started text not null,
     queues text not null,
+    names text not null,
     seats bigint not null,
     status text not null,
     version text not null,

@@ -108,6 +108,7 @@ CREATE TABLE workers (
     pid integer not null,
     pid_started text not null,
     queues text not null,
+    names text not null,
     seats integer not null,
     status text not null check (status in ('online', 'draining', 'offline')),
     version text not null,

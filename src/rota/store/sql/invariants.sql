@@ -57,7 +57,8 @@ where not exists (select 1 from runs where runs.id = steps.root_id)
 -- name: broken_child_wait
 -- A parent that waits for children only must have one that has not ended.
 select parent.id, parent.root_id from runs as parent
-where parent.status = 'sleeping' and parent.reason = 'child' and not exists (
+where parent.status = 'sleeping' and parent.reason = 'child' and parent.available_at is null
+    and not exists (
     select 1 from runs as child
     where child.parent_id = parent.root_id
         and child.status in ('pending', 'running', 'sleeping', 'waiting'))

@@ -142,6 +142,12 @@ where runs.id = item.id and runs.claim_count = item.claim_count
     and runs.lease_owner is not null
 returning runs.id
 
+-- name: lock_roots
+-- Whoever sends something to a chain and whoever in it looks for it take this lock first, so that
+-- neither can miss the other while one attempt gives way to the next.
+select id from runs where id {in roots} order by id
+{lock}
+
 -- name: poke_runs
 -- Wake the open run of each chain: now if it waits for such a thing, at its next suspension if it
 -- runs. One that sleeps for another reason (a delay, a back-off) looks when its time has come.
@@ -192,7 +198,7 @@ returning runs.id
 -- Held by this worker as the database sees it, but the worker does not know them.
 update runs set status = 'pending', lease_owner = null, lease_until = null
 where lease_owner = :worker_id and status = 'running' and namespace = :namespace
-    and not (id {in held})
+    and not ((id || ':' || claim_count) {in held})
 returning id
 
 -- name: family_of

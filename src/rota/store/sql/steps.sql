@@ -53,6 +53,9 @@ order by id limit 1
 -- name: take_signal
 update signals set taken_by = :key where id = :id
 
+-- name: parent_of
+select parent_id from runs where id = :id
+
 -- name: held_claim
 select id from runs
 where id = :run_id and claim_count = :claim_count and status = 'running'

@@ -1,9 +1,9 @@
 -- Workers and queues.
 
 -- name: put_worker
-insert into workers (id, namespace, host, pid, pid_started, queues, seats, status, version,
+insert into workers (id, namespace, host, pid, pid_started, queues, names, seats, status, version,
     started_at, heartbeat_at)
-values (:id, :namespace, :host, :pid, :pid_started, :queues, :seats, 'online', :version, :now, :now)
+values (:id, :namespace, :host, :pid, :pid_started, :queues, :names, :seats, 'online', :version, :now, :now)
 
 -- name: beat
 -- A worker that somebody declared gone comes back by itself.
