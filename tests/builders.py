@@ -41,8 +41,9 @@ def new_run(name: str = "work", **fields: Any) -> NewRun:
 
 def worker_row(worker_id: str, **fields: Any) -> Worker:
     """A worker as it reports itself at its start."""
-    blank = Worker(worker_id, SPACE, "host", 7, "then", '["default"]', 10, "online", "1", NOW, NOW,
-        None)  # fmt: skip
+    blank = Worker(
+        worker_id, SPACE, "host", 7, "then", '["default"]', "[]", 10, "online", "1", NOW, NOW, None
+    )
     return msgspec.structs.replace(blank, **fields)
 
 

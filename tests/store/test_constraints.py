@@ -144,7 +144,7 @@ STEP = {
     "attempt": 1, "run_attempt": 1, "started_at": NOW, "finished_at": NOW,
 }  # fmt: skip
 WORKER = {
-    "id": "w1", "namespace": "default", "host": "h", "pid": 1, "pid_started": "", "queues": "[]",
+    "id": "w1", "namespace": "default", "host": "h", "pid": 1, "pid_started": "", "queues": "[]", "names": "[]",
     "seats": 1, "status": "online", "version": "1", "started_at": NOW, "heartbeat_at": NOW,
 }  # fmt: skip
 
@@ -229,7 +229,7 @@ BREAKS: dict[str, list[dict[str, Any]]] = {
     ],
     "broken_open_chain": [{}, {"id": "r2", "root_id": "r1"}],
     "broken_child_wait": [
-        {"status": "sleeping", "reason": "child"},
+        {"status": "sleeping", "reason": "child", "available_at": None},
         {"id": "r2", "root_id": "r2", "parent_id": "r1", **_complete("completed")},
     ],
     "broken_orphan": [_complete("cancelled"), {"id": "r2", "root_id": "r2", "parent_id": "r1"}],

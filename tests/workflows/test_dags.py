@@ -166,7 +166,7 @@ numbers = itertools.count()
 
 def test_interrupted_programs_end_as_if_nothing_had_happened(database_url: str) -> None:
     # The logic does not depend on the database; PostgreSQL shows that the store plays along.
-    examples = 40 if database_url.startswith("sqlite") else 10
+    examples = 25 if database_url.startswith("sqlite") else 8
 
     @settings(
         max_examples=examples,

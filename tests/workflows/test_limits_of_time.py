@@ -13,7 +13,7 @@ from rota.core.instants import SECOND
 from rota.testing import virtual
 from tests.workflows.kit import attempts, eventually, result, sound, step_named, trouble
 
-pytestmark = pytest.mark.timeout(20)
+pytestmark = pytest.mark.timeout(10)
 
 
 class Endless:

@@ -20,6 +20,7 @@ Duration = str | int | float | timedelta
 
 _UNITS = {"us": 1, "ms": 1_000, "s": SECOND, "m": MINUTE, "h": HOUR, "d": DAY, "w": 7 * DAY}
 _PART = re.compile(r"(\d+(?:\.\d+)?)(us|ms|s|m|h|d|w)")
+_EXAMPLES = 'Write "90s", "5m", "1h30m", "24h" or "2d", or a number of seconds.'
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -29,15 +30,12 @@ def micros(duration: Duration) -> int:
         return duration // timedelta(microseconds=1)
     if isinstance(duration, int | float) and not isinstance(duration, bool):
         if not math.isfinite(duration):
-            raise BadInput(f"{duration!r} is not a duration", hint="Give a number of seconds.")
+            raise BadInput(f"{duration!r} is not a duration", hint=_EXAMPLES)
         return round(duration * SECOND)
     text = str(duration).strip().lower().replace(" ", "")
     parts = list(_PART.finditer(text))
     if not parts or "".join(part.group(0) for part in parts) != text:
-        raise BadInput(
-            f"{duration!r} is not a duration",
-            hint='Write "90s", "5m", "1h30m", "24h" or "2d", or a number of seconds.',
-        )
+        raise BadInput(f"{duration!r} is not a duration", hint=_EXAMPLES)
     return round(sum(float(part.group(1)) * _UNITS[part.group(2)] for part in parts))
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from typing import Any, Union, get_type_hints
+from typing import Any, Union
 
 import msgspec
 
@@ -64,13 +64,8 @@ def encode(value: Any, *, what: str, bytes_max: int) -> str:
 class Reader:
     """Reads one type from JSON; unknown and unannotated types are taken as plain JSON."""
 
-    def __init__(self, kind: Any, *, fall_back: bool = True) -> None:
-        try:
-            self._decoder = msgspec.json.Decoder(kind, dec_hook=_decode_other)
-        except TypeError:
-            if not fall_back:
-                raise
-            self._decoder = msgspec.json.Decoder(Any)
+    def __init__(self, kind: Any) -> None:
+        self._decoder = msgspec.json.Decoder(_readable(kind), dec_hook=_decode_other)
 
     def read(self, text: str | None, *, what: str) -> Any:
         """The value, or BadInput naming the path to the field that does not fit."""
@@ -102,7 +97,7 @@ class Signature:
                     f"{function.__name__} takes {parameter}, which has no name a caller could use",
                     hint="Name each parameter: inputs are stored as JSON by name.",
                 )
-            kind = hints.get(parameter.name, Any)
+            kind = _readable(hints.get(parameter.name, Any))
             if parameter.default is parameter.empty:
                 fields.append((parameter.name, kind))
             else:
@@ -166,15 +161,30 @@ class Signature:
 
 
 def _hints(function: Callable[..., Any]) -> dict[str, Any]:
+    """The type hints; one that only checkers can resolve leaves the others typed."""
+    return {
+        name: _resolved(hint, getattr(function, "__globals__", {}))
+        for name, hint in getattr(function, "__annotations__", {}).items()
+    }
+
+
+def _resolved(hint: Any, names: dict[str, Any]) -> Any:
+    if not isinstance(hint, str):
+        return hint
     try:
-        return get_type_hints(function)
-    except (NameError, TypeError):  # a name that only type checkers know
-        return {}
+        return eval(hint, names)  # the user's own source, as typing.get_type_hints does it
+    except Exception:
+        return Any
+
+
+def _readable(hint: Any) -> Any:
+    """The hint, or Any where msgspec cannot express it."""
+    try:
+        msgspec.json.Decoder(hint, dec_hook=_decode_other)
+    except TypeError:
+        return Any
+    return hint
 
 
 def _arguments_reader(name: str, fields: list[Any]) -> Reader:
-    try:
-        return Reader(msgspec.defstruct(name, fields, kw_only=True), fall_back=False)
-    except TypeError:  # a hint msgspec cannot express: take every argument as plain JSON
-        plain = [(field[0], Any, *field[2:]) for field in fields]
-        return Reader(msgspec.defstruct(name, plain, kw_only=True))
+    return Reader(msgspec.defstruct(name, fields, kw_only=True))

@@ -112,8 +112,7 @@ def open_url(url: str, settings: Settings) -> Database:
         schema = options.pop("schema", "rota")
         if not _PLAIN_NAME.fullmatch(schema):
             raise BadDatabaseUrl(
-                f"schema {schema!r} is not a plain name",
-                hint="Use lower-case letters, digits and underscores.",
+                f"schema {schema!r} is not lower-case letters, digits and underscores"
             )
         return PostgresDatabase(parts, options, schema, settings)
     raise BadDatabaseUrl(f"{_without_secret(url)!r} is not a database URL Rota knows")

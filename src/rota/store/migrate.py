@@ -12,7 +12,6 @@ from rota.store.database import Database, Tx
 from rota.store.dialect import Dialect
 
 _FILE = re.compile(r"^(\d{4})_(\w+)\.sql$")
-_DROP = re.compile(r"^drop view if exists \w+", re.MULTILINE)
 _LOG = """create table if not exists migrations (
     number {int} primary key, name {text} not null, checksum {text} not null,
     applied_at {int} not null
@@ -66,8 +65,8 @@ async def apply(tx: Tx, *, now: int) -> list[str]:
         return []
     await tx.script(tx.dialect.render(_LOG))
     # Views first go and last come, so that a migration may change what they read.
-    views = _views(tx.dialect)
-    await tx.script(";".join(_DROP.findall(views)))
+    for row in await tx.rows("list_views"):
+        await tx.script(f"drop view {row[0]}")
     for migration in missing:
         await tx.script(tx.dialect.render(migration.text))
         await tx.rows(
@@ -77,7 +76,7 @@ async def apply(tx: Tx, *, now: int) -> list[str]:
             checksum=migration.checksum,
             now=now,
         )
-    await tx.script(views)
+    await tx.script(_views(tx.dialect))
     return [f"{migration.number:04d}_{migration.name}" for migration in missing]
 
 

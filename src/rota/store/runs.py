@@ -13,7 +13,6 @@ import msgspec
 from rota.core import limits
 from rota.core.lifecycle import FINAL, RULES, Status, Trigger
 from rota.core.model import Claim, NewRun, Outcome, Queue, Run, Started
-from rota.errors import WrongState
 from rota.store.database import Row, Tx
 
 # Larger bodies live in `payloads`: a claim or a settlement rewrites the row, not the body.
@@ -120,20 +119,24 @@ async def _with_existing(tx: Tx, runs: Sequence[NewRun], born: set[str]) -> list
     own = {row[0] for row in await tx.rows("find_ids", ids=[run.id for run in missing])}
     keys = [(r.namespace, r.name, r.external_id) for r in missing if r.external_id is not None]
     holders = {tuple(row[1:]): row[0] for row in await tx.many("find_started", keys)}
-    return [_answer(run, run.id in born or run.id in own, holders) for run in runs]
+    others = [run for run in missing if run.id not in own]
+    taken = {run.id: await _in_the_way(tx, run, holders) for run in others}
+    return [
+        Started(taken[run.id], existed=True) if run.id in taken else Started(run.id, existed=False)
+        for run in runs
+    ]
 
 
-def _answer(run: NewRun, is_there: bool, holders: dict[tuple[Any, ...], str]) -> Started:
-    if is_there:
-        return Started(run.id, existed=False)
+async def _in_the_way(tx: Tx, run: NewRun, holders: dict[tuple[Any, ...], str]) -> str:
+    """The run that stands where this one wanted to be born."""
     holder = holders.get((run.namespace, run.name, run.external_id))
     if holder is None:
-        raise WrongState(
-            f"run of {run.name} was not started: its serial key {run.serial_key!r} or its "
-            "occurrence is taken",
-            hint="Wait for the open run with that key, or cancel it.",
-        )
-    return Started(holder, existed=True)
+        rows = await tx.rows(
+            "find_in_the_way", namespace=run.namespace, serial_key=run.serial_key or "",
+            retry_of=run.retry_of or "", schedule_id=run.schedule_id or "", due_at=run.due_at or 0,
+        )  # fmt: skip
+        holder = str(rows[0][0])
+    return holder
 
 
 class Claimed(NamedTuple):

@@ -189,8 +189,10 @@ async def change(tx: Tx, schedule: Schedule) -> bool:
 
 async def find(tx: Tx, *, namespace: str, name: str, lock: bool = False) -> Schedule | None:
     """A schedule by its name."""
-    query = "get_schedule_locked" if lock else "get_schedule"
-    rows = await tx.rows(query, namespace=namespace, name=name)
+    if lock:
+        rows = await tx.rows("get_schedule_locked", namespace=namespace, name=name)
+    else:
+        rows = await tx.rows("get_schedule", namespace=namespace, name=name)
     return Schedule(*rows[0]) if rows else None
 
 

@@ -47,8 +47,8 @@ _ERRORS: tuple[tuple[type[apsw.Error], type[errors.StoreError], str], ...] = (
 )
 
 _HINTS: dict[type[apsw.Error], str] = {
-    apsw.CantOpenError: "Check the path, and that this user may read and write the file.",
-    apsw.PermissionsError: "Check that this user may read and write the file and its folder.",
+    apsw.CantOpenError: "Check the path and its permissions; this user must be able to write it.",
+    apsw.PermissionsError: "Check the permissions of the file and its folder.",
 }
 
 

@@ -6,6 +6,9 @@ select count(*) from pg_tables where schemaname = current_schema() and tablename
 -- name: make_schema
 do $$ begin execute format('create schema if not exists %I', current_setting('search_path')); end $$
 
+-- name: list_views
+select viewname from pg_views where schemaname = current_schema()
+
 -- name: lock_migrations
 select pg_advisory_xact_lock(hashtext('rota'))
 

@@ -31,6 +31,14 @@ from runs {, items: namespace text, name text, external_id text}
 where runs.namespace = item.namespace and runs.name = item.name
     and runs.external_id = item.external_id
 
+-- name: find_in_the_way
+select id from runs
+where (namespace = :namespace and serial_key = :serial_key
+        and status in ('pending', 'running', 'sleeping', 'waiting'))
+    or retry_of = :retry_of
+    or (schedule_id = :schedule_id and due_at = :due_at and retry_of is null)
+limit 1
+
 -- name: find_ids
 select id from runs where id {in ids}
 

@@ -6,6 +6,9 @@ select count(*) from sqlite_master where type = 'table' and name = 'migrations'
 -- name: make_schema
 select 1
 
+-- name: list_views
+select name from sqlite_master where type = 'view'
+
 -- name: lock_migrations
 select 1
 
