@@ -92,6 +92,7 @@ def test_settings_come_as_values_or_as_a_whole(monkeypatch: pytest.MonkeyPatch) 
     assert Rota().settings.seats == 7
     assert Rota(seats=8).settings.seats == 7  # a deployment wins over the code
     assert Rota(settings=Settings(seats=9)).settings.seats == 9
+    monkeypatch.delenv("ROTA_SEATS")
     with pytest.raises(UsageError, match="not both"):
         Rota(settings=Settings(), seats=3)
     with pytest.raises(BadSetting, match="seat_count"):

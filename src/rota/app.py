@@ -11,7 +11,7 @@ import contextlib
 import hashlib
 import logging
 import os
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, ParamSpec, Self, TypeVar, overload
 
@@ -24,13 +24,14 @@ from rota.core.lifecycle import Status, Trigger
 from rota.core.model import NewRun, Queue
 from rota.core.retry import RetryPolicy
 from rota.core.typed import Reader
+from rota.declared import ScheduleTable
 from rota.engine.base import Base
 from rota.engine.clock import Clock
 from rota.engine.journal import Journal
 from rota.engine.runtime import Runtime
 from rota.engine.wakeups import READY
 from rota.engine.worker import QueueSeats
-from rota.errors import UsageError
+from rota.errors import BadSchedule, UsageError
 from rota.runref import RunRef
 from rota.schedules import When
 from rota.settings import Settings
@@ -83,6 +84,7 @@ class Rota(Client):
         self.workflows: dict[str, Workflow[..., Any]] = {}
         self._queues: dict[str, tuple[int, Queue]] = {}
         self._declared: dict[str, tuple[Workflow[..., Any], When, dict[str, Any]]] = {}
+        self._file: tuple[str, Mapping[str, ScheduleTable]] | None = None
         self._executor: WorkflowExecutor | None = None
         self.runtime: Runtime | None = None
 
@@ -109,8 +111,9 @@ class Rota(Client):
         """Register a workflow. `retries` are further attempts of the whole run, each resuming
         after its last finished step; `timeout` counts from the first start, sleeps included."""
 
+        policy = RetryPolicy.of(options.pop("retries", None))
+
         def register(function: Callable[P, R]) -> Workflow[P, R]:
-            policy = RetryPolicy.of(options.pop("retries", None))
             workflow = Workflow(function, retry=policy, **options)
             if workflow.name in self.workflows:
                 raise UsageError(
@@ -139,8 +142,10 @@ class Rota(Client):
     def step(self, function: Any = None, /, **options: Any) -> Any:
         """Make a function a step: inside a workflow its result is remembered."""
 
+        policy = RetryPolicy.of(options.pop("retries", None))
+
         def make(function: Callable[P, R]) -> Step[P, R]:
-            return Step(function, retry=RetryPolicy.of(options.pop("retries", None)), **options)
+            return Step(function, retry=policy, **options)
 
         return make if function is None else make(function)
 
@@ -164,26 +169,58 @@ class Rota(Client):
 
         return declare
 
+    def declare_file(self, origin: str, schedules: Mapping[str, ScheduleTable]) -> None:
+        """Take the schedules of a project's file along; its path is their origin."""
+        twice = sorted(self._declared.keys() & schedules.keys())
+        if twice:
+            raise UsageError(
+                f"{origin} and the code both declare schedule {', '.join(twice)}",
+                hint="Keep one of the two.",
+            )
+        self._file = (origin, schedules)
+
     async def apply_schedules(self) -> None:
         """Bring the declared schedules into the database; put aside those whose code is gone."""
+        origins, names = {self._origin()}, set(self._declared)
         for name, (workflow, when, words) in self._declared.items():
             await self.schedules.create(
                 name, workflow, when, owner="code", origin=self._origin(), replace=True, **words
             )
+        if self._file is not None:
+            origins.add(self._file[0])
+            names |= await self._apply_file(*self._file)
         for shown in await self.schedules.list():
             intent = shown.intent
-            if intent.origin != self._origin() or shown.schedule.name in self._declared:
+            if intent.origin not in origins or shown.schedule.name in names:
                 continue
             if intent.workflow in self.workflows:
                 log.warning(
-                    "schedule %s is no longer declared in the code; it still fires. "
+                    "schedule %s is no longer declared in %s; it still fires. "
                     "Remove it with `rota schedule delete %s`.", shown.schedule.name,
-                    shown.schedule.name,
+                    intent.origin, shown.schedule.name,
                 )  # fmt: skip
             elif shown.schedule.status == Status.SCHEDULED:
                 note = f"put aside: workflow {intent.workflow} is gone from the code"
                 await self.schedules.pause(shown.schedule.name, note=note)
                 log.error("schedule %s: %s", shown.schedule.name, note)
+
+    async def _apply_file(self, origin: str, schedules: Mapping[str, ScheduleTable]) -> set[str]:
+        """Returns the names that were applied; those whose workflow is gone are not among them."""
+        known = {name: one for name, one in schedules.items() if one.workflow in self.workflows}
+        for name, one in known.items():
+            try:
+                await self.schedules.create(
+                    name, self.workflows[one.workflow], one.when, owner="code", origin=origin,
+                    replace=True, **one.words(),
+                )  # fmt: skip
+            except BadSchedule as error:  # its text was checked; its times may be over by now
+                log.error("schedule %s of %s is left as it was: %s", name, origin, error)
+        for name in schedules.keys() - known.keys():
+            log.error(
+                "schedule %s of %s: there is no workflow %s in the code, so it does not run",
+                name, origin, schedules[name].workflow,
+            )  # fmt: skip
+        return set(known)
 
     def _origin(self) -> str | None:
         """The program the workflows come from; schedules of other programs are left alone."""

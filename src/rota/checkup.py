@@ -12,12 +12,13 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from rota.core.instants import MINUTE, SECOND, micros, span
+from rota.core.instants import DAY, MINUTE, SECOND, micros, span
 from rota.core.lifecycle import Status
 from rota.core.model import Queue, Run, Worker
 from rota.engine import liveness
 from rota.engine.clock import SystemClock
 from rota.errors import RotaError
+from rota.ledger import gaps
 from rota.settings import Settings
 from rota.store import history, invariants, migrate, workers
 from rota.store.database import Database, Tx, open_url
@@ -108,8 +109,8 @@ class Exam:
     def looks(self) -> list[Callable[[], Awaitable[list[Finding]]]]:
         """What is looked at, in this order: later ones need what earlier ones found."""
         return [
-            self.store, self.schema, self.clock, self.rules, self.worker_rows, self.queues,
-            self.pending, self.overdue, self.leases, self.put_aside, self.people,
+            self.store, self.schema, self.clock, self.rules, self.ledger, self.worker_rows,
+            self.queues, self.pending, self.overdue, self.leases, self.put_aside, self.people,
         ]  # fmt: skip
 
     # -- the database ----------------------------------------------------------------------
@@ -159,6 +160,17 @@ class Exam:
             Finding("bad", "invariants", f"not so: {one.sentence} ({'; '.join(one.rows)})", hint)
             for one in broken
         ]
+
+    async def ledger(self) -> list[Finding]:
+        """Whether every occurrence that schedules have passed is accounted for."""
+        days = self._settings.keep_days
+        found = await self._database.read(
+            gaps, namespace=self._namespace, now=self._now,
+            keep_from=self._now - round(days * DAY) if days else 0,
+            keeps_all=not self._settings.keep_runs,
+        )  # fmt: skip
+        hint = "This should never be: keep a copy of the database and report it."
+        return [Finding("bad", "ledger", str(one), hint) for one in found]
 
     # -- workers and queues ----------------------------------------------------------------
 

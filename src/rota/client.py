@@ -14,6 +14,8 @@ from datetime import datetime
 from types import TracebackType
 from typing import Any, Literal, Self
 
+import msgspec
+
 from rota.core import typed
 from rota.core.ids import IdMaker
 from rota.core.instants import Duration, micros
@@ -26,6 +28,7 @@ from rota.engine.wakeups import CANCEL, DONE, READY, TIMER, Wakeups
 from rota.errors import (
     AlreadyStarted,
     BadInput,
+    UnknownWorkflow,
     UsageError,
     WrongState,
 )
@@ -39,6 +42,7 @@ from rota.store.database import Database, open_url
 from rota.store.history import Ended, Ready
 
 BULK = 1000
+FILTERS = frozenset({"name", "status", "queue", "external_id", "root_id", "before", "limit"})
 
 
 class Client:
@@ -135,6 +139,13 @@ class Client:
     def workflow_named(self, name: str) -> Startable | None:
         """The registered workflow of that name; a bare client knows none and asks nothing."""
         return None
+
+    def _known(self, name: str) -> Startable | None:
+        """The registered workflow, if it is known here; steering a run needs no code."""
+        try:
+            return self.workflow_named(name)
+        except UnknownWorkflow:
+            return None
 
     async def start(
         self,
@@ -234,6 +245,12 @@ class Client:
 
     async def list(self, **filters: Any) -> list[Run]:
         """Runs, newest first; filters: name, status, queue, external_id, root_id, before, limit."""
+        unknown = sorted(set(filters) - FILTERS)
+        if unknown:
+            raise BadInput(
+                f"there is no filter {', '.join(unknown)}",
+                hint=f"There are: {', '.join(sorted(FILTERS))}.",
+            )
         return await self.database.read(history.page, namespace=self.settings.namespace, **filters)
 
     async def counts(self) -> dict[str, int]:
@@ -286,7 +303,7 @@ class Client:
         ):
             raise WrongState(f"run {last.id} is {last.label}; there is nothing to retry")
         self.wakeups.tell(READY)
-        return self.ref(last.root_id, self.workflow_named(last.name))
+        return self.ref(last.root_id, self._known(last.name))
 
     async def signal(self, run_id: str, name: str, value: Any = None) -> None:
         """Send a signal to a run; it is kept until the run asks for it."""
@@ -317,14 +334,14 @@ class Client:
             id=self.ids.make(now), namespace=run.namespace, name=run.name, available_at=now,
             input=run.input, kind=run.kind, queue=run.queue, priority=run.priority,
             trigger=Trigger.FORK, limit_key=run.limit_key, version=run.version, tags=run.tags,
-            options=run.options,
+            options=_seeded(run),
         )  # fmt: skip
         started = await self.database.write(
             steps.fork, fresh, from_root=run.root_id, position=recorded[from_step].position,
             now=now,
         )  # fmt: skip
         self.wakeups.tell(READY)
-        return self.ref(started.id, self.workflow_named(run.name))
+        return self.ref(started.id, self._known(run.name))
 
     async def pause_queue(self, name: str, *, paused: bool = True) -> None:
         """Stop (or resume) claiming from a declared queue, on all workers."""
@@ -334,3 +351,10 @@ class Client:
         if not done:
             raise BadInput(f"there is no declared queue {name!r}")
         self.wakeups.tell(READY)
+
+
+def _seeded(run: Run) -> str:
+    """The options of a fork: it draws the random values that its origin drew."""
+    options: dict[str, Any] = msgspec.json.decode(run.options) if run.options else {}
+    options.setdefault("seed", run.root_id)
+    return msgspec.json.encode(options).decode()

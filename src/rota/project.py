@@ -22,6 +22,7 @@ import msgspec
 from rota import settings as settings_
 from rota.app import Rota
 from rota.core.instants import SECOND, micros
+from rota.declared import ScheduleTable
 from rota.errors import BadInput, BadSetting, StoreUnreachable, UsageError
 from rota.settings import Settings
 from rota.starting import Starter
@@ -53,6 +54,7 @@ class ProjectFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     project: ProjectTable = ProjectTable()
     settings: dict[str, Any] = {}
     queues: dict[str, QueueTable] = {}
+    schedules: dict[str, ScheduleTable] = {}
 
 
 class Project(NamedTuple):
@@ -118,10 +120,12 @@ def read(path: Path) -> Project:
     settings_.load(table.settings, source=f"{path} [settings]")
     for name, queue in table.queues.items():
         _rate(queue.rate, f"{path} [queues.{name}]")
+    for name, schedule in table.schedules.items():
+        schedule.check(f"{path} [schedules.{name}]")
     return Project(str(path), path.parent.resolve(), table.project.app, table, True)
 
 
-_FORM = "It has [project] app and database, [settings], and [queues.NAME]."
+_FORM = "It has [project] app and database, [settings], [queues.NAME] and [schedules.NAME]."
 
 
 def _rate(text: str | None, where: str) -> tuple[int, float] | None:
@@ -305,6 +309,9 @@ def configure(app: Rota, project: Project, said: Given) -> Rota:
             name, seats=queue.seats, running=queue.running, running_per_key=queue.running_per_key,
             rate=_rate(queue.rate, name),
         )  # fmt: skip
+    if project.is_file:
+        # They belong to this file: another one's are left alone, this one's are told apart.
+        app.declare_file(str(Path(project.source).resolve()), project.file.schedules)
     return app
 
 

@@ -10,6 +10,7 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from pathlib import Path
+from types import EllipsisType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import msgspec
@@ -19,7 +20,6 @@ from rota.core.instants import Duration, instant, micros, moment
 from rota.core.lifecycle import Status, Trigger
 from rota.core.model import Run, Schedule
 from rota.core.recurrence import (
-    Spec,
     Written,
     between,
     count_between,
@@ -32,6 +32,7 @@ from rota.core.schedule import Intent, Missed, Overlap, Policies, jitter_us
 from rota.core.zones import host_zone
 from rota.engine.wakeups import READY, SCHEDULE
 from rota.errors import BadSchedule, UnknownSchedule, WrongState
+from rota.retiming import Retiming
 from rota.starting import Options, Startable
 from rota.store import schedules as store
 from rota.store.database import Tx
@@ -130,6 +131,7 @@ class Schedules:
         origin: str | None = None,
         replace: bool = False,
         paused: bool = False,
+        sub_second: bool = False,
         **words: Any,
     ) -> Shown:
         """Make a schedule. A taken name is an error, or with `replace` its new definition."""
@@ -138,12 +140,9 @@ class Schedules:
         spec = parse(
             when, zone=zone or host_zone_name(), now=now, gap=gap, repeat=repeat,
             start_at=None if start is None else instant(start),
-            end_at=None if end is None else instant(end),
+            end_at=None if end is None else instant(end), sub_second=sub_second,
         )  # fmt: skip
-        options = Options(
-            queue=queue, priority=priority, retries=rules.retry,
-            timeout=None if rules.timeout_us is None else rules.timeout_us / 1e6,
-        )  # fmt: skip
+        options = _options(rules)._replace(queue=queue, priority=priority)
         run = self._client.new_run(workflow, tuple(args), dict(input or {}), options)
         intent = Intent(run.name, spec, written(when), rules, owner, origin)
         fresh = self._fresh(name, intent, run.queue, run.priority, now, paused)
@@ -154,7 +153,7 @@ class Schedules:
                     f"there is a schedule {name!r} already",
                     hint="Use another name, update it, or create it with replace.",
                 )
-            await self._change(name, lambda old: _redefined(old, fresh, intent, now))
+            await self._change(name, lambda old: _redefined(old, fresh, intent))
         self._client.wakeups.tell(SCHEDULE)
         return await self.get(name)
 
@@ -254,17 +253,34 @@ class Schedules:
         *,
         when: When | None = None,
         zone: str | None = None,
+        gap: str | None = None,
+        repeat: str | None = None,
+        start: datetime | EllipsisType | None = ...,
+        end: datetime | EllipsisType | None = ...,
+        input: dict[str, Any] | None = None,  # noqa: A002
+        queue: str | None = None,
+        priority: int | None = None,
         confirm: bool = False,
+        sub_second: bool = False,
         **words: Any,
     ) -> Shown:
-        """Change when, the zone or any policy. What an edit would release at once is refused
-        unless confirmed."""
+        """Change any part; what is not named stays, and None takes a bound away. What an edit
+        would release at once is refused unless confirmed."""
         now = self._client.clock.now()
+        timing = Retiming(when, zone, gap, repeat, start, end, sub_second)
 
         def edit(old: Schedule) -> Schedule:
-            intent = store.read_intent(old.spec)
-            edited = _edited(intent, when, zone, words, now)
-            return _rescheduled(old, edited, now, confirm)
+            edited = _edited(store.read_intent(old.spec), timing, words, now)
+            fresh = _rescheduled(old, edited, now, confirm)
+            if {"retries", "timeout"} & words.keys():
+                fresh = msgspec.structs.replace(fresh, options=_options(edited.policies).stored())
+            if input is not None:
+                run = self._client.new_run(edited.workflow, (), input, Options())
+                fresh = msgspec.structs.replace(fresh, input=run.input)
+            return msgspec.structs.replace(
+                fresh, queue=queue or fresh.queue,
+                priority=fresh.priority if priority is None else priority,
+            )  # fmt: skip
 
         return await self._change(name, edit)
 
@@ -370,6 +386,8 @@ def written(when: When) -> str:
 def next_of(name: str, intent: Intent, now: int, count: int) -> list[Occurrence]:
     """The next `count` occurrences from `now`."""
     spread = jitter_us(name, intent.policies)
+    if intent.policies.runs_max is not None:
+        count = min(count, intent.policies.runs_max - intent.fired_count)
     found: list[Occurrence] = []
     at = next_after(intent.spec, now)
     while at is not None and len(found) < min(count, PREVIEW_MAX):
@@ -383,20 +401,18 @@ def _shown(schedule: Schedule) -> Shown:
     return Shown(schedule, intent, describe(intent.spec))
 
 
-def _edited(
-    intent: Intent, when: When | None, zone: str | None, words: dict[str, Any], now: int
-) -> Intent:
-    spec: Spec = intent.spec
-    text = intent.text
-    if when is not None or zone is not None:
-        spec = parse(
-            text if when is None else when, zone=zone or spec.timings[0].zone, now=now,
-            gap=spec.timings[0].gap, repeat=spec.timings[0].repeat, start_at=spec.start_at,
-            end_at=spec.end_at,
-        )  # fmt: skip
-        text = text if when is None else written(when)
-    rules = _merged(intent.policies, words)
-    return msgspec.structs.replace(intent, spec=spec, text=text, policies=rules)
+def _options(rules: Policies) -> Options:
+    timeout = None if rules.timeout_us is None else rules.timeout_us / 1e6
+    return Options(retries=rules.retry, timeout=timeout)
+
+
+def _edited(intent: Intent, timing: Retiming, words: dict[str, Any], now: int) -> Intent:
+    return msgspec.structs.replace(
+        intent,
+        spec=timing.of(intent, now),
+        text=intent.text if timing.when is None else written(timing.when),
+        policies=_merged(intent.policies, words),
+    )
 
 
 def _merged(old: Policies, words: dict[str, Any]) -> Policies:
@@ -412,22 +428,31 @@ def _merged(old: Policies, words: dict[str, Any]) -> Policies:
     return msgspec.structs.replace(old, **changes)
 
 
-def _redefined(old: Schedule, fresh: Schedule, intent: Intent, now: int) -> Schedule:
-    """A new definition under an old name: same id and history; a pause by a person stays."""
+def _redefined(old: Schedule, fresh: Schedule, intent: Intent) -> Schedule:
+    """A new definition under an old name: same id and history; a pause by a person stays, and a
+    timing that is written as before goes on as before (an interval keeps its anchor)."""
     before = store.read_intent(old.spec)
-    kept = msgspec.structs.replace(intent, fired_count=before.fired_count)
-    text = msgspec.json.encode(kept).decode()
-    same_time = (
-        before.spec == intent.spec and before.policies.jitter_us == intent.policies.jitter_us
+    same = _as_written(before) == _as_written(intent)
+    kept = msgspec.structs.replace(
+        intent, fired_count=before.fired_count, spec=before.spec if same else intent.spec
+    )
+    due_at = old.due_at if same else fresh.due_at
+    paused = old.status == Status.PAUSED
+    at = (
+        old.available_at
+        if paused or due_at is None
+        else due_at + jitter_us(old.name, kept.policies)
     )
     return msgspec.structs.replace(
-        fresh, id=old.id, status=old.status, reason=old.reason, spec=text,
-        created_at=old.created_at,
-        due_at=old.due_at if same_time else fresh.due_at,
-        available_at=old.available_at
-        if same_time or old.status == Status.PAUSED
-        else (fresh.due_at or now) + jitter_us(old.name, intent.policies),
+        fresh, id=old.id, status=old.status, reason=old.reason, created_at=old.created_at,
+        spec=msgspec.json.encode(kept).decode(), due_at=due_at, available_at=at,
     )  # fmt: skip
+
+
+def _as_written(intent: Intent) -> tuple[Any, ...]:
+    spec = intent.spec
+    rules = [(timing.zone, timing.gap, timing.repeat) for timing in spec.timings]
+    return intent.text, rules, spec.start_at, spec.end_at
 
 
 def _rescheduled(old: Schedule, intent: Intent, now: int, confirm: bool) -> Schedule:
@@ -442,8 +467,8 @@ def _rescheduled(old: Schedule, intent: Intent, now: int, confirm: bool) -> Sche
             f"this edit would release {owed} missed occurrences at once",
             hint="Confirm it, or pause and resume the schedule, which skips them.",
         )
-    if owed and confirm:
-        due_at = old.due_at or due_at
+    if owed and old.due_at is not None:  # what is owed stays owed
+        due_at = next_after(intent.spec, old.due_at - 1) or due_at
     paused = old.status == Status.PAUSED
     at = due_at + jitter_us(old.name, intent.policies)
     return msgspec.structs.replace(

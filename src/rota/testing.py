@@ -24,7 +24,7 @@ from rota.engine.worker import Worker
 
 START = instant(datetime(2030, 1, 1, tzinfo=UTC))
 # Real time given to user code that awaits something the virtual clock does not know.
-GRACE_S = 0.05
+GRACE_S = 0.1
 
 
 class VirtualTimer:
@@ -114,6 +114,8 @@ class World:
         while True:
             if self._schedule_is_due():
                 await self._scheduler.tick()
+            # Before the turn, not after it: a run may end while the turn looks elsewhere.
+            self._worker.wake.clear()
             while await self._worker.turn():
                 pass
             if self._worker.idle or not await self._some_run_ended():
@@ -125,7 +127,6 @@ class World:
 
     async def _some_run_ended(self) -> bool:
         """Wait for a run to end, as long as ones in hand may still do so by themselves."""
-        self._worker.wake.clear()
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._worker.wake.wait(), GRACE_S)
             return True

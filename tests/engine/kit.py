@@ -135,7 +135,8 @@ async def ghost_row(app: Rota, worker_id: str, **fields: Any) -> None:
         "host": "elsewhere", "pid": 1, "pid_started": "1", "started_at": now,
     } | fields  # fmt: skip
     row = WorkerRow(
-        id=worker_id, namespace=app.settings.namespace, queues="[]", names="[]", seats=1, status="online",
+        id=worker_id, namespace=app.settings.namespace, queues="[]", names="[]", seats=1,
+        status="online",
         version="v", heartbeat_at=values["started_at"], stopped_at=None, **values,
     )  # fmt: skip
     await app.database.write(workers.register, row)

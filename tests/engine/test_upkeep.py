@@ -45,11 +45,11 @@ async def test_a_worker_signs_on_reports_and_signs_off(database_url: str) -> Non
 
 
 async def test_the_heart_beats_by_itself(database_url: str) -> None:
-    app, _ = plain(heartbeat_s=5)
+    app, _ = plain(heartbeat_s=7)
     async with live(app, database_url) as clock:
         for _ in range(3):
-            await timer_set(clock, "5s")
-            await pass_time(clock, "5s")
+            await timer_set(clock, "7s")
+            await pass_time(clock, "7s")
             await eventually(lambda: has_beaten(app, clock.now()))
 
 

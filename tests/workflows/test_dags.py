@@ -171,6 +171,7 @@ def test_interrupted_programs_end_as_if_nothing_had_happened(database_url: str) 
     @settings(
         max_examples=examples,
         deadline=None,
+        report_multiple_bugs=False,
         derandomize=True,
         database=None,
         phases=(Phase.explicit, Phase.generate),  # Shrinking takes minutes; do it by hand.

@@ -11,9 +11,7 @@ import pytest
 from rota import RetryPolicy, Rota, RunCancelled, StepFailed, sleep, this_run
 from rota.core.instants import SECOND
 from rota.testing import virtual
-from tests.workflows.kit import attempts, eventually, result, sound, step_named, trouble
-
-pytestmark = pytest.mark.timeout(10)
+from tests.workflows.kit import GUARD_S, attempts, eventually, result, sound, step_named, trouble
 
 
 class Endless:
@@ -180,7 +178,7 @@ async def test_sleeps_count_for_the_timeout_of_a_run(database_url: str) -> None:
 
     async with virtual(app, url=database_url) as world:
         run = await app.start(flow)
-        await world.drain()
+        await asyncio.wait_for(world.drain(), GUARD_S)
         assert await run.status() == "failed:timeout"
         row = await run.run()
         assert row.finished_at == row.created_at + 3600 * SECOND
@@ -230,7 +228,7 @@ async def test_a_start_may_set_its_own_timeout(database_url: str) -> None:
 
     async with virtual(app, url=database_url) as world:
         run = await app.start(flow, timeout="1m")
-        await world.drain()
+        await asyncio.wait_for(world.drain(), GUARD_S)
         assert await run.status() == "failed:timeout"
 
 
@@ -252,7 +250,7 @@ async def test_a_run_that_swallows_its_timeout_fails_all_the_same(database_url: 
 
     async with virtual(app, url=database_url) as world:
         run = await app.start(flow)
-        await world.drain()
+        await asyncio.wait_for(world.drain(), GUARD_S)
         assert await run.status() == "failed:timeout"
         assert calls == []
 

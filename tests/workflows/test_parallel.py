@@ -352,6 +352,41 @@ async def test_branches_keep_their_own_results_in_every_shape(
         assert seen == [["stored 0", "stored 1"]] * 2
 
 
+@pytest.mark.parametrize("shape", ["asyncio.gather", "TaskGroup", "create_task", "rota.gather"])
+async def test_branches_within_branches_keep_their_own_results(
+    database_url: str, shape: str
+) -> None:
+    """Live, the last branch of the second lane comes before the last one of the first lane."""
+    app = Rota()
+    last_came = asyncio.Event()
+
+    @app.step
+    async def fetch(n: int) -> int:
+        if n == 0:
+            await last_came.wait()
+        if n == 3:
+            last_came.set()
+        return n
+
+    async def work(n: int) -> int:
+        return await fetch(n)
+
+    async def lane(first: int, second: int) -> list[int]:
+        # No durable call of its own: only the branches below it make any.
+        return await gather(work(first), work(second), limit=1)
+
+    @app.workflow
+    async def flow() -> list[list[int]]:
+        found = await SHAPES[shape](lane(0, 1), lane(2, 3))
+        await sleep("1h")
+        return found
+
+    async with virtual(app, url=database_url) as world:
+        run = await app.start(flow)
+        await world.drain()
+        assert await result(run) == [[0, 1], [2, 3]]
+
+
 async def grouped(*work: Any) -> list[Any]:
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(item) for item in work]

@@ -130,7 +130,10 @@ def report(error: BaseException, *, as_json: bool, debug: bool, url: str | None)
         said = {"code": ours.code, "message": message, "hint": hint}
         click.echo(json.dumps({"error": said}, ensure_ascii=False), err=True)
     else:
-        click.echo(f"Error: {message.rstrip('.')}.", err=True)
+        sentence, _, picture = message.partition("\n")
+        click.echo(f"Error: {sentence.rstrip('.')}.", err=True)
+        if picture:  # the place, with a caret under it
+            click.echo(picture, err=True)
         click.echo(f"Hint: {hint}", err=True)
     return EXITS.get(ours.code, FAILED)
 

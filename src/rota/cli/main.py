@@ -9,8 +9,11 @@ import click
 from rota.cli import exits
 from rota.cli.base import Root
 from rota.cli.database import doctor, migrate
+from rota.cli.next import next_
 from rota.cli.runs import run
+from rota.cli.schedule import schedule
 from rota.cli.up import up
+from rota.cli.why import why
 from rota.cli.workers import queue, worker
 
 EPILOG = "\b\nExit codes:\n" + "\n".join(
@@ -33,7 +36,7 @@ def cli() -> None:
     """Rota runs what must run, once, and says why it did or did not."""
 
 
-for command in (up, run, worker, queue, migrate, doctor):
+for command in (up, run, schedule, why, next_, worker, queue, migrate, doctor):
     cli.add_command(command)
 
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 COLOURS = {
     "completed": "green",
+    "scheduled": "green",
     "ok": "green",
     "online": "green",
     "running": "cyan",
@@ -33,11 +34,19 @@ COLOURS = {
     "waiting": "yellow",
     "warn": "yellow",
     "paused": "yellow",
+    "skipped": "yellow",
     "cancelled": "magenta",
 }
 
 COLOURED = ("status", "heartbeat")
-PROSE = ("error", "result", "limits", "queues")  # columns that may be broken into lines
+PROSE = (
+    "error",
+    "result",
+    "limits",
+    "queues",
+    "note",
+    "means",
+)  # columns that may be broken into lines
 PROSE_WIDTH = 20
 
 # -- documents ---------------------------------------------------------------------------------

@@ -147,12 +147,21 @@ def read_cron(text: str) -> Cron:
     fields = []
     column = 0
     for word, place in zip(words, places, strict=True):
-        fields.append(_field(_Piece(expression, column, word, place)))
+        try:
+            fields.append(_field_alone(word, place))
+        except BadSchedule:
+            fields.append(_field(_Piece(expression, column, word, place)))  # Points at the place.
         column += len(word) + 1
     if len(fields) == 5:
-        fields.insert(0, _field(_Piece("0", 0, "0", SECOND)))
+        fields.insert(0, _field_alone("0", SECOND))
     shown = fields[1:] if fields[0].text == "0" else fields
     return Cron(" ".join(field.text for field in shown), *fields)
+
+
+@lru_cache(maxsize=8_192)
+def _field_alone(word: str, place: Place) -> Field:
+    """Many expressions share their fields, so that most are read once."""
+    return _field(_Piece(word, 0, word, place))
 
 
 def _refuse_count(expression: str, count: int) -> NoReturn:

@@ -164,6 +164,7 @@ class Outcome(msgspec.Struct, frozen=True, gc=False):
     error: str | None = None
     wake_at: int | None = None
     retry: NewRun | None = None
+    again: tuple[str, ...] = ()  # failed steps that a further attempt tries again
 
 
 class Step(msgspec.Struct, frozen=True, gc=False):

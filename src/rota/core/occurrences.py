@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rota.core.resolve import OnceTimes, Times, cron_times, every_times
+from rota.core.resolve import EveryTimes, OnceTimes, Times, cron_times
 from rota.core.timing import Spec, Timing
 from rota.errors import BadSchedule
 
@@ -14,7 +14,7 @@ def times_of(timing: Timing) -> Times:
     if timing.every_us is not None:
         if timing.every_us <= 0:
             raise BadSchedule("an interval must be longer than nothing")
-        return every_times(timing.every_us, timing.anchor_at)
+        return EveryTimes(timing.every_us, timing.anchor_at)
     if timing.at is not None:
         return OnceTimes(timing.at)
     raise BadSchedule("the timing names neither cron, nor an interval, nor a time")

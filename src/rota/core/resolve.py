@@ -171,7 +171,7 @@ class OnceTimes:
         return int(after < self._at <= until)
 
 
-@lru_cache(maxsize=65_536)
+@lru_cache(maxsize=131_072)
 def cron_times(cron: str, zone: str, gap: str, repeat: str) -> CronTimes:
     """The occurrences of an expression, compiled once."""
     read = read_cron(cron)
@@ -181,9 +181,3 @@ def cron_times(cron: str, zone: str, gap: str, repeat: str) -> CronTimes:
 @lru_cache(maxsize=65_536)
 def _walls(cron: str) -> Walls:
     return Walls(read_cron(cron))
-
-
-@lru_cache(maxsize=65_536)
-def every_times(every_us: int, anchor_at: int) -> EveryTimes:
-    """The occurrences of an interval."""
-    return EveryTimes(every_us, anchor_at)

@@ -79,6 +79,7 @@ class Intent(msgspec.Struct, frozen=True, omit_defaults=True):
     owner: str = "operator"  # or "code": declared by a deployment
     origin: str | None = None  # which program declared it
     fired_count: int = 0
+    since_at: int = 0  # occurrences before this belong to an earlier definition
 
 
 class Skip(NamedTuple):

@@ -160,6 +160,11 @@ class Signature:
         }
 
 
+def returns_of(function: Callable[..., Any]) -> Reader:
+    """Reads what a function returns, by its hint."""
+    return Reader(_hints(function).get("return", Any))
+
+
 def _hints(function: Callable[..., Any]) -> dict[str, Any]:
     """The type hints; one that only checkers can resolve leaves the others typed."""
     return {

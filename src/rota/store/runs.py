@@ -259,6 +259,9 @@ async def _settle_others(tx: Tx, outcomes: Sequence[Outcome], now: int) -> Settl
     status = {row[0]: row[1] for row in await tx.many("settle_runs", items)}
     if bodies:
         await tx.many("put_payloads", [row for row in bodies if row[0] in status])
+    again = [(o.claim.root_id, key) for o in outcomes if o.claim.id in status for key in o.again]
+    if again:
+        await tx.many("forget_failures", again)
     woke = any(value == Status.PENDING for value in status.values())
     woke |= await _follow(tx, [o for o in outcomes if o.claim.id in status], now)
     return Settled(frozenset(status), woke)

@@ -20,6 +20,7 @@ from rota.store import runs
 from rota.store.database import Row, Tx
 
 PAUSES = 100
+LATEST = 1 << 62
 _INTENT = msgspec.json.Decoder(Intent)
 
 
@@ -119,7 +120,7 @@ async def _before(tx: Tx, intents: dict[str, Intent | Exception]) -> dict[str, B
 
 
 async def _cancel_open(tx: Tx, schedule_id: str, now: int) -> None:
-    roots = [row[0] for row in await tx.rows("open_roots_of", id=schedule_id)]
+    roots = await open_roots(tx, schedule_id)
     if roots:
         await runs.cancel(tx, roots, reason="overtaken by the next occurrence", now=now)
 
@@ -249,8 +250,10 @@ async def next_pause_end(tx: Tx, *, namespace: str) -> int | None:
 async def ledger(
     tx: Tx, schedule_id: str, *, from_at: int = 0, to_at: int = 0, limit: int = 50
 ) -> list[Run]:
-    """Occurrences and their outcomes, newest first."""
-    rows = await tx.rows("ledger", id=schedule_id, from_at=from_at, to_at=to_at, limit=limit)
+    """Occurrences and their outcomes, newest first; runs by hand stand where they were started."""
+    rows = await tx.rows(
+        "ledger", id=schedule_id, from_at=from_at, to_at=to_at or LATEST, limit=limit
+    )
     return [Run(*row) for row in rows]
 
 
@@ -258,6 +261,25 @@ async def occurrence(tx: Tx, schedule_id: str, *, due_at: int) -> Run | None:
     """The outcome of one occurrence."""
     rows = await tx.rows("ledger_at", id=schedule_id, due_at=due_at)
     return Run(*rows[0]) if rows else None
+
+
+async def range_over(tx: Tx, schedule_id: str, *, at: int) -> Run | None:
+    """The collapsed range of the ledger that holds an instant."""
+    rows = await tx.rows("ledger_range", id=schedule_id, at=at)
+    found = Run(*rows[0]) if rows else None
+    return found if found and read_range(found)[0] <= at else None
+
+
+def read_range(run: Run) -> tuple[int, int, int]:
+    """From, to and count of a skipped row; a single occurrence is a range of one."""
+    fields = msgspec.json.decode(run.output) if run.output else {}
+    due_at = run.due_at or 0
+    return fields.get("from_at", due_at), fields.get("to_at", due_at), fields.get("count", 1)
+
+
+async def open_roots(tx: Tx, schedule_id: str) -> list[str]:
+    """The chains of a schedule that have not ended."""
+    return [row[0] for row in await tx.rows("open_roots_of", id=schedule_id)]
 
 
 def extra_row(schedule: Schedule, intent: Intent, **fields: Any) -> Row:

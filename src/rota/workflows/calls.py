@@ -41,6 +41,8 @@ async def invoke(step: Any, args: Any, kwargs: Any, threads: Threads, clock: Clo
         if step.is_async and step.timeout_us is None:
             return await step.function(*args, **kwargs)
         return await _within(_begin(step, args, kwargs, threads), step, clock)
+    except SystemExit as leaving:
+        raise RuntimeError(f"step {step.name} called exit ({leaving})") from leaving
     finally:
         here.reset(outside)
 
@@ -48,9 +50,17 @@ async def invoke(step: Any, args: Any, kwargs: Any, threads: Threads, clock: Clo
 def _begin(step: Any, args: Any, kwargs: Any, threads: Threads) -> asyncio.Future[Any]:
     loop = asyncio.get_running_loop()
     if step.is_async:
-        return loop.create_task(step.function(*args, **kwargs))
+        return loop.create_task(_contained(step, args, kwargs))
     context = contextvars.copy_context()
     return loop.run_in_executor(threads, lambda: context.run(step.function, *args, **kwargs))
+
+
+async def _contained(step: Any, args: Any, kwargs: Any) -> Any:
+    """A task that ends with SystemExit would take the event loop with it."""
+    try:
+        return await step.function(*args, **kwargs)
+    except SystemExit as leaving:
+        raise RuntimeError(f"step {step.name} called exit ({leaving})") from leaving
 
 
 async def _within(work: asyncio.Future[Any], step: Any, clock: Clock) -> Any:

@@ -15,7 +15,7 @@ from typing import Any, Generic, ParamSpec, TypeVar, cast
 
 from rota.core.instants import Duration, micros
 from rota.core.retry import RetryPolicy
-from rota.core.typed import Signature
+from rota.core.typed import Signature, returns_of
 from rota.errors import UsageError
 from rota.workflows.flow import Flow, current_flow
 from rota.workflows.stepping import run_step
@@ -42,7 +42,7 @@ class Step(Generic[P, R]):
         self.retry = retry
         self.timeout_us = None if timeout is None else micros(timeout)
         self.is_async = inspect.iscoroutinefunction(function)
-        self.returns = Signature(function).returns if _simple(function) else None
+        self.returns = returns_of(function)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Inside a workflow: the remembered result, or the call. Elsewhere: a plain call."""
@@ -71,16 +71,9 @@ class Step(Generic[P, R]):
         return await run_step(flow, self, flow.key_for(self.name), args, kwargs)
 
     def _within(self, flow: Flow, key: str, args: Any, kwargs: Any) -> Any:
+        _check_colour(flow, "step", self.name, self.is_async)
         work = run_step(flow, self, key, args, kwargs)
-        if self.is_async:
-            return work
-        if not flow.in_thread():
-            work.close()
-            raise UsageError(
-                f"step {self.name} is a sync function called in an async workflow",
-                hint=f"Write `await {self.name}.aio(…)`; it then runs in a thread.",
-            )
-        return flow.block_on(work)
+        return work if self.is_async else flow.block_on(work)
 
 
 class Workflow(Generic[P, R]):
@@ -115,16 +108,34 @@ class Workflow(Generic[P, R]):
         flow = current_flow()
         if flow is None:
             return self.function(*args, **kwargs)
+        _check_colour(flow, "workflow", self.name, self.is_async)
         work: Any = run_child(flow, self, args, kwargs)
         return cast(R, work if self.is_async else flow.block_on(work))
+
+    async def aio(self, *args: P.args, **kwargs: P.kwargs) -> Any:
+        """The same for a caller of the other colour: a child run and its result."""
+        flow = current_flow()
+        if flow is None:
+            value: Any = self.function(*args, **kwargs)
+            return await value if self.is_async else value
+        return await run_child(flow, self, args, kwargs)
 
     def __repr__(self) -> str:
         return f"<workflow {self.name}>"
 
 
-def _simple(function: Callable[..., Any]) -> bool:
-    kinds = {parameter.kind for parameter in inspect.signature(function).parameters.values()}
-    return not kinds & {inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD}
+def _check_colour(flow: Flow, what: str, name: str, is_async: bool) -> None:
+    """Refuse a plain call across the line between sync and async, which cannot work."""
+    if is_async and flow.in_thread():
+        raise UsageError(
+            f"{what} {name} is async and was called in a sync workflow",
+            hint=f"Write `rota.blocking.block_on({name}.aio(…))`.",
+        )
+    if not is_async and not flow.in_thread():
+        raise UsageError(
+            f"{what} {name} is a sync function called in an async workflow",
+            hint=f"Write `await {name}.aio(…)`; it then runs in a thread.",
+        )
 
 
 def _fingerprint(function: Callable[..., Any]) -> str:

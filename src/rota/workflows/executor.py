@@ -35,6 +35,7 @@ class RunOptions(msgspec.Struct, frozen=True, omit_defaults=True):
 
     retry: RetryPolicy | None = None
     timeout_us: int | None = None
+    seed: str | None = None  # of a fork: it draws the values its origin drew
 
 
 _OPTIONS = msgspec.json.Decoder(RunOptions)
@@ -79,33 +80,42 @@ class WorkflowExecutor:
         """Call the workflow; its end, its suspension or its error becomes an outcome."""
         workflow = self._workflows[claim.name]
         options = _OPTIONS.decode(claim.options) if claim.options else _DEFAULTS
-        flow = Flow(self._room, claim, steps, threaded=not workflow.is_async)
+        threaded = not workflow.is_async
+        flow = Flow(self._room, claim, steps, threaded=threaded, seed=options.seed)
         flow.enter()
         limit = _Deadline(flow, claim, options.timeout_us or workflow.timeout_us)
         try:
             output = await self._call(workflow, flow, claim)
-            if flow.suspending:
-                log.error(
-                    "workflow %s swallowed its suspension (run %s); it is suspended all the same. "
-                    "Let BaseException pass: catch Exception instead.", claim.name, claim.id,
-                )  # fmt: skip
-                return _suspended(flow, limit.at)
-            return Outcome(claim, "complete", output=output)
-        except (Suspended, asyncio.CancelledError) as stop:
-            if flow.suspending:
-                return _suspended(flow, limit.at)
-            if limit.passed:
-                return self._failed(claim, workflow, options, limit.error())
-            flow.interrupted = True
-            if isinstance(stop, asyncio.CancelledError):
-                raise
-            raise LeaseLost(f"run {claim.id} was interrupted", run_id=claim.id) from None
-        except RunInterrupted:
-            raise LeaseLost(f"run {claim.id} is no longer ours", run_id=claim.id) from None
-        except (Exception, SystemExit) as error:
-            return self._failed(claim, workflow, options, error)
+            done = Outcome(claim, "complete", output=output)
+            return _swallowed(flow, limit.at) if flow.suspending else done
+        except (KeyboardInterrupt, GeneratorExit):
+            raise
+        except BaseException as error:
+            return self._ended_by(error, flow, workflow, options, limit)
         finally:
             limit.cancel()
+
+    def _ended_by(
+        self,
+        error: BaseException,
+        flow: Flow,
+        workflow: Workflow[..., Any],
+        options: RunOptions,
+        limit: _Deadline,
+    ) -> Outcome:
+        """What an exception out of user code means; LeaseLost when the run is not ours."""
+        stopped = isinstance(error, Suspended | RunInterrupted | asyncio.CancelledError)
+        if flow.suspending:
+            return (_suspended if stopped else _swallowed)(flow, limit.at)
+        if stopped and limit.passed:
+            return self._failed(flow, workflow, options, limit.error())
+        if isinstance(error, asyncio.CancelledError):
+            flow.interrupted = True
+            raise error
+        if stopped:
+            run_id = flow.claim.id
+            raise LeaseLost(f"run {run_id} is no longer ours", run_id=run_id) from None
+        return self._failed(flow, workflow, options, error)
 
     async def _call(self, workflow: Workflow[..., Any], flow: Flow, claim: Claim) -> str | None:
         arguments = workflow.signature.read(claim.input, what=f"the input of run {claim.id}")
@@ -120,19 +130,21 @@ class WorkflowExecutor:
             raise problem
         if value is None:
             return None
-        return typed.encode(
-            value, what=f"the result of workflow {claim.name}",
-            bytes_max=self._settings.payload_bytes_max,
-        )  # fmt: skip
+        what = f"the result of workflow {claim.name}"
+        text = typed.encode(value, what=what, bytes_max=self._settings.payload_bytes_max)
+        workflow.signature.returns.read(text, what=what)  # what nobody could read is no result
+        return text
 
     def _failed(
-        self, claim: Claim, workflow: Workflow[..., Any], options: RunOptions, error: BaseException
+        self, flow: Flow, workflow: Workflow[..., Any], options: RunOptions, error: BaseException
     ) -> Outcome:
+        claim = flow.claim
+        again = flow.uncaught()
         kind = kind_of(error)
         consequence = TABLE[kind]
         detail = describe(error)
         if consequence.status is Status.WAITING:
-            return Outcome(claim, "ask", reason=kind, error=detail)
+            return Outcome(claim, "ask", reason=kind, error=detail, again=again)
         retry = None
         if consequence.retried:
             wait_us = next_try_us(
@@ -149,13 +161,14 @@ class WorkflowExecutor:
         if retry is None:
             said = error.advice if isinstance(error, RotaError) else ""
             log.error("run %s (%s) failed: %s. %s", claim.id, claim.name, error, said)
-        return Outcome(claim, "fail", reason=kind, error=detail, retry=retry)
+        return Outcome(claim, "fail", reason=kind, error=detail, retry=retry, again=again)
 
 
 class _Deadline:
     """The run's own timeout, counted from its first claim, sleeps included."""
 
     def __init__(self, flow: Flow, claim: Claim, timeout_us: int | None) -> None:
+        self._flow = flow
         self._claim = claim
         self._timeout_us = timeout_us
         self.at = None if timeout_us is None else claim.started_at + timeout_us
@@ -165,6 +178,7 @@ class _Deadline:
 
     def _pass(self) -> None:
         self.passed = True
+        self._flow.interrupted = True  # a thread cannot be cancelled: it stops at its next call
         if self._task is not None:
             self._task.cancel()
 
@@ -177,6 +191,14 @@ class _Deadline:
             f"run {self._claim.id} ({self._claim.name}) took longer than "
             f"{(self._timeout_us or 0) / 1e6:g} s"
         )
+
+
+def _swallowed(flow: Flow, deadline_at: int | None) -> Outcome:
+    log.error(
+        "workflow %s swallowed its suspension (run %s); it is suspended all the same. "
+        "Let BaseException pass: catch Exception instead.", flow.claim.name, flow.claim.id,
+    )  # fmt: skip
+    return _suspended(flow, deadline_at)
 
 
 def _suspended(flow: Flow, deadline_at: int | None) -> Outcome:

@@ -20,12 +20,17 @@ from rota.core.model import Claim, Step
 from rota.engine.clock import Clock
 from rota.engine.journal import Journal
 from rota.errors import LeaseLost, RunInterrupted, Stranded, Suspended
-from rota.workflows import calls
+from rota.workflows import branches, calls
 
 T = TypeVar("T")
 
+# The `wake_at` of a failed step that ended its attempt: it is not part of the next one.
+FORGOTTEN = 0
+
 # Turns of the event loop without any sign of activity after which all branches count as blocked.
 QUIET_TURNS = 8
+# What plain awaits beside a durable wait get before they are cut off (and repeated at the replay).
+LINGER_S = 0.5
 
 
 def current_flow() -> Flow | None:
@@ -50,7 +55,13 @@ class Flow:
     """The inside of one run."""
 
     def __init__(
-        self, room: Room, claim: Claim, recorded: Sequence[Step], *, threaded: bool
+        self,
+        room: Room,
+        claim: Claim,
+        recorded: Sequence[Step],
+        *,
+        threaded: bool,
+        seed: str | None = None,
     ) -> None:
         self.room = room
         self.clock = room.clock
@@ -61,44 +72,54 @@ class Flow:
         self.waits_for: set[str] = set()
         self.task = asyncio.current_task(room.loop)
         self._threaded = threaded
-        # A retry tries again what failed for good in an earlier attempt, so that is forgotten.
+        # A failure that ended an earlier attempt is forgotten: a retry tries that step again. One
+        # that user code caught is part of the story, and is told the same way at every replay.
         self._recorded = {
             step.key: step
             for step in recorded
-            if step.status != "failed" or step.run_attempt >= claim.attempt
+            if step.wake_at != FORGOTTEN or step.run_attempt >= claim.attempt
         }
         self._failed_before = {step.key for step in recorded} - self._recorded.keys()
         self._unasked = set(self._recorded)
         self._position = recorded[-1].position if recorded else 0
-        self._counts: dict[str, int] = {}
+        self._root = branches.Branch(self, "", None if threaded else self.task)
+        self._seed = seed or claim.root_id
+        self._lingered = False
         self._busy = 0
         self._activity = 0
         self._checking = False
         self._waits: dict[asyncio.Future[None], tuple[str, int | None]] = {}
         self._held: list[asyncio.Future[None]] = []
-        self._random: random.Random | None = None
 
     @property
     def random(self) -> random.Random:
-        """Chance that falls the same way at every replay: seeded by the chain."""
-        if self._random is None:
-            self._random = random.Random(self.claim.root_id)
-        return self._random
+        """Chance that falls the same way at every replay: seeded by the chain and the branch."""
+        branch = branches.current(self._root)
+        if branch.chance is None:
+            branch.chance = random.Random(f"{self._seed}{branch.path}")
+        return branch.chance
 
     def enter(self) -> None:
         """Make this the flow of the calling task."""
         calls.here.set(self)
+        branches.enter(self._root)
 
     # -- keys and memory -------------------------------------------------------------------
 
     def key_for(self, name: str, explicit: str | None = None) -> str:
         """The name of one call: by order among calls of that name, or as given."""
         self.check_open()
-        if explicit is not None:
-            return f"{name}:{explicit}"
-        count = self._counts.get(name, 0)
-        self._counts[name] = count + 1
-        return f"{name}#{count}"
+        branch = branches.current(self._root)
+        branch.went_on()
+        return branch.next_key(name) if explicit is None else f"{name}:{explicit}"
+
+    def fails(self, key: str) -> None:
+        """A step that failed for good is about to be raised into user code."""
+        branches.current(self._root).failures.add(key)
+
+    def uncaught(self) -> tuple[str, ...]:
+        """The failed steps that user code did not catch; a retry tries them again."""
+        return tuple(sorted(self._root.uncaught()))
 
     def recall(self, key: str) -> Step | None:
         """What is recorded under a key; asking counts as having replayed it."""
@@ -168,11 +189,15 @@ class Flow:
         """Block this branch durably until `wake_at` or until something pokes the run."""
         future: asyncio.Future[None] = self.room.loop.create_future()
         self._waits[future] = (what, wake_at)
+        # While another branch is at work the run keeps its seat, and time passes here.
+        timer = None if wake_at is None else self.clock.call_at(wake_at, lambda: _arrive(future))
         self._note()
         try:
             await future
         finally:
             self._waits.pop(future, None)
+            if timer is not None:
+                timer.cancel()
 
     async def _block(self, line: list[asyncio.Future[None]]) -> None:
         future: asyncio.Future[None] = self.room.loop.create_future()
@@ -182,6 +207,7 @@ class Flow:
 
     def _note(self) -> None:
         self._activity += 1
+        self._lingered = False
         if not self._busy and not self._checking and (self._waits or self._held):
             self._checking = True
             self.room.loop.call_soon(self._check_quiet, self._activity, QUIET_TURNS)
@@ -195,10 +221,16 @@ class Flow:
             self.room.loop.call_soon(self._check_quiet, seen, turns - 1)
         else:
             self._checking = False
-            self._all_blocked()
+            self._all_quiet(seen)
 
-    def _all_blocked(self) -> None:
-        if self._held:
+    def _all_quiet(self, seen: int) -> None:
+        """Nothing of ours is under way. What a branch awaits besides gets a moment to end."""
+        durable = self._waits.keys() | set(self._held)
+        real = not self._threaded and self._root.awaits_something_real(durable)
+        if real and not self._lingered:
+            self._lingered = self._checking = True
+            self.room.loop.call_later(LINGER_S, self._check_quiet, seen, 0)
+        elif self._held:
             self._release_held()
         else:
             self.suspend()
@@ -251,9 +283,10 @@ class Flow:
         return asyncio.run_coroutine_threadsafe(work, self.room.loop).result()
 
     def check_open(self) -> None:
+        """Raise when user code goes on although its run has been suspended or taken away."""
         if self.suspending:
             raise Suspended
-        if self.interrupted:
+        if self.interrupted or (self.task is not None and self.task.cancelling()):
             raise RunInterrupted
 
 
@@ -272,3 +305,8 @@ class _Busy:
     def __exit__(self, *_: object) -> None:
         self._flow._busy -= 1
         self._flow._note()
+
+
+def _arrive(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)

@@ -23,7 +23,7 @@ class StepLike(Protocol):
     retry: RetryPolicy
     timeout_us: int | None
     is_async: bool
-    returns: typed.Reader | None
+    returns: typed.Reader
 
 
 async def run_step(flow: Flow, step: StepLike, key: str, args: Any, kwargs: Any) -> Any:
@@ -32,36 +32,41 @@ async def run_step(flow: Flow, step: StepLike, key: str, args: Any, kwargs: Any)
     if known is None:
         await flow.permit_new()
     elif known.status == "completed":
-        return _value(step, known)
+        return _value(step, known.output)
     elif known.wake_at is None:
+        flow.fails(key)
         raise _step_failed(step, known)
     attempt = 1 if known is None else known.attempt + 1
     while True:
         if known is not None and known.wake_at is not None:
             while flow.clock.now() < known.wake_at:
                 await flow.wait("retry", known.wake_at)
-        known, error = await _try_step(flow, step, key, attempt, args, kwargs)
+        known, value, error = await _try_step(flow, step, key, attempt, args, kwargs)
         if known.status == "completed":
-            return _value(step, known)
+            return value
         if known.wake_at is None:
+            flow.fails(key)
             raise _step_failed(step, known) from error
         attempt += 1
 
 
 async def _try_step(
     flow: Flow, step: StepLike, key: str, attempt: int, args: Any, kwargs: Any
-) -> tuple[Step, Exception | None]:
+) -> tuple[Step, Any, Exception | None]:
     flow.check_open()
     earlier = flow.known(key)
     position = flow.next_position() if earlier is None else earlier.position
     began = flow.clock.now()
-    output = problem = wake_at = trouble = None
+    value = output = problem = wake_at = trouble = None
     with flow.busy():
         try:
-            value = await calls.invoke(step, args, kwargs, flow.room.threads, flow.clock)
-            output = flow.encode(value, f"the result of step {step.name}")
+            result = await calls.invoke(step, args, kwargs, flow.room.threads, flow.clock)
+            output = flow.encode(result, f"the result of step {step.name}")
+            # Read back at once: live and replayed code see the same value, and one that does not
+            # fit its hint fails here instead of poisoning every replay.
+            value = _value(step, output)
         except Exception as error:
-            trouble = error
+            trouble, output = error, None
             problem = describe(error)
             wait_us = _wait_us(step, attempt, error)
             wake_at = None if wait_us is None else flow.clock.now() + wait_us
@@ -70,7 +75,7 @@ async def _try_step(
             attempt, flow.claim.attempt, output, problem, wake_at, None, began, flow.clock.now(),
         )  # fmt: skip
         await flow.record(done)
-    return done, trouble
+    return done, value, trouble
 
 
 def _wait_us(step: StepLike, attempt: int, error: Exception) -> int | None:
@@ -82,9 +87,8 @@ def _wait_us(step: StepLike, attempt: int, error: Exception) -> int | None:
     )  # fmt: skip
 
 
-def _value(step: StepLike, known: Step) -> Any:
-    reader = step.returns or typed.Reader(Any)
-    return reader.read(known.output, what=f"the result of step {step.name}")
+def _value(step: StepLike, output: str | None) -> Any:
+    return step.returns.read(output, what=f"the result of step {step.name}")
 
 
 def _step_failed(step: StepLike, known: Step) -> StepFailed:

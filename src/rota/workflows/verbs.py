@@ -80,6 +80,7 @@ async def wait_for(name: str, *, timeout: Duration | None = None, type: Any = An
     flow = _inside("wait_for")
     step = await take_signal(flow, name, None if timeout is None else micros(timeout))
     if step.status == "failed":
+        flow.fails(step.key)
         raise TimeoutError(f"no signal {name!r} came in time")
     return Reader(type).read(step.output, what=f"signal {name}")
 
@@ -127,21 +128,27 @@ async def gather(*work: Awaitable[T], limit: int | None = None) -> list[T]:
     """Await all, at most `limit` at a time; the first error cancels the rest and is raised."""
     if limit is not None and limit < 1:
         raise UsageError(f"limit={limit} lets nothing run")
-    gate = asyncio.Semaphore(limit or max(len(work), 1))
-
-    async def one(item: Awaitable[T]) -> T:
-        try:
-            async with gate:
-                return await item
-        finally:
-            if asyncio.iscoroutine(item):
-                item.close()  # it may never have begun
-
-    tasks = [asyncio.ensure_future(one(item)) for item in work]
+    waiting = list(enumerate(work))[::-1]
+    running: dict[asyncio.Future[T], int] = {}
+    results: dict[int, T] = {}
     try:
-        return list(await asyncio.gather(*tasks))
+        while waiting or running:
+            while waiting and (limit is None or len(running) < limit):
+                place, item = waiting.pop()
+                running[asyncio.ensure_future(item)] = place
+            done, _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+            for task in sorted(done, key=lambda task: running[task]):
+                results[running.pop(task)] = task.result()
+        return [results[place] for place in range(len(work))]
     except BaseException:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await _call_off(list(running), [item for _, item in waiting])
         raise
+
+
+async def _call_off(running: list[asyncio.Future[Any]], waiting: list[Awaitable[Any]]) -> None:
+    for item in waiting:
+        if asyncio.iscoroutine(item):
+            item.close()  # it has never begun
+    for task in running:
+        task.cancel()
+    await asyncio.gather(*running, return_exceptions=True)

@@ -53,6 +53,7 @@ async def child_result(flow: Flow, child_id: str, returns: typed.Reader) -> Any:
     if known is None or known.status == "waiting":
         known = await _child_end(flow, key, child_id)
     if known.status == "failed":
+        flow.fails(key)
         raise run_failed(child_id, known.error)
     return returns.read(known.output, what=f"the result of run {child_id}")
 

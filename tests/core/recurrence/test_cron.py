@@ -30,6 +30,8 @@ READ = [
     ("0 0 * * SUN-TUE", "weekday", [0, 1, 2]),
     ("0 0 * * FRI-SUN", "weekday", [0, 5, 6]),
     ("0 0 * * 7-2", "weekday", [0, 1, 2]),
+    ("0 0 * * 7-7", "weekday", [0]),
+    ("0 0 * * 7-0", "weekday", [0]),
     ("0 0 * * monday,Wednesday", "weekday", [1, 3]),
     ("0 0 ? * MON", "day", list(range(1, 32))),
     ("*/20 * * * * *", "second", [0, 20, 40]),

@@ -268,6 +268,11 @@ def test_the_ends_of_the_calendar_are_ends_and_not_errors() -> None:
     assert count_between(spec("0 0 1 1 *", zone="UTC"), early, far) == 9_997
 
 
+def test_an_instant_that_three_timings_name_is_counted_once() -> None:
+    made = spec(["0 * * * *", "30 9,10 * * *", "30 9 * * *"], zone="UTC")
+    assert count_between(made, utc(2027, 5, 1) - 1, utc(2027, 5, 2) - 1) == 24 + 2
+
+
 def test_long_gaps_are_counted_without_being_walked() -> None:
     every_second = spec("* * * * * *", zone=BERLIN)
     assert (

@@ -122,10 +122,17 @@ where id {in ids} and status = 'sleeping'
 
 -- name: ledger
 select {run columns} from runs
-where schedule_id = :id and retry_of is null and (:from_at = 0 or due_at >= :from_at) and (:to_at = 0 or due_at <= :to_at)
+where schedule_id = :id and retry_of is null
+    and coalesce(due_at, created_at) >= :from_at and coalesce(due_at, created_at) <= :to_at
 order by coalesce(due_at, created_at) desc, id desc
 limit :limit
 
 -- name: ledger_at
 select {run columns} from runs
 where schedule_id = :id and due_at = :due_at and retry_of is null
+
+-- name: ledger_range
+-- The collapsed range that ends first at or after an instant.
+select {run columns} from runs
+where schedule_id = :id and due_at >= :at and status = 'skipped' and output is not null
+order by due_at limit 1

@@ -27,6 +27,12 @@ select {step columns} from steps where root_id = :root_id and key = :key
 -- name: steps_of
 select {step columns} from steps where root_id {in roots} order by root_id, position
 
+-- name: forget_failures
+-- The failures that ended an attempt are no part of the next one (see workflows/flow.py).
+update steps set wake_at = 0
+{from items: root_id text, key text}
+where steps.root_id = item.root_id and steps.key = item.key and steps.status = 'failed'
+
 -- name: copy_steps
 insert into steps (root_id, key, position, kind, status, attempt, run_attempt, output,
     error, wake_at, child_id,
@@ -34,7 +40,8 @@ insert into steps (root_id, key, position, kind, status, attempt, run_attempt, o
 select :to_root, key, position, kind, status, attempt, run_attempt, output,
     error, wake_at, child_id,
     started_at, finished_at
-from steps where root_id = :from_root and status = 'completed' and position < :position
+from steps
+where root_id = :from_root and position < :position and (status <> 'failed' or wake_at is null)
 
 -- name: send_signal
 insert into signals (id, root_id, name, body, created_at)

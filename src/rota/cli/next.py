@@ -1,0 +1,107 @@
+"""`rota next`: when something would fire, before anything is made. Needs no database."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from rota.cli import render
+from rota.cli.base import Call, Command
+from rota.cli.timing import zone_options
+from rota.core.instants import instant
+
+if TYPE_CHECKING:
+    from rota.preview import Preview
+    from rota.schedules import Occurrence
+
+
+@click.command("next", cls=Command)
+@click.argument("words", nargs=-1, required=True, metavar="WHEN...")
+@zone_options
+@click.option(
+    "--count",
+    type=click.IntRange(1, 1000),
+    default=5,
+    show_default=True,
+    help="How many occurrences.",
+)
+@click.option("--from", "start", metavar="TIME", help="Look from this time on, instead of now.")
+@click.pass_obj
+def next_(
+    call: Call,
+    /,
+    words: tuple[str, ...],
+    zone: str | None,
+    gap: str | None,
+    repeat: str | None,
+    count: int,
+    start: str | None,
+) -> None:
+    """Show when WHEN would fire, in a zone's wall time and in UTC.
+
+    WHEN is cron in quotes ("30 2 * * *"), an interval (5m), a time (2027-03-28T09:00) or words
+    (every friday at 5pm); several quoted ones are one schedule. Where the clock is moved, a note
+    says what happens. TIME is wall time in the zone, unless it has an offset.
+    """
+    from rota.preview import look_ahead
+
+    found = look_ahead(
+        words, zone=zone, start=start, count=count, gap=gap or "auto", repeat=repeat or "auto"
+    )
+    if call.json:
+        render.document(_document(found))
+        return
+    other = [form for form in found.forms if form not in (*words, found.text)]
+    kept = f"  [{'; '.join(other)}]" if other else ""
+    click.echo(f"{render.clean(found.text)}{kept}")
+    click.echo()
+    occurrences(found.occurrences, found.zone, found.now)
+    for remark in found.remarks:
+        click.echo(f"Clock change: {remark.text}.")
+
+
+def occurrences(found: list[Occurrence], zone: str, now: int, *, names: bool = False) -> None:
+    """A table of what is to come; columns that would be empty are left out."""
+    from rota.preview import utc, wall
+
+    noted = any(one.notes for one in found)
+    moved = any(one.runs_at != one.due_at for one in found)
+    rows = []
+    for one in found:
+        due_at, runs_at = instant(one.due_at), instant(one.runs_at)
+        rows.append(
+            [
+                *([one.schedule] if names else []),
+                wall(due_at, zone), utc(due_at), render.ago(due_at, now),
+                *([wall(runs_at, zone)] if moved else []),
+                *(["; ".join(one.notes)] if noted else []),
+            ]
+        )  # fmt: skip
+    heads = [*(["schedule"] if names else []), "when", "utc", "in", *(["runs"] if moved else [])]
+    render.table([*heads, *(["note"] if noted else [])], rows, "nothing to come")
+
+
+def occurrence_document(one: Occurrence, zone: str) -> dict[str, Any]:
+    """An occurrence for machines."""
+    from rota.preview import wall
+
+    due_at = instant(one.due_at)
+    return {
+        "due_at": render.at(due_at),
+        "runs_at": render.at(instant(one.runs_at)),
+        "wall": wall(due_at, zone),
+        "notes": one.notes,
+    }
+
+
+def _document(found: Preview) -> dict[str, Any]:
+    return {
+        "text": found.text,
+        "forms": found.forms,
+        "zone": found.zone,
+        "occurrences": [occurrence_document(one, found.zone) for one in found.occurrences],
+        "remarks": [
+            {"at": render.at(one.at), "kind": one.kind, "text": one.text} for one in found.remarks
+        ],
+    }

@@ -1,0 +1,273 @@
+"""`rota schedule …`: make schedules, look at them, steer them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from rota.cli import connect, render, schedule_page
+from rota.cli.base import Call, Group
+from rota.cli.next import occurrence_document, occurrences
+from rota.cli.schedule_edit import create, tell, update
+from rota.cli.waiting import Waiter
+from rota.core.instants import micros
+
+if TYPE_CHECKING:
+    from rota.client import Client
+    from rota.schedules import Occurrence, Shown
+
+
+@click.group(cls=Group)
+def schedule() -> None:
+    """Make schedules, look at them, steer them."""
+
+
+schedule.add_command(create)
+
+
+# -- looking -----------------------------------------------------------------------------------
+
+
+@schedule.command("list")
+@click.option("--after", default="", metavar="NAME", help="After this one: the next page.")
+@click.option(
+    "--limit", type=click.IntRange(1, 1000), default=100, show_default=True, help="How many."
+)
+@click.pass_obj
+def list_(call: Call, after: str, limit: int) -> None:
+    """List schedules by name, with when they fire next."""
+
+    async def look(client: Client) -> tuple[Sequence[Shown], int]:
+        return await client.schedules.list(after=after, limit=limit), client.clock.now()
+
+    found, now = connect.ask(call, look)
+    if call.json:
+        render.document([schedule_page.document(shown) for shown in found])
+        return
+    notes = any(shown.schedule.reason for shown in found)
+    rows = [
+        (
+            shown.schedule.name, shown.schedule.status, shown.intent.workflow, _next(shown, now),
+            shown.text, *([shown.schedule.reason or ""] if notes else []),
+        )
+        for shown in found
+    ]  # fmt: skip
+    heads = ("name", "status", "workflow", "next", "means", *(["note"] if notes else []))
+    render.table(heads, rows, "no schedules yet; make one with `rota schedule create`")
+    if len(found) == limit:
+        click.echo(f"more: --after {found[-1].schedule.name}", err=True)
+
+
+def _next(shown: Shown, now: int) -> str:
+    row = shown.schedule
+    return render.ago(row.available_at, now) if row.status == "scheduled" else "-"
+
+
+@schedule.command("show")
+@click.argument("name")
+@click.pass_obj
+def show(call: Call, name: str) -> None:
+    """Show a schedule: what it means, what comes next, what became of the last ones."""
+    story = connect.ask(call, lambda client: schedule_page.read(client, name))
+    if call.json:
+        render.document(schedule_page.story_document(story))
+    else:
+        schedule_page.page(story)
+
+
+schedule.add_command(update)
+
+
+@schedule.command("history")
+@click.argument("name")
+@click.option("--from", "start", metavar="TIME", help="Only occurrences at or after this time.")
+@click.option("--to", "end", metavar="TIME", help="Only occurrences at or before this time.")
+@click.option(
+    "--limit", type=click.IntRange(1, 1000), default=20, show_default=True, help="How many."
+)
+@click.pass_obj
+def history(call: Call, name: str, start: str | None, end: str | None, limit: int) -> None:
+    """Show the ledger: every occurrence and what became of it, newest first.
+
+    An outcome is fired, skipped (with its reason), merged, backfilled or manual; a long row of
+    skipped ones is one line with from, to and count. TIME is wall time in the schedule's zone,
+    unless it has an offset.
+    """
+
+    async def look(client: Client) -> tuple[list[schedule_page.Entry], str]:
+        zone, (first, last) = await _times(client, name, start, end)
+        rows = await client.schedules.history(name, limit=limit, start=first, end=last)
+        return await schedule_page.entries(client, rows), zone
+
+    found, zone = connect.ask(call, look)
+    if call.json:
+        render.document([schedule_page.entry_document(entry) for entry in found])
+        return
+    schedule_page.ledger(found, zone)
+    if len(found) == limit:
+        click.echo("more: --to with an earlier time, or a higher --limit", err=True)
+
+
+async def _times(
+    client: Client, name: str, *texts: str | None
+) -> tuple[str, list[datetime | None]]:
+    """The zone of a schedule, and times written on its wall."""
+    from rota.core.instants import moment
+    from rota.preview import read_time, to_instant, zone_of
+
+    zone = zone_of((await client.schedules.get(name)).intent.spec)
+    now = client.clock.now()
+    return zone, [
+        None if text is None else moment(to_instant(read_time(text, zone, now), zone))
+        for text in texts
+    ]
+
+
+@schedule.command("upcoming")
+@click.option(
+    "--within", metavar="DURATION", default="1d", show_default=True, help="How far to look."
+)
+@click.option(
+    "--limit", type=click.IntRange(1, 1000), default=20, show_default=True, help="How many."
+)
+@click.pass_obj
+def upcoming(call: Call, within: str, limit: int) -> None:
+    """Show what fires next, across all schedules, on this machine's wall and in UTC."""
+    micros(within)
+
+    async def look(client: Client) -> tuple[Sequence[Occurrence], int]:
+        found = await client.schedules.upcoming(within=within, limit=limit)
+        return found, client.clock.now()
+
+    from rota.schedules import host_zone_name
+
+    found, now = connect.ask(call, look)
+    zone = host_zone_name()
+    if call.json:
+        lines = [{"schedule": one.schedule} | occurrence_document(one, zone) for one in found]
+        render.document(lines)
+    elif found:
+        occurrences(list(found), zone, now, names=True)
+    else:
+        click.echo(f"nothing fires within {within}")
+
+
+# -- steering ----------------------------------------------------------------------------------
+
+
+@schedule.command("pause")
+@click.argument("name")
+@click.option("--note", metavar="WHY", default="", help="Why, for whoever finds it paused.")
+@click.option("--until", metavar="TIME", help="Resume by itself at this time.")
+@click.pass_obj
+def pause(call: Call, name: str, note: str, until: str | None) -> None:
+    """Stop a schedule from firing. Runs already born are left alone."""
+
+    async def stop(client: Client) -> Shown:
+        _, [until_at] = await _times(client, name, until)
+        return await client.schedules.pause(name, note=note, until=until_at)
+
+    _done(call, connect.ask(call, stop))
+
+
+@schedule.command("resume")
+@click.argument("name")
+@click.option(
+    "--catch-up", is_flag=True, help="Owe what was left out since the pause; policies decide."
+)
+@click.pass_obj
+def resume(call: Call, name: str, catch_up: bool) -> None:
+    """Let a paused schedule fire again, from its next occurrence on."""
+    _done(call, connect.ask(call, lambda client: client.schedules.resume(name, catch_up=catch_up)))
+
+
+def _done(call: Call, shown: Shown) -> None:
+    if call.json:
+        render.document(schedule_page.document(shown))
+    else:
+        click.echo(tell(shown))
+
+
+@schedule.command("trigger")
+@click.argument("name")
+@click.option("--wait", is_flag=True, help="Wait for the end and print the result.")
+@click.option("--timeout", metavar="DURATION", help="With --wait: how long.")
+@click.pass_obj
+def trigger(call: Call, name: str, wait: bool, timeout: str | None) -> None:
+    """Run a schedule's workflow now, beside its schedule, which does not move."""
+    if timeout is not None:
+        micros(timeout)
+    waiter = Waiter(call, timeout)
+
+    async def fire(client: Client) -> None:
+        run_id = await client.schedules.trigger(name)
+        if call.json and not wait:
+            render.document({"id": run_id, "schedule": name})
+        elif not call.json:
+            click.echo(f"run {run_id} of schedule {name} started", err=wait)
+        if wait:
+            await waiter.wait(client, run_id, existed=False)
+
+    with waiter.interruptible():
+        connect.ask(call, fire)
+    waiter.show()
+
+
+@schedule.command("backfill")
+@click.argument("name")
+@click.option("--from", "start", metavar="TIME", required=True, help="First time to run for.")
+@click.option("--to", "end", metavar="TIME", help="Last time to run for; now, if none is given.")
+@click.option(
+    "--parallel", type=click.IntRange(min=1), default=1, show_default=True,
+    help="How many run at the same time.",
+)  # fmt: skip
+@click.option("--dry-run", is_flag=True, help="Only count the occurrences.")
+@click.pass_obj
+def backfill(
+    call: Call, name: str, start: str, end: str | None, parallel: int, dry_run: bool
+) -> None:
+    """Run the occurrences of a past range that have not run yet.
+
+    TIME is wall time in the schedule's zone, unless it has an offset.
+    """
+
+    async def fill(client: Client) -> dict[str, Any]:
+        from rota.core.instants import moment
+
+        _, [first, last] = await _times(client, name, start, end)
+        assert first is not None
+        last = last or moment(client.clock.now())
+        done = await client.schedules.backfill(
+            name, first, last, parallel=parallel, dry_run=dry_run
+        )
+        return {
+            "schedule": name, "from_at": first.isoformat(), "to_at": last.isoformat(),
+            "occurrence_count": done.occurrence_count, "run_ids": done.run_ids, "dry_run": dry_run,
+        }  # fmt: skip
+
+    found = connect.ask(call, fill)
+    if call.json:
+        render.document(found)
+        return
+    count, born = found["occurrence_count"], len(found["run_ids"])
+    said = f"{count:,} occurrence{'' if count == 1 else 's'} in this range"
+    if dry_run:
+        click.echo(f"{said}; nothing was started")
+    else:
+        rest = f"; {count - born:,} had an outcome already" if count > born else ""
+        click.echo(f"{said}: {render.count(born, 'run')} started, {parallel} at a time{rest}")
+
+
+@schedule.command("delete")
+@click.argument("name")
+@click.pass_obj
+def delete(call: Call, name: str) -> None:
+    """Remove a schedule. The runs it fired stay, and those under way go on."""
+    connect.ask(call, lambda client: client.schedules.delete(name))
+    if call.json:
+        render.document({"deleted": name})
+    else:
+        click.echo(f"schedule {name} is deleted; the runs it fired stay")

@@ -1,0 +1,217 @@
+"""`rota schedule create` and `update`: the words of a schedule, from options to the client."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from rota.cli import connect, render, schedule_page, values
+from rota.cli.base import Call, Command
+from rota.cli.timing import zone_options
+from rota.core.instants import micros, moment
+from rota.core.schedule import Missed, Overlap
+from rota.errors import UsageError
+
+if TYPE_CHECKING:
+    from rota.client import Client
+    from rota.schedules import Shown
+
+Decorated = TypeVar("Decorated", bound=Callable[..., Any])
+Callback = Callable[[click.Context, click.Parameter, str | None], int | str | None]
+POLICIES = ("overlap", "missed", "missed_max", "max_delay", "jitter", "max_runs",
+    "pause_after_failures", "retries", "timeout")  # fmt: skip
+NONE = "none"  # what takes a bound away again
+_PAIR = re.compile(r"(?!(?:CRON_)?TZ=)[A-Za-z_]\w*=", re.DOTALL)
+
+
+def _count(low: int) -> Callback:
+    """Reads a number, or `none`."""
+
+    def read(_: click.Context, option: click.Parameter, text: str | None) -> int | str | None:
+        if text is None or text == NONE:
+            return text
+        try:
+            number = int(text)
+        except ValueError:
+            number = low - 1
+        if number < low:
+            raise click.BadParameter(f"{text!r} is no number from {low} on, nor none", param=option)
+        return number
+
+    return read
+
+
+def _length(_: click.Context, __: click.Parameter, text: str | None) -> str | None:
+    """Reads a duration, or `none`; refused before anything is opened."""
+    if text is not None and text != NONE:
+        micros(text)
+    return text
+
+
+def _options(command: Decorated) -> Decorated:
+    """What a schedule has beside its time; `none` takes a bound away."""
+    rows: list[tuple[str, Any, str | None, str]] = [
+        ("--overlap", click.Choice([o.value for o in Overlap]), None,
+            "While the run before goes on: queue one, skip, allow, or cancel-running."),
+        ("--missed", click.Choice([m.value for m in Missed]), None,
+            "What nobody was there to fire: run the latest, skip, or all up to --missed-max."),
+        ("--missed-max", click.IntRange(min=0), "N", "With --missed all: at most so many."),
+        ("--max-delay", _length, "DURATION", "Later than this it is skipped."),
+        ("--jitter", _length, "DURATION", "Spread by up to this; stable for each schedule."),
+        ("--max-runs", _count(1), "N", "Fire so many times in all."),
+        ("--pause-after-failures", _count(1), "N", "Pause after so many failures in a row."),
+        ("--retries", _count(0), "N", "Further attempts of a run, instead of the workflow's."),
+        ("--timeout", _length, "DURATION", "Time limit of a run, instead of the workflow's."),
+        ("--start", str, "TIME", "No occurrence before this time."),
+        ("--end", str, "TIME", "No occurrence after this time."),
+        ("--input", str, "JSON", "Arguments: JSON, @file, or - for stdin; or KEY=VALUE."),
+        ("--queue", str, "NAME", "Queue, instead of the workflow's."),
+        ("--priority", int, "N", "Higher goes first; instead of the workflow's."),
+    ]  # fmt: skip
+    for name, kind, metavar, text in reversed(rows):
+        reads = inspect.isfunction(kind)
+        command = click.option(
+            name, type=str if reads else kind, callback=kind if reads else None, metavar=metavar,
+            help=text,
+        )(command)  # fmt: skip
+    sub_second = click.option(
+        "--sub-second", is_flag=True, help="Yes, more often than once a second is meant."
+    )
+    return zone_options(sub_second(command))
+
+
+@click.command(cls=Command)
+@click.argument("name")
+@click.argument("workflow")
+@click.argument("words", nargs=-1, required=True, metavar="WHEN... [KEY=VALUE]...")
+@_options
+@click.option("--paused", is_flag=True, help="Make it, but do not let it fire yet.")
+@click.option("--replace", is_flag=True, help="Redefine the schedule of that name, if there is.")
+@click.pass_obj
+def create(call: Call, /, name: str, workflow: str, words: tuple[str, ...], **options: Any) -> None:
+    """Make schedule NAME that runs WORKFLOW.
+
+    WHEN is cron in quotes ("0 9 * * MON-FRI"), an interval (5m), a time (2027-03-28T09:00) or
+    words (weekdays at 9:30); several quoted ones are one schedule. `rota next WHEN` shows what it
+    means first. TIME is wall time in the schedule's zone, unless it has an offset.
+    """
+    pairs = [word for word in words if _PAIR.match(word)]
+    when = [word for word in words if not _PAIR.match(word)]
+    if not when:
+        raise UsageError("WHEN is missing", hint="Say when: 5m, '0 9 * * *', weekdays at 9:30.")
+    given, said = values.arguments(pairs, options.pop("input"))
+
+    async def make(client: Client, target: Any, kwargs: dict[str, Any]) -> Shown:
+        from rota.preview import read_when
+        from rota.schedules import host_zone_name
+
+        zone = options.pop("zone") or host_zone_name()
+        words_of = _policies(options) | _bounds(options, zone, client.clock.now())
+        rest = {key: value for key, value in options.items() if value is not None}
+        return await client.schedules.create(
+            name, target, read_when(when, zone=zone), input=kwargs, zone=zone, **words_of, **rest
+        )
+
+    _done(call, _checked(call, workflow, given, said, make))
+
+
+@click.command(cls=Command)
+@click.argument("name")
+@click.argument("words", nargs=-1, metavar="[WHEN]... [KEY=VALUE]...")
+@_options
+@click.option("--confirm", is_flag=True, help="Release what the edit makes due at once.")
+@click.pass_obj
+def update(call: Call, /, name: str, words: tuple[str, ...], **options: Any) -> None:
+    """Change any part of a schedule; what is not named stays.
+
+    `none` takes a bound away: --max-delay none, --end none. Arguments given replace all arguments.
+    An edit that would make missed occurrences due at once is refused, unless confirmed.
+    """
+    pairs = [word for word in words if _PAIR.match(word)]
+    when = [word for word in words if not _PAIR.match(word)]
+    if not words and not any(value not in (None, False) for value in options.values()):
+        raise UsageError("nothing to change was named", hint="See `rota schedule update --help`.")
+    source = options.pop("input")
+    given, said = values.arguments(pairs, source)
+
+    async def change(client: Client, _: Any, kwargs: dict[str, Any]) -> Shown:
+        from rota.preview import read_when, zone_of
+
+        shown = await client.schedules.get(name)
+        zone = options["zone"] or zone_of(shown.intent.spec)
+        words_of = _policies(options) | _bounds(options, zone, client.clock.now())
+        rest = {key: value for key, value in options.items() if value is not None}
+        if pairs or source is not None:
+            rest["input"] = kwargs
+        if when:
+            rest["when"] = read_when(when, zone=zone)
+        return await client.schedules.update(name, **words_of, **rest)
+
+    if not pairs and source is None:
+        _done(call, connect.ask(call, lambda client: change(client, None, {})))
+        return
+    workflow = connect.ask(call, lambda client: client.schedules.get(name)).intent.workflow
+    _done(call, _checked(call, workflow, given, said, change))
+
+
+def _policies(options: dict[str, Any]) -> dict[str, Any]:
+    """The policies that were named; `none` as None, and no jitter as none of it."""
+    named = {key: options.pop(key) for key in POLICIES}
+    chosen = {key: value for key, value in named.items() if value is not None}
+    return {
+        key: (0 if key == "jitter" else None) if value == NONE else value
+        for key, value in chosen.items()
+    }
+
+
+def _bounds(options: dict[str, Any], zone: str, now: int) -> dict[str, Any]:
+    from rota.preview import read_time, to_instant
+
+    named = {key: options.pop(key) for key in ("start", "end")}
+    return {
+        key: None if text == NONE else moment(to_instant(read_time(text, zone, now), zone))
+        for key, text in named.items()
+        if text is not None
+    }
+
+
+def _checked(
+    call: Call,
+    name: str,
+    given: dict[str, Any],
+    said: dict[str, str],
+    work: Callable[[Client, Any, dict[str, Any]], Awaitable[Shown]],
+) -> Shown:
+    """With a project's app the input is checked; with a bare database it is taken as it is."""
+    found = connect.project_of(call)
+    if found is None or found.app is None:
+        return connect.ask(call, lambda client: work(client, name, given))
+    app = connect.app_of(call, found)
+    workflow = app.workflow_named(name)
+    limit = app.settings.payload_bytes_max
+    kwargs = values.checked(workflow, given, said, bytes_max=limit)
+    return connect.run(app, lambda client: work(client, workflow, kwargs))
+
+
+def _done(call: Call, shown: Shown) -> None:
+    if call.json:
+        render.document(schedule_page.document(shown))
+    else:
+        click.echo(tell(shown))
+
+
+def tell(shown: Shown) -> str:
+    """A schedule in one line: its state, what it means, and when it comes next."""
+    from rota.preview import wall, zone_of
+
+    row = shown.schedule
+    zone = zone_of(shown.intent.spec)
+    if row.status == "paused":
+        until = f" until {wall(row.available_at, zone)}" if row.available_at else ""
+        return f"schedule {row.name} is paused{until} ({render.clean(row.reason or '')})"
+    due = "never" if row.due_at is None else wall(row.due_at, zone)
+    return f"schedule {row.name} runs {render.clean(shown.text)}; next: {due}"

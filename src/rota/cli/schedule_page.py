@@ -1,0 +1,247 @@
+"""How schedules and their ledger look: for people and for machines."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+
+from rota.cli import render
+from rota.cli.next import occurrence_document, occurrences
+from rota.core.instants import span
+from rota.core.lifecycle import Status
+
+if TYPE_CHECKING:
+    from rota.client import Client
+    from rota.core.model import Run
+    from rota.core.schedule import Policies
+    from rota.schedules import Occurrence, Shown
+    from rota.why import Answer
+
+NEXT_COUNT = 5
+LAST_COUNT = 5
+
+
+class Entry(NamedTuple):
+    """One row of the ledger, and the newest attempt of its chain."""
+
+    row: Run
+    last: Run
+
+
+class Story(NamedTuple):
+    """Everything the page about one schedule shows."""
+
+    shown: Shown
+    upcoming: Sequence[Occurrence]
+    ledger: Sequence[Entry]
+    why: Answer
+    now: int
+
+
+# -- reading -----------------------------------------------------------------------------------
+
+
+async def read(client: Client, name: str) -> Story:
+    """Ask for all of it."""
+    from rota.why import why
+
+    shown = await client.schedules.get(name)
+    upcoming: Sequence[Occurrence] = []
+    if shown.schedule.status == Status.SCHEDULED:
+        upcoming = await client.schedules.preview(name, NEXT_COUNT)
+    ledger = await entries(client, await client.schedules.history(name, limit=LAST_COUNT))
+    return Story(shown, upcoming, ledger, await why(client, name), client.clock.now())
+
+
+async def entries(client: Client, rows: Sequence[Run]) -> list[Entry]:
+    """Ledger rows with how their chains ended; only a row that ended badly may have a successor."""
+    found = []
+    for row in rows:
+        followed = row.status in (Status.FAILED, Status.CRASHED, Status.CANCELLED)
+        found.append(Entry(row, (await client.chain(row.id))[-1] if followed else row))
+    return found
+
+
+# -- documents ---------------------------------------------------------------------------------
+
+
+def document(shown: Shown) -> dict[str, Any]:
+    """A schedule for machines."""
+    from rota.preview import form_of, zone_of
+
+    row, intent = shown.schedule, shown.intent
+    return {
+        "name": row.name, "status": row.status, "note": row.reason,
+        "workflow": intent.workflow, "queue": row.queue, "priority": row.priority,
+        "input": render.parsed(row.input),
+        "when": intent.text, "text": shown.text,
+        "forms": [form_of(timing) for timing in intent.spec.timings],
+        "zone": zone_of(intent.spec),
+        "start_at": render.at(intent.spec.start_at), "end_at": render.at(intent.spec.end_at),
+        "policies": policy_words(intent.policies),
+        "fired_count": intent.fired_count,
+        "owner": intent.owner, "origin": intent.origin,
+        "due_at": render.at(row.due_at),
+        "runs_at": render.at(row.available_at) if row.status == Status.SCHEDULED else None,
+        "paused_until": render.at(row.available_at) if row.status == Status.PAUSED else None,
+        "created_at": render.at(row.created_at), "id": row.id,
+    }  # fmt: skip
+
+
+def story_document(story: Story) -> dict[str, Any]:
+    """The page for machines."""
+    from rota.preview import zone_of
+
+    zone = zone_of(story.shown.intent.spec)
+    return {
+        "schedule": document(story.shown),
+        "upcoming": [occurrence_document(one, zone) for one in story.upcoming],
+        "ledger": [entry_document(entry) for entry in story.ledger],
+        "why": story.why._asdict(),
+    }
+
+
+def entry_document(entry: Entry) -> dict[str, Any]:
+    """A row of the ledger for machines."""
+    from rota.why import range_of
+
+    row, last = entry
+    skipped = row.status == Status.SKIPPED
+    first_at, last_at, count = range_of(row) if skipped else (row.due_at, row.due_at, 1)
+    return {
+        "outcome": outcome(row), "reason": row.reason if skipped else None,
+        "due_at": render.at(row.due_at), "from_at": render.at(first_at),
+        "to_at": render.at(last_at), "count": count, "trigger": row.trigger,
+        "recorded_at": render.at(row.created_at),
+        "run_id": None if skipped else last.id, "status": None if skipped else last.label,
+        "finished_at": None if skipped else render.at(last.finished_at),
+    }  # fmt: skip
+
+
+def outcome(row: Run) -> str:
+    """What became of an occurrence, in one word."""
+    if row.status == Status.SKIPPED:
+        return "merged" if row.reason == "merged" else "skipped"
+    return {"schedule": "fired", "backfill": "backfilled"}.get(row.trigger, row.trigger)
+
+
+def policy_words(policies: Policies) -> dict[str, Any]:
+    """Policies by the words of the command line."""
+
+    def length(duration_us: int | None) -> str | None:
+        return None if duration_us is None else span(duration_us)
+
+    return {
+        "overlap": policies.overlap.value,
+        "missed": policies.missed.value,
+        "missed_max": policies.missed_max,
+        "max_delay": length(policies.delay_us_max),
+        "jitter": length(policies.jitter_us) if policies.jitter_us else None,
+        "max_runs": policies.runs_max,
+        "pause_after_failures": policies.failures_max,
+        "retries": None if policies.retry is None else policies.retry.attempts - 1,
+        "timeout": length(policies.timeout_us),
+    }
+
+
+# -- pages -------------------------------------------------------------------------------------
+
+
+def page(story: Story) -> None:
+    """The page for people."""
+    from rota.preview import zone_of
+
+    shown = story.shown
+    row = shown.schedule
+    name = click.style(render.clean(row.name), bold=True)
+    click.echo(f"schedule {name}  {render.coloured(row.status)}")
+    for what, value in _lines(shown, story.now):
+        if value:
+            click.echo(f"  {what:<12}{render.short(str(value), 2000)}")
+    if story.upcoming:
+        render.heading("next")
+        occurrences(list(story.upcoming), zone_of(shown.intent.spec), story.now)
+    if story.ledger:
+        render.heading("last")
+        ledger(story.ledger, zone_of(shown.intent.spec))
+    click.echo()
+    click.echo(render.clean(story.why.sentence))
+    if story.why.hint:
+        click.echo(f"→ {render.clean(story.why.hint)}")
+
+
+def _lines(shown: Shown, now: int) -> list[tuple[str, object]]:
+    from rota.preview import form_of, wall, zone_of
+
+    row, intent = shown.schedule, shown.intent
+    zone = zone_of(intent.spec)
+    forms = "; ".join(form_of(timing) for timing in intent.spec.timings)
+    until = row.available_at if row.status == Status.PAUSED else None
+    runs_max = intent.policies.runs_max
+    said = (intent.text, shown.text)
+    origin = f", from {intent.origin}" if intent.origin else ""
+    return [
+        ("means", shown.text),
+        ("written", intent.text if forms in said else f"{intent.text}  [{forms}]"),
+        ("workflow", f"{intent.workflow}, queue {row.queue}, priority {row.priority}"),
+        ("input", row.input or "none"),
+        ("policies", _policies(intent.policies)),
+        ("runs", runs_max and f"{intent.fired_count} of {runs_max}"),
+        ("note", row.reason),
+        ("until", until and f"{wall(until, zone)} ({render.ago(until, now)})"),
+        ("owner", intent.owner + origin),
+        ("created", f"{wall(row.created_at, zone)} ({render.ago(row.created_at, now)})"),
+    ]
+
+
+def _policies(policies: Policies) -> str:
+    words = policy_words(policies)
+    if words["missed"] != "all":
+        del words["missed_max"]
+    parts = [(name.replace("_", " "), value) for name, value in words.items()]
+    return "; ".join(f"{name} {value}" for name, value in parts if value is not None)
+
+
+def ledger(found: Sequence[Entry], zone: str) -> None:
+    """Occurrences and what became of them."""
+    rows = [
+        (
+            _when(row, zone), outcome(row), _run(last), _label(last),
+            render.took(last.started_at, last.finished_at), _note(row, zone),
+        )
+        for row, last in found
+    ]  # fmt: skip
+    noted = any(line[5] for line in rows)
+    heads = ("when", "outcome", "run", "status", "took", *(["note"] if noted else []))
+    lines = rows if noted else [line[:5] for line in rows]
+    render.table(heads, lines, "no occurrence has been recorded yet")
+
+
+def _when(row: Run, zone: str) -> str:
+    from rota.preview import wall
+
+    return wall(row.due_at if row.due_at is not None else row.created_at, zone)
+
+
+def _run(run: Run) -> str:
+    return "-" if run.status == Status.SKIPPED else run.id
+
+
+def _label(run: Run) -> str:
+    return "-" if run.status == Status.SKIPPED else run.label
+
+
+def _note(row: Run, zone: str) -> str:
+    from rota.preview import wall
+    from rota.why import range_of
+
+    if row.status == Status.SKIPPED:
+        first, last, count = range_of(row)
+        if count == 1:
+            return "" if row.reason == "merged" else row.reason or ""
+        return f"{row.reason}: {count:,} from {wall(first, zone)} to {wall(last, zone)}"
+    late = row.created_at - (row.due_at if row.due_at is not None else row.created_at)
+    is_late = row.trigger == "schedule" and late > 30_000_000
+    return f"{span(late)} late" if is_late else ""

@@ -1,0 +1,51 @@
+"""`rota why`: one sentence about what ran, what did not, and for which reason."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from rota.cli import connect, render
+from rota.cli.base import Call, Command
+
+if TYPE_CHECKING:
+    from rota.client import Client
+    from rota.why import Answer
+
+
+@click.command(cls=Command)
+@click.argument("name", metavar="NAME")
+@click.option(
+    "--at", "at_text", metavar="TIME", help="Ask about one time: 2027-03-28T02:30, or 02:30 today."
+)
+@click.pass_obj
+def why(call: Call, name: str, at_text: str | None) -> None:
+    """Say why a schedule ran or did not, or where a run stands.
+
+    NAME is a schedule, or the id of a run. Without --at it tells of the last occurrence, or of
+    what keeps the schedule from running. TIME is wall time in the schedule's zone, unless it has
+    an offset; without seconds it means the whole minute. Changes nothing.
+    """
+    found = connect.ask(call, lambda client: _ask(client, name, at_text))
+    if call.json:
+        render.document(found._asdict())
+        return
+    click.echo(render.clean(found.sentence))
+    if found.hint:
+        click.echo(f"→ {render.clean(found.hint)}")
+
+
+async def _ask(client: Client, name: str, at_text: str | None) -> Answer:
+    from rota.errors import UnknownSchedule
+    from rota.preview import read_time, zone_of
+    from rota.schedules import host_zone_name
+    from rota.why import why as ask
+
+    if at_text is None:
+        return await ask(client, name)
+    try:
+        zone = zone_of((await client.schedules.get(name)).intent.spec)
+    except UnknownSchedule:
+        zone = host_zone_name()
+    return await ask(client, name, at=read_time(at_text, zone, client.clock.now()))

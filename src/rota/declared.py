@@ -1,0 +1,86 @@
+"""Schedules that a project's `rota.toml` declares: their table, checked when it is read.
+
+[schedules.nightly]
+workflow = "backup"
+when = "30 2 * * *"          # or a list
+timezone = "Europe/Berlin"
+input = { what = "db" }
+overlap = "skip"             # any word of `rota schedule create`
+"""
+
+from __future__ import annotations
+
+from datetime import date, datetime, time
+from typing import Any
+
+import msgspec
+
+from rota.core.instants import moment
+from rota.core.recurrence import parse
+from rota.errors import BadSetting, RotaError
+from rota.preview import read_time, to_instant
+from rota.schedules import host_zone_name, policies
+
+POLICIES = (
+    "overlap", "missed", "missed_max", "max_delay", "jitter", "max_runs", "pause_after_failures",
+    "retries", "timeout",
+)  # fmt: skip
+# Said or not: None is never a value of its own here.
+PLAIN = ("gap", "repeat", "queue", "priority", "sub_second", "paused")
+
+
+class ScheduleTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One `[schedules.NAME]`: the words of `Schedules.create`."""
+
+    workflow: str
+    when: str | list[str]
+    timezone: str | None = None
+    input: dict[str, Any] = {}
+    gap: str | None = None
+    repeat: str | None = None
+    start: Any = None  # a TOML date or time, or text
+    end: Any = None
+    queue: str | None = None
+    priority: int | None = None
+    overlap: str | None = None
+    missed: str | None = None
+    missed_max: int | None = None
+    max_delay: str | None = None
+    jitter: str | None = None
+    max_runs: int | None = None
+    pause_after_failures: int | None = None
+    retries: int | None = None
+    timeout: str | None = None
+    sub_second: bool = False
+    paused: bool = False  # only when it is made; later it stays as people left it
+
+    def words(self) -> dict[str, Any]:
+        """What `Schedules.create` takes beside name, workflow and when."""
+        named = {key: getattr(self, key) for key in (*PLAIN, *POLICIES)}
+        chosen = {key: value for key, value in named.items() if value is not None}
+        bounds = {key: self._bound(key) for key in ("start", "end")}
+        return chosen | bounds | {"zone": self.timezone, "input": self.input}
+
+    def check(self, where: str) -> None:
+        """Refuse what can be known to be wrong without the code; `where` names the table."""
+        try:
+            words = self.words()
+            policies(**{key: words[key] for key in POLICIES if key in words})
+            # Whether its times are over is not asked: a deployment outlives them.
+            parse(
+                self.when, zone=self.timezone or host_zone_name(), now=0,
+                gap=self.gap or "auto", repeat=self.repeat or "auto", sub_second=self.sub_second,
+            )  # fmt: skip
+        except RotaError as error:
+            raise BadSetting(f"{where}: {error.message}", hint=error.advice) from error
+
+    def _bound(self, key: str) -> datetime | None:
+        value = getattr(self, key)
+        zone = self.timezone or host_zone_name()
+        if value is None:
+            return None
+        if isinstance(value, date) and not isinstance(value, datetime):
+            value = datetime.combine(value, time())
+        if not isinstance(value, datetime):
+            value = read_time(str(value), zone, 0)
+        return moment(to_instant(value, zone))

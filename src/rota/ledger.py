@@ -1,0 +1,164 @@
+"""No gap in the ledger: every occurrence a schedule has passed has a run or a skipped row.
+
+`uncovered` is the pure question, `gaps` asks it of stored schedules. Tests and `rota doctor` share
+them. A definition answers for the occurrences from its birth (or its last change) up to the one
+it waits for; what retention may have pruned is not asked for.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from rota.core.instants import iso
+from rota.core.lifecycle import Status, Trigger
+from rota.core.model import Run, Schedule
+from rota.core.recurrence import Spec, count_between, next_after, previous_before
+from rota.core.schedule import Intent
+from rota.store import schedules as store
+from rota.store.database import Tx
+
+# Of a long ledger the newest rows are looked at, and of many schedules a page.
+ROWS_MAX = 10_000
+SCHEDULES_MAX = 1000
+
+
+class Covered(NamedTuple):
+    """What one row of the ledger answers for: one occurrence, or a range of them."""
+
+    first_at: int
+    last_at: int
+    occurrences: int = 1
+
+
+class Hole(NamedTuple):
+    """Occurrences in a row that nobody answers for."""
+
+    first_at: int
+    last_at: int
+    occurrences: int
+
+
+class Gap(NamedTuple):
+    """A hole in the ledger of a schedule."""
+
+    schedule: str
+    hole: Hole
+
+    def __str__(self) -> str:
+        first_at, last_at, count = self.hole
+        if count == 1:
+            return f"{self.schedule}: nothing tells what became of {iso(first_at)}"
+        return (
+            f"{self.schedule}: nothing tells what became of {count} occurrences from "
+            f"{iso(first_at)} to {iso(last_at)}"
+        )
+
+
+class _Range(msgspec.Struct):
+    from_at: int
+    to_at: int
+    count: int
+
+
+def uncovered(spec: Spec, covered: Iterable[Covered], *, after: int, before: int) -> list[Hole]:
+    """Occurrences with after < t < before that no row answers for; neighbours as one hole."""
+    rows = sorted(covered)
+    lasts = _running_last(rows)
+    holes: list[Hole] = []
+    at = next_after(spec, after)
+    while at is not None and at < before:
+        # The first row that reaches this far; all before it end earlier.
+        place = bisect_left(lasts, at)
+        row = rows[place] if place < len(rows) else None
+        if row is not None and row.first_at <= at:
+            at = next_after(spec, max(at, row.last_at))
+            continue
+        until = before - 1 if row is None else min(before, row.first_at) - 1
+        count = count_between(spec, at - 1, until)
+        holes.append(Hole(at, previous_before(spec, until + 1) or at, count))
+        at = next_after(spec, until)
+    return holes + _short(spec, rows, after, before)
+
+
+def _running_last(rows: Sequence[Covered]) -> list[int]:
+    """How far the rows up to each place reach: never falling, so that it can be searched."""
+    lasts: list[int] = []
+    for row in rows:
+        lasts.append(max(row.last_at, lasts[-1]) if lasts else row.last_at)
+    return lasts
+
+
+def _short(spec: Spec, rows: Sequence[Covered], after: int, before: int) -> list[Hole]:
+    """Ranges that answer for fewer occurrences than lie in them."""
+    found: list[Hole] = []
+    for first_at, last_at, count in rows:
+        if count > 1 and after < first_at and last_at < before:
+            missing = count_between(spec, first_at - 1, last_at) - count
+            if missing > 0:
+                found.append(Hole(first_at, last_at, missing))
+    return found
+
+
+def covers(run: Run) -> Covered | None:
+    """What a row of the ledger answers for; a run by hand answers for no occurrence."""
+    if run.due_at is None:
+        return None
+    if run.status == Status.SKIPPED and run.output:
+        part = msgspec.json.decode(run.output, type=_Range)
+        return Covered(part.from_at, part.to_at, part.count)
+    return Covered(run.due_at, run.due_at)
+
+
+async def gaps(
+    tx: Tx,
+    *,
+    namespace: str,
+    now: int,
+    keep_from: int = 0,
+    keeps_all: bool = True,
+    names: Sequence[str] = (),
+) -> list[Gap]:
+    """Holes in the ledgers of a namespace, or of the named schedules.
+
+    Rows from before `keep_from` may have been pruned. Without `keeps_all` retention goes by
+    number, and only what lies behind a schedule's oldest row is looked at.
+    """
+    found: list[Gap] = []
+    for schedule in await store.listing(tx, namespace=namespace, limit=SCHEDULES_MAX):
+        if names and schedule.name not in names:
+            continue
+        try:
+            intent = store.read_intent(schedule.spec)
+            holes = await _holes(tx, schedule, intent, now, keep_from, keeps_all)
+        except Exception:  # a schedule that makes no sense (any more) is put aside when it is due
+            continue
+        found += [Gap(schedule.name, hole) for hole in holes]
+    return found
+
+
+async def _holes(
+    tx: Tx, schedule: Schedule, intent: Intent, now: int, keep_from: int, keeps_all: bool
+) -> list[Hole]:
+    rows = await store.ledger(tx, schedule.id, limit=ROWS_MAX)
+    covered = [one for row in rows if (one := covers(row)) is not None]
+    after = max(schedule.created_at, intent.since_at, keep_from)
+    if len(rows) == ROWS_MAX or not keeps_all:
+        own = [covers(row) for row in rows if row.trigger == Trigger.SCHEDULE]
+        after = max(after, min((one.first_at for one in own if one is not None), default=now) - 1)
+    return uncovered(
+        intent.spec, covered, after=after, before=_passed(schedule, intent, covered, now)
+    )
+
+
+def _passed(schedule: Schedule, intent: Intent, covered: Sequence[Covered], now: int) -> int:
+    """The first instant a schedule need not answer for yet: the occurrence it waits for."""
+    if schedule.due_at is not None:
+        return schedule.due_at
+    # It waits for nothing: its spec has come to its end, or all its runs are done.
+    if intent.policies.runs_max is None:
+        return now
+    return max((one.last_at for one in covered), default=0)

@@ -1,0 +1,60 @@
+"""What an edit says about a schedule's time, laid over what it said before. Writes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+from types import EllipsisType
+from typing import NamedTuple
+
+import msgspec
+
+from rota.core.instants import instant
+from rota.core.recurrence import Spec, Written, parse
+from rota.core.schedule import Intent
+
+When = Written | Iterable[Written]
+
+
+class Retiming(NamedTuple):
+    """What an edit says about time; None, or ... where None has a meaning, is not said."""
+
+    when: When | None
+    zone: str | None
+    gap: str | None
+    repeat: str | None
+    start: datetime | EllipsisType | None
+    end: datetime | EllipsisType | None
+    sub_second: bool
+
+    def of(self, old: Intent, now: int) -> Spec:
+        """The old spec with what is said."""
+        if self[:6] == (None, None, None, None, ..., ...):
+            return old.spec
+        first = old.spec.timings[0]
+        return parse(
+            self._kept(old) if self.when is None else self.when, zone=self.zone or first.zone,
+            now=now, gap=self.gap or first.gap, repeat=self.repeat or first.repeat,
+            start_at=_bound(self.start, old.spec.start_at),
+            end_at=_bound(self.end, old.spec.end_at),
+            sub_second=self.sub_second or self.when is None,
+        )  # fmt: skip
+
+    def _kept(self, old: Intent) -> When:
+        """The same times under other rules; one wall time is read again in another zone."""
+        timings = old.spec.timings
+        if len(timings) == 1 and timings[0].at is not None and self.zone is not None:
+            return old.text
+        return [
+            msgspec.structs.replace(
+                each, zone=self.zone or each.zone, gap=self.gap or each.gap,
+                repeat=self.repeat or each.repeat,
+            )
+            for each in timings
+        ]  # fmt: skip
+
+
+def _bound(said: datetime | EllipsisType | None, old: int | None) -> int | None:
+    if said is None:
+        return None
+    return old if isinstance(said, EllipsisType) else instant(said)

@@ -1,0 +1,361 @@
+"""Why did it run, or not? Walks spec, zone, bounds, ledger, pause, policies, queue and workers.
+
+One question, one sentence, and the facts it rests on. Only looks; what became of a run once it
+was born is for `standing`.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from rota.checkup import absence
+from rota.core.instants import DAY, MINUTE, SECOND, iso, span
+from rota.core.lifecycle import Status, Trigger
+from rota.core.model import Run
+from rota.core.recurrence import count_between, next_after, notes, previous_before
+from rota.core.schedule import Missed, Overlap, Policies, jitter_us
+from rota.errors import UnknownRun, UnknownSchedule, UsageError
+from rota.moments import Moment
+from rota.preview import wall, zone_of
+from rota.schedules import Shown, host_zone_name
+from rota.standing import Stand
+from rota.store import schedules as store
+
+if TYPE_CHECKING:
+    from rota.client import Client
+
+LATE_US = 30 * SECOND
+LEDGER_LOOK = 50
+
+
+class Answer(NamedTuple):
+    """A verdict for machines, one sentence for people, the facts, and what to do about it."""
+
+    verdict: str
+    sentence: str
+    facts: dict[str, Any]
+    hint: str | None = None
+
+
+def range_of(run: Run) -> tuple[int, int, int]:
+    """From, to and count of a skipped row of the ledger."""
+    return store.read_range(run)
+
+
+async def why(client: Client, name: str, *, at: datetime | None = None) -> Answer:
+    """Why the schedule (or the run with that id) did what it did; `at` asks about one time.
+
+    A time without an offset is wall time in the schedule's zone.
+    """
+    try:
+        shown = await client.schedules.get(name)
+    except UnknownSchedule as unknown:
+        return await _of_run(client, name, at, unknown)
+    return await Walk(client, shown).answer(at)
+
+
+async def _of_run(
+    client: Client, run_id: str, at: datetime | None, unknown: UnknownSchedule
+) -> Answer:
+    try:
+        run = await client.get(run_id)
+    except UnknownRun as error:
+        if "several" in error.message:
+            raise
+        unknown.message = f"there is no schedule and no run {run_id!r}"
+        raise unknown from error
+    if run.kind == "schedule":
+        return await why(client, run.name, at=at)
+    if at is not None:
+        raise UsageError("a time is asked about a schedule, not about a run")
+    if run.status == Status.SKIPPED:
+        said = skip_clause(run.reason or "", Policies())
+        return Answer("skipped", f"run {run.id} ({run.name}) did not run: {said}.", {})
+    found = await Stand(client, host_zone_name()).of(run)
+    last = found.facts["run_id"]
+    sentence = f"run {last} ({run.name}) {found.clause}."
+    return Answer(found.verdict, sentence, found.facts, found.hint)
+
+
+class Walk:
+    """One look at one schedule."""
+
+    def __init__(self, client: Client, shown: Shown) -> None:
+        self._client = client
+        self._now = client.clock.now()
+        self._row = shown.schedule
+        self._intent = shown.intent
+        self._spec = shown.intent.spec
+        self._policies = shown.intent.policies
+        self._zone = zone_of(self._spec)
+        self._name = shown.schedule.name
+        self._remark: str | None = None
+        self._facts: dict[str, Any] = {
+            "schedule": self._name,
+            "workflow": shown.intent.workflow,
+            "when": shown.text,
+            "zone": self._zone,
+            "status": shown.schedule.label,
+            "queue": shown.schedule.queue,
+            "next_at": _iso(shown.schedule.due_at),
+        }
+
+    async def answer(self, at: datetime | None) -> Answer:
+        """The whole walk."""
+        if at is None:
+            return await self._lately()
+        asked = Moment(self._spec, self._zone, at)
+        self._remark = asked.remark
+        self._facts["asked_at"] = iso(asked.first_at)
+        found = await self._at(asked)
+        if asked.remark is None or asked.left_out:
+            return found
+        facts = found.facts | {"clock": asked.remark}
+        return found._replace(sentence=f"{asked.remark}: {found.sentence}", facts=facts)
+
+    async def _at(self, asked: Moment) -> Answer:
+        for first, last in asked.spans:
+            row = await self._recorded(first, last)
+            if row is not None:
+                return await self._outcome(row)
+        due_at = asked.occurrence(jitter_us(self._name, self._policies))
+        if due_at is None:
+            return self._no_occurrence(asked)
+        return await self._due(due_at)
+
+    async def _recorded(self, first: int, last: int) -> Run | None:
+        rows = await self._client.database.read(
+            store.ledger, self._row.id, from_at=first, to_at=last, limit=LEDGER_LOOK
+        )
+        return rows[-1] if rows else None
+
+    async def _lately(self) -> Answer:
+        """Without a time: what it did last, or what keeps it from doing anything."""
+        if self._row.status == Status.PAUSED:
+            return self._rests()
+        if self._row.due_at is not None and self._row.due_at <= self._now:
+            return await self._due(self._row.due_at)
+        rows = await self._client.database.read(
+            store.ledger, self._row.id, to_at=self._now, limit=1
+        )
+        if rows:
+            found = await self._outcome(rows[0])
+            return found._replace(sentence=f"{found.sentence[:-1]}; next: {self._next()}.")
+        created = self._wall(self._row.created_at)
+        return self._say(
+            "not_yet", f"has not been due yet: it was made {created}; first: {self._next()}"
+        )
+
+    def _next(self) -> str:
+        due_at = self._row.due_at
+        return "never" if due_at is None else f"{self._wall(due_at)} (in {self._in(due_at)})"
+
+    # -- it has a record -------------------------------------------------------------------
+
+    async def _outcome(self, row: Run) -> Answer:
+        facts = {"due_at": _iso(row.due_at), "trigger": row.trigger}
+        if row.status == Status.SKIPPED:
+            return await self._skipped(row, facts)
+        found = await Stand(self._client, self._zone).of(row)
+        how = self._fired(row)
+        run_id = found.facts["run_id"]
+        sentence = f"{how}, and run {run_id} {found.clause}"
+        return self._say(f"fired_{found.verdict}", sentence, found.hint, **facts, **found.facts)
+
+    def _fired(self, row: Run) -> str:
+        due_at = row.due_at or row.created_at
+        when = self._wall(due_at)
+        if row.trigger == Trigger.MANUAL:
+            return f"was run by hand at {when}"
+        if row.trigger == Trigger.BACKFILL:
+            return f"ran for {when} by a backfill, asked for at {self._wall(row.created_at)}"
+        nominal = due_at + jitter_us(self._name, self._policies)
+        late = row.created_at - nominal
+        if late > LATE_US:
+            return f"fired for {when}, {span(late)} late"
+        remarks = [note for note in notes(self._spec, due_at) if note != self._remark]
+        moved = f" ({'; '.join(remarks)})" if remarks else ""
+        return f"fired at {when}{moved}"
+
+    async def _skipped(self, row: Run, facts: dict[str, Any]) -> Answer:
+        reason = row.reason or "skipped"
+        first, last, count = range_of(row)
+        clause = skip_clause(reason, self._policies)
+        if reason == "merged":
+            clause += await self._merged_into(row)
+        if count == 1:
+            sentence = f"did not run at {self._wall(last)}: {clause}"
+        else:
+            between = f"{self._wall(first)} to {self._wall(last)}"
+            sentence = f"did not run {count} times from {between}: {clause}"
+        facts |= {"reason": reason, "from_at": iso(first), "to_at": iso(last), "count": count}
+        hint = f"`rota schedule backfill {self._name} --from … --to …` runs what is left out."
+        return self._say("merged" if reason == "merged" else "skipped", sentence, hint, **facts)
+
+    async def _merged_into(self, row: Run) -> str:
+        """The run that stood in line when this one came."""
+        rows = await self._client.database.read(
+            store.ledger, self._row.id, to_at=(row.due_at or 1) - 1, limit=LEDGER_LOOK
+        )
+        for earlier in rows:
+            if earlier.status != Status.SKIPPED and earlier.trigger == Trigger.SCHEDULE:
+                return f" (run {earlier.id}, for {self._wall(earlier.due_at or 0)})"
+        return ""
+
+    # -- it should have been, or will be ---------------------------------------------------
+
+    async def _due(self, due_at: int) -> Answer:
+        """An occurrence without a record."""
+        self._facts["due_at"] = iso(due_at)
+        covering = await self._client.database.read(store.range_over, self._row.id, at=due_at)
+        if covering is not None:
+            return await self._skipped(covering, {"due_at": iso(due_at)})
+        if due_at > self._now:
+            return self._future(due_at)
+        if due_at < self._row.created_at:
+            made = self._wall(self._row.created_at)
+            text = f"did not run at {self._wall(due_at)}: it was made only at {made}"
+            return self._say("not_made_yet", text)
+        if self._row.due_at is not None and due_at < self._row.due_at:
+            return self._no_record(due_at)
+        if self._row.status == Status.PAUSED:
+            return self._rests()
+        return await self._unfired(due_at)
+
+    def _no_record(self, due_at: int) -> Answer:
+        days = self._client.settings.keep_days
+        if days and self._now - due_at > days * DAY:
+            text = f"had an occurrence at {self._wall(due_at)}, but records are kept {days:g} days"
+            return self._say("pruned", text)
+        text = (
+            f"did not run at {self._wall(due_at)}: it was paused then, or its definition was "
+            "another one; no occurrence was recorded"
+        )
+        return self._say("unrecorded", text)
+
+    async def _unfired(self, due_at: int) -> Answer:
+        at = self._row.available_at or due_at
+        if at > self._now:
+            text = (
+                f"was due at {self._wall(due_at)}; its jitter moves it to {self._wall(at)} "
+                f"(in {self._in(at)})"
+            )
+            return self._say("jitter", text, runs_at=iso(at))
+        rows = await self._client.workers()
+        settings = self._client.settings
+        live = [row for row in rows if absence(row, settings, self._now) is None]
+        since = f"is due since {self._wall(due_at)} ({span(self._now - due_at)})"
+        if not live:
+            text = f"{since}, but no worker is on to fire it"
+            hint = f"Start one: `rota up`; {missed_words(self._policies)}."
+            return self._say("no_worker", text, hint, workers_on=0)
+        text = f"{since} and is fired any moment"
+        return self._say("due", text, workers_on=len(live))
+
+    def _future(self, due_at: int) -> Answer:
+        when = f"{self._wall(due_at)} (in {self._in(due_at)})"
+        if self._row.status == Status.PAUSED:
+            until = self._row.available_at
+            if until is None or until > due_at:
+                rests = self._rests()
+                return rests._replace(
+                    sentence=f"{rests.sentence[:-1]}, so it will not run at {when} unless resumed."
+                )
+        limit = self._policies.runs_max
+        ahead = count_between(self._spec, self._now, due_at)
+        if limit is not None and self._intent.fired_count + ahead > limit:
+            text = f"will not run at {when}: all its {limit} runs will be done by then"
+            return self._say("ended", text)
+        spread = jitter_us(self._name, self._policies)
+        moved = f", {span(spread)} later by its jitter" if spread else ""
+        return self._say("future", f"will run at {when}{moved}", runs_at=iso(due_at + spread))
+
+    def _rests(self) -> Answer:
+        """Paused, put aside or at its end."""
+        reason, until = self._row.reason or "", self._row.available_at
+        resume = f"`rota schedule resume {self._name}`."
+        if reason.startswith("put aside"):
+            return self._say("put_aside", f"is {reason}", f"Fix it, then {resume}", note=reason)
+        if self._row.due_at is None:
+            return self._say("ended", f"has ended: {reason}", note=reason)
+        left_out = self._row.due_at
+        if left_out <= self._now:
+            since = f"the first occurrence it left out was {self._wall(left_out)}"
+        else:
+            since = f"it has left nothing out yet; the next occurrence is {self._wall(left_out)}"
+        ends = f" until {self._wall(until)}" if until is not None else ""
+        text = f"is paused{ends} ({reason}): {since}"
+        return self._say("paused", text, f"To go on: {resume}", note=reason, until=_iso(until))
+
+    # -- it is none ------------------------------------------------------------------------
+
+    def _no_occurrence(self, asked: Moment) -> Answer:
+        at = asked.first_at
+        start, end = self._spec.start_at, self._spec.end_at
+        if start is not None and at < start:
+            text = f"does not run at {self._wall(at)}: it starts only at {self._wall(start)}"
+            return self._say("before_start", text, start_at=iso(start))
+        if end is not None and at > end:
+            text = f"does not run at {self._wall(at)}: it ended at {self._wall(end)}"
+            return self._say("after_end", text, end_at=iso(end))
+        if asked.left_out:
+            verb = "did not run" if at <= self._now else "will not run"
+            return self._say("gap", f"{verb}: {asked.remark}", clock=asked.remark)
+        before, after = previous_before(self._spec, at), next_after(self._spec, at)
+        near = [
+            f"{self._wall(one)} ({word})"
+            for one, word in ((before, "before"), (after, "after"))
+            if one is not None
+        ]
+        text = f"does not run at {self._wall(at)}: the nearest occurrences are {' and '.join(near)}"
+        return self._say("no_occurrence", text, before_at=_iso(before), after_at=_iso(after))
+
+    # -- words -----------------------------------------------------------------------------
+
+    def _say(self, verdict: str, text: str, hint: str | None = None, **facts: Any) -> Answer:
+        return Answer(verdict, f"{self._name} {text}.", self._facts | facts, hint)
+
+    def _wall(self, at: int) -> str:
+        return wall(at, self._zone)
+
+    def _in(self, at: int) -> str:
+        rest = at - self._now
+        return span(rest // SECOND * SECOND if rest > MINUTE else max(rest, SECOND))
+
+
+def skip_clause(reason: str, policies: Policies) -> str:
+    """Why an occurrence of the ledger was skipped."""
+    match reason:
+        case "missed":
+            return f"nobody was there to fire it in time, and {missed_words(policies)}"
+        case "too late":
+            limit = policies.delay_us_max
+            most = f"{span(limit)}, the most it allows (max delay)" if limit else "its max delay"
+            return f"when it could be fired it was later than {most}"
+        case "overlap":
+            return f"the run before it had not ended (overlap: {Overlap.SKIP})"
+        case "merged":
+            return "another one was waiting for its turn already, and it was merged into that"
+        case "overtaken":
+            return f"a newer occurrence was due as well (overlap: {Overlap.CANCEL})"
+        case "max runs":
+            return f"all its {policies.runs_max or ''} runs were done".replace("  ", " ")
+        case "paused":
+            return "it was paused"
+    return reason
+
+
+def missed_words(policies: Policies) -> str:
+    """What the missed policy does."""
+    match policies.missed:
+        case Missed.RUN:
+            return "of those missed only the latest runs (missed: run)"
+        case Missed.SKIP:
+            return "what was missed is left out (missed: skip)"
+        case Missed.ALL:
+            return f"of those missed the latest {policies.missed_max} run (missed: all)"
+
+
+def _iso(at: int | None) -> str | None:
+    return None if at is None else iso(at)

@@ -1,0 +1,165 @@
+"""Schedules in `rota.toml`: applied by a deployment, never reset, put aside without code."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+from collections.abc import Callable
+
+import pytest
+
+from rota import project
+from rota.errors import BadSetting, UsageError
+from tests.cli.shell import Daemon, Shell
+
+NIGHTLY = """
+[schedules.nightly]
+workflow = "add"
+when = ["0 2 * * *", "0 14 * * *"]
+timezone = "Europe/Berlin"
+input = { n = 3 }
+overlap = "skip"
+max_delay = "1h"
+start = 2039-01-01
+end = "2040-01-01T12:00Z"
+"""
+
+
+def write(shell: Shell, text: str) -> None:
+    """Add tables to the project's file; those that were added before are gone."""
+    path = shell.folder / "rota.toml"
+    path.write_text(path.read_text().partition("\n# added\n")[0] + "\n# added\n" + text)
+
+
+def deploy(shell: Shell) -> None:
+    """What a worker does with schedules when it starts."""
+
+    async def start() -> None:
+        async with shell.app() as app:
+            assert app.runtime is not None
+
+    asyncio.run(start())
+
+
+def test_a_deployment_applies_what_the_file_says(either: Shell) -> None:
+    write(either, NIGHTLY)
+    deploy(either)
+    [found] = either.json("schedule", "list")
+    assert (found["name"], found["workflow"], found["input"]) == ("nightly", "add", {"n": 3})
+    assert (found["forms"], found["zone"]) == (["0 2 * * *", "0 14 * * *"], "Europe/Berlin")
+    assert (found["policies"]["overlap"], found["policies"]["max_delay"]) == ("skip", "1h")
+    assert (found["start_at"], found["end_at"]) == (
+        "2038-12-31T23:00:00.000Z", "2040-01-01T12:00:00.000Z",
+    )  # fmt: skip
+    assert (found["owner"], found["origin"]) == ("code", str(either.folder / "rota.toml"))
+    assert "  owner       code, from " in either.run("schedule", "show", "nightly").stdout
+
+
+def test_a_daemon_applies_it(shell: Shell, up: Callable[..., Daemon]) -> None:
+    write(shell, NIGHTLY)
+    up().hears("is up")
+    assert [row["name"] for row in shell.json("schedule", "list")] == ["nightly"]
+
+
+def test_a_deployment_again_resets_nothing(either: Shell) -> None:
+    write(either, '[schedules.often]\nworkflow = "add"\nwhen = "50m"\ninput = { n = 1 }\n')
+    deploy(either)
+    [before] = either.json("schedule", "list")
+    deploy(either)
+    assert either.json("schedule", "list") == [before]
+    either.run("schedule", "pause", "often", "--note", "by Ann")
+    deploy(either)
+    [after] = either.json("schedule", "list")
+    assert (after["status"], after["note"], after["id"]) == ("paused", "by Ann", before["id"])
+
+
+def test_a_change_of_the_file_is_applied_and_history_stays(either: Shell) -> None:
+    write(either, '[schedules.s]\nworkflow = "add"\nwhen = "@daily"\ninput = { n = 1 }\n')
+    deploy(either)
+    [before] = either.json("schedule", "list")
+    write(either, '[schedules.s]\nworkflow = "add"\nwhen = "@hourly"\ninput = { n = 2 }\n')
+    deploy(either)
+    [after] = either.json("schedule", "list")
+    assert (after["id"], after["when"], after["input"]) == (before["id"], "@hourly", {"n": 2})
+
+
+def test_one_whose_workflow_is_gone_is_put_aside_loudly(
+    either: Shell, caplog: pytest.LogCaptureFixture
+) -> None:
+    write(either, '[schedules.s]\nworkflow = "naps"\nwhen = "@daily"\n')
+    deploy(either)
+    jobs = either.folder / "jobs.py"
+    jobs.write_text(jobs.read_text().replace("async def naps(", "async def dozes("))
+    del sys.modules["jobs"]
+    with caplog.at_level(logging.ERROR, "rota.app"):
+        deploy(either)
+    assert "there is no workflow naps in the code, so it does not run" in caplog.text
+    [found] = either.json("schedule", "list")
+    assert found["status"] == "paused"
+    assert found["note"] == "put aside: workflow naps is gone from the code"
+    assert either.json("why", "s")["verdict"] == "put_aside"
+
+
+def test_one_that_left_the_file_still_fires_and_is_warned_of(
+    either: Shell, caplog: pytest.LogCaptureFixture
+) -> None:
+    write(either, '[schedules.s]\nworkflow = "naps"\nwhen = "@daily"\n')
+    deploy(either)
+    write(either, "")
+    with caplog.at_level(logging.WARNING, "rota.app"):
+        deploy(either)
+    assert "schedule s is no longer declared" in caplog.text
+    assert either.json("schedule", "list")[0]["status"] == "scheduled"
+
+
+def test_an_operators_schedule_is_left_alone(
+    either: Shell, caplog: pytest.LogCaptureFixture
+) -> None:
+    either.run("schedule", "create", "mine", "naps", "@daily")
+    [before] = either.json("schedule", "list")
+    write(either, NIGHTLY)
+    deploy(either)
+    assert before in either.json("schedule", "list")
+    assert "mine" not in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ('workflow = "add"\nwhen = "61 * * * *"', r"\[schedules.s\]: minute: 61 is outside 0-59"),
+        ('workflow = "add"\nwhen = "@daily"\ntimezone = "Nowhere"', "unknown time zone"),
+        ('workflow = "add"\nwhen = "@daily"\noverlap = "maybe"', "'maybe' is not a valid"),
+        ('workflow = "add"\nwhen = "@daily"\nmax_delay = "soon"', "'soon' is not a duration"),
+        ('workflow = "add"\nwhen = "@daily"\nstart = "soon"', "'soon' is not a time"),
+        ('workflow = "add"\nwhen = "10ms"', "more than once a second"),
+        ('workflow = "add"', "missing required field `when`"),
+        ('workflow = "add"\nwhen = "@daily"\njiter = "5m"', "unknown field `jiter`"),
+    ],
+)
+def test_a_table_that_makes_no_sense_names_its_place(shell: Shell, text: str, says: str) -> None:
+    write(shell, f"[schedules.s]\n{text}\n")
+    with pytest.raises(BadSetting, match=says):
+        project.find(None, shell.folder)
+
+
+def test_a_time_that_is_over_does_not_keep_a_worker_from_starting(
+    shell: Shell, caplog: pytest.LogCaptureFixture
+) -> None:
+    write(shell, '[schedules.s]\nworkflow = "naps"\nwhen = "2020-01-01T09:00Z"\n')
+    deploy(shell)
+    assert "nothing left to fire" in caplog.text
+    assert shell.json("schedule", "list") == []
+
+
+def test_a_name_both_in_code_and_file_is_refused(shell: Shell) -> None:
+    jobs = shell.folder / "jobs.py"
+    jobs.write_text(
+        jobs.read_text().replace(
+            "@app.workflow\nasync def login",
+            '@app.schedule("@daily")\n@app.workflow\nasync def login',
+        )
+    )
+    write(shell, '[schedules.login]\nworkflow = "login"\nwhen = "@daily"\n')
+    with pytest.raises(UsageError, match="both declare schedule login"):
+        shell.app()

@@ -1,0 +1,31 @@
+"""Firing, pausing, resuming, editing, deleting, backfilling: killed at every commit.
+
+Whole or not at all; one run per occurrence; no gap in any ledger; and once it is said again, the
+end is the one of a life without kills.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.crash.conftest import MakeDatabase
+from tests.crash.schedule_verbs import VERBS
+from tests.kit import Child
+
+DATABASES = 40
+
+
+@pytest.mark.parametrize("verb", ["fire", *VERBS])
+def test_a_kill_at_any_commit_leaves_one_outcome_for_every_occurrence(
+    make_database: MakeDatabase, tmp_path: Path, verb: str
+) -> None:
+    urls = [make_database() for _ in range(DATABASES)]
+    child = Child(
+        "tests.crash.schedule_verbs", "--verb", verb, "--folder", tmp_path, *urls,
+        log=tmp_path / "log",
+    )  # fmt: skip
+    assert child.wait(100) == 0, child.tail()
+    # One commit at least, with a point before and one after.
+    assert int(child.tail(1)) >= 2

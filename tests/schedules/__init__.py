@@ -1,0 +1,1 @@
+"""Schedules as people use them: an app on virtual time, on both databases."""

@@ -1,0 +1,270 @@
+"""Schedules declared in code: a deploy makes and updates them, and never resets or destroys one."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+
+from rota import Rota
+from rota.errors import UsageError
+from rota.testing import virtual
+from tests.schedules.kit import PLAIN, Noted, at, due, lines, outcomes, schedule, sound
+
+HOURLY = "0 * * * *"
+
+
+class Program(Rota):
+    """A program at one deploy: what it declares, and what its runs noted."""
+
+    def __init__(self, seen: list[str], when: Any = HOURLY, **words: Any) -> None:
+        super().__init__(keep_days=0)
+
+        async def report() -> None:
+            seen.append("report")
+
+        self.report = self.workflow(report)
+        if when is not None:
+            self.schedule(when, name="s", timezone="UTC", **words)(self.report)
+
+
+async def test_a_declared_schedule_is_made_and_fires(database_url: str) -> None:
+    seen: list[str] = []
+    app = Program(seen)
+    async with virtual(app, url=database_url) as world:
+        shown = await app.schedules.get("s")
+        assert (shown.intent.owner, shown.schedule.status) == ("code", "scheduled")
+        await world.advance("3h")
+        assert len(seen) == 3
+        await sound(app)
+
+
+async def test_code_owned_and_operator_owned_are_told_apart(database_url: str) -> None:
+    app = Program([])
+    async with virtual(app, url=database_url):
+        await app.schedules.create("mine", "report", HOURLY, **PLAIN)
+        owners = {shown.schedule.name: shown.intent.owner for shown in await app.schedules.list()}
+        assert owners == {"mine": "operator", "s": "code"}
+
+
+@pytest.mark.parametrize("when", [HOURLY, "90m", "@every 90m", "every 90 minutes"])
+async def test_deploying_the_same_code_again_and_again_changes_nothing(
+    database_url: str, when: str
+) -> None:
+    seen: list[str] = []
+    now = at("01 00:00")
+    async with virtual(Program(seen, when), url=database_url, start=now) as world:
+        first = await schedule(world.app, "s")
+        await world.advance("10m")
+        now = world.clock.moment()
+    for _ in range(40):  # a busy day: a deploy every ten minutes
+        async with virtual(Program(seen, when), url=database_url, start=now) as world:
+            if not seen:
+                assert await schedule(world.app, "s") == first
+            await world.advance("10m")
+            now = world.clock.moment()
+            await sound(world.app)
+    assert len(seen) == (6 if when == HOURLY else 4)
+
+
+async def test_a_deploy_with_a_new_time_updates_it_and_keeps_id_and_history(
+    database_url: str,
+) -> None:
+    seen: list[str] = []
+    async with virtual(Program(seen), url=database_url) as world:
+        await world.advance("1h")
+        before = await schedule(world.app, "s")
+    app = Program(seen, "30 * * * *")
+    async with virtual(app, url=database_url, start=at("01 01:10")) as world:
+        after = await schedule(app, "s")
+        assert (after.id, after.created_at) == (before.id, before.created_at)
+        assert await due(app, "s") == "01 01:30:00"
+        assert await lines(app, "s") == ["01 01:00:00 completed"]
+        await sound(app)
+
+
+async def test_a_deploy_never_resets_a_pause(database_url: str) -> None:
+    seen: list[str] = []
+    async with virtual(Program(seen), url=database_url) as world:
+        await world.app.schedules.pause("s", note="by a person")
+    for when in (HOURLY, "30 * * * *"):
+        app = Program(seen, when)
+        async with virtual(app, url=database_url, start=at("01 00:10")) as world:
+            row = await schedule(app, "s")
+            assert (row.status, row.reason) == ("paused", "by a person")
+            await world.advance("5h")
+    assert seen == []
+
+
+async def test_a_deploy_never_resets_a_timed_pause(database_url: str) -> None:
+    seen: list[str] = []
+    async with virtual(Program(seen), url=database_url) as world:
+        await world.app.schedules.pause("s", until=at("01 02:30"))
+    app = Program(seen, "30 * * * *")
+    async with virtual(app, url=database_url, start=at("01 00:10")) as world:
+        await world.advance("2h")
+        assert seen == []
+        await world.advance("1h30m")
+        assert len(seen) == 1
+        await sound(app)
+
+
+async def test_a_deploy_after_an_outage_keeps_what_is_owed(database_url: str) -> None:
+    seen: list[str] = []
+    async with virtual(Program(seen), url=database_url):
+        pass
+    app = Program(seen)
+    async with virtual(app, url=database_url, start=at("01 05:30")) as world:
+        await world.settle()
+        assert seen == ["report"]
+        assert await outcomes(app, "s") == {"completed": 1, "skipped:missed": 4}
+        await sound(app)
+
+
+async def test_a_deploy_with_a_new_time_after_an_outage_tells_of_what_it_drops(
+    database_url: str,
+) -> None:
+    seen: list[str] = []
+    async with virtual(Program(seen), url=database_url):
+        pass
+    app = Program(seen, "45 * * * *")
+    async with virtual(app, url=database_url, start=at("01 05:30")) as world:
+        await world.settle()
+        assert sum((await outcomes(app, "s")).values()) >= 5
+        await sound(app)
+
+
+@pytest.mark.parametrize(
+    ("when", "words"),
+    [("2030-01-01T01:00", {}), (HOURLY, {"end": at("01 01:30")}), (HOURLY, {"max_runs": 1})],
+)
+async def test_a_declaration_that_has_had_its_day_does_not_stop_the_program(
+    database_url: str, when: str, words: dict[str, Any]
+) -> None:
+    seen: list[str] = []
+    async with virtual(Program(seen, when, **words), url=database_url) as world:
+        await world.advance("3h")
+    assert seen == ["report"]
+    app = Program(seen, when, **words)
+    async with virtual(app, url=database_url, start=at("02 00:00")) as world:
+        await world.advance("3h")
+        assert seen == ["report"]
+        await sound(app)
+
+
+async def test_an_operators_edit_outlives_a_deploy_of_the_same_declaration(
+    database_url: str,
+) -> None:
+    seen: list[str] = []
+    async with virtual(Program(seen), url=database_url) as world:
+        await world.app.schedules.update("s", when="0 12 * * *")
+    app = Program(seen)
+    async with virtual(app, url=database_url, start=at("01 00:10")):
+        assert (await app.schedules.get("s")).intent.text == "0 12 * * *"
+
+
+async def test_a_declaration_does_not_take_an_operators_schedule_over(
+    database_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    app = Program([], None)
+    async with virtual(app, url=database_url):
+        await app.schedules.create("s", "report", "0 12 * * *", **PLAIN)
+    later = Program([])
+    with caplog.at_level(logging.WARNING, logger="rota"):
+        async with virtual(later, url=database_url, start=at("01 00:10")):
+            shown = await later.schedules.get("s")
+    assert (shown.intent.owner, shown.intent.text) == ("operator", "0 12 * * *")
+    assert any("s" in record.getMessage() for record in caplog.records)
+
+
+async def test_a_schedule_whose_workflow_is_gone_is_put_aside_loudly(
+    database_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    seen: list[str] = []
+    async with virtual(Program(seen), url=database_url):
+        pass
+    app = Rota(keep_days=0)
+
+    @app.workflow
+    async def other() -> None:
+        pass
+
+    with caplog.at_level(logging.ERROR, logger="rota"):
+        async with virtual(app, url=database_url, start=at("01 00:10")) as world:
+            row = await schedule(app, "s")
+            assert row.status == "paused"
+            assert "report is gone" in (row.reason or "")
+            await world.advance("3h")
+            assert (await app.counts()).get("pending", 0) == 0
+            await sound(app)
+    assert any("report is gone" in record.getMessage() for record in caplog.records)
+
+
+async def test_a_schedule_whose_workflow_came_back_goes_on(database_url: str) -> None:
+    seen: list[str] = []
+    async with virtual(Program(seen), url=database_url):
+        pass
+    gone = Rota(keep_days=0)
+
+    @gone.workflow
+    async def other() -> None:
+        pass
+
+    async with virtual(gone, url=database_url, start=at("01 00:10")):
+        assert (await schedule(gone, "s")).status == "paused"
+    app = Program(seen)
+    async with virtual(app, url=database_url, start=at("01 02:30")) as world:
+        # The deploy put it aside, not a person: the deploy that brings its code brings it back.
+        assert (await schedule(app, "s")).status == "scheduled"
+        await world.advance("1h")
+        assert seen == ["report"]
+        await sound(app)
+
+
+async def test_one_no_longer_declared_still_fires_and_is_named(
+    database_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    seen: list[str] = []
+    async with virtual(Program(seen), url=database_url):
+        pass
+    app = Program(seen, None)
+    with caplog.at_level(logging.WARNING, logger="rota"):
+        async with virtual(app, url=database_url, start=at("01 00:10")) as world:
+            await world.advance("1h")
+    assert seen == ["report"]
+    assert any("no longer declared" in record.getMessage() for record in caplog.records)
+
+
+async def test_an_operators_schedule_is_left_alone_by_every_deploy(database_url: str) -> None:
+    app = Program([])
+    async with virtual(app, url=database_url):
+        await app.schedules.create("mine", "report", "0 3 * * *", **PLAIN)
+        before = await schedule(app, "mine")
+    again = Program([], "30 * * * *")
+    async with virtual(again, url=database_url, start=at("01 00:10")):
+        assert await schedule(again, "mine") == before
+
+
+async def test_another_programs_schedules_are_left_alone(database_url: str) -> None:
+    app = Program([])
+    async with virtual(app, url=database_url):
+        before = await schedule(app, "s")
+    stranger = Noted()
+
+    async def elsewhere() -> None:
+        pass
+
+    elsewhere.__module__ = "another.program"
+    stranger = Rota(keep_days=0)
+    stranger.schedule(HOURLY, timezone="UTC")(stranger.workflow(elsewhere))
+    async with virtual(stranger, url=database_url, start=at("01 00:10")):
+        assert await schedule(stranger, "s") == before
+
+
+def test_two_schedules_of_one_name_cannot_be_declared() -> None:
+    app = Program([])
+    with pytest.raises(UsageError, match="declared twice"):
+        app.schedule(HOURLY, name="s")(app.report)
+    with pytest.raises(UsageError, match="above"):
+        app.schedule(HOURLY)(lambda: None)  # type: ignore[arg-type]

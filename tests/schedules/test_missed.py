@@ -1,0 +1,166 @@
+"""Missed executions: nobody was there to fire. The same policy on every path."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from rota.testing import virtual
+from tests.schedules.kit import (
+    PLAIN,
+    Noted,
+    at,
+    due,
+    lines,
+    outage,
+    outcomes,
+    resume_work,
+    sound,
+)
+
+HOURLY = "0 * * * *"
+
+
+async def test_missed_run_runs_once_the_latest_and_tells_of_the_others(database_url: str) -> None:
+    app = Noted()
+    async with virtual(app, url=database_url) as world:
+        await app.schedules.create("s", "report", HOURLY, **PLAIN)
+        outage(world, "5h30m")
+        await resume_work(world)
+        assert app.seen == [("01 05:00:00", "schedule")]
+        assert await lines(app, "s") == [
+            "01 01:00:00 - 01 04:00:00 skipped:missed x4",
+            "01 05:00:00 completed",
+        ]
+        assert await due(app, "s") == "01 06:00:00"
+        await sound(app)
+
+
+async def test_missed_skip_calculates_the_next_future_run(database_url: str) -> None:
+    app = Noted()
+    async with virtual(app, url=database_url) as world:
+        await app.schedules.create("s", "report", HOURLY, missed="skip", **PLAIN)
+        outage(world, "5h30m")
+        await resume_work(world)
+        assert app.seen == []
+        assert await lines(app, "s") == ["01 01:00:00 - 01 05:00:00 skipped:missed x5"]
+        await world.advance("30m")
+        assert app.dues == ["01 06:00:00"]
+        await sound(app)
+
+
+async def test_missed_skip_still_fires_what_is_on_time(database_url: str) -> None:
+    app = Noted()
+    async with virtual(app, url=database_url) as world:
+        await app.schedules.create("s", "report", HOURLY, missed="skip", **PLAIN)
+        await world.advance("3h")
+        assert app.dues == ["01 01:00:00", "01 02:00:00", "01 03:00:00"]
+        await sound(app)
+
+
+async def test_missed_all_runs_up_to_n_of_them_the_latest(database_url: str) -> None:
+    app = Noted()
+    async with virtual(app, url=database_url) as world:
+        rules: dict[str, Any] = {"missed": "all", "missed_max": 3, "overlap": "allow"}
+        await app.schedules.create("s", "report", HOURLY, **rules, **PLAIN)
+        outage(world, "8h30m")
+        await resume_work(world)
+        assert sorted(app.dues) == ["01 06:00:00", "01 07:00:00", "01 08:00:00"]
+        assert await outcomes(app, "s") == {"skipped:missed": 5, "completed": 3}
+        await sound(app)
+
+
+async def test_missed_all_beyond_a_thousand_runs_as_many_as_it_was_told(database_url: str) -> None:
+    app = Noted(seats=2000)
+    async with virtual(app, url=database_url) as world:
+        rules: dict[str, Any] = {"missed": "all", "missed_max": 1200, "overlap": "allow"}
+        await app.schedules.create("s", "report", "* * * * *", **rules, **PLAIN)
+        outage(world, "25h30s")
+        await resume_work(world)
+        assert await outcomes(app, "s") == {"skipped:missed": 300, "completed": 1200}
+        await sound(app)
+
+
+async def test_skip_if_more_than_thirty_minutes_late(database_url: str) -> None:
+    app = Noted()
+    async with virtual(app, url=database_url) as world:
+        await app.schedules.create("s", "report", "0 */2 * * *", max_delay="30m", **PLAIN)
+        outage(world, "2h29m")
+        await resume_work(world)
+        assert app.dues == ["01 02:00:00"]
+        outage(world, "4h2m")  # 06:31
+        await resume_work(world)
+        assert app.dues == ["01 02:00:00"]
+        assert await lines(app, "s") == [
+            "01 02:00:00 completed",
+            "01 04:00:00 skipped:too late",
+            "01 06:00:00 skipped:too late",
+        ]
+        await sound(app)
+
+
+async def test_a_year_of_missed_seconds_is_one_row(database_url: str) -> None:
+    app = Noted()
+    async with virtual(app, url=database_url) as world:
+        await app.schedules.create("s", "report", "* * * * * *", **PLAIN)
+        outage(world, "365d")
+        await resume_work(world)
+        history = await app.schedules.history("s", limit=1000)
+        assert len(history) < 100
+        assert sum((await outcomes(app, "s")).values()) == 365 * 24 * 3600
+        await sound(app)
+
+
+@pytest.mark.parametrize("path", ["start-up", "machine sleep", "clock jump", "resume", "pause end"])
+@pytest.mark.parametrize(
+    ("rules", "expected"),
+    [
+        ({}, {"completed": 1, "skipped:missed": 4}),
+        ({"missed": "skip"}, {"skipped:missed": 5}),
+        ({"missed": "all", "overlap": "allow"}, {"completed": 5}),
+        ({"max_delay": "90m", "missed": "all", "overlap": "allow"},
+         {"completed": 2, "skipped:too late": 3}),
+    ],
+)  # fmt: skip
+async def test_a_policy_is_the_same_on_every_path(
+    database_url: str, path: str, rules: dict[str, Any], expected: dict[str, int]
+) -> None:
+    if path == "pause end":
+        # A pause that ends by itself skips what came meanwhile, whatever the policy.
+        expected = {"skipped:paused": 5}
+    app = Noted()
+    async with virtual(app, url=database_url) as world:
+        await app.schedules.create("s", "report", HOURLY, **rules, **PLAIN)
+        if path == "machine sleep":
+            outage(world, "5h30m")
+        elif path == "clock jump":
+            world.clock.jump("5h30m")
+        elif path == "resume":
+            await app.schedules.pause("s")
+            outage(world, "5h30m")
+            await app.schedules.resume("s", catch_up=True)
+        elif path == "pause end":
+            await app.schedules.pause("s", until=at("01 05:30"))
+            outage(world, "5h30m")
+        if path != "start-up":
+            await resume_work(world)
+            assert await outcomes(app, "s") == expected
+            await sound(app)
+    if path == "start-up":
+        again = Noted()
+        async with virtual(again, url=database_url, start=at("01 05:30")) as world:
+            await world.settle()
+            assert await outcomes(again, "s") == expected
+            await sound(again)
+
+
+async def test_a_late_occurrence_within_the_tolerance_is_on_time(database_url: str) -> None:
+    app = Noted()
+    async with virtual(app, url=database_url) as world:
+        rules: dict[str, Any] = {"missed": "skip", "overlap": "allow"}
+        await app.schedules.create("s", "report", "*/10 * * * * *", **rules, **PLAIN)
+        outage(world, "25s")
+        await resume_work(world)
+        assert sorted(app.dues) == ["01 00:00:10", "01 00:00:20"]
+        await sound(app)

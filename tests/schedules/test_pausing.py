@@ -1,0 +1,265 @@
+"""Pause and resume: by hand, until a time, after failures; and what was missed meanwhile."""
+
+from __future__ import annotations
+
+import pytest
+
+from rota.errors import BadSchedule, UnknownSchedule, WrongState
+from rota.testing import virtual
+from tests.schedules.kit import (
+    PLAIN,
+    Noted,
+    at,
+    due,
+    lines,
+    outage,
+    resume_work,
+    schedule,
+    sound,
+)
+
+HOURLY = "0 * * * *"
+
+
+async def test_a_paused_schedule_fires_nothing_and_keeps_its_note(database_url: str) -> None:
+    app = Noted()
+    async with virtual(app, url=database_url) as world:
+        await app.schedules.create("s", "report", HOURLY, **PLAIN)
+        shown = await app.schedules.pause("s", note="quarter end")
+        assert (shown.schedule.status, shown.schedule.reason) == ("paused", "quarter end")
+        await world.advance("10h")
+        assert app.seen == []
+        await sound(app)
+
+
+async def test_resume_skips_what_was_missed_as_one_row(database_url: str) -> None:
+    app = Noted()
+    async with virtual(app, url=database_url) as world:
+        await app.schedules.create("s", "report", HOURLY, **PLAIN)
+        await world.advance("1h10m")
+        await app.schedules.pause("s")
+        await world.advance("10h")
+        await app.schedules.resume("s")
+        await world.settle()
+        assert app.dues == ["01 01:00:00"]
+        assert await lines(app, "s") == [
+            "01 01:00:00 completed",
+            "01 02:00:00 - 01 11:00:00 skipped:paused x10",
+        ]
+        await world.advance("1h")
+        assert app.dues == ["01 01:00:00", "01 12:00:00"]
+        await sound(app)
+
+
+async def test_a_pause_in_which_nothing_was_due_leaves_no_row(database_url: str) -> None:
+    app = Noted()
+    async with virtual(app, url=database_url) as world:
+        await app.schedules.create("s", "report", HOURLY, **PLAIN)
+        await app.schedules.pause("s")
+        await world.advance("30m")
+        await app.schedules.resume("s")
+        await world.advance("1h")
+        assert await lines(app, "s") == ["01 01:00:00 completed"]
+        await sound(app)
+
+
+@pytest.mark.parametrize("hours", [1, 3, 50, 200])
+async def test_resume_does_not_depend_on_how_long_the_pause_was(
+    database_url: str, hours: int
+) -> None:
+    app = Noted()
+    async with virtual(app, url=database_url) as world:
+        await app.schedules.create("s", "report", HOURLY, **PLAIN)
+        await app.schedules.pause("s")
+        await world.advance(f"{hours}h30m")
+        await app.schedules.resume("s")
+        await world.settle()
+        assert app.seen == []
+        await world.advance("30m")
+        assert len(app.seen) == 1
+        await sound(app)
+
+
+async def test_resume_with_catch_up_owes_what_was_missed(database_url: str) -> None:
+    app = Noted()
+    async with virtual(app, url=database_url) as world:
+        await app.schedules.create("s", "report", HOURLY, missed="all", overlap="allow", **PLAIN)
+        await app.schedules.pause("s")
+        await world.advance("3h30m")
+        await app.schedules.resume("s", catch_up=True)
+        await world.settle()
+        assert sorted(app.dues) == ["01 01:00:00", "01 02:00:00", "01 03:00:00"]
+        await sound(app)
+
+
+async def test_a_second_pause_does_not_forget_what_the_first_missed(database_url: str) -> None:
+    app = Noted()
+    async with virtual(app, url=database_url) as world:
+        await app.schedules.create("s", "report", HOURLY, **PLAIN)
+        await app.schedules.pause("s", note="one")
+        await world.advance("2h30m")
+        await app.schedules.pause("s", note="two")
+        await world.advance("2h")
+        await app.schedules.resume("s")
+        await world.settle()
+        assert await lines(app, "s") == ["01 01:00:00 - 01 04:00:00 skipped:paused x4"]
+        await sound(app)
+
+
+async def test_pause_until_resumes_by_itself_at_that_time(database_url: str) -> None:
+    app = Noted()
+    async with virtual(app, url=database_url) as world:
+        await app.schedules.create("s", "report", HOURLY, **PLAIN)
+        await app.schedules.pause("s", until=at("01 03:30"))
+        await world.advance("3h29m")
+        assert (await schedule(app, "s")).status == "paused"
+        await world.advance("1m")
+        assert (await schedule(app, "s")).status == "scheduled"
+        await world.advance("30m")
+        assert app.dues == ["01 04:00:00"]
+        assert (await lines(app, "s"))[0].endswith("skipped:paused") or (await lines(app, "s")) == [
+            "01 01:00:00 - 01 03:00:00 skipped:paused x3",
+            "01 04:00:00 completed",
+        ]
+        await sound(app)
+
+
+async def test_pause_until_ends_while_nobody_is_there(database_url: str) -> None:
+    app = Noted()
+    async with virtual(app, url=database_url) as world:
+        await app.schedules.create("s", "report", HOURLY, **PLAIN)
+        await app.schedules.pause("s", until=at("01 03:30"))
+        outage(world, "6h30m")
+        await resume_work(world)
+        # 1 to 3 fell into the pause; 4 to 6 came after it, when nobody was there to fire.
+        assert app.dues == ["01 06:00:00"]
+        rows = await lines(app, "s")
+        assert sum("paused" in text for text in rows) >= 1
+        assert sum("missed" in text for text in rows) >= 1
+        await sound(app)
+
+
+async def test_many_pauses_that_end_together_all_end(database_url: str) -> None:
+    app = Noted()
+    async with virtual(app, url=database_url) as world:
+        for n in range(230):
+            await app.schedules.create(f"s{n}", "report", HOURLY, **PLAIN)
+            await app.schedules.pause(f"s{n}", until=at("01 00:30"))
+        await world.advance("1h")
+        assert len(app.seen) == 230
+        await sound(app)
+
+
+async def test_pause_until_the_past_is_refused(database_url: str) -> None:
+    app = Noted()
+    async with virtual(app, url=database_url) as world:
+        await app.schedules.create("s", "report", HOURLY, **PLAIN)
+        await world.advance("30m")
+        with pytest.raises(BadSchedule, match="past"):
+            await app.schedules.pause("s", until=at("01 00:10"))
+        assert (await schedule(app, "s")).status == "scheduled"
+
+
+async def test_created_paused_waits_for_its_resume(database_url: str) -> None:
+    app = Noted()
+    async with virtual(app, url=database_url) as world:
+        await app.schedules.create("s", "report", HOURLY, paused=True, **PLAIN)
+        await world.advance("2h30m")
+        assert app.seen == []
+        await app.schedules.resume("s")
+        await world.advance("1h")
+        assert app.dues == ["01 03:00:00"]
+        await sound(app)
+
+
+async def test_resuming_what_is_not_paused_is_refused(database_url: str) -> None:
+    app = Noted()
+    async with virtual(app, url=database_url):
+        await app.schedules.create("s", "report", HOURLY, **PLAIN)
+        with pytest.raises(WrongState, match="not paused"):
+            await app.schedules.resume("s")
+        with pytest.raises(UnknownSchedule, match="no schedule"):
+            await app.schedules.resume("other")
+
+
+async def test_pause_after_so_many_failures_in_a_row(database_url: str) -> None:
+    app = Noted()
+    async with virtual(app, url=database_url) as world:
+        await app.schedules.create("s", "shaky", HOURLY, pause_after_failures=3, **PLAIN)
+        app.broken = True
+        await world.advance("10h30m")
+        assert len(app.seen) == 3
+        row = await schedule(app, "s")
+        assert row.status == "paused"
+        assert "3 times" in (row.reason or "")
+        await sound(app)
+
+
+async def test_a_success_between_failures_starts_the_count_anew(database_url: str) -> None:
+    app = Noted()
+    async with virtual(app, url=database_url) as world:
+        await app.schedules.create("s", "shaky", HOURLY, pause_after_failures=2, **PLAIN)
+        for hour in range(8):
+            app.broken = hour % 2 == 0
+            await world.advance("1h")
+        assert len(app.seen) == 8
+        assert (await schedule(app, "s")).status == "scheduled"
+        await sound(app)
+
+
+@pytest.mark.parametrize("catch_up", [False, True])
+async def test_after_a_resume_failures_are_counted_anew(database_url: str, catch_up: bool) -> None:
+    app = Noted()
+    async with virtual(app, url=database_url) as world:
+        await app.schedules.create("s", "shaky", HOURLY, pause_after_failures=2, **PLAIN)
+        app.broken = True
+        await world.advance("4h30m")
+        assert len(app.seen) == 2
+        app.broken = False
+        await app.schedules.resume("s", catch_up=catch_up)
+        await world.advance("2h")
+        assert (await schedule(app, "s")).status == "scheduled"
+        assert app.dues[-2:] == ["01 05:00:00", "01 06:00:00"]
+        await sound(app)
+
+
+async def test_a_schedule_put_aside_and_resumed_accounts_for_the_time_between(
+    database_url: str,
+) -> None:
+    app = Noted()
+    async with virtual(app, url=database_url) as world:
+        await app.schedules.create("s", "shaky", HOURLY, pause_after_failures=1, **PLAIN)
+        app.broken = True
+        await world.advance("5h30m")
+        app.broken = False
+        await app.schedules.resume("s")
+        await world.settle()
+        assert await lines(app, "s") == [
+            "01 01:00:00 failed:fatal",
+            "01 02:00:00 - 01 05:00:00 skipped:paused x4",
+        ]
+        await sound(app)
+
+
+async def test_resume_of_a_schedule_that_has_ended_says_so(database_url: str) -> None:
+    app = Noted()
+    async with virtual(app, url=database_url) as world:
+        await app.schedules.create("s", "report", HOURLY, end=at("01 02:30"), **PLAIN)
+        await world.advance("5h")
+        assert app.dues == ["01 01:00:00", "01 02:00:00"]
+        row = await schedule(app, "s")
+        assert row.status == "paused"
+        assert "no further occurrence" in (row.reason or "")
+        with pytest.raises((WrongState, BadSchedule), match="occurrence"):
+            await app.schedules.resume("s")
+        assert (await schedule(app, "s")).status == "paused"
+        await sound(app)
+
+
+async def test_pausing_leaves_the_next_occurrence_on_record(database_url: str) -> None:
+    app = Noted()
+    async with virtual(app, url=database_url):
+        await app.schedules.create("s", "report", HOURLY, **PLAIN)
+        await app.schedules.pause("s")
+        assert await due(app, "s") == "01 01:00:00"
+        assert (await schedule(app, "s")).available_at is None

@@ -1,0 +1,125 @@
+"""A schedule that cannot be evaluated is put aside with its reason; all others live on."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from rota.testing import World, virtual
+from tests.schedules.kit import PLAIN, Noted, at, schedule, sound, sql
+
+HOURLY = "0 * * * *"
+NOT_JSON = "{this is not json"
+# It was understood once; the zone has been taken out of the zone database since.
+NO_SUCH_ZONE = 'replace(spec, \'"zone":"Europe/Berlin"\', \'"zone":"Europe/Atlantis"\')'
+
+
+async def _poison(app: Noted, how: str, name: str = "bad") -> None:
+    await app.schedules.create(name, "report", HOURLY, zone="Europe/Berlin")
+    text = f"'{NOT_JSON}'" if how == "unreadable" else NO_SUCH_ZONE
+    await sql(app, f"update runs set spec = {text} where kind = 'schedule' and name = '{name}'")
+
+
+async def _status(app: Noted, name: str) -> tuple[str, str]:
+    found = await sql(
+        app, f"select status, reason from runs where kind = 'schedule' and name = '{name}'"
+    )
+    return found[0][0], found[0][1] or ""
+
+
+@pytest.mark.parametrize("how", ["unreadable", "unknown zone"])
+async def test_it_is_put_aside_with_its_reason_and_the_others_fire(
+    database_url: str, how: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    app = Noted()
+    async with virtual(app, url=database_url) as world:
+        await _poison(app, how)
+        for n in range(5):
+            await app.schedules.create(f"good{n}", "report", HOURLY, **PLAIN)
+        with caplog.at_level(logging.ERROR, logger="rota"):
+            await world.advance("3h")
+        assert len(app.seen) == 15
+        status, reason = await _status(app, "bad")
+        assert status == "paused"
+        assert reason.startswith("put aside: ")
+        assert any("bad" in record.getMessage() for record in caplog.records)
+        await sound(app)
+
+
+@pytest.mark.parametrize("how", ["unreadable", "unknown zone"])
+async def test_it_is_never_deleted_and_can_be_mended(database_url: str, how: str) -> None:
+    app = Noted()
+    async with virtual(app, url=database_url) as world:
+        await _poison(app, how)
+        await world.advance("2h30m")
+        await app.schedules.create("bad", "report", HOURLY, replace=True, **PLAIN)
+        await app.schedules.resume("bad")
+        await world.advance("1h")
+        assert app.dues == ["01 03:00:00"]
+        await sound(app)
+
+
+@pytest.mark.parametrize("how", ["unreadable", "unknown zone"])
+async def test_it_can_be_listed_shown_and_deleted(database_url: str, how: str) -> None:
+    app = Noted()
+    async with virtual(app, url=database_url) as world:
+        await _poison(app, how)
+        await app.schedules.create("good", "report", HOURLY, **PLAIN)
+        await world.advance("1h")
+        assert [shown.schedule.name for shown in await app.schedules.list()] == ["bad", "good"]
+        assert (await schedule(app, "bad")).status == "paused"
+        assert [one.schedule for one in await app.schedules.upcoming(within="2h")][:1] == ["good"]
+        assert await app.schedules.history("bad") == []
+        await app.schedules.delete("bad")
+        assert [shown.schedule.name for shown in await app.schedules.list()] == ["good"]
+
+
+@pytest.mark.parametrize("how", ["unreadable", "unknown zone"])
+async def test_a_worker_starts_beside_it(database_url: str, how: str) -> None:
+    app = Noted()
+    async with virtual(app, url=database_url):
+        await _poison(app, how)
+        await app.schedules.create("good", "report", HOURLY, **PLAIN)
+    again = Noted()
+    async with virtual(again, url=database_url, start=at("01 00:10")) as world:
+        await world.advance("1h")
+        assert again.dues == ["01 01:00:00"]
+
+
+@pytest.mark.parametrize("how", ["unreadable", "unknown zone"])
+async def test_one_whose_pause_ends_does_not_stop_the_others(database_url: str, how: str) -> None:
+    app = Noted()
+    async with virtual(app, url=database_url) as world:
+        await app.schedules.create("good", "report", HOURLY, **PLAIN)
+        await app.schedules.create("bad", "report", HOURLY, zone="Europe/Berlin")
+        await app.schedules.pause("bad", until=at("01 00:30"))
+        text = f"'{NOT_JSON}'" if how == "unreadable" else NO_SUCH_ZONE
+        await sql(app, f"update runs set spec = {text} where kind = 'schedule' and name = 'bad'")
+        await world.advance("2h")
+        assert app.dues == ["01 01:00:00", "01 02:00:00"]
+        status, reason = await _status(app, "bad")
+        assert (status, reason[:9]) == ("paused", "put aside")
+
+
+async def _others_fire(app: Noted, world: World) -> None:
+    await app.schedules.create("good", "report", HOURLY, **PLAIN)
+    await world.advance("1h")
+    assert app.dues == ["01 01:00:00"]
+
+
+async def test_a_whole_batch_of_them_is_no_hindrance(database_url: str) -> None:
+    app = Noted()
+    async with virtual(app, url=database_url) as world:
+        for n in range(20):
+            await _poison(app, "unreadable", f"bad{n}")
+        await _others_fire(app, world)
+
+
+async def test_it_costs_nothing_once_it_is_put_aside(database_url: str) -> None:
+    app = Noted()
+    async with virtual(app, url=database_url) as world:
+        await _poison(app, "unknown zone")
+        await world.advance("1h")
+        assert app.runtime is not None
+        assert app.runtime.scheduler.next_at is None

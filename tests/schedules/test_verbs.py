@@ -1,0 +1,446 @@
+"""Create, upsert, preview, upcoming, trigger, backfill, delete, history; limits and bad input."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from rota import this_run
+from rota.core.instants import HOUR
+from rota.errors import BadInput, BadSchedule, RotaError, UnknownSchedule, UnknownZone
+from rota.testing import virtual
+from tests.schedules.kit import (
+    PLAIN,
+    Noted,
+    at,
+    due,
+    lines,
+    outage,
+    outcomes,
+    resume_work,
+    schedule,
+    shown_at,
+    sound,
+)
+
+HOURLY = "0 * * * *"
+
+
+# -- create ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("when", "first"),
+    [
+        ("15 9 * * MON-FRI", "01 09:15:00"), ("30 */6 * * * *", "01 00:00:30"),
+        ("@hourly", "01 01:00:00"), ("@midnight", "02 00:00:00"), ("@every 5m", "01 00:05:00"),
+        ("90s", "01 00:01:30"), ("1h30m", "01 01:30:00"), (timedelta(hours=2), "01 02:00:00"),
+        ("2030-01-05T09:00", "05 09:00:00"), (datetime(2030, 1, 6, tzinfo=UTC), "06 00:00:00"),
+        ("weekdays at 9:30", "01 09:30:00"), ("every 15 minutes", "01 00:15:00"),
+        (["0 12 * * *", "0 6 * * *"], "01 06:00:00"),
+    ],
+)  # fmt: skip
+async def test_every_kind_of_spec_makes_a_schedule(
+    database_url: str, when: Any, first: str
+) -> None:
+    app = Noted()
+    async with virtual(app, url=database_url) as world:
+        shown = await app.schedules.create("s", "report", when, **PLAIN)
+        assert shown_at(shown.schedule.due_at) == first
+        assert shown.text
+        assert await app.schedules.get("s") == shown
+        await world.advance_to(at(first))
+        assert app.dues == [first]
+        await sound(app)
+
+
+async def test_a_taken_name_is_refused_and_replace_makes_it_an_upsert(database_url: str) -> None:
+    app = Noted()
+    async with virtual(app, url=database_url):
+        first = await app.schedules.create("s", "report", HOURLY, **PLAIN)
+        with pytest.raises(BadSchedule, match="already"):
+            await app.schedules.create("s", "report", "5m", **PLAIN)
+        assert (await app.schedules.get("s")) == first
+        second = await app.schedules.create(
+            "s", "long", "30 * * * *", replace=True, args=[], priority=4, **PLAIN
+        )
+        assert second.schedule.id == first.schedule.id
+        assert (second.intent.workflow, second.schedule.priority) == ("long", 4)
+        assert await due(app, "s") == "01 00:30:00"
+
+
+async def test_creating_the_same_again_changes_nothing(database_url: str) -> None:
+    app = Noted()
+    async with virtual(app, url=database_url) as world:
+        for when in (HOURLY, "7m"):
+            first = await app.schedules.create(when, "report", when, **PLAIN)
+            await world.advance("3m")
+            again = await app.schedules.create(when, "report", when, replace=True, **PLAIN)
+            assert again.schedule == first.schedule
+
+
+async def test_a_deleted_name_is_free_again_with_an_empty_ledger(database_url: str) -> None:
+    app = Noted()
+    async with virtual(app, url=database_url) as world:
+        await app.schedules.create("s", "report", HOURLY, **PLAIN)
+        await world.advance("1h")
+        await app.schedules.delete("s")
+        await app.schedules.create("s", "report", HOURLY, **PLAIN)
+        assert await app.schedules.history("s") == []
+        await world.advance("1h")
+        assert app.dues == ["01 01:00:00", "01 02:00:00"]
+        await sound(app)
+
+
+@pytest.mark.parametrize(
+    ("when", "words", "error", "says"),
+    [
+        ("99 * * * *", {}, BadSchedule, "minute"),
+        ("* * 32 * *", {}, BadSchedule, "day"),
+        ("0 0 31 2 *", {}, BadSchedule, "never"),
+        ("whenever it rains", {}, BadSchedule, "whenever"),
+        (HOURLY, {"zone": "Europe/Berln"}, UnknownZone, "Europe/Berlin"),
+        ("2029-01-01T00:00", {}, BadSchedule, "last occurrence"),
+        ("100ms", {}, BadSchedule, "once a second"),
+        (HOURLY, {"start": at("02 00:00"), "end": at("01 00:00")}, BadSchedule, "before"),
+        (HOURLY, {"end": at("01 00:30")}, BadSchedule, "last occurrence"),
+        (HOURLY, {"overlap": "sometimes"}, BadSchedule, "sometimes"),
+        (HOURLY, {"max_delay": "-5m"}, RotaError, "-5m"),
+        (HOURLY, {"jitter": "soon"}, BadInput, "soon"),
+    ],
+)
+async def test_bad_input_is_named_and_nothing_is_made(
+    database_url: str, when: str, words: dict[str, Any], error: type[RotaError], says: str
+) -> None:
+    app = Noted()
+    async with virtual(app, url=database_url):
+        with pytest.raises(error) as caught:
+            await app.schedules.create("s", "report", when, **(PLAIN | words))
+        text = f"{caught.value} {caught.value.advice}"
+        assert any(word in text for word in says.split("|")), text
+        assert await app.schedules.list() == []
+
+
+async def test_an_unknown_workflow_is_refused(database_url: str) -> None:
+    app = Noted()
+    async with virtual(app, url=database_url):
+        with pytest.raises(RotaError, match="reprot") as caught:
+            await app.schedules.create("s", "reprot", HOURLY, **PLAIN)
+        assert "report" in str(caught.value.advice)
+        assert await app.schedules.list() == []
+
+
+async def test_unknown_names_come_with_the_nearest(database_url: str) -> None:
+    app = Noted()
+    async with virtual(app, url=database_url):
+        await app.schedules.create("morning-report", "report", HOURLY, **PLAIN)
+        with pytest.raises(UnknownSchedule) as caught:
+            await app.schedules.get("mornin-report")
+        assert "morning-report" in str(caught.value.advice)
+
+
+async def test_namespaces_do_not_see_each_other(database_url: str) -> None:
+    app, other = Noted(), Noted(namespace="other")
+    async with virtual(app, url=database_url) as world, virtual(other, url=database_url) as beside:
+        await app.schedules.create("s", "report", HOURLY, **PLAIN)
+        await other.schedules.create("s", "report", "30 * * * *", **PLAIN)
+        await other.schedules.create("theirs", "report", HOURLY, **PLAIN)
+        assert [shown.schedule.name for shown in await app.schedules.list()] == ["s"]
+        with pytest.raises(UnknownSchedule):
+            await app.schedules.delete("theirs")
+        await other.schedules.pause("s")
+        await world.advance("2h")
+        await beside.advance("2h")
+        assert app.dues == ["01 01:00:00", "01 02:00:00"]
+        assert other.dues == ["01 01:00:00", "01 02:00:00"]  # of `theirs`
+        assert {one.schedule for one in await app.schedules.upcoming()} == {"s"}
+        await sound(app)
+        await sound(other)
+
+
+# -- limits ----------------------------------------------------------------------------------
+
+
+async def test_start_and_end_bound_the_occurrences(database_url: str) -> None:
+    app = Noted()
+    async with virtual(app, url=database_url) as world:
+        bounds: dict[str, Any] = {"start": at("01 02:00"), "end": at("01 04:00")}
+        await app.schedules.create("s", "report", HOURLY, **bounds, **PLAIN)
+        await world.advance("9h")
+        assert app.dues == ["01 02:00:00", "01 03:00:00", "01 04:00:00"]
+        await sound(app)
+
+
+async def test_max_runs_counts_runs_not_skips(database_url: str) -> None:
+    app = Noted()
+    async with virtual(app, url=database_url) as world:
+        await app.schedules.create("s", "long", HOURLY, max_runs=3, overlap="skip", **PLAIN)
+        await world.advance("24h")
+        assert app.dues == ["01 01:00:00", "01 03:00:00", "01 05:00:00"]
+        row = await schedule(app, "s")
+        assert (row.status, row.reason) == ("paused", "all its runs are done")
+        await sound(app)
+
+
+async def test_max_runs_holds_when_many_are_owed(database_url: str) -> None:
+    app = Noted()
+    async with virtual(app, url=database_url) as world:
+        rules: dict[str, Any] = {"max_runs": 2, "missed": "all", "overlap": "allow"}
+        await app.schedules.create("s", "report", HOURLY, **rules, **PLAIN)
+        outage(world, "5h30m")
+        await resume_work(world)
+        assert len(app.seen) == 2
+        assert sum((await outcomes(app, "s")).values()) == 5
+        await sound(app)
+
+
+async def test_a_run_can_tell_the_occurrence_before_its_own(database_url: str) -> None:
+    app = Noted()
+    told: list[tuple[str | None, str | None]] = []
+
+    @app.workflow
+    async def window() -> None:
+        run: Any = this_run()
+        told.append(
+            tuple(
+                None if one is None else f"{one:%d %H:%M}"
+                for one in (run.previous_due_at, run.due_at)
+            )
+        )  # type: ignore[arg-type]
+
+    async with virtual(app, url=database_url) as world:
+        await app.schedules.create("s", window, HOURLY, **PLAIN)
+        await world.advance("2h")
+        assert told == [(None, "01 01:00"), ("01 01:00", "01 02:00")] or told == [
+            ("01 00:00", "01 01:00"),
+            ("01 01:00", "01 02:00"),
+        ]
+
+
+# -- preview and upcoming --------------------------------------------------------------------
+
+
+async def test_preview_shows_the_next_and_remarks_about_the_clock(database_url: str) -> None:
+    app = Noted()
+    start = datetime(2030, 3, 29, tzinfo=UTC)
+    async with virtual(app, url=database_url, start=start):
+        await app.schedules.create("s", "report", "30 2 * * *", zone="Europe/Berlin")
+        found = await app.schedules.preview("s", 4)
+        assert [f"{one.due_at:%d %H:%M}" for one in found] == [
+            "29 01:30", "30 01:30", "31 01:00", "01 00:30",
+        ]  # fmt: skip
+        assert [bool(one.notes) for one in found] == [False, False, True, False]
+
+
+async def test_upcoming_is_in_order_across_all_schedules(database_url: str) -> None:
+    app = Noted()
+    async with virtual(app, url=database_url):
+        await app.schedules.create("b", "report", "30 * * * *", **PLAIN)
+        await app.schedules.create("a", "report", HOURLY, **PLAIN)
+        await app.schedules.create("rests", "report", HOURLY, paused=True, **PLAIN)
+        await app.schedules.create("later", "report", "0 12 * * *", **PLAIN)
+        found = await app.schedules.upcoming(within="2h")
+        assert [(one.schedule, f"{one.due_at:%H:%M}") for one in found] == [
+            ("b", "00:30"), ("a", "01:00"), ("b", "01:30"), ("a", "02:00"),
+        ]  # fmt: skip
+        assert len(await app.schedules.upcoming(within="2h", limit=3)) == 3
+
+
+async def test_upcoming_names_the_soonest_even_among_many(database_url: str) -> None:
+    app = Noted()
+    async with virtual(app, url=database_url):
+        for n in range(30):
+            await app.schedules.create(f"s{n:02d}", "report", f"{59 - n} * * * *", **PLAIN)
+        found = await app.schedules.upcoming(within="2h", limit=5)
+        assert [one.schedule for one in found] == ["s29", "s28", "s27", "s26", "s25"]
+
+
+# -- trigger ---------------------------------------------------------------------------------
+
+
+async def test_trigger_runs_now_and_never_moves_the_schedule(database_url: str) -> None:
+    app = Noted()
+    async with virtual(app, url=database_url) as world:
+        await app.schedules.create("s", "report", HOURLY, args=["x"], **PLAIN)
+        before = await schedule(app, "s")
+        run_id = await app.schedules.trigger("s")
+        await world.settle()
+        assert await app.ref(run_id).result(timeout=5) == "x"
+        assert await schedule(app, "s") == before
+        await world.advance("1h")
+        assert app.seen == [("-", "manual"), ("01 01:00:00", "schedule")]
+        await sound(app)
+
+
+async def test_a_paused_schedule_can_be_triggered(database_url: str) -> None:
+    app = Noted()
+    async with virtual(app, url=database_url) as world:
+        await app.schedules.create("s", "report", HOURLY, paused=True, **PLAIN)
+        for _ in range(2):
+            await app.schedules.trigger("s")
+        await world.settle()
+        assert app.seen == [("-", "manual")] * 2
+        assert (await schedule(app, "s")).status == "paused"
+
+
+# -- backfill --------------------------------------------------------------------------------
+
+
+async def test_a_dry_run_counts_and_changes_nothing(database_url: str) -> None:
+    app = Noted()
+    async with virtual(app, url=database_url, start=at("03 00:30")) as world:
+        await app.schedules.create("s", "report", HOURLY, **PLAIN)
+        planned = await app.schedules.backfill("s", at("01 01:00"), at("01 10:00"), dry_run=True)
+        assert (planned.occurrence_count, planned.run_ids) == (10, [])
+        await world.settle()
+        assert await app.schedules.history("s") == []
+
+
+async def test_a_backfill_runs_each_occurrence_once(database_url: str) -> None:
+    app = Noted()
+    async with virtual(app, url=database_url, start=at("03 00:30")) as world:
+        await app.schedules.create("s", "report", HOURLY, **PLAIN)
+        for _ in range(2):
+            await app.schedules.backfill("s", at("01 01:00"), at("01 05:00"))
+        await app.schedules.backfill("s", at("01 04:00"), at("01 07:00"))
+        await world.settle()
+        assert sorted(app.seen) == [(f"01 0{hour}:00:00", "backfill") for hour in range(1, 8)]
+        assert await due(app, "s") == "03 01:00:00"
+        await sound(app)
+
+
+@pytest.mark.parametrize("parallel", [1, 3])
+async def test_a_backfill_has_its_own_concurrency(database_url: str, parallel: int) -> None:
+    app = Noted()
+    async with virtual(app, url=database_url, start=at("03 00:30")) as world:
+        # Its next occurrence is far away: only the backfill runs.
+        await app.schedules.create("s", "long", "0 0 1 * *", **PLAIN)
+        await app.schedules.update("s", when=HOURLY, start=at("01 00:00"), confirm=True)
+        await app.schedules.pause("s")
+        await app.schedules.backfill("s", at("01 01:00"), at("01 06:00"), parallel=parallel)
+        await world.drain("24h")
+        rows = [row for row in await app.schedules.history("s") if row.trigger == "backfill"]
+        assert [row.status for row in rows] == ["completed"] * 6
+        changes = sorted(
+            change
+            for row in rows
+            for change in ((row.started_at or 0, 1), ((row.finished_at or 0), -1))
+        )
+        most = level = 0
+        for _, change in changes:
+            level += change
+            most = max(most, level)
+        assert most == parallel
+        assert {row.started_at for row in rows} != set()
+
+
+async def test_a_backfill_runs_what_was_skipped(database_url: str) -> None:
+    app = Noted()
+    async with virtual(app, url=database_url) as world:
+        await app.schedules.create("s", "report", HOURLY, missed="skip", **PLAIN)
+        await world.advance("2h")
+        outage(world, "2h30m")  # 03:00 and 04:00: two rows
+        await resume_work(world)
+        await world.advance("1h")
+        outage(world, "5h")  # 06:00 to 10:00: one row
+        await resume_work(world)
+        filled = await app.schedules.backfill("s", at("01 01:00"), at("01 10:00"), parallel=9)
+        await world.settle()
+        assert len(filled.run_ids) == 7
+        assert sorted(app.dues) == [f"01 {hour:02d}:00:00" for hour in range(1, 11)]
+        await sound(app)
+
+
+async def test_a_backfill_and_the_schedule_never_run_one_occurrence_twice(
+    database_url: str,
+) -> None:
+    app = Noted()
+    async with virtual(app, url=database_url) as world:
+        await app.schedules.create("s", "report", HOURLY, missed="all", overlap="allow", **PLAIN)
+        outage(world, "3h30m")
+        await app.schedules.backfill("s", at("01 01:00"), at("01 02:00"), parallel=9)
+        await resume_work(world)
+        assert sorted(app.dues) == ["01 01:00:00", "01 02:00:00", "01 03:00:00"]
+        await sound(app)
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "says"),
+    [
+        ("01 05:00", "01 04:00", "range"), ("04 00:00", "05 00:00", "past"),
+        ("01 00:00", "09 00:00", "past"),
+    ],
+)  # fmt: skip
+async def test_a_bad_range_is_refused(database_url: str, start: str, end: str, says: str) -> None:
+    app = Noted()
+    async with virtual(app, url=database_url, start=at("03 00:30")):
+        await app.schedules.create("s", "report", HOURLY, **PLAIN)
+        with pytest.raises(BadSchedule, match=says):
+            await app.schedules.backfill("s", at(start), at(end))
+
+
+async def test_a_range_that_explodes_is_refused(database_url: str) -> None:
+    app = Noted()
+    async with virtual(app, url=database_url, start=at("03 00:30")):
+        await app.schedules.create("s", "report", "* * * * * *", **PLAIN)
+        far = datetime(2020, 1, 1, tzinfo=UTC)
+        with pytest.raises(BadSchedule, match="at most"):
+            await app.schedules.backfill("s", far, at("01 00:00"))
+        with pytest.raises(BadSchedule, match="parallel"):
+            await app.schedules.backfill("s", at("01 00:00"), at("01 00:01"), parallel=0)
+        assert await app.schedules.history("s") == []
+
+
+# -- delete and history ----------------------------------------------------------------------
+
+
+async def test_deleting_stops_the_firing_and_lets_born_runs_end(database_url: str) -> None:
+    app = Noted()
+    async with virtual(app, url=database_url) as world:
+        await app.schedules.create("s", "long", HOURLY, **PLAIN)
+        await world.advance("1h10m")
+        [run] = await app.schedules.history("s")
+        await app.schedules.delete("s")
+        await world.drain("24h")
+        assert (await app.get(run.id)).status == "completed"
+        assert app.dues == ["01 01:00:00"]
+        with pytest.raises(UnknownSchedule):
+            await app.schedules.delete("s")
+
+
+async def test_history_is_newest_first_with_every_outcome(database_url: str) -> None:
+    app = Noted()
+    async with virtual(app, url=database_url) as world:
+        await app.schedules.create("s", "report", HOURLY, **PLAIN)
+        await world.advance("1h")
+        outage(world, "1h30m")
+        await resume_work(world)
+        await app.schedules.trigger("s")
+        await world.settle()
+        rows = await app.schedules.history("s")
+        ordered = [row.due_at or row.created_at for row in rows]
+        assert ordered == sorted(ordered, reverse=True)
+        assert {row.trigger for row in rows} == {"schedule", "manual"}
+        some = await app.schedules.history("s", start=at("01 01:30"), end=at("01 02:30"))
+        assert [shown_at(row.due_at) for row in some] == ["01 02:00:00"]
+
+
+async def test_retries_are_one_occurrence(database_url: str) -> None:
+    app = Noted()
+    async with virtual(app, url=database_url) as world:
+        app.broken = True
+
+        @app.workflow(name="flaky", retries=2)
+        async def flaky() -> None:
+            app._note()
+            if len(app.seen) < 3:
+                raise RuntimeError("not yet")
+
+        await app.schedules.create("s", "flaky", HOURLY, **PLAIN)
+        await world.advance("1h30m")
+        assert app.dues == ["01 01:00:00"] * 3
+        assert len(await lines(app, "s")) == 1
+        assert (await schedule(app, "s")).due_at == (app.clock.now() // HOUR + 1) * HOUR
+        await sound(app)

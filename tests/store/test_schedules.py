@@ -1,0 +1,371 @@
+"""Schedules in the store: firing in one transaction, by anybody, once; the cost of it; the races."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from typing import Any
+
+import msgspec
+import pytest
+
+from rota.core.instants import DAY, HOUR, MINUTE, SECOND
+from rota.core.model import Schedule
+from rota.core.recurrence import parse
+from rota.core.schedule import Intent, Policies
+from rota.ledger import gaps
+from rota.store import schedules
+from rota.store.database import Database, Row, Tx
+from rota.store.dialect import Dialect
+from tests.builders import SPACE, claim, fresh_id, get, settle, sound, sql
+
+START = 1_893_456_000 * SECOND  # 2030-01-01T00:00Z
+HOURLY = parse("0 * * * *", zone="UTC", now=START)
+
+
+def template(name: str = "s", spec: Any = HOURLY, **fields: Any) -> Schedule:
+    """A schedule of the workflow `work`, first due an hour after START."""
+    policies = fields.pop("policies", Policies())
+    intent = Intent("work", spec, "text", policies)
+    due_at = fields.pop("due_at", START + HOUR)
+    values: dict[str, Any] = {
+        "id": fresh_id(START), "namespace": SPACE, "queue": "default", "priority": 0,
+        "status": "scheduled", "reason": None, "available_at": due_at, "due_at": due_at,
+        "cron_expr": "text", "spec": msgspec.json.encode(intent).decode(), "options": None,
+        "input": None, "created_at": START,
+    }  # fmt: skip
+    return Schedule(name=name, **(values | fields))
+
+
+async def put(db: Database, *rows: Schedule) -> None:
+    for row in rows:
+        assert await db.write(schedules.put, row, trigger="manual", now=START)
+
+
+def ids(now: int) -> Iterator[str]:
+    return (fresh_id(now) for _ in itertools.count())
+
+
+async def fire(db: Database, now: int, limit: int = 1000) -> schedules.Fired:
+    return await db.write(schedules.fire, namespace=SPACE, now=now, limit=limit, new_ids=ids(now))
+
+
+async def find(db: Database, name: str = "s") -> Schedule:
+    found = await db.read(schedules.find, namespace=SPACE, name=name)
+    assert found is not None
+    return found
+
+
+async def complete(db: Database, now: int) -> None:
+    """No gap in any ledger, and every invariant."""
+    assert await db.read(gaps, namespace=SPACE, now=now) == []
+    assert await sound(db)
+
+
+class Watched:
+    """A transaction that counts its statements, and stops at one of them until it is told to."""
+
+    def __init__(
+        self, tx: Tx, seen: list[str], before: Callable[[str], Awaitable[None]] | None = None
+    ) -> None:
+        self._tx = tx
+        self._seen = seen
+        self._before = before
+        self.dialect: Dialect = tx.dialect
+
+    async def _note(self, query: str) -> None:
+        self._seen.append(query)
+        if self._before is not None:
+            await self._before(query)
+
+    async def rows(self, query: str, *, alone: bool = False, **parameters: Any) -> list[Row]:
+        await self._note(query)
+        return await self._tx.rows(query, **parameters)
+
+    async def many(
+        self, query: str, items: Sequence[Row], *, alone: bool = False, **parameters: Any
+    ) -> list[Row]:
+        await self._note(query)
+        return await self._tx.many(query, items, **parameters)
+
+    async def script(self, text: str) -> None:
+        await self._tx.script(text)
+
+
+# -- rows ------------------------------------------------------------------------------------
+
+
+async def test_a_name_is_taken_once_per_namespace(db: Database) -> None:
+    await put(db, template())
+    assert not await db.write(schedules.put, template(), trigger="manual", now=START)
+    await put(db, template(namespace="other"))
+
+
+async def test_schedules_are_listed_by_name_a_page_at_a_time(db: Database) -> None:
+    await put(db, *(template(f"s{n}") for n in (3, 1, 4, 2)))
+    page = await db.read(schedules.listing, namespace=SPACE, limit=3)
+    assert [row.name for row in page] == ["s1", "s2", "s3"]
+    rest = await db.read(schedules.listing, namespace=SPACE, after="s3", limit=3)
+    assert [row.name for row in rest] == ["s4"]
+
+
+async def test_change_writes_every_part_and_delete_frees_the_name(db: Database) -> None:
+    row = template()
+    await put(db, row)
+    fresh = msgspec.structs.replace(row, queue="q", priority=3, status="paused", reason="r",
+        available_at=None, due_at=START + DAY, input='["x"]', options='{"a":1}')  # fmt: skip
+    assert await db.write(schedules.change, fresh)
+    assert await find(db) == fresh
+    assert await db.write(schedules.delete, row.id)
+    assert not await db.write(schedules.delete, row.id)
+    assert not await db.write(schedules.change, fresh)
+    await put(db, template())
+
+
+async def test_change_and_delete_never_touch_a_run(db: Database) -> None:
+    await put(db, template())
+    await fire(db, START + HOUR)
+    [held] = await claim(db, now=START + HOUR)
+    assert not await db.write(schedules.delete, held.id)
+    assert not await db.write(schedules.change, template(id=held.id))
+    assert (await get(db, held.id)).status == "running"
+
+
+# -- firing ----------------------------------------------------------------------------------
+
+
+async def test_firing_inserts_the_run_and_advances_the_template(db: Database) -> None:
+    row = template(input='["x"]', options='{"a":1}', queue="q", priority=5)
+    await put(db, row)
+    fired = await fire(db, START + HOUR + 7)
+    assert fired == schedules.Fired(1, 1, [], START + 2 * HOUR)
+    [run] = await db.read(schedules.ledger, row.id)
+    assert (run.due_at, run.available_at, run.created_at) == (
+        START + HOUR, START + HOUR, START + HOUR + 7,
+    )  # fmt: skip
+    assert (run.input, run.options, run.queue, run.priority) == ('["x"]', '{"a":1}', "q", 5)
+    assert (await find(db)).due_at == START + 2 * HOUR
+    await complete(db, START + HOUR + 7)
+
+
+async def test_nothing_due_changes_nothing_and_tells_the_next_instant(db: Database) -> None:
+    await put(db, template())
+    assert await fire(db, START) == schedules.Fired(0, 0, [], START + HOUR)
+    await put(db, template("rests", status="paused", available_at=None))
+    assert (await fire(db, START)).next_at == START + HOUR
+
+
+async def test_an_empty_store_has_no_next_instant(db: Database) -> None:
+    assert await fire(db, START) == schedules.Fired(0, 0, [], None)
+
+
+async def test_a_batch_takes_the_oldest_first(db: Database) -> None:
+    await put(db, *(template(f"s{n}", due_at=START + n * MINUTE) for n in (3, 1, 2)))
+    now = START + DAY
+    assert (await fire(db, now, limit=1)).due_count == 1
+    assert (await find(db, "s1")).due_at == now + HOUR
+    assert (await find(db, "s2")).due_at == START + 2 * MINUTE
+
+
+async def test_skipped_occurrences_are_rows_with_range_and_reason(db: Database) -> None:
+    row = template()
+    await put(db, row)
+    await fire(db, START + 9 * HOUR + 10 * MINUTE)
+    newest, range_ = await db.read(schedules.ledger, row.id)
+    assert (newest.status, newest.due_at) == ("pending", START + 9 * HOUR)
+    assert range_.label == "skipped:missed"
+    assert range_.due_at == START + 8 * HOUR
+    assert msgspec.json.decode(range_.output or "") == {
+        "from_at": START + HOUR, "to_at": START + 8 * HOUR, "count": 8,
+    }  # fmt: skip
+    assert range_.finished_at is not None
+    await complete(db, START + 9 * HOUR + 10 * MINUTE)
+
+
+async def test_anybody_may_fire_at_once_and_each_occurrence_is_fired_once(db: Database) -> None:
+    rules = Policies(overlap="allow")  # type: ignore[arg-type]
+    spec = parse("* * * * * *", zone="UTC", now=START)
+    first = START + SECOND
+    rows = [template(f"s{n}", spec, policies=rules, due_at=first) for n in range(30)]
+    await put(db, *rows)
+    for second in range(1, 6):
+        now = START + second * SECOND
+        await asyncio.gather(*(fire(db, now, limit=11) for _ in range(8)))
+    counts = Counter(
+        (row[0], row[1])
+        for row in await sql(db, "select schedule_id, due_at from runs where kind = 'workflow'")
+    )
+    assert set(counts.values()) == {1}
+    assert len(counts) == 30 * 5
+    await complete(db, START + 5 * SECOND)
+
+
+async def test_a_fired_occurrence_is_left_alone_when_its_advance_was_lost(db: Database) -> None:
+    row = template()
+    await put(db, row)
+    await fire(db, START + HOUR)
+    await claim(db, now=START + HOUR)
+    await db.write(schedules.change, row)
+    await fire(db, START + HOUR + 1)
+    assert len(await db.read(schedules.ledger, row.id)) == 1
+    assert (await find(db)).due_at == START + 2 * HOUR
+
+
+async def test_a_run_for_a_template_that_is_gone_is_not_born(db: Database) -> None:
+    row = template()
+    await put(db, row)
+    await db.write(schedules.delete, row.id)
+    extra = schedules.extra_row(
+        row, schedules.read_intent(row.spec), id=fresh_id(), available_at=START, trigger="manual"
+    )
+    assert await db.write(schedules.add_runs, [extra], now=START) == []
+
+
+# -- what it costs ---------------------------------------------------------------------------
+
+COSTLY = {
+    "plain": Policies(),
+    "allow": Policies(overlap="allow"),  # type: ignore[arg-type]
+    "pause after failures": Policies(failures_max=3),
+    "cancel-running": Policies(overlap="cancel-running"),  # type: ignore[arg-type]
+    "max runs": Policies(runs_max=100),
+}
+
+
+@pytest.mark.parametrize("rules", COSTLY.values(), ids=COSTLY.keys())
+async def test_many_due_schedules_cost_no_more_statements_than_few(
+    db: Database, rules: Policies
+) -> None:
+    statements: list[int] = []
+    for count in (2, 20):
+        prefix = f"n{count}-"
+        await put(db, *(template(f"{prefix}{n}", policies=rules) for n in range(count)))
+        await fire(db, START + HOUR)  # now each has an open run
+        seen: list[str] = []
+
+        async def watched(tx: Tx, seen: list[str] = seen) -> schedules.Fired:
+            now = START + 2 * HOUR
+            return await schedules.fire(
+                Watched(tx, seen), namespace=SPACE, now=now, limit=1000, new_ids=ids(now)
+            )
+
+        fired = await db.write(watched)
+        assert fired.due_count == count
+        statements.append(len(seen))
+        await sql(db, "delete from runs where schedule_id is not null")
+        await sql(db, "delete from runs")
+    assert statements[0] == statements[1]
+
+
+# -- races (PostgreSQL: transactions that really run at the same time) -----------------------
+
+
+async def _beside(db: Database, at: str, other: Callable[[], Awaitable[Any]], now: int) -> None:
+    """Fire, and let `other` happen while the firing stands before the statement `at`."""
+    other_done: list[asyncio.Task[Any]] = []
+
+    async def before(query: str) -> None:
+        if query == at and not other_done:
+            task = asyncio.ensure_future(other())
+            other_done.append(task)
+            with contextlib.suppress(TimeoutError):  # it may have to wait for us
+                await asyncio.wait_for(asyncio.shield(task), 0.3)
+
+    async def slow_fire(tx: Tx) -> schedules.Fired:
+        return await schedules.fire(
+            Watched(tx, [], before), namespace=SPACE, now=now, limit=100, new_ids=ids(now)
+        )
+
+    await db.write(slow_fire)
+    assert other_done, f"never came to {at}"
+    await other_done[0]
+
+
+def _only_postgres(db: Database) -> None:
+    if db.dialect.name != "postgres":
+        pytest.skip("SQLite has one writer at a time")
+
+
+async def test_a_run_that_ends_while_the_next_is_queued_behind_it_gives_it_its_turn(
+    db: Database,
+) -> None:
+    _only_postgres(db)
+    row = template()
+    await put(db, row)
+    await fire(db, START + HOUR)
+    [held] = await claim(db, now=START + HOUR)
+    now = START + 2 * HOUR
+    await _beside(db, "fire_runs", lambda: settle(db, held, now=now), now)
+    newest = (await db.read(schedules.ledger, row.id))[0]
+    assert newest.due_at == now
+    assert newest.status == "pending", "it waits for the end of a run that has ended"
+    await complete(db, now)
+
+
+async def test_a_schedule_deleted_while_it_fires_leaves_nothing_stuck(db: Database) -> None:
+    _only_postgres(db)
+    row = template()
+    await put(db, row)
+    now = START + HOUR
+    await _beside(db, "fire_runs", lambda: db.write(schedules.delete, row.id), now)
+    assert await db.read(schedules.find, namespace=SPACE, name="s") is None
+    assert await sql(db, "select status, schedule_id from runs") in ([], [("pending", None)])
+    await complete(db, now)
+
+
+async def test_a_schedule_changed_while_it_fires_keeps_the_change(db: Database) -> None:
+    _only_postgres(db)
+    row = template()
+    await put(db, row)
+
+    async def pause(tx: Tx) -> None:
+        old = await schedules.find(tx, namespace=SPACE, name="s", lock=True)
+        assert old is not None
+        await schedules.change(
+            tx, msgspec.structs.replace(old, status="paused", reason="x", available_at=None)
+        )
+
+    now = START + HOUR
+    await _beside(db, "advance_schedules", lambda: db.write(pause), now)
+    after = await find(db)
+    assert (after.status, after.due_at) == ("paused", now + HOUR)
+    assert len(await db.read(schedules.ledger, row.id)) == 1
+    await complete(db, now)
+
+
+async def test_what_another_scheduler_has_in_hand_is_left_to_it(db: Database) -> None:
+    _only_postgres(db)
+    await put(db, *(template(f"s{n}") for n in range(6)))
+    now = START + HOUR
+    seen: list[schedules.Fired] = []
+
+    async def other() -> None:
+        seen.append(await fire(db, now))
+
+    await _beside(db, "fire_runs", other, now)
+    assert seen[0].due_count == 0
+    assert await sql(db, "select count(*) from runs where kind = 'workflow'") == [(6,)]
+
+
+async def test_a_turn_is_given_once_when_two_runs_end_at_once(db: Database) -> None:
+    row = template()
+    await put(db, row)
+    intent = schedules.read_intent(row.spec)
+    extra: list[Row] = [
+        schedules.extra_row(
+            row, intent, id=fresh_id(START), due_at=START - n * HOUR, trigger="backfill",
+            status="pending" if n <= 2 else "sleeping", reason=None if n <= 2 else "turn",
+            available_at=START if n <= 2 else None,
+        )
+        for n in range(1, 7)
+    ]  # fmt: skip
+    await db.write(schedules.add_runs, extra, now=START)
+    done = 0
+    while held := await claim(db, now=START):
+        await asyncio.gather(*(settle(db, one, now=START) for one in held))
+        done += len(held)
+        assert await sound(db)
+    assert done == 6

@@ -1,0 +1,450 @@
+"""`why`: one sentence for every reason a schedule ran or did not, and for where a run stands."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+import pytest
+
+from rota import NeedsLogin, Rota, sleep, wait_for
+from rota.core.instants import MINUTE, instant
+from rota.core.model import Queue
+from rota.errors import UnknownSchedule, UsageError
+from rota.store import workers
+from rota.testing import World, virtual
+from rota.why import Answer, why
+
+NOON = datetime(2027, 3, 1, 12, tzinfo=UTC)
+BERLIN = "Europe/Berlin"
+
+
+def make() -> Rota:
+    app = Rota("sqlite://:memory:", keep_days=0)
+
+    @app.workflow
+    async def works() -> str:
+        return "done"
+
+    @app.workflow
+    async def fails() -> None:
+        raise ValueError("disk full")
+
+    @app.workflow
+    async def naps(long: str = "90m") -> None:
+        await sleep(long)
+
+    @app.workflow
+    async def asks() -> str:
+        return await wait_for("answer", type=str)
+
+    @app.workflow
+    async def login() -> None:
+        raise NeedsLogin("expired")
+
+    @app.workflow
+    async def parent() -> None:
+        await naps()
+
+    @app.workflow(queue="mail")
+    async def holds() -> None:
+        await asyncio.Event().wait()
+
+    return app
+
+
+async def ask(app: Rota, name: str, at: str | None = None) -> Answer:
+    """The answer, which is always one sentence."""
+    found = await why(app, name, at=None if at is None else datetime.fromisoformat(at))
+    assert found.sentence.endswith(".")
+    assert ". " not in found.sentence, "one sentence"
+    assert found.facts
+    return found
+
+
+# -- what happened -----------------------------------------------------------------------------
+
+
+async def test_a_fired_occurrence_tells_how_its_run_ended(database_url: str) -> None:
+    app = make()
+    async with virtual(app, url=database_url, start=NOON) as world:
+        await app.schedules.create("hourly", "works", "@hourly", zone="UTC")
+        await app.schedules.create("broken", "fails", "@hourly", zone="UTC")
+        await world.advance("1h")
+        found = await ask(app, "hourly", "2027-03-01T13:00")
+        assert found.verdict == "fired_completed"
+        assert found.sentence.startswith("hourly fired at Mon 2027-03-01 13:00 UTC, and run ")
+        assert "completed at Mon 2027-03-01 13:00 UTC" in found.sentence
+        assert found.facts["due_at"] == "2027-03-01T13:00:00.000Z"
+        broken = await ask(app, "broken")
+        assert broken.verdict == "fired_failed"
+        assert "ValueError: disk full; next: Mon 2027-03-01 14:00 UTC (in 1h)." in broken.sentence
+        assert broken.hint
+        assert f"rota run retry {broken.facts['run_id']}" in broken.hint
+
+
+async def test_a_late_one_says_how_late(database_url: str) -> None:
+    app = make()
+    async with virtual(app, url=database_url, start=NOON) as world:
+        await app.schedules.create("hourly", "works", "@hourly", zone="UTC")
+        world.clock.jump("80m")
+        await world.advance("1s")
+        found = await ask(app, "hourly", "2027-03-01T13:00")
+        assert "fired for Mon 2027-03-01 13:00 UTC, 20m late" in found.sentence
+
+
+async def test_what_was_missed_names_the_policy_and_the_range(database_url: str) -> None:
+    app = make()
+    async with virtual(app, url=database_url, start=NOON) as world:
+        await app.schedules.create("often", "works", "*/5 * * * *", zone="UTC")
+        await app.schedules.create("never", "works", "@hourly", zone="UTC", missed="skip")
+        await app.schedules.create("brief", "works", "@hourly", zone="UTC", max_delay="10m")
+        world.clock.jump("3h2m")
+        await world.advance("1s")
+        found = await ask(app, "often", "2027-03-01T12:35")
+        assert found.verdict == "skipped"
+        assert "did not run 35 times from Mon 2027-03-01 12:05 UTC to Mon 2027-03-01 14:55 UTC" in (
+            found.sentence
+        )
+        assert "only the latest runs (missed: run)" in found.sentence
+        assert found.facts["count"] == 35
+        assert found.hint
+        assert "backfill" in found.hint
+        never = await ask(app, "never", "2027-03-01T15:00")
+        assert "left out (missed: skip)" in never.sentence
+        brief = await ask(app, "brief", "2027-03-01T13:00")
+        assert "later than 10m, the most it allows" in brief.sentence
+
+
+async def test_overlap_is_told_by_its_policy(database_url: str) -> None:
+    app = make()
+    async with virtual(app, url=database_url, start=NOON) as world:
+        await app.schedules.create("skips", "naps", "*/30 * * * *", overlap="skip", zone="UTC")
+        await app.schedules.create("queues", "naps", "*/30 * * * *", zone="UTC")
+        await world.advance("95m")
+        skipped = await ask(app, "skips", "2027-03-01T13:00")
+        assert (skipped.verdict, skipped.facts["reason"]) == ("skipped", "overlap")
+        assert "the run before it had not ended (overlap: skip)" in skipped.sentence
+        waits = await ask(app, "queues", "2027-03-01T13:00")
+        assert waits.verdict == "fired_waits_turn"
+        first = (await app.schedules.history("queues"))[-1]
+        assert f"waits for its turn behind run {first.id}" in waits.sentence
+        merged = await ask(app, "queues", "2027-03-01T13:30")
+        assert merged.verdict == "merged"
+        assert f"(run {waits.facts['run_id']}, for Mon 2027-03-01 13:00 UTC)" in merged.sentence
+
+
+async def test_a_backfilled_one_says_so(database_url: str) -> None:
+    app = make()
+    async with virtual(app, url=database_url, start=NOON) as world:
+        await app.schedules.create("hourly", "works", "@hourly", zone="UTC")
+        day = datetime(2027, 2, 28, tzinfo=UTC)
+        await app.schedules.backfill("hourly", day, day)
+        await world.settle()
+        found = await ask(app, "hourly", "2027-02-28T00:00")
+        assert "ran for Sun 2027-02-28 00:00 UTC by a backfill" in found.sentence
+
+
+async def test_a_run_by_hand_is_told_apart(database_url: str) -> None:
+    app = make()
+    async with virtual(app, url=database_url, start=NOON) as world:
+        await app.schedules.create("hourly", "works", "@hourly", zone="UTC")
+        await world.advance("17m")
+        run_id = await app.schedules.trigger("hourly")
+        await world.settle()
+        for at in (None, "2027-03-01T12:17"):
+            found = await ask(app, "hourly", at)
+            assert f"was run by hand at Mon 2027-03-01 12:17 UTC, and run {run_id} completed" in (
+                found.sentence
+            )
+
+
+# -- what is no occurrence ---------------------------------------------------------------------
+
+
+async def test_a_time_that_is_no_occurrence_names_its_neighbours(database_url: str) -> None:
+    app = make()
+    async with virtual(app, url=database_url, start=NOON):
+        await app.schedules.create("hourly", "works", "@hourly", zone="UTC")
+        found = await ask(app, "hourly", "2027-03-01T10:17")
+        assert found.verdict == "no_occurrence"
+        assert "Mon 2027-03-01 10:00 UTC (before) and Mon 2027-03-01 11:00 UTC (after)" in (
+            found.sentence
+        )
+
+
+async def test_bounds_and_birth_are_told(database_url: str) -> None:
+    app = make()
+    async with virtual(app, url=database_url, start=NOON):
+        await app.schedules.create(
+            "spring", "works", "@daily", zone="UTC",
+            start=datetime(2027, 3, 10, tzinfo=UTC), end=datetime(2027, 3, 20, tzinfo=UTC),
+        )  # fmt: skip
+        await app.schedules.create("daily", "works", "@daily", zone="UTC")
+        assert (await ask(app, "spring", "2027-03-05T00:00")).verdict == "before_start"
+        assert (await ask(app, "spring", "2027-03-25T00:00")).verdict == "after_end"
+        born = await ask(app, "daily", "2027-02-01T00:00")
+        assert born.verdict == "not_made_yet"
+        assert "it was made only at Mon 2027-03-01 12:00 UTC" in born.sentence
+        fresh = await ask(app, "daily")
+        assert fresh.verdict == "not_yet"
+        assert "first: Tue 2027-03-02 00:00 UTC (in 12h)" in fresh.sentence
+
+
+# -- when the clock is moved -------------------------------------------------------------------
+
+
+async def test_a_time_that_does_not_exist_leads_to_the_one_that_ran(database_url: str) -> None:
+    app = make()
+    async with virtual(app, url=database_url, start=NOON) as world:
+        await app.schedules.create("nightly", "works", "30 2 * * *", zone=BERLIN)
+        await app.schedules.create("strict", "works", "30 2 * * *", gap="skip", zone=BERLIN)
+        await world.advance_to(datetime(2027, 3, 29, tzinfo=UTC))
+        moved = await ask(app, "nightly", "2027-03-28T02:30")
+        assert moved.verdict == "fired_completed"
+        assert moved.sentence.startswith(
+            "02:30 does not exist on 2027-03-28 in Europe/Berlin; runs at 03:00 instead: "
+            "nightly fired at Sun 2027-03-28 03:00 CEST, and run "
+        )
+        skipped = await ask(app, "strict", "2027-03-28T02:30")
+        assert skipped.verdict == "gap"
+        assert skipped.sentence == (
+            "strict did not run: 02:30 does not exist on 2027-03-28 in Europe/Berlin; not run."
+        )
+        other = await ask(app, "nightly", "2027-03-28T02:10")
+        assert other.verdict == "no_occurrence"
+        assert other.sentence.startswith("02:10 does not exist on 2027-03-28 in Europe/Berlin: ")
+        plain = await ask(app, "nightly", "2027-03-28T03:00")
+        assert "(02:30 does not exist on 2027-03-28" in plain.sentence
+
+
+@pytest.mark.parametrize(("repeat", "utc"), [("first", "00:30"), ("second", "01:30")])
+async def test_a_time_that_happens_twice_says_which_one_runs(repeat: str, utc: str) -> None:
+    app = make()
+    async with virtual(app, start=NOON):
+        await app.schedules.create("nightly", "works", "30 2 * * *", repeat=repeat, zone=BERLIN)
+        found = await ask(app, "nightly", "2027-10-31T02:30")
+        assert found.verdict == "future"
+        assert found.facts["due_at"] == f"2027-10-31T{utc}:00.000Z"
+        assert f"happens twice on 2027-10-31 in Europe/Berlin; runs the {repeat} time only" in (
+            found.sentence
+        )
+
+
+# -- what rests, and what is to come -----------------------------------------------------------
+
+
+async def test_a_pause_is_told_with_its_note(database_url: str) -> None:
+    app = make()
+    async with virtual(app, url=database_url, start=NOON) as world:
+        await app.schedules.create("hourly", "works", "@hourly", zone="UTC")
+        await app.schedules.pause("hourly", note="holidays")
+        early = await ask(app, "hourly")
+        assert "is paused (holidays): it has left nothing out yet" in early.sentence
+        await world.advance("2h")
+        found = await ask(app, "hourly")
+        assert found.verdict == "paused"
+        assert "the first occurrence it left out was Mon 2027-03-01 13:00 UTC" in found.sentence
+        assert found.hint == "To go on: `rota schedule resume hourly`."
+        assert (await ask(app, "hourly", "2027-03-01T14:00")).verdict == "paused"
+        future = await ask(app, "hourly", "2027-03-01T20:00")
+        assert "so it will not run at Mon 2027-03-01 20:00 UTC (in 6h) unless" in future.sentence
+        await app.schedules.pause("hourly", until=datetime(2027, 3, 1, 18, tzinfo=UTC))
+        assert (await ask(app, "hourly", "2027-03-01T20:00")).verdict == "future"
+        assert "paused until Mon 2027-03-01 18:00 UTC" in (await ask(app, "hourly")).sentence
+
+
+async def test_one_that_paused_itself_or_was_put_aside_says_why(database_url: str) -> None:
+    app = make()
+    async with virtual(app, url=database_url, start=NOON) as world:
+        await app.schedules.create("broken", "fails", "@hourly", zone="UTC", pause_after_failures=2)
+        await app.schedules.create("gone", "works", "@hourly", zone="UTC")
+        await app.schedules.pause("gone", note="put aside: workflow works is gone from the code")
+        await world.advance("4h")
+        assert "failed 2 times in a row" in (await ask(app, "broken")).sentence
+        gone = await ask(app, "gone")
+        assert gone.verdict == "put_aside"
+        assert gone.hint == "Fix it, then `rota schedule resume gone`."
+
+
+async def test_one_that_has_done_all_its_runs_has_ended(database_url: str) -> None:
+    app = make()
+    async with virtual(app, url=database_url, start=NOON) as world:
+        await app.schedules.create("twice", "works", "@hourly", zone="UTC", max_runs=2)
+        late = await ask(app, "twice", "2027-03-01T15:00")
+        assert "all its 2 runs will be done by then" in late.sentence
+        await world.advance("4h")
+        assert (await ask(app, "twice")).verdict == "ended"
+
+
+async def test_the_future_says_when_and_how_jitter_moves_it(database_url: str) -> None:
+    app = make()
+    async with virtual(app, url=database_url, start=NOON) as world:
+        await app.schedules.create("spread", "works", "@hourly", zone="UTC", jitter="30m")
+        [one] = await app.schedules.preview("spread", 1)
+        found = await ask(app, "spread", "2027-03-01T13:00")
+        assert found.verdict == "future"
+        assert "will run at Mon 2027-03-01 13:00 UTC (in 1h), " in found.sentence
+        assert instant(datetime.fromisoformat(found.facts["runs_at"])) // MINUTE == (
+            instant(one.runs_at) // MINUTE
+        )
+        really = await why(app, "spread", at=one.runs_at)
+        assert really.facts["due_at"] == "2027-03-01T13:00:00.000Z"
+        world.clock.move_to(instant(one.due_at) + 1)
+        moved = await ask(app, "spread")
+        assert moved.verdict == "jitter"
+        assert "its jitter moves it to Mon 2027-03-01 13:" in moved.sentence
+
+
+async def test_without_a_worker_nobody_fires(database_url: str) -> None:
+    app = make()
+    async with virtual(app, url=database_url, start=NOON) as world:
+        await app.schedules.create("hourly", "works", "@hourly", zone="UTC")
+        world.clock.jump("61m")
+        found = await ask(app, "hourly")  # the worker has not reported for an hour
+        assert found.verdict == "no_worker"
+        assert "is due since Mon 2027-03-01 13:00 UTC (1m), but no worker is on" in found.sentence
+        await world.beat()
+        assert (await ask(app, "hourly")).verdict == "due"
+
+
+# -- runs --------------------------------------------------------------------------------------
+
+
+async def limit(app: Rota, **limits: Any) -> None:
+    """Declare limits of queue mail, as a worker would."""
+    queue = Queue(app.settings.namespace, "mail", **limits)
+    await app.database.write(workers.put_queues, [queue])
+
+
+async def test_a_run_says_what_it_waits_for(database_url: str) -> None:
+    app = make()
+    async with virtual(app, url=database_url, start=NOON) as world:
+        runs = {name: await app.start(name) for name in ("naps", "asks", "login", "parent")}
+        await world.settle()
+        found = {name: await ask(app, run.id) for name, run in runs.items()}
+        assert [found[name].verdict for name in runs] == [
+            "sleeps", "waits_signal", "needs_person", "waits_child",
+        ]  # fmt: skip
+        assert "sleeps until " in found["naps"].sentence
+        assert "(in 1h30m)" in found["naps"].sentence
+        assert found["asks"].hint == f"`rota run signal {runs['asks'].id} answer VALUE`."
+        assert "a person renews credentials" in found["login"].sentence
+        [child] = found["parent"].facts["children"]
+        assert f"waits for its child run {child}" in found["parent"].sentence
+        await app.cancel(runs["naps"].id, reason="no need")
+        assert "was cancelled at" in (await ask(app, runs["naps"].id)).sentence
+
+
+async def test_a_pending_run_says_who_is_missing(database_url: str) -> None:
+    app = make()
+    async with virtual(app, url=database_url, start=NOON) as world:
+        lonely = await app.start("works", queue="lonely")
+        assert "no worker serves queue lonely" in (await ask(app, lonely.id)).sentence
+        run = await app.start("works")
+        assert (await ask(app, run.id)).verdict == "ready"
+        world.clock.jump("1h")
+        alone = await ask(app, run.id)
+        assert alone.verdict == "no_worker"
+        assert "waits for 1h: no worker is on" in alone.sentence
+
+
+async def test_a_run_of_a_workflow_that_no_worker_knows(database_url: str) -> None:
+    app = make()
+    async with virtual(app, url=database_url, start=NOON):
+        app.workflows.clear()  # the client no longer objects, and neither does the worker know it
+        run_id = await _foreign(app)
+        found = await ask(app, run_id)
+        assert found.verdict == "unknown_workflow"
+        assert "no worker that serves queue default knows workflow elsewhere" in found.sentence
+
+
+async def _foreign(app: Rota) -> str:
+    from rota.client import Client
+
+    async with Client(app.url, clock=app.clock, settings=app.settings) as client:
+        return (await client.start("elsewhere")).id
+
+
+@pytest.mark.parametrize(
+    ("limits", "verdict", "says"),
+    [
+        ({"running_max": 2}, "ready", "about to be taken"),
+        ({"running_max": 1}, "queue_limit", "queue mail runs 1 at the same time, its limit"),
+        ({"key_running_max": 1}, "key_limit", "1 of key ann run already, the limit"),
+        ({"paused": 1}, "queue_paused", "queue mail is paused"),
+        ({"rate_count": 1, "rate_per_us": 60 * MINUTE}, "rate_limit", "may start 1 per 1h"),
+    ],
+)
+async def test_a_pending_run_names_the_limit_in_its_way(
+    database_url: str, limits: dict[str, int], verdict: str, says: str
+) -> None:
+    app = make()
+    async with virtual(app, url=database_url, start=NOON) as world:
+        held = await app.start("holds", key="ann")
+        await world.settle()
+        assert (await ask(app, held.id)).verdict == "running"
+        await limit(app, **({"running_max": 9} if "paused" in limits else limits))
+        if "paused" in limits:
+            await app.pause_queue("mail")
+        if "rate_count" in limits:
+            await _use_up(world)
+        run = await app.start("holds", key="ann")
+        found = await ask(app, run.id)
+        assert found.verdict == verdict
+        assert says in found.sentence
+
+
+async def test_seats_that_are_all_taken_are_told(database_url: str) -> None:
+    app = make()
+    app.settings = msgspec.structs.replace(app.settings, seats=1)
+    async with virtual(app, url=database_url, start=NOON) as world:
+        await app.start("holds")
+        await world.settle()
+        waits = await app.start("holds")
+        found = await ask(app, waits.id)
+        assert found.verdict == "seats"
+        assert "all 1 seats of the workers that serve queue mail are taken" in found.sentence
+
+
+async def _use_up(world: World) -> None:
+    """Let the queue's clock be an hour ahead, as after a start."""
+
+    async def move(tx: Any) -> None:
+        await tx.rows(
+            "move_queue_clock", namespace="default", name="mail",
+            ready_at=world.clock.now() + 60 * MINUTE,
+        )  # fmt: skip
+
+    await world.app.database.write(move)
+
+
+async def test_a_schedule_whose_run_waits_tells_both(database_url: str) -> None:
+    app = make()
+    async with virtual(app, url=database_url, start=NOON) as world:
+        await app.schedules.create("lonely", "works", "@hourly", zone="UTC", queue="lonely")
+        await world.advance("1h5m")
+        await world.beat()
+        found = await ask(app, "lonely")
+        assert found.verdict == "fired_no_worker"
+        assert "waits for 5m: no worker serves queue lonely" in found.sentence
+        assert found.hint == "Start one: `rota up --queue lonely`."
+
+
+async def test_what_nobody_knows_is_an_error_with_the_nearest_name(database_url: str) -> None:
+    app = make()
+    async with virtual(app, url=database_url, start=NOON):
+        await app.schedules.create("nightly", "works", "@daily", zone="UTC")
+        with pytest.raises(UnknownSchedule) as caught:
+            await why(app, "nigthly")
+        assert caught.value.message == "there is no schedule and no run 'nigthly'"
+        assert caught.value.advice == "Did you mean nightly?"
+        run = await app.start("works")
+        with pytest.raises(UsageError, match="not about a run"):
+            await why(app, run.id, at=NOON)
+        assert (
+            "nightly"
+            in (await why(app, (await app.schedules.get("nightly")).schedule.id)).facts["schedule"]
+        )
