@@ -5,6 +5,7 @@ Start the worker with `rota up` in this folder, then for example:
     rota run start order number=7 'items=["tea", "jam"]' --wait
     rota run start approval what="a new kettle"
     rota run list
+    rota why morning-letter        # a schedule, declared in rota.toml
 """
 
 from __future__ import annotations

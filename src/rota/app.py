@@ -11,7 +11,7 @@ import contextlib
 import hashlib
 import logging
 import os
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, ParamSpec, Self, TypeVar, overload
 
@@ -29,13 +29,13 @@ from rota.engine.base import Base
 from rota.engine.clock import Clock
 from rota.engine.journal import Journal
 from rota.engine.runtime import Runtime
-from rota.engine.wakeups import READY
+from rota.engine.wakeups import READY, TIMER
 from rota.engine.worker import QueueSeats
 from rota.errors import BadSchedule, UsageError
 from rota.runref import RunRef
 from rota.schedules import When
 from rota.settings import Settings
-from rota.starting import Options, Startable, unknown_workflow
+from rota.starting import Options, Start, Startable, unknown_workflow
 from rota.workflows.definition import Step, Workflow
 from rota.workflows.executor import WorkflowExecutor
 from rota.workflows.flow import Flow, current_flow
@@ -287,7 +287,7 @@ class Rota(Client):
         self.runtime = Runtime(
             self.base(), [self._executor],
             [QueueSeats(name, seats) for name, (seats, _) in chosen.items()],
-            [limits for _, limits in declared.values() if limits.is_limited],
+            [limits for _, limits in declared.values()],
             version_of(self.workflows),
         )  # fmt: skip
         return self.runtime
@@ -336,9 +336,28 @@ class Rota(Client):
         if flow is None:
             return await super().start(workflow, *args, **kwargs)
         target = self.workflow_named(workflow) if isinstance(workflow, str) else workflow
+        if "on_conflict" in kwargs:
+            raise UsageError(
+                "on_conflict cannot be used inside a workflow",
+                hint="A child whose external_id is taken is the run that has it.",
+            )
         options = {key: kwargs.pop(key) for key in Options._fields if key in kwargs}
         child_id = await start_child(flow, target, args, kwargs, **options)
         return ChildRef(self, child_id, target.signature.returns, flow)
+
+    async def start_many(
+        self, workflow: Any, items: Iterable[tuple[Any, ...] | Start], **options: Any
+    ) -> list[RunRef]:
+        """Start one run per item. Inside a workflow they become children, each started once."""
+        if current_flow() is None:
+            return await super().start_many(workflow, items, **options)
+        refs = []
+        for item in items:
+            one = item if isinstance(item, Start) else Start(item)
+            own = {"external_id": one.external_id, "key": one.key}
+            chosen = options | {key: value for key, value in own.items() if value is not None}
+            refs.append(await self.start(workflow, *one.args, **one.kwargs, **chosen))
+        return refs
 
 
 class _Children:
@@ -356,8 +375,8 @@ class _Children:
     def new_id(self) -> str:
         return self._app.ids.make(self._app.clock.now())
 
-    def started(self) -> None:
-        self._app.wakeups.tell(READY)
+    def started(self, *, delayed: bool = False) -> None:
+        self._app.wakeups.tell(TIMER if delayed else READY)
 
 
 def version_of(workflows: dict[str, Workflow[..., Any]]) -> str:

@@ -251,6 +251,11 @@ class Client:
                 f"there is no filter {', '.join(unknown)}",
                 hint=f"There are: {', '.join(sorted(FILTERS))}.",
             )
+        if filters.get("status") and filters["status"] not in set(Status):
+            raise BadInput(
+                f"there is no status {filters['status']!r}",
+                hint=f"There are: {', '.join(Status)}.",
+            )
         return await self.database.read(history.page, namespace=self.settings.namespace, **filters)
 
     async def counts(self) -> dict[str, int]:
@@ -344,12 +349,19 @@ class Client:
         return self.ref(started.id, self._known(run.name))
 
     async def pause_queue(self, name: str, *, paused: bool = True) -> None:
-        """Stop (or resume) claiming from a declared queue, on all workers."""
-        done = await self.database.write(
+        """Stop (or resume) claiming from a queue, on all workers."""
+        known = {queue.name for queue in await self.queues()} | {"default"}
+        for worker in await self.workers():
+            known.update(msgspec.json.decode(worker.queues))
+        if name not in known:
+            near = difflib.get_close_matches(name, known, 3, 0.5)
+            raise BadInput(
+                f"there is no queue {name!r}",
+                hint=f"Did you mean {', '.join(near)}?" if near else f"Known: {sorted(known)}",
+            )
+        await self.database.write(
             workers.pause_queue, namespace=self.settings.namespace, name=name, paused=paused
         )
-        if not done:
-            raise BadInput(f"there is no declared queue {name!r}")
         self.wakeups.tell(READY)
 
 

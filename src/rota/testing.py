@@ -14,13 +14,15 @@ import asyncio
 import contextlib
 import heapq
 import itertools
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import UTC, datetime
+from typing import Any
 
 from rota.app import Rota
 from rota.core.instants import DAY, Duration, instant, micros, moment
 from rota.engine.upkeep import Upkeep
 from rota.engine.worker import Worker
+from rota.store.database import Database
 
 START = instant(datetime(2030, 1, 1, tzinfo=UTC))
 # Real time given to user code that awaits something the virtual clock does not know.
@@ -36,6 +38,11 @@ class VirtualTimer:
     def cancel(self) -> None:
         """Call it off."""
         self.callback = None
+
+    def fire(self) -> None:
+        """Make the call, unless it was called off."""
+        if self.callback is not None:
+            self.callback()
 
 
 class VirtualClock:
@@ -67,6 +74,9 @@ class VirtualClock:
     def call_at(self, at: int, callback: Callable[[], object]) -> VirtualTimer:
         """Call back when the clock is moved to or past an instant."""
         timer = VirtualTimer(callback)
+        if at <= self._now:
+            asyncio.get_running_loop().call_soon(timer.fire)
+            return timer
         heapq.heappush(self._timers, (at, next(self._order), timer))
         return timer
 
@@ -91,10 +101,29 @@ class VirtualClock:
         """Move on, calling everything that comes due on the way, in order."""
         while (due := self.next_timer_at()) is not None and due <= at:
             self._now = max(self._now, due)
-            timer = heapq.heappop(self._timers)[2]
-            if timer.callback is not None:
-                timer.callback()
+            heapq.heappop(self._timers)[2].fire()
         self._now = max(self._now, at)
+
+
+class _Calls:
+    """Counts the calls of a store: while one is under way, a test has not come to rest."""
+
+    def __init__(self, database: Database) -> None:
+        self.count = 0
+        self.under_way = 0
+        for name in ("write", "read"):
+            setattr(database, name, self._counted(getattr(database, name)))
+
+    def _counted(self, call: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+        async def counted(*args: Any, **kwargs: Any) -> Any:
+            self.count += 1
+            self.under_way += 1
+            try:
+                return await call(*args, **kwargs)
+            finally:
+                self.under_way -= 1
+
+        return counted
 
 
 class World:
@@ -107,6 +136,7 @@ class World:
         self._worker: Worker = app.runtime.worker
         self._upkeep: Upkeep = app.runtime.upkeep
         self._scheduler = app.runtime.scheduler
+        self._calls = _Calls(app.database)
 
     async def settle(self) -> None:
         """Do everything that can be done without time passing."""
@@ -127,10 +157,13 @@ class World:
 
     async def _some_run_ended(self) -> bool:
         """Wait for a run to end, as long as ones in hand may still do so by themselves."""
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._worker.wake.wait(), GRACE_S)
-            return True
-        return False
+        while True:
+            calls = self._calls.count
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._worker.wake.wait(), GRACE_S)
+                return True
+            if not self._calls.under_way and calls == self._calls.count:
+                return False
 
     async def advance(self, duration: Duration) -> None:
         """Let time pass; everything due on the way happens at its own instant."""

@@ -101,9 +101,10 @@ def test_history_is_the_ledger_with_ranges(either: Shell) -> None:
     assert rows[1]["status"] == "completed"
     text = either.run("schedule", "history", "hourly").stdout.splitlines()
     assert text[0].split() == ["WHEN", "OUTCOME", "RUN", "STATUS", "TOOK", "NOTE"]
-    assert text[3].startswith("Mon 2026-01-05 15:00 CET  fired ")
+    assert text[3].split()[:5] == ["Mon", "2026-01-05", "15:00", "CET", "fired"]
     assert text[3].endswith("40m late")
-    assert "missed: 5 from Mon 2026-01-05 10:00 CET to Mon 2026-01-05 14:00 CET" in text[4]
+    assert text[4].startswith("Mon 2026-01-05 14:00 CET ")
+    assert text[4].endswith("missed: 5 since Mon 2026-01-05 10:00 CET")
 
 
 def test_history_is_asked_on_the_schedules_wall(either: Shell) -> None:
@@ -125,9 +126,8 @@ def test_upcoming_looks_across_all(either: Shell) -> None:
     make(either, "a", "1h")
     make(either, "b", "90m")
     found = either.json("schedule", "upcoming", "--within", "3h10m")
-    assert [row["schedule"] for row in found] == ["a", "b", "a", *sorted("ab")] or (
-        [row["schedule"] for row in found].count("a") == 3
-    )
+    assert sorted(row["schedule"] for row in found) == ["a", "a", "a", "b", "b"]
+    assert [row["runs_at"] for row in found] == sorted(row["runs_at"] for row in found)
     lines = either.run("schedule", "upcoming", "--limit", "2").stdout.splitlines()
     assert lines[0].split() == ["SCHEDULE", "WHEN", "UTC", "IN"]
     assert len(lines) == 3

@@ -49,12 +49,19 @@ seats = 10
 running = 20
 running_per_key = 1
 rate = "100/1m"
+
+[schedules.nightly]                # applied by `rota up`; any word of `rota schedule create`
+workflow = "backup"
+when = "30 2 * * *"                # or a list
+timezone = "Europe/Berlin"
+input = { what = "db" }
+overlap = "skip"
 ```
 
-Only `rota up` and `rota run start` import the project's code; the others do so only when nothing
-else names the database. So name the database, and the namespace if there is one, in `rota.toml`:
-then runs can be looked at even while the code is broken. Only `rota up`, `rota run start` (with a
-project) and `rota migrate` create or migrate a SQLite file; PostgreSQL is migrated by
+Only `rota up`, `rota run start` and `rota schedule create` (and `update` with arguments) import the
+project's code; the others do so only when nothing else names the database. So name the database,
+and the namespace if there is one, in `rota.toml`: then runs can be looked at even while the code
+is broken. Only these and `rota migrate` create or migrate a SQLite file; PostgreSQL is migrated by
 `rota migrate` and `rota up --migrate` alone.
 
 ## Output

@@ -63,14 +63,17 @@ def list_(call: Call, after: str, limit: int) -> None:
 
 def _next(shown: Shown, now: int) -> str:
     row = shown.schedule
-    return render.ago(row.available_at, now) if row.status == "scheduled" else "-"
+    if row.status != "scheduled":
+        return "-"
+    said = render.ago(row.available_at, now)
+    return f"due {said}" if said.endswith("ago") else said
 
 
 @schedule.command("show")
 @click.argument("name")
 @click.pass_obj
 def show(call: Call, name: str) -> None:
-    """Show a schedule: what it means, what comes next, what became of the last ones."""
+    """Show what a schedule means, does next and did last."""
     story = connect.ask(call, lambda client: schedule_page.read(client, name))
     if call.json:
         render.document(schedule_page.story_document(story))
@@ -90,11 +93,11 @@ schedule.add_command(update)
 )
 @click.pass_obj
 def history(call: Call, name: str, start: str | None, end: str | None, limit: int) -> None:
-    """Show the ledger: every occurrence and what became of it, newest first.
+    """Show what became of every occurrence: the ledger.
 
-    An outcome is fired, skipped (with its reason), merged, backfilled or manual; a long row of
-    skipped ones is one line with from, to and count. TIME is wall time in the schedule's zone,
-    unless it has an offset.
+    Newest first. An outcome is fired, skipped (with its reason), merged, backfilled or manual; a
+    long row of skipped ones is one line, at the last of them, with their number and the first.
+    TIME is wall time in the schedule's zone, unless it has an offset.
     """
 
     async def look(client: Client) -> tuple[list[schedule_page.Entry], str]:
@@ -135,7 +138,10 @@ async def _times(
 )
 @click.pass_obj
 def upcoming(call: Call, within: str, limit: int) -> None:
-    """Show what fires next, across all schedules, on this machine's wall and in UTC."""
+    """Show what fires next, across all schedules.
+
+    In this machine's wall time and in UTC.
+    """
     micros(within)
 
     async def look(client: Client) -> tuple[Sequence[Occurrence], int]:
@@ -197,7 +203,10 @@ def _done(call: Call, shown: Shown) -> None:
 @click.option("--timeout", metavar="DURATION", help="With --wait: how long.")
 @click.pass_obj
 def trigger(call: Call, name: str, wait: bool, timeout: str | None) -> None:
-    """Run a schedule's workflow now, beside its schedule, which does not move."""
+    """Run a schedule's workflow now.
+
+    The schedule itself does not move.
+    """
     if timeout is not None:
         micros(timeout)
     waiter = Waiter(call, timeout)

@@ -238,10 +238,11 @@ def _note(row: Run, zone: str) -> str:
     from rota.why import range_of
 
     if row.status == Status.SKIPPED:
-        first, last, count = range_of(row)
+        first, _, count = range_of(row)
         if count == 1:
             return "" if row.reason == "merged" else row.reason or ""
-        return f"{row.reason}: {count:,} from {wall(first, zone)} to {wall(last, zone)}"
+        # The row itself stands at the last of them.
+        return f"{row.reason}: {count:,} since {wall(first, zone)}"
     late = row.created_at - (row.due_at if row.due_at is not None else row.created_at)
     is_late = row.trigger == "schedule" and late > 30_000_000
     return f"{span(late)} late" if is_late else ""

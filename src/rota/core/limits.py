@@ -6,7 +6,7 @@ import msgspec
 
 
 class Rate(msgspec.Struct, frozen=True):
-    """At most `count` starts per `per_us`; as many may come at once after a rest."""
+    """A token bucket: `count` starts per `per_us` on average, and as many at once after a rest."""
 
     count: int
     per_us: int

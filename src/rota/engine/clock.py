@@ -57,9 +57,8 @@ class SystemClock:
     def now(self) -> int:
         """Microseconds since the epoch, by the database's clock."""
         lead = self._lead()
-        jump = lead - self._anchor
+        jump, self._anchor = lead - self._anchor, lead  # a slow drift is never a step
         if abs(jump) > STEP_US:
-            self._anchor = lead
             self._stepped_at = time.monotonic_ns() // 1000
             if self._shared:
                 # The server's clock did not jump with ours: stay with it until the next sync.
@@ -73,6 +72,7 @@ class SystemClock:
 
     def follow(self, server_us: int, *, sent: int, received: int) -> None:
         """Learn the server's time from a question sent and answered at these local instants."""
+        self.now()  # a step of our own clock since the last look is not the server's
         before = self._offset
         self._offset = server_us - (sent + received) // 2
         if self._shared and abs(self._offset - before) > STEP_US:

@@ -7,6 +7,7 @@ the next `done` wake-up, or by a poll whose pace slows while nothing happens.
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import itertools
 import logging
 
@@ -42,7 +43,7 @@ class Results:
         self._awaited.setdefault(root_id, []).append(future)
         self._look.set()
         if self._poller is None or self._poller.done():
-            self._poller = asyncio.create_task(self._poll())
+            self._poller = asyncio.create_task(self._poll(), context=contextvars.Context())
         try:
             return await future
         finally:

@@ -85,7 +85,8 @@ class Upkeep:
         status = "online" if self._worker.claiming else "draining"
         if not await self._database.write(workers.beat, self._worker.id, status=status, now=now):
             assert self._row is not None
-            await self._database.write(workers.register, self._row)
+            again = msgspec.structs.replace(self._row, started_at=now, heartbeat_at=now)
+            await self._database.write(workers.register, again)
         limits = await self._database.read(workers.queues, namespace=self._settings.namespace)
         self._worker.limit(limits)
         await self.reap()
@@ -153,22 +154,24 @@ class Upkeep:
             return
         namespace = self._settings.namespace
         await self._database.write(workers.forget, namespace=namespace, before=now - FORGET_US)
-        cut = ""
+        pruned = 0
         if self._settings.keep_days:
-            oldest = now - round(self._settings.keep_days * DAY)
-            cut = f"{max(oldest, 0) // 1000:012x}"
+            oldest = max(0, now - round(self._settings.keep_days * DAY))
+            # What finished before then was born before then: the id bounds the search.
+            pruned += await self._prune_before(f"{oldest // 1000:012x}g", oldest)
         if self._settings.keep_runs:
             excess = await self._database.read(
                 runs.oldest_to_keep, namespace=namespace, keep=self._settings.keep_runs
             )
-            cut = max(cut, f"{excess}0" if excess else "")
-        pruned = 0
-        if cut:
-            pruned = await self._database.write(
-                runs.prune, namespace=namespace, before_id=cut, limit=PRUNE_BATCH
-            )
+            pruned += await self._prune_before(f"{excess}0", now + 1) if excess else 0
         # A full batch means there is more; else once a minute is plenty.
         self._prune_at = now if pruned >= PRUNE_BATCH else now + micros("1m")
+
+    async def _prune_before(self, before_id: str, before_at: int) -> int:
+        return await self._database.write(
+            runs.prune, namespace=self._settings.namespace, before_id=before_id,
+            before_at=before_at, limit=PRUNE_BATCH,
+        )  # fmt: skip
 
     async def leave(self) -> None:
         """Mark this worker offline."""

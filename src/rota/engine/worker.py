@@ -68,6 +68,7 @@ class Worker:
         self._calls = 0
         self._doubtful = False
         self._stopping = False
+        self._handing_over: set[str] = set()
         self.renew_now = asyncio.Event()
         base.wakeups.subscribe(self._heard)
 
@@ -254,6 +255,8 @@ class Worker:
             log.exception("run %s (%s) failed inside the engine", claim.id, claim.name)
             outcome = Outcome(claim, "fail", reason=Kind.INTERNAL, error=describe(error))
         finally:
+            if claim.id in self._handing_over and claim.id in self.held:
+                outcome = Outcome(claim, "release")  # whatever it made of its cancellation
             self._vacate(claim, outcome)
 
     def _cancelled(self, claim: Claim) -> Outcome | None:
@@ -341,6 +344,7 @@ class Worker:
             self.wake.clear()
             if not await self.turn():
                 await self._clock.wait(self.wake, until)
+        self._handing_over = set(self._tasks)
         for task in list(self._tasks.values()):
             task.cancel()
         if self._tasks:

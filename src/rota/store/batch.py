@@ -6,6 +6,7 @@ This is what turns many small durable writes into few commits, on both databases
 from __future__ import annotations
 
 import asyncio
+import contextvars
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Generic, TypeVar
 
@@ -38,7 +39,10 @@ class Batch(Generic[I, O]):
             return (await self._send([item]))[0]
         finally:
             if self._waiting:
-                self._follow = asyncio.ensure_future(self._drain())
+                # In a context of its own: it works for all, not for the one who came first.
+                work = self._drain()
+                loop = asyncio.get_running_loop()
+                self._follow = loop.create_task(work, context=contextvars.Context())
             else:
                 self._sending = False
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import contextvars
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any, Concatenate, ParamSpec, TypeVar, cast
@@ -202,7 +203,8 @@ class PostgresDatabase:
         """NOTIFY soon, on its own, once for all that happened meanwhile."""
         self._topics.add(topic)
         if (self._teller is None or self._teller.done()) and not self._closed:
-            self._teller = asyncio.ensure_future(self._tell())
+            loop = asyncio.get_running_loop()
+            self._teller = loop.create_task(self._tell(), context=contextvars.Context())
 
     async def _tell(self) -> None:
         channel = self._channel()

@@ -32,6 +32,9 @@ def _columns(record: str) -> str:
 
 # Payloads over the inline limit live in `payloads`; readers see one column either way.
 _WIDE = {
+    # The external id stays with the first attempt; the others are known by it too.
+    "runs.external_id": "case when runs.retry_of is null then runs.external_id else (select"
+    " first.external_id from runs as first where first.id = runs.root_id) end as external_id",
     "runs.input": "coalesce(runs.input, (select body from payloads"
     " where run_id = runs.root_id and part = 'input')) as input",
     "runs.output": "coalesce(runs.output, (select body from payloads"

@@ -453,12 +453,16 @@ async def resolve(tx: Tx, run_id: str, *, now: int) -> bool:
     return resolved
 
 
-async def prune(tx: Tx, *, namespace: str, before_id: str, limit: int) -> int:
-    """Delete finished chains born before an id, with their steps; returns how many."""
+async def prune(tx: Tx, *, namespace: str, before_id: str, before_at: int, limit: int) -> int:
+    """Delete chains born before an id and finished before an instant, with their steps."""
     roots = [
         row[0]
         for row in await tx.rows(
-            "prunable_chains", namespace=namespace, before_id=before_id, limit=limit
+            "prunable_chains",
+            namespace=namespace,
+            before_id=before_id,
+            before_at=before_at,
+            limit=limit,
         )
     ]
     if roots:

@@ -54,9 +54,6 @@ async def queues(tx: Tx, *, namespace: str) -> list[Queue]:
     return [Queue(*row) for row in await tx.rows("list_queues", namespace=namespace, alone=True)]
 
 
-async def pause_queue(tx: Tx, *, namespace: str, name: str, paused: bool) -> bool:
-    """Stop or resume claiming from a declared queue."""
-    rows = await tx.rows(
-        "pause_queue", namespace=namespace, name=name, paused=int(paused), alone=True
-    )
-    return bool(rows)
+async def pause_queue(tx: Tx, *, namespace: str, name: str, paused: bool) -> None:
+    """Stop or resume claiming from a queue."""
+    await tx.rows("pause_queue", namespace=namespace, name=name, paused=int(paused), alone=True)

@@ -1,8 +1,7 @@
 """Branches: the tasks of one flow. Each counts its own calls, so that a branch which is faster this
 time than last time cannot be given another branch's results.
 
-A branch is known from its first durable call on; its name is its place among its siblings in the
-order of those first calls, which is the order in which the tasks were made.
+A branch is named when its task is made: its place among the tasks that its parent made.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import random
-from collections.abc import Container
+from collections.abc import Callable, Container
 from typing import Any
 
 
@@ -64,22 +63,48 @@ class Branch:
 _branch: contextvars.ContextVar[Branch | None] = contextvars.ContextVar("rota_branch", default=None)
 
 
-def enter(root: Branch) -> None:
-    """Make this the branch of the calling task."""
+def enter(root: Branch | None) -> None:
+    """Make this the branch of the calling task; None inside a step, which belongs to none."""
     _branch.set(root)
 
 
-def current(root: Branch) -> Branch:
-    """The branch of the calling task; a task seen for the first time begins one."""
-    if root.task is None:
-        return root  # a sync workflow: one thread, no branches
+def leave() -> Branch | None:
+    """Step out of the branch; returns it, to enter it again."""
     branch = _branch.get()
-    if branch is None or branch.flow is not root.flow:
-        branch = root
-    task = asyncio.current_task()
-    if task is None or branch.task is task:
-        return branch
-    fresh = Branch(root.flow, f"{branch.path}{len(branch.children)}.", task)
-    branch.children.append(fresh)
-    _branch.set(fresh)
-    return fresh
+    _branch.set(None)
+    return branch
+
+
+def current(root: Branch) -> Branch:
+    """The branch of the calling task."""
+    branch = _branch.get()
+    return root if branch is None or branch.flow is not root.flow else branch
+
+
+Factory = Callable[..., "asyncio.Future[Any]"]
+
+
+def branching(before: Factory | None) -> Factory:
+    """A task factory that gives every task made inside a flow its branch, in the order in which
+    tasks are made. Tasks made with a context of their own are none of the workflow's."""
+
+    def make(loop: asyncio.AbstractEventLoop, coroutine: Any, **options: Any) -> Any:
+        parent = _branch.get()
+        if parent is None or options.get("context") is not None:
+            return _task(before, loop, coroutine, options)
+        fresh = Branch(parent.flow, f"{parent.path}{len(parent.children)}.", None)
+        parent.children.append(fresh)
+        context = contextvars.copy_context()
+        context.run(_branch.set, fresh)
+        fresh.task = _task(before, loop, coroutine, options | {"context": context})
+        return fresh.task
+
+    return make
+
+
+def _task(
+    before: Factory | None, loop: asyncio.AbstractEventLoop, work: Any, options: dict[str, Any]
+) -> Any:
+    if before is not None:
+        return before(loop, work, **options)
+    return asyncio.Task(work, loop=loop, **options)

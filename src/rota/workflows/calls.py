@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from rota.core.model import NewRun
 from rota.engine.clock import Clock
 from rota.errors import StepTimeout
+from rota.workflows import branches
 
 # The flow the running code belongs to; None outside of workflows and inside steps.
 here: contextvars.ContextVar[Any] = contextvars.ContextVar("rota_flow", default=None)
@@ -28,8 +29,8 @@ class Children(Protocol):
         """An id for the next attempt of a child."""
         ...
 
-    def started(self) -> None:
-        """Tell workers that there is work."""
+    def started(self, *, delayed: bool = False) -> None:
+        """Tell workers that there is work, or will be."""
         ...
 
 
@@ -37,14 +38,16 @@ async def invoke(step: Any, args: Any, kwargs: Any, threads: Threads, clock: Clo
     """Call a step's function. The code inside is no longer inside the workflow: calls of other
     steps in there are plain calls."""
     outside = here.set(None)
+    within = branches.leave()
     try:
         if step.is_async and step.timeout_us is None:
             return await step.function(*args, **kwargs)
         return await _within(_begin(step, args, kwargs, threads), step, clock)
     except SystemExit as leaving:
-        raise RuntimeError(f"step {step.name} called exit ({leaving})") from leaving
+        raise SystemError(f"step {step.name} called exit ({leaving})") from leaving
     finally:
         here.reset(outside)
+        branches.enter(within)
 
 
 def _begin(step: Any, args: Any, kwargs: Any, threads: Threads) -> asyncio.Future[Any]:
@@ -60,7 +63,7 @@ async def _contained(step: Any, args: Any, kwargs: Any) -> Any:
     try:
         return await step.function(*args, **kwargs)
     except SystemExit as leaving:
-        raise RuntimeError(f"step {step.name} called exit ({leaving})") from leaving
+        raise SystemError(f"step {step.name} called exit ({leaving})") from leaving
 
 
 async def _within(work: asyncio.Future[Any], step: Any, clock: Clock) -> Any:

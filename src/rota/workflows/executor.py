@@ -23,6 +23,7 @@ from rota.engine.journal import Journal
 from rota.errors import LeaseLost, RotaError, RunInterrupted, RunTimeout, Suspended
 from rota.settings import Settings
 from rota.store.runs import successor
+from rota.workflows import branches
 from rota.workflows.calls import Children
 from rota.workflows.definition import Workflow
 from rota.workflows.flow import Flow, Room
@@ -62,9 +63,12 @@ class WorkflowExecutor:
         self._step_threads = ThreadPoolExecutor(settings.threads, thread_name_prefix="rota-step")
         # Sync workflows block a thread while their steps run, so the two never share a pool.
         self._flow_threads = ThreadPoolExecutor(settings.seats, thread_name_prefix="rota-flow")
+        self._loop = asyncio.get_running_loop()
+        self._factory_before = self._loop.get_task_factory()
+        self._loop.set_task_factory(branches.branching(self._factory_before))
         self._room = Room(
             journal, journal.clock, self._step_threads, children, settings.payload_bytes_max,
-            asyncio.get_running_loop(), threading.get_ident(),
+            self._loop, threading.get_ident(),
         )  # fmt: skip
 
     def names(self) -> list[str]:
@@ -73,6 +77,7 @@ class WorkflowExecutor:
 
     def close(self) -> None:
         """Let the threads go; ones that hang in user code are left behind."""
+        self._loop.set_task_factory(self._factory_before)
         self._step_threads.shutdown(wait=False, cancel_futures=True)
         self._flow_threads.shutdown(wait=False, cancel_futures=True)
 

@@ -30,7 +30,7 @@ FORGOTTEN = 0
 # Turns of the event loop without any sign of activity after which all branches count as blocked.
 QUIET_TURNS = 8
 # What plain awaits beside a durable wait get before they are cut off (and repeated at the replay).
-LINGER_S = 0.5
+LINGER_S = 5.0
 
 
 def current_flow() -> Flow | None:

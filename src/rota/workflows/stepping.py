@@ -61,6 +61,7 @@ async def _try_step(
     with flow.busy():
         try:
             result = await calls.invoke(step, args, kwargs, flow.room.threads, flow.clock)
+            flow.check_open()  # a step that swallowed its cancellation has no result
             output = flow.encode(result, f"the result of step {step.name}")
             # Read back at once: live and replayed code see the same value, and one that does not
             # fit its hint fails here instead of poisoning every replay.

@@ -24,7 +24,7 @@ async def start_child(flow: Flow, workflow: Any, args: Any, kwargs: Any, **optio
             step = flow.new_step(key, "child", child_id=child.id, finished_at=flow.clock.now())
             started = await flow.ours(flow.room.journal.record_child(flow.claim, step, child))
         flow.remember(step)
-        flow.room.children.started()
+        flow.room.children.started(delayed=child.available_at > flow.clock.now())
         return started.id
     assert known.child_id is not None
     return known.child_id

@@ -42,8 +42,8 @@ from queues where namespace = :namespace and name = :name
 update queues set ready_at = :ready_at where namespace = :namespace and name = :name
 
 -- name: pause_queue
-update queues set paused = :paused where namespace = :namespace and name = :name
-returning name
+insert into queues (namespace, name, paused) values (:namespace, :name, :paused)
+on conflict (namespace, name) do update set paused = excluded.paused
 
 -- name: list_migrations
 select number, checksum from migrations order by number
