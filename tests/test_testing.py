@@ -12,8 +12,6 @@ import pytest
 from rota import Rota, now, sleep
 from rota.core.instants import SECOND
 from rota.testing import VirtualClock, virtual
-from tests.engine.kit import StoreTap
-from tests.workflows.kit import result
 
 
 def sleepy() -> tuple[Rota, Any, list[float]]:
@@ -108,32 +106,6 @@ async def test_two_worlds_in_memory_share_nothing() -> None:
         await app.start(flow, 1)
     async with virtual(app):
         assert await app.list() == []
-
-
-async def test_a_slow_store_is_waited_for(database_url: str) -> None:
-    """Settling must not give up while a run waits for the database."""
-    app = Rota()
-
-    @app.step
-    async def step(n: int) -> int:
-        return n
-
-    @app.workflow
-    async def flow() -> int:
-        return sum([await step(n) for n in range(3)])
-
-    async with virtual(app, url=database_url) as world:
-        tap = StoreTap(app)
-
-        async def dawdle(name: str) -> None:
-            if name == "record":
-                await asyncio.sleep(0.4)
-
-        tap.before = dawdle
-        run = await app.start(flow)
-        await world.settle()
-        assert await run.status() == "completed"
-        assert await result(run) == 3
 
 
 async def test_a_timer_of_the_past_is_called_soon() -> None:

@@ -120,6 +120,7 @@ class Crew:
     def __init__(self, url: str, folder: Path, count: int) -> None:
         self._url, self._folder = url, folder
         self._born = 0
+        self.complaints: list[str] = []
         self.members = [self._hire() for _ in range(count)]
 
     def _hire(self) -> Child:
@@ -130,12 +131,24 @@ class Crew:
     def strike(self, chance: random.Random) -> None:
         """Kill one at random and put a new one in its place."""
         place = chance.randrange(len(self.members))
+        self._bury(self.members[place])
         self.members[place].kill()
         self.members[place] = self._hire()
+
+    def _bury(self, member: Child) -> None:
+        """One that ended by itself before we came to end it is a complaint."""
+        if member.code is not None:
+            self.complaints.append(f"process {member.pid} ended by itself: {member.tail(3)}")
+
+    @property
+    def all_dead(self) -> bool:
+        """Whether nobody is left to wait for."""
+        return all(member.code is not None for member in self.members)
 
     def dismiss(self) -> None:
         """Ask all to end, and see to it."""
         for member in self.members:
+            self._bury(member)
             if member.code is None:
                 member.send(signal.SIGTERM)
         for member in self.members:
@@ -145,7 +158,7 @@ class Crew:
 async def _declare(app: Rota, schedules: int, seconds: int, lead_s: int) -> None:
     """Schedules that fire at each of the same `seconds` seconds, and then have ended."""
     first = (app.clock.now() // SECOND + lead_s) * SECOND
-    bounds = {"start": moment(first), "end": moment(first + (seconds - 1) * SECOND)}
+    bounds: dict[str, Any] = {"start": moment(first), "end": moment(first + (seconds - 1) * SECOND)}
     rules: dict[str, Any] = {"overlap": "allow", "missed": "all", "missed_max": 1000}
     for begin in range(0, schedules, 50):
         names = [f"s{n:04d}" for n in range(begin, min(begin + 50, schedules))]
@@ -189,16 +202,18 @@ async def load(
     kills = 0
     try:
         done = asyncio.create_task(_done(url, began + timeout_s))
-        while not done.done():
+        while not done.done() and not crew.all_dead:
             await asyncio.wait([done], timeout=every_s * chance.uniform(0.5, 1.5))
             if not done.done() and time.monotonic() - began < seconds + 5:
                 await asyncio.to_thread(crew.strike, chance)
                 kills += 1
+        done.cancel()
         await asyncio.to_thread(crew.dismiss)
     finally:
         end_all(crew.members)
     took_s = time.monotonic() - began
-    return await examined(url, schedules, seconds, kills, took_s)
+    summary = await examined(url, schedules, seconds, kills, took_s)
+    return summary._replace(complaints=crew.complaints + summary.complaints)
 
 
 async def examined(url: str, schedules: int, seconds: int, kills: int, took_s: float) -> Summary:

@@ -32,9 +32,9 @@ class Noted(Rota):
         self.seen: list[tuple[str, str]] = []
         self._begun: set[str] = set()
         self.broken = False
-        self.workflow(self._report, name="report")
-        self.workflow(self._long, name="long")
-        self.workflow(self._shaky, name="shaky")
+        self.workflow(name="report")(self._report)
+        self.workflow(name="long")(self._long)
+        self.workflow(name="shaky")(self._shaky)
 
     def _note(self) -> None:
         run = this_run()

@@ -10,7 +10,7 @@ import pytest
 from rota import Rota
 from rota.errors import UsageError
 from rota.testing import virtual
-from tests.schedules.kit import PLAIN, Noted, at, due, lines, outcomes, schedule, sound
+from tests.schedules.kit import PLAIN, at, due, lines, outcomes, schedule, sound
 
 HOURLY = "0 * * * *"
 
@@ -250,7 +250,6 @@ async def test_another_programs_schedules_are_left_alone(database_url: str) -> N
     app = Program([])
     async with virtual(app, url=database_url):
         before = await schedule(app, "s")
-    stranger = Noted()
 
     async def elsewhere() -> None:
         pass

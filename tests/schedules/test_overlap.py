@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from rota import RetryPolicy, Rota, Transient
@@ -182,7 +184,7 @@ async def test_a_deleted_schedules_waiting_run_still_gets_its_turn(database_url:
 async def test_catching_up_obeys_the_overlap_policy(database_url: str, overlap: str) -> None:
     app = Noted()
     async with virtual(app, url=database_url) as world:
-        rules = {"missed": "all", "overlap": overlap}
+        rules: dict[str, Any] = {"missed": "all", "overlap": overlap}
         await app.schedules.create("s", "long", HOURLY, **rules, **PLAIN)
         outage(world, "5h30m")
         await resume_work(world)

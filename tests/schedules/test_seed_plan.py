@@ -11,6 +11,7 @@ import pytest
 from rota.core.recurrence import Timing
 from rota.errors import BadSchedule, UnknownRun, UnknownSchedule
 from rota.store import schedules as store
+from rota.store.database import Tx
 from rota.testing import virtual
 from tests.schedules.kit import (
     PLAIN,
@@ -275,7 +276,7 @@ async def test_update_the_schedules_next_fire_time_with_the_instance_in_one_tran
         world.clock.move_to(shown.schedule.due_at or 0)
         now = world.clock.now()
 
-        async def fire_and_fail(tx: store.Tx) -> None:
+        async def fire_and_fail(tx: Tx) -> None:
             new_ids = app.ids.endless(now)
             await store.fire(tx, namespace="default", now=now, limit=9, new_ids=new_ids)
             raise RuntimeError("the transaction does not commit")

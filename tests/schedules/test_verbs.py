@@ -198,25 +198,23 @@ async def test_max_runs_holds_when_many_are_owed(database_url: str) -> None:
 
 async def test_a_run_can_tell_the_occurrence_before_its_own(database_url: str) -> None:
     app = Noted()
-    told: list[tuple[str | None, str | None]] = []
+    told: list[list[str | None]] = []
 
     @app.workflow
     async def window() -> None:
         run: Any = this_run()
         told.append(
-            tuple(
+            [
                 None if one is None else f"{one:%d %H:%M}"
                 for one in (run.previous_due_at, run.due_at)
-            )
-        )  # type: ignore[arg-type]
+            ]
+        )
 
     async with virtual(app, url=database_url) as world:
         await app.schedules.create("s", window, HOURLY, **PLAIN)
         await world.advance("2h")
-        assert told == [(None, "01 01:00"), ("01 01:00", "01 02:00")] or told == [
-            ("01 00:00", "01 01:00"),
-            ("01 01:00", "01 02:00"),
-        ]
+        assert told[1] == ["01 01:00", "01 02:00"]
+        assert told[0] in ([None, "01 01:00"], ["01 00:00", "01 01:00"])
 
 
 # -- preview and upcoming --------------------------------------------------------------------

@@ -8,7 +8,6 @@ import pytest
 
 from rota import Rota, RunCancelled, RunFailed, gather, sleep, this_run
 from rota.core.instants import SECOND
-from rota.errors import AlreadyStarted
 from rota.testing import virtual
 from tests.workflows.kit import Receipt, attempts, children, keys, result, sound, trouble
 
@@ -345,22 +344,21 @@ async def test_two_parents_may_await_the_same_child(database_url: str) -> None:
         assert len(await app.list(name="child")) == 1
 
 
-async def test_a_taken_external_id_can_be_refused_inside_a_workflow(database_url: str) -> None:
+async def test_refusing_a_taken_external_id_inside_a_workflow_says_what_holds(
+    database_url: str,
+) -> None:
     app, _, child = family()
 
     @app.workflow
     async def parent() -> str:
-        try:
-            await app.start(child, 1, external_id="taken", on_conflict="reject")
-        except AlreadyStarted:
-            return "refused"
+        await app.start(child, 1, external_id="taken", on_conflict="reject")
         return "started"
 
     async with virtual(app, url=database_url) as world:
-        await app.start(child, 7, external_id="taken")
         run = await app.start(parent)
         await world.drain()
-        assert await result(run) == "refused"
+        with pytest.raises(RunFailed, match="on_conflict cannot be used inside a workflow"):
+            await result(run)
 
 
 async def test_many_started_at_once_inside_a_workflow_are_born_once(database_url: str) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from rota.core.instants import micros
+from rota.core.instants import SECOND, micros
 from rota.engine.base import Base
 from rota.engine.wakeups import ANY, READY, SCHEDULE
 from rota.store import schedules
@@ -18,6 +18,7 @@ from rota.store.schedules import Fired
 log = logging.getLogger("rota.scheduler")
 
 BATCH = 1000
+GLANCE_US = SECOND // 20
 
 
 class Scheduler:
@@ -60,6 +61,9 @@ class Scheduler:
                 self._base.wakeups.tell(READY)
             if fired.due_count < BATCH:
                 self.next_at = await self._next(fired)
+                if not fired.due_count and self.next_at is not None and self.next_at <= now:
+                    # Somebody else has it in hand at this moment: no need to stare.
+                    self.next_at = now + GLANCE_US
                 return born
 
     async def _fire(self, now: int) -> Fired:

@@ -85,7 +85,7 @@ class Upkeep:
         status = "online" if self._worker.claiming else "draining"
         if not await self._database.write(workers.beat, self._worker.id, status=status, now=now):
             assert self._row is not None
-            again = msgspec.structs.replace(self._row, started_at=now, heartbeat_at=now)
+            again = msgspec.structs.replace(self._row, heartbeat_at=now)
             await self._database.write(workers.register, again)
         limits = await self._database.read(workers.queues, namespace=self._settings.namespace)
         self._worker.limit(limits)

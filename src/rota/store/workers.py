@@ -14,7 +14,8 @@ async def register(tx: Tx, worker: Worker) -> None:
         "put_worker", id=worker.id, namespace=worker.namespace, host=worker.host, pid=worker.pid,
         pid_started=worker.pid_started, queues=worker.queues, names=worker.names,
         seats=worker.seats,
-        version=worker.version, now=worker.started_at, alone=True,
+        version=worker.version, started_at=worker.started_at,
+        heartbeat_at=worker.heartbeat_at, alone=True,
     )  # fmt: skip
 
 

@@ -51,11 +51,13 @@ class Branch:
     def awaits_something_real(self, durable: Container[object]) -> bool:
         """Whether it, or a branch below it, waits for something that is not durable.
 
-        A branch that waits for an unknown future while branches below it live is taken to wait
-        for them (gather, task groups, asyncio.wait)."""
+        A branch that waits for an unknown future while somebody listens to branches below it is
+        taken to wait for them (gather, task groups, asyncio.wait)."""
         living = [child for child in self.children if not child.is_over()]
-        if living:
-            return any(child.awaits_something_real(durable) for child in living)
+        if any(child.awaits_something_real(durable) for child in living):
+            return True
+        if any(getattr(child.task, "_callbacks", None) for child in living):
+            return False
         waiter = getattr(self.task, "_fut_waiter", None)
         return waiter is not None and waiter not in durable
 

@@ -31,6 +31,8 @@ FORGOTTEN = 0
 QUIET_TURNS = 8
 # What plain awaits beside a durable wait get before they are cut off (and repeated at the replay).
 LINGER_S = 5.0
+# What new steps wait for a branch that may still ask for a recorded one.
+HELD_S = 0.5
 
 
 def current_flow() -> Flow | None:
@@ -102,7 +104,7 @@ class Flow:
     def enter(self) -> None:
         """Make this the flow of the calling task."""
         calls.here.set(self)
-        branches.enter(self._root)
+        branches.enter(None if self._threaded else self._root)
 
     # -- keys and memory -------------------------------------------------------------------
 
@@ -229,15 +231,16 @@ class Flow:
         real = not self._threaded and self._root.awaits_something_real(durable)
         if real and not self._lingered:
             self._lingered = self._checking = True
-            self.room.loop.call_later(LINGER_S, self._check_quiet, seen, 0)
+            pause_s = HELD_S if self._held else LINGER_S
+            self.room.loop.call_later(pause_s, self._check_quiet, seen, 0)
         elif self._held:
-            self._release_held()
+            # A branch that is busy elsewhere may still ask for what is missing: no proof then.
+            self._release_held(None if real else self.stranded())
         else:
             self.suspend()
 
-    def _release_held(self) -> None:
+    def _release_held(self, problem: Stranded | None) -> None:
         held, self._held = self._held, []
-        problem = self.stranded()
         for future in held:
             if future.done():
                 continue

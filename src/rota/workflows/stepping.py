@@ -67,6 +67,7 @@ async def _try_step(
             # fit its hint fails here instead of poisoning every replay.
             value = _value(step, output)
         except Exception as error:
+            flow.check_open()  # nor is an error that a cancellation caused its failure
             trouble, output = error, None
             problem = describe(error)
             wait_us = _wait_us(step, attempt, error)

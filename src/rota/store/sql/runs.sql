@@ -54,6 +54,8 @@ on conflict (run_id, part) do update set body = excluded.body
 with picked as (
     select id from runs
     where namespace = :namespace and queue = :queue and status = 'pending' and name {in names}
+        and not exists (select 1 from queues
+            where queues.namespace = :namespace and queues.name = :queue and queues.paused = 1)
     order by priority desc, available_at, id
     limit :limit
     {skip_locked}

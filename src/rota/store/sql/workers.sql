@@ -3,7 +3,7 @@
 -- name: put_worker
 insert into workers (id, namespace, host, pid, pid_started, queues, names, seats, status, version,
     started_at, heartbeat_at)
-values (:id, :namespace, :host, :pid, :pid_started, :queues, :names, :seats, 'online', :version, :now, :now)
+values (:id, :namespace, :host, :pid, :pid_started, :queues, :names, :seats, 'online', :version, :started_at, :heartbeat_at)
 
 -- name: beat
 -- A worker that somebody declared gone comes back by itself.
