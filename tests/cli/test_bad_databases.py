@@ -28,7 +28,7 @@ def _unused_port() -> int:
     [
         ("rota.db", "'rota.db' is not a database URL Rota knows"),
         ("mysql://host/db", "'mysql://host/db' is not a database URL Rota knows"),
-        ("postgresql://h/db?schema=a-b", "schema 'a-b' is not a plain name"),
+        ("postgresql://h/db?schema=a-b", "schema 'a-b' is not lower-case letters"),
         ("sqlite:///nowhere/rota.db", "there is no database file nowhere/rota.db"),
     ],
 )

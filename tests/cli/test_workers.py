@@ -23,7 +23,7 @@ def sign_on(shell: Shell, *rows: Worker, age_us: int = 0) -> None:
         async with Client(shell.url, settings=shell.app().settings) as client:
             at = client.clock.now() - age_us
             for row in rows:
-                fresh = msgspec.structs.replace(row, started_at=at)
+                fresh = msgspec.structs.replace(row, started_at=at, heartbeat_at=at)
                 await client.database.write(workers.register, fresh)
 
     asyncio.run(write())
@@ -111,4 +111,4 @@ def test_a_queue_is_paused_and_resumed(either: Shell) -> None:
 
 
 def test_a_queue_nobody_declared_cannot_be_paused(either: Shell) -> None:
-    assert "there is no declared queue 'mial'" in either.error("queue", "pause", "mial", code=2)
+    assert "there is no queue 'mial'" in either.error("queue", "pause", "mial", code=2)

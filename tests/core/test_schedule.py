@@ -26,13 +26,14 @@ from rota.errors import BadSchedule
 
 NOW = 1_893_456_000 * SECOND  # 2030-01-01T00:00Z
 HOURLY = parse("0 * * * *", zone="UTC", now=NOW)
+IDLE = Before()
 
 
 def intent(spec: Spec = HOURLY, fired_count: int = 0, **policies: Any) -> Intent:
     return Intent("w", spec, "text", Policies(**policies), fired_count=fired_count)
 
 
-def owed(count: int, late: int = 10 * MINUTE, before: Before = Before(), **policies: Any) -> Plan:
+def owed(count: int, late: int = 10 * MINUTE, before: Before = IDLE, **policies: Any) -> Plan:
     """The plan of an hourly schedule with `count` owed, the last of them `late`."""
     now = NOW + count * HOUR + late
     fired_count = policies.pop("fired_count", 0)
@@ -184,7 +185,7 @@ def test_too_many_failures_rest_the_schedule_and_account_for_nothing_yet() -> No
         {"failures_max": 0},
     ],
 )
-def test_policies_out_of_range_are_refused(wrong: dict[str, int]) -> None:
+def test_policies_out_of_range_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(BadSchedule, match=next(iter(wrong))):
         Policies(**wrong)
 
@@ -205,21 +206,23 @@ def test_no_jitter_is_none() -> None:
 
 # -- properties ------------------------------------------------------------------------------
 
+
+def _spec(text: Any, zone: str, **bounds: Any) -> Spec:
+    return parse(text, zone=zone, now=NOW, **bounds)
+
+
 SPECS = [
-    parse(text, zone=zone, now=NOW, **bounds)
-    for text, zone, bounds in (
-        ("0 * * * *", "UTC", {}),
-        ("* * * * * *", "UTC", {}),
-        ("*/7 * * * *", "Australia/Lord_Howe", {}),
-        ("30 2 * * *", "Europe/Berlin", {}),
-        ("0 9 * * MON-FRI", "America/New_York", {}),
-        ("0 0 29 2 *", "UTC", {}),
-        ("17m", "UTC", {}),
-        ("1s", "UTC", {}),
-        (["0 * * * *", "*/45 * * * *"], "Asia/Tokyo", {}),
-        ("*/10 * * * *", "UTC", {"end_at": NOW + 3 * DAY}),
-    )
-]  # type: ignore[arg-type]
+    _spec("0 * * * *", "UTC"),
+    _spec("* * * * * *", "UTC"),
+    _spec("*/7 * * * *", "Australia/Lord_Howe"),
+    _spec("30 2 * * *", "Europe/Berlin"),
+    _spec("0 9 * * MON-FRI", "America/New_York"),
+    _spec("0 0 29 2 *", "UTC"),
+    _spec("17m", "UTC"),
+    _spec("1s", "UTC"),
+    _spec(["0 * * * *", "*/45 * * * *"], "Asia/Tokyo"),
+    _spec("*/10 * * * *", "UTC", end_at=NOW + 3 * DAY),
+]
 
 policies = st.builds(
     Policies,

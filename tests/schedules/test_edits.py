@@ -47,7 +47,7 @@ async def test_a_new_zone_moves_the_wall_clock(database_url: str) -> None:
         await app.schedules.create("s", "report", "0 9 * * *", **PLAIN)
         await app.schedules.update("s", zone="Asia/Tokyo")
         await world.advance("1h")
-        assert app.dues == ["01 00:00:00"] or app.dues == []
+        assert app.dues == []
         assert await due(app, "s") == "02 00:00:00"
         await sound(app)
 

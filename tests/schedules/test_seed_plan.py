@@ -97,7 +97,7 @@ async def test_deduplication_unique_on_schedule_id_and_due_at(database_url: str)
         await _fire(app)
         await world.settle()
         assert await lines(app, "s") == ["01 01:00:00 completed"]
-        with pytest.raises(Exception, match="(?i)unique"):
+        with pytest.raises(Exception, match=r"(?i)unique"):
             await sql(
                 app,
                 "insert into runs (id, namespace, kind, name, queue, priority, status, due_at, "

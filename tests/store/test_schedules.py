@@ -1,4 +1,4 @@
-"""Schedules in the store: firing in one transaction, by anybody, once; the cost of it; the races."""
+"""Schedules in the store: firing in one transaction, by anybody, once; its cost; its races."""
 
 from __future__ import annotations
 

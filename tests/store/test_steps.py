@@ -253,7 +253,7 @@ async def test_a_fork_remembers_what_was_finished_before_the_step(db: Database) 
         steps.record,
         [
             step_of(held, "a", position=1, output="1"),
-            step_of(held, "b", position=2, status="failed"),
+            step_of(held, "b", position=2, status="failed", wake_at=0),
             step_of(held, "c", position=3, output="3"),
             step_of(held, "d", position=4, output="4"),
         ],

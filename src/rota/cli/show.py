@@ -130,7 +130,7 @@ def _status(step: Step, now: int) -> str:
     if step.kind == "sleep":  # its end is not recorded: it is over when its time has come
         over = step.wake_at is not None and step.wake_at <= now
         return "completed" if over else f"sleeping, wakes {render.ago(step.wake_at, now)}"
-    if step.status == "failed" and step.wake_at is not None:
+    if step.status == "failed" and step.wake_at:
         return f"failed, again {render.ago(step.wake_at, now)}"
     return step.status
 

@@ -453,7 +453,9 @@ async def resolve(tx: Tx, run_id: str, *, now: int) -> bool:
     return resolved
 
 
-async def prune(tx: Tx, *, namespace: str, before_id: str, before_at: int, limit: int) -> int:
+async def prune(
+    tx: Tx, *, namespace: str, before_id: str, limit: int, before_at: int = 1 << 62
+) -> int:
     """Delete chains born before an id and finished before an instant, with their steps."""
     roots = [
         row[0]

@@ -293,7 +293,8 @@ where root.namespace = :namespace and root.retry_of is null and root.id < :befor
     and root.finished_at < :before_at
     and not exists (select 1 from runs as later where later.root_id = root.id
         and later.retry_of is not null
-        and (later.finished_at is null or later.finished_at >= :before_at))
+        and (later.finished_at is null or later.finished_at >= :before_at
+            or later.id >= :before_id))
     and not exists (select 1 from runs as parent where root.parent_id is not null
         and (parent.id = root.parent_id or (parent.root_id = root.parent_id and parent.retry_of is not null))
         and parent.status in ('pending', 'running', 'sleeping', 'waiting'))
