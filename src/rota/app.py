@@ -42,6 +42,7 @@ from rota.workflows.flow import Flow, current_flow
 from rota.workflows.waits import child_result, start_child
 
 log = logging.getLogger("rota.app")
+GONE = "put aside: workflow"
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -183,7 +184,7 @@ class Rota(Client):
         """Bring the declared schedules into the database; put aside those whose code is gone."""
         origins, names = {self._origin()}, set(self._declared)
         for name, (workflow, when, words) in self._declared.items():
-            await self.schedules.create(
+            await self._declare(
                 name, workflow, when, owner="code", origin=self._origin(), replace=True, **words
             )
         if self._file is not None:
@@ -200,7 +201,7 @@ class Rota(Client):
                     intent.origin, shown.schedule.name,
                 )  # fmt: skip
             elif shown.schedule.status == Status.SCHEDULED:
-                note = f"put aside: workflow {intent.workflow} is gone from the code"
+                note = f"{GONE} {intent.workflow} is gone from the code"
                 await self.schedules.pause(shown.schedule.name, note=note)
                 log.error("schedule %s: %s", shown.schedule.name, note)
 
@@ -221,6 +222,16 @@ class Rota(Client):
                 name, origin, schedules[name].workflow,
             )  # fmt: skip
         return set(known)
+
+    async def _declare(self, name: str, workflow: Any, when: When, **words: Any) -> None:
+        try:
+            shown = await self.schedules.create(name, workflow, when, **words)
+            if (shown.schedule.reason or "").startswith(GONE):
+                log.warning("schedule %s goes on: its workflow is back", name)
+                await self.schedules.resume(name)
+        except BadSchedule as error:
+            # A one-off that has passed, say: no reason to keep everything else from running.
+            log.error("schedule %s was not applied: %s %s", name, error, error.advice)
 
     def _origin(self) -> str | None:
         """The program the workflows come from; schedules of other programs are left alone."""

@@ -232,9 +232,19 @@ class Client:
             history.get, namespace=self.settings.namespace, run_id=run_id
         )
 
+    async def _own(self, run_id: str) -> Run:
+        """A run that may be steered: a schedule has verbs of its own."""
+        run = await self.get(run_id)
+        if run.kind == "schedule":
+            raise WrongState(
+                f"{run_id} is the schedule {run.name}, not a run",
+                hint=f"Use `rota schedule` and its name, {run.name}.",
+            )
+        return run
+
     async def chain(self, run_id: str) -> list[Run]:
         """Every attempt of the run's chain, first to last."""
-        run = await self.get(run_id)
+        run = await self._own(run_id)
         return await self.database.read(history.chain, root_id=run.root_id)
 
     async def steps(self, run_id: str) -> list[Step]:
@@ -286,7 +296,7 @@ class Client:
 
     async def cancel(self, run_id: str, *, reason: str = "by request") -> Sequence[str]:
         """Call off the chain's open run and everything below it; returns the cancelled ids."""
-        run = await self.get(run_id)
+        run = await self._own(run_id)
         ids = await self.database.write(
             runs.cancel, [run.root_id], reason=reason, now=self.clock.now()
         )
@@ -312,7 +322,7 @@ class Client:
 
     async def signal(self, run_id: str, name: str, value: Any = None) -> None:
         """Send a signal to a run; it is kept until the run asks for it."""
-        run = await self.get(run_id)
+        run = await self._own(run_id)
         last = (await self.chain(run.id))[-1]
         if last.is_final:
             raise WrongState(f"run {last.id} is {last.label}; nobody will hear a signal")
@@ -326,7 +336,7 @@ class Client:
 
     async def fork(self, run_id: str, *, from_step: str) -> RunRef:
         """A new chain with the same input that remembers everything before `from_step`."""
-        run = await self.get(run_id)
+        run = await self._own(run_id)
         recorded = {step.key: step for step in await self.steps(run.id)}
         if from_step not in recorded:
             near = difflib.get_close_matches(from_step, recorded, 3)

@@ -6,6 +6,7 @@ One method per verb; CLI, HTTP and Python all call these. A schedule is addresse
 from __future__ import annotations
 
 import difflib
+import hashlib
 import os
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
@@ -29,9 +30,10 @@ from rota.core.recurrence import (
 )
 from rota.core.retry import RetryPolicy
 from rota.core.schedule import Intent, Missed, Overlap, Policies, jitter_us
+from rota.core.timing import Spec
 from rota.core.zones import host_zone
 from rota.engine.wakeups import READY, SCHEDULE
-from rota.errors import BadSchedule, UnknownSchedule, WrongState
+from rota.errors import BadSchedule, UnknownSchedule, UsageError, WrongState
 from rota.retiming import Retiming
 from rota.starting import Options, Startable
 from rota.store import schedules as store
@@ -145,6 +147,10 @@ class Schedules:
         options = _options(rules)._replace(queue=queue, priority=priority)
         run = self._client.new_run(workflow, tuple(args), dict(input or {}), options)
         intent = Intent(run.name, spec, written(when), rules, owner, origin)
+        if owner == "code":
+            said = (_as_written(intent), rules, run.name, run.input, run.queue, run.priority)
+            mark = hashlib.sha256(msgspec.json.encode(said)).hexdigest()[:16]
+            intent = msgspec.structs.replace(intent, declared=mark)
         fresh = self._fresh(name, intent, run.queue, run.priority, now, paused)
         fresh = msgspec.structs.replace(fresh, input=run.input, options=run.options)
         if not await self._client.database.write(store.put, fresh, trigger="manual", now=now):
@@ -243,7 +249,10 @@ class Schedules:
         def wake(old: Schedule) -> Schedule:
             if old.status != Status.PAUSED:
                 raise WrongState(f"schedule {name} is not paused")
-            return store.resumed(old, store.read_intent(old.spec), now=now, catch_up=catch_up)
+            fresh = store.resumed(old, store.read_intent(old.spec), now=now, catch_up=catch_up)
+            if fresh.status == Status.PAUSED:
+                raise WrongState(f"schedule {name} has no further occurrence; update it first")
+            return fresh
 
         return await self._change(name, wake)
 
@@ -287,7 +296,9 @@ class Schedules:
     async def delete(self, name: str) -> None:
         """Remove a schedule. The runs it fired stay."""
         shown = await self.get(name)
-        await self._client.database.write(store.delete, shown.schedule.id)
+        now = self._client.clock.now()
+        await self._client.database.write(store.delete, shown.schedule.id, now=now)
+        self._client.wakeups.tell(READY)
         self._client.wakeups.tell(SCHEDULE)
 
     async def trigger(self, name: str) -> str:
@@ -307,6 +318,8 @@ class Schedules:
     ) -> Backfill:
         """Run the occurrences of a past range that have no run yet, `parallel` at a time."""
         shown = await self.get(name)
+        if parallel < 1:
+            raise BadSchedule(f"parallel={parallel} lets nothing run")
         first, last = instant(start) - 1, instant(end)
         now = self._client.clock.now()
         if last <= first or last > now:
@@ -325,7 +338,7 @@ class Schedules:
             store.extra_row(
                 shown.schedule, shown.intent, id=run_id, due_at=due, trigger=Trigger.BACKFILL,
                 status=Status.PENDING if place < parallel else Status.SLEEPING,
-                reason=None if place < parallel else "turn",
+                reason=None if place < parallel else "backfill",
                 available_at=now if place < parallel else None,
             )
             for place, (run_id, due) in enumerate(zip(ids, dues, strict=True))
@@ -337,14 +350,15 @@ class Schedules:
     async def _change(self, name: str, edit: Callable[[Schedule], Schedule]) -> Shown:
         """Read, edit and write one schedule in one transaction."""
         namespace = self._client.settings.namespace
+        now = self._client.clock.now()
 
         async def apply(tx: Tx) -> Schedule | None:
             old = await store.find(tx, namespace=namespace, name=name, lock=True)
             if old is None:
                 return None
-            fresh = edit(old)
-            await store.change(tx, fresh)
-            return fresh
+            return await store.replace(
+                tx, old, edit(old), now=now, new_id=self._client.ids.make(now)
+            )
 
         changed = await self._client.database.write(apply)
         if changed is None:
@@ -397,8 +411,12 @@ def next_of(name: str, intent: Intent, now: int, count: int) -> list[Occurrence]
 
 
 def _shown(schedule: Schedule) -> Shown:
-    intent = store.read_intent(schedule.spec)
-    return Shown(schedule, intent, describe(intent.spec))
+    try:
+        intent = store.read_intent(schedule.spec)
+        return Shown(schedule, intent, describe(intent.spec))
+    except (msgspec.MsgspecError, UsageError) as error:  # a poison row is shown, not hidden
+        nothing = Intent("?", Spec(()), schedule.cron_expr or "?")
+        return Shown(schedule, nothing, f"cannot be read: {error}")
 
 
 def _options(rules: Policies) -> Options:
@@ -431,7 +449,14 @@ def _merged(old: Policies, words: dict[str, Any]) -> Policies:
 def _redefined(old: Schedule, fresh: Schedule, intent: Intent) -> Schedule:
     """A new definition under an old name: same id and history; a pause by a person stays, and a
     timing that is written as before goes on as before (an interval keeps its anchor)."""
-    before = store.read_intent(old.spec)
+    try:
+        before = store.read_intent(old.spec)
+    except msgspec.MsgspecError:  # a poison row is mended by its new definition
+        return msgspec.structs.replace(fresh, id=old.id, created_at=old.created_at)
+    if intent.owner == "code" and (before.owner != "code" or before.declared == intent.declared):
+        # A person's schedule is not the code's to change, and a person's edit of the code's
+        # schedule outlives a deploy that says what the last one said.
+        return old
     same = _as_written(before) == _as_written(intent)
     kept = msgspec.structs.replace(
         intent, fired_count=before.fired_count, spec=before.spec if same else intent.spec

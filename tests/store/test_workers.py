@@ -80,10 +80,6 @@ async def test_queues_are_listed_by_name_within_their_namespace(db: Database) ->
     assert [queue.name for queue in await db.read(workers.queues, namespace=SPACE)] == ["a", "b"]
 
 
-async def test_a_queue_nobody_declared_cannot_be_paused(db: Database) -> None:
-    assert not await db.write(workers.pause_queue, namespace=SPACE, name="mail", paused=True)
-
-
 def test_a_queue_is_limited_when_something_must_be_counted() -> None:
     assert not Queue(SPACE, "q").is_limited
     for limit in ({"running_max": 1}, {"key_running_max": 1}, {"rate_count": 1}, {"paused": 1}):

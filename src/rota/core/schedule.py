@@ -78,8 +78,10 @@ class Intent(msgspec.Struct, frozen=True, omit_defaults=True):
     policies: Policies = Policies()
     owner: str = "operator"  # or "code": declared by a deployment
     origin: str | None = None  # which program declared it
+    declared: str | None = None  # what the code said when it was last applied
     fired_count: int = 0
     since_at: int = 0  # occurrences before this belong to an earlier definition
+    forgiven_at: int = 0  # failures before this do not count any more
 
 
 class Skip(NamedTuple):
@@ -133,7 +135,10 @@ def decide(intent: Intent, *, due_at: int, now: int, before: Before) -> Plan:
     if upcoming is None or upcoming > now:
         owed, skips = [due_at], []  # the common case: exactly one is due
     else:
-        owed, skips = _owed(intent.spec, due_at, now)
+        most = OWED_MAX
+        if policies.missed is Missed.ALL:
+            most += policies.missed_max
+        owed, skips = _owed(intent.spec, due_at, now, most)
         upcoming = next_after(intent.spec, now)
     chosen, late = _choose(owed, policies, now)
     skips += late
@@ -151,11 +156,11 @@ def decide(intent: Intent, *, due_at: int, now: int, before: Before) -> Plan:
     return Plan(fires, sorted(skips), upcoming, cancels, pause)
 
 
-def _owed(spec: Spec, due_at: int, now: int) -> tuple[list[int], list[Skip]]:
+def _owed(spec: Spec, due_at: int, now: int, most: int) -> tuple[list[int], list[Skip]]:
     """Occurrences from `due_at` to now: the latest ones by themselves, a long rest as one range."""
     after = due_at - 1
-    owed = latest_between(spec, after, now, OWED_MAX)
-    if len(owed) < OWED_MAX:
+    owed = latest_between(spec, after, now, most)
+    if len(owed) < most:
         return owed, []
     total = count_between(spec, after, now)
     rest = total - len(owed)

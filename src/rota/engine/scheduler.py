@@ -11,14 +11,14 @@ import logging
 
 from rota.core.instants import SECOND, micros
 from rota.engine.base import Base
-from rota.engine.wakeups import ANY, READY, SCHEDULE
+from rota.engine.wakeups import ANY, CANCEL, READY, SCHEDULE
 from rota.store import schedules
 from rota.store.schedules import Fired
 
 log = logging.getLogger("rota.scheduler")
 
 BATCH = 1000
-GLANCE_US = SECOND // 20
+GLANCE_US = SECOND // 10
 
 
 class Scheduler:
@@ -57,6 +57,8 @@ class Scheduler:
             now = self._base.clock.now()
             fired = await self._fire(now)
             born += fired.run_count
+            if fired.cancelled:
+                self._base.wakeups.tell(CANCEL)
             if fired.run_count:
                 self._base.wakeups.tell(READY)
             if fired.due_count < BATCH:
@@ -81,7 +83,10 @@ class Scheduler:
 
     async def _end_pauses(self, now: int) -> None:
         namespace = self._base.settings.namespace
-        await self._base.database.write(schedules.end_pauses, namespace=namespace, now=now)
+        await self._base.database.write(
+            schedules.end_pauses, namespace=namespace, now=now,
+            new_ids=self._base.ids.endless(now),
+        )  # fmt: skip
 
     async def _next(self, fired: Fired) -> int | None:
         """The next instant to look at: a schedule that is due or a pause that ends."""

@@ -281,28 +281,48 @@ async def _follow(tx: Tx, outcomes: Sequence[Outcome], now: int) -> bool:
     if retries:
         await start(tx, retries, now=now, alone=False)
     ended = [o for o in outcomes if not o.retry and RULES[o.verb].target in FINAL]
-    after = [(o.claim.parent_id, o.claim.schedule_id) for o in ended]
+    after = [_End(o.claim.parent_id, o.claim.schedule_id, o.claim.root_id) for o in ended]
     return await _after_ends(tx, after, now) or bool(retries)
 
 
-async def _after_ends(tx: Tx, ended: Sequence[tuple[str | None, str | None]], now: int) -> bool:
+class _End(NamedTuple):
+    """A chain that is over: whose child it was, which schedule's, and its first run."""
+
+    parent_id: str | None
+    schedule_id: str | None
+    root_id: str
+
+
+async def _after_ends(tx: Tx, ended: Sequence[_End], now: int) -> bool:
     """What follows when chains are over: parents wake, the next of a schedule gets its turn."""
-    parents = [parent_id for parent_id, _ in ended if parent_id]
+    parents = [end.parent_id for end in ended if end.parent_id]
     if parents:
         await poke(tx, parents, now=now)
-    schedules = [schedule_id for _, schedule_id in ended if schedule_id]
-    turns = await _give_turns(tx, schedules, now) if schedules else False
+    scheduled = [end for end in ended if end.schedule_id]
+    turns = await _give_turns(tx, scheduled, now) if scheduled else False
     return bool(parents) or turns
 
 
-async def _give_turns(tx: Tx, schedule_ids: Sequence[str], now: int) -> bool:
-    """Let the next waiting run of a schedule go, one for each that ended."""
-    waiting = await tx.rows("with_turns", ids=sorted(set(schedule_ids)))
-    for row in waiting:
-        count = schedule_ids.count(row[0])
-        ids = [one[0] for one in await tx.rows("next_in_turn", id=row[0], limit=count)]
-        await tx.rows("take_turn", ids=ids, now=now)
-    return bool(waiting)
+async def _give_turns(tx: Tx, ended: Sequence[_End], now: int) -> bool:
+    """Let the next waiting run of a schedule go, one for each of its kind that ended."""
+    ids = sorted({end.schedule_id for end in ended if end.schedule_id})
+    # Firing holds this lock too: it decides who has to wait by what it sees open.
+    await tx.rows("lock_templates", ids=ids)
+    if not await tx.rows("with_turns", ids=ids):
+        return False
+    roots = [end.root_id for end in ended]
+    triggers = {row[0]: row[1] for row in await tx.rows("root_triggers", ids=roots)}
+    lines: list[tuple[str | None, str]] = [
+        (end.schedule_id, "backfill") for end in ended if triggers.get(end.root_id) == "backfill"
+    ]
+    # A run by hand stands beside the line; of the others one goes when the last has ended.
+    regular = {e.schedule_id for e in ended if triggers.get(e.root_id) == Trigger.SCHEDULE}
+    busy = {row[0] for row in await tx.rows("open_of_schedules", ids=ids) if row[1]}
+    lines += [(schedule_id, "turn") for schedule_id in sorted(filter(None, regular - busy))]
+    for schedule_id, reason in lines:
+        rows = await tx.rows("next_in_turn", id=schedule_id, reason=reason, limit=1)
+        await tx.rows("take_turn", ids=[row[0] for row in rows], now=now)
+    return bool(lines)
 
 
 async def turn(
@@ -374,7 +394,11 @@ async def reap(
         if run.recoveries < recoveries_max
     ]
     await start(tx, heirs, now=now, alone=False)
-    over = [(r.parent_id, r.schedule_id) for r in lapsed if r.recoveries >= recoveries_max]
+    over = [
+        _End(r.parent_id, r.schedule_id, r.root_id)
+        for r in lapsed
+        if r.recoveries >= recoveries_max
+    ]
     await _after_ends(tx, over, now)
     return [(run, run.recoveries < recoveries_max) for run in lapsed]
 
@@ -427,7 +451,7 @@ async def cancel(tx: Tx, root_ids: Sequence[str], *, reason: str, now: int) -> l
     while family := await tx.rows("family_of", roots=list(root_ids)):
         ids = sorted(row[0] for row in family)
         cancelled += await tx.rows("cancel_runs", ids=ids, reason=reason, now=now)
-    await _after_ends(tx, [(row[1], row[2]) for row in cancelled], now)
+    await _after_ends(tx, [_End(row[1], row[2], row[3]) for row in cancelled], now)
     return [row[0] for row in cancelled]
 
 

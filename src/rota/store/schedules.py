@@ -14,7 +14,7 @@ import msgspec
 
 from rota.core.lifecycle import Status, Trigger
 from rota.core.model import Run, Schedule
-from rota.core.recurrence import next_after
+from rota.core.recurrence import count_between, latest_between, next_after
 from rota.core.schedule import Before, Intent, Overlap, Plan, Skip, decide, jitter_us
 from rota.store import runs
 from rota.store.database import Row, Tx
@@ -41,6 +41,7 @@ class Fired(NamedTuple):
     run_count: int
     put_aside: list[tuple[str, str]]  # name and reason
     next_at: int | None
+    cancelled: bool = False  # runs were called off to make room
 
 
 def read_intent(text: str) -> Intent:
@@ -55,6 +56,7 @@ async def fire(tx: Tx, *, namespace: str, now: int, limit: int, new_ids: Iterato
     put_aside: list[tuple[str, str]] = []
     born: list[Row] = []
     moved: list[Row] = []
+    cancelled = False
     intents = {one.id: _understood(one) for one in due}
     before = await _before(tx, intents)
     for one in due:
@@ -62,13 +64,16 @@ async def fire(tx: Tx, *, namespace: str, now: int, limit: int, new_ids: Iterato
         try:
             if isinstance(intent, Exception):
                 raise intent
-            plan = decide(intent, due_at=one.due_at, now=now, before=before.get(one.id, Before()))
+            # Lateness counts from the instant it was meant to fire at, jitter included.
+            at = now - jitter_us(one.name, intent.policies)
+            plan = decide(intent, due_at=one.due_at, now=at, before=before.get(one.id, Before()))
         except Exception as error:  # a poison schedule is put aside and never blocks the batch
             reason = f"put aside: {error}"
             put_aside.append((one.name, reason))
             moved.append((one.id, one.due_at, Status.PAUSED, reason, None, one.due_at, None))
             continue
         if plan.cancels:
+            cancelled = True
             await _cancel_open(tx, one.id, now)
         born += _rows(one, intent, plan, now, new_ids)
         moved.append(_moved(one, intent, plan))
@@ -77,7 +82,8 @@ async def fire(tx: Tx, *, namespace: str, now: int, limit: int, new_ids: Iterato
     if moved:
         await tx.many("advance_schedules", moved)
     upcoming = await tx.rows("next_schedule", namespace=namespace)
-    return Fired(len(due), sum(row[3] != Status.SKIPPED for row in born), put_aside, upcoming[0][0])
+    run_count = sum(row[3] != Status.SKIPPED for row in born)
+    return Fired(len(due), run_count, put_aside, upcoming[0][0], cancelled)
 
 
 def _understood(one: Due) -> Intent | Exception:
@@ -111,7 +117,7 @@ async def _before(tx: Tx, intents: dict[str, Intent | Exception]) -> dict[str, B
     for key, intent in known.items():
         limit = intent.policies.failures_max
         if limit is not None:
-            ends = await tx.rows("last_ends_of", id=key, limit=limit)
+            ends = await tx.rows("last_ends_of", id=key, limit=limit, since_at=intent.forgiven_at)
             failures = next(
                 (n for n, row in enumerate(ends) if row[0] == Status.COMPLETED), len(ends)
             )
@@ -209,8 +215,11 @@ async def soonest(tx: Tx, *, namespace: str, until: int, limit: int) -> list[Sch
     return [Schedule(*row) for row in rows]
 
 
-async def delete(tx: Tx, schedule_id: str) -> bool:
-    """Remove a template. The runs it fired stay; their `schedule_id` becomes null."""
+async def delete(tx: Tx, schedule_id: str, *, now: int = 0) -> bool:
+    """Remove a template. The runs it fired stay; their `schedule_id` becomes null.
+
+    Runs that wait for their turn go now: nobody would give it to them any more."""
+    await tx.rows("free_waiting", id=schedule_id, now=now)
     return bool(await tx.rows("delete_schedule", id=schedule_id))
 
 
@@ -219,18 +228,54 @@ async def add_runs(tx: Tx, rows: Sequence[Row], *, now: int) -> list[str]:
     return [row[0] for row in await tx.many("fire_runs", rows, now=now)]
 
 
-async def end_pauses(tx: Tx, *, namespace: str, now: int) -> int:
+async def end_pauses(tx: Tx, *, namespace: str, now: int, new_ids: Iterator[str]) -> int:
     """Resume schedules whose timed pause is over; what was missed meanwhile is skipped."""
     rows = await tx.rows("due_pauses", namespace=namespace, now=now, limit=PAUSES)
     for row in rows:
-        schedule = Schedule(*row)
-        await change(tx, resumed(schedule, read_intent(schedule.spec), now=now))
+        old = Schedule(*row)
+        try:
+            fresh = resumed(old, read_intent(old.spec), now=now)
+        except Exception as error:  # poison: it stays paused, and says why
+            reason = f"put aside: {error}"
+            await change(tx, msgspec.structs.replace(old, reason=reason, available_at=None))
+            continue
+        await replace(tx, old, fresh, now=now, new_id=next(new_ids))
     return len(rows)
+
+
+async def replace(tx: Tx, old: Schedule, fresh: Schedule, *, now: int, new_id: str) -> Schedule:
+    """Write a changed template. What it owed and will not run any more goes into the ledger."""
+    after = read_intent(fresh.spec)
+    try:
+        before = read_intent(old.spec)
+        count_between(before.spec, 0, 0)
+    except Exception:  # what cannot be read owes nothing that could be named
+        await change(tx, fresh)
+        return fresh
+    if before.spec != after.spec and fresh.due_at is not None:
+        # Occurrences before this one belonged to the timing that was.
+        after = msgspec.structs.replace(after, since_at=fresh.due_at - 1)
+        fresh = msgspec.structs.replace(fresh, spec=msgspec.json.encode(after).decode())
+    await change(tx, fresh)
+    if old.due_at is None or fresh.due_at is None or fresh.due_at <= old.due_at:
+        return fresh
+    until = min(now, fresh.due_at - 1)
+    count = count_between(before.spec, old.due_at - 1, until)
+    if count:
+        last = latest_between(before.spec, old.due_at - 1, until, 1)[-1]
+        reason = "paused" if old.status == Status.PAUSED else "edited"
+        skip = Skip(last, reason, old.due_at, count)
+        row = (new_id, old.id, before.workflow, Status.SKIPPED, reason, None, last,
+               Trigger.SCHEDULE, _range(skip), now)  # fmt: skip
+        await tx.many("fire_runs", [row], now=now)
+    return fresh
 
 
 def resumed(schedule: Schedule, intent: Intent, *, now: int, catch_up: bool = False) -> Schedule:
     """The schedule awake again: from its next occurrence, or from the first one missed."""
     due_at = schedule.due_at if catch_up and schedule.due_at else next_after(intent.spec, now)
+    forgiven = msgspec.structs.replace(intent, forgiven_at=now)
+    schedule = msgspec.structs.replace(schedule, spec=msgspec.json.encode(forgiven).decode())
     if due_at is None:
         return msgspec.structs.replace(
             schedule, status=Status.PAUSED, reason="no further occurrence", available_at=None

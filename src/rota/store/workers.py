@@ -55,6 +55,7 @@ async def queues(tx: Tx, *, namespace: str) -> list[Queue]:
     return [Queue(*row) for row in await tx.rows("list_queues", namespace=namespace, alone=True)]
 
 
-async def pause_queue(tx: Tx, *, namespace: str, name: str, paused: bool) -> None:
-    """Stop or resume claiming from a queue."""
+async def pause_queue(tx: Tx, *, namespace: str, name: str, paused: bool) -> bool:
+    """Stop or resume claiming from a queue; one nobody declared is remembered from now on."""
     await tx.rows("pause_queue", namespace=namespace, name=name, paused=int(paused), alone=True)
+    return True

@@ -10,7 +10,7 @@ from rota.core.model import Step
 from rota.core.outcomes import end_of, run_failed
 from rota.workflows.flow import Flow
 
-LOOK_AGAIN_US = 5 * SECOND
+LOOK_AGAIN_US = SECOND
 
 
 async def start_child(flow: Flow, workflow: Any, args: Any, kwargs: Any, **options: Any) -> str:

@@ -65,9 +65,10 @@ create index runs_chain on runs (root_id) where retry_of is not null;
 
 -- Each attempt has at most one successor.
 create unique index runs_retry_once on runs (retry_of) where retry_of is not null;
--- No occurrence fires twice, whoever fires it. A retry is another row of the same occurrence.
+-- No occurrence fires twice, whoever fires it. A retry is another row of the same occurrence, and
+-- one that was skipped may be run later by a backfill.
 create unique index runs_occurrence on runs (schedule_id, due_at)
-    where schedule_id is not null and retry_of is null;
+    where schedule_id is not null and retry_of is null and status <> 'skipped';
 -- Idempotent start.
 create unique index runs_external on runs (namespace, name, external_id) where external_id is not null;
 -- At most one open run per serial key.

@@ -8,6 +8,8 @@ create index runs_pauses on runs (namespace, available_at)
 create index runs_schedule_open on runs (schedule_id, due_at)
     where schedule_id is not null and (status = 'pending' or status = 'running'
         or status = 'sleeping' or status = 'waiting');
+-- All runs of a schedule: its ledger, and the foreign key when it is deleted.
+create index runs_by_schedule on runs (schedule_id, due_at) where schedule_id is not null;
 -- Schedules by name, for people and for deployments.
 create index runs_templates on runs (namespace, name)
     where (status = 'scheduled' or status = 'paused');

@@ -117,6 +117,8 @@ CREATE TABLE workers (
     stopped_at integer
 ) strict;
 
+CREATE INDEX runs_by_schedule on runs (schedule_id, due_at) where schedule_id is not null;
+
 CREATE INDEX runs_chain on runs (root_id) where retry_of is not null;
 
 CREATE INDEX runs_children on runs (parent_id) where parent_id is not null;
@@ -127,7 +129,7 @@ CREATE INDEX runs_limit_keys on runs (namespace, queue, limit_key, status, prior
     where limit_key is not null and (status = 'pending' or status = 'running');
 
 CREATE UNIQUE INDEX runs_occurrence on runs (schedule_id, due_at)
-    where schedule_id is not null and retry_of is null;
+    where schedule_id is not null and retry_of is null and status <> 'skipped';
 
 CREATE INDEX runs_pauses on runs (namespace, available_at)
     where status = 'paused' and available_at is not null;

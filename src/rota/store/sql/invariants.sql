@@ -14,11 +14,11 @@ where (finished_at is not null)
 -- An open run must be claimable, held, timed, or waiting for something that can still come.
 select id, status from runs
 where status = 'sleeping' and available_at is null
-    and coalesce(reason, '') not in ('signal', 'child', 'several', 'turn')
+    and coalesce(reason, '') not in ('signal', 'child', 'several', 'turn', 'backfill')
 
 -- name: broken_occurrence
 select schedule_id, due_at, count(*) from runs
-where schedule_id is not null and due_at is not null and retry_of is null
+where schedule_id is not null and due_at is not null and retry_of is null and status <> 'skipped'
 group by schedule_id, due_at having count(*) > 1
 
 -- name: broken_turn

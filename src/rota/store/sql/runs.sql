@@ -228,7 +228,7 @@ where runs.status in ('pending', 'running', 'sleeping', 'waiting')
 update runs
 set status = 'cancelled', reason = :reason, finished_at = :now, lease_owner = null, lease_until = null
 where id {in ids} and status in ('pending', 'running', 'sleeping', 'waiting')
-returning id, parent_id, schedule_id
+returning id, parent_id, schedule_id, root_id
 
 -- name: resolve_run
 -- A new attempt: what failed for good in the last one is tried again.

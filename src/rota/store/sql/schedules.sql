@@ -43,6 +43,7 @@ returning id
 -- name: due_schedules
 select id, name, queue, due_at, spec from runs
 where namespace = :namespace and status = 'scheduled' and available_at <= :now
+    and due_at is not null
 order by available_at
 limit :limit
 {skip_locked}
@@ -68,19 +69,20 @@ select schedule_id,
     sum(case when status = 'sleeping' and reason = 'turn' then 0 else 1 end),
     sum(case when status = 'sleeping' and reason = 'turn' then 1 else 0 end)
 from runs
-where schedule_id {in ids} and schedule_id is not null
+where schedule_id {in ids} and schedule_id is not null and trigger <> 'backfill'
     and (status = 'pending' or status = 'running' or status = 'sleeping' or status = 'waiting')
 group by schedule_id
 
 -- name: open_roots_of
 select root_id from runs
-where schedule_id = :id and schedule_id is not null
+where schedule_id = :id and schedule_id is not null and trigger <> 'backfill'
     and (status = 'pending' or status = 'running' or status = 'sleeping' or status = 'waiting')
 
 -- name: last_ends_of
 -- The newest ended chains of a schedule, newest first.
 select runs.status from runs
 where runs.schedule_id = :id and runs.status in ('completed', 'failed', 'crashed')
+    and runs.finished_at > :since_at
     and not exists (select 1 from runs as later where later.retry_of = runs.id)
 order by runs.finished_at desc limit :limit
 
@@ -108,13 +110,26 @@ returning runs.id
 
 -- name: next_in_turn
 select id from runs
-where schedule_id = :id and schedule_id is not null and status = 'sleeping' and reason = 'turn'
+where schedule_id = :id and schedule_id is not null and status = 'sleeping' and reason = :reason
 order by due_at, id limit :limit
 
 -- name: with_turns
 -- Which of these schedules have runs that wait for their turn.
 select distinct schedule_id from runs
-where schedule_id {in ids} and schedule_id is not null and status = 'sleeping' and reason = 'turn'
+where schedule_id {in ids} and schedule_id is not null and status = 'sleeping'
+    and (reason = 'turn' or reason = 'backfill')
+
+-- name: free_waiting
+update runs set status = 'pending', reason = null, available_at = :now
+where schedule_id = :id and schedule_id is not null and status = 'sleeping'
+    and (reason = 'turn' or reason = 'backfill')
+
+-- name: lock_templates
+select id from runs where id {in ids} order by id
+{lock}
+
+-- name: root_triggers
+select id, trigger from runs where id {in ids}
 
 -- name: take_turn
 update runs set status = 'pending', reason = null, available_at = :now
