@@ -8,7 +8,7 @@ EXTRAS := dev,postgres,rich
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup fmt lint check test test-sqlite crash bench docs up down clean FORCE
+.PHONY: help setup fmt lint check test test-sqlite crash crash-load bench docs up down clean FORCE
 
 help: ## List what can be done
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -58,6 +58,10 @@ test-sqlite: setup ## The tests that need no PostgreSQL: quick
 
 crash: setup ## Kill a child at every commit and look at what is left
 	@$(PYTEST) tests/crash
+
+crash-load: setup ## 10,000 runs, 4 workers, one killed every second, on SQLite
+	@dir=$$(mktemp -d) && $(PY) -m tests.crash.load --runs 10000 --workers 4 --every 1 \
+	  --database sqlite:///$$dir/rota.db; code=$$?; rm -rf $$dir; exit $$code
 
 bench: setup ## Measure, against the raw limit of the same database
 	@$(PY) -m bench

@@ -7,10 +7,8 @@ from __future__ import annotations
 
 import difflib
 import hashlib
-import os
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
-from pathlib import Path
 from types import EllipsisType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -31,9 +29,9 @@ from rota.core.recurrence import (
 from rota.core.retry import RetryPolicy
 from rota.core.schedule import Intent, Missed, Overlap, Policies, jitter_us
 from rota.core.timing import Spec
-from rota.core.zones import host_zone
 from rota.engine.wakeups import READY, SCHEDULE
 from rota.errors import BadSchedule, UnknownSchedule, UsageError, WrongState
+from rota.hostzone import host_zone_name
 from rota.retiming import Retiming
 from rota.starting import Options, Startable
 from rota.store import schedules as store
@@ -371,19 +369,6 @@ class Schedules:
         near = difflib.get_close_matches(name, names, 3, 0.5)
         hint = f"Did you mean {', '.join(near)}?" if near else None
         return UnknownSchedule(f"there is no schedule {name!r}", hint=hint, name=name)
-
-
-def host_zone_name() -> str:
-    """This machine's zone, asked once when a schedule is made, and stored with it."""
-    return host_zone(os.environ, _read_link_or_text)
-
-
-def _read_link_or_text(path: str) -> str | None:
-    place = Path(path)
-    try:
-        return str(place.readlink()) if place.is_symlink() else place.read_text()
-    except (OSError, UnicodeDecodeError):
-        return None
 
 
 def written(when: When) -> str:

@@ -145,21 +145,6 @@ async def test_a_sleep_survives_a_clock_that_goes_back_and_is_set_right_again(
         assert effects.count("r/note#0") == 1
 
 
-async def test_a_sleep_is_not_made_an_hour_longer_by_a_clock_that_goes_back(
-    database_url: str, hire: Hire, clock: Path
-) -> None:
-    await ready(hire("--clock", clock))
-    async with Client(database_url, migrate=True) as client:
-        run = await client.start("nap", label="r", seconds=1)
-
-        async def sleeps() -> bool:
-            return await run.status() == "sleeping:sleep"
-
-        await until(sleeps)
-        set_clock(clock, -HOUR_S)
-        await run.result(timeout=5)
-
-
 @pytest.mark.parametrize("jump_s", [HOUR_S, -HOUR_S])
 async def test_ids_stay_unique_and_rise_over_a_jump(
     database_url: str, monkeypatch: pytest.MonkeyPatch, jump_s: float

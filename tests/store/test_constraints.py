@@ -98,10 +98,6 @@ async def test_times_are_numbers(db: Database) -> None:
         ({"external_id": "o-7", **_complete("completed")}, {"id": "r2", "external_id": "o-7"}),
         ({"retry_of": "x"}, {"id": "r2", "retry_of": "x"}),
         ({"schedule_id": "r0", "due_at": NOW}, {"id": "r2", "schedule_id": "r0", "due_at": NOW}),
-        (
-            {"schedule_id": "r0", "due_at": NOW, **_complete("skipped")},
-            {"id": "r2", "schedule_id": "r0", "due_at": NOW, "available_at": NOW + 5},
-        ),
         *(
             ({"serial_key": "s", **_complete(status)}, {"id": "r2", "serial_key": "s"})
             for status in sorted(OPEN)
@@ -144,7 +140,8 @@ STEP = {
     "attempt": 1, "run_attempt": 1, "started_at": NOW, "finished_at": NOW,
 }  # fmt: skip
 WORKER = {
-    "id": "w1", "namespace": "default", "host": "h", "pid": 1, "pid_started": "", "queues": "[]", "names": "[]",
+    "id": "w1", "namespace": "default", "host": "h", "pid": 1, "pid_started": "", "queues": "[]",
+    "names": "[]",
     "seats": 1, "status": "online", "version": "1", "started_at": NOW, "heartbeat_at": NOW,
 }  # fmt: skip
 

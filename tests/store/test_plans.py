@@ -68,7 +68,8 @@ CASES = [
     Case("chain_of", CHAIN, {"root_id": "running000001"}),
     Case("get_run", PRIMARY, {"namespace": SPACE, "id": "running000001"}),
     Case("find_started", ("runs_external",), {}, (SPACE, "work", "pending-x1")),
-    Case("prunable_chains", PRIMARY, {"namespace": SPACE, "before_id": "zzz", "before_at": 1 << 62, "limit": 10}),
+    Case("prunable_chains", PRIMARY,
+        {"namespace": SPACE, "before_id": "zzz", "before_at": 1 << 62, "limit": 10}),
 ]  # fmt: skip
 
 

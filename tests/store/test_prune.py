@@ -8,7 +8,7 @@ import pytest
 
 from rota.core.instants import DAY
 from rota.core.model import Claim
-from rota.store import runs, steps
+from rota.store import retention, runs, steps
 from rota.store.database import Database
 from tests.builders import (
     BIG,
@@ -31,7 +31,7 @@ CUT = f"{(NOW + DAY) // 1000:012x}"  # a day after everything here was born
 
 
 async def prune(db: Database, before_id: str = CUT, limit: int = 100) -> int:
-    return await db.write(runs.prune, namespace=SPACE, before_id=before_id, limit=limit)
+    return await db.write(retention.prune, namespace=SPACE, before_id=before_id, limit=limit)
 
 
 async def left(db: Database) -> list[str]:
@@ -155,6 +155,6 @@ async def test_runs_survive_the_end_of_their_schedule(db: Database) -> None:
 async def test_the_count_to_keep_gives_the_newest_that_may_go(db: Database) -> None:
     over = [await _over(db) for _ in range(4)]
     await begin(db)
-    assert await db.read(runs.oldest_to_keep, namespace=SPACE, keep=3) == over[0].id
-    assert await db.read(runs.oldest_to_keep, namespace=SPACE, keep=0) == over[3].id
-    assert await db.read(runs.oldest_to_keep, namespace=SPACE, keep=4) is None
+    assert await db.read(retention.oldest_to_keep, namespace=SPACE, keep=3) == over[0].id
+    assert await db.read(retention.oldest_to_keep, namespace=SPACE, keep=0) == over[3].id
+    assert await db.read(retention.oldest_to_keep, namespace=SPACE, keep=4) is None

@@ -235,7 +235,7 @@ COSTLY = {
 }
 
 
-@pytest.mark.xfail(reason="cancel-running and pause-after-failures ask per schedule yet", strict=False)
+@pytest.mark.xfail(reason="two policies still ask once per schedule", strict=False)
 @pytest.mark.parametrize("rules", COSTLY.values(), ids=COSTLY.keys())
 async def test_many_due_schedules_cost_no_more_statements_than_few(
     db: Database, rules: Policies
@@ -358,7 +358,8 @@ async def test_a_turn_is_given_once_when_two_runs_end_at_once(db: Database) -> N
     extra: list[Row] = [
         schedules.extra_row(
             row, intent, id=fresh_id(START), due_at=START - n * HOUR, trigger="backfill",
-            status="pending" if n <= 2 else "sleeping", reason=None if n <= 2 else "turn",
+            status="pending" if n <= 2 else "sleeping",
+            reason=None if n <= 2 else "backfill",
             available_at=START if n <= 2 else None,
         )
         for n in range(1, 7)

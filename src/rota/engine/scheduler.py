@@ -18,6 +18,7 @@ from rota.store.schedules import Fired
 log = logging.getLogger("rota.scheduler")
 
 BATCH = 1000
+POLLS = 4
 GLANCE_US = SECOND // 10
 
 
@@ -45,7 +46,8 @@ class Scheduler:
         while True:
             self._wake.clear()
             await self.tick()
-            poll_at = clock.now() + micros(self._base.settings.poll_s)
+            # Its timer is exact and changes are told; this is only the net below that.
+            poll_at = clock.now() + POLLS * micros(self._base.settings.poll_s)
             rest = poll_at if self.next_at is None else min(poll_at, self.next_at)
             if rest > clock.now():
                 await clock.wait(self._wake, rest)

@@ -17,7 +17,7 @@ from rota.engine.clock import SystemClock
 from rota.engine.wakeups import DONE, READY
 from rota.engine.worker import Worker
 from rota.errors import StoreReadOnly
-from rota.store import runs, workers
+from rota.store import retention, runs, workers
 
 log = logging.getLogger("rota.upkeep")
 
@@ -161,7 +161,7 @@ class Upkeep:
             pruned += await self._prune_before(f"{oldest // 1000:012x}g", oldest)
         if self._settings.keep_runs:
             excess = await self._database.read(
-                runs.oldest_to_keep, namespace=namespace, keep=self._settings.keep_runs
+                retention.oldest_to_keep, namespace=namespace, keep=self._settings.keep_runs
             )
             pruned += await self._prune_before(f"{excess}0", now + 1) if excess else 0
         # A full batch means there is more; else once a minute is plenty.
@@ -169,7 +169,7 @@ class Upkeep:
 
     async def _prune_before(self, before_id: str, before_at: int) -> int:
         return await self._database.write(
-            runs.prune, namespace=self._settings.namespace, before_id=before_id,
+            retention.prune, namespace=self._settings.namespace, before_id=before_id,
             before_at=before_at, limit=PRUNE_BATCH,
         )  # fmt: skip
 

@@ -1,0 +1,21 @@
+"""This machine's time zone, for schedules that name none."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from rota.core.zones import host_zone
+
+
+def host_zone_name() -> str:
+    """This machine's zone, asked once when a schedule is made, and stored with it."""
+    return host_zone(os.environ, _read_link_or_text)
+
+
+def _read_link_or_text(path: str) -> str | None:
+    place = Path(path)
+    try:
+        return str(place.readlink()) if place.is_symlink() else place.read_text()
+    except (OSError, UnicodeDecodeError):
+        return None
