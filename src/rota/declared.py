@@ -18,8 +18,9 @@ import msgspec
 from rota.core.instants import moment
 from rota.core.recurrence import parse
 from rota.errors import BadSetting, RotaError
+from rota.hostzone import host_zone_name
 from rota.preview import read_time, to_instant
-from rota.schedules import host_zone_name, policies
+from rota.schedules import policies
 
 POLICIES = (
     "overlap", "missed", "missed_max", "max_delay", "jitter", "max_runs", "pause_after_failures",

@@ -16,7 +16,8 @@ from rota.core.schedule import Intent
 from rota.core.zones import zone_named
 from rota.engine.clock import SystemClock
 from rota.errors import BadInput, RotaError
-from rota.schedules import Occurrence, host_zone_name, next_of
+from rota.hostzone import host_zone_name
+from rota.schedules import Occurrence, next_of
 
 REMARKS_MAX = 20
 

@@ -16,9 +16,10 @@ from rota.core.model import Run
 from rota.core.recurrence import count_between, next_after, notes, previous_before
 from rota.core.schedule import Missed, Overlap, Policies, jitter_us
 from rota.errors import UnknownRun, UnknownSchedule, UsageError
+from rota.hostzone import host_zone_name
 from rota.moments import Moment
 from rota.preview import wall, zone_of
-from rota.schedules import Shown, host_zone_name
+from rota.schedules import Shown
 from rota.standing import Stand
 from rota.store import schedules as store
 

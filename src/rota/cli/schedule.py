@@ -148,7 +148,7 @@ def upcoming(call: Call, within: str, limit: int) -> None:
         found = await client.schedules.upcoming(within=within, limit=limit)
         return found, client.clock.now()
 
-    from rota.schedules import host_zone_name
+    from rota.hostzone import host_zone_name
 
     found, now = connect.ask(call, look)
     zone = host_zone_name()

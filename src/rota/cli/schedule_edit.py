@@ -106,8 +106,8 @@ def create(call: Call, /, name: str, workflow: str, words: tuple[str, ...], **op
     given, said = values.arguments(pairs, options.pop("input"))
 
     async def make(client: Client, target: Any, kwargs: dict[str, Any]) -> Shown:
+        from rota.hostzone import host_zone_name
         from rota.preview import read_when
-        from rota.schedules import host_zone_name
 
         zone = options.pop("zone") or host_zone_name()
         words_of = _policies(options) | _bounds(options, zone, client.clock.now())

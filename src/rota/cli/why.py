@@ -38,8 +38,8 @@ def why(call: Call, name: str, at_text: str | None) -> None:
 
 async def _ask(client: Client, name: str, at_text: str | None) -> Answer:
     from rota.errors import UnknownSchedule
+    from rota.hostzone import host_zone_name
     from rota.preview import read_time, zone_of
-    from rota.schedules import host_zone_name
     from rota.why import why as ask
 
     if at_text is None:
