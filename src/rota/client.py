@@ -63,6 +63,7 @@ class Client:
         self.starter = Starter(self.settings, self.ids)
         self.schedules = Schedules(self)
         self.migrates = url.startswith("sqlite") if migrate is None else migrate
+        self._carried: frozenset[str] = frozenset()
         self._starts: Batch[NewRun, Started] = Batch(self._send_starts)
         self._database: Database | None = None
         self._wakeups: Wakeups | None = None
@@ -168,7 +169,7 @@ class Client:
         options = Options(external_id, queue, priority, delay, at, key, tags, retries, timeout)
         run = self.new_run(workflow, args, kwargs, options)
         started = await self._starts.put(run)
-        self._told_start(run.available_at > self.clock.now())
+        self._told_start(run.available_at > self.clock.now(), started.id in self._carried)
         if started.existed and on_conflict == "reject":
             raise AlreadyStarted(
                 f"run {started.id} has external id {external_id!r} already", run_id=started.id
@@ -219,10 +220,17 @@ class Client:
         return RunRef(self, run_id, signature.returns if signature else None, existed)
 
     async def _send_starts(self, fresh: Sequence[NewRun]) -> list[Started]:
-        return await self.database.write(runs.start, fresh, now=self.clock.now())
+        now = self.clock.now()
+        lone = len(fresh) == 1 and fresh[0].available_at <= now
+        channel = self.database.carry(READY) if lone else None
+        self._carried = frozenset({fresh[0].id}) if channel else frozenset()
+        return await self.database.write(runs.start, fresh, now=now, told_to=channel)
 
-    def _told_start(self, delayed: bool) -> None:
-        self.wakeups.tell(TIMER if delayed else READY)
+    def _told_start(self, delayed: bool, carried: bool = False) -> None:
+        if carried:
+            self.wakeups.heard(READY)  # the others heard it from the commit itself
+        else:
+            self.wakeups.tell(TIMER if delayed else READY)
 
     # -- finding ---------------------------------------------------------------------------
 

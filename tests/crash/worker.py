@@ -94,6 +94,7 @@ def deafen(database: Database) -> None:
         return None
 
     database.tell = lambda topic: None  # type: ignore[method-assign]
+    database.carry = lambda topic: None  # type: ignore[method-assign]
     database.listen = listen  # type: ignore[method-assign]
 
 

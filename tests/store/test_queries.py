@@ -64,7 +64,7 @@ def _slots(text: str) -> int:
 
 def _query_of(call: ast.Call) -> str | None:
     """The query that a call of `tx.rows` or `tx.many` names."""
-    is_query = isinstance(call.func, ast.Attribute) and call.func.attr in ("rows", "many")
+    is_query = isinstance(call.func, ast.Attribute) and call.func.attr in ("rows", "many", "change")
     name = call.args[0] if is_query and call.args else None
     is_text = isinstance(name, ast.Constant) and isinstance(name.value, str)
     return str(name.value) if is_text and isinstance(name, ast.Constant) else None
@@ -101,7 +101,7 @@ def test_every_parameter_is_passed_and_no_other(name: str) -> None:
         for parameter in queries.compiled(dialect)[name].parameters
     }
     for module, call in _calls().get(name, []):
-        given = {word.arg for word in call.keywords if word.arg not in (None, "alone")}
+        given = {word.arg for word in call.keywords if word.arg not in (None, "alone", "told_to")}
         spread = any(word.arg is None for word in call.keywords)
         where = module.at(call, name)
         assert given <= wanted, f"{where}: passes {given - wanted}, which it does not ask for"

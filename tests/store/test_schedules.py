@@ -91,6 +91,12 @@ class Watched:
         await self._note(query)
         return await self._tx.many(query, items, **parameters)
 
+    async def change(
+        self, query: str, items: Sequence[Row], *, alone: bool = False, **parameters: Any
+    ) -> int:
+        await self._note(query)
+        return await self._tx.change(query, items, **parameters)
+
     async def script(self, text: str) -> None:
         await self._tx.script(text)
 

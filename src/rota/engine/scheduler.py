@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from rota.core.instants import SECOND, micros
+from rota.core.instants import micros
 from rota.engine.base import Base
 from rota.engine.wakeups import ANY, CANCEL, READY, SCHEDULE
 from rota.store import schedules
@@ -18,8 +18,8 @@ from rota.store.schedules import Fired
 log = logging.getLogger("rota.scheduler")
 
 BATCH = 1000
-POLLS = 4
-GLANCE_US = SECOND // 10
+POLLS = 5
+GLANCE_S = 0.1
 
 
 class Scheduler:
@@ -45,12 +45,15 @@ class Scheduler:
         clock = self._base.clock
         while True:
             self._wake.clear()
-            await self.tick()
+            born = await self.tick()
             # Its timer is exact and changes are told; this is only the net below that.
             poll_at = clock.now() + POLLS * micros(self._base.settings.poll_s)
             rest = poll_at if self.next_at is None else min(poll_at, self.next_at)
             if rest > clock.now():
                 await clock.wait(self._wake, rest)
+            elif not born:
+                # Somebody else has it in hand at this moment: glance again, do not stare.
+                await asyncio.sleep(GLANCE_S)
 
     async def tick(self) -> int:
         """Fire everything due now; return how many runs were born."""
@@ -65,9 +68,6 @@ class Scheduler:
                 self._base.wakeups.tell(READY)
             if fired.due_count < BATCH:
                 self.next_at = await self._next(fired)
-                if not fired.due_count and self.next_at is not None and self.next_at <= now:
-                    # Somebody else has it in hand at this moment: no need to stare.
-                    self.next_at = now + GLANCE_US
                 return born
 
     async def _fire(self, now: int) -> Fired:

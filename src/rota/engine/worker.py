@@ -100,7 +100,7 @@ class Worker:
         poll_at = self._clock.now() + poll_us
         while not self._stopping:
             self.wake.clear()
-            if self._clock.now() >= poll_at:
+            if not 0 < poll_at - self._clock.now() <= poll_us:  # it came, or the clock went back
                 self.look()
                 poll_at = self._clock.now() + poll_us
             if not await self.turn():

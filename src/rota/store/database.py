@@ -36,6 +36,12 @@ class Tx(Protocol):
         """Run one set-based query over `items`; answers come in any order."""
         ...
 
+    async def change(
+        self, query: str, items: Sequence[Row], *, alone: bool = False, **parameters: Any
+    ) -> int:
+        """Run one set-based query that answers nothing; returns how many rows it wrote."""
+        ...
+
     async def script(self, text: str) -> None:
         """Run plain statements (migrations only)."""
         ...
@@ -75,6 +81,10 @@ class Database(Protocol):
 
     async def clock_us(self) -> int | None:
         """The database's own time, or None when it shares this machine's clock."""
+        ...
+
+    def carry(self, topic: str) -> str | None:
+        """Where a lone start may tell its topic in its own commit, or None: then `tell` it."""
         ...
 
     def tell(self, topic: str) -> None:

@@ -87,11 +87,38 @@ class PostgresTx:
         """Run one set-based query: an array per column, one statement for all."""
         if not items:
             return []
+        text, values = self._prepared(query, items, parameters)
+        return await self._run(text, values, alone)
+
+    async def change(
+        self, query: str, items: Sequence[Row], *, alone: bool = False, **parameters: Any
+    ) -> int:
+        """Run one set-based query that answers nothing: the server counts for us."""
+        if not items:
+            return 0
+        text, values = self._prepared(query, items, parameters)
+        if alone and not self.begun:
+            faults.reach("before-commit")
+            status = await self._connection.execute(text, *values)
+            faults.reach("after-commit")
+        else:
+            await self._begin()
+            status = await self._connection.execute(text, *values)
+        return int(status.rpartition(" ")[2])
+
+    def _prepared(
+        self, query: str, items: Sequence[Row], parameters: dict[str, Any]
+    ) -> tuple[str, list[Any]]:
         text, _, names, single = self._queries[query]
         shared = [parameters[name] for name in names]
-        if len(items) == 1:
-            return await self._run(single, [*items[0], *shared], alone)
-        return await self._run(text, [*zip(*items, strict=True), *shared], alone)
+        if len(items) > 1:
+            return text, [*zip(*items, strict=True), *shared]
+        values = [*items[0], *shared]
+        channel = parameters.get("told_to")
+        if channel is not None:
+            # Ends in `returning id`: a lone start tells of itself in its own commit.
+            return f"{single}, pg_notify(${len(values) + 1}, 'ready')", [*values, channel]
+        return single, values
 
     async def script(self, text: str) -> None:
         """Run plain statements."""
@@ -199,19 +226,32 @@ class PostgresDatabase:
 
         return await self.read(ask)
 
+    def carry(self, topic: str) -> str | None:
+        """A lone start notifies in its own commit, unless words come thick and fast: commits that
+        notify queue up behind each other."""
+        if topic != "ready" or self._closed or (self._teller and not self._teller.done()):
+            return None
+        self._teller = asyncio.get_running_loop().create_task(
+            asyncio.sleep(TELL_EVERY_S), context=contextvars.Context()
+        )
+        return self._channel()
+
     def tell(self, topic: str) -> None:
         """NOTIFY soon, on its own, once for all that happened meanwhile."""
-        self._topics.add(topic)
-        if (self._teller is None or self._teller.done()) and not self._closed:
+        if not self._topics and not self._closed:
             loop = asyncio.get_running_loop()
-            self._teller = loop.create_task(self._tell(), context=contextvars.Context())
+            resting = None if self._teller is None or self._teller.done() else self._teller
+            self._teller = loop.create_task(self._tell(resting), context=contextvars.Context())
+        self._topics.add(topic)
 
-    async def _tell(self) -> None:
+    async def _tell(self, resting: asyncio.Task[None] | None = None) -> None:
         channel = self._channel()
 
         async def notify(tx: PostgresTx, topics: list[str]) -> None:
             await tx.rows("notify", alone=True, channel=channel, topics=topics)
 
+        if resting is not None:
+            await resting
         while self._topics:
             topics, self._topics = sorted(self._topics), set()
             try:

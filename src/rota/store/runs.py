@@ -64,12 +64,19 @@ def _inline(body: str | None) -> str | None:
     return body if body is None or len(body) <= INLINE_BYTES_MAX else None
 
 
-async def start(tx: Tx, runs: Sequence[NewRun], *, now: int, alone: bool = True) -> list[Started]:
-    """Give birth to runs. One whose external id or id exists already is answered with that run."""
+async def start(
+    tx: Tx, runs: Sequence[NewRun], *, now: int, alone: bool = True, told_to: str | None = None
+) -> list[Started]:
+    """Give birth to runs. One whose external id or id exists already is answered with that run.
+
+    `told_to`: where a lone run's birth is told in the same commit (see `Database.carry`)."""
     bodies = _big((run.id, "input", run.input) for run in runs if run.root_id in (None, run.id))
     rows = [_row(run, now) for run in runs]
     born = {
-        row[0] for row in await tx.many("start_runs", rows, now=now, alone=alone and not bodies)
+        row[0]
+        for row in await tx.many(
+            "start_runs", rows, now=now, alone=alone and not bodies, told_to=told_to
+        )
     }
     if bodies:
         await tx.many("put_payloads", [row for row in bodies if row[0] in born])
@@ -91,15 +98,16 @@ async def start_alike(
     """
     if any(item[3] is not None and len(item[3]) > INLINE_BYTES_MAX for item in items):
         return await start(tx, [_alike(template, item) for item in items], now=now)
-    rows = await tx.many(
+    count = await tx.change(
         "start_alike", items, namespace=template.namespace, kind=template.kind, name=template.name,
         queue=template.queue, priority=template.priority, status=_birth(template, now),
         available_at=template.available_at, trigger=template.trigger, version=template.version,
         tags=template.tags, options=template.options, now=now, alone=True,
     )  # fmt: skip
-    if len(rows) == len(items):
+    if count == len(items):
         return [Started(item[0], existed=False) for item in items]
-    born = {row[0] for row in rows}
+    ids = [item[0] for item in items]
+    born = {row[0] for row in await tx.rows("find_ids", ids=ids)}
     return await _with_existing(tx, [_alike(template, item) for item in items], born)
 
 
@@ -245,8 +253,9 @@ async def _complete(
     tx: Tx, outcomes: Sequence[Outcome], now: int, *, alone: bool
 ) -> frozenset[str]:
     items = [(o.claim.id, o.claim.claim_count, o.output) for o in outcomes]
-    rows = await tx.many("complete_runs", items, now=now, alone=alone)
-    return frozenset([row[0] for row in rows])
+    if await tx.change("complete_runs", items, now=now, alone=alone) == len(items):
+        return frozenset([item[0] for item in items])
+    return frozenset([row[0] for row in await tx.many("completed_of", items, alone=alone)])
 
 
 async def _settle_others(tx: Tx, outcomes: Sequence[Outcome], now: int) -> Settled:

@@ -88,6 +88,16 @@ class SqliteTx:
         values = (_json(items), *(_plain(parameters[name]) for name in names))
         return cast(list[Row], self._cursor.execute(text, values).fetchall())
 
+    async def change(
+        self, query: str, items: Sequence[Row], *, alone: bool = False, **parameters: Any
+    ) -> int:
+        """Run one set-based query that answers nothing."""
+        if not items:
+            return 0
+        text, _, names, _ = self._queries[query]
+        self._cursor.execute(text, (_json(items), *(_plain(parameters[name]) for name in names)))
+        return self._connection.changes()
+
     async def script(self, text: str) -> None:
         """Run plain statements."""
         self._cursor.execute(text).fetchall()
@@ -318,6 +328,10 @@ class SqliteDatabase:
 
     async def clock_us(self) -> int | None:
         """The file lives on this machine, and so does its clock."""
+        return None
+
+    def carry(self, topic: str) -> str | None:
+        """A file carries no words."""
         return None
 
     def tell(self, topic: str) -> None:

@@ -29,7 +29,10 @@ async def record(
     """Write steps under their claims; what is missing from the answer was not ours to write."""
     # Sorted, so that two batches which lock the same runs cannot wait for each other.
     items = sorted((_row(record) for record in records), key=lambda row: (row[0], row[2]))
-    rows = await tx.many("record_steps", items, alone=alone)
+    if await tx.change("record_steps", items, alone=alone) == len(items):
+        return frozenset((record.claim.root_id, record.step.key) for record in records)
+    asked = [(row[0], row[1], row[2], row[12]) for row in items]
+    rows = await tx.many("recorded_of", asked, alone=alone)
     return frozenset((row[0], row[1]) for row in rows)
 
 

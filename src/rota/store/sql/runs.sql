@@ -22,7 +22,6 @@ select item.id, :namespace, :kind, :name, :queue, :priority, :status, :available
 {from items: id text, external_id text, limit_key text, input text}
 where true
 on conflict do nothing
-returning id
 
 -- name: find_started
 -- Who holds the external id, for starts that found it taken.
@@ -143,7 +142,11 @@ set status = 'completed', reason = null, output = item.output, finished_at = :no
 {from items: id text, claim_count int, output text}
 where runs.id = item.id and runs.claim_count = item.claim_count
     and runs.lease_owner is not null
-returning runs.id
+
+-- name: completed_of
+-- Which of these claims have completed their runs, when the count says: not all.
+select runs.id from runs {, items: id text, claim_count int, output text}
+where runs.id = item.id and runs.claim_count = item.claim_count and runs.status = 'completed'
 
 -- name: renew_leases
 update runs set lease_until = :lease_until

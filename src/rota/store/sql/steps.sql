@@ -19,7 +19,14 @@ set status = excluded.status, attempt = excluded.attempt, run_attempt = excluded
     error = excluded.error, wake_at = excluded.wake_at, started_at = excluded.started_at,
     finished_at = excluded.finished_at
 where steps.status <> 'completed' or steps.started_at = excluded.started_at
-returning steps.root_id, steps.key
+
+-- name: recorded_of
+-- Which of these steps stand as they were written, when the count says: not all.
+select steps.root_id, steps.key
+from steps join runs on runs.root_id = steps.root_id {, items: run_id text, claim_count int, key text, started_at int}
+where runs.id = item.run_id and runs.claim_count = item.claim_count
+    and runs.lease_owner is not null and steps.key = item.key
+    and steps.started_at = item.started_at
 
 -- name: step_of
 select {step columns} from steps where root_id = :root_id and key = :key
