@@ -10,7 +10,6 @@ import msgspec
 from rota.errors import BadSetting
 
 Meta = msgspec.Meta
-Seconds = Annotated[float, Meta(gt=0)]
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -164,7 +164,7 @@ async def test_an_operators_edit_outlives_a_deploy_of_the_same_declaration(
         assert (await app.schedules.get("s")).intent.text == "0 12 * * *"
 
 
-@pytest.mark.xfail(reason="the declaration is ignored without a word yet", strict=False)
+@pytest.mark.xfail(reason="the declaration is ignored without a word yet")
 async def test_a_declaration_does_not_take_an_operators_schedule_over(
     database_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -245,7 +245,7 @@ async def test_an_edit_to_a_denser_time_does_not_reach_back_before_itself(
         await sound(app)
 
 
-@pytest.mark.xfail(reason="extending max runs does not wake an ended schedule yet", strict=False)
+@pytest.mark.xfail(reason="extending max runs does not wake an ended schedule yet")
 async def test_an_edit_can_end_and_extend_max_runs(database_url: str) -> None:
     app = Noted()
     async with virtual(app, url=database_url) as world:

@@ -71,7 +71,7 @@ async def test_missed_all_runs_up_to_n_of_them_the_latest(database_url: str) -> 
         await sound(app)
 
 
-@pytest.mark.xfail(reason="catching up on more than a thousand is bounded yet", strict=False)
+@pytest.mark.xfail(reason="catching up on more than a thousand is bounded yet")
 async def test_missed_all_beyond_a_thousand_runs_as_many_as_it_was_told(database_url: str) -> None:
     app = Noted(seats=2000)
     async with virtual(app, url=database_url) as world:

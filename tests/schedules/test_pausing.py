@@ -124,7 +124,7 @@ async def test_pause_until_resumes_by_itself_at_that_time(database_url: str) -> 
         await sound(app)
 
 
-@pytest.mark.xfail(reason="what came after the end of the pause is skipped too yet", strict=False)
+@pytest.mark.xfail(reason="what came after the end of the pause is skipped too yet")
 async def test_pause_until_ends_while_nobody_is_there(database_url: str) -> None:
     app = Noted()
     async with virtual(app, url=database_url) as world:

@@ -47,7 +47,7 @@ async def test_it_is_put_aside_with_its_reason_and_the_others_fire(
         await sound(app)
 
 
-@pytest.mark.xfail(reason="only create with replace mends a poison schedule yet", strict=False)
+@pytest.mark.xfail(reason="only create with replace mends a poison schedule yet")
 @pytest.mark.parametrize("how", ["unreadable", "unknown zone"])
 async def test_it_is_never_deleted_and_can_be_mended(database_url: str, how: str) -> None:
     app = Noted()

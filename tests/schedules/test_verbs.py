@@ -196,7 +196,7 @@ async def test_max_runs_holds_when_many_are_owed(database_url: str) -> None:
         await sound(app)
 
 
-@pytest.mark.xfail(reason="a run cannot tell the occurrence before its own yet", strict=False)
+@pytest.mark.xfail(reason="a run cannot tell the occurrence before its own yet")
 async def test_a_run_can_tell_the_occurrence_before_its_own(database_url: str) -> None:
     app = Noted()
     told: list[list[str | None]] = []

@@ -232,6 +232,9 @@ async def test_a_run_for_a_template_that_is_gone_is_not_born(db: Database) -> No
 
 # -- what it costs ---------------------------------------------------------------------------
 
+# Two policies still ask once per schedule.
+ONE_BY_ONE = {"pause after failures", "cancel-running"}
+STILL_ONE_BY_ONE = pytest.mark.xfail(reason="still asks once per schedule")
 COSTLY = {
     "plain": Policies(),
     "allow": Policies(overlap="allow"),  # type: ignore[arg-type]
@@ -241,8 +244,13 @@ COSTLY = {
 }
 
 
-@pytest.mark.xfail(reason="two policies still ask once per schedule", strict=False)
-@pytest.mark.parametrize("rules", COSTLY.values(), ids=COSTLY.keys())
+@pytest.mark.parametrize(
+    "rules",
+    [
+        pytest.param(rules, id=name, marks=STILL_ONE_BY_ONE if name in ONE_BY_ONE else ())
+        for name, rules in COSTLY.items()
+    ],
+)
 async def test_many_due_schedules_cost_no_more_statements_than_few(
     db: Database, rules: Policies
 ) -> None:

@@ -139,11 +139,6 @@ def count(number: int, noun: str) -> str:
 # -- tables ------------------------------------------------------------------------------------
 
 
-def say(text: str = "") -> None:
-    """A line of text on stdout."""
-    click.echo(text)
-
-
 def heading(text: str) -> None:
     """The title of a part of a page."""
     click.echo()
