@@ -8,6 +8,9 @@ from dataclasses import dataclass
 from rota.core.lifecycle import FINAL, OPEN, RULES, Status
 from rota.core.model import Claim, NewRun
 
+# What a signal or the end of a child may cut short; a delay or a back-off runs its time.
+POKED = frozenset(["signal", "child", "several"])
+
 
 @dataclass
 class Life:
@@ -29,6 +32,7 @@ class Life:
     owner: str | None = None
     until: int | None = None
     wake: bool = False
+    waits_for: str | None = None
 
     def move(self, verb: str) -> None:
         """Follow one row of the table; the model itself may not leave it."""
@@ -40,6 +44,14 @@ class Life:
     def is_held_by(self, claim: Claim) -> bool:
         """Whether the fence lets this claim through."""
         return self.status is Status.RUNNING and self.claims == claim.claim_count
+
+    def was_completed_by(self, claim: Claim) -> bool:
+        """Whether a completion sent again would only hear that it has happened.
+
+        The end of a child has consequences, so there a second one is refused.
+        """
+        done = self.status is Status.COMPLETED and self.claims == claim.claim_count
+        return done and self.parent is None
 
     def row(self) -> tuple[object, ...]:
         """What the database should hold, in the order of the test's own query."""
@@ -75,10 +87,6 @@ class Model:
         """Whether a chain still waits for another."""
         return any(life.parent == root and life.status in OPEN for life in self.runs.values())
 
-    def has_children(self, root: str) -> bool:
-        """Whether a chain ever had a child, which may poke it when it ends."""
-        return any(life.parent == root for life in self.runs.values())
-
     def start(self, run: NewRun, now: int) -> bool:
         """Birth, unless a unique key is in the way."""
         taken = any(
@@ -109,8 +117,9 @@ class Model:
         return [life.id for life in line[:seats]]
 
     def settle(
-        self, claim: Claim, verb: str, *, wake_at: int | None, retry: NewRun | None, now: int
-    ) -> bool:
+        self, claim: Claim, verb: str, *, reason: str | None, wake_at: int | None,
+        retry: NewRun | None, now: int,
+    ) -> bool:  # fmt: skip
         """One verb under its claim, and what follows from it."""
         life = self.runs[claim.id]
         if not life.is_held_by(claim):
@@ -120,7 +129,7 @@ class Model:
             if life.wake:
                 life.move("wake")
             else:
-                life.available_at = wake_at
+                life.available_at, life.waits_for = wake_at, reason
         if retry is not None:
             assert self.start(retry, now)
         elif life.status in FINAL and life.parent:
@@ -130,11 +139,13 @@ class Model:
     def poke(self, root: str, now: int) -> None:
         """Wake the open run of a chain, at the latest when it suspends."""
         life = self.open_of(root) if root in self.runs else None
-        if life is not None and life.status is Status.SLEEPING:
+        if life is None:
+            return
+        if life.status is Status.RUNNING:
+            life.wake = True
+        elif life.status is Status.SLEEPING and life.waits_for in POKED:
             life.move("wake")
             life.available_at = now
-        elif life is not None and life.status is Status.RUNNING:
-            life.wake = True
 
     def wake_due(self, now: int) -> int:
         """Sleepers whose time has come."""
