@@ -4,17 +4,18 @@
     ├── UsageError            the caller asked for something that cannot be
     │   ├── BadSetting · BadInput · PayloadTooBig · NotSerialisable
     │   ├── UnknownWorkflow · UnknownRun · AlreadyStarted · WrongState
-    │   ├── BadSchedule · UnknownZone
+    │   ├── BadSchedule · UnknownZone · BadPipeline · SchedulerLockError
     ├── StoreError            the database cannot do it now, or not this way
     │   ├── BadDatabaseUrl · MissingExtra · StoreUnreachable · StoreBusy · StoreFull
     │   ├── StoreReadOnly · StoreCorrupt · SchemaTooNew · SchemaMissing
     ├── LeaseLost             another worker owns the run now
     ├── RunFailed             the awaited run ended badly (also RunCancelled, RunCrashed)
-    ├── StepFailed · StepTimeout · RunTimeout · Stranded
+    ├── StepFailed · StepTimeout · RunTimeout · Stranded · BadReply
     └── Failure               raised by user code to name its own failure class
         ├── Transient · NeedsLogin · NeedsPermission · Fatal
+        └── NotSent · Rejected · OutcomeUnknown    what a tool says about its one effect
 
-Control flow (`Suspended`, `RunInterrupted`) derives from BaseException: user code that
+Control flow (`Suspended`, `HostStop`, `RunInterrupted`) derives from BaseException: user code that
 catches `Exception` can never swallow it.
 """
 
@@ -118,6 +119,48 @@ class UnknownZone(UsageError):
 
     code = "unknown_zone"
     hint = "Use a name of the IANA database, such as Europe/Berlin, America/New_York or UTC."
+
+
+class BadPipeline(UsageError):
+    """A pipeline cannot be read; the message holds every problem with its file, line and column."""
+
+    code = "bad_pipeline"
+    hint = "Correct the lines named in the message; see docs/reference/pipeline.md for the format."
+
+
+class SchedulerLockError(UsageError):
+    """Another scheduler looks after this folder; the message names it."""
+
+    code = "scheduler_locked"
+    hint = "Stop the other one first; if its machine is gone, its lock lapses by itself."
+
+
+class UnknownAutomation(UsageError):
+    """No automation of that name is deployed in this namespace."""
+
+    code = "unknown_automation"
+    hint = "List automations with `rota automation list`; deploy it first if it is new."
+
+
+class BadAutomation(UsageError):
+    """An automation cannot be deployed; the message lists everything wrong with it."""
+
+    code = "bad_automation"
+    hint = "Correct all that is listed; what was deployed before stays in force."
+
+
+class BadReservation(UsageError):
+    """A consumer asked for events that it cannot have."""
+
+    code = "bad_reservation"
+    hint = "Reserve only events that `peek` returned, of topics the consumer subscribes to."
+
+
+class NotAllowed(UsageError):
+    """A handler asked for something that its phase does not allow."""
+
+    code = "not_allowed"
+    hint = "Read in prepare, change in mutate (once), publish in next; see the guide."
 
 
 class StoreError(RotaError):
@@ -246,6 +289,13 @@ class Stranded(RotaError):
     hint = "Deploy the code the run began with and retry it, or fork it from an earlier step."
 
 
+class BadReply(RotaError):
+    """A model's reply does not hold what was asked for, also not when asked again."""
+
+    code = "bad_reply"
+    hint = "The reply is kept with the item. Name the fields in the prompt, or retry the item."
+
+
 class Failure(RotaError):
     """Raised by user code to say which class its failure belongs to."""
 
@@ -285,8 +335,37 @@ class Fatal(Failure):
     hint = "Fix the cause, then `rota run retry`."
 
 
+class NotSent(Transient):
+    """A tool's effect did not happen, and may well happen next time: refused, throttled, busy."""
+
+    code = "not_sent"
+    hint = "Nothing to do: the effect did not happen, and is tried again."
+
+
+class Rejected(Failure):
+    """The counterpart refused the effect: it did not happen, and the same call would fail again."""
+
+    code = "rejected"
+    hint = "Correct the parameters or the counterpart; the effect did not happen."
+
+
+class OutcomeUnknown(Fatal):
+    """The effect may have happened; only a look at the counterpart can tell."""
+
+    code = "outcome_unknown"
+    hint = "Let the tool reconcile, or look at the counterpart yourself and say what happened."
+
+
 class Suspended(BaseException):
     """Unwinds user code when its run gives its seat back; never to be caught."""
+
+
+class HostStop(BaseException):
+    """Unwinds a handler when the host has stopped it; `cause` says why. Never to be caught."""
+
+    def __init__(self, cause: Exception | None = None) -> None:
+        super().__init__(str(cause) if cause else "the side effect is done")
+        self.cause = cause
 
 
 class RunInterrupted(BaseException):

@@ -1,0 +1,69 @@
+"""Tools: how automations touch the outside world. `@tool` makes one of a function.
+
+The shipped ones load on first use, so that an extra is needed only by those who use it.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from rota.tools.base import Applied, Call, NotApplied, Safety, Tool, Unknown, Verdict
+from rota.tools.own import tool
+from rota.tools.secret import Secret, secret
+
+if TYPE_CHECKING:
+    from rota.tools.append import FileAppend
+    from rota.tools.command import Command
+    from rota.tools.feed import FeedRead
+    from rota.tools.files import FileList, FileRead, FileWrite
+    from rota.tools.http import HttpRead, HttpWrite, Lookup
+    from rota.tools.mail import SendMail
+    from rota.tools.sql import SqlRead, SqlWrite
+
+_ROOMS = {
+    "Command": "command",
+    "FeedRead": "feed",
+    "FileAppend": "append",
+    "FileList": "files",
+    "FileRead": "files",
+    "FileWrite": "files",
+    "HttpRead": "http",
+    "HttpWrite": "http",
+    "Lookup": "http",
+    "SendMail": "mail",
+    "SqlRead": "sql",
+    "SqlWrite": "sql",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _ROOMS:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_ROOMS[name]}"), name)
+
+
+__all__ = [
+    "Applied",
+    "Call",
+    "Command",
+    "FeedRead",
+    "FileAppend",
+    "FileList",
+    "FileRead",
+    "FileWrite",
+    "HttpRead",
+    "HttpWrite",
+    "Lookup",
+    "NotApplied",
+    "Safety",
+    "Secret",
+    "SendMail",
+    "SqlRead",
+    "SqlWrite",
+    "Tool",
+    "Unknown",
+    "Verdict",
+    "secret",
+    "tool",
+]

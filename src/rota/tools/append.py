@@ -1,0 +1,250 @@
+"""Appending to a file exactly once, even if a crash tears the write.
+
+Each record carries a mark made of the key, by which it is found again. Before a record is
+written, a small journal beside the file says where it will stand; whoever comes next, under the
+lock of the file, cuts off what a killed writer left half done.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import hashlib
+import mmap
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from rota import faults
+from rota.core import typed
+from rota.errors import BadInput, NotSent, OutcomeUnknown, UsageError
+from rota.tools.base import Applied, Call, NotApplied, Safety, Tool, Unknown, Verdict, read_params
+from rota.tools.places import Folder, disk_error, mark_of, sync_folder, write_whole
+from rota.tools.threads import in_thread
+
+try:
+    import fcntl
+except ImportError:  # not a POSIX system
+    fcntl = None  # type: ignore[assignment]
+
+LOCK_EVERY_S = 0.02
+FIELD = "rota_mark"
+
+
+class Params(msgspec.Struct, forbid_unknown_fields=True):
+    """What one call of a FileAppend takes."""
+
+    path: str
+    text: str | None = None
+    json: dict[str, Any] | None = None
+
+
+class FileAppend(Tool):
+    """Appends a record to a file below a folder, once for each key.
+
+    `text` is written by the pattern `line`, which says where the mark stands; `json` becomes one
+    line with the mark as its last field. Idempotent, as long as the marks stay in the file.
+    """
+
+    safety = Safety.IDEMPOTENT
+
+    def __init__(
+        self,
+        root: str | os.PathLike[str],
+        *,
+        name: str = "file_append",
+        line: str = "{text}  # {mark}",
+    ) -> None:
+        before, found, after = line.partition("{text}")
+        if not found or "{text}" in after or "{mark}" in before or after.count("{mark}") != 1:
+            raise UsageError(
+                f"{name}: the line {line!r} cannot be used",
+                hint="It needs {text} once and {mark} once, in this order.",
+            )
+        if fcntl is None:
+            raise UsageError(f"{name} needs the file locks of a POSIX system")
+        self.name = name
+        self._before, self._after = before, after
+        self._folder = Folder(root, tool=name)
+        self._reader = typed.Reader(Params)
+
+    def read(self, params: dict[str, Any]) -> Params:
+        """The parameters, typed and checked."""
+        values: Params = read_params(self._reader, params, tool=self.name)
+        self._folder.place(values.path)
+        if (values.text is None) == (values.json is None):
+            raise BadInput(f"parameters of {self.name}: give text or json, one of them")
+        return values
+
+    async def perform(self, params: Params, call: Call) -> Any:
+        """Append, unless the mark is there already."""
+        place, mark = self._folder.place(params.path), f"rota:{mark_of(call.key)}"
+        record = self._record(params, mark)
+        try:
+            appended = await in_thread(
+                lambda left: _append(place, record, mark, left), timeout_s=call.timeout_s
+            )
+        except TimeoutError as error:
+            said = f"{place} was not appended to within {call.timeout_s:g} s"
+            raise OutcomeUnknown(said, tool=self.name) from error
+        return self._result(place, record) | {"already": not appended}
+
+    async def look_up(self, params: Params, call: Call) -> Verdict:
+        """Mend what a killed writer left, then look for the mark."""
+        place, mark = self._folder.place(params.path), f"rota:{mark_of(call.key)}"
+        try:
+            found = await in_thread(lambda left: _find(place, mark, left), timeout_s=call.timeout_s)
+        except (OSError, TimeoutError, NotSent) as error:
+            return Unknown(f"{place} cannot be looked into: {error}")
+        if not found:
+            return NotApplied(f"{self._folder.name(place)} does not hold {mark}")
+        return Applied(self._result(place, self._record(params, mark)) | {"already": True})
+
+    def _record(self, params: Params, mark: str) -> bytes:
+        if params.json is not None:
+            return msgspec.json.encode({**params.json, FIELD: mark}) + b"\n"
+        after = self._after.replace("{mark}", mark)
+        return f"{self._before}{params.text}{after}\n".encode()
+
+    def _result(self, place: Path, record: bytes) -> dict[str, Any]:
+        return {"path": self._folder.name(place), "bytes": len(record)}
+
+
+def _append(place: Path, record: bytes, mark: str, left: threading.Event) -> bool:
+    """True if the record was appended, False if it was there."""
+    try:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        with _locked(place, os.O_RDWR | os.O_CREAT | os.O_APPEND, left) as file:
+            _mend(file, place)
+            if _holds(file, mark):
+                return False
+            _write(file, place, record)
+    except OSError as error:
+        raise disk_error(error, str(place)) from error
+    return True
+
+
+def _write(file: int, place: Path, record: bytes) -> None:
+    offset = os.fstat(file).st_size
+    if offset and os.pread(file, 1, offset - 1) != b"\n":
+        record = b"\n" + record
+    journal = _journal(place)
+    _note(journal, offset, record)
+    faults.reach("append-noted")
+    try:
+        _all(file, record)
+        os.fsync(file)
+    except OSError as error:
+        _undo(file, offset, place, error)
+        raise
+    faults.reach("append-written")
+    with contextlib.suppress(OSError):  # a journal of a whole record does no harm
+        journal.unlink(missing_ok=True)
+
+
+def _all(file: int, record: bytes) -> None:
+    view = memoryview(record)
+    while view:
+        view = view[os.write(file, view) :]
+
+
+def _undo(file: int, offset: int, place: Path, error: OSError) -> None:
+    try:
+        os.ftruncate(file, offset)
+        os.fsync(file)
+    except OSError as worse:
+        said = f"{place}: {error}, and what was written cannot be taken back: {worse}"
+        raise OutcomeUnknown(said) from worse
+
+
+def _find(place: Path, mark: str, left: threading.Event) -> bool:
+    try:
+        with _locked(place, os.O_RDWR | os.O_APPEND, left) as file:
+            _mend(file, place)
+            return _holds(file, mark)
+    except FileNotFoundError:
+        return False
+
+
+@contextlib.contextmanager
+def _locked(place: Path, flags: int, left: threading.Event) -> Iterator[int]:
+    """The file, ours alone among all who ask; the one that has the name now."""
+    while True:
+        file = os.open(place, flags, 0o666)
+        try:
+            _lock(file, place, left)
+            if _is_named(file, place):
+                yield file
+                return
+        finally:
+            os.close(file)  # and with it the lock
+
+
+def _lock(file: int, place: Path, left: threading.Event) -> None:
+    while True:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if left.wait(LOCK_EVERY_S):
+                raise NotSent(f"{place} is locked by somebody else") from None
+        else:
+            if left.is_set():
+                raise NotSent(f"{place} was not locked in time")
+            return
+
+
+def _is_named(file: int, place: Path) -> bool:
+    """False if the file was replaced or removed while we waited for its lock."""
+    try:
+        return os.path.samestat(os.fstat(file), place.stat())
+    except FileNotFoundError:
+        return False
+
+
+class _Note(msgspec.Struct):
+    offset: int
+    record: str
+
+
+def _journal(place: Path) -> Path:
+    name = hashlib.sha256(place.name.encode()).hexdigest()[:16]
+    return place.parent / f".rota-append-{name}"
+
+
+def _note(journal: Path, offset: int, record: bytes) -> None:
+    spare = journal.with_name(journal.name + ".tmp")
+    spare.unlink(missing_ok=True)  # left by one who was killed; we hold the lock
+    note = _Note(offset, base64.b64encode(record).decode())
+    write_whole(spare, msgspec.json.encode(note))
+    os.replace(spare, journal)
+    sync_folder(journal.parent)
+
+
+def _mend(file: int, place: Path) -> None:
+    """Cut off a record of which only a part was written."""
+    journal = _journal(place)
+    try:
+        note = msgspec.json.decode(journal.read_bytes(), type=_Note)
+    except (FileNotFoundError, msgspec.MsgspecError):
+        return
+    record = base64.b64decode(note.record)
+    size = os.fstat(file).st_size
+    tail = os.pread(file, len(record), note.offset)
+    # Only a tail that is the start of the record is ours to cut: a log may have been rotated, or
+    # somebody who takes no lock may have written behind it.
+    torn = note.offset + len(tail) == size and record.startswith(tail) and tail != record
+    if tail and torn:
+        os.ftruncate(file, note.offset)
+        os.fsync(file)
+    journal.unlink(missing_ok=True)
+
+
+def _holds(file: int, mark: str) -> bool:
+    if os.fstat(file).st_size == 0:
+        return False
+    with mmap.mmap(file, 0, access=mmap.ACCESS_READ) as content:
+        return content.rfind(mark.encode()) >= 0

@@ -1,0 +1,165 @@
+"""The tool protocol: one effect on the outside world, and what can be known of it afterwards.
+
+A tool declares its replay safety. `call` performs the effect; `reconcile` looks whether an
+earlier call with the same key had its effect. What `call` raises says what is known:
+
+    UsageError               the call was malformed; nothing was sent
+    NotSent                  it did not happen; try again later, with the same key
+    Rejected                 the counterpart refused; it did not happen, and would not next time
+    NeedsLogin,              it did not happen; a person has to act first
+    NeedsPermission
+    OutcomeUnknown           it may have happened. An idempotent tool may be called again with the
+                             same key; any other must be reconciled, or a person asked
+
+Each of these speaks of the one call. Once a call ended unknown, a later call that is rejected does
+not prove that the first had no effect: only a success, or a verdict of `reconcile`, does.
+Anything else that would leave `call` of a write becomes OutcomeUnknown: nothing is guessed.
+The host records that the effect happened before it encodes the result (`storable`).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from enum import StrEnum
+from typing import Any, NamedTuple, TypeAlias
+
+from rota.core import typed
+from rota.errors import (
+    NeedsLogin,
+    NeedsPermission,
+    NotSent,
+    OutcomeUnknown,
+    Rejected,
+    UsageError,
+)
+
+__all__ = [
+    "Applied",
+    "Call",
+    "NeedsLogin",
+    "NeedsPermission",
+    "NotApplied",
+    "NotSent",
+    "OutcomeUnknown",
+    "Rejected",
+    "Safety",
+    "Tool",
+    "Unknown",
+    "Verdict",
+    "read_params",
+    "storable",
+]
+
+PARAMS_BYTES_MAX = 16 * 1024 * 1024
+# What a tool may raise as it is: each says for itself what is known of the effect. A UsageError
+# counts only before the tool begins: inside of one it may come from anything, at any time.
+_SPEAKING = (NotSent, Rejected, NeedsLogin, NeedsPermission, OutcomeUnknown)
+
+
+class Safety(StrEnum):
+    """What may be done when the outcome of a call is unknown."""
+
+    READ = "read"  # changes nothing: call it again
+    IDEMPOTENT = "idempotent"  # call it again with the same key: the effect happens once
+    RECONCILABLE = "reconcilable"  # ask `reconcile`; never call again without its verdict
+    UNKNOWABLE = "unknowable"  # only a person can tell
+
+
+class Call(NamedTuple):
+    """One call: the key of its effect, the same over all retries, and the time it may take."""
+
+    key: str
+    timeout_s: float
+
+
+class Applied(NamedTuple):
+    """The effect happened; `result` is what the call returned, or as much as can be found."""
+
+    result: Any
+
+
+class NotApplied(NamedTuple):
+    """The effect did not happen, and no call that is over can still make it happen."""
+
+    why: str
+
+
+class Unknown(NamedTuple):
+    """It cannot be told now; ask again later, or a person."""
+
+    why: str
+
+
+Verdict: TypeAlias = Applied | NotApplied | Unknown
+
+
+class Tool(ABC):
+    """Base of all tools. Subclasses write `perform`, and `look_up` if they can reconcile."""
+
+    name: str
+    safety: Safety
+    # An absence that `reconcile` sees sooner than this after the call proves nothing: a slow
+    # counterpart may still be at work. The host waits that long before it asks.
+    settle_s: float = 0.0
+
+    def check(self, params: dict[str, Any]) -> None:
+        """Raise BadInput if `call` would refuse these parameters; has no effect."""
+        self.read(params)
+
+    async def call(self, params: dict[str, Any], call: Call) -> Any:
+        """Perform the effect once; see the head of this module for what may be raised."""
+        values = self.read(params)
+        try:
+            return await self.perform(values, call)
+        except _SPEAKING:
+            raise
+        except Exception as error:
+            if self.safety is Safety.READ:
+                raise
+            raise OutcomeUnknown(
+                f"{self.name} failed with {type(error).__name__}, and did not say whether its "
+                f"effect happened: {error}",
+                tool=self.name,
+            ) from error
+
+    async def reconcile(self, params: dict[str, Any], call: Call) -> Verdict:
+        """Say whether an earlier call with these parameters and this key had its effect."""
+        values = self.read(params)
+        try:
+            verdict: object = await self.look_up(values, call)
+        except (NeedsLogin, NeedsPermission, UsageError):
+            raise
+        except Exception as error:
+            return Unknown(f"{self.name} could not look: {type(error).__name__}: {error}")
+        if not isinstance(verdict, Applied | NotApplied | Unknown):
+            return Unknown(
+                f"{self.name} looked and answered with {type(verdict).__name__}; "
+                "a verdict is Applied, NotApplied or Unknown"
+            )
+        return verdict
+
+    @abstractmethod
+    def read(self, params: dict[str, Any]) -> Any:
+        """The parameters, typed and checked."""
+
+    @abstractmethod
+    async def perform(self, params: Any, call: Call) -> Any:
+        """The effect itself."""
+
+    async def look_up(self, params: Any, call: Call) -> Verdict:
+        """Whether the effect happened; without this, nobody but a person can tell."""
+        return Unknown(f"{self.name} has no way to look whether its effect happened")
+
+
+def read_params(reader: typed.Reader, params: dict[str, Any], *, tool: str) -> Any:
+    """`params` by the type of `reader`; BadInput names the path to what does not fit."""
+    what = f"parameters of {tool}"
+    text = typed.encode(params, what=what, bytes_max=PARAMS_BYTES_MAX)
+    return reader.read(text, what=what)
+
+
+def storable(tool: Tool, result: Any, *, bytes_max: int) -> str:
+    """The result as JSON text. Record that the effect happened first: this may raise."""
+    return typed.encode(
+        result, what=f"the result of {tool.name} (its effect did happen)", bytes_max=bytes_max
+    )

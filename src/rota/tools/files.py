@@ -1,0 +1,286 @@
+"""File tools: write a whole file at once, read one, list many. Appending has a room of its own."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import hashlib
+import os
+import secrets
+import stat
+import threading
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from rota import faults
+from rota.core import typed
+from rota.errors import BadInput, NotSent, OutcomeUnknown, PayloadTooBig, Rejected, Transient
+from rota.tools.base import Applied, Call, NotApplied, Safety, Tool, Unknown, Verdict, read_params
+from rota.tools.places import Folder, disk_error, mark_of, sync_folder, write_whole
+from rota.tools.threads import in_thread
+
+BYTES_MAX = 1024 * 1024
+FILES_MAX = 10_000
+
+
+class WriteParams(msgspec.Struct, forbid_unknown_fields=True):
+    """What one call of a FileWrite takes."""
+
+    path: str
+    text: str | None = None
+    base64: str | None = None
+    mode: Literal["replace", "create"] = "replace"
+
+    def raw(self, tool: str) -> bytes:
+        """The content as bytes."""
+        if (self.text is None) == (self.base64 is None):
+            raise BadInput(f"parameters of {tool}: give text or base64, one of them")
+        if self.text is not None:
+            return self.text.encode()
+        try:
+            return base64.b64decode(self.base64 or "", validate=True)
+        except ValueError as error:
+            raise BadInput(f"parameters of {tool}: base64: {error}") from error
+
+
+class FileWrite(Tool):
+    """Writes a whole file below a folder: readers see the old one or the new one, never a part.
+
+    Idempotent: the same content again is the same file. `mode="create"` refuses to replace.
+    """
+
+    safety = Safety.IDEMPOTENT
+
+    def __init__(self, root: str | os.PathLike[str], *, name: str = "file_write") -> None:
+        self.name = name
+        self._folder = Folder(root, tool=name)
+        self._reader = typed.Reader(WriteParams)
+
+    def read(self, params: dict[str, Any]) -> WriteParams:
+        """The parameters, typed and checked."""
+        values: WriteParams = read_params(self._reader, params, tool=self.name)
+        self._folder.place(values.path)
+        values.raw(self.name)
+        return values
+
+    async def perform(self, params: WriteParams, call: Call) -> Any:
+        """Write beside it, then rename."""
+        place, raw = self._folder.place(params.path), params.raw(self.name)
+
+        def work(left: threading.Event) -> None:
+            _put(place, raw, left, mark=mark_of(call.key), replace=params.mode == "replace")
+
+        try:
+            await in_thread(work, timeout_s=call.timeout_s)
+        except TimeoutError as error:
+            said = f"{place} was not written within {call.timeout_s:g} s"
+            raise OutcomeUnknown(said, tool=self.name) from error
+        return self._result(place, raw)
+
+    async def look_up(self, params: WriteParams, call: Call) -> Verdict:
+        """By content: the file is what was to be written, or it is not."""
+        place, raw = self._folder.place(params.path), params.raw(self.name)
+
+        def work() -> bool:
+            _sweep(place, mark_of(call.key))
+            return _holds(place, raw)
+
+        try:
+            same = await in_thread(lambda _: work(), timeout_s=call.timeout_s)
+        except (OSError, TimeoutError) as error:
+            return Unknown(f"{place} cannot be read: {error}")
+        name = self._folder.name(place)
+        return Applied(self._result(place, raw)) if same else NotApplied(f"{name} is not that")
+
+    def _result(self, place: Path, raw: bytes) -> dict[str, Any]:
+        digest = hashlib.sha256(raw).hexdigest()
+        return {"path": self._folder.name(place), "bytes": len(raw), "sha256": digest}
+
+
+def _put(place: Path, raw: bytes, left: threading.Event, *, mark: str, replace: bool) -> None:
+    spare = place.parent / f".rota-{mark}-{secrets.token_hex(4)}.tmp"
+    try:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        _sweep(place, mark)
+        write_whole(spare, raw, _mode(place))
+        faults.reach("file-before-rename")
+        if left.is_set():
+            raise NotSent(f"{place} was not written in time")
+        _move(spare, place, raw, replace=replace)
+    except OSError as error:
+        raise disk_error(error, str(place)) from error
+    finally:
+        with contextlib.suppress(OSError):
+            spare.unlink(missing_ok=True)
+    faults.reach("file-after-rename")
+    try:
+        sync_folder(place.parent)
+    except OSError as error:
+        said = f"{place} was written, but may not survive a power cut: {error}"
+        raise OutcomeUnknown(said) from error
+
+
+def _move(spare: Path, place: Path, raw: bytes, *, replace: bool) -> None:
+    if replace:
+        os.replace(spare, place)
+        return
+    try:
+        os.link(spare, place)  # unlike a rename, fails if somebody was faster
+    except FileExistsError:
+        if not _holds(place, raw):
+            raise Rejected(f"{place} is there already, with another content") from None
+
+
+def _mode(place: Path) -> int | None:
+    """The permissions of the file to be replaced; a new one gets what the umask leaves."""
+    try:
+        return stat.S_IMODE(place.stat().st_mode)
+    except FileNotFoundError:
+        return None
+
+
+def _sweep(place: Path, mark: str) -> None:
+    """Remove what earlier calls of this effect left behind when they were killed."""
+    for spare in place.parent.glob(f".rota-{mark}-*.tmp"):
+        spare.unlink(missing_ok=True)
+
+
+def _holds(place: Path, raw: bytes) -> bool:
+    try:
+        return place.stat().st_size == len(raw) and place.read_bytes() == raw
+    except FileNotFoundError:
+        return False
+
+
+class ReadParams(msgspec.Struct, forbid_unknown_fields=True):
+    """What one call of a FileRead takes."""
+
+    path: str
+    kind: Literal["auto", "text", "json", "base64"] = "auto"
+
+
+class FileRead(Tool):
+    """Reads a file below a folder: text, JSON, or base64 for what is no text."""
+
+    safety = Safety.READ
+
+    def __init__(
+        self,
+        root: str | os.PathLike[str],
+        *,
+        name: str = "file_read",
+        bytes_max: int = BYTES_MAX,
+    ) -> None:
+        self.name = name
+        self._folder = Folder(root, tool=name)
+        self._bytes_max = bytes_max
+        self._reader = typed.Reader(ReadParams)
+
+    def read(self, params: dict[str, Any]) -> ReadParams:
+        """The parameters, typed and checked."""
+        values: ReadParams = read_params(self._reader, params, tool=self.name)
+        self._folder.place(values.path)
+        return values
+
+    async def perform(self, params: ReadParams, call: Call) -> Any:
+        """The content, and enough to see later whether it changed."""
+        place = self._folder.place(params.path)
+        try:
+            raw, facts = await in_thread(lambda _: self._read(place), timeout_s=call.timeout_s)
+        except TimeoutError as error:
+            raise Transient(f"{place} was not read within {call.timeout_s:g} s") from error
+        except OSError as error:
+            raise disk_error(error, str(place)) from error
+        digest = hashlib.sha256(raw).hexdigest()
+        return facts | {"sha256": digest} | _content(raw, params.kind, str(place))
+
+    def _read(self, place: Path) -> tuple[bytes, dict[str, Any]]:
+        if place.exists() and not place.is_file():
+            raise Rejected(f"{place} is not a file")  # to open a pipe would be to wait for its end
+        with place.open("rb") as file:
+            raw = file.read(self._bytes_max + 1)
+            facts = _facts(self._folder.name(place), os.fstat(file.fileno()))
+        if len(raw) > self._bytes_max:
+            raise PayloadTooBig(
+                f"{place} has more than {self._bytes_max:,} bytes",
+                hint="Raise bytes_max of the tool, or pass on the path instead of the content.",
+                bytes_max=self._bytes_max,
+            )
+        return raw, facts
+
+
+class ListParams(msgspec.Struct, forbid_unknown_fields=True):
+    """What one call of a FileList takes."""
+
+    glob: str = "*"
+    limit: int = 1000
+
+
+class FileList(Tool):
+    """Lists files below a folder by a pattern (`*.csv`, `**/*.md`), in the order of their names."""
+
+    safety = Safety.READ
+
+    def __init__(self, root: str | os.PathLike[str], *, name: str = "file_list") -> None:
+        self.name = name
+        self._folder = Folder(root, tool=name)
+        self._reader = typed.Reader(ListParams)
+
+    def read(self, params: dict[str, Any]) -> ListParams:
+        """The parameters, typed and checked."""
+        values: ListParams = read_params(self._reader, params, tool=self.name)
+        if not values.glob or values.glob.startswith("/") or ".." in Path(values.glob).parts:
+            raise BadInput(f"parameters of {self.name}: {values.glob!r} leads out of the folder")
+        if not 1 <= values.limit <= FILES_MAX:
+            raise BadInput(f"parameters of {self.name}: limit is 1 to {FILES_MAX:,}")
+        return values
+
+    async def perform(self, params: ListParams, call: Call) -> Any:
+        """Path, size and time of each; files that Rota is writing are left out."""
+        try:
+            return await in_thread(lambda left: self._list(params, left), timeout_s=call.timeout_s)
+        except TimeoutError as error:
+            said = f"{params.glob} was not listed within {call.timeout_s:g} s"
+            raise Transient(said) from error
+        except (OSError, ValueError) as error:
+            raise Rejected(f"{params.glob!r} cannot be listed: {error}") from error
+
+    def _list(self, params: ListParams, left: threading.Event) -> list[dict[str, Any]]:
+        found = []
+        for place in self._folder.root.glob(params.glob):
+            if left.is_set():
+                break
+            if place.name.startswith(".rota-") or not self._inside(place):
+                continue
+            with contextlib.suppress(FileNotFoundError):  # gone while we looked
+                found.append(_facts(self._folder.name(place), place.stat()))
+        return sorted(found, key=lambda each: each["path"])[: params.limit]
+
+    def _inside(self, place: Path) -> bool:
+        return place.is_file() and self._folder.root in place.resolve().parents
+
+
+def _facts(name: str, found: os.stat_result) -> dict[str, Any]:
+    modified = datetime.fromtimestamp(found.st_mtime, UTC).isoformat(timespec="microseconds")
+    return {
+        "path": name,
+        "bytes": found.st_size,
+        "modified_at": modified.replace("+00:00", "Z"),
+    }
+
+
+def _content(raw: bytes, kind: str, place: str) -> dict[str, Any]:
+    if kind == "json":
+        try:
+            return {"json": msgspec.json.decode(raw)}
+        except msgspec.DecodeError as error:
+            raise Rejected(f"{place} is not JSON: {error}") from error
+    if kind != "base64":
+        try:
+            return {"text": raw.decode("utf-8", "replace" if kind == "text" else "strict")}
+        except UnicodeDecodeError:
+            pass
+    return {"base64": base64.b64encode(raw).decode()}

@@ -1,0 +1,346 @@
+"""HTTP tools: a write whose safety follows from how it is configured, and a read."""
+
+from __future__ import annotations
+
+import asyncio
+import string
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+from urllib.parse import quote, urljoin, urlsplit
+
+import msgspec
+
+from rota.core import typed
+from rota.errors import (
+    BadInput,
+    NotSent,
+    OutcomeUnknown,
+    PayloadTooBig,
+    Rejected,
+    UsageError,
+)
+from rota.tools import web
+from rota.tools.base import Applied, Call, NotApplied, Safety, Tool, Unknown, Verdict, read_params
+from rota.tools.secret import Secret, Text
+
+BYTES_MAX = 1024 * 1024
+REDIRECTS_MAX = 5
+SETTLE_S = 10.0
+METHODS = ("POST", "PUT", "PATCH", "DELETE")
+
+Found = Callable[[Any], bool | None]
+
+
+class WriteParams(msgspec.Struct, forbid_unknown_fields=True):
+    """What one call of an HttpWrite takes."""
+
+    url: str
+    json: Any = msgspec.UNSET
+    body: str | None = None
+    headers: dict[str, str | Secret] = {}
+
+
+class Lookup:
+    """The GET request that tells whether an effect happened.
+
+    `url` may hold {key}, and names of the fields of the JSON that was sent. `found` looks at the
+    body of a 2xx answer (JSON if it is JSON, else text): True, False, or None for "cannot tell".
+    Without `found` the key has to be in the path: then 2xx means yes, and 404 and 410 mean no.
+    """
+
+    def __init__(
+        self, url: str, *, found: Found | None = None, headers: Mapping[str, Text] | None = None
+    ) -> None:
+        try:
+            fields = [field for _, field, _, _ in string.Formatter().parse(url) if field]
+        except ValueError as error:
+            raise UsageError(f"the lookup {url!r} cannot be read: {error}") from error
+        if not fields:
+            raise UsageError(
+                f"the lookup {url!r} asks the same for every effect", hint="Put {key} into it."
+            )
+        if found is None and ("?" in url or "{" not in urlsplit(url).path):
+            raise UsageError(
+                f"the lookup {url!r} searches, and nothing says what it means to find",
+                hint="Pass found=, a function of the answer that returns True, False or None.",
+            )
+        self.url = url
+        self.found = found
+        self.headers = dict(headers or {})
+
+    def fill(self, params: WriteParams, key: str) -> str:
+        """The URL for one effect; values are quoted, so that none can change the question."""
+        values = params.json if isinstance(params.json, dict) else {}
+        quoted = {name: quote(str(value), safe="") for name, value in values.items()}
+        try:
+            return self.url.format_map({**quoted, "key": quote(key, safe="")})
+        except (LookupError, ValueError, AttributeError) as error:
+            raise BadInput(f"the lookup {self.url!r} cannot be filled in: {error!r}") from error
+
+
+class HttpWrite(Tool):
+    """Sends one request that changes something.
+
+    Idempotent if the counterpart honours the key in `key_header`, or by nature (PUT, DELETE);
+    reconcilable with a `lookup`; else unknowable.
+    """
+
+    def __init__(
+        self,
+        name: str = "http_write",
+        *,
+        method: str = "POST",
+        base: str | None = None,
+        headers: Mapping[str, Text] | None = None,
+        key_header: str | None = None,
+        lookup: Lookup | None = None,
+        accept: Found | None = None,
+        applied_statuses: Collection[int] = (),
+        pending_statuses: Collection[int] = (),
+        service: str | None = None,
+        account: str | None = None,
+        settle_s: float = SETTLE_S,
+        bytes_max: int = BYTES_MAX,
+    ) -> None:
+        if method not in METHODS:
+            raise UsageError(f"{method!r} is no method of a write", hint=", ".join(METHODS))
+        self.name = name
+        self.settle_s = settle_s if lookup else 0.0
+        self.safety = _safety(method, key_header, lookup)
+        self._method = method
+        self._base = base and web.checked_url(base, base=None, tool=name)
+        self._headers = web.checked_headers(headers or {}, tool=name)
+        if key_header:
+            web.checked_headers({key_header: ""}, tool=name)
+        self._key_header = key_header
+        self._lookup = lookup
+        self._accept = accept
+        self._applied = frozenset(applied_statuses)
+        self._pending = frozenset(pending_statuses)
+        self._service, self._account = service, account
+        self._bytes_max = bytes_max
+        self._reader = typed.Reader(WriteParams)
+
+    def read(self, params: dict[str, Any]) -> WriteParams:
+        """The parameters, with the URL made whole."""
+        values: WriteParams = read_params(self._reader, params, tool=self.name)
+        if values.body is not None and values.json is not msgspec.UNSET:
+            raise BadInput(f"parameters of {self.name}: give json or body, not both")
+        web.checked_headers(values.headers, tool=self.name)
+        values.url = web.checked_url(values.url, base=self._base, tool=self.name)
+        return values
+
+    async def perform(self, params: WriteParams, call: Call) -> Any:
+        """Send, and let the status decide."""
+        headers = self._sent_headers(params, call)
+        content = _content(params)
+        request = web.Request(self._method, params.url, headers, content)
+        sender = self._sender(params.url)
+        try:
+            answer = await web.exchange(
+                request, timeout_s=call.timeout_s, bytes_max=self._bytes_max
+            )
+        except web.Broken as error:
+            if error.sent:
+                raise OutcomeUnknown(str(error), tool=self.name) from error
+            raise NotSent(str(error)) from error
+        if answer.status in self._pending:
+            raise OutcomeUnknown(
+                f"{sender.told(answer)}: an earlier call is still at work",
+                tool=self.name,
+                status=answer.status,
+                retry_after_s=web.retry_after_s(answer),
+            )
+        if answer.status not in self._applied:
+            web.judge_write(answer, sender=sender)
+            self._believe(answer, sender)
+        return _result(answer)
+
+    async def look_up(self, params: WriteParams, call: Call) -> Verdict:
+        """Ask the counterpart."""
+        if self._lookup is None:
+            return await super().look_up(params, call)
+        filled = self._lookup.fill(params, call.key)
+        url = web.checked_url(urljoin(params.url, filled), base=self._base, tool=self.name)
+        headers = self._headers
+        if web.origin(url) != web.origin(params.url):
+            headers = web.open_headers(headers)  # the secrets are meant for the other place
+        headers = web.merged(headers, self._lookup.headers)
+        request = web.Request("GET", url, headers)
+        sender = self._sender(url)
+        try:
+            answer = await web.exchange(
+                request, timeout_s=call.timeout_s, bytes_max=self._bytes_max
+            )
+        except web.Broken as error:
+            return Unknown(f"the lookup failed: {error}")
+        if answer.status in (404, 410) and self._lookup.found is None:
+            return NotApplied(sender.told(answer))
+        try:
+            web.judge_read(answer, sender=sender)
+        except (Rejected, NotSent) as error:
+            return Unknown(f"the lookup failed: {error}")
+        return self._verdict(answer, sender)
+
+    def _verdict(self, answer: web.Answer, sender: web.Sender) -> Verdict:
+        assert self._lookup is not None
+        if answer.status // 100 != 2 or not answer.whole:
+            return Unknown(f"the lookup has no whole answer: {sender.told(answer)}")
+        found = True if self._lookup.found is None else self._lookup.found(_plain(answer))
+        if found is None:
+            return Unknown(f"the lookup cannot tell: {sender.told(answer)}")
+        return Applied(_result(answer)) if found else NotApplied(sender.told(answer))
+
+    def _sent_headers(self, params: WriteParams, call: Call) -> dict[str, Text]:
+        own: dict[str, Text] = {}
+        if params.json is not msgspec.UNSET:
+            own["content-type"] = "application/json"
+        elif params.body is not None:
+            own["content-type"] = "text/plain; charset=utf-8"
+        merged = web.merged(own, self._headers, params.headers)
+        if self._key_header:
+            merged[self._key_header.lower()] = quote(call.key, safe="!#$&'()*+,/:;=?@[]~ ")
+        return merged
+
+    def _sender(self, url: str) -> web.Sender:
+        service = self._service or urlsplit(url).hostname or url
+        return web.Sender(self.name, service, self._account)
+
+    def _believe(self, answer: web.Answer, sender: web.Sender) -> None:
+        """Some say 200 and mean no: `accept` looks at what they say besides."""
+        if self._accept is None:
+            return
+        try:
+            accepted = self._accept(_plain(answer))
+        except Exception as error:
+            said = f"accept= failed on the answer: {type(error).__name__}: {error}"
+            raise OutcomeUnknown(f"{sender.told(answer)}; {said}", tool=self.name) from error
+        if accepted is None:
+            raise OutcomeUnknown(sender.told(answer), tool=self.name, status=answer.status)
+        if not accepted:
+            raise Rejected(sender.told(answer), tool=self.name, status=answer.status)
+
+
+class ReadParams(msgspec.Struct, forbid_unknown_fields=True):
+    """What one call of an HttpRead takes."""
+
+    url: str
+    headers: dict[str, str | Secret] = {}
+    etag: str | None = None
+    last_modified: str | None = None
+    kind: web.Kind = "auto"
+
+
+class HttpRead(Tool):
+    """Gets a page: JSON, text, or base64 for the rest; with `etag`, only if it has changed."""
+
+    safety = Safety.READ
+
+    def __init__(
+        self,
+        name: str = "http_read",
+        *,
+        base: str | None = None,
+        headers: Mapping[str, Text] | None = None,
+        service: str | None = None,
+        account: str | None = None,
+        bytes_max: int = BYTES_MAX,
+    ) -> None:
+        self.name = name
+        self._base = base and web.checked_url(base, base=None, tool=name)
+        self._headers = web.checked_headers(headers or {}, tool=name)
+        self._service, self._account = service, account
+        self._bytes_max = bytes_max
+        self._reader = typed.Reader(ReadParams)
+
+    def read(self, params: dict[str, Any]) -> ReadParams:
+        """The parameters, with the URL made whole."""
+        values: ReadParams = read_params(self._reader, params, tool=self.name)
+        web.checked_headers(values.headers, tool=self.name)
+        values.url = web.checked_url(values.url, base=self._base, tool=self.name)
+        return values
+
+    async def perform(self, params: ReadParams, call: Call) -> Any:
+        """The page and what is needed to ask whether it changed."""
+        answer = await self.get(params, call)
+        known = {
+            "url": answer.url,
+            "status": answer.status,
+            "changed": answer.status != 304,
+            "etag": answer.headers.get("etag", params.etag),
+            "last_modified": answer.headers.get("last-modified", params.last_modified),
+        }
+        return known | (web.content_of(answer, params.kind) if known["changed"] else {})
+
+    async def get(self, params: ReadParams, call: Call) -> web.Answer:
+        """The answer at the end of all redirects."""
+        asked: dict[str, Text] = {}
+        if params.etag:
+            asked["if-none-match"] = params.etag
+        if params.last_modified:
+            asked["if-modified-since"] = params.last_modified
+        headers = web.merged(
+            web.checked_headers(asked, tool=self.name), self._headers, params.headers
+        )
+        try:
+            async with asyncio.timeout(call.timeout_s):
+                return await self._followed(params.url, headers, call)
+        except web.Broken as error:
+            raise NotSent(str(error)) from error
+        except TimeoutError as error:
+            said = f"{web.place(params.url)} gave no page within {call.timeout_s:g} s"
+            raise NotSent(said) from error
+
+    async def _followed(self, url: str, headers: web.Headers, call: Call) -> web.Answer:
+        first = web.origin(url)
+        for _ in range(REDIRECTS_MAX + 1):
+            answer = await self._once(url, headers, call)
+            target = answer.headers.get("location", "")
+            if answer.status not in (301, 302, 303, 307, 308):
+                return answer
+            url = web.checked_url(urljoin(url, target), base=None, tool=self.name)
+            if web.origin(url) != first:
+                headers = web.open_headers(headers)
+        raise Rejected(f"{web.place(url)} is the end of {REDIRECTS_MAX} redirects, and leads on")
+
+    async def _once(self, url: str, headers: web.Headers, call: Call) -> web.Answer:
+        answer = await web.exchange(
+            web.Request("GET", url, headers), timeout_s=call.timeout_s, bytes_max=self._bytes_max
+        )
+        service = self._service or urlsplit(url).hostname or url
+        sender = web.Sender(self.name, service, self._account)
+        if answer.status // 100 != 3:
+            web.judge_read(answer, sender=sender)
+        if not answer.whole:
+            raise PayloadTooBig(
+                f"{url} has more than {self._bytes_max:,} bytes",
+                hint="Raise bytes_max of the tool, or read a smaller page.",
+                bytes_max=self._bytes_max,
+            )
+        return answer
+
+
+def _safety(method: str, key_header: str | None, lookup: Lookup | None) -> Safety:
+    if key_header or method in ("PUT", "DELETE"):
+        return Safety.IDEMPOTENT
+    return Safety.RECONCILABLE if lookup else Safety.UNKNOWABLE
+
+
+def _content(params: WriteParams) -> bytes | None:
+    if params.json is not msgspec.UNSET:
+        return msgspec.json.encode(params.json)
+    return params.body.encode() if params.body is not None else None
+
+
+def _result(answer: web.Answer) -> dict[str, Any]:
+    """What is kept of an answer. Never raises: the effect has happened."""
+    known: dict[str, Any] = {"status": answer.status} | web.content_of(answer, "auto")
+    for header in ("etag", "location"):
+        if header in answer.headers:
+            known[header] = answer.headers[header]
+    return known if answer.whole else known | {"cut": True}
+
+
+def _plain(answer: web.Answer) -> Any:
+    content = web.content_of(answer, "auto")
+    return next(iter(content.values()))

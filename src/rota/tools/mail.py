@@ -1,0 +1,254 @@
+"""Mail by SMTP. Up to the body nothing is sent; after it, only the server's answer tells."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import smtplib
+import ssl
+import threading
+from collections.abc import Awaitable, Callable, Iterator
+from email.errors import MessageError
+from email.headerregistry import Address
+from email.message import EmailMessage
+from email.policy import SMTP as POLICY
+from email.utils import formatdate
+from typing import Any, Literal
+
+import msgspec
+
+from rota import faults
+from rota.core import typed
+from rota.errors import BadInput, NeedsLogin, NotSent, OutcomeUnknown, Rejected, UsageError
+from rota.tools.base import Applied, Call, NotApplied, Safety, Tool, Unknown, Verdict, read_params
+from rota.tools.places import mark_of
+from rota.tools.secret import Text, hide, reveal
+from rota.tools.threads import in_thread
+
+RECIPIENTS_MAX = 100
+SETTLE_S = 10.0
+PORTS = {"none": 25, "starttls": 587, "ssl": 465}
+
+# Given the Message-ID: True if the mail is in the sent folder, False if not, None if unclear.
+MailLookup = Callable[[str], Awaitable[bool | None]]
+
+
+class Params(msgspec.Struct, forbid_unknown_fields=True):
+    """What one call of a SendMail takes."""
+
+    to: list[str]
+    subject: str
+    text: str
+    html: str | None = None
+    cc: list[str] = []
+    bcc: list[str] = []
+    reply_to: str | None = None
+
+    def recipients(self) -> list[str]:
+        """Each address once, in order."""
+        return list(dict.fromkeys([*self.to, *self.cc, *self.bcc]))
+
+
+class SendMail(Tool):
+    """Sends one mail to all its recipients or to none; its Message-ID is made of the key.
+
+    Unknowable, unless `lookup` can tell whether a mail with that Message-ID was sent.
+    """
+
+    def __init__(
+        self,
+        host: str,
+        sender: str,
+        *,
+        name: str = "send_mail",
+        tls: Literal["starttls", "ssl", "none"] = "starttls",
+        port: int | None = None,
+        user: Text | None = None,
+        password: Text | None = None,
+        lookup: MailLookup | None = None,
+        trust: ssl.SSLContext | None = None,
+        settle_s: float = SETTLE_S,
+    ) -> None:
+        if tls not in PORTS:
+            raise UsageError(f"{name}: tls is one of {', '.join(PORTS)}, not {tls!r}")
+        if password is not None and tls == "none":
+            raise UsageError(
+                f"{name}: a password would cross the network unprotected",
+                hint='Use tls="starttls" or tls="ssl".',
+            )
+        self.name = name
+        self.safety = Safety.RECONCILABLE if lookup else Safety.UNKNOWABLE
+        self.settle_s = settle_s if lookup else 0.0  # a mail takes its time to be filed as sent
+        self._host, self._port = host, port or PORTS[tls]
+        self._sender = _address(sender, name)
+        self._tls = tls
+        self._user, self._password = user, password
+        self._lookup = lookup
+        self._trust = trust
+        self._reader = typed.Reader(Params)
+
+    def read(self, params: dict[str, Any]) -> Params:
+        """The parameters, typed and checked: a mail that can be written."""
+        values: Params = read_params(self._reader, params, tool=self.name)
+        if not 1 <= len(values.recipients()) <= RECIPIENTS_MAX:
+            raise BadInput(f"parameters of {self.name}: 1 to {RECIPIENTS_MAX} recipients")
+        self._message(values, "check")
+        return values
+
+    async def perform(self, params: Params, call: Call) -> Any:
+        """Send it, and let the answer to its body decide."""
+        message = self._message(params, call.key)
+        begun = threading.Event()
+
+        def work(left: threading.Event) -> None:
+            def go() -> None:
+                begun.set()  # before the look at `left`: one of the two sides sees the other
+                if left.is_set():
+                    raise NotSent(f"{self._host} was not ready in time")
+
+            with self._classified():
+                self._send(message, params.recipients(), go, call.timeout_s)
+
+        try:
+            await in_thread(work, timeout_s=call.timeout_s)
+        except TimeoutError as error:
+            said = f"{self._host} did not answer within {call.timeout_s:g} s"
+            if not begun.is_set():
+                raise NotSent(said) from error
+            raise OutcomeUnknown(said, tool=self.name) from error
+        return {"message_id": message["Message-ID"], "recipients": params.recipients()}
+
+    async def look_up(self, params: Params, call: Call) -> Verdict:
+        """Ask the lookup, if there is one."""
+        if self._lookup is None:
+            return await super().look_up(params, call)
+        message_id = self._message_id(call.key)
+        match await self._lookup(message_id):
+            case True:
+                return Applied({"message_id": message_id, "recipients": params.recipients()})
+            case False:
+                return NotApplied(f"no mail {message_id} was sent")
+            case _:
+                return Unknown(f"the lookup cannot tell whether {message_id} was sent")
+
+    def _message_id(self, key: str) -> str:
+        return f"<{mark_of(key)}.rota@{self._sender.domain or 'localhost'}>"
+
+    def _message(self, params: Params, key: str) -> EmailMessage:
+        message = EmailMessage(policy=POLICY)
+        try:
+            message["From"] = self._sender
+            message["To"] = [_address(each, self.name) for each in params.to]
+            if params.cc:
+                message["Cc"] = [_address(each, self.name) for each in params.cc]
+            if params.reply_to:
+                message["Reply-To"] = _address(params.reply_to, self.name)
+            message["Subject"] = params.subject
+            message["Date"] = formatdate()
+            message["Message-ID"] = self._message_id(key)
+            message.set_content(params.text)
+            if params.html is not None:
+                message.add_alternative(params.html, subtype="html")
+            for each in params.bcc:
+                _address(each, self.name)
+            message.as_bytes()
+        except (ValueError, MessageError, UnicodeError) as error:
+            raise BadInput(f"parameters of {self.name}: {error}") from error
+        return message
+
+    def _send(
+        self,
+        message: EmailMessage,
+        recipients: list[str],
+        go: Callable[[], None],
+        timeout_s: float,
+    ) -> None:
+        with self._connected(timeout_s) as server:
+            self._log_in(server)
+            addresses = [_address(each, self.name).addr_spec for each in recipients]
+            self._expect(server.mail(self._sender.addr_spec))
+            for address in addresses:
+                # One who is refused would be left out: better nobody gets it, and it is told.
+                self._expect(server.rcpt(address), about=address)
+            self._expect(server.docmd("DATA"), good=3)
+            go()
+            faults.reach("mail-before-body")
+            self._expect(self._deliver(server, message))
+
+    def _deliver(self, server: smtplib.SMTP, message: EmailMessage) -> tuple[int, bytes]:
+        """From here on the server may have the mail, whatever we hear."""
+        body = re.sub(rb"(?m)^\.", b"..", message.as_bytes())  # a lone dot would be the end
+        try:
+            server.send(body + (b".\r\n" if body.endswith(b"\r\n") else b"\r\n.\r\n"))
+            return server.getreply()
+        except (OSError, smtplib.SMTPException) as error:
+            said = f"{self._host}: {error} (after the mail was sent to it)"
+            raise OutcomeUnknown(said, tool=self.name) from error
+
+    @contextlib.contextmanager
+    def _connected(self, timeout_s: float) -> Iterator[smtplib.SMTP]:
+        trust = self._trust or (ssl.create_default_context() if self._tls != "none" else None)
+        if self._tls == "ssl":
+            server: smtplib.SMTP = smtplib.SMTP_SSL(
+                self._host, self._port, timeout=timeout_s, context=trust
+            )
+        else:
+            server = smtplib.SMTP(self._host, self._port, timeout=timeout_s)
+        try:
+            server.ehlo_or_helo_if_needed()
+            if self._tls == "starttls":
+                self._expect(server.starttls(context=trust))
+                server.ehlo()
+            yield server
+            with contextlib.suppress(OSError, smtplib.SMTPException):
+                server.docmd("QUIT")  # the mail is with them; a bad farewell changes nothing
+        finally:
+            server.close()
+
+    def _log_in(self, server: smtplib.SMTP) -> None:
+        if self._user is None or self._password is None:
+            return
+        server.login(reveal(self._user), reveal(self._password))
+
+    def _expect(self, reply: tuple[int, bytes], *, good: int = 2, about: str = "") -> None:
+        """Any other reply means that the mail was not taken: SMTP leaves no doubt here."""
+        code, text = reply
+        if code // 100 == good:
+            return
+        raise self._refused(code, text, about)
+
+    def _refused(self, code: int, text: bytes | str, about: str = "") -> Exception:
+        shown = text.decode(errors="replace") if isinstance(text, bytes) else text
+        shown = hide(shown, [self._user, self._password])
+        said = f"{self._host} answered {code} {shown}" + (f" about {about}" if about else "")
+        if code in (530, 534, 535, 538):
+            user = self._user if isinstance(self._user, str) else None
+            return NeedsLogin(said, service=self._host, account=user)
+        if code // 100 == 5:
+            return Rejected(said, status=code)
+        return NotSent(said)
+
+    @contextlib.contextmanager
+    def _classified(self) -> Iterator[None]:
+        """What is raised in here and is not ours came before the body: nothing was sent."""
+        try:
+            yield
+        except smtplib.SMTPResponseException as error:
+            raise self._refused(error.smtp_code, error.smtp_error) from error
+        except smtplib.SMTPNotSupportedError as error:
+            raise Rejected(f"{self._host}: {error}") from error
+        except (smtplib.SMTPException, OSError) as error:
+            raise NotSent(f"{self._host}: {error}") from error
+
+
+def _address(text: str, tool: str) -> Address:
+    """One address, with or without a name before it."""
+    name, _, spec = text.rpartition("<")
+    bare = spec.removesuffix(">").strip() if name or text.startswith("<") else text.strip()
+    try:
+        address = Address(display_name=name.strip().strip('"'), addr_spec=bare)
+    except (ValueError, IndexError, MessageError) as error:
+        raise BadInput(f"{tool}: {text!r} is not a mail address") from error
+    if not (address.username and address.domain and bare.isascii() and bare.isprintable()):
+        raise BadInput(f"{tool}: {text!r} is not a mail address")
+    return address

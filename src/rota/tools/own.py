@@ -1,0 +1,148 @@
+"""`@tool`: a function of one's own as a tool, with typed parameters."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Callable, Coroutine
+from typing import Any, cast, overload
+
+from rota.core import typed
+from rota.errors import BadInput, OutcomeUnknown, Transient, UsageError
+from rota.tools.base import PARAMS_BYTES_MAX, Call, Safety, Tool, Unknown, Verdict
+
+Function = Callable[..., Any]
+CALL = "call"  # a parameter of this name receives the Call
+
+
+def tool(*, safety: Safety | str, name: str | None = None) -> Callable[[Function], FunctionTool]:
+    """Make a tool of a sync or async function; its type hints are its parameters.
+
+    A parameter named `call` receives the `Call` with the key. Functions that can fail before or
+    instead of their effect say so with NotSent or Rejected; any other exception of a write means
+    that the outcome is unknown.
+    """
+    try:
+        kind = Safety(safety)
+    except ValueError:
+        known = ", ".join(Safety)
+        raise UsageError(
+            f"{safety!r} is not a kind of replay safety", hint=f"Use one of: {known}."
+        ) from None
+
+    def decorate(function: Function) -> FunctionTool:
+        return FunctionTool(function, kind, name or function.__name__)
+
+    return decorate
+
+
+class FunctionTool(Tool):
+    """A tool made of a function. Calling it directly calls the function."""
+
+    def __init__(self, function: Function, safety: Safety, name: str) -> None:
+        self.name = name
+        self.safety = safety
+        self.__doc__ = function.__doc__
+        self._perform = _Door(function)
+        self._look: _Door | None = None
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """The function itself, for tests and scripts."""
+        return self._perform.function(*args, **kwargs)
+
+    def read(self, params: dict[str, Any]) -> dict[str, Any]:
+        """Keyword arguments for the function."""
+        if self.safety is Safety.RECONCILABLE and self._look is None:
+            raise UsageError(
+                f"{self.name} is declared reconcilable, but nothing can look for its effect",
+                hint=f"Attach a function with @{self.name}.reconcile, or declare it unknowable.",
+            )
+        return self._perform.read(params, tool=self.name)
+
+    async def perform(self, params: dict[str, Any], call: Call) -> Any:
+        """Run the function; one that takes too long has an unknown outcome."""
+        limit = asyncio.timeout(call.timeout_s)
+        try:
+            async with limit:
+                return await self._perform.run(params, call)
+        except TimeoutError as error:
+            if not limit.expired():
+                raise
+            said = f"{self.name} did not end within {call.timeout_s:g} s"
+            if self.safety is Safety.READ:
+                raise Transient(said) from error
+            raise OutcomeUnknown(said, tool=self.name) from error
+
+    async def look_up(self, params: dict[str, Any], call: Call) -> Verdict:
+        """Run the attached function."""
+        if self._look is None:
+            return await super().look_up(params, call)
+        try:
+            async with asyncio.timeout(call.timeout_s):
+                return cast(Verdict, await self._look.run(params, call))
+        except TimeoutError:
+            return Unknown(f"the look of {self.name} did not end within {call.timeout_s:g} s")
+
+    @overload
+    def reconcile(self, params: Function) -> Function: ...
+    @overload
+    def reconcile(self, params: dict[str, Any], call: Call) -> Coroutine[Any, Any, Verdict]: ...
+    def reconcile(self, params: Any, call: Call | None = None) -> Any:
+        """As a decorator: attach the function that looks. As a method: ask it."""
+        if call is not None:
+            return super().reconcile(params, call)
+        if self.safety in (Safety.READ, Safety.UNKNOWABLE):
+            raise UsageError(
+                f"{self.name} is declared {self.safety}, so there is nothing to reconcile",
+                hint='Declare it with safety="reconcilable" or "idempotent".',
+            )
+        self._look = _Door(params, known=self._perform.names)
+        return params
+
+
+class _Door:
+    """A function with its typed parameters, and whether it wants to see the call."""
+
+    def __init__(self, function: Function, known: frozenset[str] | None = None) -> None:
+        self.function = function
+        self._signature = typed.Signature(_Face(function))
+        named = inspect.signature(function).parameters
+        self._wants_call = CALL in named
+        self.names = frozenset(named) - {CALL}
+        needed = {name for name in self.names if named[name].default is inspect.Parameter.empty}
+        if known is not None and not needed <= known:
+            strange = ", ".join(sorted(needed - known))
+            raise BadInput(
+                f"{function.__name__} asks for {strange}, which the tool does not take",
+                hint="A reconcile function takes parameters of its tool, by the same names.",
+            )
+
+    def read(self, params: dict[str, Any], *, tool: str) -> dict[str, Any]:
+        what = f"parameters of {tool}"
+        text = typed.encode(params, what=what, bytes_max=PARAMS_BYTES_MAX)
+        checked = self._signature.check(text, what=what, bytes_max=PARAMS_BYTES_MAX)
+        return self._signature.read(checked, what=what)
+
+    async def run(self, params: dict[str, Any], call: Call) -> Any:
+        values = {name: value for name, value in params.items() if name in self.names}
+        if self._wants_call:
+            values[CALL] = call
+        if inspect.iscoroutinefunction(self.function):
+            return await self.function(**values)
+        answer = await asyncio.to_thread(self.function, **values)
+        return await answer if inspect.isawaitable(answer) else answer
+
+
+class _Face:
+    """The function as its callers see it: without the parameter that the host fills in."""
+
+    def __init__(self, function: Function) -> None:
+        signature = inspect.signature(function)
+        kept = [item for name, item in signature.parameters.items() if name != CALL]
+        self.__name__ = function.__name__
+        self.__signature__ = signature.replace(parameters=kept)
+        self.__annotations__ = getattr(function, "__annotations__", {})
+        self.__globals__ = getattr(function, "__globals__", {})
+
+    def __call__(self) -> None:
+        """Never called: it only stands for the signature."""

@@ -1,0 +1,225 @@
+"""SQL tools on SQLite and PostgreSQL: an effect and its key commit together, so looking is exact.
+
+The key is held (a lock) from before the effect until its commit: whoever reconciles waits until a
+call in flight is over, and what is not there then will not come.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from importlib import import_module
+from typing import Any, Protocol, TypeVar
+
+import msgspec
+
+from rota.core import typed
+from rota.errors import BadInput, MissingExtra, Rejected, UsageError
+from rota.tools.base import Applied, Call, NotApplied, Safety, Tool, Unknown, Verdict, read_params
+from rota.tools.secret import Text, reveal
+from rota.tools.statements import Statement, own, statement
+
+ROWS_MAX = 1000
+KEY = "key"
+T = TypeVar("T")
+
+
+class Tx(Protocol):
+    """One transaction on either database."""
+
+    async def hold(self, key: str) -> None:
+        """Wait until no other transaction holds this key; then it is ours until the end."""
+
+    async def rows(
+        self, statement: Statement, values: dict[str, Any], rows_max: int
+    ) -> list[dict[str, Any]]:
+        """Run one statement; its rows, as plain JSON."""
+
+    async def make(self, table: str, statement: Statement) -> None:
+        """Create the table of keys, if it is not there."""
+
+
+class Backend(Protocol):
+    """A database: runs a function in a transaction and says what is known if it fails."""
+
+    async def write(self, work: Callable[[Tx], Awaitable[T]], call: Call) -> T:
+        """Commit what `work` did."""
+
+    async def look(self, work: Callable[[Tx], Awaitable[T]], call: Call) -> T:
+        """Change nothing."""
+
+
+class SqlWrite(Tool):
+    """Runs one or more statements in one transaction, once for each key.
+
+    The key is kept in `key_table`, which is made on first use. With `found`, a query such as
+    `select id from tickets where effect = :key`, the user's own row holds it instead: the statement
+    has to write `:key` into a column that is unique.
+    """
+
+    safety = Safety.IDEMPOTENT
+
+    def __init__(
+        self,
+        url: Text,
+        sql: str | Sequence[str],
+        *,
+        name: str = "sql_write",
+        key_table: str = "rota_effects",
+        found: str | None = None,
+    ) -> None:
+        self.name = name
+        self._backend = _Lazy(url, name)
+        texts = [sql] if isinstance(sql, str) else list(sql)
+        self._statements = [statement(text) for text in texts]
+        if not self._statements:
+            raise UsageError(f"{name} has no statement")
+        self._found = statement(found) if found else None
+        self._table = key_table
+        self._find = self._found or own("find_effect", key_table)
+        self._names = _names(*self._statements, *([self._found] if self._found else []))
+        self._reader = typed.Reader(dict[str, Any])
+        if self._found and not all(KEY in _names_of(each) for each in self._keyed()):
+            raise UsageError(
+                f"{name}: with found=, the key has to be in the row",
+                hint="Write :key into a unique column, and look for it in found=.",
+            )
+
+    def read(self, params: dict[str, Any]) -> dict[str, Any]:
+        """Values by the names in the statements."""
+        values: dict[str, Any] = read_params(self._reader, params, tool=self.name)
+        return _matched(values, self._names, self.name)
+
+    async def perform(self, params: dict[str, Any], call: Call) -> Any:
+        """The effect and its key, in one commit."""
+
+        async def work(tx: Tx) -> Any:
+            if self._found is None:
+                await tx.make(self._table, own("make_table", self._table))
+            await tx.hold(call.key)
+            done = await self._done(tx, params, call)
+            return done if done is not None else await self._do(tx, params, call)
+
+        return await self._backend.write(work, call)
+
+    async def look_up(self, params: dict[str, Any], call: Call) -> Verdict:
+        """Exact: waits for a call in flight, then looks for the key."""
+
+        async def work(tx: Tx) -> Any:
+            if self._found is None:
+                await tx.make(self._table, own("make_table", self._table))
+            await tx.hold(call.key)
+            return await self._done(tx, params, call)
+
+        try:
+            done = await self._backend.look(work, call)
+        except TimeoutError as error:
+            return Unknown(f"the database did not answer: {error}")
+        return NotApplied("the key is not there") if done is None else Applied(done)
+
+    async def _do(self, tx: Tx, params: dict[str, Any], call: Call) -> Any:
+        values = {**params, KEY: call.key}
+        rows: list[dict[str, Any]] = []
+        for each in self._statements:
+            rows = await tx.rows(each, values, ROWS_MAX)
+        result = {"rows": rows, "already": False}
+        if self._found is None:
+            text = msgspec.json.encode({**result, "already": True}).decode()
+            recorded = {KEY: call.key, "tool": self.name, "result": text}
+            await tx.rows(own("record_effect", self._table), recorded, 1)
+        return result
+
+    async def _done(self, tx: Tx, params: dict[str, Any], call: Call) -> Any:
+        rows = await tx.rows(self._find, {**params, KEY: call.key}, ROWS_MAX)
+        if not rows:
+            return None
+        if self._found is not None:
+            return {"rows": rows, "already": True}
+        return msgspec.json.decode(rows[0]["result"])
+
+    def _keyed(self) -> list[list[Statement]]:
+        assert self._found is not None
+        return [self._statements, [self._found]]
+
+
+class SqlRead(Tool):
+    """Runs one query; at most `rows_max` rows come back, and `cut` tells if there were more."""
+
+    safety = Safety.READ
+
+    def __init__(
+        self, url: Text, sql: str, *, name: str = "sql_read", rows_max: int = ROWS_MAX
+    ) -> None:
+        self.name = name
+        self._backend = _Lazy(url, name)
+        self._statement = statement(sql)
+        self._rows_max = rows_max
+        self._reader = typed.Reader(dict[str, Any])
+
+    def read(self, params: dict[str, Any]) -> dict[str, Any]:
+        """Values by the names in the query."""
+        values: dict[str, Any] = read_params(self._reader, params, tool=self.name)
+        return _matched(values, frozenset(self._statement.names), self.name)
+
+    async def perform(self, params: dict[str, Any], call: Call) -> Any:
+        """The rows."""
+
+        async def work(tx: Tx) -> list[dict[str, Any]]:
+            return await tx.rows(self._statement, params, self._rows_max + 1)
+
+        rows = await self._backend.look(work, call)
+        return {"rows": rows[: self._rows_max], "cut": len(rows) > self._rows_max}
+
+
+class _Lazy:
+    """The backend of a URL, found when it is first needed: the URL may be a secret."""
+
+    def __init__(self, url: Text, tool: str) -> None:
+        self._url = url
+        self._tool = tool
+        if isinstance(url, str):
+            self._room(url)  # a missing extra should show at once
+
+    async def write(self, work: Callable[[Tx], Awaitable[T]], call: Call) -> T:
+        return await self._backend().write(work, call)
+
+    async def look(self, work: Callable[[Tx], Awaitable[T]], call: Call) -> T:
+        return await self._backend().look(work, call)
+
+    def _backend(self) -> Backend:
+        url = reveal(self._url)
+        try:
+            backend: Backend = self._room(url)(url, self._tool)
+        except (UsageError, MissingExtra) as error:  # of a secret: only seen now
+            raise Rejected(error.message, hint=error.advice) from error
+        return backend
+
+    def _room(self, url: str) -> Any:
+        if url.startswith("sqlite:///"):
+            return import_module("rota.tools.sql_sqlite").Sqlite
+        if url.startswith(("postgresql://", "postgres://")):
+            return import_module("rota.tools.sql_postgres").Postgres
+        raise UsageError(
+            f"{self._tool}: the database URL is neither of SQLite nor of PostgreSQL",
+            hint="Write sqlite:///path/to/file.db or postgresql://user@host:5432/name.",
+        )
+
+
+def _names(*statements: Statement) -> frozenset[str]:
+    return frozenset(_names_of(statements)) - {KEY}
+
+
+def _names_of(statements: Sequence[Statement]) -> set[str]:
+    return {name for each in statements for name in each.names}
+
+
+def _matched(values: dict[str, Any], names: frozenset[str], tool: str) -> dict[str, Any]:
+    """All names of the statements, and no other: a value left out is a mistake, not a NULL."""
+    missing, strange = sorted(names - set(values)), sorted(set(values) - names)
+    if missing or strange:
+        said = [f"needs {', '.join(missing)}"] if missing else []
+        said += [f"has no parameter {', '.join(strange)}"] if strange else []
+        raise BadInput(
+            f"parameters of {tool}: its SQL {' and '.join(said)}",
+            hint=f"Its parameters are: {', '.join(sorted(names)) or 'none'}.",
+        )
+    return values

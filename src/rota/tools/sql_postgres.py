@@ -1,0 +1,143 @@
+"""SQL tools on PostgreSQL: a connection for each call, and an exact account of how far it came."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from enum import StrEnum
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+from rota import faults
+from rota.errors import (
+    MissingExtra,
+    NeedsLogin,
+    NeedsPermission,
+    NotSent,
+    OutcomeUnknown,
+    Rejected,
+    Transient,
+)
+from rota.tools.base import Call
+from rota.tools.sql import Tx
+from rota.tools.statements import Statement, bindable, plain
+
+try:
+    import asyncpg
+except ImportError as missing:
+    raise MissingExtra(
+        "SQL tools need the asyncpg package for PostgreSQL", hint="pip install 'rota[postgres]'"
+    ) from missing
+
+T = TypeVar("T")
+
+_FORBIDDEN = (asyncpg.InsufficientPrivilegeError, asyncpg.ReadOnlySQLTransactionError)
+_PASSING = (
+    *(asyncpg.TooManyConnectionsError, asyncpg.LockNotAvailableError, asyncpg.DiskFullError),
+    *(asyncpg.DeadlockDetectedError, asyncpg.SerializationError),
+    *(asyncpg.OperatorInterventionError, asyncpg.PostgresConnectionError),
+)
+_LOST = (asyncpg.PostgresConnectionError, asyncpg.OperatorInterventionError)
+
+
+class Stage(StrEnum):
+    """How far a call came."""
+
+    CONNECTING = "connecting"
+    WORKING = "working"
+    COMMITTING = "committing"
+
+
+class Postgres:
+    """A server, connected to for each call."""
+
+    def __init__(self, url: str, tool: str) -> None:
+        parts = urlsplit(url)
+        self._url = url
+        self._tool = tool
+        self._place = f"{parts.hostname or 'socket'}{parts.path}"  # no password in an error
+        self._account = parts.username
+
+    async def write(self, work: Callable[[Tx], Awaitable[T]], call: Call) -> T:
+        """Commit what `work` did."""
+        return await self._transact(work, call, commit=True)
+
+    async def look(self, work: Callable[[Tx], Awaitable[T]], call: Call) -> T:
+        """Change nothing: all is rolled back."""
+        try:
+            return await self._transact(work, call, commit=False)
+        except OutcomeUnknown as error:  # of a rollback, which has no effect
+            raise Transient(str(error)) from error
+
+    async def _transact(self, work: Callable[[Tx], Awaitable[T]], call: Call, *, commit: bool) -> T:
+        stage = Stage.CONNECTING
+        try:
+            async with asyncio.timeout(call.timeout_s), self._connected() as connection:
+                stage = Stage.WORKING
+                transaction = connection.transaction()
+                await transaction.start()
+                answer = await work(PostgresTx(connection))
+                if not commit:
+                    await transaction.rollback()
+                    return answer
+                faults.reach("sql-before-commit")
+                stage = Stage.COMMITTING
+                await transaction.commit()
+                faults.reach("sql-after-commit")
+                return answer
+        except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError) as error:
+            raise self._meaning(error, stage) from error
+
+    @contextlib.asynccontextmanager
+    async def _connected(self) -> AsyncIterator[Any]:
+        connection = await asyncpg.connect(self._url)
+        try:
+            yield connection
+        finally:
+            # No farewell: what was not committed is rolled back, and a lost server keeps nobody.
+            connection.terminate()
+
+    def _meaning(self, error: BaseException, stage: Stage) -> Exception:
+        """A transaction whose commit was never sent did not happen, whatever went wrong."""
+        said = f"{self._place}: {str(error) or type(error).__name__}"
+        told = isinstance(error, asyncpg.PostgresError) and not isinstance(error, _LOST)
+        if stage is Stage.COMMITTING and not told:
+            return OutcomeUnknown(f"{said} (while it committed)", tool=self._tool)
+        if isinstance(error, asyncpg.InvalidAuthorizationSpecificationError):
+            return NeedsLogin(said, service=self._place, account=self._account)
+        if isinstance(error, _FORBIDDEN):
+            return NeedsPermission(said, service=self._place, account=self._account)
+        if isinstance(error, _PASSING):
+            return NotSent(said)
+        refused = isinstance(error, asyncpg.PostgresError | asyncpg.DataError)
+        return Rejected(said) if refused else NotSent(said)
+
+
+class PostgresTx:
+    """Statements of one transaction."""
+
+    def __init__(self, connection: Any) -> None:
+        self._connection = connection
+
+    async def hold(self, key: str) -> None:
+        """An advisory lock that ends with the transaction."""
+        digest = hashlib.sha256(b"rota tool " + key.encode()).digest()
+        number = int.from_bytes(digest[:8], "big", signed=True)
+        await self._connection.fetchval("select pg_advisory_xact_lock($1)", number)
+
+    async def make(self, table: str, statement: Statement) -> None:
+        """Two who create the same table at once would trip over each other: one after the other."""
+        if await self._connection.fetchval("select to_regclass($1)", table) is None:
+            await self.hold(f"table {table}")
+            await self._connection.execute(statement.sql)
+
+    async def rows(
+        self, statement: Statement, values: dict[str, Any], rows_max: int
+    ) -> list[dict[str, Any]]:
+        """Run to the end, and keep the first rows."""
+        bound = bindable({name: values[name] for name in statement.names})
+        prepared = await self._connection.prepare(statement.numbered)
+        found = await prepared.fetch(*bound.values())
+        return [plain(dict(row)) for row in found[:rows_max]]

@@ -1,0 +1,100 @@
+"""SQL of the user: its parameters by name for either database, and its rows as plain JSON."""
+
+from __future__ import annotations
+
+import base64
+import functools
+import re
+from collections.abc import Mapping
+from importlib.resources import files
+from typing import Any, NamedTuple
+
+import msgspec
+
+from rota.errors import UsageError
+
+# What may hold a colon that starts no parameter: strings, names, comments, casts.
+_TOKEN = re.compile(
+    r"""'(?:[^']|'')*' | "(?:[^"]|"")*" | --[^\n]* | /\*.*?\*/ | \$(?P<tag>\w*)\$.*?\$(?P=tag)\$
+    | :: | :(?P<name>[A-Za-z_]\w*)""",
+    re.VERBOSE | re.DOTALL,
+)
+_TABLE = re.compile(r"[A-Za-z_]\w{0,62}(\.[A-Za-z_]\w{0,62})?")
+
+
+# Each of these would end the transaction, or is not allowed in one.
+_NOT_OURS = {
+    *("begin", "start", "commit", "end", "rollback", "abort", "savepoint", "release"),
+    *("attach", "detach", "pragma", "vacuum", "prepare", "set", "reset", "copy"),
+}
+
+
+class Statement(NamedTuple):
+    """One statement with parameters such as `:title`."""
+
+    sql: str
+    names: tuple[str, ...]
+    numbered: str  # the same with $1, $2, as PostgreSQL wants it
+
+
+def statement(sql: str) -> Statement:
+    """Find the parameters of a statement; the transaction around it is not its business."""
+    bare = _TOKEN.sub(_blank, sql).strip().rstrip(";").split()
+    if not bare:
+        raise UsageError("the SQL of a tool is empty")
+    if ";" in " ".join(bare):
+        raise UsageError(f"more than one statement in {sql!r}", hint="Pass a list of statements.")
+    if bare[0].lower() in _NOT_OURS:
+        raise UsageError(f"{bare[0]} has no place in a tool: it has a transaction of its own")
+    names: list[str] = []
+
+    def number(found: re.Match[str]) -> str:
+        name = found["name"]
+        if name is None:
+            return found[0]
+        if name not in names:
+            names.append(name)
+        return f"${names.index(name) + 1}"
+
+    numbered = _TOKEN.sub(number, sql)
+    return Statement(sql, tuple(names), numbered)
+
+
+def _blank(found: re.Match[str]) -> str:
+    return " " if found[0].startswith(("--", "/*")) else "x"
+
+
+def own(name: str, table: str) -> Statement:
+    """A statement about the table of keys."""
+    if not _TABLE.fullmatch(table):
+        raise UsageError(f"{table!r} cannot be the name of a table of keys")
+    return statement(_texts()[name].replace("{table}", table))
+
+
+@functools.cache
+def _texts() -> dict[str, str]:
+    whole = files("rota.tools").joinpath("effects.sql").read_text(encoding="utf-8")
+    blocks = (block.partition("\n") for block in whole.split("-- name: ")[1:])
+    return {name.strip(): text.strip() for name, _, text in blocks}
+
+
+def bindable(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Values for a driver: lists and objects as JSON text, the rest as it is."""
+    return {
+        name: msgspec.json.encode(value).decode() if isinstance(value, list | dict) else value
+        for name, value in values.items()
+    }
+
+
+def plain(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row as JSON can hold it: dates in ISO, numerics and ids as text, bytes as base64."""
+    return {name: _plain(value) for name, value in row.items()}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, bytes | bytearray | memoryview):
+        return base64.b64encode(value).decode()
+    try:
+        return msgspec.to_builtins(value, enc_hook=str)
+    except (TypeError, ValueError):
+        return str(value)

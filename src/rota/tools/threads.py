@@ -1,0 +1,37 @@
+"""Blocking work in a thread that is told when its time is over."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from typing import TypeVar
+
+T = TypeVar("T")
+GRACE_S = 1.0
+
+
+async def in_thread(work: Callable[[threading.Event], T], *, timeout_s: float) -> T:
+    """Run `work(left)`. A thread cannot be stopped, so `left` is set when its time is over.
+
+    Work looks at it while it waits, and at the last moment before its effect: then it can still
+    say that nothing happened. One that does not end soon after is left behind: TimeoutError.
+    """
+    left = threading.Event()
+    task = asyncio.ensure_future(asyncio.to_thread(work, left))
+    task.add_done_callback(_heard)
+    try:
+        done, _ = await asyncio.wait({task}, timeout=timeout_s)
+        if not done:
+            left.set()
+            done, _ = await asyncio.wait({task}, timeout=GRACE_S)
+    finally:
+        left.set()
+    if not done:
+        raise TimeoutError(f"no end within {timeout_s:g} s")
+    return task.result()
+
+
+def _heard(task: asyncio.Future[T]) -> None:
+    if not task.cancelled():
+        task.exception()  # else asyncio complains that nobody asked

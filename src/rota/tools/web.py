@@ -1,0 +1,311 @@
+"""One HTTP exchange, and what its end says about the effect. Classified here, at the source.
+
+Each exchange has a connection of its own: on a kept one, a server that hangs up at the moment of
+sending would make the outcome unknown for nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import functools
+import re
+import ssl
+import zlib
+from collections.abc import Mapping
+from email.utils import parsedate_to_datetime
+from typing import Any, Literal, NamedTuple
+from urllib.parse import urljoin, urlsplit
+
+import msgspec
+
+from rota.errors import (
+    BadInput,
+    MissingExtra,
+    NeedsLogin,
+    NeedsPermission,
+    NotSent,
+    OutcomeUnknown,
+    Rejected,
+)
+from rota.tools.secret import Secret, Text, hide, hide_bytes, reveal_all
+
+try:
+    import httpx2
+except ImportError as missing:
+    raise MissingExtra(
+        "HTTP tools need the httpx2 package", hint="pip install 'rota[http]'"
+    ) from missing
+
+SHOWN_CHARS_MAX = 300
+KEPT_HEADERS = ("content-type", "date", "etag", "last-modified", "location", "retry-after")
+_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_VALUE = re.compile(r"[\t\x20-\x7e]*")
+
+Kind = Literal["auto", "json", "text", "base64"]
+Headers = Mapping[str, Text]
+
+
+class Request(NamedTuple):
+    """What to send; secrets are still names."""
+
+    method: str
+    url: str
+    headers: Headers
+    content: bytes | None = None
+
+
+class Answer(NamedTuple):
+    """What came back; `whole` is False when the body was longer than the limit."""
+
+    url: str
+    status: int
+    headers: dict[str, str]
+    body: bytes
+    whole: bool
+
+
+class Broken(Exception):
+    """There is no whole answer; `sent` tells whether the counterpart may have seen the request."""
+
+    def __init__(self, said: str, *, sent: bool) -> None:
+        super().__init__(said)
+        self.sent = sent
+
+
+async def exchange(request: Request, *, timeout_s: float, bytes_max: int) -> Answer:
+    """Send once and read the answer; never follows a redirect, never tries again."""
+    seen = _Progress()
+    try:
+        async with asyncio.timeout(timeout_s), _client() as client:
+            return await _sent(client, request, seen, bytes_max)
+    except (TimeoutError, httpx2.TransportError) as error:
+        if seen.head is not None and seen.head.status // 100 == 4:
+            return seen.head  # the refusal stands, though its text was lost
+        if isinstance(error, TimeoutError):
+            said = f"no {seen.awaited} within {timeout_s:g} s"
+        else:
+            said = hide(str(error) or type(error).__name__, request.headers.values())
+        raise Broken(f"{place(request.url)}: {said}", sent=seen.sent) from error
+
+
+class _Progress:
+    """How far an exchange came."""
+
+    def __init__(self) -> None:
+        self.sent = False
+        self.head: Answer | None = None
+
+    @property
+    def awaited(self) -> str:
+        return "whole answer" if self.sent else "connection"
+
+    async def __call__(self, event: str, facts: dict[str, Any]) -> None:
+        """Told by the client of each move, before it makes it."""
+        if event.endswith("send_request_headers.started"):
+            # A proxy that is asked for a tunnel has not seen the request yet.
+            self.sent = self.sent or facts["request"].method != b"CONNECT"
+
+
+async def _sent(
+    client: httpx2.AsyncClient, request: Request, seen: _Progress, bytes_max: int
+) -> Answer:
+    headers = {"accept-encoding": "identity", **_revealed(request.headers)}
+    ready = client.build_request(
+        request.method,
+        request.url,
+        headers=headers,
+        content=request.content,
+        extensions={"trace": seen},
+    )
+    answer = await client.send(ready, stream=True)
+    kept = {name: answer.headers[name] for name in KEPT_HEADERS if name in answer.headers}
+    seen.head = Answer(request.url, answer.status_code, kept, b"", False)
+    try:
+        body, whole = await _body(answer, bytes_max)
+    finally:
+        await answer.aclose()
+    # Some echo what they were sent; what they say is kept and shown.
+    return seen.head._replace(body=hide_bytes(body, request.headers.values()), whole=whole)
+
+
+def _revealed(headers: Headers) -> dict[str, str]:
+    revealed = reveal_all(headers)
+    for name, value in revealed.items():
+        if not _VALUE.fullmatch(value):
+            raise Rejected(
+                f"the header {name} may hold only plain ASCII, on one line; its secret does not",
+                hint="Look for a line break at its end.",
+            )
+    return revealed
+
+
+async def _body(answer: httpx2.Response, bytes_max: int) -> tuple[bytes, bool]:
+    raw = bytearray()
+    async for chunk in answer.aiter_raw():
+        raw += chunk
+        if len(raw) > bytes_max:
+            break
+    packing = answer.headers.get("content-encoding", "identity").lower()
+    if packing in ("gzip", "x-gzip", "deflate"):
+        raw = bytearray(_unpacked(bytes(raw), bytes_max))  # asked not to, and did it anyway
+    return bytes(raw[:bytes_max]), len(raw) <= bytes_max
+
+
+def _unpacked(raw: bytes, bytes_max: int) -> bytes:
+    """At most one byte more than the limit, however much is packed into these."""
+    try:
+        return zlib.decompressobj(wbits=47).decompress(raw, bytes_max + 1)
+    except zlib.error:
+        return raw
+
+
+def _client() -> httpx2.AsyncClient:
+    return httpx2.AsyncClient(verify=_trust(), timeout=None)
+
+
+@functools.cache
+def _trust() -> ssl.SSLContext:
+    return httpx2.create_ssl_context()  # reads the certificates of the machine: once is enough
+
+
+def judge_write(answer: Answer, *, sender: Sender) -> None:
+    """Return if the status says that the effect happened, else raise what it says."""
+    status = answer.status
+    if status // 100 == 2 or status == 303:  # "see other" is the answer to a form that was taken
+        return
+    if status // 100 == 4 or status in (307, 308):
+        raise refusal(answer, sender=sender)
+    # Also 301 and 302: some give them instead of working, some after it.
+    raise OutcomeUnknown(
+        sender.told(answer), tool=sender.tool, status=status, retry_after_s=retry_after_s(answer)
+    )
+
+
+def judge_read(answer: Answer, *, sender: Sender) -> None:
+    """Return if there is something to read, else raise what the status says."""
+    if answer.status // 100 == 2 or answer.status == 304:
+        return
+    if answer.status // 100 == 5:
+        raise NotSent(sender.told(answer), retry_after_s=retry_after_s(answer))
+    raise refusal(answer, sender=sender)
+
+
+def refusal(answer: Answer, *, sender: Sender) -> Exception:
+    """What a status below 500 that is no success means: nothing happened."""
+    status, said = answer.status, sender.told(answer)
+    if status in (401, 407):
+        return NeedsLogin(said, status=status, service=sender.service, account=sender.account)
+    if status == 403:
+        return NeedsPermission(said, status=status, service=sender.service, account=sender.account)
+    if status in (408, 425, 429):
+        return NotSent(said, retry_after_s=retry_after_s(answer))
+    if status in (307, 308):
+        said = f"{said} (moved to {answer.headers.get('location', 'an unnamed place')})"
+    return Rejected(said, status=status, tool=sender.tool)
+
+
+class Sender(NamedTuple):
+    """Who asks, for errors that a person can act on."""
+
+    tool: str
+    service: str
+    account: str | None
+
+    def told(self, answer: Answer) -> str:
+        """The status and the start of the answer."""
+        said = answer.body[: 4 * SHOWN_CHARS_MAX].decode(errors="replace").strip()
+        said = said if len(said) <= SHOWN_CHARS_MAX else said[:SHOWN_CHARS_MAX] + "…"
+        return f"{place(answer.url)} answered {answer.status}" + (f": {said}" if said else "")
+
+
+def retry_after_s(answer: Answer) -> float | None:
+    """Seconds the counterpart asks us to wait; a date counts from the date of the answer."""
+    asked = answer.headers.get("retry-after", "").strip()
+    if asked.isascii() and asked.isdigit():
+        return float(asked)
+    try:
+        until = parsedate_to_datetime(asked)
+        since = parsedate_to_datetime(answer.headers.get("date", ""))
+        return max(0.0, (until - since).total_seconds())
+    except (ValueError, TypeError):
+        return None
+
+
+def checked_url(url: str, *, base: str | None, tool: str) -> str:
+    """The whole URL, or BadInput: only HTTP, no login in it, and at `base` if there is one."""
+    try:
+        whole = urljoin(base, url) if base else url
+        parts = urlsplit(whole)
+        valid = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        httpx2.URL(whole)
+    except (ValueError, httpx2.InvalidURL):
+        raise BadInput(f"{tool}: {url!r} is not a URL") from None
+    if not valid:
+        raise BadInput(f"{tool}: {url!r} is not an http or https URL")
+    if parts.username or parts.password:
+        raise BadInput(
+            f"{tool}: the URL holds a login, which would be stored and shown",
+            hint='Put it into a header as secret("NAME").',
+        )
+    if base and origin(whole) != origin(base):
+        raise BadInput(f"{tool}: {url!r} leads away from {base}", hint="Give a path of that site.")
+    return whole
+
+
+def origin(url: str) -> tuple[str, str | None, int | None]:
+    """Scheme, host and port: to whom a secret is told."""
+    parts = urlsplit(url)
+    return parts.scheme, parts.hostname, parts.port or {"http": 80, "https": 443}.get(parts.scheme)
+
+
+def checked_headers(headers: Headers, *, tool: str) -> Headers:
+    """The same, or BadInput: a line break in one would be a header of somebody else's making."""
+    for name, value in headers.items():
+        if not _NAME.fullmatch(name):
+            raise BadInput(f"{tool}: {name!r} cannot be the name of a header")
+        if not isinstance(value, Secret) and not _VALUE.fullmatch(value):
+            raise BadInput(f"{tool}: the header {name} may hold only plain ASCII, on one line")
+    return headers
+
+
+def open_headers(headers: Headers) -> dict[str, Text]:
+    """Those without a secret: what a stranger may be told."""
+    return {name: value for name, value in headers.items() if not isinstance(value, Secret)}
+
+
+def content_of(answer: Answer, kind: Kind) -> dict[str, Any]:
+    """The body under the name of what it is: json, text, or base64 for anything else."""
+    media, charset = _media(answer.headers.get("content-type", ""))
+    if kind == "json" or (kind == "auto" and media.endswith("json")):
+        try:
+            return {"json": msgspec.json.decode(answer.body)}
+        except msgspec.DecodeError as error:
+            if kind == "json":
+                raise Rejected(f"{place(answer.url)} answered with no JSON: {error}") from error
+    if kind != "base64":
+        try:
+            return {"text": answer.body.decode(charset, "replace" if kind == "text" else "strict")}
+        except (UnicodeDecodeError, LookupError):
+            pass
+    return {"base64": base64.b64encode(answer.body).decode()}
+
+
+def _media(content_type: str) -> tuple[str, str]:
+    media, _, rest = content_type.lower().partition(";")
+    found = re.search(r"charset=[\"']?([\w.:-]+)", rest)
+    return media.strip(), found.group(1) if found else "utf-8"
+
+
+def merged(*many: Headers) -> dict[str, Text]:
+    """Later ones win; names differ not by case."""
+    together: dict[str, Text] = {}
+    for headers in many:
+        together.update({name.lower(): value for name, value in headers.items()})
+    return together
+
+
+def place(url: str) -> str:
+    """Where, without the query: keys tend to hide there."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc}{parts.path}"

@@ -1,0 +1,1 @@
+"""Tools against real counterparts on loopback."""

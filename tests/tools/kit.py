@@ -1,0 +1,35 @@
+"""What a host does with a tool, in short: the rules of the protocol, without a ledger."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rota.errors import NotSent, OutcomeUnknown
+from rota.tools import Applied, Call, NotApplied, Safety, Tool
+
+CALL = Call(key="key-1", timeout_s=5.0)
+PERSON = "a person is asked"
+
+
+async def settle(tool: Tool, params: dict[str, Any], call: Call = CALL, tries: int = 6) -> Any:
+    """Call, and after each fault reconcile or call again, until the outcome is known."""
+    for _ in range(tries):
+        try:
+            return await tool.call(params, call)
+        except NotSent:
+            continue
+        except OutcomeUnknown:
+            settled = await after_unknown(tool, params, call)
+            if settled is not None:
+                return settled
+    raise AssertionError(f"still unknown after {tries} tries")
+
+
+async def after_unknown(tool: Tool, params: dict[str, Any], call: Call) -> Any:
+    """None if the tool may be called again; else how it ended."""
+    if tool.safety is Safety.IDEMPOTENT:
+        return None
+    verdict = await tool.reconcile(params, call)
+    if isinstance(verdict, Applied):
+        return verdict.result
+    return None if isinstance(verdict, NotApplied) else PERSON

@@ -1,0 +1,317 @@
+"""HTTP writes: every fault of a real server, and what each says about the effect."""
+
+from __future__ import annotations
+
+import itertools
+import socket
+from typing import Any
+
+import pytest
+
+from rota.errors import (
+    BadInput,
+    NeedsLogin,
+    NeedsPermission,
+    NotSent,
+    OutcomeUnknown,
+    Rejected,
+    UsageError,
+)
+from rota.tools import Applied, Call, HttpWrite, Lookup, NotApplied, Safety, Unknown, secret
+from tests.tools.kit import CALL, PERSON, settle
+from tests.tools.site import Site
+
+QUICK = Call("key-1", 1.0)
+FAULTS = ["drop", "applied-drop", "half", "500", "applied-500", "applied-503", "429", "408"]
+PAIRS = list(itertools.product(FAULTS, repeat=2))
+
+
+def idempotent(site: Site) -> HttpWrite:
+    return HttpWrite("send", base=site.url, key_header="Idempotency-Key")
+
+
+def reconcilable(site: Site) -> HttpWrite:
+    return HttpWrite("send", base=site.url, lookup=Lookup("/effects/{id}"))
+
+
+def params(name: str = "a") -> dict[str, Any]:
+    return {"url": "/things", "json": {"id": name}}
+
+
+@pytest.mark.parametrize(
+    ("fault", "error"),
+    [
+        ("400", Rejected),
+        ("401", NeedsLogin),
+        ("402", Rejected),
+        ("403", NeedsPermission),
+        ("404", Rejected),
+        ("405", Rejected),
+        ("407", NeedsLogin),
+        ("408", NotSent),
+        ("409", Rejected),
+        ("410", Rejected),
+        ("412", Rejected),
+        ("422", Rejected),
+        ("425", NotSent),
+        ("429", NotSent),
+        ("307", Rejected),
+        ("308", Rejected),
+        ("301", OutcomeUnknown),
+        ("302", OutcomeUnknown),
+        ("500", OutcomeUnknown),
+        ("502", OutcomeUnknown),
+        ("503", OutcomeUnknown),
+        ("504", OutcomeUnknown),
+        ("drop", OutcomeUnknown),
+        ("hang", OutcomeUnknown),
+        ("half", OutcomeUnknown),
+    ],
+)
+async def test_each_answer_has_one_meaning(fault: str, error: type[Exception]) -> None:
+    async with Site().up() as site:
+        site.faults = [fault]
+        with pytest.raises(error) as told:
+            await HttpWrite(base=site.url).call(params(), QUICK if fault == "hang" else CALL)
+        assert type(told.value) is error
+        assert site.url in str(told.value)
+
+
+@pytest.mark.parametrize("status", [200, 201, 202, 204, 303])
+async def test_a_success_is_an_effect(status: int) -> None:
+    async with Site().up() as site:
+        site.faults = [f"applied-{status}"]
+        result = await HttpWrite(base=site.url).call(params(), CALL)
+        assert result["status"] == status
+
+
+async def test_a_refused_connection_and_an_unknown_host_are_not_sent() -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    with pytest.raises(NotSent):
+        await HttpWrite().call({"url": f"http://127.0.0.1:{port}/", "body": "x"}, CALL)
+    with pytest.raises(NotSent):
+        await HttpWrite().call({"url": "http://no-such-host.invalid/", "body": "x"}, CALL)
+
+
+async def test_a_connection_that_never_opens_is_not_sent() -> None:
+    with socket.socket() as full:  # its queue is full, so the kernel lets later ones wait
+        full.bind(("127.0.0.1", 0))
+        full.listen(0)
+        with socket.socket() as first, socket.socket() as second:
+            for each in (first, second):
+                each.setblocking(False)
+                each.connect_ex(full.getsockname())
+            with pytest.raises(NotSent, match="no connection"):
+                await HttpWrite().call({"url": f"http://127.0.0.1:{full.getsockname()[1]}/"}, QUICK)
+
+
+async def test_retry_after_is_told_in_seconds_from_a_number_and_from_a_date() -> None:
+    async with Site().up() as site:
+        dated = {
+            "date": "Wed, 01 Jan 2025 10:00:00 GMT",
+            "retry-after": "Wed, 01 Jan 2025 10:01:30 GMT",
+        }
+        for headers, seconds in (({"retry-after": "7"}, 7), (dated, 90), ({}, None)):
+            site.pages["/things"] = (429, headers, b"slow down")
+            with pytest.raises(NotSent, match="slow down") as told:
+                await HttpWrite(base=site.url).call(params(), CALL)
+            assert told.value.retry_after_s == seconds
+
+
+async def test_a_login_error_names_the_site_and_the_account() -> None:
+    async with Site().up() as site:
+        site.faults = ["401", "401"]
+        with pytest.raises(NeedsLogin) as told:
+            await HttpWrite(base=site.url, account="ann").call(params(), CALL)
+        assert told.value.facts["service"] == "127.0.0.1"
+        assert told.value.facts["account"] == "ann"
+
+
+@pytest.mark.parametrize("make", [idempotent, reconcilable])
+@pytest.mark.parametrize("faults", PAIRS)
+async def test_the_effect_happens_exactly_once_after_any_two_faults(
+    make: Any, faults: tuple[str, ...]
+) -> None:
+    async with Site(honours_key=make is idempotent).up() as site:
+        site.faults = list(faults)
+        result = await settle(make(site), params())
+        assert result["json"]["id"] == "a"
+        assert site.effects == {"a": 1}
+
+
+@pytest.mark.parametrize("faults", PAIRS)
+async def test_an_unknowable_effect_never_happens_twice(faults: tuple[str, ...]) -> None:
+    async with Site().up() as site:
+        site.faults = list(faults)
+        ended = await settle(HttpWrite(base=site.url), params())
+        assert site.effects["a"] <= 1
+        assert ended == PERSON or site.effects["a"] == 1
+
+
+@pytest.mark.parametrize("fault", ["hang", "applied-hang"])
+@pytest.mark.parametrize("make", [idempotent, reconcilable])
+async def test_a_slow_site_is_asked_again(make: Any, fault: str) -> None:
+    async with Site(honours_key=make is idempotent).up() as site:
+        site.faults = [fault]
+        await settle(make(site), params(), QUICK)
+        assert site.effects == {"a": 1}
+
+
+async def test_a_site_that_says_200_and_means_no_is_not_believed() -> None:
+    async with Site().up() as site:
+        wary = HttpWrite(base=site.url, accept=lambda answer: answer["ok"])
+        site.faults = ["lie"]
+        with pytest.raises(Rejected, match="out of stock"):
+            await wary.call(params(), CALL)
+        assert (await wary.call(params(), CALL))["json"] == {"ok": True, "id": "a"}
+        confused = HttpWrite(base=site.url, accept=lambda answer: answer["nonsense"])
+        with pytest.raises(OutcomeUnknown, match="accept= failed"):
+            await confused.call(params(), CALL)
+
+
+async def test_a_409_may_be_told_to_mean_that_the_first_call_is_still_at_work() -> None:
+    async with Site(honours_key=True).up() as site:
+        patient = HttpWrite(base=site.url, key_header="Idempotency-Key", pending_statuses=[409])
+        site.faults = ["applied-409", "409"]
+        assert (await settle(patient, params()))["status"] == 200
+        assert site.effects == {"a": 1}
+        gone = HttpWrite(base=site.url, method="DELETE", applied_statuses=[404])
+        site.faults = ["404"]
+        assert (await gone.call({"url": "/things/a"}, CALL))["status"] == 404
+
+
+async def test_a_lookup_by_search_needs_to_be_told_what_finding_means() -> None:
+    with pytest.raises(UsageError, match="searches"):
+        Lookup("/search?id={id}")
+    with pytest.raises(UsageError, match="the same for every effect"):
+        Lookup("/search")
+    async with Site().up() as site:
+        search = Lookup("/search?id={id}", found=lambda answer: bool(answer["items"]))
+        send = HttpWrite(base=site.url, lookup=search)
+        assert isinstance(await send.reconcile(params(), CALL), NotApplied)
+        await send.call(params(), CALL)
+        verdict = await send.reconcile(params(), CALL)
+        assert isinstance(verdict, Applied)
+        assert verdict.result["json"] == {"items": [{"id": "a"}]}
+
+
+async def test_a_value_cannot_change_the_question_of_a_lookup() -> None:
+    async with Site().up() as site:
+        evil = {"url": "/things", "json": {"id": "a/../b?x=1&y={key}"}}
+        await reconcilable(site).reconcile(evil, CALL)
+        assert site.asked[-1].path == "/effects/a%2F..%2Fb%3Fx%3D1%26y%3D%7Bkey%7D"
+
+
+async def test_a_lookup_that_fails_leaves_it_unknown() -> None:
+    async with Site().up() as site:
+        for status in (500, 429, 400, 302):
+            site.pages["/effects/a"] = (status, {}, b"no")
+            assert isinstance(await reconcilable(site).reconcile(params(), CALL), Unknown)
+        site.pages["/effects/a"] = (401, {}, b"who are you")
+        with pytest.raises(NeedsLogin):
+            await reconcilable(site).reconcile(params(), CALL)
+        wobbly = Lookup("/effects/{id}", found=lambda answer: answer["no such field"])
+        site.pages["/effects/a"] = (200, {}, b"{}")
+        verdict = await HttpWrite(base=site.url, lookup=wobbly).reconcile(params(), CALL)
+        assert isinstance(verdict, Unknown)
+
+
+def test_safety_follows_from_the_configuration() -> None:
+    lookup = Lookup("/x/{key}")
+    assert HttpWrite().safety is Safety.UNKNOWABLE
+    assert HttpWrite(lookup=lookup).safety is Safety.RECONCILABLE
+    assert HttpWrite(lookup=lookup).settle_s == 10
+    assert HttpWrite().settle_s == HttpWrite(key_header="K").settle_s == 0
+    assert HttpWrite(key_header="K").safety is Safety.IDEMPOTENT
+    assert HttpWrite(key_header="K", lookup=lookup).safety is Safety.IDEMPOTENT
+    assert HttpWrite(method="PUT").safety is Safety.IDEMPOTENT
+    assert HttpWrite(method="PATCH").safety is Safety.UNKNOWABLE
+    with pytest.raises(UsageError):
+        HttpWrite(method="GET")
+
+
+async def test_a_secret_reaches_the_site_and_no_error_or_result(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("THE_TOKEN", "s3cr3t-value")
+    async with Site().up() as site:
+        headers = {"Authorization": secret("THE_TOKEN", prefix="Bearer ")}
+        send = HttpWrite(base=site.url, headers=headers)
+        site.pages["/things"] = (500, {}, b"your header: Bearer s3cr3t-value")
+        with pytest.raises(OutcomeUnknown, match="Bearer <THE_TOKEN>") as told:
+            await send.call(params(), CALL)
+        assert site.asked[-1].headers["authorization"] == "Bearer s3cr3t-value"
+        assert "s3cr3t" not in str(told.value)
+        site.pages["/things"] = (200, {}, b"your header: Bearer s3cr3t-value")
+        assert "s3cr3t" not in str(await send.call(params(), CALL))
+
+
+async def test_a_missing_secret_waits_for_a_person_and_sends_nothing() -> None:
+    async with Site().up() as site:
+        send = HttpWrite(base=site.url, headers={"X-Token": secret("NOT_SET_ANYWHERE")})
+        with pytest.raises(NeedsLogin, match="NOT_SET_ANYWHERE"):
+            await send.call(params(), CALL)
+        assert site.asked == []
+
+
+async def test_a_secret_with_a_line_break_sends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("THE_TOKEN", "s3cr3t-value\n")
+    async with Site().up() as site:
+        send = HttpWrite(base=site.url, headers={"X-Token": secret("THE_TOKEN")})
+        with pytest.raises(Rejected, match="on one line") as told:
+            await send.call(params(), CALL)
+        assert "s3cr3t" not in str(told.value)
+        assert site.asked == []
+
+
+async def test_any_key_fits_into_a_header() -> None:
+    async with Site().up() as site:
+        await idempotent(site).call(params(), Call("order:7/ä\n", 5))
+        assert site.asked[-1].headers["idempotency-key"] == "order:7/%C3%A4%0A"
+
+
+async def test_text_that_looks_like_a_secret_stays_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("THE_TOKEN", "s3cr3t-value")
+    async with Site().up() as site:
+        sly = {"url": "/things", "json": {"id": "a", "note": {"secret": "THE_TOKEN"}}}
+        await HttpWrite(base=site.url).call(sly, CALL)
+        assert b"s3cr3t" not in site.asked[-1].body
+
+
+@pytest.mark.parametrize(
+    ("bad", "said"),
+    [
+        ({}, "url"),
+        ({"url": "/x", "josn": 1}, "josn"),
+        ({"url": "/x", "json": 1, "body": "x"}, "not both"),
+        ({"url": "http://elsewhere.example/x"}, "leads away"),
+        ({"url": "//elsewhere.example/x"}, "leads away"),
+        ({"url": "/x", "headers": {"a": "b\r\nc: d"}}, "one line"),
+        ({"url": "/x", "headers": {"a b": "c"}}, "name of a header"),
+        ({"url": "http://[broken"}, "not a URL"),
+    ],
+)
+async def test_bad_parameters_send_nothing(bad: dict[str, Any], said: str) -> None:
+    async with Site().up() as site:
+        send = HttpWrite(base=site.url)
+        with pytest.raises(BadInput, match=said):
+            await send.call(bad, CALL)
+        with pytest.raises(BadInput, match=said):
+            send.check(bad)
+        assert site.asked == []
+
+
+@pytest.mark.parametrize("url", ["ftp://x/", "file:///etc/passwd", "x", "http://ann:pw@host/"])
+def test_only_plain_http_urls_are_taken(url: str) -> None:
+    with pytest.raises(BadInput) as told:
+        HttpWrite().check({"url": url})
+    assert "pw@" not in str(told.value)
+
+
+async def test_a_huge_answer_to_a_write_is_cut_not_lost() -> None:
+    async with Site().up() as site:
+        site.pages["/things"] = (200, {"content-type": "text/plain"}, b"x" * 5000)
+        result = await HttpWrite(base=site.url, bytes_max=1000).call(params(), CALL)
+        assert result == {"status": 200, "text": "x" * 1000, "cut": True}
