@@ -242,7 +242,8 @@ async def test_a_pause_is_told_with_its_note(database_url: str) -> None:
         await app.schedules.create("hourly", "works", "@hourly", zone="UTC")
         await app.schedules.pause("hourly", note="holidays")
         early = await ask(app, "hourly")
-        assert "is paused (holidays): it has left nothing out yet" in early.sentence
+        since = "is paused since Mon 2027-03-01 12:00 UTC (holidays): it has left nothing out yet"
+        assert since in early.sentence
         await world.advance("2h")
         found = await ask(app, "hourly")
         assert found.verdict == "paused"
@@ -253,7 +254,8 @@ async def test_a_pause_is_told_with_its_note(database_url: str) -> None:
         assert "so it will not run at Mon 2027-03-01 20:00 UTC (in 6h) unless" in future.sentence
         await app.schedules.pause("hourly", until=datetime(2027, 3, 1, 18, tzinfo=UTC))
         assert (await ask(app, "hourly", "2027-03-01T20:00")).verdict == "future"
-        assert "paused until Mon 2027-03-01 18:00 UTC" in (await ask(app, "hourly")).sentence
+        timed = (await ask(app, "hourly")).sentence
+        assert "since Mon 2027-03-01 12:00 UTC until Mon 2027-03-01 18:00 UTC" in timed
 
 
 async def test_one_that_paused_itself_or_was_put_aside_says_why(database_url: str) -> None:

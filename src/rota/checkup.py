@@ -15,12 +15,13 @@ import msgspec
 from rota.core.instants import DAY, MINUTE, SECOND, micros, span
 from rota.core.lifecycle import Status
 from rota.core.model import Queue, Run, Worker
+from rota.core.schedule import PUT_ASIDE
 from rota.engine import liveness
 from rota.engine.clock import SystemClock
 from rota.errors import RotaError
 from rota.ledger import gaps
 from rota.settings import Settings
-from rota.store import history, invariants, migrate, workers
+from rota.store import history, invariants, migrate, schedules, workers
 from rota.store.database import Database, Tx, open_url
 
 Level = Literal["ok", "warn", "bad"]
@@ -109,8 +110,9 @@ class Exam:
     def looks(self) -> list[Callable[[], Awaitable[list[Finding]]]]:
         """What is looked at, in this order: later ones need what earlier ones found."""
         return [
-            self.store, self.schema, self.clock, self.rules, self.ledger, self.worker_rows,
-            self.queues, self.pending, self.overdue, self.leases, self.put_aside, self.people,
+            self.store, self.schema, self.clock, self.rules, self.ledger, self.schedules,
+            self.worker_rows, self.queues, self.pending, self.overdue, self.leases,
+            self.put_aside, self.people,
         ]  # fmt: skip
 
     # -- the database ----------------------------------------------------------------------
@@ -171,6 +173,24 @@ class Exam:
         )  # fmt: skip
         hint = "This should never be: keep a copy of the database and report it."
         return [Finding("bad", "ledger", str(one), hint) for one in found]
+
+    async def schedules(self) -> list[Finding]:
+        """Schedules that were put aside, and declarations that are ignored."""
+        rows = await self._database.read(
+            schedules.ailing, namespace=self._namespace, limit=LOOK_MAX
+        )
+        aside = [row.name for row in rows if (row.reason or "").startswith(PUT_ASIDE)]
+        ignored = [row.name for row in rows if row.parent_id and '"ignored":' in row.spec]
+        found = []
+        if aside:
+            says = f"{_count(len(aside), 'schedule')} put aside: {_some(aside)}"
+            hint = "`rota why NAME` says what is wrong, and what to do."
+            found.append(Finding("warn", "schedules", says, hint))
+        if ignored:
+            says = f"declared in code, but an operator's schedule has the name: {_some(ignored)}"
+            hint = "The declaration is ignored; rename it, or `rota schedule delete NAME`."
+            found.append(Finding("warn", "schedules", says, hint))
+        return found
 
     # -- workers and queues ----------------------------------------------------------------
 

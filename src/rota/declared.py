@@ -15,12 +15,11 @@ from typing import Any
 
 import msgspec
 
-from rota.core.instants import moment
 from rota.core.recurrence import parse
+from rota.defining import policies
 from rota.errors import BadSetting, RotaError
 from rota.hostzone import host_zone_name
-from rota.preview import read_time, to_instant
-from rota.schedules import policies
+from rota.preview import read_time
 
 POLICIES = (
     "overlap", "missed", "missed_max", "max_delay", "jitter", "max_runs", "pause_after_failures",
@@ -76,12 +75,12 @@ class ScheduleTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise BadSetting(f"{where}: {error.message}", hint=error.advice) from error
 
     def _bound(self, key: str) -> datetime | None:
+        """A time without an offset stays so: it is wall time in the zone the schedule has."""
         value = getattr(self, key)
-        zone = self.timezone or host_zone_name()
         if value is None:
             return None
         if isinstance(value, date) and not isinstance(value, datetime):
             value = datetime.combine(value, time())
         if not isinstance(value, datetime):
-            value = read_time(str(value), zone, 0)
-        return moment(to_instant(value, zone))
+            value = read_time(str(value), "UTC", 0)
+        return value if isinstance(value, datetime) else None

@@ -148,5 +148,9 @@ def utc(at: int) -> str:
 
 
 def zone_of(spec: Spec) -> str:
-    """The zone whose wall a schedule goes by."""
-    return spec.timings[0].zone
+    """The zone whose wall a schedule goes by; UTC when it has none that is known."""
+    try:
+        zone_named(spec.timings[0].zone)
+        return spec.timings[0].zone
+    except (IndexError, RotaError):
+        return "UTC"

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import msgspec
 
 from rota.core.instants import instant
-from rota.core.recurrence import Spec, Written, parse
+from rota.core.recurrence import Spec, Timing, Written, parse
 from rota.core.schedule import Intent
 
 When = Written | Iterable[Written]
@@ -31,7 +31,7 @@ class Retiming(NamedTuple):
         """The old spec with what is said."""
         if self[:6] == (None, None, None, None, ..., ...):
             return old.spec
-        first = old.spec.timings[0]
+        first = old.spec.timings[0] if old.spec.timings else Timing(zone=self.zone or "UTC")
         return parse(
             self._kept(old) if self.when is None else self.when, zone=self.zone or first.zone,
             now=now, gap=self.gap or first.gap, repeat=self.repeat or first.repeat,
@@ -43,6 +43,8 @@ class Retiming(NamedTuple):
     def _kept(self, old: Intent) -> When:
         """The same times under other rules; one wall time is read again in another zone."""
         timings = old.spec.timings
+        if not timings:  # they could not be read any more; what was written is left
+            return old.text
         if len(timings) == 1 and timings[0].at is not None and self.zone is not None:
             return old.text
         return [

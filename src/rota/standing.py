@@ -132,7 +132,7 @@ class Stand:
 
     async def _turn(self, run: Run) -> Standing:
         """It waits behind an earlier run of its schedule: which one, and how that one stands."""
-        roots = await self._client.database.read(store.open_roots, run.schedule_id or "")
+        roots = await self._client.database.read(store.open_roots, [run.schedule_id or ""])
         lasts = [(await self._client.chain(root))[-1] for root in sorted(set(roots))]
         ahead = [last for last in lasts if last.reason != "turn"]
         facts = {"behind": [last.id for last in ahead]}

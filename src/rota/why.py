@@ -14,7 +14,7 @@ from rota.core.instants import DAY, MINUTE, SECOND, iso, span
 from rota.core.lifecycle import Status, Trigger
 from rota.core.model import Run
 from rota.core.recurrence import count_between, next_after, notes, previous_before
-from rota.core.schedule import Missed, Overlap, Policies, jitter_us
+from rota.core.schedule import PUT_ASIDE, Missed, Overlap, Policies, jitter_us
 from rota.errors import UnknownRun, UnknownSchedule, UsageError
 from rota.hostzone import host_zone_name
 from rota.moments import Moment
@@ -42,6 +42,11 @@ class Answer(NamedTuple):
 def range_of(run: Run) -> tuple[int, int, int]:
     """From, to and count of a skipped row of the ledger."""
     return store.read_range(run)
+
+
+def pause_of(run: Run) -> store.Pause | None:
+    """The pause that a skipped row of the ledger fell into."""
+    return store.read_pause(run)
 
 
 async def why(client: Client, name: str, *, at: datetime | None = None) -> Answer:
@@ -91,6 +96,7 @@ class Walk:
         self._policies = shown.intent.policies
         self._zone = zone_of(self._spec)
         self._name = shown.schedule.name
+        self._problem = shown.problem
         self._remark: str | None = None
         self._facts: dict[str, Any] = {
             "schedule": self._name,
@@ -106,6 +112,8 @@ class Walk:
         """The whole walk."""
         if at is None:
             return await self._lately()
+        if self._problem is not None:  # its times are not known any more
+            return self._rests()
         asked = Moment(self._spec, self._zone, at)
         self._remark = asked.remark
         self._facts["asked_at"] = iso(asked.first_at)
@@ -133,7 +141,7 @@ class Walk:
 
     async def _lately(self) -> Answer:
         """Without a time: what it did last, or what keeps it from doing anything."""
-        if self._row.status == Status.PAUSED:
+        if self._row.status == Status.PAUSED or self._problem is not None:
             return self._rests()
         if self._row.due_at is not None and self._row.due_at <= self._now:
             return await self._due(self._row.due_at)
@@ -183,8 +191,12 @@ class Walk:
         reason = row.reason or "skipped"
         first, last, count = range_of(row)
         clause = skip_clause(reason, self._policies)
+        pause = store.read_pause(row)
         if reason == "merged":
             clause += await self._merged_into(row)
+        elif pause is not None:
+            clause += f" since {self._wall(pause.paused_at)} ({pause.note})"
+            facts |= {"paused_at": iso(pause.paused_at), "note": pause.note}
         if count == 1:
             sentence = f"did not run at {self._wall(last)}: {clause}"
         else:
@@ -281,19 +293,29 @@ class Walk:
     def _rests(self) -> Answer:
         """Paused, put aside or at its end."""
         reason, until = self._row.reason or "", self._row.available_at
+        paused = self._row.status == Status.PAUSED
         resume = f"`rota schedule resume {self._name}`."
-        if reason.startswith("put aside"):
-            return self._say("put_aside", f"is {reason}", f"Fix it, then {resume}", note=reason)
+        mend = f"Mend it: `rota schedule update {self._name}` with what is wrong."
+        if paused and reason.startswith(PUT_ASIDE):
+            hint = mend if self._problem else f"Fix it, then {resume}"
+            return self._say("put_aside", f"is {reason}", hint, note=reason)
+        if not paused:
+            return self._say("unreadable", f"cannot be read any more: {self._problem}", mend)
+        since_at = self._intent.paused_at
+        began = f" since {self._wall(since_at)}" if since_at else ""
+        facts = {"note": reason, "since": _iso(since_at or None)}
         if self._row.due_at is None:
-            return self._say("ended", f"has ended: {reason}", note=reason)
+            hint = f"`rota schedule update {self._name}` with a later end or more runs wakes it."
+            return self._say("ended", f"has ended{began}: {reason}", hint, **facts)
         left_out = self._row.due_at
         if left_out <= self._now:
-            since = f"the first occurrence it left out was {self._wall(left_out)}"
+            first = f"the first occurrence it left out was {self._wall(left_out)}"
         else:
-            since = f"it has left nothing out yet; the next occurrence is {self._wall(left_out)}"
+            first = f"it has left nothing out yet; the next occurrence is {self._wall(left_out)}"
         ends = f" until {self._wall(until)}" if until is not None else ""
-        text = f"is paused{ends} ({reason}): {since}"
-        return self._say("paused", text, f"To go on: {resume}", note=reason, until=_iso(until))
+        text = f"is paused{began}{ends} ({reason}): {first}"
+        hint = mend if self._problem else f"To go on: {resume}"
+        return self._say("paused", text, hint, **facts, until=_iso(until))
 
     # -- it is none ------------------------------------------------------------------------
 
@@ -331,6 +353,16 @@ class Walk:
         return span(rest // SECOND * SECOND if rest > MINUTE else max(rest, SECOND))
 
 
+_SKIPPED = {
+    "overlap": f"the run before it had not ended (overlap: {Overlap.SKIP})",
+    "merged": "another one was waiting for its turn already, and it was merged into that",
+    "overtaken": f"a newer occurrence was due as well (overlap: {Overlap.CANCEL})",
+    "paused": "it was paused",
+    "put aside": "it had been put aside, because it could not be read",
+    "edited": "it was owed when the schedule was edited, and its new times do not have it",
+}
+
+
 def skip_clause(reason: str, policies: Policies) -> str:
     """Why an occurrence of the ledger was skipped."""
     match reason:
@@ -340,17 +372,9 @@ def skip_clause(reason: str, policies: Policies) -> str:
             limit = policies.delay_us_max
             most = f"{span(limit)}, the most it allows (max delay)" if limit else "its max delay"
             return f"when it could be fired it was later than {most}"
-        case "overlap":
-            return f"the run before it had not ended (overlap: {Overlap.SKIP})"
-        case "merged":
-            return "another one was waiting for its turn already, and it was merged into that"
-        case "overtaken":
-            return f"a newer occurrence was due as well (overlap: {Overlap.CANCEL})"
         case "max runs":
             return f"all its {policies.runs_max or ''} runs were done".replace("  ", " ")
-        case "paused":
-            return "it was paused"
-    return reason
+    return _SKIPPED.get(reason, reason)
 
 
 def missed_words(policies: Policies) -> str:

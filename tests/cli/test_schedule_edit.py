@@ -196,3 +196,11 @@ def test_an_edit_that_releases_a_burst_must_be_confirmed(either: Shell) -> None:
     assert either.json("schedule", "list") == before
     found = either.json("schedule", "update", "s", "*/30 * * * *", "--confirm")
     assert found["when"] == "*/30 * * * *"
+
+
+def test_another_workflow_is_checked_by_the_project(shell: Shell) -> None:
+    shell.run("schedule", "create", "five", "add", "5m", "n=1")
+    said = shell.error("schedule", "update", "five", "--workflow", "ad", code=4)
+    assert "there is no workflow 'ad'" in said
+    shell.run("schedule", "update", "five", "--workflow", "fails")
+    assert shell.json("schedule", "show", "five")["schedule"]["workflow"] == "fails"

@@ -2,28 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
-import secrets
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from rota import testing
-from rota.store import migrate
-from tests.builders import NOW, opened, raw
-
-TABLES = ("signals", "payloads", "steps", "runs", "queues", "workers")
-
-
-@pytest.fixture(scope="session")
-def schedules_schema(postgres_url: str) -> Iterator[str]:
-    """A migrated schema, dropped at the end of the run."""
-    schema = f"t_{secrets.token_hex(6)}"
-    url = f"{postgres_url}{'&' if '?' in postgres_url else '?'}schema={schema}"
-    asyncio.run(_migrate(url))
-    yield url
-    asyncio.run(_script(url, f"drop schema {schema} cascade"))
+from tests.schema import emptied
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.pg)])
@@ -32,23 +17,12 @@ def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str
     if request.param == "sqlite":
         yield f"sqlite:///{tmp_path / 'rota.db'}"
         return
-    url = request.getfixturevalue("schedules_schema")
+    url = request.getfixturevalue("shared_schema")
     yield url
-    asyncio.run(_script(url, ";".join(f"delete from {table}" for table in TABLES)))
+    emptied(url)
 
 
 @pytest.fixture(autouse=True)
 def patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """A slow disk must not look like a run that hangs."""
     monkeypatch.setattr(testing, "GRACE_S", 0.3)
-
-
-async def _migrate(url: str) -> None:
-    async with opened(url, migrated=False) as database:
-        await database.write(migrate.apply, now=NOW)
-
-
-async def _script(url: str, text: str) -> None:
-    async with opened(url, migrated=False) as database:
-        for statement in text.split(";"):
-            await database.write(raw, statement)

@@ -77,8 +77,9 @@ def line(run: Run) -> str:
     """One row of the ledger: its occurrence or range, and what became of it."""
     if run.status == "skipped" and run.output:
         part = msgspec.json.decode(run.output)
-        first, last = shown_at(part["from_at"]), shown_at(part["to_at"])
-        return f"{first} - {last} {run.label} x{part['count']}"
+        if part["count"] > 1:
+            first, last = shown_at(part["from_at"]), shown_at(part["to_at"])
+            return f"{first} - {last} {run.label} x{part['count']}"
     return f"{shown_at(run.due_at)} {run.label}"
 
 

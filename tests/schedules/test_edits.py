@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from rota import this_run
-from rota.errors import BadSchedule, UnknownZone
+from rota.errors import BadSchedule, UnknownWorkflow, UnknownZone, WrongState
 from rota.testing import virtual
 from tests.schedules.kit import (
     PLAIN,
@@ -245,16 +245,61 @@ async def test_an_edit_to_a_denser_time_does_not_reach_back_before_itself(
         await sound(app)
 
 
-@pytest.mark.xfail(reason="extending max runs does not wake an ended schedule yet")
 async def test_an_edit_can_end_and_extend_max_runs(database_url: str) -> None:
     app = Noted()
     async with virtual(app, url=database_url) as world:
         await app.schedules.create("s", "report", HOURLY, max_runs=2, **PLAIN)
         await world.advance("5h30m")
         assert app.dues == ["01 01:00:00", "01 02:00:00"]
-        await app.schedules.update("s", max_runs=3)
-        if (await schedule(app, "s")).status == "paused":
+        with pytest.raises(WrongState, match="max runs"):
             await app.schedules.resume("s")
+        shown = await app.schedules.update("s", max_runs=3)
+        assert shown.schedule.status == "scheduled"
         await world.advance("5h")
         assert app.dues == ["01 01:00:00", "01 02:00:00", "01 06:00:00"]
         await sound(app)
+        await app.schedules.update("s", max_runs=9)
+        row = (await app.schedules.update("s", max_runs=3)).schedule
+        assert (row.status, row.reason, row.due_at) == ("paused", "all its runs are done", None)
+        await sound(app)
+
+
+@pytest.mark.parametrize("by", ["update", "create"])
+async def test_a_later_end_wakes_a_schedule_that_had_ended(database_url: str, by: str) -> None:
+    app = Noted()
+    async with virtual(app, url=database_url) as world:
+        await app.schedules.create("s", "report", HOURLY, end=at("01 01:30"), **PLAIN)
+        await world.advance("5h30m")
+        assert (await schedule(app, "s")).status == "paused"
+        if by == "update":
+            await app.schedules.update("s", end=at("01 07:30"))
+        else:
+            end = at("01 07:30")
+            await app.schedules.create("s", "report", HOURLY, end=end, replace=True, **PLAIN)
+        await world.advance("5h")
+        assert app.dues == ["01 01:00:00", "01 06:00:00", "01 07:00:00"]
+        await sound(app)
+
+
+async def test_an_edit_does_not_end_the_pause_of_a_person(database_url: str) -> None:
+    app = Noted()
+    async with virtual(app, url=database_url) as world:
+        await app.schedules.create("s", "report", HOURLY, max_runs=1, **PLAIN)
+        await world.advance("2h")
+        await app.schedules.pause("s", note="mine")
+        shown = await app.schedules.update("s", max_runs=5)
+        assert (shown.schedule.status, shown.schedule.reason) == ("paused", "mine")
+
+
+async def test_another_workflow_may_be_run(database_url: str) -> None:
+    app = Noted()
+    async with virtual(app, url=database_url) as world:
+        await app.schedules.create("s", "shaky", HOURLY, **PLAIN)
+        before = await schedule(app, "s")
+        with pytest.raises(UnknownWorkflow, match="reprot"):
+            await app.schedules.update("s", workflow="reprot")
+        assert await schedule(app, "s") == before
+        await app.schedules.update("s", workflow="report", input={"label": "x"})
+        await world.advance("1h")
+        [run] = await app.schedules.history("s")
+        assert (run.name, run.output) == ("report", '"x"')

@@ -13,7 +13,7 @@ from rota.core.instants import DAY, HOUR, SECOND
 from rota.core.recurrence import parse
 from rota.core.schedule import Before, Intent, Policies, decide
 from rota.errors import BadSchedule, RotaError, UnknownSchedule
-from rota.store import schedules as store
+from rota.store import firing
 from rota.store.database import Database
 from rota.testing import START, virtual
 from tests.builders import opened
@@ -51,9 +51,9 @@ async def test_11_a_claimed_run_does_not_let_its_slot_fire_again(database_url: s
             "where kind = 'schedule'",
         )
 
-        async def fire(database: Database) -> store.Fired:
+        async def fire(database: Database) -> firing.Fired:
             return await database.write(
-                store.fire, namespace="default", now=now, limit=9, new_ids=app.ids.endless(now)
+                firing.fire, namespace="default", now=now, limit=9, new_ids=app.ids.endless(now)
             )
 
         async with opened(database_url, migrated=False) as second:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from rota.errors import BadSchedule, UnknownSchedule, WrongState
 from rota.testing import virtual
+from rota.why import why
 from tests.schedules.kit import (
     PLAIN,
     Noted,
@@ -13,6 +16,7 @@ from tests.schedules.kit import (
     due,
     lines,
     outage,
+    outcomes,
     resume_work,
     schedule,
     sound,
@@ -124,7 +128,6 @@ async def test_pause_until_resumes_by_itself_at_that_time(database_url: str) -> 
         await sound(app)
 
 
-@pytest.mark.xfail(reason="what came after the end of the pause is skipped too yet")
 async def test_pause_until_ends_while_nobody_is_there(database_url: str) -> None:
     app = Noted()
     async with virtual(app, url=database_url) as world:
@@ -138,6 +141,59 @@ async def test_pause_until_ends_while_nobody_is_there(database_url: str) -> None
         assert sum("paused" in text for text in rows) >= 1
         assert sum("missed" in text for text in rows) >= 1
         await sound(app)
+
+
+@pytest.mark.parametrize(
+    ("rules", "expected"),
+    [
+        ({}, {"skipped:paused": 3, "skipped:missed": 2, "completed": 1}),
+        ({"missed": "skip"}, {"skipped:paused": 3, "skipped:missed": 3}),
+        ({"missed": "all", "overlap": "allow"}, {"skipped:paused": 3, "completed": 3}),
+        ({"max_delay": "1h", "missed": "all", "overlap": "allow"},
+         {"skipped:paused": 3, "skipped:too late": 2, "completed": 1}),
+    ],
+)  # fmt: skip
+async def test_what_came_after_the_end_of_a_pause_follows_the_missed_policy(
+    database_url: str, rules: dict[str, Any], expected: dict[str, int]
+) -> None:
+    app = Noted()
+    async with virtual(app, url=database_url) as world:
+        await app.schedules.create("s", "report", HOURLY, **rules, **PLAIN)
+        await app.schedules.pause("s", until=at("01 03:30"), note="a long lunch")
+        outage(world, "6h30m")
+        await resume_work(world)
+        assert await outcomes(app, "s") == expected
+        await sound(app)
+
+
+async def test_an_occurrence_at_the_very_end_of_a_pause_is_not_in_it(database_url: str) -> None:
+    app = Noted()
+    async with virtual(app, url=database_url) as world:
+        await app.schedules.create("s", "report", HOURLY, **PLAIN)
+        await app.schedules.pause("s", until=at("01 03:00"))
+        await world.advance("3h")
+        assert app.dues == ["01 03:00:00"]
+        assert (await outcomes(app, "s"))["skipped:paused"] == 2
+        await sound(app)
+
+
+async def test_the_ledger_tells_since_when_and_why_it_was_paused(database_url: str) -> None:
+    app = Noted()
+    async with virtual(app, url=database_url) as world:
+        await app.schedules.create("s", "report", HOURLY, **PLAIN)
+        await world.advance("10m")
+        await app.schedules.pause("s", note="a long lunch")
+        assert (
+            "paused since Tue 2030-01-01 00:10 UTC (a long lunch)" in (await why(app, "s")).sentence
+        )
+        await world.advance("1h")
+        await app.schedules.resume("s")
+        told = await why(app, "s", at=at("01 01:00"))
+        assert told.sentence == (
+            "s did not run at Tue 2030-01-01 01:00 UTC: it was paused since "
+            "Tue 2030-01-01 00:10 UTC (a long lunch)."
+        )
+        assert (await app.schedules.get("s")).intent.paused_at == 0
 
 
 async def test_many_pauses_that_end_together_all_end(database_url: str) -> None:

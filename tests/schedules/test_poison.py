@@ -6,8 +6,10 @@ import logging
 
 import pytest
 
+from rota.errors import BadSchedule
 from rota.testing import World, virtual
-from tests.schedules.kit import PLAIN, Noted, at, schedule, sound, sql
+from rota.why import why
+from tests.schedules.kit import PLAIN, Noted, at, lines, schedule, sound, sql
 
 HOURLY = "0 * * * *"
 NOT_JSON = "{this is not json"
@@ -47,18 +49,71 @@ async def test_it_is_put_aside_with_its_reason_and_the_others_fire(
         await sound(app)
 
 
-@pytest.mark.xfail(reason="only create with replace mends a poison schedule yet")
+@pytest.mark.parametrize("by", ["create", "update"])
 @pytest.mark.parametrize("how", ["unreadable", "unknown zone"])
-async def test_it_is_never_deleted_and_can_be_mended(database_url: str, how: str) -> None:
+async def test_it_is_never_deleted_and_can_be_mended(database_url: str, how: str, by: str) -> None:
     app = Noted()
     async with virtual(app, url=database_url) as world:
         await _poison(app, how)
+        before = await schedule(app, "bad")
         await world.advance("2h30m")
-        await app.schedules.create("bad", "report", HOURLY, replace=True, **PLAIN)
-        await app.schedules.resume("bad")
+        if by == "create":
+            shown = await app.schedules.create("bad", "report", HOURLY, replace=True, **PLAIN)
+        elif how == "unreadable":
+            shown = await app.schedules.update("bad", workflow="report", zone="UTC")
+        else:
+            shown = await app.schedules.update("bad", zone="UTC")
+        # What put it aside is gone, so it goes on.
+        assert (shown.schedule.id, shown.schedule.status) == (before.id, "scheduled")
+        assert shown.intent.text == HOURLY
         await world.advance("1h")
         assert app.dues == ["01 03:00:00"]
+        assert (await lines(app, "bad"))[0] == "01 01:00:00 skipped:put aside"
         await sound(app)
+
+
+async def test_mending_an_unreadable_one_says_what_was_lost(database_url: str) -> None:
+    app = Noted()
+    async with virtual(app, url=database_url) as world:
+        await _poison(app, "unreadable")
+        await world.advance("1h")
+        before = await schedule(app, "bad")
+        with pytest.raises(BadSchedule, match="cannot be read") as told:
+            await app.schedules.update("bad", overlap="skip")
+        assert told.value.advice == "Say what was lost with it: workflow, zone."
+        assert await schedule(app, "bad") == before
+
+
+@pytest.mark.parametrize("how", ["unreadable", "unknown zone"])
+async def test_every_verb_says_that_it_cannot_be_read(database_url: str, how: str) -> None:
+    app = Noted()
+    async with virtual(app, url=database_url) as world:
+        await _poison(app, how)
+        assert await app.schedules.upcoming() == []  # it is not known to be poison yet
+        await world.advance("1h")
+        for verb in ("resume", "preview"):
+            with pytest.raises(BadSchedule, match="cannot be read any more"):
+                await getattr(app.schedules, verb)("bad")
+        with pytest.raises(BadSchedule, match="cannot be read any more"):
+            await app.schedules.backfill("bad", at("01 00:10"), at("01 00:20"))
+        assert (await app.schedules.pause("bad", note="mine")).schedule.reason == "mine"
+        assert (await why(app, "bad")).verdict == "paused"
+        assert (await why(app, "bad", at=at("01 01:00"))).verdict == "paused"
+        if how == "unreadable":
+            with pytest.raises(BadSchedule, match="cannot be read any more"):
+                await app.schedules.trigger("bad")
+        else:  # what it runs is known
+            await app.schedules.trigger("bad")
+
+
+async def test_mending_does_not_end_the_pause_of_a_person(database_url: str) -> None:
+    app = Noted()
+    async with virtual(app, url=database_url) as world:
+        await _poison(app, "unknown zone")
+        await app.schedules.pause("bad", note="mine")
+        await world.advance("1h")
+        shown = await app.schedules.update("bad", zone="UTC")
+        assert (shown.schedule.status, shown.schedule.reason) == ("paused", "mine")
 
 
 @pytest.mark.parametrize("how", ["unreadable", "unknown zone"])

@@ -13,11 +13,11 @@ import msgspec
 import pytest
 
 from rota.core.instants import DAY, HOUR, MINUTE, SECOND
-from rota.core.model import Schedule
+from rota.core.model import Outcome, Schedule
 from rota.core.recurrence import parse
 from rota.core.schedule import Intent, Policies
 from rota.ledger import gaps
-from rota.store import schedules
+from rota.store import firing, runs, schedules
 from rota.store.database import Database, Row, Tx
 from rota.store.dialect import Dialect
 from tests.builders import SPACE, claim, fresh_id, get, settle, sound, sql
@@ -49,8 +49,8 @@ def ids(now: int) -> Iterator[str]:
     return (fresh_id(now) for _ in itertools.count())
 
 
-async def fire(db: Database, now: int, limit: int = 1000) -> schedules.Fired:
-    return await db.write(schedules.fire, namespace=SPACE, now=now, limit=limit, new_ids=ids(now))
+async def fire(db: Database, now: int, limit: int = 1000) -> firing.Fired:
+    return await db.write(firing.fire, namespace=SPACE, now=now, limit=limit, new_ids=ids(now))
 
 
 async def find(db: Database, name: str = "s") -> Schedule:
@@ -147,7 +147,7 @@ async def test_firing_inserts_the_run_and_advances_the_template(db: Database) ->
     row = template(input='["x"]', options='{"a":1}', queue="q", priority=5)
     await put(db, row)
     fired = await fire(db, START + HOUR + 7)
-    assert fired == schedules.Fired(1, 1, [], START + 2 * HOUR)
+    assert fired == firing.Fired(1, 1, [], START + 2 * HOUR)
     [run] = await db.read(schedules.ledger, row.id)
     assert (run.due_at, run.available_at, run.created_at) == (
         START + HOUR, START + HOUR, START + HOUR + 7,
@@ -159,13 +159,13 @@ async def test_firing_inserts_the_run_and_advances_the_template(db: Database) ->
 
 async def test_nothing_due_changes_nothing_and_tells_the_next_instant(db: Database) -> None:
     await put(db, template())
-    assert await fire(db, START) == schedules.Fired(0, 0, [], START + HOUR)
+    assert await fire(db, START) == firing.Fired(0, 0, [], START + HOUR)
     await put(db, template("rests", status="paused", available_at=None))
     assert (await fire(db, START)).next_at == START + HOUR
 
 
 async def test_an_empty_store_has_no_next_instant(db: Database) -> None:
-    assert await fire(db, START) == schedules.Fired(0, 0, [], None)
+    assert await fire(db, START) == firing.Fired(0, 0, [], None)
 
 
 async def test_a_batch_takes_the_oldest_first(db: Database) -> None:
@@ -232,9 +232,6 @@ async def test_a_run_for_a_template_that_is_gone_is_not_born(db: Database) -> No
 
 # -- what it costs ---------------------------------------------------------------------------
 
-# Two policies still ask once per schedule.
-ONE_BY_ONE = {"pause after failures", "cancel-running"}
-STILL_ONE_BY_ONE = pytest.mark.xfail(reason="still asks once per schedule")
 COSTLY = {
     "plain": Policies(),
     "allow": Policies(overlap="allow"),  # type: ignore[arg-type]
@@ -244,13 +241,7 @@ COSTLY = {
 }
 
 
-@pytest.mark.parametrize(
-    "rules",
-    [
-        pytest.param(rules, id=name, marks=STILL_ONE_BY_ONE if name in ONE_BY_ONE else ())
-        for name, rules in COSTLY.items()
-    ],
-)
+@pytest.mark.parametrize("rules", COSTLY.values(), ids=COSTLY)
 async def test_many_due_schedules_cost_no_more_statements_than_few(
     db: Database, rules: Policies
 ) -> None:
@@ -261,9 +252,9 @@ async def test_many_due_schedules_cost_no_more_statements_than_few(
         await fire(db, START + HOUR)  # now each has an open run
         seen: list[str] = []
 
-        async def watched(tx: Tx, seen: list[str] = seen) -> schedules.Fired:
+        async def watched(tx: Tx, seen: list[str] = seen) -> firing.Fired:
             now = START + 2 * HOUR
-            return await schedules.fire(
+            return await firing.fire(
                 Watched(tx, seen), namespace=SPACE, now=now, limit=1000, new_ids=ids(now)
             )
 
@@ -273,6 +264,89 @@ async def test_many_due_schedules_cost_no_more_statements_than_few(
         await sql(db, "delete from runs where schedule_id is not null")
         await sql(db, "delete from runs")
     assert statements[0] == statements[1]
+
+
+async def _ended_at_once(db: Database, count: int) -> list[str]:
+    """The statements of settling runs of `count` schedules, each with one in line behind it."""
+    await put(db, *(template(f"n{count}-{n}") for n in range(count)))
+    for hours in (1, 2):
+        await fire(db, START + hours * HOUR)
+    held = await claim(db, now=START + 2 * HOUR, room=count, queues=[("default", count)])
+    assert len(held) == count
+    seen: list[str] = []
+
+    async def watched(tx: Tx) -> None:
+        ends = [Outcome(one, "complete") for one in held]
+        await runs.settle(Watched(tx, seen), ends, now=START + 3 * HOUR)
+
+    await db.write(watched)
+    ready = await sql(db, "select count(*) from runs where status = 'pending'")
+    assert ready == [(count,)], "each line must have moved on by one"
+    await sql(db, "delete from runs where schedule_id is not null")
+    await sql(db, "delete from runs")
+    return seen
+
+
+async def test_many_runs_that_end_cost_no_more_statements_than_few(db: Database) -> None:
+    assert await _ended_at_once(db, 2) == await _ended_at_once(db, 20)
+
+
+async def test_many_pauses_that_end_cost_no_more_statements_than_few(db: Database) -> None:
+    statements: list[list[str]] = []
+    for count in (2, 20):
+        rows = [
+            template(f"p{count}-{n}", status="paused", available_at=START + 3 * HOUR)
+            for n in range(count)
+        ]
+        await put(db, *rows)
+        seen: list[str] = []
+
+        async def watched(tx: Tx, seen: list[str] = seen) -> tuple[int, list[tuple[str, str]]]:
+            now = START + 4 * HOUR
+            return await firing.end_pauses(
+                Watched(tx, seen), namespace=SPACE, now=now, new_ids=ids(now)
+            )
+
+        assert await db.write(watched) == (count, [])
+        statements.append(seen)
+    assert statements[0] == statements[1]
+
+
+async def test_failures_in_a_row_are_counted_for_each_schedule_by_itself(db: Database) -> None:
+    rules = Policies(overlap="allow", failures_max=3)  # type: ignore[arg-type]
+    ends = {"a": "fff", "b": "fcf", "c": "cff", "d": "ff", "e": "ffc"}
+    await put(db, *(template(name, policies=rules) for name in ends))
+    for place in range(3):
+        now = START + (place + 1) * HOUR
+        await fire(db, now)
+        for one in await claim(db, now=now, room=9, queues=[("default", 9)]):
+            name = (await find_id(db, one.schedule_id or "")).name
+            verb = "fail" if ends[name][place : place + 1] == "f" else "complete"
+            if place < len(ends[name]):
+                await settle(db, one, verb, now=now)
+    await fire(db, START + 4 * HOUR)
+    rests = {name: (await find(db, name)).status for name in ends}
+    assert rests == dict.fromkeys("bcde", "scheduled") | {"a": "paused"}
+
+
+async def find_id(db: Database, schedule_id: str) -> Schedule:
+    found = await db.read(schedules.listing, namespace=SPACE)
+    return next(row for row in found if row.id == schedule_id)
+
+
+async def test_catching_up_on_many_is_done_in_bounded_transactions(
+    db: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(firing, "RUNS_MAX", 25)
+    rules = Policies(overlap="allow", missed="all", missed_max=1000)  # type: ignore[arg-type]
+    await put(db, template("a", policies=rules), template("b", policies=rules), template("c"))
+    now = START + 40 * HOUR
+    counts = []
+    while (fired := await fire(db, now)).due_count:
+        counts.append(fired.run_count)
+        assert fired.more == (fired.run_count >= 25)
+    assert (counts, sum(counts)) == ([25, 25, 25, 6], 81)
+    await complete(db, now)
 
 
 # -- races (PostgreSQL: transactions that really run at the same time) -----------------------
@@ -289,8 +363,8 @@ async def _beside(db: Database, at: str, other: Callable[[], Awaitable[Any]], no
             with contextlib.suppress(TimeoutError):  # it may have to wait for us
                 await asyncio.wait_for(asyncio.shield(task), 0.3)
 
-    async def slow_fire(tx: Tx) -> schedules.Fired:
-        return await schedules.fire(
+    async def slow_fire(tx: Tx) -> firing.Fired:
+        return await firing.fire(
             Watched(tx, [], before), namespace=SPACE, now=now, limit=100, new_ids=ids(now)
         )
 
@@ -355,7 +429,7 @@ async def test_what_another_scheduler_has_in_hand_is_left_to_it(db: Database) ->
     _only_postgres(db)
     await put(db, *(template(f"s{n}") for n in range(6)))
     now = START + HOUR
-    seen: list[schedules.Fired] = []
+    seen: list[firing.Fired] = []
 
     async def other() -> None:
         seen.append(await fire(db, now))

@@ -21,8 +21,8 @@ MEANINGS: dict[int, str] = {
     FAILED: "the operation failed, for example the awaited run did",
     USAGE: "bad usage: an option, a setting or an input is wrong",
     DATABASE: "the database cannot be used",
-    NOT_FOUND: "there is no such run, workflow or schedule",
-    CONFLICT: "the run is in the wrong state for this",
+    NOT_FOUND: "there is no such run, workflow, schedule or automation",
+    CONFLICT: "what it is about is in the wrong state for this",
     TIMEOUT: "it took too long; what was started goes on",
     INTERRUPTED: "interrupted with Ctrl-C",
 }
@@ -37,11 +37,17 @@ EXITS: dict[str, int] = {
     "not_serialisable": USAGE,
     "bad_schedule": USAGE,
     "unknown_zone": USAGE,
+    "bad_pipeline": USAGE,
+    "bad_automation": USAGE,
+    "bad_reservation": USAGE,
+    "not_allowed": USAGE,
     "unknown_workflow": NOT_FOUND,
     "unknown_run": NOT_FOUND,
     "unknown_schedule": NOT_FOUND,
+    "unknown_automation": NOT_FOUND,
     "already_started": CONFLICT,
     "wrong_state": CONFLICT,
+    "scheduler_locked": CONFLICT,
     "store": DATABASE,
     "bad_database_url": DATABASE,
     "missing_extra": DATABASE,
@@ -60,11 +66,15 @@ EXITS: dict[str, int] = {
     "step_timeout": FAILED,
     "run_timeout": FAILED,
     "stranded": FAILED,
+    "bad_reply": FAILED,
     "failure": FAILED,
     "transient": FAILED,
     "auth": FAILED,
     "permission": FAILED,
     "fatal": FAILED,
+    "not_sent": FAILED,
+    "rejected": FAILED,
+    "outcome_unknown": FAILED,
     "timeout": TIMEOUT,
     "interrupted": INTERRUPTED,
 }
@@ -131,8 +141,9 @@ def report(error: BaseException, *, as_json: bool, debug: bool, url: str | None)
         click.echo(json.dumps({"error": said}, ensure_ascii=False), err=True)
     else:
         sentence, _, picture = message.partition("\n")
-        click.echo(f"Error: {sentence.rstrip('.')}.", err=True)
-        if picture:  # the place, with a caret under it
+        end = "" if sentence.endswith(":") else "."
+        click.echo(f"Error: {sentence.rstrip('.')}{end}", err=True)
+        if picture:  # the place, with a caret under it, or a list
             click.echo(picture, err=True)
         click.echo(f"Hint: {hint}", err=True)
     return EXITS.get(ours.code, FAILED)

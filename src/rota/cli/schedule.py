@@ -47,11 +47,12 @@ def list_(call: Call, after: str, limit: int) -> None:
     if call.json:
         render.document([schedule_page.document(shown) for shown in found])
         return
-    notes = any(shown.schedule.reason for shown in found)
+    notes = any(schedule_page.note(shown) for shown in found)
     rows = [
         (
             shown.schedule.name, shown.schedule.status, shown.intent.workflow, _next(shown, now),
-            shown.text, *([shown.schedule.reason or ""] if notes else []),
+            shown.intent.text if shown.problem else shown.text,
+            *([schedule_page.note(shown)] if notes else []),
         )
         for shown in found
     ]  # fmt: skip

@@ -109,11 +109,13 @@ def create(call: Call, /, name: str, workflow: str, words: tuple[str, ...], **op
         from rota.hostzone import host_zone_name
         from rota.preview import read_when
 
-        zone = options.pop("zone") or host_zone_name()
-        words_of = _policies(options) | _bounds(options, zone, client.clock.now())
+        # Not said, it stays unsaid: a schedule that is made anew keeps the zone it has.
+        zone = options.pop("zone")
+        wall = zone or host_zone_name()
+        words_of = _policies(options) | _bounds(options, wall, client.clock.now())
         rest = {key: value for key, value in options.items() if value is not None}
         return await client.schedules.create(
-            name, target, read_when(when, zone=zone), input=kwargs, zone=zone, **words_of, **rest
+            name, target, read_when(when, zone=wall), input=kwargs, zone=zone, **words_of, **rest
         )
 
     _done(call, _checked(call, workflow, given, said, make))
@@ -123,13 +125,15 @@ def create(call: Call, /, name: str, workflow: str, words: tuple[str, ...], **op
 @click.argument("name")
 @click.argument("words", nargs=-1, metavar="[WHEN]... [KEY=VALUE]...")
 @_options
+@click.option("--workflow", metavar="NAME", help="Run another workflow.")
 @click.option("--confirm", is_flag=True, help="Release what the edit makes due at once.")
 @click.pass_obj
 def update(call: Call, /, name: str, words: tuple[str, ...], **options: Any) -> None:
     """Change any part of a schedule; what is not named stays.
 
     `none` takes a bound away: --max-delay none, --end none. Arguments given replace all arguments.
-    An edit that would make missed occurrences due at once is refused, unless confirmed.
+    An edit that would make missed occurrences due at once is refused, unless confirmed. One that
+    has ended goes on when it is given more; one that was put aside is mended.
     """
     pairs = [word for word in words if _PAIR.match(word)]
     when = [word for word in words if not _PAIR.match(word)]
@@ -151,10 +155,20 @@ def update(call: Call, /, name: str, words: tuple[str, ...], **options: Any) -> 
             rest["when"] = read_when(when, zone=zone)
         return await client.schedules.update(name, **words_of, **rest)
 
+    async def keep(client: Client) -> Shown:
+        return await change(client, None, {})
+
     if not pairs and source is None:
-        _done(call, connect.ask(call, lambda client: change(client, None, {})))
+        found = connect.project_of(call) if options["workflow"] else None
+        if found is not None and found.app is not None:  # it knows its workflows
+            _done(call, connect.run(connect.app_of(call, found), keep))
+        else:
+            _done(call, connect.ask(call, keep))
         return
-    workflow = connect.ask(call, lambda client: client.schedules.get(name)).intent.workflow
+    workflow = (
+        options["workflow"]
+        or connect.ask(call, lambda client: client.schedules.get(name)).intent.workflow
+    )
     _done(call, _checked(call, workflow, given, said, change))
 
 

@@ -82,12 +82,23 @@ def document(shown: Shown) -> dict[str, Any]:
         "start_at": render.at(intent.spec.start_at), "end_at": render.at(intent.spec.end_at),
         "policies": policy_words(intent.policies),
         "fired_count": intent.fired_count,
-        "owner": intent.owner, "origin": intent.origin,
+        "owner": intent.owner, "origin": intent.origin, "ignored_origin": intent.ignored,
         "due_at": render.at(row.due_at),
         "runs_at": render.at(row.available_at) if row.status == Status.SCHEDULED else None,
+        "last_due_at": render.at(row.started_at),
+        "paused_since": render.at(intent.paused_at or None),
         "paused_until": render.at(row.available_at) if row.status == Status.PAUSED else None,
         "created_at": render.at(row.created_at), "id": row.id,
     }  # fmt: skip
+
+
+def note(shown: Shown) -> str:
+    """What people should know of a schedule beside its state."""
+    ignored = shown.intent.ignored
+    said = [shown.schedule.reason or ""]
+    if ignored is not None:
+        said.append(f"a declaration in {ignored} is ignored: this one is an operator's")
+    return "; ".join(text for text in said if text)
 
 
 def story_document(story: Story) -> dict[str, Any]:
@@ -178,7 +189,8 @@ def _lines(shown: Shown, now: int) -> list[tuple[str, object]]:
     row, intent = shown.schedule, shown.intent
     zone = zone_of(intent.spec)
     forms = "; ".join(form_of(timing) for timing in intent.spec.timings)
-    until = row.available_at if row.status == Status.PAUSED else None
+    rests = row.status == Status.PAUSED
+    since, until = (intent.paused_at, row.available_at) if rests else (0, None)
     runs_max = intent.policies.runs_max
     said = (intent.text, shown.text)
     origin = f", from {intent.origin}" if intent.origin else ""
@@ -189,7 +201,8 @@ def _lines(shown: Shown, now: int) -> list[tuple[str, object]]:
         ("input", row.input or "none"),
         ("policies", _policies(intent.policies)),
         ("runs", runs_max and f"{intent.fired_count} of {runs_max}"),
-        ("note", row.reason),
+        ("note", note(shown)),
+        ("since", since and f"{wall(since, zone)} ({render.ago(since, now)})"),
         ("until", until and f"{wall(until, zone)} ({render.ago(until, now)})"),
         ("owner", intent.owner + origin),
         ("created", f"{wall(row.created_at, zone)} ({render.ago(row.created_at, now)})"),
@@ -235,14 +248,18 @@ def _label(run: Run) -> str:
 
 def _note(row: Run, zone: str) -> str:
     from rota.preview import wall
-    from rota.why import range_of
+    from rota.why import pause_of, range_of
 
     if row.status == Status.SKIPPED:
         first, _, count = range_of(row)
+        pause = pause_of(row)
+        why = row.reason or ""
+        if pause is not None:
+            why = f"paused since {wall(pause.paused_at, zone)} ({pause.note})"
         if count == 1:
-            return "" if row.reason == "merged" else row.reason or ""
+            return "" if row.reason == "merged" else why
         # The row itself stands at the last of them.
-        return f"{row.reason}: {count:,} since {wall(first, zone)}"
+        return f"{why}: {count:,} since {wall(first, zone)}"
     late = row.created_at - (row.due_at if row.due_at is not None else row.created_at)
     is_late = row.trigger == "schedule" and late > 30_000_000
     return f"{span(late)} late" if is_late else ""

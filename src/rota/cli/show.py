@@ -149,11 +149,11 @@ def _error(run: Run) -> None:
     detail = read_error(run.error)
     render.heading("error")
     click.echo(f"  {render.clean(detail['type'])}: {render.clean(detail['message'])}")
-    for line in _own_frames(detail["trace"].rstrip()):
+    for line in own_frames(detail["trace"].rstrip()):
         click.echo(f"  {render.clean(line)}")
 
 
-def _own_frames(trace: str) -> list[str]:
+def own_frames(trace: str) -> list[str]:
     """A stored traceback without the frames of Rota itself: they are never what is wrong."""
     kept: list[str] = []
     ours = False

@@ -60,9 +60,9 @@ def up(
             hint="Name one: `rota up file.py`, or go to a folder with a rota.toml.",
         )
     app = connect.app_of(call, found, seats=seats)
-    if not app.workflows:
+    if not (app.workflows or app.automations.declared):
         raise UsageError(
-            f"{found.app} registers no workflow, so there is nothing to perform",
+            f"{found.app} registers no workflow and no automation: there is nothing to perform",
             hint="Decorate functions with @app.workflow, and import their modules in it.",
         )
     app.migrates = app.migrates or migrate
@@ -149,11 +149,16 @@ class Daemon:
         # As it signed on, so that the first line says what others see.
         rows = [row for row in await app.workers() if row.id == worker_id]
         log.info(
-            "worker %s is up on %s: namespace %s, queues %s, %d seats, workflows %s",
+            "worker %s is up on %s: namespace %s, queues %s, %d seats, %s",
             worker_id, app.database.place, app.settings.namespace,
             ", ".join(name for row in rows for name in served(row)), app.settings.seats,
-            ", ".join(sorted(app.workflows)),
+            _performs(app),
         )  # fmt: skip
+
+
+def _performs(app: Rota) -> str:
+    said = {"workflows": sorted(app.workflows), "automations": sorted(app.automations.declared)}
+    return ", ".join(f"{word} {', '.join(names)}" for word, names in said.items() if names)
 
 
 def _write_logs(call: Call) -> None:

@@ -20,6 +20,14 @@ def times_of(timing: Timing) -> Times:
     raise BadSchedule("the timing names neither cron, nor an interval, nor a time")
 
 
+def check(spec: Spec) -> None:
+    """Raise BadSchedule or UnknownZone when a timing makes no sense (any more)."""
+    for timing in spec.timings:
+        times_of(timing)
+    if not spec.timings:
+        raise BadSchedule("the schedule names no time at all")
+
+
 def next_after(spec: Spec, after: int) -> int | None:
     """The first occurrence strictly after an instant, or None when there is none."""
     if spec.start_at is not None and after < spec.start_at:

@@ -16,6 +16,7 @@ from rota.core.dst import FIRST_S, LAST_S, changes_between
 from rota.core.instants import SECOND, instant, iso, micros, span
 from rota.core.occurrences import (
     between,
+    check,
     count_between,
     latest_between,
     next_after,
@@ -34,6 +35,7 @@ __all__ = [
     "Timing",
     "Written",
     "between",
+    "check",
     "count_between",
     "latest_between",
     "next_after",

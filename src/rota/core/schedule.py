@@ -6,18 +6,25 @@ instant to fire at in `available_at`. Nothing here knows how it is stored.
 
 from __future__ import annotations
 
+import sys
 import zlib
 from enum import StrEnum
 from typing import NamedTuple
 
 import msgspec
 
-from rota.core.recurrence import Spec, count_between, latest_between, next_after
+from rota.core.recurrence import Spec, check, next_after
 from rota.core.retry import RetryPolicy
+from rota.core.stretch import Stretch
 from rota.errors import BadSchedule
 
-# Late occurrences beyond this many are looked at only as one collapsed range.
-OWED_MAX = 1000
+# Why a schedule rests that has come to its end; an edit that gives it more wakes it again.
+RUNS_DONE = "all its runs are done"
+NO_FURTHER = "no further occurrence"
+ENDED = (RUNS_DONE, NO_FURTHER)
+PUT_ASIDE = "put aside: "
+# A few skips in a row stay single entries; more become one.
+SINGLE_MAX = 3
 
 
 class Overlap(StrEnum):
@@ -81,7 +88,25 @@ class Intent(msgspec.Struct, frozen=True, omit_defaults=True):
     declared: str | None = None  # what the code said when it was last applied
     fired_count: int = 0
     since_at: int = 0  # occurrences before this belong to an earlier definition
-    forgiven_at: int = 0  # failures before this do not count any more
+    forgiven_at: int = 0  # failures of occurrences before this do not count any more
+    paused_at: int = 0  # since when it rests, if it does
+    ignored: str | None = None  # the program whose declaration of this name is ignored
+
+    @property
+    def runs_left(self) -> int:
+        """How many more it may fire."""
+        most = self.policies.runs_max
+        return sys.maxsize if most is None else max(0, most - self.fired_count)
+
+
+_INTENT = msgspec.json.Decoder(Intent)
+
+
+def understand(text: str) -> Intent:
+    """A stored intent that can be evaluated here and now; raises when it makes no sense."""
+    intent = _INTENT.decode(text)
+    check(intent.spec)
+    return intent
 
 
 class Skip(NamedTuple):
@@ -125,93 +150,82 @@ def jitter_us(name: str, policies: Policies) -> int:
     return zlib.crc32(name.encode()) % policies.jitter_us
 
 
-def decide(intent: Intent, *, due_at: int, now: int, before: Before) -> Plan:
-    """Which occurrences owed since `due_at` (the first one not yet accounted for) to run."""
+def decide(
+    intent: Intent, *, due_at: int, now: int, before: Before, most: int = sys.maxsize
+) -> Plan:
+    """Which occurrences owed since `due_at` (the first one not yet accounted for) to run.
+
+    At most `most` fires at once; what is left is owed still, from `next_due_at` on.
+    """
     policies = intent.policies
-    skips: list[Skip]
     if policies.failures_max is not None and before.failures >= policies.failures_max:
         return Plan([], [], due_at, False, f"failed {before.failures} times in a row")
     upcoming = next_after(intent.spec, due_at)
-    if upcoming is None or upcoming > now:
-        owed, skips = [due_at], []  # the common case: exactly one is due
-    else:
-        most = OWED_MAX
-        if policies.missed is Missed.ALL:
-            most += policies.missed_max
-        owed, skips = _owed(intent.spec, due_at, now, most)
+    owed = Stretch(intent.spec, due_at - 1, due_at, 1)  # the common case: exactly one is due
+    if upcoming is not None and upcoming <= now:
+        owed = Stretch.of(intent.spec, due_at - 1, now)
         upcoming = next_after(intent.spec, now)
-    chosen, late = _choose(owed, policies, now)
-    skips += late
-    if policies.runs_max is not None:
-        room = max(0, policies.runs_max - intent.fired_count)
-        skips += _collapse(chosen[room:], "max runs")
-        chosen = chosen[:room]
+    chosen, skips = _choose(owed, policies, now)
+    room = sys.maxsize if policies.runs_max is None else intent.runs_left
+    if policies.overlap is Overlap.ALLOW and min(chosen.size, room) > most:
+        *dues, upcoming = chosen.dues(most + 1)
+        return Plan([Fire(due, False) for due in dues], skips, upcoming, False, None)
+    if room < chosen.size:
+        chosen, beyond = chosen.split(room)
+        skips += _skips(beyond, "max runs")
     fires, merged, cancels = _overlap(chosen, policies.overlap, before)
     skips += merged
     pause = None
-    if policies.runs_max is not None and intent.fired_count + len(fires) >= policies.runs_max:
-        upcoming, pause = None, "all its runs are done"
+    if len(fires) >= room:
+        upcoming, pause = None, RUNS_DONE
     elif upcoming is None:
-        pause = "no further occurrence"
-    return Plan(fires, sorted(skips), upcoming, cancels, pause)
+        pause = NO_FURTHER
+    return Plan(fires, sorted(skips) if skips else skips, upcoming, cancels, pause)
 
 
-def _owed(spec: Spec, due_at: int, now: int, most: int) -> tuple[list[int], list[Skip]]:
-    """Occurrences from `due_at` to now: the latest ones by themselves, a long rest as one range."""
-    after = due_at - 1
-    owed = latest_between(spec, after, now, most)
-    if len(owed) < most:
-        return owed, []
-    total = count_between(spec, after, now)
-    rest = total - len(owed)
-    if rest <= 0:
-        return owed, []
-    last = latest_between(spec, after, owed[0] - 1, 1)[-1]
-    return owed, [Skip(last, "missed", due_at, rest)]
-
-
-def _choose(owed: list[int], policies: Policies, now: int) -> tuple[list[int], list[Skip]]:
+def _choose(owed: Stretch, policies: Policies, now: int) -> tuple[Stretch, list[Skip]]:
+    """The part that may run by the policies about lateness, and what does not."""
     limit = policies.delay_us_max
-    too_late = [due for due in owed if limit is not None and now - due > limit]
-    eligible = owed[len(too_late) :]
-    on_time = sum(now - due <= policies.on_time_us for due in eligible)
+    late_us = now - owed.after
+    if late_us <= policies.on_time_us and (limit is None or late_us <= limit):
+        return owed, []  # the common case: all of it is on time
+    too_late, eligible = owed.parted(owed.after if limit is None else now - limit - 1)
+    _, on_time = eligible.parted(now - policies.on_time_us - 1)
     wanted = {
-        Missed.SKIP: on_time,
-        Missed.RUN: max(on_time, 1),
-        Missed.ALL: on_time + policies.missed_max,
+        Missed.SKIP: on_time.size,
+        Missed.RUN: max(on_time.size, 1),
+        Missed.ALL: on_time.size + policies.missed_max,
     }[policies.missed]
-    cut = max(0, len(eligible) - wanted)
-    skips = _collapse(too_late, "too late") + _collapse(eligible[:cut], "missed")
-    return eligible[cut:], skips
+    missed, chosen = eligible.split(max(0, eligible.size - wanted))
+    return chosen, _skips(too_late, "too late") + _skips(missed, "missed")
 
 
-def _collapse(dues: list[int], reason: str) -> list[Skip]:
+def _skips(part: Stretch, reason: str) -> list[Skip]:
     """A few skips stay single, a long row becomes one entry with from, to and count."""
-    if len(dues) > 3:
-        return [Skip(dues[-1], reason, dues[0], len(dues))]
-    return [Skip(due, reason, due, 1) for due in dues]
+    if not part.size:
+        return []
+    if part.size > SINGLE_MAX:
+        return [Skip(part.last, reason, part.first, part.size)]
+    return [Skip(due, reason, due, 1) for due in part.dues(part.size)]
 
 
 def _overlap(
-    chosen: list[int], overlap: Overlap, before: Before
+    chosen: Stretch, overlap: Overlap, before: Before
 ) -> tuple[list[Fire], list[Skip], bool]:
-    if overlap is Overlap.ALLOW or not chosen:
-        return [Fire(due, False) for due in chosen], [], False
+    if overlap is Overlap.ALLOW or not chosen.size:
+        return [Fire(due, False) for due in chosen.dues(chosen.size)], [], False
     open_count = before.running + before.waiting
     if overlap is Overlap.CANCEL:
         # Of several at once only the newest can survive the others.
-        return (
-            [Fire(chosen[-1], False)],
-            _collapse(chosen[:-1], "overtaken"),
-            open_count > 0,
-        )
+        rest, newest = chosen.split(chosen.size - 1)
+        return [Fire(newest.last, False)], _skips(rest, "overtaken"), open_count > 0
     if overlap is Overlap.SKIP:
-        if open_count:
-            return [], _collapse(chosen, "overlap"), False
-        return [Fire(chosen[0], False)], _collapse(chosen[1:], "overlap"), False
-    if before.waiting:
-        return [], _collapse(chosen, "merged"), False
-    if before.running:
-        return [Fire(chosen[0], True)], _collapse(chosen[1:], "merged"), False
-    fires = [Fire(chosen[0], False)] + [Fire(due, True) for due in chosen[1:2]]
-    return fires, _collapse(chosen[2:], "merged"), False
+        kept, rest = chosen.split(0 if open_count else 1)
+        return [Fire(due, False) for due in kept.dues(1)], _skips(rest, "overlap"), False
+    # One runs at once if nobody is before it, and one waits if nobody does already.
+    runs = 0 if open_count else 1
+    if chosen.size == 1 and not before.waiting:
+        return [Fire(chosen.dues(1)[0], not runs)], [], False
+    kept, rest = chosen.split(runs + (0 if before.waiting else 1))
+    fires = [Fire(due, place >= runs) for place, due in enumerate(kept.dues(kept.size))]
+    return fires, _skips(rest, "merged"), False

@@ -12,8 +12,8 @@ import logging
 from rota.core.instants import micros
 from rota.engine.base import Base
 from rota.engine.wakeups import ANY, CANCEL, READY, SCHEDULE
-from rota.store import schedules
-from rota.store.schedules import Fired
+from rota.store import firing
+from rota.store.firing import Fired
 
 log = logging.getLogger("rota.scheduler")
 
@@ -66,7 +66,7 @@ class Scheduler:
                 self._base.wakeups.tell(CANCEL)
             if fired.run_count:
                 self._base.wakeups.tell(READY)
-            if fired.due_count < BATCH:
+            if not fired.more:
                 self.next_at = await self._next(fired)
                 return born
 
@@ -74,24 +74,31 @@ class Scheduler:
         namespace = self._base.settings.namespace
         await self._end_pauses(now)
         fired = await self._base.database.write(
-            schedules.fire, namespace=namespace, now=now, limit=BATCH,
+            firing.fire, namespace=namespace, now=now, limit=BATCH,
             new_ids=self._base.ids.endless(now),
         )  # fmt: skip
-        for name, reason in fired.put_aside:
-            log.error(
-                "schedule %s: %s. Its runs and history stay; fix it and resume it.", name, reason
-            )
+        self._complain(fired.put_aside)
         return fired
 
     async def _end_pauses(self, now: int) -> None:
         namespace = self._base.settings.namespace
-        await self._base.database.write(
-            schedules.end_pauses, namespace=namespace, now=now,
-            new_ids=self._base.ids.endless(now),
-        )  # fmt: skip
+        count = firing.PAUSES
+        while count == firing.PAUSES:
+            count, put_aside = await self._base.database.write(
+                firing.end_pauses, namespace=namespace, now=now,
+                new_ids=self._base.ids.endless(now),
+            )  # fmt: skip
+            self._complain(put_aside)
+
+    def _complain(self, put_aside: list[tuple[str, str]]) -> None:
+        for name, reason in put_aside:
+            log.error(
+                "schedule %s: %s. Its runs and history stay. Mend it with `rota schedule update`.",
+                name, reason,
+            )  # fmt: skip
 
     async def _next(self, fired: Fired) -> int | None:
         """The next instant to look at: a schedule that is due or a pause that ends."""
         namespace = self._base.settings.namespace
-        pause = await self._base.database.read(schedules.next_pause_end, namespace=namespace)
+        pause = await self._base.database.read(firing.next_pause_end, namespace=namespace)
         return min((at for at in (fired.next_at, pause) if at is not None), default=None)

@@ -1,174 +1,56 @@
-"""Schedules: template rows that make runs, and the ledger of their occurrences.
+"""Schedules: template rows, how they change, and the ledger of their occurrences.
 
-Firing is one transaction for a batch: lock what is due, decide in pure code, insert the runs and
-the skipped rows, advance. Any number of schedulers may do it at once; the unique key of an
-occurrence makes it safe.
+Two columns of a run mean something of their own in a template: `started_at` is the last
+occurrence it fired, `parent_id` the program that declares it. Firing is in `firing`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import msgspec
 
 from rota.core.lifecycle import Status, Trigger
 from rota.core.model import Run, Schedule
-from rota.core.recurrence import count_between, latest_between, next_after
-from rota.core.schedule import Before, Intent, Overlap, Plan, Skip, decide, jitter_us
-from rota.store import runs
+from rota.core.recurrence import next_after
+from rota.core.schedule import NO_FURTHER, RUNS_DONE, Intent, Skip, jitter_us, understand
+from rota.core.stretch import Stretch
 from rota.store.database import Row, Tx
 
-PAUSES = 100
 LATEST = 1 << 62
 _INTENT = msgspec.json.Decoder(Intent)
 
 
-class Due(NamedTuple):
-    """A locked template that is due."""
-
-    id: str
-    name: str
-    queue: str
-    due_at: int
-    spec: str
-
-
-class Fired(NamedTuple):
-    """What a round of firing did."""
-
-    due_count: int
-    run_count: int
-    put_aside: list[tuple[str, str]]  # name and reason
-    next_at: int | None
-    cancelled: bool = False  # runs were called off to make room
-
-
 def read_intent(text: str) -> Intent:
-    """The stored intent of a schedule."""
+    """The stored intent of a schedule; whether it can be evaluated is not asked."""
     return _INTENT.decode(text)
 
 
-async def fire(tx: Tx, *, namespace: str, now: int, limit: int, new_ids: Iterator[str]) -> Fired:
-    """Fire up to `limit` due schedules."""
-    rows = await tx.rows("due_schedules", namespace=namespace, now=now, limit=limit)
-    due = [Due(*row) for row in rows]
-    put_aside: list[tuple[str, str]] = []
-    born: list[Row] = []
-    moved: list[Row] = []
-    cancelled = False
-    intents = {one.id: _understood(one) for one in due}
-    before = await _before(tx, intents)
-    for one in due:
-        intent = intents[one.id]
-        try:
-            if isinstance(intent, Exception):
-                raise intent
-            # Lateness counts from the instant it was meant to fire at, jitter included.
-            at = now - jitter_us(one.name, intent.policies)
-            plan = decide(intent, due_at=one.due_at, now=at, before=before.get(one.id, Before()))
-        except Exception as error:  # a poison schedule is put aside and never blocks the batch
-            reason = f"put aside: {error}"
-            put_aside.append((one.name, reason))
-            moved.append((one.id, one.due_at, Status.PAUSED, reason, None, one.due_at, None))
-            continue
-        if plan.cancels:
-            cancelled = True
-            await _cancel_open(tx, one.id, now)
-        born += _rows(one, intent, plan, now, new_ids)
-        moved.append(_moved(one, intent, plan))
-    if born:
-        await tx.many("fire_runs", born, now=now)
-    if moved:
-        await tx.many("advance_schedules", moved)
-    upcoming = await tx.rows("next_schedule", namespace=namespace)
-    run_count = sum(row[3] != Status.SKIPPED for row in born)
-    return Fired(len(due), run_count, put_aside, upcoming[0][0], cancelled)
+def stored(intent: Intent) -> str:
+    """An intent as it is kept."""
+    return msgspec.json.encode(intent).decode()
 
 
-def _understood(one: Due) -> Intent | Exception:
-    try:
-        return _intent_of(one.spec)
-    except Exception as error:
-        return error
+def with_previous(options: str | None, previous_at: int | None) -> str | None:
+    """A run's options: those of the template, and the occurrence fired before it.
+
+    There they belong to the run for good, whatever becomes of the row of that occurrence."""
+    if previous_at is None:
+        return options
+    return f'{{"previous_due_at":{previous_at}{"," + options[1:] if options else "}"}'
 
 
-_intents: dict[str, Intent] = {}
-
-
-def _intent_of(text: str) -> Intent:
-    """Decoding costs more than deciding; schedules due every minute come again and again."""
-    intent = _intents.get(text)
-    if intent is None:
-        if len(_intents) > 10_000:
-            _intents.clear()
-        intent = _intents[text] = read_intent(text)
-    return intent
-
-
-async def _before(tx: Tx, intents: dict[str, Intent | Exception]) -> dict[str, Before]:
-    """What is open of those whose policies ask for it, in one question."""
-    known = {key: value for key, value in intents.items() if isinstance(value, Intent)}
-    asking = [key for key, it in known.items() if it.policies.overlap is not Overlap.ALLOW]
-    found: dict[str, Before] = {}
-    if asking:
-        for schedule_id, running, waiting in await tx.rows("open_of_schedules", ids=asking):
-            found[schedule_id] = Before(int(running), int(waiting))
-    for key, intent in known.items():
-        limit = intent.policies.failures_max
-        if limit is not None:
-            ends = await tx.rows("last_ends_of", id=key, limit=limit, since_at=intent.forgiven_at)
-            failures = next(
-                (n for n, row in enumerate(ends) if row[0] == Status.COMPLETED), len(ends)
-            )
-            found[key] = found.get(key, Before())._replace(failures=failures)
-    return found
-
-
-async def _cancel_open(tx: Tx, schedule_id: str, now: int) -> None:
-    roots = await open_roots(tx, schedule_id)
-    if roots:
-        await runs.cancel(tx, roots, reason="overtaken by the next occurrence", now=now)
-
-
-def _rows(one: Due, intent: Intent, plan: Plan, now: int, new_ids: Iterator[str]) -> list[Row]:
-    spread = jitter_us(one.name, intent.policies)
-    rows: list[Row] = []
-    for fire_ in plan.fires:
-        status = Status.SLEEPING if fire_.waits else Status.PENDING
-        rows.append(
-            (next(new_ids), one.id, intent.workflow, status, "turn" if fire_.waits else None,
-             None if fire_.waits else fire_.due_at + spread, fire_.due_at, Trigger.SCHEDULE, None,
-             None)
-        )  # fmt: skip
-    for skip in plan.skips:
-        rows.append(
-            (next(new_ids), one.id, intent.workflow, Status.SKIPPED, skip.reason, None,
-             skip.due_at, Trigger.SCHEDULE, _range(skip), now)
-        )  # fmt: skip
-    return rows
-
-
-def _range(skip: Skip) -> str | None:
-    if skip.occurrences == 1:
-        return None
-    fields = {"from_at": skip.first_at, "to_at": skip.due_at, "count": skip.occurrences}
-    return msgspec.json.encode(fields).decode()
-
-
-def _moved(one: Due, intent: Intent, plan: Plan) -> Row:
-    spec = None
-    if intent.policies.runs_max is not None and plan.fires:
-        count = intent.fired_count + len(plan.fires)
-        fresh = msgspec.structs.replace(intent, fired_count=count)
-        spec = msgspec.json.encode(fresh).decode()
-    if plan.pause is not None or plan.next_due_at is None:
-        return (one.id, one.due_at, Status.PAUSED, plan.pause, None, plan.next_due_at, spec)
-    spread = jitter_us(one.name, intent.policies)
-    return (
-        one.id, one.due_at, Status.SCHEDULED, None, plan.next_due_at + spread, plan.next_due_at,
-        spec,
-    )  # fmt: skip
+def skip_row(
+    new_id: str, schedule_id: str, intent: Intent, skip: Skip, now: int, **more: Any
+) -> Row:
+    """A row of the ledger for occurrences that do not run, for `fire_runs`."""
+    output = None
+    if skip.occurrences > 1 or more:
+        fields = {"from_at": skip.first_at, "to_at": skip.due_at, "count": skip.occurrences, **more}
+        output = msgspec.json.encode(fields).decode()
+    return (new_id, schedule_id, intent.workflow, Status.SKIPPED, skip.reason, None, skip.due_at,
+            Trigger.SCHEDULE, None, output, now)  # fmt: skip
 
 
 async def put(tx: Tx, schedule: Schedule, *, trigger: str, now: int) -> bool:
@@ -178,7 +60,8 @@ async def put(tx: Tx, schedule: Schedule, *, trigger: str, now: int) -> bool:
         queue=schedule.queue, priority=schedule.priority, status=schedule.status,
         reason=schedule.reason, available_at=schedule.available_at, due_at=schedule.due_at,
         cron_expr=schedule.cron_expr, spec=schedule.spec, trigger=trigger, version=None,
-        tags=None, options=schedule.options, input=schedule.input, now=now,
+        tags=None, options=schedule.options, input=schedule.input, parent_id=schedule.parent_id,
+        now=now,
     )  # fmt: skip
     return bool(rows)
 
@@ -189,7 +72,7 @@ async def change(tx: Tx, schedule: Schedule) -> bool:
         "change_schedule", id=schedule.id, queue=schedule.queue, priority=schedule.priority,
         status=schedule.status, reason=schedule.reason, available_at=schedule.available_at,
         due_at=schedule.due_at, cron_expr=schedule.cron_expr, spec=schedule.spec,
-        options=schedule.options, input=schedule.input,
+        options=schedule.options, input=schedule.input, parent_id=schedule.parent_id,
     )  # fmt: skip
     return bool(rows)
 
@@ -206,6 +89,18 @@ async def find(tx: Tx, *, namespace: str, name: str, lock: bool = False) -> Sche
 async def listing(tx: Tx, *, namespace: str, after: str = "", limit: int = 1000) -> list[Schedule]:
     """Schedules by name."""
     rows = await tx.rows("list_schedules", namespace=namespace, after=after, limit=limit)
+    return [Schedule(*row) for row in rows]
+
+
+async def declared_by(tx: Tx, *, namespace: str, origins: Sequence[str]) -> list[Schedule]:
+    """The schedules that these programs declare, or have declared."""
+    rows = await tx.rows("schedules_of", namespace=namespace, origins=list(origins))
+    return [Schedule(*row) for row in rows]
+
+
+async def ailing(tx: Tx, *, namespace: str, limit: int) -> list[Schedule]:
+    """Schedules that somebody should look after."""
+    rows = await tx.rows("ailing_schedules", namespace=namespace, limit=limit)
     return [Schedule(*row) for row in rows]
 
 
@@ -228,68 +123,65 @@ async def add_runs(tx: Tx, rows: Sequence[Row], *, now: int) -> list[str]:
     return [row[0] for row in await tx.many("fire_runs", rows, now=now)]
 
 
-async def end_pauses(tx: Tx, *, namespace: str, now: int, new_ids: Iterator[str]) -> int:
-    """Resume schedules whose timed pause is over; what was missed meanwhile is skipped."""
-    rows = await tx.rows("due_pauses", namespace=namespace, now=now, limit=PAUSES)
-    for row in rows:
-        old = Schedule(*row)
-        try:
-            fresh = resumed(old, read_intent(old.spec), now=now)
-        except Exception as error:  # poison: it stays paused, and says why
-            reason = f"put aside: {error}"
-            await change(tx, msgspec.structs.replace(old, reason=reason, available_at=None))
-            continue
-        await replace(tx, old, fresh, now=now, new_id=next(new_ids))
-    return len(rows)
-
-
 async def replace(tx: Tx, old: Schedule, fresh: Schedule, *, now: int, new_id: str) -> Schedule:
     """Write a changed template. What it owed and will not run any more goes into the ledger."""
-    after = read_intent(fresh.spec)
-    try:
-        before = read_intent(old.spec)
-        count_between(before.spec, 0, 0)
-    except Exception:  # what cannot be read owes nothing that could be named
+    before, after = _readable(old.spec), _readable(fresh.spec)
+    if after is None:  # poison as before: only its state changes
         await change(tx, fresh)
         return fresh
-    if before.spec != after.spec and fresh.due_at is not None:
-        # Occurrences before this one belonged to the timing that was.
+    another = before is None or before.spec != after.spec or old.due_at is None
+    if another and fresh.due_at is not None:
+        # Occurrences before this one belonged to the timing that was, or came after its end.
         after = msgspec.structs.replace(after, since_at=fresh.due_at - 1)
-        fresh = msgspec.structs.replace(fresh, spec=msgspec.json.encode(after).decode())
+        fresh = msgspec.structs.replace(fresh, spec=stored(after))
     await change(tx, fresh)
-    if old.due_at is None or fresh.due_at is None or fresh.due_at <= old.due_at:
-        return fresh
-    until = min(now, fresh.due_at - 1)
-    count = count_between(before.spec, old.due_at - 1, until)
-    if count:
-        last = latest_between(before.spec, old.due_at - 1, until, 1)[-1]
-        reason = "paused" if old.status == Status.PAUSED else "edited"
-        skip = Skip(last, reason, old.due_at, count)
-        row = (new_id, old.id, before.workflow, Status.SKIPPED, reason, None, last,
-               Trigger.SCHEDULE, _range(skip), now)  # fmt: skip
-        await tx.many("fire_runs", [row], now=now)
+    row = left_out(old, before, fresh, now, new_id)
+    if row:
+        await tx.many("fire_runs", row, now=now)
     return fresh
+
+
+def _readable(text: str) -> Intent | None:
+    try:
+        return understand(text)
+    except Exception:
+        return None
+
+
+def left_out(
+    old: Schedule, before: Intent | None, fresh: Schedule, now: int, new_id: str
+) -> list[Row]:
+    """The row that tells of what a template owed before a change and does not owe after it."""
+    if old.due_at is None:
+        return []
+    until = now if fresh.due_at is None else min(now, fresh.due_at - 1)
+    if until < old.due_at:
+        return []
+    if before is None:  # what cannot be read owed this one; more could not be named
+        skip = Skip(old.due_at, "put aside", old.due_at, 1)
+        return [skip_row(new_id, old.id, read_intent(fresh.spec), skip, now)]
+    part = Stretch.of(before.spec, old.due_at - 1, until)
+    if not part.size:
+        return []
+    rested = old.status == Status.PAUSED
+    skip = Skip(part.last, "paused" if rested else "edited", part.first, part.size)
+    pause = {"paused_at": before.paused_at, "note": old.reason} if rested else {}
+    return [skip_row(new_id, old.id, before, skip, now, **pause)]
 
 
 def resumed(schedule: Schedule, intent: Intent, *, now: int, catch_up: bool = False) -> Schedule:
     """The schedule awake again: from its next occurrence, or from the first one missed."""
     due_at = schedule.due_at if catch_up and schedule.due_at else next_after(intent.spec, now)
-    forgiven = msgspec.structs.replace(intent, forgiven_at=now)
-    schedule = msgspec.structs.replace(schedule, spec=msgspec.json.encode(forgiven).decode())
-    if due_at is None:
+    if due_at is None or not intent.runs_left:
+        reason = NO_FURTHER if due_at is None else RUNS_DONE
         return msgspec.structs.replace(
-            schedule, status=Status.PAUSED, reason="no further occurrence", available_at=None
+            schedule, status=Status.PAUSED, reason=reason, available_at=None, due_at=None
         )
-    at = due_at + jitter_us(schedule.name, intent.policies)
+    forgiven = msgspec.structs.replace(intent, forgiven_at=due_at, paused_at=0)
     return msgspec.structs.replace(
-        schedule, status=Status.SCHEDULED, reason=None, available_at=at, due_at=due_at
-    )
-
-
-async def next_pause_end(tx: Tx, *, namespace: str) -> int | None:
-    """When the next timed pause is over."""
-    found: int | None = (await tx.rows("next_pause", namespace=namespace))[0][0]
-    return found
+        schedule, status=Status.SCHEDULED, reason=None, due_at=due_at, spec=stored(forgiven),
+        available_at=due_at + jitter_us(schedule.name, intent.policies),
+    )  # fmt: skip
 
 
 async def ledger(
@@ -322,15 +214,32 @@ def read_range(run: Run) -> tuple[int, int, int]:
     return fields.get("from_at", due_at), fields.get("to_at", due_at), fields.get("count", 1)
 
 
-async def open_roots(tx: Tx, schedule_id: str) -> list[str]:
-    """The chains of a schedule that have not ended."""
-    return [row[0] for row in await tx.rows("open_roots_of", id=schedule_id)]
+class Pause(NamedTuple):
+    """Why and since when a schedule rested that left this out."""
+
+    paused_at: int
+    note: str
 
 
-def extra_row(schedule: Schedule, intent: Intent, **fields: Any) -> Row:
+def read_pause(run: Run) -> Pause | None:
+    """The pause a skipped row tells of."""
+    fields = msgspec.json.decode(run.output) if run.output else {}
+    if not fields.get("paused_at"):
+        return None
+    return Pause(fields["paused_at"], fields.get("note") or "")
+
+
+async def open_roots(tx: Tx, schedule_ids: Sequence[str]) -> list[str]:
+    """The chains of schedules that have not ended."""
+    return [row[0] for row in await tx.rows("open_roots_of", ids=list(schedule_ids))]
+
+
+def extra_row(
+    schedule: Schedule, intent: Intent, *, previous_at: int | None = None, **fields: Any
+) -> Row:
     """A row for `add_runs`."""
     return (
         fields["id"], schedule.id, intent.workflow, fields.get("status", Status.PENDING),
         fields.get("reason"), fields.get("available_at"), fields.get("due_at"), fields["trigger"],
-        None, None,
+        with_previous(schedule.options, previous_at), None, None,
     )  # fmt: skip

@@ -2,10 +2,11 @@
 
 -- name: put_schedule
 insert into runs (id, namespace, kind, name, queue, priority, status, reason, available_at, due_at,
-    cron_expr, spec, root_id, attempt, recoveries, trigger, external_id, version, tags, options,
-    input, created_at)
+    cron_expr, spec, root_id, parent_id, attempt, recoveries, trigger, external_id, version, tags,
+    options, input, created_at)
 values (:id, :namespace, 'schedule', :name, :queue, :priority, :status, :reason, :available_at, :due_at,
-    :cron_expr, :spec, :id, 1, 0, :trigger, '@schedule', :version, :tags, :options, :input, :now)
+    :cron_expr, :spec, :id, :parent_id, 1, 0, :trigger, '@schedule', :version, :tags, :options, :input,
+    :now)
 on conflict do nothing
 returning id
 
@@ -13,7 +14,7 @@ returning id
 update runs
 set queue = :queue, priority = :priority, status = :status, reason = :reason,
     available_at = :available_at, due_at = :due_at, cron_expr = :cron_expr, spec = :spec,
-    options = :options, input = :input
+    options = :options, input = :input, parent_id = :parent_id
 where id = :id and (status = 'scheduled' or status = 'paused')
 returning id
 
@@ -31,6 +32,20 @@ select {schedule columns} from runs
 where namespace = :namespace and (status = 'scheduled' or status = 'paused') and name > :after
 order by name limit :limit
 
+-- name: schedules_of
+-- Those a program declares: its name is their parent, so that finding them costs what they are.
+select {schedule columns} from runs
+where parent_id {in origins} and parent_id is not null and namespace = :namespace
+    and (status = 'scheduled' or status = 'paused')
+order by name
+
+-- name: ailing_schedules
+-- Put aside, or in the way of a declaration that is ignored. For the doctor, who may take his time.
+select {schedule columns} from runs
+where namespace = :namespace and (status = 'scheduled' or status = 'paused')
+    and (reason like 'put aside: %' or (parent_id is not null and spec like '%"ignored":%'))
+order by name limit :limit
+
 -- name: soonest_schedules
 select {schedule columns} from runs
 where namespace = :namespace and status = 'scheduled' and available_at <= :until
@@ -41,7 +56,7 @@ delete from runs where id = :id and (status = 'scheduled' or status = 'paused')
 returning id
 
 -- name: due_schedules
-select id, name, queue, due_at, spec from runs
+select id, name, due_at, spec, options, started_at from runs
 where namespace = :namespace and status = 'scheduled' and available_at <= :now
     and due_at is not null
 order by available_at
@@ -75,16 +90,26 @@ group by schedule_id
 
 -- name: open_roots_of
 select root_id from runs
-where schedule_id = :id and schedule_id is not null and trigger <> 'backfill'
+where schedule_id {in ids} and schedule_id is not null and trigger <> 'backfill'
     and (status = 'pending' or status = 'running' or status = 'sleeping' or status = 'waiting')
 
--- name: last_ends_of
--- The newest ended chains of a schedule, newest first.
-select runs.status from runs
-where runs.schedule_id = :id and runs.status in ('completed', 'failed', 'crashed')
-    and runs.finished_at > :since_at
-    and not exists (select 1 from runs as later where later.retry_of = runs.id)
-order by runs.finished_at desc limit :limit
+-- name: failures_in_a_row
+-- How many of the newest chains that ended did so badly, for each schedule, up to the limit.
+select item.id, (
+    select coalesce(min(case when placed.status = 'completed' then placed.place end) - 1, count(*))
+    from (
+        select recent.status, row_number() over (order by recent.due_at desc) as place
+        from (
+            select runs.status, runs.due_at from runs
+            where runs.schedule_id = item.id and runs.schedule_id is not null
+                and runs.due_at >= item.since_at
+                and runs.status in ('completed', 'failed', 'crashed')
+                and not exists (select 1 from runs as later where later.retry_of = runs.id)
+            order by runs.due_at desc limit :limit
+        ) as recent
+    ) as placed
+)
+{from items: id text, since_at int}
 
 -- name: fire_runs
 -- The template gives what all its runs share; nothing of it travels.
@@ -93,8 +118,8 @@ insert into runs (id, namespace, kind, name, queue, priority, status, reason, av
     finished_at)
 select item.id, runs.namespace, 'workflow', item.workflow, runs.queue, runs.priority, item.status,
     item.reason, item.available_at, item.due_at, runs.id, item.id, 1, 0, item.trigger, runs.tags,
-    runs.options, runs.input, item.output, :now, item.finished_at
-from runs {, items: id text, schedule_id text, workflow text, status text, reason text, available_at int, due_at int, trigger text, output text, finished_at int}
+    coalesce(item.options, runs.options), runs.input, item.output, :now, item.finished_at
+from runs {, items: id text, schedule_id text, workflow text, status text, reason text, available_at int, due_at int, trigger text, options text, output text, finished_at int}
 where runs.id = item.schedule_id
 on conflict do nothing
 returning id
@@ -103,9 +128,10 @@ returning id
 -- Compare and set: whoever fired this occurrence first has moved `due_at` already.
 update runs
 set status = item.status, reason = item.reason, available_at = item.available_at,
-    due_at = item.next_due_at, spec = coalesce(item.spec, runs.spec)
-{from items: id text, due_at int, status text, reason text, available_at int, next_due_at int, spec text}
-where runs.id = item.id and runs.due_at = item.due_at and runs.status = 'scheduled'
+    due_at = item.next_due_at, spec = coalesce(item.spec, runs.spec),
+    started_at = coalesce(item.fired_at, runs.started_at)
+{from items: id text, due_at int, status text, reason text, available_at int, next_due_at int, spec text, fired_at int}
+where runs.id = item.id and runs.status = :was and runs.due_at is not distinct from item.due_at
 returning runs.id
 
 -- name: next_in_turn
@@ -130,6 +156,18 @@ select id from runs where id {in ids} order by id
 
 -- name: root_triggers
 select id, trigger from runs where id {in ids}
+
+-- name: take_turns
+-- Of each of these schedules the run that waits longest for its turn gets it.
+with picked as (
+    select (select next.id from runs as next
+        where next.schedule_id = item.schedule_id and next.schedule_id is not null
+            and next.status = 'sleeping' and next.reason = 'turn'
+        order by next.due_at, next.id limit 1) as id
+    {from items: schedule_id text}
+)
+update runs set status = 'pending', reason = null, available_at = :now
+where id in (select id from picked) and status = 'sleeping'
 
 -- name: take_turn
 update runs set status = 'pending', reason = null, available_at = :now

@@ -1,0 +1,325 @@
+"""How an automation looks: its state, what blocks it, and the commands that clear the way."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+
+from rota.cli import render
+from rota.cli.show import own_frames
+from rota.core.outcomes import read_error
+
+if TYPE_CHECKING:
+    from rota.automation_client import Standing
+    from rota.client import Client
+    from rota.core.automation import HandlerRun, LedgerRow
+    from rota.core.graph import Graph, HandlerNode
+    from rota.core.planner import Handler
+
+LATEST_COUNT = 5
+CELL_WIDTH = 48
+
+# What can be done → the command, and what it means to the person who types it.
+ACTIONS: dict[str, tuple[str, str]] = {
+    "approve": ("rota run approve {run}", "make this change, with exactly these parameters"),
+    "reject": ("rota run reject {run}", "go on without it; its events are skipped"),
+    "try-again": ("rota run resolve {run} try-again", "the cause is gone: take it up again"),
+    "did-not-happen": (
+        "rota run resolve {run} did-not-happen",
+        "you looked, and it is not there: it is done again",
+    ),
+    "skip": ("rota run resolve {run} skip", "go on without it; its events are skipped"),
+    "deploy": ("rota automation deploy {name}", "after you have corrected the code"),
+    "resume": ("rota automation resume {name}", "let it go on"),
+}
+# The same word, where a change is in doubt: then it says something else.
+IN_DOUBT: dict[str, str] = {
+    "try-again": "look again whether it happened",
+    "skip": "it happened, or does not matter: go on",
+}
+
+
+class Doing(NamedTuple):
+    """One attempt of a handler, with the status of its run."""
+
+    run: HandlerRun
+    status: str
+    attempt: int
+    error: str | None
+
+
+class Story(NamedTuple):
+    """Everything the page about one automation shows."""
+
+    standing: Standing
+    graph: Graph | None
+    error: str | None  # what the run that blocks it last complained about
+    latest: Sequence[Doing]
+    stale_count: int
+    now: int
+
+
+# -- reading -----------------------------------------------------------------------------------
+
+
+async def read(client: Client, name: str) -> Story:
+    """Ask for all of it."""
+    import msgspec
+
+    from rota.core.graph import Graph
+
+    ask = client.automations
+    standing = await ask.show(name)
+    versions = await ask.versions(name)
+    graph = msgspec.json.decode(versions[0].graph, type=Graph) if versions else None
+    error = None
+    if standing.turn is not None and standing.said.actions:
+        chain = await client.chain(standing.turn.id)
+        error = next((run.error for run in reversed(chain) if run.error), None)
+    latest = await activity(client, name, limit=LATEST_COUNT)
+    return Story(standing, graph, error, latest, len(await ask.stale(name)), client.clock.now())
+
+
+async def activity(client: Client, name: str, *, limit: int, before: str = "") -> list[Doing]:
+    """Handler runs, newest first, in the words of the model."""
+    from rota.core.phases import shown
+
+    found = await client.automations.activity(name, limit=limit, before=before)
+    return [
+        Doing(one.run, shown(one.status, one.reason), one.attempt, one.error) for one in found
+    ]
+
+
+# -- what can be done --------------------------------------------------------------------------
+
+
+def actions(standing: Standing) -> list[dict[str, str]]:
+    """What a person can do: the exact commands, and what each means."""
+    names = {"name": standing.automation.name, "run": standing.turn.id if standing.turn else ""}
+    doubt = standing.turn is not None and standing.turn.reason == "reconciliation"
+    found = []
+    for action in standing.said.actions:
+        command, means = ACTIONS.get(action, ("rota automation show {name}", action))
+        means = IN_DOUBT.get(action, means) if doubt else means
+        found.append({"action": action, "command": command.format(**names), "means": means})
+    return found
+
+
+def in_the_way(standing: Standing) -> LedgerRow | None:
+    """The change that waits for approval or is in doubt, if it is what blocks."""
+    blocks = standing.turn is not None and standing.turn.reason in ("approval", "reconciliation")
+    return standing.mutation if blocks and standing.said.actions else None
+
+
+# -- documents ---------------------------------------------------------------------------------
+
+
+def document(standing: Standing) -> dict[str, Any]:
+    """An automation for machines."""
+    one, turn, change = standing.automation, standing.turn, in_the_way(standing)
+    return {
+        "name": one.name, "status": standing.status, "sentence": standing.sentence,
+        "setting": one.status, "version": one.version, "queue": one.queue,
+        "schedule": standing.schedule,
+        "next_at": standing.next_at and standing.next_at.isoformat(),
+        "pending": standing.pending, "failure_count": one.failures, "fix_count": one.fixes,
+        "run": turn and {"id": turn.id, "status": turn.label, "attempt": turn.attempt},
+        "change": change and output_document(change),
+        "actions": actions(standing),
+        "created_at": render.at(one.created_at), "updated_at": render.at(one.updated_at),
+    }  # fmt: skip
+
+
+def story_document(story: Story) -> dict[str, Any]:
+    """The page for machines."""
+    return document(story.standing) | {
+        "error": render.parsed(story.error),
+        "stale_input_count": story.stale_count,
+        "handlers": [
+            handler_document(one, _node(story, one)) for one in story.standing.handlers
+        ],
+        "latest": [doing_document(one) for one in story.latest],
+    }
+
+
+def handler_document(one: Handler, node: HandlerNode | None) -> dict[str, Any]:
+    """A handler for machines."""
+    return {
+        "name": one.name, "kind": one.kind, "schedule": one.written,
+        "subscribes": list(node.subscribes) if node else [],
+        "publishes": list(node.publishes) if node else [],
+        "asks_approval": bool(node and node.approval),
+        "next_run_at": render.at(one.next_run_at), "queued_at": render.at(one.queued_at),
+        "wake_at": render.at(one.wake_at), "last_run_at": render.at(one.last_run_at),
+        "has_reason_to_look": one.is_dirty, "state": render.parsed(one.state),
+    }  # fmt: skip
+
+
+def doing_document(one: Doing) -> dict[str, Any]:
+    """A handler run for machines."""
+    run = one.run
+    return {
+        "id": run.run_id, "handler": run.handler, "kind": run.kind, "status": one.status,
+        "phase": run.phase, "cause": run.cause, "version": run.version, "attempt": one.attempt,
+        "reserved_count": run.reserved_count, "published_count": run.published_count,
+        "remark": run.remark, "error": render.parsed(one.error),
+        "logs": render.parsed(run.logs) or [],
+        "started_at": render.at(run.started_at), "finished_at": render.at(run.finished_at),
+    }  # fmt: skip
+
+
+def output_document(row: LedgerRow) -> dict[str, Any]:
+    """A change to the outside world for machines."""
+    return {
+        "id": row.id, "run_id": row.run_id, "handler": row.handler, "title": row.title,
+        "tool": row.tool, "safety": row.safety, "status": row.status,
+        "parameters": render.parsed(row.params), "result": render.parsed(row.result),
+        "error": render.parsed(row.error), "resolved_by": row.resolved_by,
+        "look_count": row.reconcile_count, "approved_at": render.at(row.approved_at),
+        "created_at": render.at(row.created_at), "updated_at": render.at(row.updated_at),
+    }  # fmt: skip
+
+
+# -- pages -------------------------------------------------------------------------------------
+
+
+def page(story: Story) -> None:
+    """The page for people: first what is the matter and how to clear it, then the rest."""
+    standing = story.standing
+    name = click.style(render.clean(standing.automation.name), bold=True)
+    click.echo(f"automation {name}  {render.coloured(standing.status)}")
+    click.echo(f"  {render.clean(standing.sentence)}.")
+    change = in_the_way(standing)
+    if change is not None:
+        render.heading("the change")
+        change_lines(change)
+    else:
+        _error(story)
+    todo(standing)
+    _facts(story)
+    render.heading("handlers")
+    _handlers(story)
+    render.heading("latest runs")
+    doings(story.latest, story.now)
+
+
+def todo(standing: Standing) -> None:
+    """The exact commands that clear what is in the way."""
+    found = actions(standing)
+    if not found:
+        return
+    render.heading("what you can do")
+    width = max(len(one["command"]) for one in found)
+    for one in found:
+        click.echo(f"  {one['command']:<{width}}  {one['means']}")
+
+
+def change_lines(row: LedgerRow) -> None:
+    """One change, with exactly the parameters it is made with."""
+    told = read_error(row.error)["message"] if row.error else None
+    lines = [
+        ("title", row.title),
+        ("tool", f"{row.tool} ({row.safety}), called by {row.handler}"),
+        ("status", row.status + (f", by {row.resolved_by}" if row.resolved_by else "")),
+        ("said", told),
+        ("key", row.id),
+        ("run", row.run_id),
+        ("since", render.clock(row.created_at)),
+    ]
+    for name, value in lines:
+        if value:
+            click.echo(f"  {name:<12}{render.clean(value)}")
+    spread("parameters", row.params)
+    if row.result is not None:
+        spread("result", row.result)
+
+
+def spread(name: str, text: str) -> None:
+    """Stored JSON, whole: what is agreed to must be seen to the end."""
+    lines = json.dumps(json.loads(text), ensure_ascii=False, indent=2).splitlines()
+    click.echo(f"  {name:<12}{render.clean(lines[0])}")
+    for line in lines[1:]:
+        click.echo(f"  {'':<12}{render.clean(line)}")
+
+
+def _error(story: Story) -> None:
+    if story.error is None:
+        return
+    detail = read_error(story.error)
+    render.heading("the error")
+    click.echo(f"  {render.clean(detail['type'])}: {render.clean(detail['message'])}")
+    for line in own_frames(detail["trace"].rstrip()):
+        click.echo(f"  {render.clean(line)}")
+
+
+def _facts(story: Story) -> None:
+    one, standing = story.standing.automation, story.standing
+    pending = ", ".join(f"{topic} {n}" for topic, n in sorted(standing.pending.items()))
+    stale = f"{story.stale_count} not done for long: `rota automation inputs {one.name} --stale`"
+    lines = [
+        ("schedule", standing.schedule),
+        ("version", f"{one.version}, since {render.clock(one.updated_at)}"),
+        ("queue", one.queue if one.queue != "default" else None),
+        ("run", standing.turn and f"{standing.turn.id} ({standing.turn.label})"),
+        ("pending", pending or "no events"),
+        ("inputs", stale if story.stale_count else None),
+    ]
+    render.heading("about it")
+    for name, value in lines:
+        if value:
+            click.echo(f"  {name:<12}{render.clean(value)}")
+
+
+def _node(story: Story, handler: Handler) -> HandlerNode | None:
+    nodes = story.graph.handlers if story.graph else ()
+    return next((node for node in nodes if node.name == handler.name), None)
+
+
+def _handlers(story: Story) -> None:
+    rows = []
+    for one in story.standing.handlers:
+        node = _node(story, one)
+        rows.append((
+            one.name, one.kind, _reads(one, node), ", ".join(node.publishes) if node else "",
+            _due(one, story.now), render.ago(one.last_run_at, story.now),
+        ))  # fmt: skip
+    render.table(("name", "kind", "runs on", "publishes", "next", "last"), rows, "no handlers")
+
+
+def _reads(one: Handler, node: HandlerNode | None) -> str:
+    if one.kind == "producer":
+        return one.written or ""
+    said = f"events of {', '.join(node.subscribes)}" if node else "events"
+    return f"{said}, asks first" if node and node.approval else said
+
+
+def _due(one: Handler, now: int) -> str:
+    at = one.queued_at or one.next_run_at or one.wake_at
+    if one.is_dirty or (at is not None and at <= now):
+        return "due"
+    return render.ago(at, now) if at is not None else "on an event"
+
+
+def doings(found: Sequence[Doing], now: int) -> None:
+    """Handler runs as a table."""
+    rows = [
+        (
+            one.run.run_id, one.run.handler, one.status, one.run.phase, one.run.cause,
+            render.ago(one.run.started_at, now),
+            render.took(one.run.started_at, one.run.finished_at), _note(one),
+        )
+        for one in found
+    ]  # fmt: skip
+    heads = ("run", "handler", "status", "phase", "cause", "started", "took", "note")
+    render.table(heads, rows, "nothing has run yet")
+
+
+def _note(one: Doing) -> str:
+    counts = [(one.run.reserved_count, "taken"), (one.run.published_count, "published")]
+    said = [f"{number} {word}" for number, word in counts if number]
+    if one.error:
+        said.append(read_error(one.error)["message"])
+    return render.short("; ".join([*said, one.run.remark or ""]).rstrip("; "), CELL_WIDTH * 2)

@@ -1,0 +1,83 @@
+"""A stretch of time with the occurrences of a spec in it, cut without listing them. Pure.
+
+A schedule may owe millions of occurrences after an outage; what becomes of them is decided by
+counting, which costs by the year, and only those that run are listed.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from rota.core.recurrence import Spec, between, count_between, next_after, previous_before
+
+# Up to so many are listed to find a cut; beyond, it is looked for by halving.
+LISTED_MAX = 64
+
+
+class Stretch(NamedTuple):
+    """The occurrences with after < t <= until, and how many they are."""
+
+    spec: Spec
+    after: int
+    until: int
+    size: int
+
+    @classmethod
+    def of(cls, spec: Spec, after: int, until: int) -> Stretch:
+        """The stretch between two instants."""
+        return cls(spec, after, until, count_between(spec, after, until))
+
+    @property
+    def first(self) -> int:
+        """The first occurrence; there must be one."""
+        return next_after(self.spec, self.after) or self.after
+
+    @property
+    def last(self) -> int:
+        """The last occurrence; there must be one."""
+        return previous_before(self.spec, self.until + 1) or self.until
+
+    def dues(self, most: int) -> list[int]:
+        """The first `most` occurrences."""
+        if not most or not self.size:
+            return []
+        if self.until == self.after + 1:  # the common case: only one instant, and it is one
+            return [self.until]
+        return between(self.spec, self.after, self.until, limit=min(most, self.size))
+
+    def parted(self, at: int) -> tuple[Stretch, Stretch]:
+        """The occurrences up to an instant, and those after it."""
+        if at <= self.after:
+            return self._head(self.after, 0), self
+        if at >= self.until:
+            return self, self._tail(self.until, 0)
+        count = count_between(self.spec, self.after, at)
+        return self._head(at, count), self._tail(at, self.size - count)
+
+    def split(self, place: int) -> tuple[Stretch, Stretch]:
+        """The first `place` occurrences, and the rest."""
+        if place <= 0:
+            return self._head(self.after, 0), self
+        if place >= self.size:
+            return self, self._tail(self.until, 0)
+        at = self._place(place)
+        return self._head(at, place), self._tail(at, self.size - place)
+
+    def _head(self, until: int, size: int) -> Stretch:
+        return Stretch(self.spec, self.after, until, size)
+
+    def _tail(self, after: int, size: int) -> Stretch:
+        return Stretch(self.spec, after, self.until, size)
+
+    def _place(self, place: int) -> int:
+        """An instant with exactly `place` occurrences up to it."""
+        if place <= LISTED_MAX:
+            return self.dues(place)[-1]
+        low, high = self.after, self.until
+        while low + 1 < high:
+            middle = (low + high) // 2
+            if count_between(self.spec, self.after, middle) < place:
+                low = middle
+            else:
+                high = middle
+        return high

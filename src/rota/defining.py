@@ -1,0 +1,308 @@
+"""What a schedule is told to be: a definition becomes a row, an edit becomes another row.
+
+Also what is left of a schedule whose row makes no sense any more. Writes nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any, NamedTuple
+
+import msgspec
+
+from rota.core.instants import Duration, instant, micros
+from rota.core.lifecycle import Status
+from rota.core.model import NewRun, Schedule
+from rota.core.recurrence import Spec, Written, count_between, next_after, parse
+from rota.core.retry import RetryPolicy
+from rota.core.schedule import (
+    ENDED,
+    PUT_ASIDE,
+    RUNS_DONE,
+    Intent,
+    Missed,
+    Overlap,
+    Policies,
+    jitter_us,
+    understand,
+)
+from rota.core.zones import zone_named
+from rota.errors import BadSchedule
+from rota.retiming import Retiming
+
+When = Written | Iterable[Written]
+CODE = "code"
+GONE = f"{PUT_ASIDE}workflow"  # a deploy found its workflow gone from the code
+LOST = "?"
+# An edit that makes more than this due at once must be confirmed.
+BURST = 1
+_NAMES = {
+    "overlap": "overlap", "missed": "missed", "missed_max": "missed_max",
+    "max_delay": "delay_us_max", "jitter": "jitter_us", "max_runs": "runs_max",
+    "pause_after_failures": "failures_max", "retries": "retry", "timeout": "timeout_us",
+}  # fmt: skip
+
+
+def policies(
+    *,
+    overlap: str = "queue",
+    missed: str = "run",
+    missed_max: int = 100,
+    max_delay: Duration | None = None,
+    jitter: Duration = 0,
+    max_runs: int | None = None,
+    pause_after_failures: int | None = None,
+    retries: int | RetryPolicy | None = None,
+    timeout: Duration | None = None,
+) -> Policies:
+    """Policies from the words people use."""
+    try:
+        return Policies(
+            overlap=Overlap(overlap),
+            missed=Missed(missed),
+            missed_max=missed_max,
+            delay_us_max=None if max_delay is None else micros(max_delay),
+            jitter_us=micros(jitter),
+            runs_max=max_runs,
+            failures_max=pause_after_failures,
+            retry=None if retries is None else RetryPolicy.of(retries),
+            timeout_us=None if timeout is None else micros(timeout),
+        )
+    except ValueError as error:
+        raise BadSchedule(
+            str(error),
+            hint=f"overlap: {', '.join(Overlap)}; missed: {', '.join(Missed)}.",
+        ) from error
+
+
+def merged(old: Policies, words: dict[str, Any]) -> Policies:
+    """Policies with the words of an edit laid over them."""
+    if not words:
+        return old
+    fresh = policies(**words)
+    changes = {_NAMES[word]: getattr(fresh, _NAMES[word]) for word in words}
+    return msgspec.structs.replace(old, **changes)
+
+
+def written(when: When) -> str:
+    """What somebody wrote, as text to show back."""
+    if isinstance(when, str):
+        return when
+    if isinstance(when, datetime):
+        return when.isoformat()
+    if isinstance(when, Iterable):
+        return "; ".join(written(one) for one in when)
+    return str(when)
+
+
+class Definition(NamedTuple):
+    """Everything a schedule is told to be when it is made, or made anew."""
+
+    name: str
+    when: When
+    zone: str | None  # as it was said; without one, a schedule that exists keeps its own
+    host_zone: str
+    gap: str
+    repeat: str
+    start: datetime | None
+    end: datetime | None
+    sub_second: bool
+    rules: Policies
+    run: NewRun  # what all its runs share
+    owner: str
+    origin: str | None
+    paused: bool
+
+    @property
+    def mark(self) -> str:
+        """What was said, in a word: two deploys of the same code say the same."""
+        run = self.run
+        said = (written(self.when), self.zone, self.gap, self.repeat, self.start, self.end,
+            self.sub_second, self.rules, run.name, run.input, run.queue, run.priority)  # fmt: skip
+        return hashlib.sha256(msgspec.json.encode(said)).hexdigest()[:16]
+
+    def made(self, zone: str, *, schedule_id: str, now: int) -> Schedule:
+        """The row of a new schedule."""
+        text = written(self.when)
+        spec = parse(
+            self.when, zone=zone, now=now, gap=self.gap, repeat=self.repeat,
+            start_at=bound(self.start, zone), end_at=bound(self.end, zone),
+            sub_second=self.sub_second,
+        )  # fmt: skip
+        due_at = next_after(spec, now)
+        if due_at is None:
+            raise BadSchedule(f"{text!r} has no occurrence in the future")
+        mark = self.mark if self.owner == CODE else None
+        intent = Intent(
+            self.run.name, spec, text, self.rules, self.owner, self.origin, mark,
+            paused_at=now if self.paused else 0,
+        )  # fmt: skip
+        at = due_at + jitter_us(self.name, self.rules)
+        return Schedule(
+            schedule_id, self.run.namespace, self.name, self.run.queue, self.run.priority,
+            Status.PAUSED if self.paused else Status.SCHEDULED,
+            "created paused" if self.paused else None, None if self.paused else at, due_at, text,
+            stored(intent), self.run.options, self.run.input, now, self.origin,
+        )  # fmt: skip
+
+
+def bound(when: datetime | None, zone: str) -> int | None:
+    """The instant of a start or an end; without an offset it is wall time in the zone."""
+    if when is None:
+        return None
+    return instant(when if when.tzinfo is not None else when.replace(tzinfo=zone_named(zone)))
+
+
+def stored(intent: Intent) -> str:
+    """An intent as it is kept."""
+    return msgspec.json.encode(intent).decode()
+
+
+# -- what is there -----------------------------------------------------------------------------
+
+
+class Found(NamedTuple):
+    """What a row means: all of it, or what can still be read, and then the problem."""
+
+    intent: Intent
+    problem: str | None = None
+
+
+def found(schedule: Schedule) -> Found:
+    """The intent of a row. One that makes no sense (any more) is salvaged, part by part."""
+    try:
+        return Found(understand(schedule.spec))
+    except Exception as error:
+        return Found(_salvaged(schedule), str(error))
+
+
+def _salvaged(schedule: Schedule) -> Intent:
+    fields: Any = {}
+    with contextlib.suppress(msgspec.MsgspecError):
+        fields = msgspec.json.decode(schedule.spec)
+    parts: dict[str, Any] = {
+        "workflow": LOST, "spec": Spec(()), "text": schedule.cron_expr or LOST,
+    }  # fmt: skip
+    for field in msgspec.structs.fields(Intent):
+        if isinstance(fields, dict) and field.name in fields:
+            with contextlib.suppress(msgspec.MsgspecError, BadSchedule):
+                parts[field.name] = msgspec.convert(fields[field.name], field.type)
+    return Intent(**parts)
+
+
+# -- what becomes of it ------------------------------------------------------------------------
+
+
+def redefined(old: Schedule, told: Definition, *, now: int) -> Schedule:
+    """A new definition under an old name: same id and history; a pause by a person stays, and a
+    timing that is written as before goes on as before (an interval keeps its anchor)."""
+    before, problem = found(old)
+    if told.owner == CODE and before.owner != CODE and before.workflow != LOST:
+        # A person's schedule is not the code's to change. That it would is put on record.
+        marked = msgspec.structs.replace(before, ignored=told.origin)
+        if problem is not None:
+            return old
+        return msgspec.structs.replace(old, spec=stored(marked), parent_id=told.origin)
+    if told.owner == CODE and before.declared == told.mark and problem is None:
+        # A person's edit of the code's schedule outlives a deploy that says what the last said.
+        moved = msgspec.structs.replace(before, origin=told.origin)
+        return msgspec.structs.replace(old, spec=stored(moved), parent_id=told.origin)
+    timings = before.spec.timings
+    zone = told.zone or (timings[0].zone if timings and problem is None else told.host_zone)
+    fresh = told.made(zone, schedule_id=old.id, now=now)
+    intent = understand(fresh.spec)
+    same = problem is None and _as_written(before) == _as_written(intent)
+    intent = msgspec.structs.replace(
+        intent, fired_count=before.fired_count, paused_at=before.paused_at,
+        forgiven_at=before.forgiven_at, since_at=before.since_at,
+        spec=before.spec if same else intent.spec,
+    )  # fmt: skip
+    due_at = old.due_at if same and old.due_at is not None else fresh.due_at
+    kept = msgspec.structs.replace(
+        fresh, status=old.status, reason=old.reason, available_at=old.available_at,
+        created_at=old.created_at, due_at=due_at, started_at=old.started_at,
+    )  # fmt: skip
+    return _placed(kept, intent, mended=problem is not None)
+
+
+def _as_written(intent: Intent) -> tuple[Any, ...]:
+    spec = intent.spec
+    rules = [(timing.zone, timing.gap, timing.repeat) for timing in spec.timings]
+    return intent.text, rules, spec.start_at, spec.end_at
+
+
+class Edit(NamedTuple):
+    """What an edit says; what it does not say stays."""
+
+    timing: Retiming
+    words: dict[str, Any]
+    workflow: str | None
+    confirm: bool
+
+    def of(self, old: Schedule, now: int) -> tuple[Schedule, Intent]:
+        """The row after it, or an error that says what is wrong; a poison row may be mended."""
+        before, problem = found(old)
+        if problem is not None:
+            self._check_lost(old.name, before, problem)
+        intent = msgspec.structs.replace(
+            before,
+            workflow=self.workflow or before.workflow,
+            spec=self.timing.of(before, now),
+            text=before.text if self.timing.when is None else written(self.timing.when),
+            policies=merged(before.policies, self.words),
+        )
+        due_at = next_after(intent.spec, now)
+        if due_at is None:
+            raise BadSchedule("the new timing has no occurrence in the future")
+        if problem is None:
+            due_at = self._owed(old, intent, now) or due_at
+        kept = msgspec.structs.replace(old, cron_expr=intent.text, due_at=due_at)
+        return _placed(kept, intent, mended=problem is not None), intent
+
+    def _check_lost(self, name: str, before: Intent, problem: str) -> None:
+        lost = []
+        if before.workflow == LOST and self.workflow is None:
+            lost.append("workflow")
+        if not before.spec.timings and self.timing.zone is None:
+            lost.append("zone")
+        if before.text == LOST and self.timing.when is None:
+            lost.append("when")
+        if lost:
+            raise BadSchedule(
+                f"schedule {name} cannot be read any more: {problem}",
+                hint=f"Say what was lost with it: {', '.join(lost)}.",
+            )
+
+    def _owed(self, old: Schedule, intent: Intent, now: int) -> int | None:
+        """The first occurrence that is owed still; more than one at once must be confirmed."""
+        if old.status != Status.SCHEDULED or old.due_at is None or old.due_at > now:
+            return None
+        owed = count_between(intent.spec, old.due_at - 1, now)
+        if owed > BURST and not self.confirm:
+            raise BadSchedule(
+                f"this edit would release {owed} missed occurrences at once",
+                hint="Confirm it, or pause and resume the schedule, which skips them.",
+            )
+        return next_after(intent.spec, old.due_at - 1) if owed else None
+
+
+def _placed(kept: Schedule, intent: Intent, *, mended: bool) -> Schedule:
+    """The row with its state: it rests as it did, unless what made it rest is no more."""
+    reason = kept.reason or ""
+    awake = kept.status == Status.SCHEDULED or reason in ENDED
+    awake = awake or (mended and reason.startswith(PUT_ASIDE) and not reason.startswith(GONE))
+    if not awake:
+        return msgspec.structs.replace(kept, spec=stored(intent))
+    if not intent.runs_left:
+        return msgspec.structs.replace(
+            kept, spec=stored(intent), status=Status.PAUSED, reason=RUNS_DONE, available_at=None,
+            due_at=None,
+        )  # fmt: skip
+    at = (kept.due_at or 0) + jitter_us(kept.name, intent.policies)
+    intent = msgspec.structs.replace(intent, paused_at=0)
+    return msgspec.structs.replace(
+        kept, spec=stored(intent), status=Status.SCHEDULED, reason=None, available_at=at
+    )

@@ -1,0 +1,117 @@
+"""A deploy: the schedules that code and project file declare are brought into the database.
+
+What is there is never reset or destroyed. What cannot be done is said in the log, and stays
+visible at the schedule itself.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from rota.core.lifecycle import Status
+from rota.declared import ScheduleTable
+from rota.defining import CODE, GONE, When
+from rota.errors import BadSchedule
+from rota.schedules import Schedules, Shown
+from rota.workflows.definition import Workflow
+
+log = logging.getLogger("rota.app")
+
+
+class Declared(NamedTuple):
+    """One schedule as somebody declares it, and the program or file that does."""
+
+    name: str
+    workflow: Workflow[..., Any]
+    when: When
+    origin: str
+    words: dict[str, Any]
+
+
+def origin_of(workflow: Workflow[..., Any]) -> str:
+    """The program a workflow comes from: its module. A script has the name it is imported by."""
+    module = workflow.function.__module__
+    file = getattr(sys.modules.get(module), "__file__", None)
+    return Path(file).stem if module == "__main__" and file else module
+
+
+class Deploy:
+    """One deploy of one program."""
+
+    def __init__(self, schedules: Schedules, workflows: Mapping[str, Workflow[..., Any]]) -> None:
+        self._schedules = schedules
+        self._workflows = workflows
+        self._declared: list[Declared] = []
+        # Schedules that these declared before are this program's to look after.
+        self._origins = {origin_of(workflow) for workflow in workflows.values()}
+
+    def add(
+        self, name: str, workflow: Workflow[..., Any], when: When, words: dict[str, Any]
+    ) -> None:
+        """Take a declaration of the code along."""
+        self._declared.append(Declared(name, workflow, when, origin_of(workflow), words))
+
+    def add_file(self, origin: str, tables: Mapping[str, ScheduleTable]) -> None:
+        """Take the declarations of a project file along."""
+        self._origins.add(origin)
+        for name, one in tables.items():
+            workflow = self._workflows.get(one.workflow)
+            if workflow is None:
+                log.error(
+                    "schedule %s of %s: there is no workflow %s in the code, so it does not run",
+                    name, origin, one.workflow,
+                )  # fmt: skip
+                continue
+            self._declared.append(Declared(name, workflow, one.when, origin, one.words()))
+
+    async def apply(self) -> None:
+        """Make and update what is declared; look after what was, and is no more."""
+        for one in self._declared:
+            await self._apply(one)
+        names = {one.name for one in self._declared}
+        for shown in await self._schedules.declared_by(sorted(self._origins)):
+            if shown.schedule.name in names or shown.problem is not None:
+                continue
+            if shown.intent.ignored in self._origins:
+                await self._schedules.forget_declaration(shown.schedule.name)
+            elif shown.intent.origin in self._origins:
+                await self._no_longer(shown)
+
+    async def _apply(self, one: Declared) -> None:
+        try:
+            shown = await self._schedules.create(
+                one.name, one.workflow, one.when, owner=CODE, origin=one.origin, replace=True,
+                **one.words,
+            )  # fmt: skip
+        except BadSchedule as error:
+            # A one-off that has passed, say: no reason to keep everything else from running.
+            log.error(
+                "schedule %s of %s is left as it was: %s %s", one.name, one.origin, error,
+                error.advice,
+            )  # fmt: skip
+            return
+        if shown.intent.owner != CODE:
+            log.warning(
+                "schedule %s is declared in %s, but an operator has made one of that name: the "
+                "declaration is ignored. Give it another name, or `rota schedule delete %s`.",
+                one.name, one.origin, one.name,
+            )  # fmt: skip
+        elif (shown.schedule.reason or "").startswith(GONE):
+            log.warning("schedule %s goes on: its workflow is back", one.name)
+            await self._schedules.resume(one.name)
+
+    async def _no_longer(self, shown: Shown) -> None:
+        name, intent = shown.schedule.name, shown.intent
+        if intent.workflow in self._workflows:
+            log.warning(
+                "schedule %s is no longer declared in %s; it still fires. "
+                "Remove it with `rota schedule delete %s`.", name, intent.origin, name,
+            )  # fmt: skip
+        elif shown.schedule.status == Status.SCHEDULED:
+            note = f"{GONE} {intent.workflow} is gone from the code"
+            await self._schedules.pause(name, note=note)
+            log.error("schedule %s: %s", name, note)

@@ -1,0 +1,220 @@
+"""Firing: one transaction for a batch of due schedules.
+
+Lock what is due, decide in pure code, insert the runs and the skipped rows, advance. Any number of
+schedulers may do it at once; the unique key of an occurrence makes it safe.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import msgspec
+
+from rota.core.lifecycle import Status, Trigger
+from rota.core.model import Schedule
+from rota.core.schedule import (
+    PUT_ASIDE,
+    Before,
+    Intent,
+    Overlap,
+    Plan,
+    decide,
+    jitter_us,
+    understand,
+)
+from rota.store import runs
+from rota.store.database import Row, Tx
+from rota.store.schedules import left_out, open_roots, resumed, skip_row, stored, with_previous
+
+PAUSES = 1000
+# A transaction stays bounded, however many occurrences are caught up on.
+RUNS_MAX = 5000
+
+
+class Due(NamedTuple):
+    """A locked template that is due."""
+
+    id: str
+    name: str
+    due_at: int
+    spec: str
+    options: str | None
+    fired_at: int | None
+
+
+class Fired(NamedTuple):
+    """What a round of firing did."""
+
+    due_count: int
+    run_count: int
+    put_aside: list[tuple[str, str]]  # name and reason
+    next_at: int | None
+    cancelled: bool = False  # runs were called off to make room
+    more: bool = False  # it stopped before the end, so that its transaction stays small
+
+
+async def fire(tx: Tx, *, namespace: str, now: int, limit: int, new_ids: Iterator[str]) -> Fired:
+    """Fire up to `limit` due schedules."""
+    rows = await tx.rows("due_schedules", namespace=namespace, now=now, limit=limit)
+    due = [Due(*row) for row in rows]
+    intents = {one.id: _understood(one.spec) for one in due}
+    before = await _before(tx, intents)
+    made = _Round(now, new_ids)
+    for one in due:
+        if made.run_count >= RUNS_MAX:
+            break
+        made.decide(one, intents[one.id], before.get(one.id, _IDLE))
+    if made.cancels:
+        roots = await open_roots(tx, made.cancels)
+        await runs.cancel(tx, roots, reason="overtaken by the next occurrence", now=now)
+    if made.born:
+        await tx.many("fire_runs", made.born, now=now)
+    if made.moved:
+        await tx.many("advance_schedules", made.moved, was=Status.SCHEDULED)
+    upcoming = await tx.rows("next_schedule", namespace=namespace)
+    return Fired(
+        len(due), made.run_count, made.put_aside, upcoming[0][0], bool(made.cancels),
+        len(due) == limit or made.run_count >= RUNS_MAX,
+    )  # fmt: skip
+
+
+_IDLE = Before()
+
+
+class _Round:
+    """What one round of firing writes."""
+
+    def __init__(self, now: int, new_ids: Iterator[str]) -> None:
+        self._now = now
+        self._ids = new_ids
+        self.run_count = 0
+        self.born: list[Row] = []
+        self.moved: list[Row] = []
+        self.cancels: list[str] = []
+        self.put_aside: list[tuple[str, str]] = []
+
+    def decide(self, one: Due, intent: Intent | Exception, before: Before) -> None:
+        """Plan one schedule; a poison one is put aside and never blocks the others."""
+        try:
+            if isinstance(intent, Exception):
+                raise intent
+            spread = jitter_us(one.name, intent.policies)
+            plan = decide(
+                intent, due_at=one.due_at, now=self._now - spread, before=before,
+                most=RUNS_MAX - self.run_count,
+            )  # fmt: skip
+        except Exception as error:
+            reason = f"{PUT_ASIDE}{error}"
+            self.put_aside.append((one.name, reason))
+            self.moved.append(
+                (one.id, one.due_at, Status.PAUSED, reason, None, one.due_at, None, None)
+            )
+            return
+        if plan.cancels:
+            self.cancels.append(one.id)
+        self._fire(one, intent, plan, spread)
+        self.born += [
+            skip_row(next(self._ids), one.id, intent, skip, self._now) for skip in plan.skips
+        ]
+        self.moved.append(self._moved(one, intent, plan, spread))
+
+    def _fire(self, one: Due, intent: Intent, plan: Plan, spread: int) -> None:
+        previous_at = one.fired_at
+        for due_at, waits in plan.fires:
+            # Lateness counts from the instant it was meant to fire at, jitter included.
+            place = (
+                (Status.SLEEPING, "turn", None)
+                if waits
+                else (Status.PENDING, None, due_at + spread)
+            )
+            self.born.append(
+                (next(self._ids), one.id, intent.workflow, *place, due_at, Trigger.SCHEDULE,
+                 with_previous(one.options, previous_at), None, None)
+            )  # fmt: skip
+            previous_at = due_at
+        self.run_count += len(plan.fires)
+
+    def _moved(self, one: Due, intent: Intent, plan: Plan, spread: int) -> Row:
+        rests = plan.pause is not None or plan.next_due_at is None
+        changes: dict[str, int] = {}
+        if intent.policies.runs_max is not None and plan.fires:
+            changes["fired_count"] = intent.fired_count + len(plan.fires)
+        if rests:
+            changes["paused_at"] = self._now
+        spec = stored(msgspec.structs.replace(intent, **changes)) if changes else None
+        fired_at = plan.fires[-1].due_at if plan.fires else None
+        at = None if rests or plan.next_due_at is None else plan.next_due_at + spread
+        status = Status.PAUSED if rests else Status.SCHEDULED
+        return (one.id, one.due_at, status, plan.pause, at, plan.next_due_at, spec, fired_at)
+
+
+_intents: dict[str, Intent] = {}
+
+
+def _understood(text: str) -> Intent | Exception:
+    """Decoding costs more than deciding; schedules due every minute come again and again."""
+    intent = _intents.get(text)
+    if intent is None:
+        if len(_intents) > 10_000:
+            _intents.clear()
+        try:
+            intent = _intents[text] = understand(text)
+        except Exception as error:
+            return error
+    return intent
+
+
+async def _before(tx: Tx, intents: dict[str, Intent | Exception]) -> dict[str, Before]:
+    """What is open, and what failed, of those whose policies ask for it: two questions in all."""
+    known = {key: value for key, value in intents.items() if isinstance(value, Intent)}
+    asking = [key for key, it in known.items() if it.policies.overlap is not Overlap.ALLOW]
+    found: dict[str, Before] = {}
+    if asking:
+        for schedule_id, running, waiting in await tx.rows("open_of_schedules", ids=asking):
+            found[schedule_id] = Before(int(running), int(waiting))
+    counting = [(k, it) for k, it in known.items() if it.policies.failures_max is not None]
+    if counting:
+        items = [(key, it.forgiven_at) for key, it in counting]
+        limit = max(it.policies.failures_max or 0 for _, it in counting)
+        for schedule_id, failures in await tx.many("failures_in_a_row", items, limit=limit):
+            found[schedule_id] = found.get(schedule_id, _IDLE)._replace(failures=int(failures))
+    return found
+
+
+async def end_pauses(
+    tx: Tx, *, namespace: str, now: int, new_ids: Iterator[str]
+) -> tuple[int, list[tuple[str, str]]]:
+    """Resume schedules whose timed pause is over; returns how many, and which were put aside.
+
+    What fell into the pause is skipped. What came after its end, when perhaps nobody was there,
+    is owed like anything else that was missed."""
+    skipped: list[Row] = []
+    moved: list[Row] = []
+    put_aside: list[tuple[str, str]] = []
+    rows = await tx.rows("due_pauses", namespace=namespace, now=now, limit=PAUSES)
+    for row in rows:
+        old = Schedule(*row)
+        try:
+            intent = understand(old.spec)
+            # An occurrence at the very instant at which the pause ends is not in it.
+            fresh = resumed(old, intent, now=(old.available_at or now) - 1)
+            skipped += left_out(old, intent, fresh, now, next(new_ids))
+        except Exception as error:  # poison: it stays paused, and says why
+            fresh = msgspec.structs.replace(old, reason=f"{PUT_ASIDE}{error}", available_at=None)
+            put_aside.append((old.name, fresh.reason or ""))
+        moved.append(
+            (old.id, old.due_at, fresh.status, fresh.reason, fresh.available_at, fresh.due_at,
+             fresh.spec, None)
+        )  # fmt: skip
+    if skipped:
+        await tx.many("fire_runs", skipped, now=now)
+    if moved:
+        await tx.many("advance_schedules", moved, was=Status.PAUSED)
+    return len(rows), put_aside
+
+
+async def next_pause_end(tx: Tx, *, namespace: str) -> int | None:
+    """When the next timed pause is over."""
+    found: int | None = (await tx.rows("next_pause", namespace=namespace))[0][0]
+    return found
