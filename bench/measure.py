@@ -71,9 +71,12 @@ class Sizes(NamedTuple):
     flows_commit_each: int = 200
     latency: int = 80
     idle_s: float = 20.0
+    due: int = 100_000
+    stored: int = 1_000_000
+    late_s: int = 5
 
 
-QUICK = Sizes(300, 3_000, 5_000, 10_000, 500, 50, 30, 10.0)
+QUICK = Sizes(300, 3_000, 5_000, 10_000, 500, 50, 30, 10.0, 10_000, 100_000, 3)
 
 
 class Part(Protocol):

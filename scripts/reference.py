@@ -15,6 +15,7 @@ from rota import errors
 from rota.cli import reference
 from rota.core import failures, lifecycle
 from rota.core.lifecycle import BIRTHS, FINAL, OPEN, RULES, Status
+from rota.pipelines import schema
 
 FOLDER = Path(__file__).resolve().parents[1] / "docs" / "reference"
 
@@ -119,6 +120,7 @@ def _table(title: str, head: tuple[str, ...], rows: Iterator[tuple[str, ...]]) -
 PAGES: dict[str, Callable[[], str]] = {
     "lifecycle": lifecycle_page,
     "errors": errors_page,
+    "pipeline": schema.reference_page,
     **{name.removesuffix(".md"): page for name, page in reference.PAGES.items()},
 }
 
@@ -129,6 +131,8 @@ def main(names: list[str]) -> None:
         if name not in PAGES:
             sys.exit(f"no page {name!r}; there are {', '.join(PAGES)}")
         (FOLDER / f"{name}.md").write_text(PAGES[name](), encoding="utf-8")
+        if name == "pipeline":  # Editors read the same from the package.
+            schema.SCHEMA_FILE.write_text(schema.schema_text(), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from tests import schema
 from tests.postgres import URL_VARIABLE, PostgresServer, PostgresUnavailable
 
 DATABASE = "rota"
@@ -65,6 +66,12 @@ def postgres_url() -> str:
     return _postgres_url()
 
 
+@pytest.fixture(scope="session")
+def shared_schema(postgres_url: str) -> Iterator[str]:
+    """One migrated PostgreSQL schema for the run; whoever uses it empties it afterwards."""
+    yield from schema.one_schema(postgres_url)
+
+
 @pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.pg)])
 def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     """An empty database: a SQLite file, then a fresh PostgreSQL schema, dropped afterwards."""
@@ -72,17 +79,17 @@ def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str
         yield f"sqlite:///{tmp_path / 'rota.db'}"
         return
     base = request.getfixturevalue("postgres_url")
-    schema = f"t_{secrets.token_hex(6)}"
-    yield f"{base}{'&' if '?' in base else '?'}schema={schema}"
-    asyncio.run(_drop_schema(base, schema))
+    own = f"t_{secrets.token_hex(6)}"
+    yield f"{base}{'&' if '?' in base else '?'}schema={own}"
+    asyncio.run(_drop_schema(base, own))
 
 
-async def _drop_schema(url: str, schema: str) -> None:
+async def _drop_schema(url: str, name: str) -> None:
     import asyncpg
 
     # A test that leaves a transaction open should fail here, not hang.
     connection = await asyncpg.connect(url, server_settings={"lock_timeout": "10s"})
     try:
-        await connection.execute(f'drop schema if exists "{schema}" cascade')
+        await connection.execute(f'drop schema if exists "{name}" cascade')
     finally:
         await connection.close()

@@ -7,9 +7,10 @@ from bench.parts.bulk import Bulk
 from bench.parts.drain import Drain
 from bench.parts.idle import Idle
 from bench.parts.latency import Latency
+from bench.parts.schedules import Schedules
 from bench.parts.start import Start
 from bench.parts.steps import Steps
 
 PARTS: dict[str, Part] = {
-    part.name: part for part in (Start(), Bulk(), Drain(), Steps(), Latency(), Idle())
+    part.name: part for part in (Start(), Bulk(), Drain(), Steps(), Latency(), Idle(), Schedules())
 }

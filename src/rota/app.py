@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
-import logging
 import os
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from types import TracebackType
@@ -18,31 +17,35 @@ from typing import Any, ParamSpec, Self, TypeVar, overload
 import msgspec
 
 from rota import settings as settings_
+from rota.automations.definition import Automation
+from rota.automations.deploying import AppAutomations
+from rota.automations.executor import AutomationExecutor
 from rota.client import Client
 from rota.core.instants import Duration, micros
-from rota.core.lifecycle import Status, Trigger
-from rota.core.model import NewRun, Queue
+from rota.core.lifecycle import Trigger
+from rota.core.model import NewRun, Queue, Started
 from rota.core.retry import RetryPolicy
 from rota.core.typed import Reader
 from rota.declared import ScheduleTable
+from rota.defining import When
+from rota.deploying import Deploy
 from rota.engine.base import Base
 from rota.engine.clock import Clock
+from rota.engine.executor import Executor
 from rota.engine.journal import Journal
 from rota.engine.runtime import Runtime
 from rota.engine.wakeups import READY, TIMER
 from rota.engine.worker import QueueSeats
-from rota.errors import BadSchedule, UsageError
+from rota.errors import UsageError
 from rota.runref import RunRef
-from rota.schedules import When
 from rota.settings import Settings
 from rota.starting import Options, Start, Startable, unknown_workflow
+from rota.store.database import BRIEF
 from rota.workflows.definition import Step, Workflow
 from rota.workflows.executor import WorkflowExecutor
 from rota.workflows.flow import Flow, current_flow
 from rota.workflows.waits import child_result, start_child
 
-log = logging.getLogger("rota.app")
-GONE = "put aside: workflow"
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -83,6 +86,7 @@ class Rota(Client):
             raise UsageError("give settings or single values, not both")
         super().__init__(url, settings=settings, clock=clock, migrate=migrate)
         self.workflows: dict[str, Workflow[..., Any]] = {}
+        self.automations: AppAutomations = AppAutomations(self)
         self._queues: dict[str, tuple[int, Queue]] = {}
         self._declared: dict[str, tuple[Workflow[..., Any], When, dict[str, Any]]] = {}
         self._file: tuple[str, Mapping[str, ScheduleTable]] | None = None
@@ -116,7 +120,7 @@ class Rota(Client):
 
         def register(function: Callable[P, R]) -> Workflow[P, R]:
             workflow = Workflow(function, retry=policy, **options)
-            if workflow.name in self.workflows:
+            if workflow.name in self.workflows or workflow.name in self.automations.declared:
                 raise UsageError(
                     f"workflow {workflow.name} is registered twice", hint="Give one of them a name."
                 )
@@ -125,6 +129,16 @@ class Rota(Client):
             return workflow
 
         return register if function is None else register(function)
+
+    def automation(self, name: str, *, queue: str = "default", **words: Any) -> Automation:
+        """Declare an automation; its topics and handlers are declared on what this returns.
+
+        It is deployed when a worker starts. Other words: see `Automation`."""
+        if name in self.automations.declared or name in self.workflows:
+            raise UsageError(f"{name} is declared twice", hint="Give one of them another name.")
+        declared = self.automations.declared[name] = Automation(name, queue=queue, **words)
+        self._queues.setdefault(queue, self._plain_queue(queue))
+        return declared
 
     @overload
     def step(self, function: Callable[P, R], /) -> Step[P, R]: ...
@@ -182,62 +196,12 @@ class Rota(Client):
 
     async def apply_schedules(self) -> None:
         """Bring the declared schedules into the database; put aside those whose code is gone."""
-        origins, names = {self._origin()}, set(self._declared)
+        deploy = Deploy(self.schedules, self.workflows)
         for name, (workflow, when, words) in self._declared.items():
-            await self._declare(
-                name, workflow, when, owner="code", origin=self._origin(), replace=True, **words
-            )
+            deploy.add(name, workflow, when, words)
         if self._file is not None:
-            origins.add(self._file[0])
-            names |= await self._apply_file(*self._file)
-        for shown in await self.schedules.list():
-            intent = shown.intent
-            if intent.origin not in origins or shown.schedule.name in names:
-                continue
-            if intent.workflow in self.workflows:
-                log.warning(
-                    "schedule %s is no longer declared in %s; it still fires. "
-                    "Remove it with `rota schedule delete %s`.", shown.schedule.name,
-                    intent.origin, shown.schedule.name,
-                )  # fmt: skip
-            elif shown.schedule.status == Status.SCHEDULED:
-                note = f"{GONE} {intent.workflow} is gone from the code"
-                await self.schedules.pause(shown.schedule.name, note=note)
-                log.error("schedule %s: %s", shown.schedule.name, note)
-
-    async def _apply_file(self, origin: str, schedules: Mapping[str, ScheduleTable]) -> set[str]:
-        """Returns the names that were applied; those whose workflow is gone are not among them."""
-        known = {name: one for name, one in schedules.items() if one.workflow in self.workflows}
-        for name, one in known.items():
-            try:
-                await self.schedules.create(
-                    name, self.workflows[one.workflow], one.when, owner="code", origin=origin,
-                    replace=True, **one.words(),
-                )  # fmt: skip
-            except BadSchedule as error:  # its text was checked; its times may be over by now
-                log.error("schedule %s of %s is left as it was: %s", name, origin, error)
-        for name in schedules.keys() - known.keys():
-            log.error(
-                "schedule %s of %s: there is no workflow %s in the code, so it does not run",
-                name, origin, schedules[name].workflow,
-            )  # fmt: skip
-        return set(known)
-
-    async def _declare(self, name: str, workflow: Any, when: When, **words: Any) -> None:
-        try:
-            shown = await self.schedules.create(name, workflow, when, **words)
-            if (shown.schedule.reason or "").startswith(GONE):
-                log.warning("schedule %s goes on: its workflow is back", name)
-                await self.schedules.resume(name)
-        except BadSchedule as error:
-            # A one-off that has passed, say: no reason to keep everything else from running.
-            log.error("schedule %s was not applied: %s %s", name, error, error.advice)
-
-    def _origin(self) -> str | None:
-        """The program the workflows come from; schedules of other programs are left alone."""
-        modules = {workflow.function.__module__ for workflow, _, _ in self._declared.values()}
-        modules |= {workflow.function.__module__ for workflow in self.workflows.values()}
-        return min(modules, default=None)
+            deploy.add_file(*self._file)
+        await deploy.apply()
 
     def queue(
         self,
@@ -285,6 +249,7 @@ class Rota(Client):
         await self.connect()
         runtime = self.make_runtime(queues)
         await self.apply_schedules()
+        await self.automations.deploy_all()
         await runtime.start()
 
     def make_runtime(self, queues: Sequence[str] | None = None) -> Runtime:
@@ -293,10 +258,14 @@ class Rota(Client):
         self._executor = WorkflowExecutor(
             self.workflows, journal, self.settings, self.ids, _Children(self)
         )
+        executors: list[Executor] = [self._executor]
+        if self.automations.declared:
+            self.automations.executor = AutomationExecutor(self.automations.declared, self.base())
+            executors.append(self.automations.executor)
         declared = self._queues or {"default": self._plain_queue("default")}
         chosen = {name: declared.get(name, self._plain_queue(name)) for name in queues or declared}
         self.runtime = Runtime(
-            self.base(), [self._executor],
+            self.base(), executors,
             [QueueSeats(name, seats) for name, (seats, _) in chosen.items()],
             [limits for _, limits in declared.values()],
             version_of(self.workflows),
@@ -315,6 +284,9 @@ class Rota(Client):
         if self._executor is not None:
             self._executor.close()
             self._executor = None
+        if self.automations.executor is not None:
+            self.automations.executor.close()
+            self.automations.executor = None
 
     async def close(self) -> None:
         """Stop the worker, if any, and disconnect."""
@@ -334,6 +306,14 @@ class Rota(Client):
         return self.runtime is None or self.runtime.upkeep.is_healthy()
 
     # -- starting --------------------------------------------------------------------------
+
+    async def _send_starts(self, fresh: Sequence[NewRun]) -> list[Started]:
+        """Begin at once what this process can perform itself."""
+        if self.runtime is not None and len(fresh) <= BRIEF:
+            started = await self.runtime.worker.begin(fresh)
+            if started is not None:
+                return started
+        return await super()._send_starts(fresh)
 
     def workflow_named(self, name: str) -> Startable:
         """The registered workflow of that name, or an error with the nearest names."""

@@ -16,6 +16,7 @@ from typing import Any, Literal, Self
 
 import msgspec
 
+from rota.automation_client import Automations
 from rota.core import typed
 from rota.core.ids import IdMaker
 from rota.core.instants import Duration, micros
@@ -38,10 +39,10 @@ from rota.settings import Settings
 from rota.starting import Options, Start, Startable, Starter
 from rota.store import history, migrate, runs, steps, workers
 from rota.store.batch import Batch
-from rota.store.database import Database, open_url
+from rota.store.database import BRIEF, Database, open_url
 from rota.store.history import Ended, Ready
 
-BULK = 1000
+BULK = 500
 FILTERS = frozenset({"name", "status", "queue", "external_id", "root_id", "before", "limit"})
 
 
@@ -62,8 +63,8 @@ class Client:
         self.ids = IdMaker(random.SystemRandom().getrandbits)
         self.starter = Starter(self.settings, self.ids)
         self.schedules = Schedules(self)
+        self.automations = Automations(self)
         self.migrates = url.startswith("sqlite") if migrate is None else migrate
-        self._carried: frozenset[str] = frozenset()
         self._starts: Batch[NewRun, Started] = Batch(self._send_starts)
         self._database: Database | None = None
         self._wakeups: Wakeups | None = None
@@ -169,7 +170,6 @@ class Client:
         options = Options(external_id, queue, priority, delay, at, key, tags, retries, timeout)
         run = self.new_run(workflow, args, kwargs, options)
         started = await self._starts.put(run)
-        self._told_start(run.available_at > self.clock.now(), started.id in self._carried)
         if started.existed and on_conflict == "reject":
             raise AlreadyStarted(
                 f"run {started.id} has external id {external_id!r} already", run_id=started.id
@@ -194,12 +194,16 @@ class Client:
         template, rows = self.starter.bulk(door, name, items, options, now=now)
         returns = door.signature.returns if door else None
         refs: list[RunRef] = []
-        for begin in range(0, len(rows), BULK):
-            started = await self.database.write(
-                runs.start_alike, template, rows[begin : begin + BULK], now=now
-            )
-            refs += [RunRef(self, one.id, returns, one.existed) for one in started]
-        self._told_start(delayed=template.available_at > now)
+        for begin in range(0, len(rows), 2 * BULK):
+            # Two at a time: what goes to the database is made ready while it stores the other.
+            for started in await asyncio.gather(
+                *(
+                    self.database.write(runs.start_alike, template, rows[at : at + BULK], now=now)
+                    for at in range(begin, min(begin + 2 * BULK, len(rows)), BULK)
+                )
+            ):
+                refs += [RunRef(self, one.id, returns, one.existed) for one in started]
+        self.wakeups.tell(TIMER if template.available_at > now else READY)
         return refs
 
     def new_run(
@@ -221,16 +225,16 @@ class Client:
 
     async def _send_starts(self, fresh: Sequence[NewRun]) -> list[Started]:
         now = self.clock.now()
-        lone = len(fresh) == 1 and fresh[0].available_at <= now
-        channel = self.database.carry(READY) if lone else None
-        self._carried = frozenset({fresh[0].id}) if channel else frozenset()
-        return await self.database.write(runs.start, fresh, now=now, told_to=channel)
-
-    def _told_start(self, delayed: bool, carried: bool = False) -> None:
-        if carried:
+        topics = {TIMER if run.available_at > now else READY for run in fresh}
+        channel = self.database.carry(READY) if len(fresh) == 1 and topics == {READY} else None
+        write = self.database.write_brief if len(fresh) <= BRIEF else self.database.write
+        started = await write(runs.start, fresh, now=now, told_to=channel)
+        if channel is not None:
             self.wakeups.heard(READY)  # the others heard it from the commit itself
         else:
-            self.wakeups.tell(TIMER if delayed else READY)
+            for topic in topics:
+                self.wakeups.tell(topic)
+        return started
 
     # -- finding ---------------------------------------------------------------------------
 
@@ -241,8 +245,13 @@ class Client:
         )
 
     async def _own(self, run_id: str) -> Run:
-        """A run that may be steered: a schedule has verbs of its own."""
+        """A run that may be steered: schedules and automations have verbs of their own."""
         run = await self.get(run_id)
+        if run.kind == "automation":
+            raise WrongState(
+                f"{run_id} is a turn of the automation {run.name}",
+                hint=f"Use `rota automation` and its name, {run.name}.",
+            )
         if run.kind == "schedule":
             raise WrongState(
                 f"{run_id} is the schedule {run.name}, not a run",
@@ -252,7 +261,9 @@ class Client:
 
     async def chain(self, run_id: str) -> list[Run]:
         """Every attempt of the run's chain, first to last."""
-        run = await self._own(run_id)
+        run = await self.get(run_id)
+        if run.kind == "schedule":
+            run = await self._own(run_id)
         return await self.database.read(history.chain, root_id=run.root_id)
 
     async def steps(self, run_id: str) -> list[Step]:
@@ -317,6 +328,7 @@ class Client:
 
     async def retry(self, run_id: str) -> RunRef:
         """Try a chain that ended (or waits for a person) again, from its last finished step."""
+        await self._own(run_id)
         last = (await self.chain(run_id))[-1]
         now = self.clock.now()
         if allowed("resolve", Status(last.status)):

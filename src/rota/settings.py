@@ -63,6 +63,39 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     stuck_s: Annotated[
         float, Meta(gt=0, description="An event loop blocked this long fails health.")
     ] = 10.0
+    phase_s: Annotated[
+        float, Meta(gt=0, description="Automations: longest time for one phase of a handler.")
+    ] = 300.0
+    tool_s: Annotated[
+        float, Meta(gt=0, description="Automations: longest time for one call of a tool.")
+    ] = 60.0
+    reconcile_s: Annotated[
+        float, Meta(gt=0, description="Automations: longest time for one look of a tool.")
+    ] = 30.0
+    reconcile_max: Annotated[
+        int, Meta(ge=1, description="Automations: looks after which a person is asked.")
+    ] = 5
+    backoff_s: Annotated[
+        float, Meta(gt=0, description="Automations: first pause after a failure; doubles.")
+    ] = 10.0
+    backoff_s_max: Annotated[
+        float, Meta(gt=0, description="Automations: longest pause after a failure.")
+    ] = 600.0
+    failures_max: Annotated[
+        int, Meta(ge=0, description="Automations: retries in a row before a person is asked.")
+    ] = 5
+    fixes_max: Annotated[
+        int, Meta(ge=0, description="Automations: automatic fixes in a row, if a hook is given.")
+    ] = 3
+    wake_s_min: Annotated[
+        float, Meta(ge=1, description="Automations: soonest wake time a consumer may ask for.")
+    ] = 30.0
+    wake_s_max: Annotated[
+        float, Meta(ge=1, description="Automations: latest wake time a consumer may ask for.")
+    ] = 86_400.0
+    stale_days: Annotated[
+        float, Meta(gt=0, description="Automations: an input pending longer than this is stale.")
+    ] = 7.0
 
 
 def load(values: Mapping[str, Any], *, source: str) -> Settings:

@@ -212,6 +212,7 @@ async def virtual(
         runtime = app.make_runtime()
         await runtime.register()
         await app.apply_schedules()
+        await app.automations.deploy_all()
         yield World(app, clock)
     finally:
         await _leave(app)

@@ -78,7 +78,7 @@ def test_workers_settle_by_the_verbs_that_need_the_lease() -> None:
 
 
 def test_no_run_is_born_running_or_over() -> None:
-    assert not BIRTHS & {Status.RUNNING, Status.WAITING}
+    assert not BIRTHS & {Status.RUNNING}
     assert {Status.SKIPPED} == BIRTHS & FINAL
 
 

@@ -95,6 +95,42 @@ def test_missed_all_takes_more_than_a_thousand_when_told_to() -> None:
     assert sum(skip.occurrences for skip in plan.skips) == 500
 
 
+def test_catching_up_goes_on_where_a_bounded_plan_stopped() -> None:
+    rules: dict[str, Any] = {"missed": Missed.ALL, "missed_max": 70, "overlap": Overlap.ALLOW}
+    now, due_at, dues, skipped = hour(100) + 10 * MINUTE, hour(1), [], 0
+    for _ in range(4):
+        plan = decide(intent(**rules), due_at=due_at, now=now, before=IDLE, most=20)
+        dues += [fire.due_at for fire in plan.fires]
+        skipped += sum(skip.occurrences for skip in plan.skips)
+        assert plan.next_due_at is not None
+        due_at = plan.next_due_at
+    assert dues == [hour(n) for n in range(31, 101)]
+    assert (skipped, due_at) == (30, hour(101))
+
+
+def test_a_bounded_plan_leaves_max_runs_to_the_last_part() -> None:
+    rules: dict[str, Any] = {"missed": Missed.ALL, "overlap": Overlap.ALLOW, "runs_max": 25}
+    now = hour(40) + 10 * MINUTE
+    first = decide(intent(**rules), due_at=hour(1), now=now, before=IDLE, most=20)
+    assert (len(first.fires), first.skips, first.next_due_at) == (20, [], hour(21))
+    rest = decide(intent(fired_count=20, **rules), due_at=hour(21), now=now, before=IDLE, most=20)
+    assert [fire.due_at for fire in rest.fires] == [hour(n) for n in range(21, 26)]
+    assert rest.skips == [Skip(hour(40), "max runs", hour(26), 15)]
+    assert rest.pause == "all its runs are done"
+
+
+def test_a_hundred_million_owed_are_counted_and_not_listed() -> None:
+    secondly = parse("* * * * * *", zone="UTC", now=NOW)
+    now = NOW + 1200 * DAY
+    rules: dict[str, Any] = {"missed": Missed.ALL, "missed_max": 50_000_000}
+    plan = decide(
+        intent(secondly, overlap=Overlap.ALLOW, **rules), due_at=NOW + SECOND, now=now,
+        before=IDLE, most=10,
+    )  # fmt: skip
+    assert len(plan.fires) == 10
+    assert plan.skips[0].occurrences == 1200 * 86_400 - 50_000_000 - 31
+
+
 def test_too_late_is_not_run_at_all() -> None:
     plan = owed(5, delay_us_max=90 * MINUTE, missed=Missed.ALL, overlap=Overlap.ALLOW)
     assert [fire.due_at for fire in plan.fires] == [hour(4), hour(5)]

@@ -108,6 +108,7 @@ class StoreTap:
         database: Any = app.database
         self._write, self._read = database.write, database.read
         database.write = self._tapped(self._write)
+        database.write_brief = self._tapped(database.write_brief)
         database.read = self._tapped(self._read)
 
     def count(self, name: str) -> int:

@@ -39,7 +39,7 @@ async def limit_pages(app: Client, spare: int | None) -> None:
     """Leave room for so many more pages; None lifts the limit."""
 
     async def limit(tx: Any) -> None:
-        connection = tx._connection
+        connection = tx.connection
         [(pages,)] = connection.execute("pragma page_count").fetchall()
         most = PAGES_MAX if spare is None else pages + spare
         connection.execute(f"pragma max_page_count = {most}").fetchall()

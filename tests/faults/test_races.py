@@ -45,7 +45,7 @@ class Gate:
 
             return await write(slow)
 
-        client.database.write = held  # type: ignore[method-assign]
+        client.database.write = client.database.write_brief = held  # type: ignore[method-assign]
 
 
 @contextlib.asynccontextmanager

@@ -74,8 +74,9 @@ RULES: dict[str, Rule] = {
     "resume": Rule(_from(Status.PAUSED), Status.SCHEDULED, "none", "the schedule goes on"),
 }
 
-# The statuses a row may be born with.
-BIRTHS = frozenset({P, S, Status.SCHEDULED, Status.PAUSED, Status.SKIPPED})
+# The statuses a row may be born with. Waiting: the next attempt of an automation that a person
+# has to let begin.
+BIRTHS = frozenset({P, S, W, Status.SCHEDULED, Status.PAUSED, Status.SKIPPED})
 # Verbs by which a worker settles what it holds.
 SETTLING = frozenset(verb for verb, rule in RULES.items() if rule.lease == "held")
 FINAL = frozenset(Status) - {source for rule in RULES.values() for source in rule.sources}

@@ -75,6 +75,8 @@ class Schedule(msgspec.Struct, frozen=True, gc=False):
     options: str | None
     input: str | None
     created_at: int
+    parent_id: str | None = None  # the program that declares it
+    started_at: int | None = None  # the last occurrence it fired (nominal)
 
     @property
     def label(self) -> str:

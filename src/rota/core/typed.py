@@ -106,6 +106,7 @@ class Signature:
                 # Left out of the JSON, so that a default is the code's of the day it runs.
                 fields.append((parameter.name, Union[kind, msgspec.UnsetType], msgspec.UNSET))  # noqa: UP007
         self._names = tuple(self._signature.parameters)
+        self._has_defaults = any(len(field) > 2 for field in fields)
         self._positional = sum(
             parameter.kind is not parameter.KEYWORD_ONLY
             for parameter in self._signature.parameters.values()
@@ -155,6 +156,8 @@ class Signature:
         if text is None:
             return {}
         value = self._reader.read(text, what=what)
+        if not self._has_defaults:
+            return msgspec.structs.asdict(value)
         return {
             name: item
             for name in self._names

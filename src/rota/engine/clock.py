@@ -50,20 +50,22 @@ class SystemClock:
     def __init__(self) -> None:
         self._offset = 0
         self._shared = False
-        self._anchor = self._lead()
+        self._anchor = (time.time_ns() - time.monotonic_ns()) // 1000
         # A newcomer cannot know whether the clock has jumped just before it came.
         self._stepped_at = time.monotonic_ns() // 1000
 
     def now(self) -> int:
         """Microseconds since the epoch, by the database's clock."""
-        lead = self._lead()
-        jump, self._anchor = lead - self._anchor, lead  # a slow drift is never a step
-        if abs(jump) > STEP_US:
+        wall = time.time_ns()
+        lead = (wall - time.monotonic_ns()) // 1000
+        jump = lead - self._anchor
+        self._anchor = lead  # a slow drift is never a step
+        if not -STEP_US <= jump <= STEP_US:
             self._stepped_at = time.monotonic_ns() // 1000
             if self._shared:
                 # The server's clock did not jump with ours: stay with it until the next sync.
                 self._offset -= jump
-        return time.time_ns() // 1000 + self._offset
+        return wall // 1000 + self._offset
 
     def steady_for(self) -> int:
         """Microseconds since the clock was last seen to jump."""
@@ -98,7 +100,3 @@ class SystemClock:
     def local_us() -> int:
         """This machine's uncorrected wall time."""
         return time.time_ns() // 1000
-
-    @staticmethod
-    def _lead() -> int:
-        return (time.time_ns() - time.monotonic_ns()) // 1000

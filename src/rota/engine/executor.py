@@ -19,7 +19,7 @@ class Executor(Protocol):
         """The names it can perform."""
         ...
 
-    async def perform(self, claim: Claim, steps: Sequence[Step]) -> Outcome:
+    async def perform(self, claim: Claim, steps: Sequence[Step]) -> Outcome | None:
         """Perform a claimed run, given what its chain has recorded. Raises LeaseLost when it
-        learns that the run is no longer ours."""
+        learns that the run is no longer ours. None: it has settled the run itself."""
         ...

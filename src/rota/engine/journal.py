@@ -17,7 +17,7 @@ from rota.engine.clock import Clock
 from rota.errors import LeaseLost, StoreBusy, StoreFull, StoreUnreachable
 from rota.store import steps
 from rota.store.batch import Batch
-from rota.store.database import Database
+from rota.store.database import BRIEF, Database
 from rota.store.steps import ChildEnd
 
 log = logging.getLogger("rota.journal")
@@ -92,7 +92,7 @@ class Journal:
         )  # fmt: skip
 
     async def _send(self, records: Sequence[StepRecord]) -> list[bool]:
-        written = await insist(
-            self.clock, lambda: self._database.write(steps.record, records), "recording steps"
-        )
+        brief = len(records) <= BRIEF
+        write = self._database.write_brief if brief else self._database.write
+        written = await insist(self.clock, lambda: write(steps.record, records), "recording steps")
         return [(record.claim.root_id, record.step.key) in written for record in records]

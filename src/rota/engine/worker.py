@@ -16,13 +16,14 @@ import msgspec
 from rota.core.failures import Kind, describe
 from rota.core.instants import micros
 from rota.core.lifecycle import FINAL, RULES
-from rota.core.model import Claim, Outcome, Queue, Step
+from rota.core.model import Claim, NewRun, Outcome, Queue, Started, Step
 from rota.engine.base import Base
 from rota.engine.executor import Executor
 from rota.engine.journal import insist
 from rota.engine.wakeups import ANY, CANCEL, DONE, READY, TIMER
 from rota.errors import LeaseLost, UsageError
 from rota.store import runs, steps
+from rota.store.database import BRIEF
 from rota.store.history import Ended
 from rota.store.runs import Claimed, ClaimRequest, Settled
 
@@ -69,6 +70,8 @@ class Worker:
         self._doubtful = False
         self._stopping = False
         self._handing_over: set[str] = set()
+        self._turning = asyncio.Lock()
+        self._resting = False
         self.renew_now = asyncio.Event()
         base.wakeups.subscribe(self._heard)
 
@@ -105,7 +108,9 @@ class Worker:
                 poll_at = self._clock.now() + poll_us
             if not await self.turn():
                 rest = poll_at if self._due_at is None else min(poll_at, self._due_at)
+                self._resting = True
                 await self._clock.wait(self.wake, rest)
+                self._resting = False
 
     def look(self) -> None:
         """Look for work at the next turn, whatever was found before (the poll)."""
@@ -125,8 +130,42 @@ class Worker:
         self._stopping = True
         self.wake.set()
 
+    async def begin(self, fresh: Sequence[NewRun]) -> list[Started] | None:
+        """Give birth to runs and claim in the same commit; None when this is not the moment:
+        it is one when we rest, have seats to spare and need no round trip for a statement."""
+        if not self._resting or self._turning.locked() or not self._database.is_local:
+            return None
+        now = self._clock.now()
+        queue = self._queues.get(fresh[0].queue)
+        ours = queue is not None and queue.name not in self._limits and all(
+            run.queue == queue.name and run.available_at <= now for run in fresh
+        )  # fmt: skip
+        names = self.names()
+        room = min(self.free, queue.seats_max - queue.active) if queue and ours else 0
+        if not self.claiming or self._doubtful or room < len(fresh):
+            return None
+        async with self._turning:
+            request = ClaimRequest(
+                self._settings.namespace, self.id, names, [(fresh[0].queue, room)], len(fresh),
+                frozenset(), now, now + self._lease_us,
+            )  # fmt: skip
+            try:
+                started, claimed = await self._database.write_brief(runs.begin, fresh, request)
+            except BaseException:
+                self._doubtful = True
+                raise
+            await self._seat(claimed.claims)
+        begun = {claim.id for claim in claimed.claims}
+        if any(not one.existed and one.id not in begun for one in started):
+            self._wakeups.tell(READY)  # others stood before them in the line
+        return started
+
     async def turn(self) -> bool:
         """Settle, wake what is due, claim; return whether anything happened."""
+        async with self._turning:
+            return await self._turn()
+
+    async def _turn(self) -> bool:
         now = self._clock.now()
         moved = await self._wake_due(now)
         outcomes, self._outcomes = self._outcomes, []
@@ -142,7 +181,7 @@ class Worker:
             self._doubtful = self._doubtful or request is not None
             raise
         if outcomes:
-            self._after_settling(outcomes, settled, now)
+            self._after_settling(outcomes, settled)
         if request is not None:
             if calls == self._calls:
                 self._note_hunger(request, claimed.claims)
@@ -159,8 +198,12 @@ class Worker:
             return nothing
         if request is None:
             return await self._database.write(runs.settle, outcomes, now=now), nothing[1]
+        if not outcomes and self.idle:  # somebody waits for the first of them to begin
+            return nothing[0], await self._database.write_brief(runs.claim, request)
         if not outcomes:
             return nothing[0], await self._database.write(runs.claim, request)
+        if len(outcomes) <= BRIEF and len(self._tasks) <= BRIEF:
+            return await self._database.write_brief(runs.turn, outcomes, request)
         return await self._database.write(runs.turn, outcomes, request)
 
     def _request(self, now: int, settling: bool) -> ClaimRequest | None:
@@ -241,7 +284,8 @@ class Worker:
         loop = asyncio.get_running_loop()
         for claim in claims:
             work = self._perform(claim, recorded.get(claim.root_id, ()))
-            self._tasks[claim.id] = loop.create_task(work, name=claim.id)
+            # Not by the loop's factory: it serves the tasks that user code makes.
+            self._tasks[claim.id] = asyncio.Task(work, loop=loop, name=claim.id)
 
     async def _perform(self, claim: Claim, recorded: Sequence[Step]) -> None:
         outcome: Outcome | None = None
@@ -285,7 +329,7 @@ class Worker:
             del self.held[claim.id]
         self.wake.set()
 
-    def _after_settling(self, outcomes: list[Outcome], settled: Settled, now: int) -> None:
+    def _after_settling(self, outcomes: list[Outcome], settled: Settled) -> None:
         ended = limited = False
         for outcome in outcomes:
             claim = outcome.claim
@@ -293,8 +337,8 @@ class Worker:
             if claim.id not in settled.ids:
                 log.info("run %s (%s) was settled by somebody else", claim.id, claim.name)
                 continue
-            limited |= claim.queue in self._limits
-            self._note_wake(outcome, now)
+            limited = limited or claim.queue in self._limits
+            self._note_wake(outcome)
             target = RULES[outcome.verb].target
             if target in FINAL and outcome.retry is None:
                 ended = True
@@ -307,7 +351,7 @@ class Worker:
         if ended:
             self._wakeups.tell_others(DONE)
 
-    def _note_wake(self, outcome: Outcome, now: int) -> None:
+    def _note_wake(self, outcome: Outcome) -> None:
         wake_at = outcome.retry.available_at if outcome.retry else outcome.wake_at
         if wake_at is not None and (self._due_at is None or wake_at < self._due_at):
             self._due_at = wake_at

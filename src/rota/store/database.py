@@ -20,6 +20,9 @@ P = ParamSpec("P")
 T = TypeVar("T")
 Row = Sequence[Any]
 
+# As many rows as `write_brief` is meant for.
+BRIEF = 64
+
 
 class Tx(Protocol):
     """A transaction. `alone` says that the statement is the whole of it (one round trip)."""
@@ -52,6 +55,7 @@ class Database(Protocol):
 
     dialect: Dialect
     place: str  # for people: where it is, without secrets
+    is_local: bool  # a statement costs no round trip
 
     async def open(self) -> None:
         """Connect, and check that it can be used."""
@@ -68,6 +72,15 @@ class Database(Protocol):
         **kwargs: P.kwargs,
     ) -> T:
         """Run `function` in a transaction; durable when this returns, or nothing happened."""
+        ...
+
+    async def write_brief(
+        self,
+        function: Callable[Concatenate[Tx, P], Awaitable[T]],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> T:
+        """The same for what touches a few rows: a database that can do it on the spot does."""
         ...
 
     async def read(

@@ -5,8 +5,10 @@ Queries are written once with these tokens:
   name {in things}            membership in a list parameter
   {from items: a int, b text} the rows of a set-based statement, seen as `item.a`, `item.b`
   {, items: a int, b text}    the same, joined to other tables
+  {query name}                another query's text, put in here (by queries.py)
   {skip_locked} {lock} {share}  row locks, where the database has rows to lock
-  {int} {text} {key} {strict} types and table options in migrations
+  {int} {text} {key} {strict} types and table options in migrations; {clustered} for a table that is
+                              read by its primary key alone, and stored in it where that is possible
 """
 
 from __future__ import annotations
@@ -38,6 +40,7 @@ class Dialect(NamedTuple):
     name: str
     tokens: dict[str, str]
     compile: Callable[[str], Compiled]
+    fuses: bool  # whether one statement may write several times
 
     def render(self, text: str) -> str:
         """Plain tokens replaced; used for migrations as they are."""
@@ -101,8 +104,10 @@ SQLITE = Dialect(
         "text": "text",
         "key": "text",
         "strict": "strict",
+        "clustered": "strict, without rowid",
     },
     compile=_compile_sqlite,
+    fuses=False,
 )
 POSTGRES = Dialect(
     name="postgres",
@@ -115,6 +120,8 @@ POSTGRES = Dialect(
         # Keys compare by bytes: locale-aware comparison is slow and differs between hosts.
         "key": 'text collate "C"',
         "strict": "",
+        "clustered": "",
     },
     compile=_compile_postgres,
+    fuses=True,
 )

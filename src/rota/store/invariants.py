@@ -19,6 +19,14 @@ INVARIANTS: dict[str, str] = {
     "broken_step": "every step belongs to a chain",
     "broken_child_wait": "a parent that waits for children has one that goes on",
     "broken_orphan": "children of a cancelled run are cancelled",
+    "broken_automation_turn": "an active automation has an open run",
+    "broken_automation_wait": "an automation that waits for a person says why",
+    "broken_reservation": "a reserved event belongs to a chain that goes on",
+    "broken_mutation": "a chain has at most one side effect",
+    "broken_doubt": "a side effect in doubt belongs to a chain that goes on",
+    "broken_consumption": "no event is consumed twice",
+    "broken_commit": "a committed handler run is a completed run",
+    "broken_applied": "what was applied has moved its run on",
 }
 
 

@@ -72,7 +72,7 @@ class PostgresTx:
     dialect = POSTGRES
 
     def __init__(self, connection: Any) -> None:
-        self._connection = connection
+        self.connection = connection
         self._queries = compiled("postgres")
         self.begun = False
 
@@ -99,11 +99,11 @@ class PostgresTx:
         text, values = self._prepared(query, items, parameters)
         if alone and not self.begun:
             faults.reach("before-commit")
-            status = await self._connection.execute(text, *values)
+            status = await self.connection.execute(text, *values)
             faults.reach("after-commit")
         else:
             await self._begin()
-            status = await self._connection.execute(text, *values)
+            status = await self.connection.execute(text, *values)
         return int(status.rpartition(" ")[2])
 
     def _prepared(
@@ -123,20 +123,20 @@ class PostgresTx:
     async def script(self, text: str) -> None:
         """Run plain statements."""
         await self._begin()
-        await self._connection.execute(text, timeout=SCRIPT_TIMEOUT_S)
+        await self.connection.execute(text, timeout=SCRIPT_TIMEOUT_S)
 
     async def _run(self, text: str, values: list[Any], alone: bool) -> list[Row]:
         if alone and not self.begun:
             faults.reach("before-commit")
-            rows = await self._connection.fetch(text, *values)
+            rows = await self.connection.fetch(text, *values)
             faults.reach("after-commit")
             return cast(list[Row], rows)
         await self._begin()
-        return cast(list[Row], await self._connection.fetch(text, *values))
+        return cast(list[Row], await self.connection.fetch(text, *values))
 
     async def _begin(self) -> None:
         if not self.begun:
-            await self._connection.execute("begin")
+            await self.connection.execute("begin")
             self.begun = True
 
 
@@ -144,6 +144,7 @@ class PostgresDatabase:
     """One schema of one PostgreSQL database."""
 
     dialect = POSTGRES
+    is_local = False
 
     def __init__(
         self, parts: SplitResult, options: dict[str, str], schema: str, settings: Settings
@@ -163,6 +164,7 @@ class PostgresDatabase:
         self._teller: asyncio.Task[None] | None = None
         self._ear: asyncio.Task[None] | None = None
         self._closed = False
+        self._own: set[int] = set()  # server processes that work for us
 
     async def open(self) -> None:
         """Connect once, to find out early whether the server answers."""
@@ -199,8 +201,10 @@ class PostgresDatabase:
                     raise
         raise AssertionError("unreachable")
 
-    # A read is a transaction that writes nothing; PostgreSQL needs no second path for it.
+    # A read is a transaction that writes nothing, and brief is what one statement is anyway:
+    # PostgreSQL needs no other path for either.
     read = write
+    write_brief = write
 
     async def _transact(self, function: Any, args: Any, kwargs: Any) -> Any:
         async with self._connection() as connection:
@@ -277,9 +281,7 @@ class PostgresDatabase:
                 gone = asyncio.Event()
                 connection.add_termination_listener(lambda *_, gone=gone: gone.set())
                 try:
-                    await connection.add_listener(
-                        self._channel(), lambda *heard_of: heard(heard_of[3])
-                    )
+                    await connection.add_listener(self._channel(), self._ear_of(heard))
                     ready.set()
                     heard("*")  # whatever was told while nobody listened
                     pause_s = 0.1
@@ -291,6 +293,13 @@ class PostgresDatabase:
             ready.set()
             await asyncio.sleep(pause_s)
             pause_s = min(pause_s * 2, 5.0)
+
+    def _ear_of(self, heard: Callable[[str], None]) -> Callable[..., None]:
+        def listener(_: Any, pid: int, *told: str) -> None:
+            if pid not in self._own:  # here everybody was told when it happened
+                heard(told[-1])
+
+        return listener
 
     def _channel(self) -> str:
         return f"rota_{self.schema}"
@@ -325,7 +334,7 @@ class PostgresDatabase:
 
     async def _connect(self) -> Any:
         try:
-            return await asyncpg.connect(
+            connection = await asyncpg.connect(
                 self._dsn,
                 timeout=CONNECT_TIMEOUT_S,
                 # A connection that went silent must not hold a worker longer than its leases last.
@@ -345,3 +354,7 @@ class PostgresDatabase:
             asyncpg.CantChangeRuntimeParamError,
         ) as error:
             raise errors.BadDatabaseUrl(f"{self.place}: {error}") from error
+        pid = connection.get_server_pid()
+        self._own.add(pid)
+        connection.add_termination_listener(lambda _: self._own.discard(pid))
+        return connection

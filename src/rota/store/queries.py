@@ -6,14 +6,36 @@ import re
 from functools import cache
 from importlib.resources import files
 
+from rota.core.automation import (
+    Automation,
+    Definition,
+    HandlerRun,
+    InputRow,
+    LedgerRow,
+    StoredEvent,
+)
 from rota.core.model import Claim, Run, Schedule, Step, Worker
+from rota.core.planner import Handler
 from rota.store.dialect import POSTGRES, SQLITE, Compiled, Dialect
 
+_QUERY = re.compile(r"\{query (\w+)\}")
 _NAME = re.compile(r"^-- name: (\w+)\s*$", re.MULTILINE)
 
 # Column lists come from the records that read them, so the two cannot drift apart.
-_RECORDS = {"run": Run, "claim": Claim, "step": Step, "worker": Worker, "schedule": Schedule}
-_TABLES = {"run": "runs", "claim": "runs", "step": "steps", "worker": "workers", "schedule": "runs"}
+_RECORDS = {
+    "run": (Run, "runs"),
+    "claim": (Claim, "runs"),
+    "step": (Step, "steps"),
+    "worker": (Worker, "workers"),
+    "schedule": (Schedule, "runs"),
+    "automation": (Automation, "automations"),
+    "definition": (Definition, "definitions"),
+    "handler": (Handler, "handlers"),
+    "handler run": (HandlerRun, "handler_runs"),
+    "event": (StoredEvent, "events"),
+    "mutation": (LedgerRow, "mutations"),
+    "input": (InputRow, "inputs"),
+}
 
 
 def parse(text: str) -> dict[str, str]:
@@ -25,8 +47,8 @@ def parse(text: str) -> dict[str, str]:
 
 
 def _columns(record: str) -> str:
-    table = _TABLES[record]
-    names = [f"{table}.{name}" for name in _RECORDS[record].__struct_fields__]
+    kind, table = _RECORDS[record]
+    names = [f"{table}.{name}" for name in kind.__struct_fields__]
     return ", ".join(_WIDE.get(name, name) for name in names)
 
 
@@ -59,10 +81,13 @@ def texts(dialect_name: str) -> dict[str, str]:
 def compiled(dialect_name: str) -> dict[str, Compiled]:
     """Every query ready for one database."""
     dialect: Dialect = SQLITE if dialect_name == "sqlite" else POSTGRES
-    return {name: dialect.compile(_expand(text)) for name, text in texts(dialect_name).items()}
+    found = texts(dialect_name)
+    return {name: dialect.compile(_expand(text, found)) for name, text in found.items()}
 
 
-def _expand(text: str) -> str:
+def _expand(text: str, found: dict[str, str]) -> str:
+    """Replace `{query name}` by that query's text, then `{… columns}` by lists of columns."""
+    text = _QUERY.sub(lambda match: found[match.group(1)], text)
     for record in _RECORDS:
         if f"{{{record} columns}}" in text:
             text = text.replace(f"{{{record} columns}}", _columns(record))

@@ -14,6 +14,7 @@ from rota.core import limits
 from rota.core.lifecycle import FINAL, RULES, Status, Trigger
 from rota.core.model import Claim, NewRun, Outcome, Queue, Run, Started
 from rota.store.database import Row, Tx
+from rota.store.lines import End, give_turns
 
 # Larger bodies live in `payloads`: a claim or a settlement rewrites the row, not the body.
 INLINE_BYTES_MAX = 4096
@@ -232,8 +233,8 @@ async def settle(tx: Tx, outcomes: Sequence[Outcome], *, now: int, alone: bool =
 
     A run that is no longer ours changes nothing, has no successor, and is not in the answer.
     """
-    plain = [o for o in outcomes if o.verb == "complete" and _is_plain(o)]
-    others = [o for o in outcomes if o.verb != "complete" or not _is_plain(o)]
+    plain = [o for o in outcomes if _is_plain(o)]
+    others = [o for o in outcomes if not _is_plain(o)]
     if not others:
         return Settled(await _complete(tx, plain, now, alone=alone), woke=False)
     done = await _complete(tx, plain, now, alone=False)
@@ -242,9 +243,9 @@ async def settle(tx: Tx, outcomes: Sequence[Outcome], *, now: int, alone: bool =
 
 
 def _is_plain(outcome: Outcome) -> bool:
-    """Nothing follows from it, and its output fits into the row."""
+    """A completion from which nothing follows, whose output fits into the row."""
     claim, output = outcome.claim, outcome.output
-    if claim.parent_id is not None or claim.schedule_id is not None:
+    if outcome.verb != "complete" or claim.parent_id is not None or claim.schedule_id is not None:
         return False
     return output is None or len(output) <= INLINE_BYTES_MAX
 
@@ -290,56 +291,56 @@ async def _follow(tx: Tx, outcomes: Sequence[Outcome], now: int) -> bool:
     if retries:
         await start(tx, retries, now=now, alone=False)
     ended = [o for o in outcomes if not o.retry and RULES[o.verb].target in FINAL]
-    after = [_End(o.claim.parent_id, o.claim.schedule_id, o.claim.root_id) for o in ended]
+    after = [End(o.claim.parent_id, o.claim.schedule_id, o.claim.root_id) for o in ended]
     return await _after_ends(tx, after, now) or bool(retries)
 
 
-class _End(NamedTuple):
-    """A chain that is over: whose child it was, which schedule's, and its first run."""
-
-    parent_id: str | None
-    schedule_id: str | None
-    root_id: str
-
-
-async def _after_ends(tx: Tx, ended: Sequence[_End], now: int) -> bool:
+async def _after_ends(tx: Tx, ended: Sequence[End], now: int) -> bool:
     """What follows when chains are over: parents wake, the next of a schedule gets its turn."""
     parents = [end.parent_id for end in ended if end.parent_id]
     if parents:
         await poke(tx, parents, now=now)
     scheduled = [end for end in ended if end.schedule_id]
-    turns = await _give_turns(tx, scheduled, now) if scheduled else False
+    turns = await give_turns(tx, scheduled, now) if scheduled else False
     return bool(parents) or turns
 
 
-async def _give_turns(tx: Tx, ended: Sequence[_End], now: int) -> bool:
-    """Let the next waiting run of a schedule go, one for each of its kind that ended."""
-    ids = sorted({end.schedule_id for end in ended if end.schedule_id})
-    # Firing holds this lock too: it decides who has to wait by what it sees open.
-    await tx.rows("lock_templates", ids=ids)
-    if not await tx.rows("with_turns", ids=ids):
-        return False
-    roots = [end.root_id for end in ended]
-    triggers = {row[0]: row[1] for row in await tx.rows("root_triggers", ids=roots)}
-    lines: list[tuple[str | None, str]] = [
-        (end.schedule_id, "backfill") for end in ended if triggers.get(end.root_id) == "backfill"
-    ]
-    # A run by hand stands beside the line; of the others one goes when the last has ended.
-    regular = {e.schedule_id for e in ended if triggers.get(e.root_id) == Trigger.SCHEDULE}
-    busy = {row[0] for row in await tx.rows("open_of_schedules", ids=ids) if row[1]}
-    lines += [(schedule_id, "turn") for schedule_id in sorted(filter(None, regular - busy))]
-    for schedule_id, reason in lines:
-        rows = await tx.rows("next_in_turn", id=schedule_id, reason=reason, limit=1)
-        await tx.rows("take_turn", ids=[row[0] for row in rows], now=now)
-    return bool(lines)
+async def begin(
+    tx: Tx, fresh: Sequence[NewRun], request: ClaimRequest
+) -> tuple[list[Started], Claimed]:
+    """Give birth to runs and claim as many, in one commit."""
+    started = await start(tx, fresh, now=request.now, alone=False)
+    return started, await claim(tx, request, alone=False)
 
 
 async def turn(
     tx: Tx, outcomes: Sequence[Outcome], request: ClaimRequest
 ) -> tuple[Settled, Claimed]:
     """Settle what ended and claim what comes next, in one commit."""
+    [(queue, free), *more] = request.queues
+    plain = not more and queue not in request.limited and all(map(_is_plain, outcomes))
+    if plain and tx.dialect.fuses:
+        return await _turn_at_once(tx, outcomes, request, queue, min(free, request.room))
     settled = await settle(tx, outcomes, now=request.now, alone=False)
     return settled, await claim(tx, request, alone=False)
+
+
+async def _turn_at_once(
+    tx: Tx, outcomes: Sequence[Outcome], request: ClaimRequest, queue: str, limit: int
+) -> tuple[Settled, Claimed]:
+    """The plain case of a turn as one statement."""
+    items = [(o.claim.id, o.claim.claim_count, o.output) for o in outcomes]
+    rows = await tx.many(
+        "complete_and_claim", items, namespace=request.namespace, queue=queue, names=request.names,
+        limit=limit, worker_id=request.worker_id, lease_until=request.lease_until, now=request.now,
+        alone=True,
+    )  # fmt: skip
+    if rows[0][0] == len(items):
+        done = frozenset([item[0] for item in items])
+    else:
+        done = frozenset([row[0] for row in await tx.many("completed_of", items, alone=True)])
+    claims = [Claim(*row[1:]) for row in rows if row[1] is not None]
+    return Settled(done, woke=False), Claimed(sorted(claims, key=_claim_order), None)
 
 
 async def renew(tx: Tx, held: Sequence[Claim], *, lease_until: int) -> frozenset[str]:
@@ -404,9 +405,7 @@ async def reap(
     ]
     await start(tx, heirs, now=now, alone=False)
     over = [
-        _End(r.parent_id, r.schedule_id, r.root_id)
-        for r in lapsed
-        if r.recoveries >= recoveries_max
+        End(r.parent_id, r.schedule_id, r.root_id) for r in lapsed if r.recoveries >= recoveries_max
     ]
     await _after_ends(tx, over, now)
     return [(run, run.recoveries < recoveries_max) for run in lapsed]
@@ -460,7 +459,7 @@ async def cancel(tx: Tx, root_ids: Sequence[str], *, reason: str, now: int) -> l
     while family := await tx.rows("family_of", roots=list(root_ids)):
         ids = sorted(row[0] for row in family)
         cancelled += await tx.rows("cancel_runs", ids=ids, reason=reason, now=now)
-    await _after_ends(tx, [_End(row[1], row[2], row[3]) for row in cancelled], now)
+    await _after_ends(tx, [End(row[1], row[2], row[3]) for row in cancelled], now)
     return [row[0] for row in cancelled]
 
 

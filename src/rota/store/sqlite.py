@@ -1,7 +1,8 @@
 """SQLite: one writer thread per process, group commit, a reader thread beside it.
 
 The writer takes every function that waits, runs each under its own savepoint inside one
-transaction, commits once, and answers all of them. apsw brings its own SQLite, so the version
+transaction, commits once, and answers all of them. A brief write that finds nobody at work is done
+on the spot: two thread switches cost more than it does. apsw brings its own SQLite, so the version
 (and its fixes) is ours. Knows no table.
 """
 
@@ -31,6 +32,8 @@ T = TypeVar("T")
 
 # More than this in one commit only adds latency: the sync is shared well before.
 GROUP_MAX = 1000
+# A commit on the spot holds up the event loop, so only a disk that answers within this gets one.
+QUICK_COMMIT_S = 0.002
 # WAL-reset race: two writing processes may corrupt the file before this version.
 SAFE_SQLITE = (3, 51, 3)
 
@@ -68,7 +71,9 @@ class SqliteTx:
     dialect = SQLITE
 
     def __init__(self, connection: apsw.Connection) -> None:
-        self._connection = connection
+        self.connection = connection
+        self.commit_s = 0.0  # what the last commit took
+        self.patient = True  # whether to wait for another process
         self._cursor = connection.cursor()
         self._queries = compiled("sqlite")
 
@@ -96,11 +101,28 @@ class SqliteTx:
             return 0
         text, _, names, _ = self._queries[query]
         self._cursor.execute(text, (_json(items), *(_plain(parameters[name]) for name in names)))
-        return self._connection.changes()
+        return self.connection.changes()
 
     async def script(self, text: str) -> None:
         """Run plain statements."""
         self._cursor.execute(text).fetchall()
+
+    def begin(self) -> None:
+        """Take the write lock."""
+        self._cursor.execute("begin immediate")
+
+    def commit(self) -> None:
+        """Make it durable, and note how long the disk took."""
+        began = time.perf_counter()
+        self._cursor.execute("commit")
+        self.commit_s = time.perf_counter() - began
+
+    def wait_for_lock(self, tries: int, busy_s: float) -> bool:
+        """Short random naps: SQLite's own growing ones starve a process beside a busy writer."""
+        if not self.patient or tries * 0.001 > busy_s:
+            return False
+        time.sleep(random.uniform(0.0002, 0.0018))
+        return True
 
 
 def _json(values: Sequence[Any]) -> str:
@@ -148,12 +170,16 @@ def _deliver(answers: list[_Answer]) -> None:
 class _Thread:
     """A thread that owns one connection and serves calls from any event loop."""
 
-    def __init__(self, name: str, connect: Callable[[], apsw.Connection], writes: bool) -> None:
+    def __init__(self, name: str, connect: Callable[[], SqliteTx], writes: bool) -> None:
         self._calls: queue.SimpleQueue[_Call | None] = queue.SimpleQueue()
         self._connect = connect
-        self._writes = writes
+        self._serve_group = _write_group if writes else _read_group
         self._thread = threading.Thread(target=self._serve, name=name, daemon=True)
         self._opened: queue.SimpleQueue[BaseException | None] = queue.SimpleQueue()
+        self._tx: SqliteTx | None = None
+        # Who holds it may use the connection.
+        self._turn = threading.Lock()
+        self._took_s = 0.0
 
     async def open(self) -> None:
         self._thread.start()
@@ -166,6 +192,29 @@ class _Thread:
             self._calls.put(None)
             await asyncio.to_thread(self._thread.join)
 
+    async def call_brief(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        """Serve the call here and now, unless somebody is being served or the disk is slow."""
+        tx = self._tx
+        if tx is None or self._took_s > QUICK_COMMIT_S or not self._calls.empty():
+            return await self.call(function, args, kwargs)
+        if not self._turn.acquire(blocking=False):
+            return await self.call(function, args, kwargs)
+        loop = asyncio.get_running_loop()
+        call = _Call(function, args, kwargs, loop, loop.create_future())
+        try:
+            tx.patient = False
+            [answer] = self._timed(tx, [call])
+        finally:
+            tx.patient = True
+            self._turn.release()
+        if isinstance(answer.error, apsw.BusyError):  # another process: wait for it off the loop
+            return await self.call(function, args, kwargs)
+        # A caller that writes in a loop must let others have the event loop in between.
+        await asyncio.sleep(0)
+        if answer.error is not None:
+            raise answer.error
+        return answer.value
+
     async def call(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Any] = loop.create_future()
@@ -174,19 +223,26 @@ class _Thread:
 
     def _serve(self) -> None:
         try:
-            connection = self._connect()
+            tx = self._tx = self._connect()
         except BaseException as error:
             self._opened.put(error)
             return
         self._opened.put(None)
-        tx = SqliteTx(connection)
-        serve = _write_group if self._writes else _read_group
         closing = False
         while not closing:
             group, closing = self._take()
             if group:
-                self._answer(group, serve(connection, tx, group))
-        connection.close()
+                with self._turn:
+                    answers = self._timed(tx, group)
+                self._answer(group, answers)
+        with self._turn:
+            self._tx = None
+            tx.connection.close()
+
+    def _timed(self, tx: SqliteTx, group: list[_Call]) -> list[_Answer]:
+        answers = self._serve_group(tx, group)
+        self._took_s = tx.commit_s
+        return answers
 
     def _take(self) -> tuple[list[_Call], bool]:
         """Wait for one call, then take whatever else is there already."""
@@ -216,13 +272,14 @@ class _Thread:
                 continue
 
 
-def _write_group(connection: apsw.Connection, tx: SqliteTx, group: list[_Call]) -> list[_Answer]:
+def _write_group(tx: SqliteTx, group: list[_Call]) -> list[_Answer]:
     """One transaction for all; a function that fails takes only its own savepoint with it."""
+    connection = tx.connection
     try:
-        connection.execute("begin immediate")
-        answers = [_guarded(connection, tx, call, len(group) > 1) for call in group]
+        tx.begin()
+        answers = [_guarded(tx, call, len(group) > 1) for call in group]
         faults.reach("before-commit")
-        connection.execute("commit")
+        tx.commit()
         faults.reach("after-commit")
         return answers
     except BaseException as error:
@@ -231,7 +288,8 @@ def _write_group(connection: apsw.Connection, tx: SqliteTx, group: list[_Call]) 
         return [_Answer(call.future, None, error) for call in group]
 
 
-def _guarded(connection: apsw.Connection, tx: SqliteTx, call: _Call, shared: bool) -> _Answer:
+def _guarded(tx: SqliteTx, call: _Call, shared: bool) -> _Answer:
+    connection = tx.connection
     if shared:
         connection.execute("savepoint call")
     try:
@@ -241,7 +299,7 @@ def _guarded(connection: apsw.Connection, tx: SqliteTx, call: _Call, shared: boo
     except BaseException as error:
         if not shared:
             connection.execute("rollback")
-            connection.execute("begin immediate")
+            tx.begin()
         else:
             connection.execute("rollback to call")
             connection.execute("release call")
@@ -251,7 +309,8 @@ def _guarded(connection: apsw.Connection, tx: SqliteTx, call: _Call, shared: boo
     return _Answer(call.future, value, None)
 
 
-def _read_group(connection: apsw.Connection, tx: SqliteTx, group: list[_Call]) -> list[_Answer]:
+def _read_group(tx: SqliteTx, group: list[_Call]) -> list[_Answer]:
+    connection = tx.connection
     answers = []
     for call in group:
         try:
@@ -270,6 +329,7 @@ class SqliteDatabase:
     """A SQLite file (or `:memory:`), safe for several processes."""
 
     dialect = SQLITE
+    is_local = True
 
     def __init__(self, path: str, settings: Settings) -> None:
         self.path = path
@@ -313,6 +373,18 @@ class SqliteDatabase:
         except apsw.Error as error:
             raise translate(error, self.place) from error
 
+    async def write_brief(
+        self,
+        function: Callable[Concatenate[Any, P], Awaitable[T]],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> T:
+        """The same, at once where that is possible."""
+        try:
+            return cast(T, await self._writer.call_brief(function, args, kwargs))
+        except apsw.Error as error:
+            raise translate(error, self.place) from error
+
     async def read(
         self,
         function: Callable[Concatenate[Any, P], Awaitable[T]],
@@ -344,30 +416,20 @@ class SqliteDatabase:
         if self._signal is not None:
             await self._signal.listen(heard)
 
-    def _connect(self, *, write: bool) -> apsw.Connection:
+    def _connect(self, *, write: bool) -> SqliteTx:
         if not self._memory and not os.path.isdir(os.path.dirname(self.path) or "."):
             raise errors.StoreUnreachable(
                 f"{self.place}: its folder does not exist", hint="Create the folder first."
             )
         flags = apsw.SQLITE_OPEN_READWRITE | (apsw.SQLITE_OPEN_CREATE if write else 0)
         connection = apsw.Connection(self.path, flags=flags)
-        connection.set_busy_handler(_patience(self._settings.busy_s))
+        tx = SqliteTx(connection)
+        busy_s = self._settings.busy_s
+        connection.set_busy_handler(lambda tries: tx.wait_for_lock(tries, busy_s))
         if not self._memory and write:
             connection.execute("pragma journal_mode = wal").fetchall()
         connection.execute(f"pragma synchronous = {self._settings.synchronous}")
         connection.execute("pragma foreign_keys = on")
         if not write:
             connection.execute("pragma query_only = on")
-        return connection
-
-
-def _patience(busy_s: float) -> Callable[[int], bool]:
-    """Short random naps: SQLite's own growing ones starve a process beside a busy writer."""
-
-    def wait(tries: int) -> bool:
-        if tries * 0.001 > busy_s:
-            return False
-        time.sleep(random.uniform(0.0002, 0.0018))
-        return True
-
-    return wait
+        return tx

@@ -18,7 +18,7 @@ class Branch:
 
     __slots__ = ("chance", "children", "counts", "failures", "flow", "path", "task")
 
-    def __init__(self, flow: object, path: str, task: asyncio.Task[Any] | None) -> None:
+    def __init__(self, flow: Any, path: str, task: asyncio.Task[Any] | None) -> None:
         self.flow = flow
         self.path = path  # "" for the workflow itself, "0." for its first branch, "0.1." below
         self.task = task
@@ -62,24 +62,13 @@ class Branch:
         return waiter is not None and waiter not in durable
 
 
-_branch: contextvars.ContextVar[Branch | None] = contextvars.ContextVar("rota_branch", default=None)
-
-
-def enter(root: Branch | None) -> None:
-    """Make this the branch of the calling task; None inside a step, which belongs to none."""
-    _branch.set(root)
-
-
-def leave() -> Branch | None:
-    """Step out of the branch; returns it, to enter it again."""
-    branch = _branch.get()
-    _branch.set(None)
-    return branch
+# The branch the running code belongs to; None outside of workflows and inside steps.
+here: contextvars.ContextVar[Branch | None] = contextvars.ContextVar("rota_branch", default=None)
 
 
 def current(root: Branch) -> Branch:
     """The branch of the calling task."""
-    branch = _branch.get()
+    branch = here.get()
     return root if branch is None or branch.flow is not root.flow else branch
 
 
@@ -88,16 +77,17 @@ Factory = Callable[..., "asyncio.Future[Any]"]
 
 def branching(before: Factory | None) -> Factory:
     """A task factory that gives every task made inside a flow its branch, in the order in which
-    tasks are made. Tasks made with a context of their own are none of the workflow's."""
+    tasks are made. Tasks made with a context of their own are none of the workflow's, and what a
+    thread submits to the loop is the thread's own work."""
 
     def make(loop: asyncio.AbstractEventLoop, coroutine: Any, **options: Any) -> Any:
-        parent = _branch.get()
-        if parent is None or options.get("context") is not None:
+        parent = here.get()
+        if parent is None or parent.flow.threaded or options.get("context") is not None:
             return _task(before, loop, coroutine, options)
         fresh = Branch(parent.flow, f"{parent.path}{len(parent.children)}.", None)
         parent.children.append(fresh)
         context = contextvars.copy_context()
-        context.run(_branch.set, fresh)
+        context.run(here.set, fresh)
         fresh.task = _task(before, loop, coroutine, options | {"context": context})
         return fresh.task
 

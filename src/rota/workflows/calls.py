@@ -12,9 +12,6 @@ from rota.engine.clock import Clock
 from rota.errors import StepTimeout
 from rota.workflows import branches
 
-# The flow the running code belongs to; None outside of workflows and inside steps.
-here: contextvars.ContextVar[Any] = contextvars.ContextVar("rota_flow", default=None)
-
 
 class Children(Protocol):
     """How a flow makes child runs: validated like any start."""
@@ -37,8 +34,7 @@ class Children(Protocol):
 async def invoke(step: Any, args: Any, kwargs: Any, threads: Threads, clock: Clock) -> Any:
     """Call a step's function. The code inside is no longer inside the workflow: calls of other
     steps in there are plain calls."""
-    outside = here.set(None)
-    within = branches.leave()
+    left = branches.here.set(None)
     try:
         if step.is_async and step.timeout_us is None:
             return await step.function(*args, **kwargs)
@@ -46,8 +42,7 @@ async def invoke(step: Any, args: Any, kwargs: Any, threads: Threads, clock: Clo
     except SystemExit as leaving:
         raise SystemError(f"step {step.name} called exit ({leaving})") from leaving
     finally:
-        here.reset(outside)
-        branches.enter(within)
+        branches.here.reset(left)
 
 
 def _begin(step: Any, args: Any, kwargs: Any, threads: Threads) -> asyncio.Future[Any]:

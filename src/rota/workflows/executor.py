@@ -88,7 +88,8 @@ class WorkflowExecutor:
         threaded = not workflow.is_async
         flow = Flow(self._room, claim, steps, threaded=threaded, seed=options.seed)
         flow.enter()
-        limit = _Deadline(flow, claim, options.timeout_us or workflow.timeout_us)
+        timeout_us = options.timeout_us or workflow.timeout_us
+        limit = _Deadline(flow, claim, timeout_us) if timeout_us else _UNLIMITED
         try:
             output = await self._call(workflow, flow, claim)
             done = Outcome(claim, "complete", output=output)
@@ -172,30 +173,42 @@ class WorkflowExecutor:
 class _Deadline:
     """The run's own timeout, counted from its first claim, sleeps included."""
 
-    def __init__(self, flow: Flow, claim: Claim, timeout_us: int | None) -> None:
+    passed = False
+
+    def __init__(self, flow: Flow, claim: Claim, timeout_us: int) -> None:
         self._flow = flow
         self._claim = claim
         self._timeout_us = timeout_us
-        self.at = None if timeout_us is None else claim.started_at + timeout_us
-        self.passed = False
-        self._task = flow.task
-        self._timer = None if self.at is None else flow.clock.call_at(self.at, self._pass)
+        self.at: int | None = claim.started_at + timeout_us
+        self._timer = flow.clock.call_at(self.at, self._pass)
 
     def _pass(self) -> None:
         self.passed = True
         self._flow.interrupted = True  # a thread cannot be cancelled: it stops at its next call
-        if self._task is not None:
-            self._task.cancel()
+        if self._flow.task is not None:
+            self._flow.task.cancel()
 
     def cancel(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
+        self._timer.cancel()
 
     def error(self) -> RunTimeout:
         return RunTimeout(
             f"run {self._claim.id} ({self._claim.name}) took longer than "
-            f"{(self._timeout_us or 0) / 1e6:g} s"
+            f"{self._timeout_us / 1e6:g} s"
         )
+
+
+class _Unlimited(_Deadline):
+    """No timeout."""
+
+    def __init__(self) -> None:
+        self.at = None
+
+    def cancel(self) -> None:
+        pass
+
+
+_UNLIMITED = _Unlimited()
 
 
 def _swallowed(flow: Flow, deadline_at: int | None) -> Outcome:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import random
 import threading
-from collections.abc import Coroutine, Sequence
+from collections.abc import Collection, Coroutine, Sequence
 from concurrent.futures import Executor as Threads
 from typing import Any, NamedTuple, TypeVar
 
@@ -37,8 +37,8 @@ HELD_S = 0.5
 
 def current_flow() -> Flow | None:
     """The run this code belongs to, if it is inside a workflow and not inside a step."""
-    flow: Flow | None = calls.here.get()
-    return flow
+    branch = branches.here.get()
+    return None if branch is None else branch.flow
 
 
 class Room(NamedTuple):
@@ -56,6 +56,17 @@ class Room(NamedTuple):
 class Flow:
     """The inside of one run."""
 
+    interrupted = False
+    suspending = False
+    wake_at: int | None = None
+    waits_for: Collection[str] = ()
+    _failed_before: Collection[str] = ()
+    _position = 0
+    _lingered = False
+    _busy = 0
+    _activity = 0
+    _checking = False
+
     def __init__(
         self,
         room: Room,
@@ -68,30 +79,28 @@ class Flow:
         self.room = room
         self.clock = room.clock
         self.claim = claim
-        self.interrupted = False
-        self.suspending = False
-        self.wake_at: int | None = None
-        self.waits_for: set[str] = set()
         self.task = asyncio.current_task(room.loop)
-        self._threaded = threaded
+        self.threaded = threaded
+        self._root = branches.Branch(self, "", None if threaded else self.task)
+        self._seed = seed or claim.root_id
+        self._recorded: dict[str, Step] = {}
+        self._unasked: set[str] = set()
+        self._waits: dict[asyncio.Future[None], tuple[str, int | None]] = {}
+        self._held: list[asyncio.Future[None]] = []
+        if recorded:
+            self._learn(recorded)
+
+    def _learn(self, recorded: Sequence[Step]) -> None:
         # A failure that ended an earlier attempt is forgotten: a retry tries that step again. One
         # that user code caught is part of the story, and is told the same way at every replay.
         self._recorded = {
             step.key: step
             for step in recorded
-            if step.wake_at != FORGOTTEN or step.run_attempt >= claim.attempt
+            if step.wake_at != FORGOTTEN or step.run_attempt >= self.claim.attempt
         }
         self._failed_before = {step.key for step in recorded} - self._recorded.keys()
         self._unasked = set(self._recorded)
-        self._position = recorded[-1].position if recorded else 0
-        self._root = branches.Branch(self, "", None if threaded else self.task)
-        self._seed = seed or claim.root_id
-        self._lingered = False
-        self._busy = 0
-        self._activity = 0
-        self._checking = False
-        self._waits: dict[asyncio.Future[None], tuple[str, int | None]] = {}
-        self._held: list[asyncio.Future[None]] = []
+        self._position = recorded[-1].position
 
     @property
     def random(self) -> random.Random:
@@ -103,8 +112,7 @@ class Flow:
 
     def enter(self) -> None:
         """Make this the flow of the calling task."""
-        calls.here.set(self)
-        branches.enter(None if self._threaded else self._root)
+        branches.here.set(self._root)
 
     # -- keys and memory -------------------------------------------------------------------
 
@@ -157,8 +165,12 @@ class Flow:
     async def record(self, step: Step) -> None:
         """Write a step and remember it."""
         with self.busy():
-            await self.ours(self.room.journal.record(self.claim, step))
-        self.remember(step)
+            await self.write(step)
+
+    async def write(self, step: Step) -> None:
+        """The same for a caller that is busy already."""
+        await self.ours(self.room.journal.record(self.claim, step))
+        self._recorded[step.key] = step
 
     def remember(self, step: Step) -> None:
         """Keep a step that has been written."""
@@ -228,7 +240,7 @@ class Flow:
     def _all_quiet(self, seen: int) -> None:
         """Nothing of ours is under way. What a branch awaits besides gets a moment to end."""
         durable = self._waits.keys() | set(self._held)
-        real = not self._threaded and self._root.awaits_something_real(durable)
+        real = not self.threaded and self._root.awaits_something_real(durable)
         if real and not self._lingered:
             self._lingered = self._checking = True
             pause_s = HELD_S if self._held else LINGER_S
@@ -271,7 +283,7 @@ class Flow:
                 future.set_exception(Suspended())
                 # A branch nobody awaits any more must not be reported as unhandled.
                 future.exception()
-        if self.task is not None and not self._threaded:
+        if self.task is not None and not self.threaded:
             self.task.cancel()
 
     # -- sync workflows --------------------------------------------------------------------

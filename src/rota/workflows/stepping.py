@@ -76,7 +76,7 @@ async def _try_step(
             flow.claim.root_id, key, position, "step", "failed" if trouble else "completed",
             attempt, flow.claim.attempt, output, problem, wake_at, None, began, flow.clock.now(),
         )  # fmt: skip
-        await flow.record(done)
+        await flow.write(done)
     return done, value, trouble
 
 

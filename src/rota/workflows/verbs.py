@@ -12,6 +12,8 @@ from collections.abc import Awaitable
 from datetime import datetime
 from typing import Any, NamedTuple, TypeVar
 
+import msgspec
+
 from rota.core.instants import Duration, instant, micros, moment
 from rota.core.typed import Reader
 from rota.engine.clock import SystemClock
@@ -33,6 +35,8 @@ class ThisRun(NamedTuple):
     due_at: datetime | None
     external_id: str | None
     is_cancelled: bool
+    # Of a scheduled run: the occurrence that was fired before its own (nominal), if there was one.
+    previous_due_at: datetime | None = None
 
 
 def _inside(verb: str) -> Flow:
@@ -120,8 +124,22 @@ def this_run() -> ThisRun:
     return ThisRun(
         claim.id, claim.root_id, claim.name, claim.attempt, claim.trigger,
         None if claim.due_at is None else moment(claim.due_at), claim.external_id,
-        flow.interrupted,
+        flow.interrupted, _previous(claim.options),
     )  # fmt: skip
+
+
+class _Scheduled(msgspec.Struct):
+    """What firing adds to the options of a run."""
+
+    previous_due_at: int | None = None
+
+
+_SCHEDULED = msgspec.json.Decoder(_Scheduled)
+
+
+def _previous(options: str | None) -> datetime | None:
+    at = None if options is None else _SCHEDULED.decode(options).previous_due_at
+    return None if at is None else moment(at)
 
 
 async def gather(*work: Awaitable[T], limit: int | None = None) -> list[T]:

@@ -101,7 +101,7 @@ create table steps (
     finished_at {int},
     primary key (root_id, key),
     constraint steps_finished check ((finished_at is not null) = (status <> 'waiting'))
-) {strict};
+) {clustered};
 
 create table signals (
     id {key} primary key,

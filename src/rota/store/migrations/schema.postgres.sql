@@ -1,5 +1,141 @@
 -- The whole schema on PostgreSQL, after all migrations. Made by `python -m scripts.schema`.
 
+create table automations (
+    namespace text collate "C" not null,
+    name text collate "C" not null,
+    status text not null,
+    queue text collate "C" not null,
+    version bigint not null,
+    digest text collate "C" not null,
+    failures bigint not null default 0,
+    fixes bigint not null default 0,
+    created_at bigint not null,
+    updated_at bigint not null,
+    constraint automations_status CHECK (((status = 'active'::text) OR (status = 'paused'::text) OR (status = 'archived'::text))),
+    constraint automations_pkey PRIMARY KEY (namespace, name)
+);
+
+create table causes (
+    event_id text collate "C" not null,
+    input_id text collate "C" not null,
+    constraint causes_event_id_fkey FOREIGN KEY (event_id) REFERENCES events(id) ON DELETE CASCADE,
+    constraint causes_input_id_fkey FOREIGN KEY (input_id) REFERENCES inputs(id) ON DELETE CASCADE,
+    constraint causes_pkey PRIMARY KEY (event_id, input_id)
+);
+CREATE INDEX causes_by_input ON causes USING btree (input_id);
+
+create table definitions (
+    namespace text collate "C" not null,
+    automation text collate "C" not null,
+    version bigint not null,
+    digest text collate "C" not null,
+    made_by text not null,
+    graph text not null,
+    source text,
+    comment text,
+    created_at bigint not null,
+    constraint definitions_made_by CHECK (((made_by = 'deploy'::text) OR (made_by = 'fix'::text))),
+    constraint definitions_namespace_automation_fkey FOREIGN KEY (namespace, automation) REFERENCES automations(namespace, name) ON DELETE CASCADE,
+    constraint definitions_pkey PRIMARY KEY (namespace, automation, version)
+);
+
+create table events (
+    id text collate "C" not null,
+    namespace text collate "C" not null,
+    automation text collate "C" not null,
+    topic text collate "C" not null,
+    message_id text collate "C" not null,
+    payload text not null,
+    status text not null,
+    reserved_by text collate "C",
+    created_by text collate "C",
+    attempt bigint not null default 1,
+    created_at bigint not null,
+    updated_at bigint not null,
+    constraint events_owner CHECK (((status = 'reserved'::text) = (reserved_by IS NOT NULL))),
+    constraint events_status CHECK (((status = 'pending'::text) OR (status = 'reserved'::text) OR (status = 'consumed'::text) OR (status = 'skipped'::text))),
+    constraint events_namespace_automation_topic_fkey FOREIGN KEY (namespace, automation, topic) REFERENCES topics(namespace, automation, name),
+    constraint events_reserved_by_fkey FOREIGN KEY (reserved_by) REFERENCES runs(id),
+    constraint events_pkey PRIMARY KEY (id),
+    constraint events_once UNIQUE (namespace, automation, topic, message_id)
+);
+CREATE INDEX events_by_age ON events USING btree (namespace, automation, id);
+CREATE INDEX events_pending ON events USING btree (namespace, automation, topic, id) WHERE (status = 'pending'::text);
+CREATE INDEX events_reserved ON events USING btree (reserved_by) WHERE (reserved_by IS NOT NULL);
+
+create table handler_runs (
+    run_id text collate "C" not null,
+    root_id text collate "C" not null,
+    namespace text collate "C" not null,
+    automation text collate "C" not null,
+    handler text collate "C" not null,
+    kind text not null,
+    version bigint not null,
+    cause text not null,
+    phase text not null,
+    seen bigint not null,
+    prepared text,
+    state_before text,
+    state_after text,
+    logs text,
+    remark text,
+    error_kind text,
+    reserved_count bigint not null default 0,
+    published_count bigint not null default 0,
+    started_at bigint not null,
+    finished_at bigint,
+    constraint handler_runs_kind CHECK (((kind = 'producer'::text) OR (kind = 'consumer'::text))),
+    constraint handler_runs_phase CHECK (((phase = 'executing'::text) OR (phase = 'preparing'::text) OR (phase = 'prepared'::text) OR (phase = 'mutating'::text) OR (phase = 'mutated'::text) OR (phase = 'emitting'::text) OR (phase = 'committed'::text))),
+    constraint handler_runs_way CHECK (((phase = 'committed'::text) OR ((kind = 'producer'::text) = (phase = 'executing'::text)))),
+    constraint handler_runs_run_id_fkey FOREIGN KEY (run_id) REFERENCES runs(id) ON DELETE CASCADE,
+    constraint handler_runs_pkey PRIMARY KEY (run_id)
+);
+CREATE INDEX handler_runs_by_automation ON handler_runs USING btree (namespace, automation, run_id);
+CREATE INDEX handler_runs_chain ON handler_runs USING btree (root_id, run_id);
+
+create table handlers (
+    namespace text collate "C" not null,
+    automation text collate "C" not null,
+    name text collate "C" not null,
+    kind text not null,
+    position bigint not null,
+    digest text collate "C" not null,
+    spec text,
+    written text,
+    next_run_at bigint,
+    queued_at bigint,
+    last_run_at bigint,
+    wake_at bigint,
+    marked bigint not null default 0,
+    cleared bigint not null default 0,
+    state text,
+    state_run_id text collate "C",
+    constraint handlers_kind CHECK (((kind = 'producer'::text) OR (kind = 'consumer'::text))),
+    constraint handlers_marks CHECK ((cleared <= marked)),
+    constraint handlers_spec CHECK (((kind = 'producer'::text) = (spec IS NOT NULL))),
+    constraint handlers_timed CHECK (((kind = 'producer'::text) OR ((next_run_at IS NULL) AND (queued_at IS NULL)))),
+    constraint handlers_woken CHECK (((kind = 'consumer'::text) OR (wake_at IS NULL))),
+    constraint handlers_namespace_automation_fkey FOREIGN KEY (namespace, automation) REFERENCES automations(namespace, name) ON DELETE CASCADE,
+    constraint handlers_pkey PRIMARY KEY (namespace, automation, name)
+);
+
+create table inputs (
+    id text collate "C" not null,
+    namespace text collate "C" not null,
+    automation text collate "C" not null,
+    source text collate "C" not null,
+    type text collate "C" not null,
+    external_id text collate "C" not null,
+    title text not null,
+    created_by text collate "C",
+    created_at bigint not null,
+    skipped_at bigint,
+    constraint inputs_namespace_automation_fkey FOREIGN KEY (namespace, automation) REFERENCES automations(namespace, name) ON DELETE CASCADE,
+    constraint inputs_pkey PRIMARY KEY (id),
+    constraint inputs_once UNIQUE (namespace, automation, source, type, external_id)
+);
+CREATE INDEX inputs_by_age ON inputs USING btree (namespace, automation, id);
+
 create table migrations (
     number bigint not null,
     name text not null,
@@ -7,6 +143,34 @@ create table migrations (
     applied_at bigint not null,
     constraint migrations_pkey PRIMARY KEY (number)
 );
+
+create table mutations (
+    id text collate "C" not null,
+    root_id text collate "C" not null,
+    run_id text collate "C" not null,
+    namespace text collate "C" not null,
+    automation text collate "C" not null,
+    handler text collate "C" not null,
+    tool text not null,
+    safety text not null,
+    params text not null,
+    title text,
+    status text not null,
+    approved_at bigint,
+    result text,
+    error text,
+    resolved_by text,
+    reconcile_count bigint not null default 0,
+    created_at bigint not null,
+    updated_at bigint not null,
+    constraint mutations_status CHECK (((status = 'proposed'::text) OR (status = 'in_flight'::text) OR (status = 'applied'::text) OR (status = 'failed'::text) OR (status = 'needs_reconcile'::text) OR (status = 'indeterminate'::text) OR (status = 'skipped'::text))),
+    constraint mutations_run_id_fkey FOREIGN KEY (run_id) REFERENCES runs(id) ON DELETE CASCADE,
+    constraint mutations_pkey PRIMARY KEY (id)
+);
+CREATE INDEX mutations_by_automation ON mutations USING btree (namespace, automation, id);
+CREATE INDEX mutations_by_chain ON mutations USING btree (root_id, id);
+CREATE INDEX mutations_by_run ON mutations USING btree (run_id);
+CREATE UNIQUE INDEX mutations_one_per_chain ON mutations USING btree (root_id) WHERE (status <> 'failed'::text);
 
 create table payloads (
     run_id text collate "C" not null,
@@ -28,6 +192,18 @@ create table queues (
     paused bigint not null default 0,
     constraint queues_pkey PRIMARY KEY (namespace, name)
 );
+
+create table reservations (
+    run_id text collate "C" not null,
+    event_id text collate "C" not null,
+    act text not null,
+    at bigint not null,
+    constraint reservations_act CHECK (((act = 'reserved'::text) OR (act = 'released'::text) OR (act = 'consumed'::text) OR (act = 'skipped'::text) OR (act = 'transferred'::text))),
+    constraint reservations_event_id_fkey FOREIGN KEY (event_id) REFERENCES events(id) ON DELETE CASCADE,
+    constraint reservations_run_id_fkey FOREIGN KEY (run_id) REFERENCES runs(id) ON DELETE CASCADE,
+    constraint reservations_pkey PRIMARY KEY (run_id, event_id, act)
+);
+CREATE INDEX reservations_by_event ON reservations USING btree (event_id);
 
 create table runs (
     id text collate "C" not null,
@@ -119,6 +295,17 @@ create table steps (
     constraint steps_finished CHECK (((finished_at IS NOT NULL) = (status <> 'waiting'::text))),
     constraint steps_status_check CHECK ((status = ANY (ARRAY['completed'::text, 'failed'::text, 'waiting'::text]))),
     constraint steps_pkey PRIMARY KEY (root_id, key)
+);
+
+create table topics (
+    namespace text collate "C" not null,
+    automation text collate "C" not null,
+    name text collate "C" not null,
+    consumer text collate "C",
+    external bigint not null default 0,
+    declared bigint not null default 1,
+    constraint topics_namespace_automation_fkey FOREIGN KEY (namespace, automation) REFERENCES automations(namespace, name) ON DELETE CASCADE,
+    constraint topics_pkey PRIMARY KEY (namespace, automation, name)
 );
 
 create table workers (

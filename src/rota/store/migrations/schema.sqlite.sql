@@ -1,8 +1,159 @@
 -- The whole schema on SQLite, after all migrations. Made by `python -m scripts.schema`.
 
+CREATE TABLE automations (
+    namespace text not null,
+    name text not null,
+    status text not null,
+    queue text not null,
+    version integer not null,
+    digest text not null,
+    failures integer not null default 0,
+    fixes integer not null default 0,
+    created_at integer not null,
+    updated_at integer not null,
+    primary key (namespace, name),
+    constraint automations_status check (status = 'active' or status = 'paused' or status = 'archived')
+) strict;
+
+CREATE TABLE causes (
+    event_id text not null references events (id) on delete cascade,
+    input_id text not null references inputs (id) on delete cascade,
+    primary key (event_id, input_id)
+) strict;
+
+CREATE TABLE definitions (
+    namespace text not null,
+    automation text not null,
+    version integer not null,
+    digest text not null,
+    made_by text not null,
+    graph text not null,
+    source text,
+    comment text,
+    created_at integer not null,
+    primary key (namespace, automation, version),
+    foreign key (namespace, automation) references automations (namespace, name) on delete cascade,
+    constraint definitions_made_by check (made_by = 'deploy' or made_by = 'fix')
+) strict;
+
+CREATE TABLE events (
+    id text primary key,
+    namespace text not null,
+    automation text not null,
+    topic text not null,
+    message_id text not null,
+    payload text not null,
+    status text not null,
+    reserved_by text references runs (id),
+    created_by text,
+    attempt integer not null default 1,
+    created_at integer not null,
+    updated_at integer not null,
+    constraint events_once unique (namespace, automation, topic, message_id),
+    foreign key (namespace, automation, topic) references topics (namespace, automation, name),
+    constraint events_status check (status = 'pending' or status = 'reserved'
+        or status = 'consumed' or status = 'skipped'),
+    constraint events_owner check ((status = 'reserved') = (reserved_by is not null))
+) strict;
+
+CREATE TABLE handler_runs (
+    run_id text primary key references runs (id) on delete cascade,
+    root_id text not null,
+    namespace text not null,
+    automation text not null,
+    handler text not null,
+    kind text not null,
+    version integer not null,
+    cause text not null,
+    phase text not null,
+    seen integer not null,
+    prepared text,
+    state_before text,
+    state_after text,
+    logs text,
+    remark text,
+    error_kind text,
+    reserved_count integer not null default 0,
+    published_count integer not null default 0,
+    started_at integer not null,
+    finished_at integer,
+    constraint handler_runs_kind check (kind = 'producer' or kind = 'consumer'),
+    constraint handler_runs_phase check (phase = 'executing' or phase = 'preparing'
+        or phase = 'prepared' or phase = 'mutating' or phase = 'mutated' or phase = 'emitting'
+        or phase = 'committed'),
+    constraint handler_runs_way check (phase = 'committed'
+        or (kind = 'producer') = (phase = 'executing'))
+) strict;
+
+CREATE TABLE handlers (
+    namespace text not null,
+    automation text not null,
+    name text not null,
+    kind text not null,
+    position integer not null,
+    digest text not null,
+    spec text,
+    written text,
+    next_run_at integer,
+    queued_at integer,
+    last_run_at integer,
+    wake_at integer,
+    -- Dirty means marked > cleared: a mark that comes while the handler runs is not lost.
+    marked integer not null default 0,
+    cleared integer not null default 0,
+    state text,
+    state_run_id text,
+    primary key (namespace, automation, name),
+    foreign key (namespace, automation) references automations (namespace, name) on delete cascade,
+    constraint handlers_kind check (kind = 'producer' or kind = 'consumer'),
+    constraint handlers_spec check ((kind = 'producer') = (spec is not null)),
+    constraint handlers_timed check (kind = 'producer' or (next_run_at is null and queued_at is null)),
+    constraint handlers_woken check (kind = 'consumer' or wake_at is null),
+    constraint handlers_marks check (cleared <= marked)
+) strict;
+
+CREATE TABLE inputs (
+    id text primary key,
+    namespace text not null,
+    automation text not null,
+    source text not null,
+    type text not null,
+    external_id text not null,
+    title text not null,
+    created_by text,
+    created_at integer not null,
+    skipped_at integer,
+    constraint inputs_once unique (namespace, automation, source, type, external_id),
+    foreign key (namespace, automation) references automations (namespace, name) on delete cascade
+) strict;
+
 CREATE TABLE migrations (
     number integer primary key, name text not null, checksum text not null,
     applied_at integer not null
+) strict;
+
+CREATE TABLE mutations (
+    id text primary key,
+    root_id text not null,
+    run_id text not null references runs (id) on delete cascade,
+    namespace text not null,
+    automation text not null,
+    handler text not null,
+    tool text not null,
+    safety text not null,
+    params text not null,
+    title text,
+    status text not null,
+    approved_at integer,
+    result text,
+    error text,
+    resolved_by text,
+    reconcile_count integer not null default 0,
+    created_at integer not null,
+    updated_at integer not null,
+    constraint mutations_status check (status = 'proposed' or status = 'in_flight'
+        or status = 'applied' or status = 'failed' or status = 'needs_reconcile'
+        or status = 'indeterminate' or status = 'skipped')
 ) strict;
 
 CREATE TABLE payloads (
@@ -22,6 +173,16 @@ CREATE TABLE queues (
     ready_at integer not null default 0,
     paused integer not null default 0,
     primary key (namespace, name)
+) strict;
+
+CREATE TABLE reservations (
+    run_id text not null references runs (id) on delete cascade,
+    event_id text not null references events (id) on delete cascade,
+    act text not null,
+    at integer not null,
+    primary key (run_id, event_id, act),
+    constraint reservations_act check (act = 'reserved' or act = 'released' or act = 'consumed'
+        or act = 'skipped' or act = 'transferred')
 ) strict;
 
 CREATE TABLE runs (
@@ -99,6 +260,17 @@ CREATE TABLE steps (
     finished_at integer,
     primary key (root_id, key),
     constraint steps_finished check ((finished_at is not null) = (status <> 'waiting'))
+) strict, without rowid;
+
+CREATE TABLE topics (
+    namespace text not null,
+    automation text not null,
+    name text not null,
+    consumer text,
+    external integer not null default 0,
+    declared integer not null default 1,
+    primary key (namespace, automation, name),
+    foreign key (namespace, automation) references automations (namespace, name) on delete cascade
 ) strict;
 
 CREATE TABLE workers (
@@ -116,6 +288,30 @@ CREATE TABLE workers (
     heartbeat_at integer not null,
     stopped_at integer
 ) strict;
+
+CREATE INDEX causes_by_input on causes (input_id);
+
+CREATE INDEX events_by_age on events (namespace, automation, id);
+
+CREATE INDEX events_pending on events (namespace, automation, topic, id) where status = 'pending';
+
+CREATE INDEX events_reserved on events (reserved_by) where reserved_by is not null;
+
+CREATE INDEX handler_runs_by_automation on handler_runs (namespace, automation, run_id);
+
+CREATE INDEX handler_runs_chain on handler_runs (root_id, run_id);
+
+CREATE INDEX inputs_by_age on inputs (namespace, automation, id);
+
+CREATE INDEX mutations_by_automation on mutations (namespace, automation, id);
+
+CREATE INDEX mutations_by_chain on mutations (root_id, id);
+
+CREATE INDEX mutations_by_run on mutations (run_id);
+
+CREATE UNIQUE INDEX mutations_one_per_chain on mutations (root_id) where status <> 'failed';
+
+CREATE INDEX reservations_by_event on reservations (event_id);
 
 CREATE INDEX runs_by_schedule on runs (schedule_id, due_at) where schedule_id is not null;
 

@@ -14,7 +14,7 @@ where (finished_at is not null)
 -- An open run must be claimable, held, timed, or waiting for something that can still come.
 select id, status from runs
 where status = 'sleeping' and available_at is null
-    and coalesce(reason, '') not in ('signal', 'child', 'several', 'turn', 'backfill')
+    and coalesce(reason, '') not in ('signal', 'child', 'several', 'turn', 'backfill', 'event', 'paused')
 
 -- name: broken_occurrence
 select schedule_id, due_at, count(*) from runs
@@ -68,3 +68,59 @@ where parent.status = 'sleeping' and parent.reason = 'child' and parent.availabl
 select child.id, child.status from runs as child join runs as parent on parent.id = child.parent_id
 where child.status in ('pending', 'running', 'sleeping') and parent.status = 'cancelled'
     and not exists (select 1 from runs as later where later.retry_of = parent.id)
+
+-- name: broken_automation_turn
+-- An active automation has its one open run, unless its last one died too often.
+select automations.namespace, automations.name from automations
+where automations.status = 'active'
+    and not exists (select 1 from runs where runs.namespace = automations.namespace
+        and runs.serial_key = 'automation:' || automations.name
+        and runs.status in ('pending', 'running', 'sleeping', 'waiting'))
+    and not exists (select 1 from runs where runs.namespace = automations.namespace
+        and runs.serial_key = 'automation:' || automations.name and runs.status = 'crashed'
+        and not exists (select 1 from runs as later where later.retry_of = runs.id))
+
+-- name: broken_automation_wait
+-- An automation that waits for a person says why.
+select id, name from runs
+where kind = 'automation' and status = 'waiting' and coalesce(reason, '') = ''
+
+-- name: broken_reservation
+-- A reserved event belongs to a chain that goes on.
+select events.id, events.reserved_by from events
+where events.status = 'reserved' and not exists (
+    select 1 from runs as owner join runs as heir
+        on heir.id = owner.root_id or (heir.root_id = owner.root_id and heir.retry_of is not null)
+    where owner.id = events.reserved_by
+        and heir.status in ('pending', 'running', 'sleeping', 'waiting'))
+
+-- name: broken_mutation
+-- A chain has at most one side effect that is not a certain failure.
+select root_id, count(*) from mutations
+where status <> 'failed' group by root_id having count(*) > 1
+
+-- name: broken_doubt
+-- A side effect that is not settled belongs to a chain that goes on.
+select mutations.id, mutations.status from mutations
+where mutations.status <> 'applied' and mutations.status <> 'failed' and mutations.status <> 'skipped'
+    and not exists (select 1 from runs
+        where (runs.id = mutations.root_id
+            or (runs.root_id = mutations.root_id and runs.retry_of is not null))
+        and runs.status in ('pending', 'running', 'sleeping', 'waiting'))
+
+-- name: broken_consumption
+-- No event is consumed by two runs.
+select event_id, count(*) from reservations
+where act = 'consumed' group by event_id having count(*) > 1
+
+-- name: broken_commit
+-- A committed handler run is a completed run, and the other way round.
+select handler_runs.run_id, handler_runs.phase, runs.status
+from handler_runs join runs on runs.id = handler_runs.run_id
+where (handler_runs.phase = 'committed') <> (runs.status = 'completed')
+
+-- name: broken_applied
+-- What was applied has moved its run on.
+select mutations.id, handler_runs.phase from mutations
+join handler_runs on handler_runs.run_id = mutations.run_id
+where mutations.status = 'applied' and handler_runs.phase in ('executing', 'preparing', 'prepared')

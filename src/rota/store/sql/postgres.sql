@@ -19,4 +19,13 @@ select 'PostgreSQL ' || current_setting('server_version')
 select (extract(epoch from clock_timestamp()) * 1000000)::bigint
 
 -- name: notify
-select pg_notify(:channel, topic) from unnest(:topics::text[]) as topic
+-- A word needs no disk: it may get lost, and whoever waits for it looks anyway.
+select pg_notify(:channel, topic), set_config('synchronous_commit', 'off', true)
+from unnest(:topics::text[]) as topic
+
+-- name: complete_and_claim
+-- Both in one round trip: the server works while we perform what was claimed before.
+with done as ({query complete_runs} returning runs.id),
+    taken as ({query claim_runs})
+select (select count(*) from done) as done_count, taken.*
+from (values (1)) as always (one) left join taken on true

@@ -1,0 +1,254 @@
+"""Automations for people: see them, pause, run, publish, approve, resolve, skip.
+
+One method per verb; CLI, HTTP and Python all call these. An automation is addressed by its name.
+Knows no user code: declaring and deploying are the app's.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from rota.core import typed
+from rota.core.automation import (
+    Automation,
+    Definition,
+    InputRow,
+    LedgerRow,
+    NewEvent,
+    NewInput,
+    StoredEvent,
+)
+from rota.core.instants import DAY, moment
+from rota.core.model import Run
+from rota.core.planner import Handler
+from rota.core.wording import Said, say, schedule_words
+from rota.engine.wakeups import READY, TIMER
+from rota.errors import UnknownAutomation
+from rota.store import automations as store
+from rota.store import mutations, sightings, steering
+from rota.store.database import Tx
+from rota.store.events import Place
+from rota.store.sightings import SeenInput, SeenRun, Touched
+
+if TYPE_CHECKING:
+    from rota.client import Client
+
+Resolution = Literal["try-again", "did-not-happen", "skip"]
+
+
+class Standing(NamedTuple):
+    """An automation as people see it: a word, a sentence, what can be done, and its parts."""
+
+    automation: Automation
+    said: Said
+    schedule: str
+    next_at: datetime | None
+    turn: Run | None
+    mutation: LedgerRow | None  # the change that waits for approval or is in doubt
+    handlers: list[Handler]
+    pending: dict[str, int]  # events by topic
+
+    @property
+    def status(self) -> str:
+        """Running, Idle, Needs attention or Stopped."""
+        return self.said.word
+
+    @property
+    def sentence(self) -> str:
+        """The same in one plain sentence."""
+        return self.said.sentence
+
+
+class Automations:
+    """Sees and steers the automations of one namespace."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    # -- seeing ----------------------------------------------------------------------------
+
+    async def list(self, *, archived: bool = False, after: str = "") -> list[Standing]:
+        """All automations by name, up to 1000 after the name `after`."""
+        database = self._client.database
+        found = await database.read(
+            store.listing, namespace=self._namespace, archived=archived, after=after
+        )
+        return [await database.read(_look, one, now=self._now()) for one in found]
+
+    async def show(self, name: str) -> Standing:
+        """One automation: its state in words, and its parts."""
+        return await self._client.database.read(_look, await self._found(name), now=self._now())
+
+    async def versions(self, name: str) -> Sequence[Definition]:
+        """Every version that was deployed or made by a fix, newest first."""
+        return await self._client.database.read(store.versions, await self._place(name))
+
+    async def events(
+        self, name: str, *, topic: str = "", status: str = "", before: str = "", limit: int = 50
+    ) -> Sequence[StoredEvent]:
+        """Events, newest first."""
+        return await self._client.database.read(
+            sightings.list_events, await self._place(name), topic=topic, status=status,
+            before=before, limit=limit,
+        )  # fmt: skip
+
+    async def inputs(self, name: str, *, before: str = "", limit: int = 50) -> Sequence[SeenInput]:
+        """What came in and how far it got, newest first."""
+        return await self._client.database.read(
+            sightings.list_inputs, await self._place(name), before=before, limit=limit
+        )
+
+    async def outcome(self, name: str, input_id: str) -> tuple[SeenInput, Sequence[LedgerRow]]:
+        """One input and the changes it led to."""
+        place = await self._place(name)
+        found = await self._client.database.read(
+            sightings.list_inputs, place, input_id=input_id, limit=1
+        )
+        if not found:
+            raise UnknownAutomation(f"automation {name} has no input {input_id}")
+        led_to = await self._client.database.read(sightings.outputs_of_input, input_id)
+        return found[0], led_to
+
+    async def outputs(
+        self, name: str, *, status: str = "", before: str = "", limit: int = 50
+    ) -> Sequence[LedgerRow]:
+        """Side effects, newest first."""
+        return await self._client.database.read(
+            sightings.list_outputs, await self._place(name), status=status, before=before,
+            limit=limit,
+        )  # fmt: skip
+
+    async def inputs_of(self, mutation_id: str) -> Sequence[InputRow]:
+        """The inputs that led to a side effect."""
+        return await self._client.database.read(sightings.inputs_of_output, mutation_id)
+
+    async def activity(self, name: str, *, before: str = "", limit: int = 50) -> Sequence[SeenRun]:
+        """Handler runs, newest first."""
+        return await self._client.database.read(
+            sightings.list_activity, await self._place(name), before=before, limit=limit
+        )
+
+    async def touched(self, run_id: str) -> Sequence[Touched]:
+        """What a run did to which events."""
+        return await self._client.database.read(sightings.touched, run_id)
+
+    async def pending(self, name: str, *, limit: int = 50) -> Sequence[SeenInput]:
+        """What came in and is not done, oldest first."""
+        return await self._client.database.read(
+            sightings.unfinished_inputs, await self._place(name), limit=limit
+        )
+
+    async def stale(self, name: str, *, limit: int = 50) -> Sequence[SeenInput]:
+        """What came in longer ago than `stale_days` and is not done."""
+        until = self._now() - round(self._client.settings.stale_days * DAY)
+        return await self._client.database.read(
+            sightings.unfinished_inputs, await self._place(name), until=until, limit=limit
+        )
+
+    # -- steering --------------------------------------------------------------------------
+
+    async def pause(self, name: str) -> None:
+        """Begin nothing new; what runs is left to end."""
+        await self._steer(steering.stop, name, status="paused")
+
+    async def archive(self, name: str) -> None:
+        """Pause for good, and leave it out of the list; `resume` brings it back."""
+        await self._steer(steering.stop, name, status="archived")
+
+    async def resume(self, name: str) -> None:
+        """Go on after a pause. What waits for a person goes on waiting: see `resolve`."""
+        await self._steer(steering.resume, name, new_id=self._client.ids.make(self._now()))
+
+    async def run_now(self, name: str) -> Sequence[str]:
+        """Queue every producer; refused while a run is active. Returns their names."""
+        queued: list[str] = await self._steer(steering.run_now, name)
+        return queued
+
+    async def publish(
+        self, name: str, topic: str, message_id: str, payload: Any = None, *,
+        title: str | None = None,
+    ) -> bool:  # fmt: skip
+        """Publish to an external topic; False when the same event was there already."""
+        text = self._encoded(name, topic, payload)
+        came_in = NewInput("external", topic, message_id, title or message_id)
+        event = NewEvent(topic, message_id, text, (came_in,))
+        now = self._now()
+        told = await self._steer(
+            steering.publish, name, [event], new_ids=self._client.ids.endless(now)
+        )
+        return bool(told.event_ids)
+
+    def _encoded(self, name: str, topic: str, payload: Any) -> str:
+        limit = self._client.settings.payload_bytes_max
+        return typed.encode(payload, what=f"an event of topic {topic}", bytes_max=limit)
+
+    async def approve(self, name: str) -> LedgerRow:
+        """Agree to the change that waits, with exactly the parameters it shows."""
+        row: LedgerRow = await self._steer(steering.approve, name)
+        return row
+
+    async def reject(self, name: str) -> LedgerRow:
+        """Go on without the change that waits; its events are skipped."""
+        row: LedgerRow = await self._steer(steering.reject, name)
+        return row
+
+    async def resolve(self, name: str, how: Resolution = "try-again") -> None:
+        """Clear what the automation waits for: try again, it did not happen, or skip it."""
+        await self._steer(steering.resolve, name, how)
+
+    async def skip_event(self, name: str, topic: str, message_id: str) -> None:
+        """Skip a pending event."""
+        await self._steer(steering.skip_event, name, topic, message_id)
+
+    async def skip_input(self, name: str, input_id: str) -> int:
+        """Skip an input and what it leads to; returns how many events were skipped at once."""
+        count: int = await self._steer(steering.skip_input, name, input_id)
+        return count
+
+    # -- how -------------------------------------------------------------------------------
+
+    async def _steer(self, verb: Any, name: str, *args: Any, **words: Any) -> Any:
+        await self._found(name)
+        done = await self._client.database.write(
+            verb, self._namespace, name, *args, now=self._now(), **words
+        )
+        self._client.wakeups.tell(READY)
+        self._client.wakeups.tell(TIMER)
+        return done
+
+    async def _found(self, name: str) -> Automation:
+        database = self._client.database
+        found = await database.read(store.find, namespace=self._namespace, name=name)
+        if found is None:
+            known = await database.read(store.listing, namespace=self._namespace)
+            near = difflib.get_close_matches(name, [one.name for one in known], 3, 0.5)
+            hint = f"Did you mean {', '.join(near)}?" if near else None
+            raise UnknownAutomation(f"there is no automation {name!r}", hint=hint, name=name)
+        return found
+
+    async def _place(self, name: str) -> Place:
+        return Place(self._namespace, (await self._found(name)).name)
+
+    @property
+    def _namespace(self) -> str:
+        return self._client.settings.namespace
+
+    def _now(self) -> int:
+        return self._client.clock.now()
+
+
+async def _look(tx: Tx, automation: Automation, *, now: int) -> Standing:
+    place = Place(automation.namespace, automation.name)
+    turn = await store.open_turn(tx, automation)
+    handlers = await store.handlers(tx, place)
+    mutation = await mutations.of_chain(tx, turn.root_id) if turn else None
+    error = await sightings.last_error(tx, turn.root_id) if turn else None
+    said = say(automation, turn, handlers, error=error, mutation=mutation, now=now)
+    next_at = moment(turn.available_at) if turn and turn.available_at is not None else None
+    pending = {topic: n for topic, (n, _) in (await sightings.count_pending(tx, place)).items()}
+    return Standing(
+        automation, said, schedule_words(handlers), next_at, turn, mutation, handlers, pending
+    )

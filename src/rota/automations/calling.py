@@ -1,0 +1,95 @@
+"""Calls user code of one phase: on the loop or in a thread, with a time limit that holds."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+from rota.automations.context import Context
+from rota.automations.definition import Function
+from rota.automations.room import Room
+from rota.core.instants import micros
+from rota.errors import HostStop, RunTimeout, UsageError
+
+log = logging.getLogger("rota.automations")
+# How long code that was told to stop may take to unwind.
+UNWIND_S = 2.0
+
+
+async def call(room: Room, function: Function, is_async: bool, ctx: Context, *args: Any) -> Any:
+    """What the function returns. Raises what it raised, or why the host stopped it; HostStop
+    without a cause when the run's one change ended it."""
+    loop = asyncio.get_running_loop()
+    body = _plain(function, ctx, *args) if is_async else _threaded(room, function, ctx, *args)
+    task = loop.create_task(body)
+    late = asyncio.Event()
+    limit_s = room.settings.phase_s
+    timer = room.clock.call_at(room.clock.now() + micros(limit_s), late.set)
+    try:
+        await _watch(task, late)
+        if late.is_set():
+            error = RunTimeout(f"the handler did not end within {limit_s:g} s")
+            ctx.stopped = ctx.stopped or HostStop(error)
+            raise error
+        value = task.result()
+    except HostStop as stop:
+        raise (stop.cause or stop) from None
+    except asyncio.CancelledError:
+        if task.cancelled() and not _is_cancelled():
+            raise UsageError("a handler let a CancelledError of its own escape") from None
+        raise
+    finally:
+        timer.cancel()
+    if ctx.stopped is not None:  # it swallowed the stop, which counts all the same
+        raise ctx.stopped.cause or ctx.stopped
+    return value
+
+
+def _is_cancelled() -> bool:
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
+async def _watch(task: asyncio.Task[Any], late: asyncio.Event) -> None:
+    """Wait until the task ends or is late; one that swallows its cancellation is left behind."""
+    limit = asyncio.ensure_future(late.wait())
+    try:
+        await asyncio.wait({task, limit}, return_when=asyncio.FIRST_COMPLETED)
+        if task.done():
+            late.clear()
+    finally:
+        limit.cancel()
+        if not task.done():
+            task.cancel()
+            await asyncio.wait([task], timeout=UNWIND_S)
+            if not task.done():
+                log.error("a handler swallowed its cancellation and is left behind")
+            elif not task.cancelled():
+                task.exception()  # seen: what it said while it was stopped does not matter
+
+
+async def _plain(function: Function, ctx: Context, *args: Any) -> Any:
+    try:
+        return await function(ctx, *args)
+    except (Exception, HostStop, asyncio.CancelledError):
+        raise
+    except BaseException as error:
+        raise _tamed(error) from error
+
+
+async def _threaded(room: Room, function: Function, ctx: Context, *args: Any) -> Any:
+    def run() -> Any:
+        try:
+            return function(ctx, *args)
+        except (Exception, HostStop):
+            raise
+        except BaseException as error:
+            raise _tamed(error) from error
+
+    return await asyncio.get_running_loop().run_in_executor(room.threads, run)
+
+
+def _tamed(error: BaseException) -> UsageError:
+    """A handler may end neither the program nor the loop it runs on."""
+    return UsageError(f"a handler may not raise {type(error).__name__}: {error}")

@@ -1,0 +1,266 @@
+"""`ctx`: all that a handler can ask of the host, phase by phase.
+
+What its phase does not allow is refused with an error that scripts cannot catch, and that counts
+even when they do. Publishing, inputs and logs are buffered and committed with the run. State and
+payloads go by value, through JSON.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, NamedTuple, NoReturn, Protocol
+
+from rota.automations.definition import Automation, Handler, Topic
+from rota.core.automation import NewEvent, NewInput, StoredEvent
+from rota.core.instants import moment
+from rota.core.phases import ALLOWED, Act, Phase
+from rota.errors import BadInput, HostStop, NotAllowed, RotaError
+from rota.tools.base import Safety, Tool
+
+PEEK_MAX = 1000
+IDS_MAX = 1000
+LOG_LINES_MAX = 1000
+LOG_CHARS_MAX = 1000
+NAME_CHARS_MAX = 500
+
+
+class Event(NamedTuple):
+    """An event as a handler sees it; `id` is its message id."""
+
+    topic: str
+    id: str
+    payload: Any
+    status: str
+    created_at: datetime
+    attempt: int
+
+
+class Prepared(NamedTuple):
+    """What `prepare` returns, and later phases receive: events to pin, values, and a wake time.
+
+    `events` are events from `ctx.peek`; `title` tells people what the change will mean; `wake_at`
+    is an aware datetime or ISO text: look again then, even without new events."""
+
+    events: Sequence[Event] = ()
+    data: Any = None
+    title: str | None = None
+    wake_at: datetime | str | None = None
+
+
+class MutationResult(NamedTuple):
+    """What `next` is told about the change: applied (with the tool's result), skipped or none."""
+
+    status: str
+    result: Any = None
+
+
+class Host(Protocol):
+    """What stands behind a context."""
+
+    payload_bytes_max: int
+
+    async def peek(self, topic: str, limit: int) -> list[StoredEvent]:
+        """Pending events of a topic."""
+        ...
+
+    async def named(self, topic: str, ids: Sequence[str]) -> list[StoredEvent]:
+        """Events by message id."""
+        ...
+
+    async def read(self, tool: Tool, params: dict[str, Any]) -> Any:
+        """Call a tool that changes nothing."""
+        ...
+
+    async def mutate(self, tool: Tool, params: dict[str, Any]) -> Any:
+        """Make the one change of this run."""
+        ...
+
+
+class Context:
+    """The host as one handler run sees it in one phase."""
+
+    def __init__(
+        self,
+        automation: Automation,
+        handler: Handler,
+        phase: Phase,
+        host: Host,
+        now: Callable[[], int],
+        loop: asyncio.AbstractEventLoop | None,
+    ) -> None:
+        self._automation = automation
+        self._handler = handler
+        self._phase = phase
+        self._host = host
+        self._now = now
+        self._loop = loop  # set when the handler runs in a thread
+        self.events: list[NewEvent] = []
+        self.inputs: list[NewInput] = []
+        self.logs: list[str] = []
+        self.stopped: HostStop | None = None
+
+    @property
+    def now(self) -> datetime:
+        """The host's time, in UTC."""
+        return moment(self._now())
+
+    # -- what a handler may ask ------------------------------------------------------------
+
+    def log(self, *words: object) -> None:
+        """Note a line for people; kept whether the run succeeds or fails."""
+        if len(self.logs) < LOG_LINES_MAX:
+            self.logs.append(" ".join(str(word) for word in words)[:LOG_CHARS_MAX])
+
+    def input(self, source: str, type: str, id: str, title: str) -> NewInput:  # noqa: A002
+        """Register something that came in; the same source, type and id is the same input."""
+        self._allow(Act.INPUT)
+        made = NewInput(*(self._word(word, "an input") for word in (source, type, id, title)))
+        self.inputs.append(made)
+        return made
+
+    def publish(
+        self,
+        topic: Topic | str | Iterable[Topic | str],
+        id: str,  # noqa: A002
+        payload: Any = None,
+        *,
+        input: NewInput | Sequence[NewInput] | None = None,  # noqa: A002
+        title: str | None = None,
+    ) -> None:
+        """Publish an event under a stable id, to one or several topics; committed with the run.
+
+        In a producer, `input` says what it comes from; without one, the event's own topic and id
+        are registered. In `next` the inputs of the reserved events are inherited."""
+        self._allow(Act.PUBLISH)
+        several = [topic] if isinstance(topic, Topic | str) else list(topic)
+        topics = [self._topic(one, self._handler.node.publishes, "publishes to") for one in several]
+        message_id = self._word(id, "a message id")
+        inputs = self._causes(input, topics, message_id, title)
+        for one in topics:
+            text = self._checked(one.encode, payload, bytes_max=self._host.payload_bytes_max)
+            self.events.append(NewEvent(one.name, message_id, text, inputs))
+
+    def _causes(
+        self, given: Any, topics: Sequence[Topic], message_id: str, title: str | None
+    ) -> tuple[NewInput, ...]:
+        if self._phase is Phase.EMITTING:
+            if given is not None:
+                self._refuse("next inherits the inputs of its events; it names none")
+            return ()
+        if given is None:
+            name = self._handler.node.name
+            return (NewInput(name, topics[0].name, message_id, title or message_id),)
+        return (given,) if isinstance(given, NewInput) else tuple(given)
+
+    def peek(self, topic: Topic | str, limit: int = 100) -> Any:
+        """Pending events of a subscribed topic, oldest first. Await it in async handlers."""
+        self._allow(Act.PEEK)
+        found = self._topic(topic, self._handler.node.subscribes, "subscribes to")
+        if not isinstance(limit, int) or not 1 <= limit <= PEEK_MAX:
+            self._refuse(f"peek takes a limit of 1 to {PEEK_MAX}, not {limit!r}")
+        return self._answer(self._seen(found, self._host.peek(found.name, limit)))
+
+    def get(self, topic: Topic | str, ids: Sequence[str]) -> Any:
+        """Events of a subscribed topic by id, in any status. Await it in async handlers."""
+        self._allow(Act.PEEK)
+        found = self._topic(topic, self._handler.node.subscribes, "subscribes to")
+        wanted = [str(one) for one in ids]
+        if len(wanted) > IDS_MAX:
+            self._refuse(f"get takes at most {IDS_MAX} ids, not {len(wanted)}")
+        return self._answer(self._seen(found, self._host.named(found.name, wanted)))
+
+    def call(self, tool: Tool, /, **params: Any) -> Any:
+        """Call a tool. Reads belong to producers and prepare; mutate makes one change, and what
+        stands after that call is not executed. Await it in async handlers."""
+        if not isinstance(tool, Tool):
+            self._refuse(f"{tool!r} is not a tool")
+        if tool.safety is Safety.READ:
+            self._allow(Act.READ)
+            return self._answer(self._host.read(tool, params))
+        self._allow(Act.MUTATE)
+        return self._answer(self._host.mutate(tool, params))
+
+    # -- how it is answered ----------------------------------------------------------------
+
+    async def _seen(self, topic: Topic, found: Awaitable[list[StoredEvent]]) -> list[Event]:
+        return [
+            Event(
+                topic.name, one.message_id, self._checked(topic.decode, one.payload), one.status,
+                moment(one.created_at), one.attempt,
+            )
+            for one in await found
+        ]  # fmt: skip
+
+    def _answer(self, work: Coroutine[Any, Any, Any]) -> Any:
+        """An awaitable for async handlers; sync ones wait here, in their own thread."""
+        guarded = self._guarded(work)
+        if self._loop is None:
+            return guarded
+        return asyncio.run_coroutine_threadsafe(guarded, self._loop).result()
+
+    async def _guarded(self, work: Coroutine[Any, Any, Any]) -> Any:
+        try:
+            return await work
+        except HostStop as stop:
+            self.stopped = self.stopped or stop
+            raise
+        except Exception as error:
+            self._stop(error)
+
+    def _topic(self, topic: Topic | str, allowed: Sequence[str], word: str) -> Topic:
+        name = topic if isinstance(topic, str) else topic.name
+        if name not in allowed:
+            self._refuse(
+                f"{self._handler.node.kind} {self._handler.node.name} {word} "
+                f"{', '.join(allowed) or 'nothing'}, not {name}"
+            )
+        return self._automation.topics[name]
+
+    def _word(self, text: object, what: str) -> str:
+        if not isinstance(text, str) or not text or len(text) > NAME_CHARS_MAX:
+            self._refuse(f"{what} is text of 1 to {NAME_CHARS_MAX} characters, not {text!r:.80}")
+        return text
+
+    def _allow(self, act: Act) -> None:
+        if self.stopped is not None:
+            raise self.stopped
+        if act not in ALLOWED.get(self._phase, ()):
+            name = self._handler.node.name
+            self._refuse(f"{name} may not {act} while {self._phase}")
+
+    def _checked(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        try:
+            return function(*args, **kwargs)
+        except RotaError as error:
+            self._stop(error)
+
+    def _refuse(self, sentence: str) -> NoReturn:
+        self._stop(NotAllowed(sentence))
+
+    def _stop(self, cause: Exception) -> NoReturn:
+        """Stop the handler. It cannot catch this; if it swallows it, the host remembers."""
+        self.stopped = self.stopped or HostStop(cause)
+        raise self.stopped
+
+
+def as_prepared(value: object) -> Prepared:
+    """What `prepare` returned: a Prepared, None, or a mapping in the seed's form."""
+    if value is None:
+        return Prepared()
+    if isinstance(value, Prepared):
+        return value
+    if isinstance(value, Mapping) and isinstance(value.get("reservations"), Sequence):
+        events = [
+            Event(str(one["topic"]), str(message_id), None, "", moment(0), 0)
+            for one in value["reservations"]
+            for message_id in one["ids"]
+        ]
+        ui = value.get("ui") or {}
+        wake_at = value.get("wakeAt", value.get("wake_at"))
+        return Prepared(events, value.get("data"), ui.get("title"), wake_at)
+    raise BadInput(
+        f"prepare returned {value!r:.80}",
+        hint="Return Prepared(events, data, title, wake_at), or None to take nothing.",
+    )

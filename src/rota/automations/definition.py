@@ -1,0 +1,265 @@
+"""What `app.automation` makes: topics, producers and consumers as the code declares them.
+
+Declaring checks nothing but types: a deploy looks at the whole and reports all problems at once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+from collections.abc import Callable, Sequence
+from types import CodeType
+from typing import Any, NamedTuple, TypeVar
+
+import msgspec
+
+from rota.automations.fixing import Fixer
+from rota.core import typed
+from rota.core.graph import Graph, HandlerNode, TopicNode, problems
+from rota.core.instants import SECOND, Duration, micros
+from rota.core.recurrence import parse
+from rota.core.timing import Spec
+from rota.errors import BadAutomation, RotaError, UsageError
+from rota.hostzone import host_zone_name
+from rota.store.automations import NewHandler, NewVersion, topic_rows
+
+F = TypeVar("F")
+Function = Callable[..., Any]
+
+
+class Topic:
+    """A named stream of events inside one automation; `kind` is the type of their payloads."""
+
+    def __init__(self, name: str, kind: Any = Any, *, external: bool = False) -> None:
+        self.name = name
+        self.kind = kind
+        self.external = external
+        self._reader = typed.Reader(kind)
+
+    def encode(self, payload: Any, *, bytes_max: int) -> str:
+        """The payload as JSON text, checked against the topic's type."""
+        what = f"an event of topic {self.name}"
+        text = typed.encode(payload, what=what, bytes_max=bytes_max)
+        self._reader.read(text, what=what)
+        return text
+
+    def decode(self, text: str) -> Any:
+        """A stored payload, typed."""
+        return self._reader.read(text, what=f"an event of topic {self.name}")
+
+
+class Handler(NamedTuple):
+    """A declared handler: its place in the graph, and its functions by phase."""
+
+    node: HandlerNode
+    functions: dict[str, Function]  # run | prepare, mutate, next
+    owner: type | None  # the class whose methods they are
+
+    def bound(self, phase: str) -> Function | None:
+        """The function of a phase; methods get a fresh object, so that nothing is shared."""
+        function = self.functions.get(phase)
+        if function is None or self.owner is None:
+            return function
+        made = self.owner()
+        return lambda *args: function(made, *args)
+
+    def is_async(self, phase: str) -> bool:
+        """Whether a phase runs on the event loop; others run in threads."""
+        return inspect.iscoroutinefunction(self.functions[phase])
+
+
+def _names(topics: Sequence[Topic | str]) -> tuple[str, ...]:
+    if isinstance(topics, str | Topic):
+        raise UsageError("subscribes and publishes are lists of topics")
+    return tuple(one if isinstance(one, str) else one.name for one in topics)
+
+
+class Automation:
+    """An automation as the code declares it."""
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        approval: bool = False,
+        timezone: str | None = None,
+        queue: str = "default",
+        fix: Fixer | None = None,
+    ) -> None:
+        self.name = name
+        self.approval = approval
+        self.timezone = timezone
+        self.queue = queue
+        self.fix = fix
+        self.topics: dict[str, Topic] = {}
+        self._handlers: list[Handler] = []
+        self._twice: list[str] = []
+
+    @property
+    def handlers(self) -> dict[str, Handler]:
+        """The declared handlers by name."""
+        return {one.node.name: one for one in self._handlers}
+
+    def topic(self, name: str, kind: Any = Any, *, external: bool = False) -> Topic:
+        """Declare a topic; `external` when others publish to it, by client or CLI."""
+        if name in self.topics:
+            self._twice.append(f"topic {name} is declared twice")
+        made = self.topics[name] = Topic(name, kind, external=external)
+        return made
+
+    def producer(
+        self,
+        *,
+        publishes: Sequence[Topic | str],
+        every: Duration | None = None,
+        cron: str | None = None,
+        timezone: str | None = None,
+        name: str | None = None,
+    ) -> Callable[[F], F]:
+        """Declare a producer: a function `(ctx, state)` that reads, publishes, and returns its
+        new state (None keeps the old one)."""
+        if (every is None) == (cron is None):
+            raise UsageError("a producer has either every= or cron=")
+
+        def declare(function: F) -> F:
+            assert callable(function)
+            named = str(name or getattr(function, "__name__", ""))
+            node = HandlerNode(
+                named, "producer", publishes=_names(publishes), zone=timezone or self.timezone,
+                schedule=cron if every is None else _interval(every),
+            )  # fmt: skip
+            self._handlers.append(Handler(node, {"run": function}, None))
+            return function
+
+        return declare
+
+    def consumer(
+        self,
+        name: str | None = None,
+        *,
+        subscribes: Sequence[Topic | str],
+        publishes: Sequence[Topic | str] = (),
+        prepare: Function | None = None,
+        mutate: Function | None = None,
+        next: Function | None = None,  # noqa: A002 - the word of the model
+        approval: bool | None = None,
+    ) -> Any:
+        """Declare a consumer: three functions, or (as a decorator) a class with such methods.
+
+        `prepare(ctx, state)` chooses events, `mutate(ctx, prepared)` makes at most one change,
+        `next(ctx, prepared, mutation)` publishes and returns the new state."""
+        asks = self.approval if approval is None else approval
+
+        def declare(owner: type | None, named: str, found: dict[str, Function]) -> None:
+            node = HandlerNode(
+                named, "consumer", _names(subscribes), _names(publishes),
+                has_mutate="mutate" in found, has_next="next" in found,
+                approval=asks and "mutate" in found,
+            )  # fmt: skip
+            self._handlers.append(Handler(node, found, owner))
+
+        if prepare is not None:
+            given = {"prepare": prepare, "mutate": mutate, "next": next}
+            found = {phase: function for phase, function in given.items() if function}
+            declare(None, name or prepare.__name__, found)
+            return None
+
+        def decorate(owner: type) -> type:
+            phases = ("prepare", "mutate", "next")
+            found = {phase: vars(owner)[phase] for phase in phases if phase in vars(owner)}
+            declare(owner, name or owner.__name__, found)
+            return owner
+
+        return decorate
+
+    def graph(self) -> Graph:
+        """All that is declared."""
+        topics = tuple(TopicNode(one.name, one.external) for one in self.topics.values())
+        return Graph(topics, tuple(one.node for one in self._handlers))
+
+    def version(self, *, now: int) -> NewVersion:
+        """What a deploy stores, or BadAutomation with everything that is wrong."""
+        graph = self.graph()
+        found = [*self._twice, *problems(self.name, graph)]
+        found += [
+            f"consumer {one.node.name} has no `prepare`"
+            for one in self._handlers
+            if one.node.kind == "consumer" and "prepare" not in one.functions
+        ]
+        specs: dict[str, str] = {}
+        for one in graph.producers:
+            try:
+                specs[one.name] = msgspec.json.encode(_spec(one, now)).decode()
+            except RotaError as error:
+                found.append(f"producer {one.name}: {error}")
+        if found:
+            listed = "".join(f"\n  - {problem}" for problem in found)
+            raise BadAutomation(
+                f"automation {self.name} cannot be deployed:{listed}", problems=found
+            )
+        handlers = [
+            NewHandler(
+                one.node.name, one.node.kind, _digest(one), specs.get(one.node.name),
+                _written(one.node),
+            )
+            for one in self._handlers
+        ]  # fmt: skip
+        text = msgspec.json.encode(graph).decode()
+        digest = _hash(text, self.queue, *(one.digest for one in handlers))
+        return NewVersion(self.name, self.queue, digest, text, handlers, topic_rows(graph))
+
+    def source(self) -> str:
+        """The text of every function, by handler and phase, as JSON; for a new version only."""
+        sources = {
+            one.node.name: {phase: _text(function) for phase, function in one.functions.items()}
+            for one in self._handlers
+        }
+        return msgspec.json.encode(sources).decode()
+
+
+def _interval(every: Duration) -> str:
+    return every if isinstance(every, str) else f"{micros(every) / SECOND:g}s"
+
+
+def _spec(node: HandlerNode, now: int) -> Spec:
+    zone = node.zone or host_zone_name()
+    return parse(node.schedule or "", zone=zone, now=now)
+
+
+def _written(node: HandlerNode) -> str | None:
+    """The schedule as it was written; the same text keeps its times over deploys."""
+    return f"{node.schedule} {node.zone or ''}".strip() if node.kind == "producer" else None
+
+
+def _text(function: Function) -> str:
+    try:
+        return inspect.getsource(function)
+    except (OSError, TypeError):
+        return f"# the source of {getattr(function, '__qualname__', function)!s} is not at hand\n"
+
+
+def _digest(handler: Handler) -> str:
+    """Changes when the declaration or the compiled code does; comments and lines do not count."""
+    codes = [
+        repr(_essence(getattr(handler.functions[phase], "__code__", None)))
+        for phase in sorted(handler.functions)
+    ]
+    return _hash(msgspec.json.encode(handler.node).decode(), *codes)
+
+
+def _essence(code: CodeType | None) -> tuple[object, ...]:
+    if code is None:
+        return ()
+    constants = [
+        _essence(one)
+        if isinstance(one, CodeType)
+        else sorted(one, key=repr)
+        if isinstance(one, frozenset)
+        else one
+        for one in code.co_consts
+    ]
+    return (code.co_code, constants, code.co_names, code.co_varnames)
+
+
+def _hash(*parts: str) -> str:
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]

@@ -1,0 +1,171 @@
+"""The one side effect of a consumer run: written to the ledger before the call, settled after it.
+
+An outcome that nobody knows is never guessed and never blindly repeated: an idempotent tool is
+called again with the same key, a reconcilable one is asked, and for the rest a person is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+import msgspec
+
+from rota import faults
+from rota.automations.room import NotHappened, Pause, Room
+from rota.core import typed
+from rota.core.automation import LedgerRow
+from rota.core.failures import describe
+from rota.core.instants import SECOND, micros
+from rota.core.model import Claim
+from rota.core.phases import Mutation
+from rota.core.retry import RetryPolicy
+from rota.errors import NeedsLogin, NeedsPermission, NotSent, Rejected, RotaError, UsageError
+from rota.store import handler_runs
+from rota.store.mutations import Wanted
+from rota.tools.base import Applied, Call, NotApplied, Safety, Tool, Unknown, Verdict
+
+log = logging.getLogger("rota.automations")
+
+WAITS = "reconciliation"
+# What a tool raises when its effect certainly did not happen.
+DEFINITE = (UsageError, NotSent, Rejected, NeedsLogin, NeedsPermission)
+
+
+class Effects:
+    """Makes, records and looks up the side effect of one claimed run."""
+
+    def __init__(self, room: Room, claim: Claim) -> None:
+        self._room = room
+        self._claim = claim
+
+    async def make(
+        self, tool: Tool, params: dict[str, Any], place: tuple[str, str, str | None], approval: bool
+    ) -> LedgerRow:
+        """Call the tool once. Returns the applied entry; raises what the tool said when it
+        certainly did not happen, or Pause when it must be approved or looked up first."""
+        tool.check(params)  # a malformed call is no effect, and leaves no trace in the ledger
+        text = typed.encode(
+            params, what=f"parameters of {tool.name}",
+            bytes_max=self._room.settings.payload_bytes_max,
+        )  # fmt: skip
+        automation, handler, title = place
+        wanted = Wanted(automation, handler, tool.name, tool.safety, text, title)
+        row = await self._room.write(
+            handler_runs.call_begins, self._claim, wanted, approval=approval, now=self._now()
+        )
+        if row.status == Mutation.PROPOSED:
+            raise Pause("approval", f"{tool.name} waits for approval")
+        faults.reach("before-call")
+        try:
+            result = await self._call(tool, row)
+        except DEFINITE as error:
+            await self._ended(row, Mutation.FAILED, error=describe(error))
+            raise
+        except Exception as error:
+            faults.reach("after-call")
+            return await self._unknown(tool, row, error)
+        faults.reach("after-call")
+        return await self._applied(row, result, "tool")
+
+    async def _call(self, tool: Tool, row: LedgerRow) -> Any:
+        limit_s = self._room.settings.tool_s
+        params: dict[str, Any] = msgspec.json.decode(row.params)
+        # The tool keeps the time itself; this is for one that does not.
+        async with asyncio.timeout(limit_s + 5):
+            return await tool.call(params, Call(row.id, limit_s))
+
+    async def _unknown(self, tool: Tool, row: LedgerRow, error: Exception) -> LedgerRow:
+        log.warning("%s of %s: the outcome is unknown: %s", tool.name, self._claim.name, error)
+        row = await self._ended(row, Mutation.NEEDS_RECONCILE, error=describe(error))
+        if tool.settle_s and tool.safety is Safety.RECONCILABLE:
+            wake_at = self._now() + micros(tool.settle_s)
+            raise Pause(WAITS, f"{tool.name} is looked up when it has settled", wake_at=wake_at)
+        return await self.reconcile(tool, row)
+
+    async def reconcile(self, tool: Tool | None, row: LedgerRow) -> LedgerRow:
+        """Find out whether the effect happened. Returns the applied entry, raises NotHappened,
+        or Pause: until the next look, or for a person."""
+        if tool is None or tool.safety is Safety.UNKNOWABLE or row.status == Mutation.INDETERMINATE:
+            why = "only a person can tell whether it happened"
+            return await self._ask(
+                row, f"{row.tool}: {why}" if tool else f"{row.tool} is gone: {why}"
+            )
+        if row.status == Mutation.IN_FLIGHT:
+            settled_at = row.created_at + micros(tool.settle_s)
+            if settled_at > self._now():
+                raise Pause(WAITS, f"{tool.name} is looked up soon", wake_at=settled_at)
+            row = await self._ended(row, Mutation.NEEDS_RECONCILE, error=row.error)
+        verdict = await self._verdict(tool, row)
+        match verdict:
+            case Applied(result):
+                return await self._applied(row, result, "reconcile")
+            case NotApplied(why):
+                await self._ended(row, Mutation.FAILED, error=_said(why), by="reconcile")
+                raise NotHappened(f"{tool.name} did not happen: {why}")
+            case Unknown(why):
+                return await self._later(row, why)
+
+    async def _verdict(self, tool: Tool, row: LedgerRow) -> Verdict:
+        limit_s = self._room.settings.reconcile_s
+        params: dict[str, Any] = msgspec.json.decode(row.params)
+        try:
+            if tool.safety is Safety.IDEMPOTENT:
+                return Applied(await self._call(tool, row))
+            async with asyncio.timeout(limit_s):
+                return await tool.reconcile(params, Call(row.id, limit_s))
+        except Exception as error:
+            # Even a definite refusal of this call says nothing about the one before it.
+            return Unknown(f"{type(error).__name__}: {error}")
+
+    async def _later(self, row: LedgerRow, why: str) -> LedgerRow:
+        count = row.reconcile_count + 1
+        settings = self._room.settings
+        if count >= settings.reconcile_max:
+            return await self._ask(row, f"{row.tool} could not tell after {count} looks: {why}")
+        await self._ended(row, Mutation.NEEDS_RECONCILE, error=_said(why), count=count)
+        policy = RetryPolicy(count + 1, settings.backoff_s, 2.0, settings.backoff_s_max)
+        wake_at = self._now() + policy.delay_us(count, 0)
+        seconds = (wake_at - self._now()) / SECOND
+        raise Pause(WAITS, f"{row.tool}: {why}; next look in {seconds:g} s", wake_at=wake_at)
+
+    async def _ask(self, row: LedgerRow, why: str) -> LedgerRow:
+        if row.status != Mutation.INDETERMINATE:
+            await self._ended(row, Mutation.INDETERMINATE, error=_said(why))
+        raise Pause(WAITS, why)
+
+    async def _applied(self, row: LedgerRow, result: Any, by: str) -> LedgerRow:
+        """That it happened is recorded whatever the result looks like."""
+        text, error = None, None
+        try:
+            text = typed.encode(
+                result, what=f"the result of {row.tool}",
+                bytes_max=self._room.settings.payload_bytes_max,
+            )  # fmt: skip
+        except RotaError as problem:
+            error = describe(problem)
+        return await self._ended(row, Mutation.APPLIED, result=text, error=error, by=by)
+
+    async def _ended(
+        self,
+        row: LedgerRow,
+        status: Mutation,
+        *,
+        result: str | None = None,
+        error: str | None = None,
+        by: str = "tool",
+        count: int | None = None,
+    ) -> LedgerRow:
+        return await self._room.write(
+            handler_runs.call_ended, self._claim, row, status, now=self._now(), result=result,
+            error=error, resolved_by=by, reconcile_count=count,
+        )  # fmt: skip
+
+    def _now(self) -> int:
+        return self._room.clock.now()
+
+
+def _said(why: str) -> str:
+    fields = {"type": "Unknown", "message": why, "kind": "reconciliation", "trace": ""}
+    return msgspec.json.encode(fields).decode()

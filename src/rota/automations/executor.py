@@ -1,0 +1,208 @@
+"""The executor of automations: a claimed turn becomes one handler run, settled by itself.
+
+Settling a turn and giving birth to the next is one transaction with all the run leaves behind, so
+`perform` returns nothing for the worker to settle.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import msgspec
+
+from rota.automations.definition import Automation, Function, Handler
+from rota.automations.fixing import Failure, Fix, compiled
+from rota.automations.performing import Performance, ToolFault
+from rota.automations.room import NotHappened, Pause, Room
+from rota.core.failures import Kind, describe, kind_of
+from rota.core.model import Claim, Outcome, Step
+from rota.engine.base import Base
+from rota.engine.wakeups import READY, TIMER
+from rota.errors import LeaseLost, RotaError
+from rota.store import automations, handler_runs
+from rota.store.events import Place
+from rota.store.handler_runs import Settled, Stop, Work
+
+log = logging.getLogger("rota.automations")
+
+RETRIED = frozenset({Kind.TRANSIENT, Kind.TIMEOUT})
+ASKING = frozenset({Kind.AUTH, Kind.PERMISSION})
+
+
+class AutomationExecutor:
+    """Performs turns of the automations that this process declares."""
+
+    kind = "automation"
+
+    def __init__(self, declared: Mapping[str, Automation], base: Base) -> None:
+        self._declared = declared
+        self._wakeups = base.wakeups
+        threads = ThreadPoolExecutor(base.settings.threads, thread_name_prefix="rota-automation")
+        self._room = Room(base.database, base.clock, base.settings, base.ids, threads)
+        self._digests: dict[str, str] = {}
+        # What fixes have changed, by automation: the version, and functions by handler.
+        self._fixed: dict[str, tuple[int, dict[str, dict[str, Function]]]] = {}
+
+    def deployed(self, name: str, digest: str) -> None:
+        """Our code of this automation is what is in force: its turns may be claimed."""
+        self._digests[name] = digest
+
+    def names(self) -> list[str]:
+        """The automations it can perform: those whose deployed version is the one it has."""
+        return list(self._digests)
+
+    def close(self) -> None:
+        """Let the threads go; ones that hang in user code are left behind."""
+        self._room.threads.shutdown(wait=False, cancel_futures=True)
+
+    async def perform(self, claim: Claim, steps: Sequence[Step]) -> Outcome | None:
+        """Take up the turn, run one handler, settle. None: it is settled."""
+        begun = await self._room.write(
+            handler_runs.begin, claim, digest=self._digests.get(claim.name, ""),
+            recoveries_max=self._room.settings.recoveries_max, now=self._room.clock.now(),
+            new_ids=self._room.new_ids(),
+        )  # fmt: skip
+        if isinstance(begun, Work):
+            begun = await self._run(claim, begun)
+        if begun.stale:
+            log.warning("automation %s has a newer version; left to its workers", claim.name)
+            self._digests.pop(claim.name, None)
+            return Outcome(claim, "release")
+        self._tell(begun)
+        return None
+
+    def _tell(self, settled: Settled) -> None:
+        if settled.next_at is not None:
+            due = settled.next_at <= self._room.clock.now()
+            self._wakeups.tell(READY if due else TIMER)
+
+    async def _run(self, claim: Claim, work: Work) -> Settled:
+        declared = self._declared[claim.name]
+        try:
+            handler = await self._handler(declared, work)
+        except RotaError as error:  # a stored fix that cannot be loaded any more
+            handler = declared.handlers.get(work.run.handler)
+            log.error("automation %s goes on without its fix: %s", claim.name, error)
+        performance = Performance(self._room, claim, work, declared, handler)
+        try:
+            return await performance.perform()
+        except (LeaseLost, asyncio.CancelledError):
+            raise
+        except Pause as pause:
+            return await self._pause(claim, performance, pause)
+        except Exception as error:
+            return await self._failed(claim, work, performance, error)
+        finally:
+            await performance.close()
+
+    async def _pause(self, claim: Claim, performance: Performance, pause: Pause) -> Settled:
+        stop = Stop(
+            performance.phase, pause.reason, describe(pause), performance.notes(),
+            asks=pause.wake_at is None, wake_at=pause.wake_at,
+        )  # fmt: skip
+        return await self._stop(claim, stop)
+
+    async def _failed(
+        self, claim: Claim, work: Work, performance: Performance, error: Exception
+    ) -> Settled:
+        kind = _kind(error)
+        log.error("automation %s, %s: %s: %s", claim.name, work.run.handler, kind, error)
+        fix = await self._fix(work, performance, error) if kind == Kind.LOGIC else None
+        stop = Stop(
+            performance.phase, kind, describe(error), performance.notes(), retried=kind in RETRIED,
+            asks=kind in ASKING, retry_after_s=getattr(error, "retry_after_s", None),
+            fix=fix,
+        )  # fmt: skip
+        return await self._stop(claim, stop)
+
+    async def _stop(self, claim: Claim, stop: Stop) -> Settled:
+        return await self._room.write(
+            handler_runs.stop, claim, stop, policy=self._room.backoff, chance=self._room.chance(),
+            now=self._room.clock.now(), new_id=self._room.ids.make(self._room.clock.now()),
+        )  # fmt: skip
+
+    # -- fixes -----------------------------------------------------------------------------
+
+    async def _handler(self, declared: Automation, work: Work) -> Handler | None:
+        """The handler as declared, with what a fix has changed about it."""
+        handler = declared.handlers.get(work.run.handler)
+        if handler is None or work.handler is None:
+            return None
+        version, changed = self._fixed.get(declared.name, (0, {}))
+        if version != work.automation.version:
+            sources = await self._sources(work)
+            changed = {
+                name: compiled(declared.handlers[name].functions, texts)
+                for name, texts in sources.items()
+                if name in declared.handlers
+            }
+            self._fixed[declared.name] = (work.automation.version, changed)
+        return handler._replace(functions=changed.get(handler.node.name, handler.functions))
+
+    async def _sources(self, work: Work) -> dict[str, dict[str, str]]:
+        """What fixes since the last deploy have written, by handler and phase."""
+        place = Place(work.automation.namespace, work.automation.name)
+        [newest, *_] = await self._room.database.read(automations.versions, place, limit=1)
+        if newest.made_by != "fix":
+            return {}
+        return msgspec.json.decode(newest.source or "{}", type=dict[str, dict[str, str]])
+
+    async def _fix(
+        self, work: Work, performance: Performance, error: Exception
+    ) -> handler_runs.NewFix | None:
+        """Ask the hook, if there is one and its budget is not used up."""
+        declared = self._declared[work.automation.name]
+        if declared.fix is None:
+            return None
+        if work.automation.fixes >= self._room.settings.fixes_max:
+            performance.remark(f"given up after {work.automation.fixes} fixes in a row")
+            return None
+        try:
+            failure = await self._failure(declared, work, performance, error)
+            async with asyncio.timeout(self._room.settings.phase_s):
+                fix = await declared.fix(failure)
+            if fix is None:
+                performance.remark("no fix was found")
+                return None
+            handler = declared.handlers[work.run.handler]
+            compiled(handler.functions, fix.source)
+            return await self._as_version(declared, work, fix)
+        except Exception as problem:  # a fixer that fails is no reason to lose the failure
+            performance.remark(f"the fix was refused: {problem}")
+            return None
+
+    async def _failure(
+        self, declared: Automation, work: Work, performance: Performance, error: Exception
+    ) -> Failure:
+        place = Place(work.automation.namespace, declared.name)
+        made = await self._room.database.read(automations.versions, place)
+        deployed = next((one for one in made if one.made_by == "deploy"), None)
+        original = msgspec.json.decode((deployed and deployed.source) or "{}")
+        source = original.get(work.run.handler, {})
+        source |= (await self._sources(work)).get(work.run.handler, {})
+        return Failure(
+            declared.name, work.run.handler, performance.phase, describe(error), performance.logs,
+            source, work.automation.version, work.automation.fixes + 1,
+            tuple(one.comment for one in made if one.comment),
+        )  # fmt: skip
+
+    async def _as_version(self, declared: Automation, work: Work, fix: Fix) -> handler_runs.NewFix:
+        sources = await self._sources(work)
+        sources[work.run.handler] = sources.get(work.run.handler, {}) | dict(fix.source)
+        graph = msgspec.json.encode(declared.graph()).decode()
+        return handler_runs.NewFix(
+            graph, msgspec.json.encode(sources).decode(), str(fix.comment)[:2000]
+        )
+
+
+def _kind(error: Exception) -> Kind:
+    """The class of a failure in a turn; what is neither the script's nor the world's is ours."""
+    if isinstance(error, NotHappened):
+        return Kind.TRANSIENT
+    if isinstance(error, ToolFault):
+        return Kind.INTERNAL
+    kind = kind_of(error)
+    return Kind.LOGIC if kind in (Kind.FATAL, Kind.STRANDED) else kind

@@ -1,0 +1,71 @@
+"""Auto-fix: a hook that may answer a failure of the code with a new version of one handler.
+
+A fix is source text that defines the handler's functions anew. It cannot change what the
+automation declares (topics, schedules, subscriptions): the host takes only functions from it, and
+only those that were there before, with the same parameters. Off unless a hook is given.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, NamedTuple
+
+from rota.errors import UsageError
+
+Function = Callable[..., Any]
+
+
+class Failure(NamedTuple):
+    """What a fixer is told: the handler, its source by phase, the error and what came before."""
+
+    automation: str
+    handler: str
+    phase: str
+    error: str  # with its trace, as it was recorded
+    logs: tuple[str, ...]
+    source: Mapping[str, str]  # of the version that failed
+    version: int
+    attempt: int  # the how manieth fix in a row this would be
+    history: tuple[str, ...]  # comments of earlier versions, newest first
+
+
+class Fix(NamedTuple):
+    """A new version: source text for some of the handler's functions, and what it changes."""
+
+    source: Mapping[str, str]
+    comment: str
+
+
+Fixer = Callable[[Failure], Awaitable[Fix | None]]
+
+
+def compiled(functions: Mapping[str, Function], source: Mapping[str, str]) -> dict[str, Function]:
+    """The handler's functions with those of the fix in their place, or UsageError."""
+    strange = sorted(set(source) - set(functions))
+    if strange:
+        raise UsageError(f"the fix brings {', '.join(strange)}, which the handler does not have")
+    if not source:
+        raise UsageError("the fix changes nothing")
+    made = dict(functions)
+    for phase, text in source.items():
+        made[phase] = _one(phase, functions[phase], text)
+    return made
+
+
+def _one(phase: str, before: Function, text: str) -> Function:
+    names: dict[str, Any] = dict(getattr(before, "__globals__", {}))
+    known = set(names)
+    try:
+        exec(compile(text, f"<fix of {phase}>", "exec"), names)
+    except Exception as error:
+        raise UsageError(f"the fix of {phase} does not compile: {error}") from error
+    wanted = before.__name__
+    after = names.get(wanted)
+    fresh = after is not None and (wanted not in known or after is not before)
+    if not fresh or not inspect.isfunction(after):
+        raise UsageError(f"the fix of {phase} does not define {wanted}")
+    old, new = (list(inspect.signature(one).parameters) for one in (before, after))
+    if old != new:
+        raise UsageError(f"the fix of {phase} takes {new}; it was called with {old}")
+    return after

@@ -1,0 +1,291 @@
+"""One turn, performed: the phases of a handler run, each behind its checkpoint.
+
+Decides nothing about what to do next (`core/phases`, `core/planner`) and writes nothing itself
+(`store/handler_runs`): it calls user code and carries results from one checkpoint to the next.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from rota.automations.calling import call
+from rota.automations.context import Context, Event, MutationResult, Prepared, as_prepared
+from rota.automations.definition import Automation, Handler
+from rota.automations.effects import Effects
+from rota.automations.room import Room
+from rota.core import typed
+from rota.core.automation import LedgerRow, Plan, StoredEvent
+from rota.core.instants import iso, micros, moment
+from rota.core.model import Claim
+from rota.core.occurrences import next_after
+from rota.core.phases import Mutation, Phase, Way
+from rota.core.planner import clamp_wake
+from rota.core.timing import Spec
+from rota.errors import BadReservation, HostStop, NotAllowed, RotaError
+from rota.store import events, handler_runs
+from rota.store.events import Place
+from rota.store.handler_runs import Commit, Notes, Settled, Work
+from rota.tools.base import Call, Tool
+
+_PLAN = msgspec.json.Decoder(Plan)
+_SPEC = msgspec.json.Decoder(Spec)
+_HOST_ERRORS = (RotaError, OSError, TimeoutError)
+
+
+class ToolFault(Exception):
+    """A tool that changes nothing failed without saying how: a fault of the host's side."""
+
+
+class Performance:
+    """One handler run. `phase` is how far it has got, for whoever must record its failure."""
+
+    def __init__(
+        self, room: Room, claim: Claim, work: Work, automation: Automation, handler: Handler | None
+    ) -> None:
+        self._room = room
+        self._claim = claim
+        self._work = work
+        self._automation = automation
+        self._handler = handler
+        self._place = Place(claim.namespace, automation.name)
+        self._effects = Effects(room, claim)
+        self._effect: asyncio.Task[LedgerRow] | None = None
+        self._looking_for_tool = False
+        self._tool: Tool | None = None
+        self._title: str | None = None
+        self._remarks: list[str] = []
+        self._logs: list[str] = _lines(work.run.logs)
+        self._ctx: Context | None = None
+        self.payload_bytes_max = room.settings.payload_bytes_max
+        self.phase = Phase(work.run.phase)
+
+    async def perform(self) -> Settled:
+        """Go from where the run stands to its commit."""
+        if self._work.run.kind == "producer":
+            return await self._produce()
+        mutation = self._work.mutation
+        if self._work.way is Way.RECONCILE:
+            assert mutation is not None
+            plan = self._stored_plan()
+            mutation = await self._effects.reconcile(await self._find_tool(plan), mutation)
+            self.phase = Phase.MUTATED
+        elif self._work.way is Way.EMIT:
+            plan = self._stored_plan()
+        else:
+            plan = await self._prepare() if self.phase is Phase.PREPARING else self._stored_plan()
+            mutation = await self._mutate(plan) if plan.count else None
+        return await self._emit(plan, mutation)
+
+    # -- phases ----------------------------------------------------------------------------
+
+    async def _produce(self) -> Settled:
+        handler = self._known()
+        value = await self._run("run", Phase.EXECUTING, self._state())
+        assert self._ctx is not None
+        stored = self._work.handler
+        next_run_at = None
+        if stored is not None and stored.spec is not None:
+            next_run_at = next_after(_SPEC.decode(stored.spec), self._room.clock.now())
+        return await self._commit(Plan(), value, f"producer {handler.node.name}", next_run_at)
+
+    async def _prepare(self) -> Plan:
+        value = await self._run("prepare", Phase.PREPARING, self._state())
+        plan = self._plan(as_prepared(value))
+        if plan.count:
+            await self._room.write(
+                handler_runs.prepared, self._claim, self._work, plan, self.notes(),
+                now=self._room.clock.now(),
+            )  # fmt: skip
+            self.phase = Phase.PREPARED
+        return plan
+
+    def _plan(self, given: Prepared) -> Plan:
+        subscribed = self._known().node.subscribes
+        wanted: dict[str, list[str]] = {}
+        for one in given.events:
+            if one.topic not in subscribed:
+                raise BadReservation(f"topic {one.topic} is not one that it subscribes to")
+            if one.id not in wanted.setdefault(one.topic, []):
+                wanted[one.topic].append(one.id)
+        settings = self._room.settings
+        wake = clamp_wake(
+            given.wake_at, now=self._room.clock.now(), least_us=micros(settings.wake_s_min),
+            most_us=micros(settings.wake_s_max),
+        )  # fmt: skip
+        if wake.remark:
+            self._remarks.append(wake.remark)
+        text = self._encoded(given.data, "what prepare returned")
+        title = None if given.title is None else str(given.title)[:500]
+        return Plan(wanted, msgspec.json.decode(text), title, wake.at)
+
+    async def _mutate(self, plan: Plan) -> LedgerRow | None:
+        """At most one change. What user code does after its call, or instead of it, is decided
+        by the call alone, once there was one."""
+        if not self._known().node.has_mutate:
+            return None
+        self.phase = Phase.MUTATING
+        self._title = plan.title
+        try:
+            await self._run("mutate", Phase.MUTATING, _given(plan))
+        except HostStop:
+            pass
+        except Exception:
+            if self._effect is None:
+                raise
+        mutation = None if self._effect is None else await self._effect
+        self.phase = Phase.MUTATED
+        return mutation
+
+    async def _emit(self, plan: Plan, mutation: LedgerRow | None) -> Settled:
+        self.phase = Phase.EMITTING
+        self._work = self._work._replace(mutation=mutation)
+        value = None
+        if self._handler is not None and self._handler.node.has_next:
+            value = await self._run("next", Phase.EMITTING, _given(plan), _result(mutation))
+        return await self._commit(plan, value, "next", None)
+
+    async def _commit(self, plan: Plan, value: Any, what: str, next_run_at: int | None) -> Settled:
+        ctx = self._ctx
+        state = None if value is None else self._encoded(value, f"the state that {what} returned")
+        done = Commit(
+            plan, state, value is None, ctx.events if ctx else (), ctx.inputs if ctx else (),
+            next_run_at, self.notes(),
+        )  # fmt: skip
+        return await self._room.write(
+            handler_runs.commit, self._claim, self._work, done, now=self._room.clock.now(),
+            new_ids=self._room.new_ids(),
+        )  # fmt: skip
+
+    # -- user code -------------------------------------------------------------------------
+
+    async def _run(self, name: str, phase: Phase, *args: Any) -> Any:
+        handler = self._known()
+        is_async = handler.is_async(name)
+        loop = None if is_async else asyncio.get_running_loop()
+        ctx = Context(self._automation, handler, phase, self, self._room.clock.now, loop)
+        self._ctx = ctx
+        function = handler.bound(name)
+        assert function is not None
+        try:
+            return await call(self._room, function, is_async, ctx, *args)
+        finally:
+            self._logs += ctx.logs
+
+    def _known(self) -> Handler:
+        assert self._handler is not None, "a handler that is gone runs no code"
+        return self._handler
+
+    async def _find_tool(self, plan: Plan) -> Tool | None:
+        """The tool behind an entry of the ledger: the code is asked again, and stopped at its
+        call. What was called, and how, is the ledger's."""
+        if self._handler is None or not self._handler.node.has_mutate:
+            return None
+        self._looking_for_tool = True
+        try:
+            await self._run("mutate", Phase.MUTATING, _given(plan))
+        except (HostStop, Exception) as error:
+            if self._tool is None:
+                self._remarks.append(f"mutate did not come to its call again: {error}")
+        finally:
+            self._looking_for_tool = False
+        row = self._work.mutation
+        same = self._tool is not None and row is not None and self._tool.name == row.tool
+        return self._tool if same else None
+
+    # -- what the context asks of its host -------------------------------------------------
+
+    async def peek(self, topic: str, limit: int) -> list[StoredEvent]:
+        """Pending events of a topic."""
+        return await self._room.database.read(events.peek, self._place, topic, limit)
+
+    async def named(self, topic: str, ids: Sequence[str]) -> list[StoredEvent]:
+        """Events by message id."""
+        return await self._room.database.read(events.named, self._place, topic, ids)
+
+    async def read(self, tool: Tool, params: dict[str, Any]) -> Any:
+        """Call a tool that changes nothing."""
+        limit_s = self._room.settings.tool_s
+        try:
+            async with asyncio.timeout(limit_s):
+                return await tool.call(params, Call(self._claim.id, limit_s))
+        except _HOST_ERRORS:
+            raise
+        except Exception as error:
+            raise ToolFault(f"{tool.name}: {type(error).__name__}: {error}") from error
+
+    async def mutate(self, tool: Tool, params: dict[str, Any]) -> Any:
+        """The one change; ends the handler's phase whatever comes of it."""
+        if self._looking_for_tool:
+            self._tool = self._tool or tool
+            raise HostStop(None)
+        if self._effect is not None:
+            raise NotAllowed("a run makes one change; this would be the second")
+        place = (self._automation.name, self._known().node.name, self._title)
+        make = self._effects.make(tool, params, place, self._known().node.approval)
+        self._effect = asyncio.get_running_loop().create_task(make)
+        # Whatever becomes of user code, the call is seen to its end.
+        await asyncio.wait([self._effect])
+        raise HostStop(None)
+
+    # -- what is kept ----------------------------------------------------------------------
+
+    def notes(self) -> Notes:
+        """Log lines and remarks so far."""
+        logs = msgspec.json.encode(self._logs[-1000:]).decode() if self._logs else None
+        remark = "; ".join(dict.fromkeys(self._remarks)) or self._work.run.remark
+        return Notes(logs, remark)
+
+    @property
+    def logs(self) -> tuple[str, ...]:
+        """The log lines so far."""
+        return tuple(self._logs)
+
+    def remark(self, text: str) -> None:
+        """Note something for people."""
+        self._remarks.append(text)
+
+    async def close(self) -> None:
+        """Let go of a call that outlived its run: the ledger knows of it."""
+        if self._effect is not None and not self._effect.done():
+            self._effect.cancel()
+            await asyncio.wait([self._effect], timeout=1)
+
+    def _state(self) -> Any:
+        text = self._work.run.state_before
+        return None if text is None else msgspec.json.decode(text)
+
+    def _stored_plan(self) -> Plan:
+        text = self._work.run.prepared
+        return Plan() if text is None else _PLAN.decode(text)
+
+    def _encoded(self, value: Any, what: str) -> str:
+        return typed.encode(value, what=what, bytes_max=self.payload_bytes_max)
+
+
+def _lines(text: str | None) -> list[str]:
+    return [] if text is None else list(msgspec.json.decode(text))
+
+
+def _given(plan: Plan) -> Prepared:
+    """The plan as later phases see it: by value, as it was stored."""
+    pinned = [
+        Event(topic, message_id, None, "reserved", moment(0), 0)
+        for topic, ids in plan.reservations.items()
+        for message_id in ids
+    ]
+    copy = msgspec.json.decode(msgspec.json.encode(plan.data))
+    wake_at = None if plan.wake_at is None else iso(plan.wake_at)
+    return Prepared(pinned, copy, plan.title, wake_at)
+
+
+def _result(mutation: LedgerRow | None) -> MutationResult:
+    if mutation is None:
+        return MutationResult("none")
+    if mutation.status == Mutation.SKIPPED:
+        return MutationResult("skipped")
+    result = None if mutation.result is None else msgspec.json.decode(mutation.result)
+    return MutationResult("applied", result)

@@ -1,0 +1,67 @@
+"""What every turn of an automation stands on, and the exceptions by which one stands still."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
+
+from rota.core.ids import IdMaker
+from rota.core.retry import RetryPolicy
+from rota.engine.clock import Clock
+from rota.engine.journal import insist
+from rota.settings import Settings
+from rota.store.database import Database, Tx
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Room(NamedTuple):
+    """The host of all automations in this process."""
+
+    database: Database
+    clock: Clock
+    settings: Settings
+    ids: IdMaker
+    threads: ThreadPoolExecutor
+
+    async def write(
+        self,
+        function: Callable[Concatenate[Tx, P], Awaitable[T]],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> T:
+        """One transaction, repeated while the database cannot be reached."""
+        name = getattr(function, "__name__", "a write")
+        return await insist(
+            self.clock, lambda: self.database.write(function, *args, **kwargs), name
+        )
+
+    @property
+    def backoff(self) -> RetryPolicy:
+        """How an automation that fails is tried again."""
+        one = self.settings
+        return RetryPolicy(one.failures_max + 1, one.backoff_s, 2.0, one.backoff_s_max, 0.3)
+
+    def chance(self) -> float:
+        """Feeds the jitter."""
+        return random.random()
+
+    def new_ids(self) -> Any:
+        """New ids for one transaction."""
+        return self.ids.endless(self.clock.now())
+
+
+class Pause(Exception):
+    """The run stands still where it is: until a person acts, or until a time."""
+
+    def __init__(self, reason: str, why: str, *, wake_at: int | None = None) -> None:
+        super().__init__(why)
+        self.reason = reason
+        self.wake_at = wake_at
+
+
+class NotHappened(Exception):
+    """It turned out that the effect did not happen: the run may start over."""

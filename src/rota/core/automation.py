@@ -1,0 +1,157 @@
+"""The records of automations that travel between store, executor and surfaces. Immutable. Field
+order is the column order of the queries that read them.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import msgspec
+
+
+class Automation(msgspec.Struct, frozen=True, gc=False):
+    """A deployed automation. `status` is the user's; `failures` and `fixes` are the system's."""
+
+    namespace: str
+    name: str
+    status: str  # active | paused | archived
+    queue: str
+    version: int
+    digest: str
+    failures: int
+    fixes: int
+    created_at: int
+    updated_at: int
+
+    @property
+    def serial_key(self) -> str:
+        """What keeps it to one open run."""
+        return serial_key(self.name)
+
+
+def serial_key(name: str) -> str:
+    """The serial key of an automation's runs."""
+    return f"automation:{name}"
+
+
+class HandlerRun(msgspec.Struct, frozen=True, gc=False):
+    """One attempt of one handler: how far it got, and what it left."""
+
+    run_id: str
+    root_id: str
+    automation: str
+    handler: str
+    kind: str
+    version: int
+    cause: str
+    phase: str
+    seen: int
+    prepared: str | None
+    state_before: str | None
+    state_after: str | None
+    logs: str | None
+    remark: str | None
+    error_kind: str | None
+    reserved_count: int
+    published_count: int
+    started_at: int
+    finished_at: int | None
+
+
+class StoredEvent(msgspec.Struct, frozen=True, gc=False):
+    """One event of a topic."""
+
+    id: str
+    topic: str
+    message_id: str
+    payload: str
+    status: str
+    reserved_by: str | None
+    created_by: str | None
+    attempt: int
+    created_at: int
+    updated_at: int
+
+
+class LedgerRow(msgspec.Struct, frozen=True, gc=False):
+    """One side effect as the ledger knows it. The id is its idempotency key."""
+
+    id: str
+    root_id: str
+    run_id: str
+    automation: str
+    handler: str
+    tool: str
+    safety: str
+    params: str
+    title: str | None
+    status: str
+    approved_at: int | None
+    result: str | None
+    error: str | None
+    resolved_by: str | None
+    reconcile_count: int
+    created_at: int
+    updated_at: int
+
+
+class InputRow(msgspec.Struct, frozen=True, gc=False):
+    """Something that came in, for people."""
+
+    id: str
+    source: str
+    type: str
+    external_id: str
+    title: str
+    created_at: int
+    skipped_at: int | None
+
+
+class Definition(msgspec.Struct, frozen=True, gc=False):
+    """One version of an automation."""
+
+    automation: str
+    version: int
+    digest: str
+    made_by: str  # deploy | fix
+    graph: str
+    source: str | None
+    comment: str | None
+    created_at: int
+
+
+class NewInput(NamedTuple):
+    """An input about to be registered: its key, and how people call it."""
+
+    source: str
+    type: str
+    external_id: str
+    title: str
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """What makes it the same input again."""
+        return (self.source, self.type, self.external_id)
+
+
+class NewEvent(NamedTuple):
+    """An event about to be published, and the inputs it comes from."""
+
+    topic: str
+    message_id: str
+    payload: str
+    inputs: tuple[NewInput, ...] = ()
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """What `prepare` decided, as it is stored: pinned events, its own values, and the wake time."""
+
+    reservations: dict[str, list[str]] = {}
+    data: Any = None
+    title: str | None = None
+    wake_at: int | None = None
+
+    @property
+    def count(self) -> int:
+        """How many events it pins."""
+        return sum(len(ids) for ids in self.reservations.values())

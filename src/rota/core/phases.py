@@ -1,0 +1,178 @@
+"""How far a handler run got (phase), what it may do there, and what that means after an
+interruption: tables. Store guards, CHECK constraints, docs and tests are made from them. Pure.
+
+The phase only moves forward and never says why a run stands still; that is the run's status.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import NamedTuple
+
+
+class Phase(StrEnum):
+    """Where a handler run is; the text is what the database stores."""
+
+    EXECUTING = "executing"  # a producer at work
+    PREPARING = "preparing"
+    PREPARED = "prepared"
+    MUTATING = "mutating"
+    MUTATED = "mutated"  # the outcome is known; not necessarily that it was applied
+    EMITTING = "emitting"
+    COMMITTED = "committed"
+
+
+PRODUCER = (Phase.EXECUTING, Phase.COMMITTED)
+CONSUMER = (
+    Phase.PREPARING,
+    Phase.PREPARED,
+    Phase.MUTATING,
+    Phase.MUTATED,
+    Phase.EMITTING,
+    Phase.COMMITTED,
+)
+
+
+def goes_forward(before: Phase, after: Phase) -> bool:
+    """Whether a run may move so: forward only, within its own kind."""
+    return any(
+        before in order and after in order and order.index(before) < order.index(after)
+        for order in (PRODUCER, CONSUMER)
+    )
+
+
+class Act(StrEnum):
+    """What a handler may ask of the host."""
+
+    READ = "call a read tool"
+    MUTATE = "call a tool that changes something"
+    PEEK = "look at events"
+    PUBLISH = "publish"
+    INPUT = "register an input"
+    LOG = "log"
+
+
+ALLOWED: dict[Phase, frozenset[Act]] = {
+    Phase.EXECUTING: frozenset({Act.READ, Act.PUBLISH, Act.INPUT, Act.LOG}),
+    Phase.PREPARING: frozenset({Act.READ, Act.PEEK, Act.LOG}),
+    Phase.MUTATING: frozenset({Act.MUTATE, Act.LOG}),
+    Phase.EMITTING: frozenset({Act.PUBLISH, Act.LOG}),
+}
+
+
+class Mutation(StrEnum):
+    """What the ledger knows about the one side effect of a chain."""
+
+    PROPOSED = "proposed"  # waits for approval; nothing was called
+    IN_FLIGHT = "in_flight"  # written before the call: it may have happened
+    APPLIED = "applied"
+    FAILED = "failed"  # it certainly did not happen
+    NEEDS_RECONCILE = "needs_reconcile"
+    INDETERMINATE = "indeterminate"  # only a person can tell
+    SKIPPED = "skipped"  # a person decided to go on without it
+
+
+# What may follow what. FAILED, APPLIED and SKIPPED are the ends.
+LEDGER: dict[Mutation, frozenset[Mutation]] = {
+    Mutation.PROPOSED: frozenset({Mutation.IN_FLIGHT, Mutation.FAILED, Mutation.SKIPPED}),
+    Mutation.IN_FLIGHT: frozenset(
+        {Mutation.APPLIED, Mutation.FAILED, Mutation.NEEDS_RECONCILE, Mutation.INDETERMINATE}
+    ),
+    Mutation.NEEDS_RECONCILE: frozenset(
+        {Mutation.APPLIED, Mutation.FAILED, Mutation.INDETERMINATE, Mutation.SKIPPED}
+    ),
+    Mutation.INDETERMINATE: frozenset(
+        {Mutation.NEEDS_RECONCILE, Mutation.FAILED, Mutation.SKIPPED}
+    ),
+    Mutation.APPLIED: frozenset(),
+    Mutation.FAILED: frozenset(),
+    Mutation.SKIPPED: frozenset(),
+}
+UNCERTAIN = frozenset({Mutation.IN_FLIGHT, Mutation.NEEDS_RECONCILE, Mutation.INDETERMINATE})
+DECIDED = frozenset({Mutation.APPLIED, Mutation.SKIPPED})
+
+
+class EventStatus(StrEnum):
+    """Where an event stands."""
+
+    PENDING = "pending"
+    RESERVED = "reserved"  # pinned for the chain of a run
+    CONSUMED = "consumed"
+    SKIPPED = "skipped"
+
+
+class Way(StrEnum):
+    """How a turn takes up what its chain has left."""
+
+    CHOOSE = "choose"  # nothing is left: pick a handler
+    AGAIN = "again"  # release the events, start the same handler afresh
+    ON = "on"  # the same run goes on where it stood
+    RECONCILE = "reconcile"  # the world may have changed: find out first
+    EMIT = "emit"  # the outcome is known: go forward to the end
+    ASK = "ask"  # an approval is still missing
+    GIVE_WAY = "give way"  # this run is over; a new one starts afresh
+
+
+class Left(NamedTuple):
+    """What a chain has left behind: its last handler run, and its ledger."""
+
+    phase: Phase
+    own: bool  # the run that takes over is the one that stood still
+    mutation: Mutation | None
+    found_out: bool = False  # FAILED was found out afterwards, by the tool or by a person
+    approved: bool = False
+
+
+def take_up(left: Left | None) -> Way:
+    """The phase reset rules: before the mutation is applied a run may start over, after it
+    must go forward; what nobody knows is reconciled first. Keyed on the ledger, not on phases."""
+    if left is None or left.phase is Phase.COMMITTED:
+        return Way.CHOOSE
+    if left.mutation in UNCERTAIN:
+        return Way.RECONCILE
+    if left.mutation in DECIDED:
+        return Way.EMIT
+    if not left.own:
+        return Way.AGAIN
+    if left.mutation is Mutation.PROPOSED:
+        return Way.ON if left.approved else Way.ASK
+    if left.mutation is Mutation.FAILED and left.found_out:
+        return Way.GIVE_WAY
+    return Way.ON
+
+
+class Shown(NamedTuple):
+    """A run's status as people know it from the model of automations."""
+
+    text: str
+    resolution: str
+
+
+# Stored status and reason → the words of the model, and what ends it.
+STATUSES: dict[tuple[str, str | None], Shown] = {
+    ("running", None): Shown("active", "it is at work"),
+    ("failed", "transient"): Shown("paused:transient", "a new run after a pause"),
+    ("failed", "timeout"): Shown("paused:transient", "a new run after a pause"),
+    ("waiting", "auth"): Shown("paused:approval", "renew the credentials, then resume"),
+    ("waiting", "permission"): Shown("paused:approval", "grant the permission, then resume"),
+    ("waiting", "approval"): Shown("paused:approval", "approve or reject"),
+    ("sleeping", "reconciliation"): Shown("paused:reconciliation", "it is looked up again soon"),
+    ("waiting", "reconciliation"): Shown(
+        "paused:reconciliation", "try again, say that it did not happen, or skip"
+    ),
+    ("failed", "logic"): Shown("failed:logic", "correct the code, or retry"),
+    ("failed", "internal"): Shown(
+        "failed:internal", "a fault of the host: see the log, then retry"
+    ),
+    ("completed", None): Shown("committed", "nothing: it is done"),
+    ("crashed", "lapsed"): Shown("crashed", "a recovery takes over"),
+    ("crashed", "worker gone"): Shown("crashed", "a recovery takes over"),
+}
+
+
+def shown(status: str, reason: str | None) -> str:
+    """Status and reason of a run in the words of the model."""
+    known = STATUSES.get((status, reason))
+    if known is not None:
+        return known.text
+    return f"{status}:{reason}" if reason else status

@@ -1,0 +1,211 @@
+"""JSON out of what a model replied: fences, prose around it, small mistakes. Pure.
+
+The reader below takes JSON and what models make of it: comments, trailing commas, a comma
+forgotten at a line's end, single quotes, bare keys, Python's True and None, raw newlines in text.
+It repairs spelling only: text that stops in the middle is not a value.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+PATIENCE = 5  # how many times its own length of failed attempts a reply is worth
+DEPTH_MAX = 100
+
+_FENCE = re.compile(r"[ \t]*(`{3,}|~{3,})[ \t]*([\w+-]*)")
+_TAGS = ("json", "json5", "jsonc", "javascript", "js")
+_BRACKET = re.compile(r"[\[{]")
+_SPACE = re.compile(r"(?:[ \t\r\n\f\v\ufeff\u00a0]+|//[^\n]*|/\*.{0,1000}?\*/)*", re.S)
+_NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][-+]?\d+)?(?![\w.])")
+_BARE_KEY = re.compile(r"[A-Za-z_$][\w$-]*")
+_WORDS = {
+    "true": True, "false": False, "null": None, "True": True, "False": False, "None": None,
+    "undefined": None,
+}  # fmt: skip
+_QUOTES = {'"': '"', "'": "'", "\u201c": "\u201d", "\u2018": "\u2019"}
+_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f"}
+
+
+class NoJson(Exception):
+    """The reply holds no JSON that anybody could use."""
+
+
+def extract(text: str, accept: Callable[[Any], bool] = lambda _: True) -> Any:
+    """The JSON value of a reply: of those it holds, the likeliest that `accept` takes."""
+    seen = False
+    for value in _candidates(text):
+        seen = True
+        if accept(value):
+            return value
+    raise NoJson("its JSON is not what was asked for" if seen else "it holds no JSON")
+
+
+def _candidates(text: str) -> Iterator[Any]:
+    """All values, the likeliest first: the whole, fenced blocks, whatever stands in the prose."""
+    whole = text.strip()
+    with contextlib.suppress(ValueError, RecursionError):
+        yield json.loads(whole, parse_constant=_no_constant)
+    for block in _fenced(text):
+        yield from _values(block)
+    yield from reversed(list(_values(text)))
+
+
+def _fenced(text: str) -> Iterator[str]:
+    """Blocks within fences: those marked as JSON first, then the others; the last before."""
+    blocks: list[tuple[str, str]] = []
+    opened: re.Match[str] | None = None
+    body: list[str] = []
+    for line in text.splitlines(keepends=True):
+        mark = _FENCE.match(line)
+        if opened is None:
+            opened, body = mark, []
+        elif mark is not None and not mark.group(2) and mark.group(1).startswith(opened.group(1)):
+            blocks.append((opened.group(2).lower(), "".join(body)))
+            opened = None
+        else:
+            body.append(line)
+    for tagged in (True, False):
+        yield from (inner for tag, inner in reversed(blocks) if (tag in _TAGS) is tagged)
+
+
+def _values(text: str) -> Iterator[Any]:
+    """Objects and lists that begin somewhere in a text, from left to right, not within another."""
+    at = 0
+    reader = _Lenient(text)
+    patience = PATIENCE * (len(text) + 1000)  # nonsense must not be read over and over
+    while patience > 0:
+        found = _BRACKET.search(text, at)
+        if found is None:
+            return
+        reader.reached = found.start()
+        try:
+            value, at = read_value(text, found.start(), reader)
+        except (NoJson, RecursionError):
+            at = found.start() + 1
+            patience -= 100 + reader.reached - found.start()
+        else:
+            yield value
+
+
+def read_value(text: str, at: int, reader: _Lenient | None = None) -> tuple[Any, int]:
+    """The value that begins at a position, and where it ends; strictly first, then leniently."""
+    try:
+        return _STRICT.raw_decode(text, at)
+    except (ValueError, RecursionError):
+        return (reader or _Lenient(text)).value(at, 0)
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(name)
+
+
+_STRICT = json.JSONDecoder(parse_constant=_no_constant)
+
+
+class _Lenient:
+    """A reader that forgives spelling."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self.reached = 0  # how far it came, also when it failed
+
+    def value(self, at: int, depth: int) -> tuple[Any, int]:
+        at = self.reached = self._space(at)
+        sign = self._text[at : at + 1]
+        if depth > DEPTH_MAX:
+            raise NoJson("nested too deep")
+        if sign == "{":
+            return self._object(at + 1, depth)
+        if sign == "[":
+            return self._list(at + 1, depth)
+        if sign in _QUOTES and sign:
+            return self._string(at)
+        number = _NUMBER.match(self._text, at)
+        if number is not None:
+            return json.loads(number.group()), number.end()
+        word = _BARE_KEY.match(self._text, at)
+        if word is not None and word.group() in _WORDS:
+            return _WORDS[word.group()], word.end()
+        raise NoJson(f"no value at {at}")
+
+    def _object(self, at: int, depth: int) -> tuple[dict[str, Any], int]:
+        found: dict[str, Any] = {}
+        while True:
+            at = self._space(at)
+            if self._text[at : at + 1] == "}":
+                return found, at + 1
+            key, at = self._key(at)
+            at = self._space(at)
+            if self._text[at : at + 1] != ":":
+                raise NoJson(f"no colon at {at}")
+            found[key], at = self.value(at + 1, depth + 1)
+            at = self._comma(at, "}")
+
+    def _list(self, at: int, depth: int) -> tuple[list[Any], int]:
+        found: list[Any] = []
+        while True:
+            at = self._space(at)
+            if self._text[at : at + 1] == "]":
+                return found, at + 1
+            value, at = self.value(at, depth + 1)
+            found.append(value)
+            at = self._comma(at, "]")
+
+    def _key(self, at: int) -> tuple[str, int]:
+        if self._text[at : at + 1] in _QUOTES and at < len(self._text):
+            return self._string(at)
+        word = _BARE_KEY.match(self._text, at)
+        if word is None:
+            raise NoJson(f"no key at {at}")
+        return word.group(), word.end()
+
+    def _comma(self, at: int, close: str) -> int:
+        """After a value: a comma, the end, or at least a new line."""
+        after = self._space(at)
+        sign = self._text[after : after + 1]
+        if sign == ",":
+            return after + 1
+        if sign == close or (sign and "\n" in self._text[at:after]):
+            return after
+        raise NoJson(f"no comma at {after}")
+
+    def _string(self, at: int) -> tuple[str, int]:
+        close = _QUOTES[self._text[at]]
+        out: list[str] = []
+        at += 1
+        while at < len(self._text):
+            sign = self._text[at]
+            if sign == close and self._ends(at + 1, close):
+                return "".join(out), at + 1
+            if sign == "\\":
+                sign, at = self._escape(at)
+            else:
+                at += 1
+            out.append(sign)
+        self.reached = at
+        raise NoJson("a text without an end")
+
+    def _ends(self, at: int, close: str) -> bool:
+        """Whether a quote closes its text; an apostrophe within single quotes does not."""
+        if close != "'":
+            return True
+        after = self._space(at)
+        sign = self._text[after : after + 1]
+        return sign in ("", ",", ":", "}", "]") or "\n" in self._text[at:after]
+
+    def _escape(self, at: int) -> tuple[str, int]:
+        sign = self._text[at + 1 : at + 2]
+        if sign != "u":
+            return _ESCAPES.get(sign, sign), at + 2
+        found = re.compile(r"(?:\\u[0-9a-fA-F]{4})+").match(self._text, at)
+        if found is None:
+            raise NoJson("a broken escape")
+        return str(json.loads(f'"{found.group()}"')), found.end()
+
+    def _space(self, at: int) -> int:
+        found = _SPACE.match(self._text, at)
+        return found.end() if found else at

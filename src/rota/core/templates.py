@@ -1,0 +1,123 @@
+"""Prompt templates: one pass, literal values, an escape. Pure.
+
+`{{name}}` is replaced by the value of a name; dots lead into nested values; spaces around it are
+allowed. `\\{{name}}` stays as `{{name}}`. What a value holds is never looked at again, so item
+text with braces, dollars or backslashes comes out as it went in. Double braces around anything
+that is no name (`{{ "a": 1 }}`) are text.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+from rota.core.nearest import did_you_mean
+from rota.core.rules import look_up
+from rota.errors import BadInput
+
+# Filled in by the runner; upper case, so that no field or parameter takes their place by accident.
+RESERVED = ("ITEMS", "RESULTS", "RESULTS_FILE", "COUNT", "SUCCESS_COUNT", "FAILURE_COUNT")
+
+_PLACEHOLDER = re.compile(r"(\\*)\{\{[ \t]*(\w(?:[\w .-]*[\w-])?)[ \t]*\}\}")
+
+
+class Missing(StrEnum):
+    """What to do about a name without a value."""
+
+    ERROR = "error"
+    EMPTY = "empty"
+    KEEP = "keep"
+
+
+class MissingVariable(NamedTuple):
+    """A name in a template that nothing gives a value to."""
+
+    name: str
+    offset: int
+    advice: str
+
+
+class Template:
+    """A template, taken apart once and rendered often."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self._parts: list[tuple[str, str, int]] = []  # text before, name ("" for none), offset
+        done = 0
+        for found in _PLACEHOLDER.finditer(text):
+            slashes, name = found.group(1), found.group(2)
+            before = text[done : found.start()] + "\\" * (len(slashes) // 2)
+            done = found.end()
+            if len(slashes) % 2:
+                literal = text[found.start() + len(slashes) : found.end()]
+                self._parts.append((before + literal, "", found.start()))
+            else:
+                self._parts.append((before, name, found.start() + len(slashes)))
+        self._tail = text[done:]
+
+    @property
+    def names(self) -> list[str]:
+        """The names it asks for, each once, in order."""
+        return list(dict.fromkeys(name for _, name, _ in self._parts if name))
+
+    def missing(self, known: Iterable[str]) -> list[MissingVariable]:
+        """The names that are not among the known ones; a dotted name needs its first part."""
+        names = set(known)
+        absent: dict[str, MissingVariable] = {}
+        for _, name, offset in self._parts:
+            if name and name not in names and name.partition(".")[0] not in names:
+                advice = _advice(name, names)
+                absent.setdefault(name, MissingVariable(name, offset, advice))
+        return list(absent.values())
+
+    def render(self, values: Mapping[str, Any], missing: Missing = Missing.ERROR) -> str:
+        """The text with every name replaced by its value."""
+        out: list[str] = []
+        for before, name, offset in self._parts:
+            out.append(before)
+            if name:
+                out.append(self._value(name, offset, values, missing))
+        out.append(self._tail)
+        return "".join(out)
+
+    def _value(self, name: str, offset: int, values: Mapping[str, Any], missing: Missing) -> str:
+        found, value = look_up(values, name)
+        if found:
+            return text_of(value)
+        if missing is Missing.ERROR:
+            line = self.text.count("\n", 0, offset) + 1
+            raise BadInput(
+                f"{{{{{name}}}}} in line {line} of the prompt has no value{_advice(name, values)}",
+                hint=f"Known here: {', '.join(values) or 'nothing'}. "
+                f"To keep the braces as text write \\{{{{{name}}}}}.",
+                name=name,
+            )
+        return "" if missing is Missing.EMPTY else f"{{{{{name}}}}}"
+
+
+def _advice(name: str, known: Iterable[str]) -> str:
+    """The nearest name; a reserved one only to somebody who wrote capitals."""
+    return did_you_mean(name, [each for each in known if each not in RESERVED or name.isupper()])
+
+
+def render(text: str, values: Mapping[str, Any], missing: Missing = Missing.ERROR) -> str:
+    """Render a template that is needed only once."""
+    return Template(text).render(values, missing)
+
+
+def text_of(value: Any) -> str:
+    """A value in a prompt: text as it is, null as nothing, the rest as JSON."""
+    if isinstance(value, str):
+        return value
+    return "" if value is None else json.dumps(value, ensure_ascii=False)
+
+
+def escaped(text: str) -> str:
+    """Text that a template renders to exactly this text."""
+    return _PLACEHOLDER.sub(
+        lambda found: "\\" * (2 * len(found.group(1)) + 1) + found.group(0)[len(found.group(1)) :],
+        text,
+    )

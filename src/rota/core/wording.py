@@ -1,0 +1,124 @@
+"""What people are told about an automation: one word for its state and one plain sentence. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import NamedTuple
+
+import msgspec
+
+from rota.core.automation import Automation, LedgerRow
+from rota.core.describe import describe
+from rota.core.instants import DAY, HOUR, MINUTE, SECOND
+from rota.core.lifecycle import Status
+from rota.core.model import Run
+from rota.core.outcomes import read_error
+from rota.core.planner import Handler, due_of
+from rota.core.timing import Spec
+
+_SPEC = msgspec.json.Decoder(Spec)
+
+
+class Word(StrEnum):
+    """The state of an automation, as people see it."""
+
+    RUNNING = "Running"
+    IDLE = "Idle"
+    ATTENTION = "Needs attention"
+    STOPPED = "Stopped"
+
+
+class Said(NamedTuple):
+    """The word, the sentence, and what a person can do about it."""
+
+    word: Word
+    sentence: str
+    actions: tuple[str, ...] = ()
+
+
+# Why a turn waits for a person → how the sentence begins, and what can be done.
+WAITS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "auth": ("Waiting for you to renew credentials", ("try-again",)),
+    "permission": ("Waiting for you to grant a permission", ("try-again",)),
+    "approval": ("Waiting for your approval", ("approve", "reject")),
+    "reconciliation": (
+        "Nobody knows whether a change happened",
+        ("try-again", "did-not-happen", "skip"),
+    ),
+    "logic": ("The code failed", ("try-again", "skip", "deploy")),
+    "transient": ("It kept failing and was given up", ("try-again", "skip")),
+    "timeout": ("It kept taking too long and was given up", ("try-again", "skip")),
+    "internal": ("A fault of the host stopped it", ("try-again", "skip")),
+    "crashes": ("Its worker died too often while it ran", ("try-again", "skip")),
+}
+
+
+def say(
+    automation: Automation,
+    turn: Run | None,
+    handlers: Sequence[Handler],
+    *,
+    error: str | None,
+    mutation: LedgerRow | None,
+    now: int,
+) -> Said:
+    """The state of an automation in words."""
+    if automation.status == "archived":
+        return Said(Word.STOPPED, "Archived", ("resume",))
+    waiting = turn is not None and turn.status == Status.WAITING
+    if automation.status == "paused" and not waiting:
+        return Said(Word.STOPPED, "Paused by you", ("resume",))
+    if turn is None:
+        return Said(Word.ATTENTION, "It has no turn; its last run died too often", ("resume",))
+    if waiting:
+        return _waits(turn, error, mutation)
+    if turn.status in (Status.RUNNING, Status.PENDING):
+        return Said(Word.RUNNING, "Running now")
+    in_ = how_long((turn.available_at or now) - now)
+    if turn.reason == "reconciliation":
+        return Said(Word.RUNNING, f"Finding out whether a change happened; next look in {in_}",
+                    ("try-again", "did-not-happen", "skip"))  # fmt: skip
+    if turn.reason in ("transient", "timeout"):
+        said = read_error(error).get("message", "") if error else ""
+        return Said(Word.RUNNING, f"Trying again in {in_}" + (f": {said}" if said else ""))
+    return Said(Word.IDLE, _next_check(turn, handlers, now))
+
+
+def _waits(turn: Run, error: str | None, mutation: LedgerRow | None) -> Said:
+    begins, actions = WAITS.get(turn.reason or "", (f"Stopped: {turn.reason}", ("try-again",)))
+    if turn.reason == "approval" and mutation is not None:
+        return Said(Word.ATTENTION, f"{begins}: {mutation.title or mutation.tool}", actions)
+    if turn.reason == "reconciliation" and mutation is not None:
+        if mutation.safety == "unknowable":
+            actions = actions[1:]  # it cannot look
+        begins = f"{begins}: {mutation.title or mutation.tool}"
+        return Said(Word.ATTENTION, begins, actions)
+    message = read_error(error).get("message", "") if error else ""
+    return Said(Word.ATTENTION, f"{begins}: {message}" if message else begins, actions)
+
+
+def _next_check(turn: Run, handlers: Sequence[Handler], now: int) -> str:
+    if turn.available_at is None:
+        return "Waiting for events"
+    in_ = how_long(turn.available_at - now)
+    soonest = min(
+        (one for one in handlers if due_of(one) is not None),
+        key=lambda one: (due_of(one) or (0,))[0] or 0,
+        default=None,
+    )
+    return f"Next {'check' if soonest is None or soonest.kind == 'producer' else 'look'} in {in_}"
+
+
+def schedule_words(handlers: Sequence[Handler]) -> str:
+    """When it checks, in words."""
+    texts = [describe(_SPEC.decode(one.spec)) for one in handlers if one.spec]
+    return "Checks " + " and ".join(dict.fromkeys(texts)) if texts else "Runs when events arrive"
+
+
+def how_long(duration_us: int) -> str:
+    """A rough duration for people: "3 min", "2 h", "now"."""
+    for size, word in ((DAY, "d"), (HOUR, "h"), (MINUTE, "min"), (SECOND, "s")):
+        if duration_us >= size:
+            return f"{round(duration_us / size)} {word}"
+    return "a moment"

@@ -1,0 +1,1 @@
+"""Pipelines: a folder with a pipeline.yaml, read, checked and taken apart. No engine here yet."""

@@ -1,0 +1,82 @@
+"""Files that are there whole or not at all, and the result files of runs."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+from collections.abc import Iterable
+from pathlib import Path
+
+from rota.core.instants import moment
+
+RESULTS = ".results"
+
+
+def write_whole(path: Path, pieces: Iterable[str]) -> None:
+    """Write a file so that a reader, or a crash, sees the old one or the new one.
+
+    When the disk is full the old file stays as it is, and OSError says so.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f"{path.name}.{secrets.token_hex(4)}.tmp")
+    try:
+        with draft.open("x", encoding="utf-8", newline="\n") as file:
+            file.writelines(pieces)
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(path)
+    except BaseException:
+        draft.unlink(missing_ok=True)
+        raise
+    _sync_folder(path.parent)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make a rename survive a power cut, where the system can."""
+    with contextlib.suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def result_name(started_at: int) -> str:
+    """`.results/2026-01-26T14-00-00.json`, from the time a run began."""
+    return f"{RESULTS}/{moment(started_at):%Y-%m-%dT%H-%M-%S}.json"
+
+
+def write_result(folder: Path, started_at: int, pieces: Iterable[str]) -> str:
+    """Write the result of a run beside its pipeline; answers its path relative to the folder.
+
+    Two runs that begin in the same second have two files.
+    """
+    name = free_result_name(folder, started_at)
+    write_whole(folder / name, pieces)
+    return name
+
+
+def free_result_name(folder: Path, started_at: int) -> str:
+    """The name of a result file that is not taken."""
+    name = result_name(started_at)
+    number = 2
+    while (folder / name).exists():
+        name = f"{result_name(started_at).removesuffix('.json')}-{number}.json"
+        number += 1
+    return name
+
+
+def prune_results(folder: Path, keep: int) -> list[str]:
+    """Delete the oldest result files beyond `keep`; answers which."""
+    names = sorted((path for path in (folder / RESULTS).glob("*.json")), key=_age)
+    gone = names[: max(0, len(names) - keep)]
+    for path in gone:
+        path.unlink(missing_ok=True)
+    return [f"{RESULTS}/{path.name}" for path in gone]
+
+
+def _age(path: Path) -> tuple[str, int]:
+    """The order of result files: by second, then by their number within it."""
+    second, _, number = path.stem[:19], "", path.stem[20:]
+    return second, int(number) if number.isdecimal() else 1

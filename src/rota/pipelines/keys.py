@@ -1,0 +1,40 @@
+"""Content keys: the same item, prompt and model is the same step, whoever asks and whenever."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+VERSION = 1  # raise it when what is hashed changes: old results are then not found again
+
+
+def canonical(value: Any) -> str:
+    """A value as JSON whose keys are in order, so that equal values are equal texts."""
+    return json.dumps(
+        value, sort_keys=True, ensure_ascii=False, separators=(",", ":"), allow_nan=False
+    )
+
+
+def content_key(kind: str, *parts: Any) -> str:
+    """A short key of what goes into a call; order of keys in mappings does not matter."""
+    text = canonical([VERSION, kind, *parts])
+    return f"{kind}:{hashlib.sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()[:32]}"
+
+
+def item_key(item: Mapping[str, Any], prompt: str, model: str | None) -> str:
+    """The key of one item's call; the prompt is the rendered one, instruction included."""
+    return content_key("item", dict(item), prompt, model)
+
+
+def batch_key(items: list[Mapping[str, Any]], prompt: str, model: str | None) -> str:
+    """The key of one batch's call."""
+    return content_key("batch", [dict(item) for item in items], prompt, model)
+
+
+def schedule_id(pipeline_id: str, folder: Path) -> str:
+    """`daily-report-a1b2c3`: two checkouts of one pipeline are two schedules."""
+    place = hashlib.sha256(str(folder.resolve()).encode()).hexdigest()[:6]
+    return f"{pipeline_id}-{place}"

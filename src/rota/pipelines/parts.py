@@ -1,0 +1,160 @@
+"""The parts of a pipeline.yaml that stand in the linear and in the graph form alike."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, TypeAlias
+
+import msgspec
+
+Meta = msgspec.Meta
+
+
+class Part(
+    msgspec.Struct,
+    frozen=True,
+    kw_only=True,
+    rename="camel",
+    forbid_unknown_fields=True,
+    omit_defaults=True,
+):
+    """A mapping of the file. Keys it does not know are refused."""
+
+
+Item: TypeAlias = dict[str, Any]
+FieldType: TypeAlias = Literal["any", "string", "integer", "number", "boolean", "list", "object"]
+OnError: TypeAlias = Literal["abort", "warn"]
+Positive: TypeAlias = Annotated[int, Meta(ge=1)]
+Natural: TypeAlias = Annotated[int, Meta(ge=0)]
+
+
+class OutputField(Part, frozen=True, kw_only=True):
+    """A field of a reply, with what it must look like."""
+
+    name: Annotated[str, Meta(min_length=1, description="The key in the reply.")]
+    type: Annotated[FieldType, Meta(description="What the value must be.")] = "any"
+    enum: Annotated[
+        list[str | int | float | bool] | None, Meta(description="The values allowed.")
+    ] = None
+    required: Annotated[bool, Meta(description="Whether a reply without it is refused.")] = True
+    description: Annotated[str | None, Meta(description="Told to the AI.")] = None
+
+
+Output: TypeAlias = Annotated[
+    list[str | OutputField],
+    Meta(description="Fields to read from the reply; names, or fields with a type. None: text."),
+]
+Prompt: TypeAlias = Annotated[
+    str | None, Meta(description="The prompt, with {{placeholders}}. Either this or promptFile.")
+]
+PromptFile: TypeAlias = Annotated[
+    str | None,
+    Meta(description="A file with the prompt: looked for in the folder, prompts, ../prompts."),
+]
+Skill: TypeAlias = Annotated[str | None, Meta(description="A skill to put before the prompt.")]
+Skills: TypeAlias = Annotated[
+    list[str], Meta(description="Several skills to put before the prompt, in this order.")
+]
+Model: TypeAlias = Annotated[
+    str | None, Meta(description="The model; may hold {{placeholders}} where items are at hand.")
+]
+Timeout: TypeAlias = Annotated[
+    Positive | None, Meta(description="Milliseconds for one call; it is really cancelled then.")
+]
+
+
+class Retry(Part, frozen=True, kw_only=True):
+    """How often a failed call is tried again."""
+
+    max_retries: Annotated[Natural, Meta(description="Further tries after the first.")] = 2
+    retry_delay_ms: Annotated[
+        Natural, Meta(description="Milliseconds before the first of them; doubled each time.")
+    ] = 1000
+
+
+class Parameter(Part, frozen=True, kw_only=True):
+    """A name and its value."""
+
+    name: Annotated[str, Meta(min_length=1, description="The name in {{placeholders}}.")]
+    value: Annotated[Any, Meta(description="Its value; anything but null.")]
+
+
+class Budget(Part, frozen=True, kw_only=True):
+    """Limits of one run; it stops before it passes them."""
+
+    max_cost: Annotated[float | None, Meta(description="Money, in the currency of prices.")] = None
+    max_tokens: Annotated[Positive | None, Meta(description="Tokens, in and out.")] = None
+    max_calls: Annotated[Positive | None, Meta(description="AI calls.")] = None
+
+
+class Settings(Part, frozen=True, kw_only=True):
+    """Defaults for every part of the pipeline; what the part itself says wins."""
+
+    model: Annotated[str | None, Meta(description="Model where none is named.")] = None
+    concurrency: Annotated[Positive | None, Meta(description="Calls at the same time.")] = None
+    timeout_ms: Timeout = None
+    on_error: Annotated[OnError, Meta(description="What a failed node does to the run.")] = "abort"
+    working_directory: Annotated[
+        str | None, Meta(description="As workingDirectory of the pipeline, which wins.")
+    ] = None
+    retry: Annotated[Retry, Meta(description="How failed calls are tried again.")] = Retry()
+    budget: Annotated[Budget | None, Meta(description="Limits of one run.")] = None
+
+
+class Asking(Part, frozen=True, kw_only=True):
+    """What every AI call has in common."""
+
+    prompt: Prompt = None
+    prompt_file: PromptFile = None
+    skill: Skill = None
+    skills: Skills = []
+    output: Output = []
+    model: Model = None
+    timeout_ms: Timeout = None
+    retry: Annotated[Retry | None, Meta(description="How failed calls are tried again.")] = None
+
+    @property
+    def skill_names(self) -> list[str]:
+        """All skills, `skill` first."""
+        return list(dict.fromkeys([*([self.skill] if self.skill else []), *self.skills]))
+
+
+class MapStep(Asking, frozen=True, kw_only=True):
+    """One AI call for each item, or for each batch of items."""
+
+    parallel: Annotated[Positive | None, Meta(description="Calls at the same time; 5.")] = None
+    batch_size: Annotated[
+        Positive, Meta(description="Items in one call; the prompt then holds {{ITEMS}}.")
+    ] = 1
+    fail_fast: Annotated[
+        bool, Meta(description="Begin no further items after the first failure.")
+    ] = False
+    max_failures: Annotated[
+        Natural | Annotated[str, Meta(pattern=r"^\d{1,3}%$")] | None,
+        Meta(description='Stop when more items failed: a number, or a share such as "10%".'),
+    ] = None
+
+
+class ReduceStep(Asking, frozen=True, kw_only=True):
+    """All results into one."""
+
+    type: Annotated[
+        Literal["list", "table", "json", "csv", "text", "ai"],
+        Meta(description="The form of the result; ai asks a model with {{RESULTS}}."),
+    ]
+    include_failures: Annotated[
+        bool, Meta(description="ai only: whether {{RESULTS}} holds the failed items too.")
+    ] = False
+    max_chars: Annotated[
+        Annotated[int, Meta(ge=1000)],
+        Meta(description="ai only: longest {{RESULTS}} in one call; more is reduced in parts."),
+    ] = 200_000
+
+
+class Job(Asking, frozen=True, kw_only=True):
+    """A single AI call."""
+
+
+class AiFilter(Asking, frozen=True, kw_only=True):
+    """A question to the AI about each item; yes keeps it."""
+
+    parallel: Annotated[Positive | None, Meta(description="Calls at the same time; 5.")] = None

@@ -1,0 +1,64 @@
+"""What is wrong with a pipeline: every problem at once, each with its place in the file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import StrEnum
+from typing import NamedTuple
+
+from rota.errors import BadPipeline
+
+Path = tuple[str | int, ...]
+
+
+class Place(NamedTuple):
+    """A place in a file; both count from one."""
+
+    line: int
+    column: int
+
+
+class Level(StrEnum):
+    """An error stops the pipeline; a warning is only said."""
+
+    ERROR = "error"
+    WARNING = "warning"
+
+
+class Problem(NamedTuple):
+    """One thing that is wrong, in one sentence, at one place."""
+
+    file: str
+    place: Place
+    message: str
+    level: Level = Level.ERROR
+
+    def __str__(self) -> str:
+        line, column = self.place
+        return f"{self.file}:{line}:{column}: {self.level}: {self.message}"
+
+
+def ordered(problems: Iterable[Problem]) -> list[Problem]:
+    """Each problem once, in the order of the file."""
+    return sorted(dict.fromkeys(problems), key=lambda each: (each.file, each.place, each.message))
+
+
+def errors_of(problems: Iterable[Problem]) -> list[Problem]:
+    """Those that stop the pipeline."""
+    return [problem for problem in problems if problem.level is Level.ERROR]
+
+
+def refusal(file: str, problems: Iterable[Problem]) -> BadPipeline:
+    """The error that carries them all; warnings are told along, after the errors."""
+    told = sorted(ordered(problems), key=lambda each: each.level is Level.WARNING)
+    count = len(errors_of(told))
+    head = f"{file}: 1 problem" if count == 1 else f"{file}: {count} problems"
+    return BadPipeline("\n".join([head, *(f"  {each}" for each in told)]), problems=told)
+
+
+def path_text(path: Path) -> str:
+    """`input.items[2].name`, as people write it."""
+    text = ""
+    for part in path:
+        text += f"[{part + 1}]" if isinstance(part, int) else f".{part}" if text else part
+    return text or "the pipeline"

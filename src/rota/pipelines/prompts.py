@@ -1,0 +1,93 @@
+"""Prompt files and skills: where they are looked for, and how they become one prompt."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from rota.errors import BadInput
+
+_FRONT = re.compile(r"\A---[ \t]*\n.*?^(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL | re.MULTILINE)
+_SKILL_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_ .-]*")
+SKILL_FILE = "SKILL.md"
+
+
+class SkillText(NamedTuple):
+    """A skill and what it says."""
+
+    name: str
+    text: str
+
+
+def prompt_places(name: str, folder: Path) -> list[Path]:
+    """Where a prompt file is looked for, in this order."""
+    wanted = Path(name).expanduser()
+    if wanted.is_absolute():
+        return [wanted]
+    if len(wanted.parts) > 1:
+        return [folder / wanted]
+    return [folder / wanted, folder / "prompts" / wanted, folder.parent / "prompts" / wanted]
+
+
+def read_prompt(name: str, folder: Path) -> str:
+    """The text of a prompt file without its front matter; a miss names every place."""
+    places = prompt_places(name, folder)
+    found = next((place for place in places if place.is_file()), None)
+    if found is None:
+        listed = ", ".join(str(place) for place in places)
+        raise BadInput(f"the prompt file {name} is not there; looked for {listed}")
+    text = without_front_matter(_text_of(found))
+    if not text.strip():
+        raise BadInput(f"the prompt file {found} is empty")
+    return text
+
+
+def skill_folders(folder: Path, root: Path | None = None) -> list[Path]:
+    """Where skills are looked for: in the pipeline, beside it, and in .github/skills above it."""
+    around = [folder, *folder.resolve().parents]
+    if root is not None:
+        around = [folder, root]
+    above = [each / ".github" / "skills" for each in around[1:]]
+    return [folder / "skills", folder.parent / "skills", *above]
+
+
+def read_skill(name: str, folders: Sequence[Path]) -> SkillText:
+    """The text of a skill without its front matter."""
+    if not _SKILL_NAME.fullmatch(name) or ".." in name:
+        raise BadInput(
+            f'"{name}" is no name of a skill; it names a folder, without separators and dots'
+        )
+    places = [folder / name / SKILL_FILE for folder in folders]
+    found = next((place for place in places if place.is_file()), None)
+    if found is None:
+        listed = ", ".join(str(place) for place in places[:4])
+        raise BadInput(f"the skill {name} is not there; looked for {listed}")
+    text = without_front_matter(_text_of(found)).strip()
+    if not text:
+        raise BadInput(f"the skill {name} is empty ({found})")
+    return SkillText(name, text)
+
+
+def with_skills(prompt: str, skills: Sequence[SkillText]) -> str:
+    """The prompt with its skills before it; their placeholders count like its own."""
+    if not skills:
+        return prompt
+    guidance = [f"[Skill Guidance: {skill.name}]\n{skill.text}\n" for skill in skills]
+    return "\n".join([*guidance, f"[Task]\n{prompt}"])
+
+
+def without_front_matter(text: str) -> str:
+    """The text after a YAML block at its very beginning."""
+    text = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
+    return _FRONT.sub("", text, count=1)
+
+
+def _text_of(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise BadInput(f"{path} is not UTF-8; save it as UTF-8") from error
+    except OSError as error:
+        raise BadInput(f"{path} cannot be read: {error.strerror}") from error

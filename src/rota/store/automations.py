@@ -1,0 +1,312 @@
+"""Automations: what is deployed, and the one open run of each that is its turn.
+
+The automation itself is what is claimed. Its open run sleeps until the earliest due time of its
+handlers; a busy or blocked automation costs nothing. Every function that could make work takes
+the automation's lock first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+from rota.core.automation import Automation, Definition, serial_key
+from rota.core.graph import Graph, TopicNode
+from rota.core.lifecycle import Status, Trigger
+from rota.core.model import Run
+from rota.core.planner import Due, Handler, next_due
+from rota.store.database import Tx
+from rota.store.events import Place
+
+# Why a turn sleeps when there is nothing to do: until a time, or until an event.
+IDLE, EVENT, PAUSED = "idle", "event", "paused"
+# What a person waits to hear about, and a new version of the code answers.
+CURED_BY_CODE = frozenset({"logic", "internal", "transient", "timeout", "fatal", "crashes"})
+
+
+class NewHandler(NamedTuple):
+    """A handler as the code declares it."""
+
+    name: str
+    kind: str
+    digest: str
+    spec: str | None
+    written: str | None
+
+
+class NewVersion(NamedTuple):
+    """An automation as the code declares it, checked."""
+
+    name: str
+    queue: str
+    digest: str
+    graph: str
+    handlers: Sequence[NewHandler]
+    topics: Sequence[tuple[str, str | None, int]]
+
+
+async def lock(tx: Tx, namespace: str, name: str) -> Automation | None:
+    """The automation, locked until the transaction ends."""
+    rows = await tx.rows("lock_automation", namespace=namespace, name=name)
+    return Automation(*rows[0]) if rows else None
+
+
+async def find(tx: Tx, *, namespace: str, name: str) -> Automation | None:
+    """One automation."""
+    rows = await tx.rows("get_automation", namespace=namespace, name=name)
+    return Automation(*rows[0]) if rows else None
+
+
+async def listing(
+    tx: Tx, *, namespace: str, archived: bool = False, after: str = "", limit: int = 1000
+) -> list[Automation]:
+    """Automations by name."""
+    rows = await tx.rows(
+        "list_automations", namespace=namespace, after=after, archived=int(archived), limit=limit
+    )
+    return [Automation(*row) for row in rows]
+
+
+async def digests(tx: Tx, *, namespace: str) -> dict[str, str]:
+    """What is deployed, in one question."""
+    return {row[0]: row[1] for row in await tx.rows("automation_digests", namespace=namespace)}
+
+
+async def handlers(tx: Tx, place: Place) -> list[Handler]:
+    """The deployed handlers, in the order of their declaration."""
+    rows = await tx.rows("handlers_of", namespace=place.namespace, automation=place.automation)
+    return [Handler(*row) for row in rows]
+
+
+async def topics(tx: Tx, place: Place) -> dict[str, tuple[str | None, bool]]:
+    """The declared topics: their reader, and whether others may publish to them."""
+    rows = await tx.rows("topics_of", namespace=place.namespace, automation=place.automation)
+    return {row[0]: (row[1], bool(row[2])) for row in rows}
+
+
+async def versions(tx: Tx, place: Place, *, limit: int = 100) -> list[Definition]:
+    """Every version, newest first."""
+    rows = await tx.rows(
+        "definitions_of", namespace=place.namespace, automation=place.automation, limit=limit
+    )
+    return [Definition(*row) for row in rows]
+
+
+async def deploy(
+    tx: Tx, namespace: str, fresh: NewVersion, *, source: str, now: int, new_ids: Iterator[str]
+) -> int:
+    """Put a version in force: new and changed handlers are due at once, the others keep their
+    times and state; handlers that are gone are removed. Returns the version's number."""
+    old = await lock(tx, namespace, fresh.name)
+    place = Place(namespace, fresh.name)
+    if old is not None and old.digest == fresh.digest:
+        await ensure_turn(tx, old, now=now, new_id=next(new_ids))
+        return old.version
+    made = await versions(tx, place, limit=1)
+    number = made[0].version + 1 if made else 1
+    await tx.rows(
+        "put_automation", namespace=namespace, name=fresh.name, queue=fresh.queue, version=number,
+        digest=fresh.digest, now=now,
+    )  # fmt: skip
+    await tx.rows(
+        "put_definition", namespace=namespace, automation=fresh.name, version=number,
+        digest=fresh.digest, made_by="deploy", graph=fresh.graph, source=source, comment=None,
+        now=now,
+    )  # fmt: skip
+    await _put_parts(tx, place, fresh, now)
+    automation = await find(tx, namespace=namespace, name=fresh.name)
+    assert automation is not None
+    turn = await open_turn(tx, automation)
+    if turn is not None and turn.status == Status.WAITING and turn.reason in CURED_BY_CODE:
+        await resolve(tx, turn.id, now=now)
+    await ensure_turn(tx, automation, now=now, new_id=next(new_ids))
+    return number
+
+
+async def put_fix(
+    tx: Tx, automation: Automation, graph: str, source: str, comment: str, *, now: int
+) -> int:
+    """Record a version made by a fix and put it in force; the declared graph stays."""
+    place = Place(automation.namespace, automation.name)
+    number = (await versions(tx, place, limit=1))[0].version + 1
+    await tx.rows(
+        "put_definition", namespace=place.namespace, automation=place.automation, version=number,
+        digest=automation.digest, made_by="fix", graph=graph, source=source, comment=comment,
+        now=now,
+    )  # fmt: skip
+    await tx.rows(
+        "set_automation_version", namespace=automation.namespace, name=automation.name,
+        version=number, fixes=automation.fixes + 1, now=now,
+    )  # fmt: skip
+    return number
+
+
+async def _put_parts(tx: Tx, place: Place, fresh: NewVersion, now: int) -> None:
+    before = {one.name: one for one in await handlers(tx, place)}
+    rows = []
+    for position, one in enumerate(fresh.handlers):
+        was = before.get(one.name)
+        same_kind = was is not None and was.kind == one.kind
+        changed = was is None or not same_kind or was.digest != one.digest
+        next_run_at, spec = None, one.spec
+        if one.kind == "producer" and was is not None and same_kind and was.written == one.written:
+            spec = was.spec  # with the zone and the anchor it was first given
+            next_run_at = now if changed else was.next_run_at
+        elif one.kind == "producer":
+            next_run_at = now
+        marked = (was.marked if was else 0) + int(changed and one.kind == "consumer")
+        rows.append(
+            (one.name, one.kind, position, one.digest, spec, one.written, next_run_at, marked)
+        )
+    named: dict[str, Any] = {"namespace": place.namespace, "automation": place.automation}
+    await tx.rows("drop_handlers", names=[one.name for one in fresh.handlers], **named)
+    await tx.many("put_handlers", rows, **named)
+    await tx.rows("drop_topics", names=[name for name, _, _ in fresh.topics], **named)
+    if fresh.topics:
+        await tx.many("put_topics", fresh.topics, **named)
+
+
+def topic_rows(graph: Graph) -> list[tuple[str, str | None, int]]:
+    """A graph's topics as the store keeps them."""
+
+    def row(topic: TopicNode) -> tuple[str, str | None, int]:
+        return (topic.name, graph.consumer_of(topic.name), int(topic.external))
+
+    return [row(topic) for topic in graph.topics]
+
+
+# -- the turn ----------------------------------------------------------------------------------
+
+
+async def open_turn(tx: Tx, automation: Automation) -> Run | None:
+    """The automation's one open run."""
+    rows = await tx.rows(
+        "open_turn", namespace=automation.namespace, serial_key=automation.serial_key
+    )
+    return Run(*rows[0]) if rows else None
+
+
+async def open_turns(tx: Tx, *, namespace: str, names: Sequence[str]) -> dict[str, Run]:
+    """The open runs of several automations."""
+    keys = [serial_key(name) for name in names]
+    rows = await tx.rows("open_turns", namespace=namespace, serial_keys=keys)
+    return {run.name: run for run in (Run(*row) for row in rows)}
+
+
+class Rest(NamedTuple):
+    """How a turn begins: claimable now, or asleep until a time or an event."""
+
+    status: Status
+    reason: str | None
+    available_at: int | None
+    trigger: str
+
+
+def rest(due: Due, now: int) -> Rest:
+    """A turn for the next due time."""
+    if due.at is None:
+        return Rest(Status.SLEEPING, EVENT, None, Trigger.EVENT)
+    if due.at <= now:
+        return Rest(Status.PENDING, None, now, due.cause)
+    return Rest(Status.SLEEPING, IDLE, due.at, due.cause)
+
+
+async def look_ahead(tx: Tx, automation: Automation, now: int) -> Rest:
+    """When this automation next has work."""
+    if automation.status != "active":
+        return Rest(Status.SLEEPING, PAUSED, None, Trigger.EVENT)
+    found = await handlers(tx, Place(automation.namespace, automation.name))
+    return rest(next_due(found), now)
+
+
+async def put_turn(
+    tx: Tx,
+    automation: Automation,
+    new_id: str,
+    at: Rest,
+    *,
+    now: int,
+    retry_of: str | None = None,
+    root_id: str | None = None,
+    attempt: int = 1,
+) -> bool:
+    """Insert a turn; False when one is open already."""
+    rows = await tx.rows(
+        "insert_turn", id=new_id, namespace=automation.namespace, name=automation.name,
+        queue=automation.queue, status=at.status, reason=at.reason, available_at=at.available_at,
+        retry_of=retry_of, root_id=root_id or new_id, attempt=attempt, trigger=at.trigger,
+        serial_key=automation.serial_key, now=now,
+    )  # fmt: skip
+    return bool(rows)
+
+
+async def ensure_turn(tx: Tx, automation: Automation, *, now: int, new_id: str) -> Rest:
+    """Make sure that there is an open run, and that it is awake when there is work."""
+    at = await look_ahead(tx, automation, now)
+    turn = await open_turn(tx, automation)
+    if turn is None:
+        await put_turn(tx, automation, new_id, at, now=now)
+    elif turn.status == Status.SLEEPING and turn.reason == PAUSED and at.reason != PAUSED:
+        # It may have been in the middle of something; whoever claims it finds out.
+        at = Rest(Status.PENDING, None, now, turn.trigger)
+        await retime(tx, turn, at)
+    elif turn.status == Status.SLEEPING and turn.reason in (IDLE, EVENT):
+        await retime(tx, turn, at)
+    return at
+
+
+async def rest_turn(tx: Tx, automation: Automation) -> None:
+    """Put a turn that has not begun to rest until it is resumed."""
+    turn = await open_turn(tx, automation)
+    if turn is None:
+        return
+    if turn.status == Status.PENDING or turn.reason in (IDLE, EVENT):
+        await retime(tx, turn, Rest(Status.SLEEPING, PAUSED, None, turn.trigger))
+
+
+async def retime(tx: Tx, turn: Run, at: Rest) -> None:
+    """Move a turn that is not running."""
+    await tx.rows(
+        "retime_turn", id=turn.id, status=at.status, reason=at.reason, available_at=at.available_at
+    )
+
+
+async def poke(tx: Tx, automation: Automation, *, now: int) -> bool:
+    """Wake a turn that rests for want of work."""
+    rows = await tx.rows(
+        "poke_turn", namespace=automation.namespace, serial_key=automation.serial_key, now=now
+    )
+    return bool(rows)
+
+
+async def set_status(tx: Tx, automation: Automation, status: str, *, now: int) -> None:
+    """The user's own word: active, paused or archived."""
+    await tx.rows(
+        "set_automation_status", namespace=automation.namespace, name=automation.name,
+        status=status, now=now,
+    )  # fmt: skip
+
+
+async def count_troubles(tx: Tx, automation: Automation, *, failures: int, fixes: int) -> None:
+    """How often it failed in a row, and how often that was mended."""
+    if (failures, fixes) != (automation.failures, automation.fixes):
+        await tx.rows(
+            "count_troubles", namespace=automation.namespace, name=automation.name,
+            failures=failures, fixes=fixes,
+        )  # fmt: skip
+
+
+async def resolve(tx: Tx, run_id: str, *, now: int) -> bool:
+    """Let a waiting turn go on."""
+    resolved = bool(await tx.rows("resolve_turn", id=run_id, now=now))
+    if resolved:
+        await tx.rows("forget_error", run_id=run_id)
+    return resolved
+
+
+async def queue_producers(tx: Tx, place: Place, *, now: int) -> list[str]:
+    """Make every producer due."""
+    rows = await tx.rows(
+        "queue_producers", namespace=place.namespace, automation=place.automation, now=now
+    )
+    return [row[0] for row in rows]

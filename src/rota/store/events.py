@@ -1,0 +1,183 @@
+"""Events of an automation's topics: published by message id, pinned for a chain, used or released.
+
+Each function is a step of a transaction that holds the automation's lock. What a run did to an
+event is noted in `reservations`, which only grows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from rota.core.automation import NewEvent, NewInput, StoredEvent
+from rota.core.phases import EventStatus
+from rota.errors import BadReservation
+from rota.store.database import Tx
+
+
+class Place(NamedTuple):
+    """Which automation."""
+
+    namespace: str
+    automation: str
+
+
+class Published(NamedTuple):
+    """What publishing changed: new or corrected events, and the consumers that should look."""
+
+    event_ids: list[str]
+    readers: list[str]
+
+
+async def publish(
+    tx: Tx,
+    place: Place,
+    events: Sequence[NewEvent],
+    *,
+    new_ids: Iterator[str],
+    created_by: str | None,
+    now: int,
+    inherited: Sequence[str] = (),
+    inputs: Sequence[NewInput] = (),
+) -> Published:
+    """Publish, register the inputs behind the events, and mark who reads them.
+
+    `inherited` are input ids that every event comes from; `inputs` are registered even when no
+    event refers to them."""
+    known = await _register(
+        tx,
+        place,
+        [*inputs, *(i for event in events for i in event.inputs)],
+        new_ids,
+        created_by,
+        now,
+    )
+    # The last of several with one message id wins, as it would one after the other.
+    unique = {(event.topic, event.message_id): event for event in events}
+    if not unique:
+        return Published([], [])
+    items = [(next(new_ids), e.topic, e.message_id, e.payload) for e in unique.values()]
+    rows = await tx.many(
+        "publish_events", items, namespace=place.namespace, automation=place.automation,
+        created_by=created_by, now=now,
+    )  # fmt: skip
+    causes = [
+        (event_id, input_id)
+        for event_id, topic, message_id in rows
+        for input_id in dict.fromkeys(
+            [*inherited, *(known[i.key] for i in unique[topic, message_id].inputs)]
+        )
+    ]
+    if causes:
+        await tx.many("put_causes", causes)
+        named: dict[str, Any] = {"namespace": place.namespace, "automation": place.automation}
+        if await tx.rows("has_skipped_input", **named):
+            await tx.rows("skip_caused", **named, now=now)
+    topics = sorted({row[1] for row in rows})
+    readers = await mark(tx, place, topics) if topics else []
+    return Published([row[0] for row in rows], readers)
+
+
+async def _register(
+    tx: Tx,
+    place: Place,
+    inputs: Sequence[NewInput],
+    new_ids: Iterator[str],
+    created_by: str | None,
+    now: int,
+) -> dict[tuple[str, str, str], str]:
+    unique = {one.key: one for one in inputs}
+    if not unique:
+        return {}
+    items = [(next(new_ids), *one) for one in unique.values()]
+    rows = await tx.many(
+        "put_inputs", items, namespace=place.namespace, automation=place.automation,
+        created_by=created_by, now=now,
+    )  # fmt: skip
+    return {(row[1], row[2], row[3]): row[0] for row in rows}
+
+
+async def mark(tx: Tx, place: Place, topics: Sequence[str]) -> list[str]:
+    """Give the readers of these topics reason to look; returns their names."""
+    rows = await tx.rows(
+        "mark_readers", namespace=place.namespace, automation=place.automation, topics=list(topics)
+    )
+    return [row[0] for row in rows]
+
+
+async def peek(tx: Tx, place: Place, topic: str, limit: int) -> list[StoredEvent]:
+    """Pending events, oldest first."""
+    rows = await tx.rows(
+        "peek_events", namespace=place.namespace, automation=place.automation, topic=topic,
+        limit=limit,
+    )  # fmt: skip
+    return [StoredEvent(*row) for row in rows]
+
+
+async def named(tx: Tx, place: Place, topic: str, ids: Sequence[str]) -> list[StoredEvent]:
+    """Events by message id, in any status."""
+    rows = await tx.rows(
+        "events_named", namespace=place.namespace, automation=place.automation, topic=topic,
+        message_ids=list(ids),
+    )  # fmt: skip
+    return [StoredEvent(*row) for row in rows]
+
+
+async def oldest(tx: Tx, place: Place) -> dict[str, str]:
+    """The id of each consumer's oldest pending event."""
+    rows = await tx.rows("oldest_events", namespace=place.namespace, automation=place.automation)
+    return {row[0]: row[1] for row in rows}
+
+
+async def reserve(
+    tx: Tx, place: Place, run_id: str, wanted: Mapping[str, Sequence[str]], *, now: int
+) -> None:
+    """Pin events for a run: every one of them, or BadReservation and none."""
+    items = [(topic, message_id) for topic, ids in wanted.items() for message_id in ids]
+    if not items:
+        return
+    rows = await tx.many(
+        "reserve_events", items, namespace=place.namespace, automation=place.automation,
+        run_id=run_id, now=now,
+    )  # fmt: skip
+    if len(rows) < len(set(items)):
+        raise BadReservation(await _why_not(tx, place, run_id, wanted))
+    await tx.rows("note_reserved", run_id=run_id, now=now)
+
+
+async def _why_not(tx: Tx, place: Place, run_id: str, wanted: Mapping[str, Sequence[str]]) -> str:
+    complaints = []
+    for topic, ids in wanted.items():
+        found = {one.message_id: one for one in await named(tx, place, topic, ids)}
+        for message_id in ids:
+            event = found.get(message_id)
+            if event is None:
+                complaints.append(f"{topic}/{message_id} does not exist")
+            elif event.reserved_by != run_id:
+                complaints.append(f"{topic}/{message_id} is {event.status}")
+    return f"only pending events can be reserved: {'; '.join(complaints[:10])}"
+
+
+async def release(tx: Tx, root_id: str, *, now: int) -> int:
+    """Let go of everything a chain has reserved."""
+    await tx.rows("note_owned", root_id=root_id, act="released", now=now)
+    return len(await tx.rows("release_events", root_id=root_id, now=now))
+
+
+async def use(tx: Tx, root_id: str, status: EventStatus, *, now: int) -> int:
+    """Consume or skip everything a chain has reserved."""
+    await tx.rows("note_owned", root_id=root_id, act=str(status), now=now)
+    return len(await tx.rows("use_events", root_id=root_id, status=status, now=now))
+
+
+async def transfer(tx: Tx, root_id: str, run_id: str, *, now: int) -> int:
+    """Hand everything a chain has reserved to its newest run."""
+    await tx.rows("note_owned", root_id=root_id, act="transferred", now=now)
+    moved = len(await tx.rows("transfer_events", root_id=root_id, run_id=run_id, now=now))
+    await tx.rows("note_reserved", run_id=run_id, now=now)
+    return moved
+
+
+async def inherited(tx: Tx, run_id: str) -> list[str]:
+    """The inputs behind the events that a run has reserved."""
+    return [row[0] for row in await tx.rows("causes_of_run", run_id=run_id)]

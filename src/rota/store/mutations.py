@@ -1,0 +1,78 @@
+"""The ledger of side effects: written before the call, settled after it, kept for ever.
+
+A chain has at most one that is not a certain failure; the database sees to it.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from rota.core.automation import LedgerRow
+from rota.core.model import Claim
+from rota.core.phases import LEDGER, Mutation
+from rota.errors import WrongState
+from rota.store.database import Tx
+
+
+class Wanted(NamedTuple):
+    """A side effect that a handler asks for."""
+
+    automation: str
+    handler: str
+    tool: str
+    safety: str
+    params: str
+    title: str | None
+
+
+async def of_chain(tx: Tx, root_id: str) -> LedgerRow | None:
+    """What matters of a chain's ledger: its one live entry, or else its last failure."""
+    rows = [LedgerRow(*row) for row in await tx.rows("mutations_of_chain", root_id=root_id)]
+    live = [row for row in rows if row.status != Mutation.FAILED]
+    return next(reversed(live or rows), None)
+
+
+async def put(tx: Tx, claim: Claim, wanted: Wanted, status: Mutation, *, now: int) -> LedgerRow:
+    """Write an entry for a side effect that has not been called."""
+    count = len(await tx.rows("mutations_of_chain", root_id=claim.root_id))
+    await tx.rows(
+        "put_mutation", id=f"{claim.root_id}-{count + 1:03d}", root_id=claim.root_id,
+        run_id=claim.id, namespace=claim.namespace, automation=wanted.automation,
+        handler=wanted.handler, tool=wanted.tool, safety=wanted.safety, params=wanted.params,
+        title=wanted.title, status=status, now=now,
+    )  # fmt: skip
+    row = await of_chain(tx, claim.root_id)
+    assert row is not None
+    return row
+
+
+async def move(
+    tx: Tx,
+    row: LedgerRow,
+    status: Mutation,
+    *,
+    now: int,
+    result: str | None = None,
+    error: str | None = None,
+    resolved_by: str | None = None,
+    reconcile_count: int | None = None,
+) -> None:
+    """Follow one arrow of the ledger's table, or WrongState and nothing changed."""
+    sources = [before for before, after in LEDGER.items() if status in after or before == status]
+    moved = await tx.rows(
+        "move_mutation", id=row.id, status=status, result=result, error=error,
+        resolved_by=resolved_by, now=now, sources=[str(source) for source in sources],
+        reconcile_count=row.reconcile_count if reconcile_count is None else reconcile_count,
+    )  # fmt: skip
+    if not moved:
+        raise WrongState(f"side effect {row.id} is no longer {row.status}", mutation_id=row.id)
+
+
+async def adopt(tx: Tx, claim: Claim) -> None:
+    """The chain's live entry now belongs to its newest run."""
+    await tx.rows("adopt_mutation", root_id=claim.root_id, run_id=claim.id)
+
+
+async def approve(tx: Tx, root_id: str, *, now: int) -> bool:
+    """Note that a person agreed to the exact parameters that were proposed."""
+    return bool(await tx.rows("approve_mutation", root_id=root_id, now=now))

@@ -1,0 +1,134 @@
+"""What people see of automations: inputs and what became of them, outputs, activity. Only looks."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from rota.core.automation import HandlerRun, InputRow, LedgerRow, StoredEvent
+from rota.store.database import Row, Tx
+from rota.store.events import Place
+
+LATEST = 1 << 62
+
+
+class SeenInput(NamedTuple):
+    """Something that came in, and how far it got."""
+
+    input: InputRow
+    event_count: int
+    unfinished_count: int
+
+    @property
+    def status(self) -> str:
+        """pending | done | skipped."""
+        if self.input.skipped_at is not None:
+            return "skipped"
+        return "pending" if self.unfinished_count or not self.event_count else "done"
+
+
+class SeenRun(NamedTuple):
+    """A handler run, with the status of its run."""
+
+    run: HandlerRun
+    status: str
+    reason: str | None
+    attempt: int
+    retry_of: str | None
+    error: str | None
+
+
+class Touched(NamedTuple):
+    """What a run did to an event."""
+
+    topic: str
+    message_id: str
+    act: str
+    at: int
+
+
+async def list_events(
+    tx: Tx, place: Place, *, topic: str = "", status: str = "", before: str = "", limit: int = 50
+) -> list[StoredEvent]:
+    """Events, newest first."""
+    rows = await tx.rows(
+        "list_events", namespace=place.namespace, automation=place.automation, topic=topic,
+        status=status, before=before, limit=limit,
+    )  # fmt: skip
+    return [StoredEvent(*row) for row in rows]
+
+
+async def list_inputs(
+    tx: Tx, place: Place, *, before: str = "", limit: int = 50, input_id: str = ""
+) -> list[SeenInput]:
+    """What came in, newest first."""
+    rows = await tx.rows(
+        "list_inputs", namespace=place.namespace, automation=place.automation, before=before,
+        id=input_id, until=LATEST, limit=limit,
+    )  # fmt: skip
+    return [_seen(row) for row in rows]
+
+
+async def unfinished_inputs(
+    tx: Tx, place: Place, *, until: int = LATEST, limit: int = 50
+) -> list[SeenInput]:
+    """What came in before an instant and is not done, oldest first."""
+    rows = await tx.rows(
+        "list_unfinished_inputs", namespace=place.namespace, automation=place.automation,
+        until=until, limit=limit,
+    )  # fmt: skip
+    return [_seen(row) for row in rows]
+
+
+def _seen(row: Row) -> SeenInput:
+    width = len(InputRow.__struct_fields__)
+    return SeenInput(InputRow(*row[:width]), int(row[width]), int(row[width + 1]))
+
+
+async def outputs_of_input(tx: Tx, input_id: str) -> list[LedgerRow]:
+    """The changes an input led to."""
+    return [LedgerRow(*row) for row in await tx.rows("outputs_of_input", input_id=input_id)]
+
+
+async def inputs_of_output(tx: Tx, mutation_id: str) -> list[InputRow]:
+    """The inputs that led to a change."""
+    return [InputRow(*row) for row in await tx.rows("inputs_of_output", id=mutation_id)]
+
+
+async def list_outputs(
+    tx: Tx, place: Place, *, status: str = "", before: str = "", limit: int = 50
+) -> list[LedgerRow]:
+    """Side effects, newest first."""
+    rows = await tx.rows(
+        "list_outputs", namespace=place.namespace, automation=place.automation, status=status,
+        before=before, limit=limit,
+    )  # fmt: skip
+    return [LedgerRow(*row) for row in rows]
+
+
+async def list_activity(
+    tx: Tx, place: Place, *, before: str = "", limit: int = 50
+) -> list[SeenRun]:
+    """Handler runs, newest first."""
+    rows = await tx.rows(
+        "list_activity", namespace=place.namespace, automation=place.automation, before=before,
+        limit=limit,
+    )  # fmt: skip
+    width = len(HandlerRun.__struct_fields__)
+    return [SeenRun(HandlerRun(*row[:width]), *row[width:]) for row in rows]
+
+
+async def count_pending(tx: Tx, place: Place) -> dict[str, tuple[int, int]]:
+    """Pending events by topic: how many, and since when the oldest."""
+    rows = await tx.rows("count_pending", namespace=place.namespace, automation=place.automation)
+    return {row[0]: (int(row[1]), int(row[2])) for row in rows}
+
+
+async def last_error(tx: Tx, root_id: str) -> str | None:
+    """What a chain last complained about."""
+    rows = await tx.rows("last_failure", root_id=root_id)
+    return next((row[0] for row in rows if row[0]), None)
+
+
+async def touched(tx: Tx, run_id: str) -> list[Touched]:
+    """What a run did to which events, in order."""
+    return [Touched(*row) for row in await tx.rows("reservations_of_run", run_id=run_id)]

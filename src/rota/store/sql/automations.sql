@@ -1,0 +1,121 @@
+-- Automations: what is deployed, and the one open run of each.
+
+-- name: lock_automation
+-- Whoever publishes to an automation, steers it or settles its turn takes this lock first, so that
+-- no trigger falls between the look for work and the row that sleeps until the next.
+select {automation columns} from automations
+where namespace = :namespace and name = :name
+{lock}
+
+-- name: get_automation
+select {automation columns} from automations where namespace = :namespace and name = :name
+
+-- name: list_automations
+select {automation columns} from automations
+where namespace = :namespace and name > :after and (:archived = 1 or status <> 'archived')
+order by name limit :limit
+
+-- name: automation_digests
+select name, digest from automations where namespace = :namespace
+
+-- name: put_automation
+insert into automations (namespace, name, status, queue, version, digest, created_at, updated_at)
+values (:namespace, :name, 'active', :queue, :version, :digest, :now, :now)
+on conflict (namespace, name) do update
+set queue = excluded.queue, version = excluded.version, digest = excluded.digest, failures = 0,
+    fixes = 0, updated_at = excluded.updated_at
+
+-- name: put_definition
+insert into definitions (namespace, automation, version, digest, made_by, graph, source, comment, created_at)
+values (:namespace, :automation, :version, :digest, :made_by, :graph, :source, :comment, :now)
+
+-- name: definitions_of
+select {definition columns} from definitions
+where namespace = :namespace and automation = :automation
+order by version desc limit :limit
+
+-- name: put_handlers
+insert into handlers (namespace, automation, name, kind, position, digest, spec, written, next_run_at, marked)
+select :namespace, :automation, item.name, item.kind, item.position, item.digest, item.spec,
+    item.written, item.next_run_at, item.marked
+{from items: name text, kind text, position int, digest text, spec text, written text, next_run_at int, marked int}
+where true
+on conflict (namespace, automation, name) do update
+set kind = excluded.kind, position = excluded.position, digest = excluded.digest,
+    spec = excluded.spec, written = excluded.written, next_run_at = excluded.next_run_at,
+    marked = excluded.marked,
+    queued_at = case when excluded.kind = 'producer' then handlers.queued_at end,
+    wake_at = case when excluded.kind = 'consumer' then handlers.wake_at end
+
+-- name: drop_handlers
+delete from handlers
+where namespace = :namespace and automation = :automation and not (name {in names})
+
+-- name: handlers_of
+select {handler columns} from handlers
+where namespace = :namespace and automation = :automation order by position
+
+-- name: put_topics
+insert into topics (namespace, automation, name, consumer, external)
+select :namespace, :automation, item.name, item.consumer, item.external
+{from items: name text, consumer text, external int}
+where true
+on conflict (namespace, automation, name) do update
+set consumer = excluded.consumer, external = excluded.external, declared = 1
+
+-- name: drop_topics
+update topics set declared = 0, consumer = null
+where namespace = :namespace and automation = :automation and not (name {in names})
+
+-- name: topics_of
+select name, consumer, external from topics
+where namespace = :namespace and automation = :automation and declared = 1 order by name
+
+-- name: set_automation_status
+update automations set status = :status, updated_at = :now
+where namespace = :namespace and name = :name
+
+-- name: count_troubles
+update automations set failures = :failures, fixes = :fixes
+where namespace = :namespace and name = :name
+
+-- name: set_automation_version
+update automations set version = :version, fixes = :fixes, updated_at = :now
+where namespace = :namespace and name = :name
+
+-- name: insert_turn
+insert into runs (id, namespace, kind, name, queue, priority, status, reason, available_at, retry_of,
+    root_id, attempt, recoveries, trigger, serial_key, created_at)
+values (:id, :namespace, 'automation', :name, :queue, 0, :status, :reason, :available_at, :retry_of,
+    :root_id, :attempt, 0, :trigger, :serial_key, :now)
+on conflict do nothing
+returning id
+
+-- name: open_turn
+select {run columns} from runs
+where namespace = :namespace and serial_key = :serial_key
+    and (status = 'pending' or status = 'running' or status = 'sleeping' or status = 'waiting')
+
+-- name: open_turns
+select {run columns} from runs
+where namespace = :namespace and serial_key {in serial_keys} and serial_key is not null
+    and (status = 'pending' or status = 'running' or status = 'sleeping' or status = 'waiting')
+
+-- name: poke_turn
+-- Only a turn that has nothing to do is moved: a pause, a back-off or a reconciliation goes on.
+update runs set status = 'pending', reason = null, available_at = :now
+where namespace = :namespace and serial_key = :serial_key and status = 'sleeping'
+    and (reason = 'idle' or reason = 'event')
+returning id
+
+-- name: retime_turn
+update runs set status = :status, reason = :reason, available_at = :available_at
+where id = :id and (status = 'pending' or status = 'sleeping')
+returning id
+
+-- name: resolve_turn
+-- A person let it go on: what it complained about is forgotten, and its crashes are forgiven.
+update runs set status = 'pending', reason = null, available_at = :now, error = null,
+    attempt = attempt + 1, recoveries = 0
+where id = :id and status = 'waiting'
+returning id

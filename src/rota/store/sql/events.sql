@@ -1,0 +1,134 @@
+-- Events of topics, who has them, and the inputs they come from.
+
+-- name: publish_events
+-- The last write wins while nobody has used the event up; its status is kept. The same again is no
+-- change.
+insert into events (id, namespace, automation, topic, message_id, payload, status, created_by,
+    created_at, updated_at)
+select item.id, :namespace, :automation, item.topic, item.message_id, item.payload, 'pending',
+    :created_by, :now, :now
+{from items: id text, topic text, message_id text, payload text}
+where true
+on conflict (namespace, automation, topic, message_id) do update
+set payload = excluded.payload, updated_at = excluded.updated_at
+where (events.status = 'pending' or events.status = 'reserved') and events.payload <> excluded.payload
+returning id, topic, message_id
+
+-- name: mark_readers
+update handlers set marked = marked + 1
+where namespace = :namespace and automation = :automation and kind = 'consumer'
+    and name in (select consumer from topics where topics.namespace = :namespace
+        and topics.automation = :automation and topics.name {in topics})
+returning name
+
+-- name: put_inputs
+insert into inputs (id, namespace, automation, source, type, external_id, title, created_by, created_at)
+select item.id, :namespace, :automation, item.source, item.type, item.external_id, item.title,
+    :created_by, :now
+{from items: id text, source text, type text, external_id text, title text}
+where true
+on conflict (namespace, automation, source, type, external_id) do update set title = excluded.title
+returning id, source, type, external_id
+
+-- name: put_causes
+insert into causes (event_id, input_id)
+select item.event_id, item.input_id
+{from items: event_id text, input_id text}
+where true
+on conflict do nothing
+
+-- name: causes_of_run
+select distinct causes.input_id from causes join events on events.id = causes.event_id
+where events.reserved_by = :run_id
+
+-- name: peek_events
+select {event columns} from events
+where namespace = :namespace and automation = :automation and topic = :topic and status = 'pending'
+order by id limit :limit
+
+-- name: events_named
+select {event columns} from events
+where namespace = :namespace and automation = :automation and topic = :topic
+    and message_id {in message_ids}
+order by id
+
+-- name: oldest_events
+select topics.consumer, min(events.id) from topics join events
+    on events.namespace = topics.namespace and events.automation = topics.automation
+    and events.topic = topics.name and events.status = 'pending'
+where topics.namespace = :namespace and topics.automation = :automation
+    and topics.consumer is not null
+group by topics.consumer
+
+-- name: reserve_events
+update events set status = 'reserved', reserved_by = :run_id, updated_at = :now
+{from items: topic text, message_id text}
+where events.namespace = :namespace and events.automation = :automation
+    and events.topic = item.topic and events.message_id = item.message_id
+    and events.status = 'pending'
+returning events.id
+
+-- name: note_owned
+-- History first: what is about to happen to the events that a chain has reserved.
+insert into reservations (run_id, event_id, act, at)
+select events.reserved_by, events.id, :act, :now from events
+where events.reserved_by in (select id from runs where id = :root_id
+    or (root_id = :root_id and retry_of is not null))
+on conflict do nothing
+
+-- name: note_reserved
+insert into reservations (run_id, event_id, act, at)
+select events.reserved_by, events.id, 'reserved', :now from events
+where events.reserved_by = :run_id
+on conflict do nothing
+
+-- name: release_events
+update events set status = 'pending', reserved_by = null, attempt = attempt + 1, updated_at = :now
+where reserved_by in (select id from runs where id = :root_id
+    or (root_id = :root_id and retry_of is not null))
+returning id
+
+-- name: use_events
+update events set status = :status, reserved_by = null, updated_at = :now
+where reserved_by in (select id from runs where id = :root_id
+    or (root_id = :root_id and retry_of is not null))
+returning id
+
+-- name: transfer_events
+update events set reserved_by = :run_id, updated_at = :now
+where reserved_by in (select id from runs where id = :root_id
+    or (root_id = :root_id and retry_of is not null)) and reserved_by <> :run_id
+returning id
+
+-- name: skip_event
+update events set status = 'skipped', updated_at = :now
+where namespace = :namespace and automation = :automation and topic = :topic
+    and message_id = :message_id and status = 'pending'
+returning id
+
+-- name: skip_input
+update inputs set skipped_at = :now
+where namespace = :namespace and automation = :automation and id = :id and skipped_at is null
+returning id
+
+-- name: skip_caused
+-- Pending events that come from nothing but skipped inputs.
+update events set status = 'skipped', updated_at = :now
+where namespace = :namespace and automation = :automation and status = 'pending'
+    and id in (select causes.event_id from causes join inputs on inputs.id = causes.input_id
+        where inputs.namespace = :namespace and inputs.automation = :automation
+            and inputs.skipped_at is not null)
+    and not exists (select 1 from causes join inputs on inputs.id = causes.input_id
+        where causes.event_id = events.id and inputs.skipped_at is null)
+returning id
+
+-- name: has_skipped_input
+select 1 from inputs
+where namespace = :namespace and automation = :automation and skipped_at is not null limit 1
+
+-- name: skip_released
+-- What the last run of a chain had pinned and let go of again.
+update events set status = 'skipped', updated_at = :now
+where status = 'pending' and id in (select reservations.event_id from reservations
+    where reservations.run_id = :run_id and reservations.act = 'released')
+returning id

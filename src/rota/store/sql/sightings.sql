@@ -1,0 +1,84 @@
+-- What people see of automations. Only looks.
+
+-- name: list_events
+select {event columns} from events
+where namespace = :namespace and automation = :automation
+    and (:topic = '' or topic = :topic) and (:status = '' or status = :status)
+    and (:before = '' or id < :before)
+order by id desc limit :limit
+
+-- name: list_inputs
+-- An input is done when it has events and none of them is unfinished.
+select {input columns},
+    count(events.id),
+    coalesce(sum(case when events.status = 'pending' or events.status = 'reserved' then 1 else 0 end), 0)
+from inputs
+left join causes on causes.input_id = inputs.id
+left join events on events.id = causes.event_id
+where inputs.namespace = :namespace and inputs.automation = :automation
+    and (:before = '' or inputs.id < :before) and (:id = '' or inputs.id = :id)
+    and inputs.created_at <= :until
+group by inputs.id
+order by inputs.id desc limit :limit
+
+-- name: list_unfinished_inputs
+select {input columns},
+    count(events.id),
+    coalesce(sum(case when events.status = 'pending' or events.status = 'reserved' then 1 else 0 end), 0)
+from inputs
+left join causes on causes.input_id = inputs.id
+left join events on events.id = causes.event_id
+where inputs.namespace = :namespace and inputs.automation = :automation
+    and inputs.skipped_at is null and inputs.created_at <= :until
+group by inputs.id
+having count(events.id) = 0
+    or sum(case when events.status = 'pending' or events.status = 'reserved' then 1 else 0 end) > 0
+order by inputs.id limit :limit
+
+-- name: outputs_of_input
+-- By the history of reservations, which outlives transfer and release.
+select distinct {mutation columns} from mutations
+join reservations on reservations.run_id = mutations.run_id
+join causes on causes.event_id = reservations.event_id
+where causes.input_id = :input_id and mutations.status <> 'failed'
+order by mutations.id desc
+
+-- name: inputs_of_output
+select distinct {input columns} from inputs
+join causes on causes.input_id = inputs.id
+join reservations on reservations.event_id = causes.event_id
+join mutations on mutations.run_id = reservations.run_id
+where mutations.id = :id
+order by inputs.id
+
+-- name: list_outputs
+select {mutation columns} from mutations
+where namespace = :namespace and automation = :automation
+    and (:status = '' or status = :status) and (:before = '' or id < :before)
+order by id desc limit :limit
+
+-- name: list_activity
+select {handler run columns}, runs.status, runs.reason, runs.attempt, runs.retry_of,
+    coalesce(runs.error, (select body from payloads where payloads.run_id = runs.id and part = 'error'))
+from handler_runs join runs on runs.id = handler_runs.run_id
+where handler_runs.namespace = :namespace and handler_runs.automation = :automation
+    and (:before = '' or handler_runs.run_id < :before)
+order by handler_runs.run_id desc limit :limit
+
+-- name: count_pending
+select topic, count(*), min(created_at) from events
+where namespace = :namespace and automation = :automation and status = 'pending'
+group by topic order by topic
+
+-- name: last_failure
+-- The newest attempt of a chain that has something to say.
+select coalesce(runs.error, (select body from payloads where payloads.run_id = runs.id and part = 'error'))
+from runs
+where (runs.id = :root_id or (runs.root_id = :root_id and runs.retry_of is not null))
+order by runs.attempt desc, runs.recoveries desc limit 2
+
+-- name: reservations_of_run
+select events.topic, events.message_id, reservations.act, reservations.at
+from reservations join events on events.id = reservations.event_id
+where reservations.run_id = :run_id
+order by reservations.at, case when reservations.act = 'reserved' then 0 else 1 end, events.id

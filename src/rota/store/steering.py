@@ -1,0 +1,218 @@
+"""What people do to automations: pause, run now, publish, approve, resolve, skip. Each is one
+transaction under the automation's lock: it applies as a whole, or says why not and changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from rota.core.automation import Automation, LedgerRow, NewEvent
+from rota.core.lifecycle import Status, Trigger
+from rota.core.model import Run
+from rota.core.phases import Mutation
+from rota.errors import BadInput, UnknownAutomation, WrongState
+from rota.store import automations, events, mutations
+from rota.store.automations import IDLE, Rest
+from rota.store.database import Tx
+from rota.store.events import Place, Published
+
+WAITS = "reconciliation"
+RESOLUTIONS = ("try-again", "did-not-happen", "skip")
+_REPLAYABLE = ("idempotent", "reconcilable")
+
+
+class Hand(NamedTuple):
+    """A person's hand on one automation: its lock, and its open run."""
+
+    automation: Automation
+    place: Place
+    turn: Run | None
+
+    def waiting(self, *reasons: str) -> Run:
+        """The turn, if it waits for a person (for one of these reasons)."""
+        turn = self.turn
+        if (
+            turn is None
+            or turn.status != Status.WAITING
+            or (reasons and turn.reason not in reasons)
+        ):
+            for_what = f" for {' or '.join(reasons)}" if reasons else " for anybody"
+            raise WrongState(f"automation {self.automation.name} does not wait{for_what}")
+        return turn
+
+
+async def take(tx: Tx, namespace: str, name: str) -> Hand:
+    """Lock an automation, or UnknownAutomation."""
+    automation = await automations.lock(tx, namespace, name)
+    if automation is None:
+        raise UnknownAutomation(f"there is no automation {name!r}", name=name)
+    turn = await automations.open_turn(tx, automation)
+    return Hand(automation, Place(namespace, name), turn)
+
+
+async def stop(tx: Tx, namespace: str, name: str, *, status: str, now: int) -> None:
+    """Pause or archive: what runs is left to end, nothing new begins."""
+    hand = await take(tx, namespace, name)
+    await automations.set_status(tx, hand.automation, status, now=now)
+    await automations.rest_turn(tx, hand.automation)
+
+
+async def resume(tx: Tx, namespace: str, name: str, *, now: int, new_id: str) -> None:
+    """Go on, from a pause or from the archive. One that waits for a person goes on waiting."""
+    await take(tx, namespace, name)
+    automation = await automations.find(tx, namespace=namespace, name=name)
+    assert automation is not None
+    await automations.set_status(tx, automation, "active", now=now)
+    automation = await automations.find(tx, namespace=namespace, name=name)
+    assert automation is not None
+    await automations.ensure_turn(tx, automation, now=now, new_id=new_id)
+
+
+async def run_now(tx: Tx, namespace: str, name: str, *, now: int) -> list[str]:
+    """Queue every producer; refused while a run is active, or while something must be resolved."""
+    hand = await take(tx, namespace, name)
+    if hand.automation.status != "active":
+        raise WrongState(f"automation {name} is {hand.automation.status}", hint="Resume it first.")
+    turn = hand.turn
+    if turn is not None and turn.status == Status.RUNNING:
+        raise WrongState(
+            f"automation {name} is at work", hint="Wait until the run has ended, then ask again."
+        )
+    busy = turn is not None and turn.status in (Status.WAITING, Status.SLEEPING)
+    if turn is not None and busy and turn.reason not in (IDLE, automations.EVENT):
+        raise WrongState(
+            f"automation {name} is {turn.label}", hint="Resolve that first; see its status."
+        )
+    queued = await automations.queue_producers(tx, hand.place, now=now)
+    await automations.poke(tx, hand.automation, now=now)
+    return queued
+
+
+async def publish(
+    tx: Tx, namespace: str, name: str, fresh: Sequence[NewEvent], *, now: int,
+    new_ids: Iterator[str],
+) -> Published:  # fmt: skip
+    """Publish from outside to topics that are declared external, and wake who reads them."""
+    hand = await take(tx, namespace, name)
+    known = await automations.topics(tx, hand.place)
+    for topic in sorted({event.topic for event in fresh}):
+        if topic not in known:
+            raise BadInput(
+                f"automation {name} has no topic {topic!r}",
+                hint=f"Its topics are: {', '.join(sorted(known)) or 'none'}.",
+            )
+        if not known[topic][1]:
+            raise BadInput(
+                f"topic {topic} of {name} is not open to others",
+                hint="Declare it with external=True.",
+            )
+    told = await events.publish(tx, hand.place, fresh, new_ids=new_ids, created_by=None, now=now)
+    if told.readers:
+        await automations.poke(tx, hand.automation, now=now)
+    return told
+
+
+async def approve(tx: Tx, namespace: str, name: str, *, now: int) -> LedgerRow:
+    """Agree to the exact parameters that were proposed."""
+    hand = await take(tx, namespace, name)
+    turn = hand.waiting("approval")
+    row = await _entry(tx, turn)
+    await mutations.approve(tx, turn.root_id, now=now)
+    await automations.resolve(tx, turn.id, now=now)
+    return row
+
+
+async def reject(tx: Tx, namespace: str, name: str, *, now: int) -> LedgerRow:
+    """Go on without the change: its events are skipped, `next` is told."""
+    hand = await take(tx, namespace, name)
+    turn = hand.waiting("approval")
+    row = await _entry(tx, turn)
+    await mutations.move(tx, row, Mutation.SKIPPED, now=now, resolved_by="rejected")
+    await automations.resolve(tx, turn.id, now=now)
+    return row
+
+
+async def resolve(tx: Tx, namespace: str, name: str, how: str, *, now: int) -> None:
+    """Clear what stands in the way: try again, say that it did not happen, or skip it."""
+    if how not in RESOLUTIONS:
+        raise BadInput(f"{how!r} resolves nothing", hint=f"Use one of: {', '.join(RESOLUTIONS)}.")
+    hand = await take(tx, namespace, name)
+    turn = hand.turn
+    looking = turn is not None and turn.status == Status.SLEEPING and turn.reason == WAITS
+    if turn is None or not looking:
+        turn = hand.waiting()
+    if turn.reason == "approval":
+        raise WrongState(f"automation {name} waits for approval", hint="Approve or reject it.")
+    if turn.reason == WAITS:
+        await _settle_doubt(tx, turn, how, now)
+    elif how == "did-not-happen":
+        raise WrongState(f"automation {name} is {turn.label}; no effect of it is in doubt")
+    elif how == "skip":
+        await _skip_last(tx, turn, now)
+    await automations.count_troubles(tx, hand.automation, failures=0, fixes=0)
+    if looking:
+        at = Rest(Status.PENDING, None, now, Trigger.RETRY)
+        await automations.retime(tx, turn, at)
+    else:
+        await automations.resolve(tx, turn.id, now=now)
+
+
+async def _settle_doubt(tx: Tx, turn: Run, how: str, now: int) -> None:
+    row = await _entry(tx, turn)
+    if how == "try-again":
+        if row.safety not in _REPLAYABLE:
+            raise WrongState(
+                f"{row.tool} cannot look whether its effect happened",
+                hint="Look yourself, then say did-not-happen, or skip.",
+            )
+        await mutations.move(tx, row, Mutation.NEEDS_RECONCILE, now=now, reconcile_count=0)
+    elif how == "did-not-happen":
+        await mutations.move(tx, row, Mutation.FAILED, now=now, resolved_by="person")
+    else:
+        await mutations.move(tx, row, Mutation.SKIPPED, now=now, resolved_by="person")
+
+
+async def _skip_last(tx: Tx, turn: Run, now: int) -> None:
+    """Skip what the failed run had pinned; after its change there is nothing left to skip."""
+    row = await mutations.of_chain(tx, turn.root_id)
+    if row is not None and row.status == Mutation.APPLIED:
+        raise WrongState(
+            "its effect has happened, so its events are used",
+            hint="Correct `next` and deploy, or try again.",
+        )
+    if turn.retry_of is not None:
+        await tx.rows("skip_released", run_id=turn.retry_of, now=now)
+
+
+async def _entry(tx: Tx, turn: Run) -> LedgerRow:
+    row = await mutations.of_chain(tx, turn.root_id)
+    if row is None:
+        raise WrongState(f"run {turn.id} has no side effect in the ledger")
+    return row
+
+
+async def skip_event(
+    tx: Tx, namespace: str, name: str, topic: str, message_id: str, *, now: int
+) -> None:
+    """Skip a pending event."""
+    hand = await take(tx, namespace, name)
+    skipped = await tx.rows(
+        "skip_event", namespace=namespace, automation=name, topic=topic, message_id=message_id,
+        now=now,
+    )  # fmt: skip
+    if not skipped:
+        found = await events.named(tx, hand.place, topic, [message_id])
+        if not found:
+            raise BadInput(f"there is no event {topic}/{message_id} in automation {name}")
+        raise WrongState(f"event {topic}/{message_id} is {found[0].status}; it cannot be skipped")
+
+
+async def skip_input(tx: Tx, namespace: str, name: str, input_id: str, *, now: int) -> int:
+    """Skip an input: its pending events, and those it still leads to; returns how many at once.
+    What a run holds already is finished."""
+    await take(tx, namespace, name)
+    found = await tx.rows("skip_input", namespace=namespace, automation=name, id=input_id, now=now)
+    if not found:
+        raise BadInput(f"automation {name} has no input {input_id} that is not skipped")
+    return len(await tx.rows("skip_caused", namespace=namespace, automation=name, now=now))

@@ -1,0 +1,548 @@
+"""Failure by the table: what each class leads to, backing off, blocking, fixing, pausing."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from rota import Fatal, NeedsLogin, NeedsPermission, Transient
+from rota.automations import Context, Failure, Fix, Prepared
+from rota.core.instants import SECOND
+from rota.errors import WrongState
+from rota.testing import virtual
+from rota.tools import Call, Safety, Tool
+from tests.automations.kit import (
+    Line,
+    event_statuses,
+    last,
+    raising,
+    sound,
+    started,
+    turn,
+)
+
+
+async def test_a_transient_failure_backs_off_and_a_new_run_starts_afresh(database_url: str) -> None:
+    app = Line()
+    async with virtual(app, url=database_url) as world:
+        await started(world, app)
+        app.in_prepare = raising(Transient("rate limit"))
+        await app.send("e1")
+        await world.settle()
+        assert await last(app, 1) == ["preparing paused:transient"]
+        assert await turn(app) == "sleeping:transient"
+        assert (await app.automations.show("line")).sentence.startswith("Trying again in")
+        await world.advance("6s")
+        assert app.outside.effects == []
+        await world.advance("4s")
+        assert await last(app, 2) == ["preparing paused:transient", "committed committed"]
+        first, second = reversed(await app.automations.activity("line", limit=2))
+        assert second.retry_of == first.run.run_id
+        assert (await app.automations.show("line")).automation.failures == 0
+        await sound(app)
+
+
+async def test_the_back_off_grows_is_capped_and_is_kept_in_the_database(database_url: str) -> None:
+    app = Line(failures_max=50)
+    pauses: list[float] = []
+    async with virtual(app, url=database_url) as world:
+        await started(world, app)
+        app.in_prepare = raising(Transient("down"), times=9)
+        await app.send("e1")
+        for _ in range(9):
+            await world.settle()
+            open_turn = (await app.automations.show("line")).turn
+            assert open_turn is not None
+            assert open_turn.available_at is not None
+            pauses.append((open_turn.available_at - world.clock.now()) / SECOND)
+            world.clock.move_to(open_turn.available_at)
+        nominal = [10, 20, 40, 80, 160, 320, 600, 600, 600]
+        for real, top in zip(pauses, nominal, strict=True):
+            assert 0.7 * top <= real <= top
+        await world.settle()
+        assert await event_statuses(app) == {"e1": "consumed"}
+
+
+async def test_a_retry_after_of_the_counterpart_is_honoured(database_url: str) -> None:
+    app = Line()
+    async with virtual(app, url=database_url) as world:
+        await started(world, app)
+        app.in_prepare = raising(Transient("busy", retry_after_s=90))
+        await app.send("e1")
+        await world.advance("89s")
+        assert app.done == []
+        await world.advance("1s")
+        assert app.done == [["e1"]]
+
+
+async def test_when_the_retries_are_used_up_a_person_is_asked(database_url: str) -> None:
+    app = Line()
+    async with virtual(app, url=database_url) as world:
+        await started(world, app)
+        app.in_prepare = raising(Transient("down"), times=6)
+        await app.send("e1")
+        await world.advance("2h")
+        assert await turn(app) == "waiting:transient"
+        assert len([one for one in await last(app, 10) if "transient" in one]) == 6
+        standing = await app.automations.show("line")
+        assert (standing.status, standing.said.actions) == (
+            "Needs attention",
+            ("try-again", "skip"),
+        )
+        assert "down" in standing.sentence
+        await app.automations.resolve("line")
+        await world.settle()
+        assert await event_statuses(app) == {"e1": "consumed"}
+        await sound(app)
+
+
+@pytest.mark.parametrize("error", [ValueError("bad code"), Fatal("no"), KeyError("x")], ids=repr)
+async def test_a_logic_failure_blocks_the_automation_until_somebody_acts(
+    database_url: str, error: Exception
+) -> None:
+    app = Line()
+    async with virtual(app, url=database_url) as world:
+        await started(world, app)
+        app.in_prepare = raising(error)
+        await app.send("e1")
+        await world.advance("1d")
+        assert await last(app, 1) == ["preparing failed:logic"]
+        assert await turn(app) == "waiting:logic"
+        standing = await app.automations.show("line")
+        assert standing.status == "Needs attention"
+        assert str(error) in standing.sentence
+        await sound(app)
+        await app.automations.resolve("line", "try-again")
+        await world.settle()
+        assert await event_statuses(app) == {"e1": "consumed"}
+        await sound(app)
+
+
+async def test_a_redeploy_answers_a_logic_failure(database_url: str) -> None:
+    first = Line()
+    async with virtual(first, url=database_url) as world:
+        await started(world, first)
+        first.in_prepare = raising(ValueError("bug"), times=99)
+        await first.send("e1")
+        await world.settle()
+        assert await turn(first) == "waiting:logic"
+        stopped_at = world.clock.now()
+    second = Line(approval=False, mutates=False)  # other code
+    async with virtual(second, url=database_url, start=stopped_at) as world:
+        await world.settle()
+        assert await event_statuses(second) == {"e1": "consumed"}
+        await sound(second)
+
+
+async def test_a_restart_with_the_same_code_does_not_answer_a_logic_failure(
+    database_url: str,
+) -> None:
+    first = Line()
+    async with virtual(first, url=database_url) as world:
+        await started(world, first)
+        first.in_prepare = raising(ValueError("bug"))
+        await first.send("e1")
+        await world.settle()
+        stopped_at = world.clock.now()
+    second = Line()
+    async with virtual(second, url=database_url, start=stopped_at) as world:
+        await world.advance("1d")
+        assert second.prepared == []
+        assert await turn(second) == "waiting:logic"
+
+
+async def test_skip_lets_go_of_what_the_failed_run_had_taken(database_url: str) -> None:
+    app = Line()
+    async with virtual(app, url=database_url) as world:
+        await started(world, app)
+        app.in_mutate = raising(ValueError("cannot read this one"))
+        await app.send("bad", "good")
+        await world.settle()
+        await app.automations.resolve("line", "skip")
+        await world.settle()
+        assert await event_statuses(app) == {"bad": "skipped", "good": "consumed"}
+        await sound(app)
+
+
+@pytest.mark.parametrize(
+    ("error", "reason", "begins"),
+    [
+        (NeedsLogin("reconnect Gmail"), "auth", "Waiting for you to renew credentials"),
+        (NeedsPermission("not yours"), "permission", "Waiting for you to grant a permission"),
+    ],
+    ids=["auth", "permission"],
+)
+async def test_auth_and_permission_wait_for_a_person_and_the_same_run_goes_on(
+    database_url: str, error: Exception, reason: str, begins: str
+) -> None:
+    app = Line()
+    async with virtual(app, url=database_url) as world:
+        await started(world, app)
+        app.in_prepare = raising(error)
+        await app.send("e1")
+        await world.advance("1d")
+        assert await turn(app) == f"waiting:{reason}"
+        assert await last(app, 1) == ["preparing paused:approval"]
+        assert (await app.automations.show("line")).sentence == f"{begins}: {error}"
+        before = (await app.automations.activity("line", limit=1))[0].run.run_id
+        await app.automations.resolve("line")
+        await world.settle()
+        [run] = await app.automations.activity("line", limit=1)
+        assert (run.run.run_id, run.status) == (before, "completed")
+        assert await event_statuses(app) == {"e1": "consumed"}
+        await sound(app)
+
+
+class Faulty(Tool):
+    """A read tool with a bug."""
+
+    name = "faulty"
+    safety = Safety.READ
+
+    def read(self, params: dict[str, Any]) -> Any:
+        return params
+
+    async def perform(self, params: Any, call: Call) -> Any:
+        raise AttributeError("a bug of the connector")
+
+
+async def test_a_fault_of_the_host_stops_the_automation_and_says_so(
+    database_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    app = Line()
+    async with virtual(app, url=database_url) as world:
+        await started(world, app)
+
+        async def prepare(ctx: Context, state: Any) -> Prepared:
+            try:
+                await ctx.call(Faulty())
+            except Exception:
+                ctx.log("caught")  # scripts cannot catch what tools raise
+            return Prepared()
+
+        app.line.handlers["worker"].functions["prepare"] = prepare
+        await app.send("e1")
+        await world.advance("1d")
+        assert await last(app, 1) == ["preparing failed:internal"]
+        assert await turn(app) == "waiting:internal"
+        assert "a bug of the connector" in (await app.automations.show("line")).sentence
+        assert "a bug of the connector" in caplog.text
+        await sound(app)
+
+
+async def test_a_failure_after_the_change_retries_next_alone(database_url: str) -> None:
+    app = Line()
+    async with virtual(app, url=database_url) as world:
+        await started(world, app)
+        app.in_next = raising(ValueError("bug in next"))
+        await app.send("e1")
+        await world.settle()
+        assert await last(app, 1) == ["emitting failed:logic"]
+        assert await event_statuses(app) == {"e1": "reserved"}
+        await sound(app)
+        await app.automations.resolve("line")
+        await world.settle()
+        assert app.done == [["e1"]]
+        assert app.outside.calls == 1
+        assert app.applied == [("applied", "done")]
+        assert await last(app, 2) == ["emitting failed:logic", "committed committed"]
+        await sound(app)
+
+
+async def test_a_failure_after_the_change_cannot_be_skipped(database_url: str) -> None:
+    app = Line()
+    async with virtual(app, url=database_url) as world:
+        await started(world, app)
+        app.in_next = raising(ValueError("bug in next"))
+        await app.send("e1")
+        await world.settle()
+        with pytest.raises(WrongState, match="has happened"):
+            await app.automations.resolve("line", "skip")
+
+
+async def test_one_failed_handler_stops_the_line_and_triggers_accumulate(database_url: str) -> None:
+    app = Line()
+    polled: list[str] = []
+
+    async def poll(ctx: Context, state: Any) -> None:
+        polled.append(f"{ctx.now:%M}")
+
+    app.line.producer(every="1m", publishes=[app.work])(poll)
+    async with virtual(app, url=database_url) as world:
+        await started(world, app)
+        app.in_prepare = raising(ValueError("bug"))
+        await app.send("e1")
+        await world.settle()
+        polled.clear()
+        await app.send("e2", "e3")
+        await world.advance("10m")
+        assert polled == []
+        assert app.outside.effects == []
+        await app.automations.resolve("line")
+        await world.settle()
+        assert polled == ["10"]
+        assert set((await event_statuses(app)).values()) == {"consumed"}
+        await sound(app)
+
+
+async def test_a_handler_that_never_returns_is_stopped(database_url: str) -> None:
+    app = Line()
+    cancelled: list[str] = []
+    async with virtual(app, url=database_url) as world:
+        await started(world, app)
+
+        async def hang(ctx: Context, state: Any) -> None:
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                cancelled.append("yes")
+                raise
+
+        functions = app.line.handlers["worker"].functions
+        good, functions["prepare"] = functions["prepare"], hang
+        await app.send("e1")
+        await world.settle()
+        assert (await app.automations.show("line")).status == "Running"
+        await world.advance("300s")
+        assert cancelled == ["yes"]
+        assert await turn(app) == "sleeping:timeout"
+        assert await last(app, 1) == ["preparing paused:transient"]
+        functions["prepare"] = good
+        await world.advance("10s")
+        assert await event_statuses(app) == {"e1": "consumed"}
+        await sound(app)
+
+
+@pytest.mark.parametrize("kind", [SystemExit, KeyboardInterrupt, GeneratorExit])
+async def test_a_handler_cannot_end_the_program(
+    database_url: str, kind: type[BaseException]
+) -> None:
+    app = Line()
+    async with virtual(app, url=database_url) as world:
+        await started(world, app)
+        app.in_prepare = raising(kind("stop"))
+        await app.send("e1")
+        await world.settle()
+        assert await turn(app) == "waiting:logic"
+        await sound(app)
+
+
+async def test_logs_of_every_phase_are_kept_also_of_the_one_that_failed(database_url: str) -> None:
+    app = Line()
+    async with virtual(app, url=database_url) as world:
+        await started(world, app)
+
+        async def prepare(ctx: Context, state: Any) -> Prepared:
+            ctx.log("prepare", 1)
+            return Prepared(await ctx.peek("work"))
+
+        async def emit(ctx: Context, prepared: Prepared, mutation: Any) -> None:
+            ctx.log("next", 2)
+            raise ValueError("bug")
+
+        app.line.handlers["worker"].functions.update(prepare=prepare, next=emit)
+        await app.send("e1")
+        await world.settle()
+        [run] = await app.automations.activity("line", limit=1)
+        assert run.run.logs == '["prepare 1","next 2"]'
+        assert "bug" in (run.error or "")
+
+
+# -- pausing -----------------------------------------------------------------------------------
+
+
+async def test_a_paused_automation_begins_nothing_and_resumes_where_it_was(
+    database_url: str,
+) -> None:
+    app = Line()
+    async with virtual(app, url=database_url) as world:
+        await started(world, app)
+        await app.automations.pause("line")
+        await app.send("e1")
+        await world.advance("1d")
+        assert app.prepared == []
+        standing = await app.automations.show("line")
+        assert (standing.status, standing.sentence) == ("Stopped", "Paused by you")
+        with pytest.raises(WrongState, match="is paused"):
+            await app.automations.run_now("line")
+        await app.automations.resume("line")
+        await world.settle()
+        assert await event_statuses(app) == {"e1": "consumed"}
+        await sound(app)
+
+
+async def test_a_pause_during_a_run_lets_it_end_and_is_no_error(database_url: str) -> None:
+    app = Line()
+    async with virtual(app, url=database_url) as world:
+        await started(world, app)
+
+        async def pause() -> None:
+            await app.automations.pause("line")
+
+        app.in_prepare = pause
+        await app.send("e1", "e2")
+        await world.advance("1h")
+        assert await last(app, 1) == ["committed committed"]
+        assert await event_statuses(app) == {"e1": "consumed", "e2": "pending"}
+        assert await turn(app) == "sleeping:paused"
+        app.in_prepare = None
+        await app.automations.resume("line")
+        await world.settle()
+        assert set((await event_statuses(app)).values()) == {"consumed"}
+
+
+async def test_a_pause_during_a_back_off_keeps_the_retry(database_url: str) -> None:
+    app = Line()
+    async with virtual(app, url=database_url) as world:
+        await started(world, app)
+        app.in_next = raising(Transient("down"))
+        await app.send("e1")
+        await world.settle()
+        await app.automations.pause("line")
+        await world.advance("1h")
+        assert await turn(app) == "sleeping:paused"
+        await app.automations.resume("line")
+        await world.settle()
+        assert app.done == [["e1"]]
+        assert app.outside.calls == 1
+        assert await event_statuses(app) == {"e1": "consumed"}
+        await sound(app)
+
+
+async def test_an_archived_automation_is_left_out_and_comes_back(database_url: str) -> None:
+    app = Line()
+    async with virtual(app, url=database_url) as world:
+        await started(world, app)
+        await app.automations.archive("line")
+        assert await app.automations.list() == []
+        [one] = await app.automations.list(archived=True)
+        assert one.status == "Stopped"
+        await app.automations.resume("line")
+        assert [one.automation.name for one in await app.automations.list()] == ["line"]
+
+
+# -- fixing ------------------------------------------------------------------------------------
+
+GOOD = """
+async def prepare(ctx, state):
+    events = await ctx.peek("work")
+    ctx.log("mended")
+    return {"reservations": [{"topic": "work", "ids": [one.id for one in events]}], "data": 1}
+"""
+
+
+async def prepare(ctx: Context, state: Any) -> Any:
+    events = await ctx.peek("work")
+    if events:
+        raise ValueError("a bug")
+    return None
+
+
+def mended(app: Line) -> None:
+    app.line.handlers["worker"].functions["prepare"] = prepare
+
+
+async def test_a_fix_is_recorded_as_a_version_and_the_chain_goes_on_with_it(
+    database_url: str,
+) -> None:
+    asked: list[Failure] = []
+
+    async def fixer(failure: Failure) -> Fix:
+        asked.append(failure)
+        return Fix({"prepare": GOOD}, "do not fail")
+
+    app = Line(fix=fixer)
+    mended(app)
+    async with virtual(app, url=database_url) as world:
+        await started(world, app, "e1")
+        [failure] = asked
+        assert (failure.handler, failure.phase, failure.attempt) == ("worker", "preparing", 1)
+        assert "a bug" in failure.error
+        assert "a bug" in failure.source["prepare"]
+        made = await app.automations.versions("line")
+        assert [(one.version, one.made_by, one.comment) for one in made] == [
+            (2, "fix", "do not fail"),
+            (1, "deploy", None),
+        ]
+        assert await last(app, 2) == ["preparing failed:logic", "committed committed"]
+        assert await event_statuses(app) == {"e1": "consumed"}
+        assert (await app.automations.show("line")).automation.fixes == 0
+        await sound(app)
+        stopped_at = world.clock.now()
+    second = Line(fix=fixer)
+    mended(second)
+    async with virtual(second, url=database_url, start=stopped_at) as world:
+        await second.send("e2")
+        await world.settle()
+        assert len(asked) == 1  # the fix outlives the process
+        assert await event_statuses(second) == {"e1": "consumed", "e2": "consumed"}
+
+
+async def test_fixes_have_a_budget(database_url: str) -> None:
+    asked: list[int] = []
+
+    async def hopeless(failure: Failure) -> Fix:
+        asked.append(failure.attempt)
+        text = f"async def prepare(ctx, state):\n    raise ValueError({len(asked)})\n"
+        return Fix({"prepare": text}, f"try {len(asked)}")
+
+    app = Line(fix=hopeless)
+    mended(app)
+    async with virtual(app, url=database_url) as world:
+        await started(world, app, "e1")
+        await world.advance("1d")
+        assert asked == [1, 2, 3]
+        assert await turn(app) == "waiting:logic"
+        [run] = await app.automations.activity("line", limit=1)
+        assert run.run.remark == "given up after 3 fixes in a row"
+        await sound(app)
+
+
+@pytest.mark.parametrize(
+    ("fix", "complaint"),
+    [
+        (None, "no fix was found"),
+        (Fix({"prepare": "def ("}, "x"), "does not compile"),
+        (Fix({"prepare": "x = 1"}, "x"), "does not define prepare"),
+        (Fix({"prepare": "async def prepare(ctx):\n    pass"}, "x"), "takes"),
+        (Fix({"run": "async def run(ctx, state):\n    pass"}, "x"), "does not have"),
+        (Fix({}, "x"), "changes nothing"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+async def test_a_fix_that_is_none_is_refused_and_the_failure_stays_visible(
+    database_url: str, fix: Fix | None, complaint: str
+) -> None:
+    async def fixer(failure: Failure) -> Fix | None:
+        return fix
+
+    app = Line(fix=fixer)
+    mended(app)
+    async with virtual(app, url=database_url) as world:
+        await started(world, app, "e1")
+        assert await turn(app) == "waiting:logic"
+        [run] = await app.automations.activity("line", limit=1)
+        assert complaint in (run.run.remark or "")
+        assert len(await app.automations.versions("line")) == 1
+
+
+async def test_a_fix_after_the_change_keeps_the_change(database_url: str) -> None:
+    async def fixer(failure: Failure) -> Fix:
+        text = "async def emit(ctx, prepared, mutation):\n    return mutation.status\n"
+        return Fix({"next": text}, "return")
+
+    app = Line(fix=fixer)
+
+    async def emit(ctx: Context, prepared: Prepared, mutation: Any) -> None:
+        raise ValueError("bug in next")
+
+    app.line.handlers["worker"].functions["next"] = emit
+    async with virtual(app, url=database_url) as world:
+        app.take = 1
+        await started(world, app, "e1")
+        assert app.outside.calls == 1
+        state = (await app.automations.show("line")).handlers[0].state
+        assert state == '"applied"'
+        await sound(app)

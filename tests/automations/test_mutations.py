@@ -1,0 +1,470 @@
+"""The one side effect of a run: the ledger, reconciliation, approval, and what people can do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from rota.automations import Context, Prepared
+from rota.errors import (
+    BadInput,
+    NeedsLogin,
+    NotSent,
+    OutcomeUnknown,
+    Rejected,
+    Transient,
+    WrongState,
+)
+from rota.testing import virtual
+from rota.tools import Safety
+from tests.automations.kit import (
+    UNSURE,
+    Line,
+    event_statuses,
+    last,
+    raising,
+    sound,
+    started,
+    turn,
+)
+
+LOST = OutcomeUnknown("the answer never came")
+
+
+async def ledger(app: Line) -> list[str]:
+    return [one.status for one in reversed(await app.automations.outputs("line"))]
+
+
+async def test_an_applied_change_is_recorded_with_its_parameters_and_result(
+    database_url: str,
+) -> None:
+    app = Line()
+    async with virtual(app, url=database_url) as world:
+        await started(world, app, "e1")
+        [row] = await app.automations.outputs("line")
+        assert (row.status, row.tool, row.title) == ("applied", "outside", "Work")
+        assert msgspec.json.decode(row.params) == {"items": [{"id": "e1"}]}
+        assert app.applied[0] == ("applied", "done")
+        assert app.outside.keys == [row.id]
+        assert await event_statuses(app) == {"e1": "consumed"}
+        await sound(app)
+
+
+async def test_the_ledger_knows_of_the_call_before_it_is_made(database_url: str) -> None:
+    app = Line()
+    seen: list[list[str]] = []
+    async with virtual(app, url=database_url) as world:
+        await started(world, app)
+        perform = app.outside.perform
+
+        async def look(params: Any, call: Any) -> Any:
+            seen.append(await ledger(app))
+            return await perform(params, call)
+
+        app.outside.perform = look  # type: ignore[method-assign]
+        await app.send("e1")
+        await world.settle()
+        assert seen == [["in_flight"]]
+
+
+async def test_a_consumer_without_a_call_tells_next_none_and_uses_its_events(
+    database_url: str,
+) -> None:
+    app = Line()
+    async with virtual(app, url=database_url) as world:
+        await started(world, app)
+
+        async def idle(ctx: Context, prepared: Prepared) -> None:
+            ctx.log("nothing to change")
+
+        app.line.handlers["worker"].functions["mutate"] = idle
+        await app.send("e1")
+        await world.settle()
+        assert [one.status for one in app.told] == ["none"]
+        assert await event_statuses(app) == {"e1": "consumed"}
+        assert await ledger(app) == []
+
+
+async def test_what_stands_after_the_call_is_not_executed(database_url: str) -> None:
+    app = Line()
+    after: list[str] = []
+    async with virtual(app, url=database_url) as world:
+        await started(world, app)
+
+        async def chatty(ctx: Context, prepared: Prepared) -> None:
+            try:
+                await ctx.call(app.outside, items=1)
+            except Exception:
+                after.append("caught")
+            after.append("went on")
+
+        app.line.handlers["worker"].functions["mutate"] = chatty
+        await app.send("e1")
+        await world.settle()
+        assert after == []
+        assert app.applied[0].status == "applied"
+
+
+async def test_a_second_change_is_refused_and_the_first_counts(database_url: str) -> None:
+    """Even when the handler swallows everything."""
+    app = Line()
+    async with virtual(app, url=database_url) as world:
+        await started(world, app)
+
+        async def greedy(ctx: Context, prepared: Prepared) -> None:
+            for item in (1, 2):
+                try:
+                    await ctx.call(app.outside, items=item)
+                except BaseException:
+                    ctx.log("swallowed")
+
+        app.line.handlers["worker"].functions["mutate"] = greedy
+        await app.send("e1")
+        await world.settle()
+        assert [params for _, params in app.outside.effects] == [{"items": 1}]
+        assert await last(app, 1) == ["committed committed"]
+        await sound(app)
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (NotSent("refused"), "mutating paused:transient"),
+        (Rejected("no such row"), "mutating failed:logic"),
+        (BadInput("bad address"), "mutating failed:logic"),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, Exception) else "",
+)
+async def test_a_certain_failure_releases_the_events_and_is_no_doubt(
+    database_url: str, error: Exception, status: str
+) -> None:
+    app = Line()
+    async with virtual(app, url=database_url) as world:
+        await started(world, app)
+        app.outside.before = raising(error)
+        await app.send("e1")
+        await world.settle()
+        assert await last(app, 1) == [status]
+        assert await event_statuses(app) == {"e1": "pending"}
+        assert await ledger(app) == ["failed"]
+        if await turn(app) == "waiting:logic":
+            await app.automations.resolve("line")
+        await world.advance("1m")
+        assert await ledger(app) == ["failed", "applied"]
+        assert len(app.outside.effects) == 1
+        await sound(app)
+
+
+@pytest.mark.parametrize("error", [LOST, RuntimeError("what?"), TimeoutError()], ids=str)
+async def test_an_unknown_outcome_is_looked_up_at_once(database_url: str, error: Exception) -> None:
+    app = Line()
+    async with virtual(app, url=database_url) as world:
+        await started(world, app)
+        app.outside.after = raising(error)
+        await app.send("e1")
+        await world.settle()
+        assert (app.outside.calls, app.outside.looks) == (1, 1)
+        assert await ledger(app) == ["applied"]
+        assert app.applied[0] == ("applied", "done")
+        assert len(app.outside.effects) == 1
+        await sound(app)
+
+
+async def test_an_unknown_outcome_that_did_not_happen_starts_over(database_url: str) -> None:
+    app = Line()
+    async with virtual(app, url=database_url) as world:
+        await started(world, app)
+        app.outside.before = raising(LOST)
+        await app.send("e1")
+        await world.settle()
+        assert await ledger(app) == ["failed"]
+        assert await event_statuses(app) == {"e1": "pending"}
+        assert await turn(app) == "sleeping:transient"
+        await world.advance("11s")
+        assert await ledger(app) == ["failed", "applied"]
+        assert len(set(app.outside.keys)) == 1
+        await sound(app)
+
+
+async def test_an_idempotent_tool_is_called_again_with_the_same_key(database_url: str) -> None:
+    app = Line(Safety.IDEMPOTENT)
+    async with virtual(app, url=database_url) as world:
+        await started(world, app)
+        app.outside.after = raising(LOST)
+        await app.send("e1")
+        await world.settle()
+        assert (app.outside.calls, app.outside.looks) == (2, 0)
+        assert len(app.outside.effects) == 1
+        assert await ledger(app) == ["applied"]
+
+
+async def test_a_later_refusal_does_not_prove_that_the_first_call_had_no_effect(
+    database_url: str,
+) -> None:
+    app = Line(Safety.IDEMPOTENT)
+
+    def refuse() -> None:
+        raise LOST if app.outside.calls == 1 else Rejected("duplicate")
+
+    async with virtual(app, url=database_url) as world:
+        await started(world, app)
+        app.outside.after = refuse
+        await app.send("e1")
+        await world.settle()
+        assert await turn(app) == "sleeping:reconciliation"
+        assert await event_statuses(app) == {"e1": "reserved"}
+
+
+async def test_while_the_outcome_is_unknown_the_run_sleeps_and_looks_again_with_growing_pauses(
+    database_url: str,
+) -> None:
+    app = Line()
+    app.outside.verdict = UNSURE
+    async with virtual(app, url=database_url) as world:
+        await started(world, app)
+        app.outside.after = raising(LOST)
+        await app.send("e1")
+        await world.settle()
+        assert await turn(app) == "sleeping:reconciliation"
+        assert await last(app, 1) == ["mutating paused:reconciliation"]
+        assert await event_statuses(app) == {"e1": "reserved"}
+        looks = [app.outside.looks]
+        for pause in ("10s", "20s", "40s"):
+            await world.advance(pause)
+            looks.append(app.outside.looks)
+        assert looks == [1, 2, 3, 4]
+        app.outside.verdict = None
+        await world.advance("80s")
+        assert await ledger(app) == ["applied"]
+        assert await last(app, 1) == ["committed committed"]
+        assert app.outside.calls == 1
+        await sound(app)
+
+
+async def test_after_five_looks_a_person_is_asked(database_url: str) -> None:
+    app = Line()
+    app.outside.verdict = UNSURE
+    async with virtual(app, url=database_url) as world:
+        await started(world, app)
+        app.outside.after = raising(LOST)
+        await app.send("e1")
+        await world.advance("10m")
+        assert app.outside.looks == 5
+        assert await turn(app) == "waiting:reconciliation"
+        assert await ledger(app) == ["indeterminate"]
+        standing = await app.automations.show("line")
+        assert standing.status == "Needs attention"
+        assert standing.said.actions == ("try-again", "did-not-happen", "skip")
+        await sound(app)
+
+
+async def test_a_person_lets_the_tool_look_again(database_url: str) -> None:
+    app = Line()
+    app.outside.verdict = UNSURE
+    async with virtual(app, url=database_url) as world:
+        await started(world, app)
+        app.outside.after = raising(LOST)
+        await app.send("e1")
+        await world.advance("10m")
+        app.outside.verdict = None
+        await app.automations.resolve("line", "try-again")
+        await world.settle()
+        assert await ledger(app) == ["applied"]
+        assert app.applied[0].status == "applied"
+        assert app.outside.calls == 1
+        await sound(app)
+
+
+async def test_a_person_says_that_it_did_not_happen_and_it_is_done_anew(database_url: str) -> None:
+    app = Line(Safety.UNKNOWABLE)
+    async with virtual(app, url=database_url) as world:
+        await started(world, app)
+        app.outside.before = raising(LOST)
+        await app.send("e1")
+        await world.settle()
+        assert await turn(app) == "waiting:reconciliation"
+        await app.automations.resolve("line", "did-not-happen")
+        await world.settle()
+        assert await ledger(app) == ["failed", "applied"]
+        assert app.done == [["e1"], ["e1"]]
+        assert await event_statuses(app) == {"e1": "consumed"}
+        await sound(app)
+
+
+async def test_a_person_skips_what_is_in_doubt_and_next_is_told(database_url: str) -> None:
+    app = Line(Safety.UNKNOWABLE)
+    async with virtual(app, url=database_url) as world:
+        await started(world, app)
+        app.outside.after = raising(LOST)
+        await app.send("e1")
+        await world.settle()
+        await app.automations.resolve("line", "skip")
+        await world.settle()
+        assert [one.status for one in app.told] == ["skipped"]
+        assert await event_statuses(app) == {"e1": "skipped"}
+        assert await ledger(app) == ["skipped"]
+        assert len(app.outside.effects) == 1
+        await sound(app)
+
+
+async def test_a_tool_that_cannot_look_cannot_try_again(database_url: str) -> None:
+    app = Line(Safety.UNKNOWABLE)
+    async with virtual(app, url=database_url) as world:
+        await started(world, app)
+        app.outside.after = raising(LOST)
+        await app.send("e1")
+        await world.settle()
+        with pytest.raises(WrongState, match="cannot look"):
+            await app.automations.resolve("line", "try-again")
+        assert await ledger(app) == ["indeterminate"]
+        said = (await app.automations.show("line")).said
+        assert said.actions == ("did-not-happen", "skip")
+
+
+async def test_a_person_may_decide_before_the_looks_are_used_up(database_url: str) -> None:
+    app = Line()
+    app.outside.verdict = UNSURE
+    async with virtual(app, url=database_url) as world:
+        await started(world, app)
+        app.outside.after = raising(LOST)
+        await app.send("e1")
+        await world.settle()
+        await app.automations.resolve("line", "skip")
+        await world.settle()
+        assert await event_statuses(app) == {"e1": "skipped"}
+        await sound(app)
+
+
+async def test_a_result_that_cannot_be_stored_is_still_applied(database_url: str) -> None:
+    app = Line()
+    app.outside.result = object()
+    async with virtual(app, url=database_url) as world:
+        await started(world, app, "e1")
+        [row] = await app.automations.outputs("line")
+        assert (row.status, row.result) == ("applied", None)
+        assert "cannot be written" in (row.error or "")
+        assert app.applied[0] == ("applied", None)
+
+
+async def test_a_tool_that_settles_late_is_not_asked_too_soon(database_url: str) -> None:
+    app = Line()
+    app.outside.settle_s = 60.0
+    async with virtual(app, url=database_url) as world:
+        await started(world, app)
+        app.outside.after = raising(LOST)
+        await app.send("e1")
+        await world.advance("59s")
+        assert app.outside.looks == 0
+        await world.advance("1s")
+        assert app.outside.looks == 1
+        assert await ledger(app) == ["applied"]
+
+
+# -- approval ----------------------------------------------------------------------------------
+
+
+async def test_approval_shows_the_exact_parameters_before_anything_is_called(
+    database_url: str,
+) -> None:
+    app = Line(approval=True)
+    async with virtual(app, url=database_url) as world:
+        await started(world, app, "e1")
+        assert app.outside.calls == 0
+        standing = await app.automations.show("line")
+        assert standing.sentence == "Waiting for your approval: Work"
+        assert standing.mutation is not None
+        assert msgspec.json.decode(standing.mutation.params) == {"items": [{"id": "e1"}]}
+        assert await last(app, 1) == ["mutating paused:approval"]
+        assert await event_statuses(app) == {"e1": "reserved"}
+        await sound(app)
+
+
+async def test_what_is_approved_is_done(database_url: str) -> None:
+    app = Line(approval=True)
+    async with virtual(app, url=database_url) as world:
+        await started(world, app, "e1")
+        await app.automations.approve("line")
+        await world.settle()
+        assert len(app.outside.effects) == 1
+        assert await last(app, 1) == ["committed committed"]
+        assert await event_statuses(app) == {"e1": "consumed"}
+        await sound(app)
+
+
+async def test_what_is_rejected_is_skipped(database_url: str) -> None:
+    app = Line(approval=True)
+    async with virtual(app, url=database_url) as world:
+        await started(world, app, "e1")
+        await app.automations.reject("line")
+        await world.settle()
+        assert app.outside.calls == 0
+        assert [one.status for one in app.told] == ["skipped"]
+        assert await event_statuses(app) == {"e1": "skipped"}
+        await sound(app)
+
+
+async def test_agreeing_to_other_parameters_is_not_agreeing(database_url: str) -> None:
+    app = Line(approval=True)
+    amount = [1]
+    async with virtual(app, url=database_url) as world:
+        await started(world, app)
+
+        async def pay(ctx: Context, prepared: Prepared) -> None:
+            await ctx.call(app.outside, amount=amount[0])
+
+        app.line.handlers["worker"].functions["mutate"] = pay
+        await app.send("e1")
+        await world.settle()
+        amount[0] = 1000
+        await app.automations.approve("line")
+        await world.settle()
+        assert app.outside.calls == 0
+        assert await turn(app) == "waiting:approval"
+        assert await ledger(app) == ["failed", "proposed"]
+        await app.automations.approve("line")
+        await world.settle()
+        assert [params for _, params in app.outside.effects] == [{"amount": 1000}]
+
+
+async def test_approving_what_does_not_wait_is_refused(database_url: str) -> None:
+    app = Line(approval=True)
+    async with virtual(app, url=database_url) as world:
+        await started(world, app)
+        for verb in (app.automations.approve, app.automations.reject):
+            with pytest.raises(WrongState, match="does not wait for approval"):
+                await verb("line")
+        with pytest.raises(WrongState):
+            await app.automations.resolve("line", "skip")
+
+
+async def test_auth_in_the_call_waits_and_then_the_same_run_goes_on(database_url: str) -> None:
+    app = Line()
+    async with virtual(app, url=database_url) as world:
+        await started(world, app)
+        app.outside.before = raising(NeedsLogin("the token has expired"))
+        await app.send("e1")
+        await world.settle()
+        assert await turn(app) == "waiting:auth"
+        assert await event_statuses(app) == {"e1": "reserved"}
+        said = (await app.automations.show("line")).sentence
+        assert said == "Waiting for you to renew credentials: the token has expired"
+        await app.automations.resolve("line")
+        await world.settle()
+        assert app.done == [["e1"]]  # prepared once: no phase was reset
+        assert len(app.outside.effects) == 1
+        await sound(app)
+
+
+async def test_an_error_of_the_script_before_its_call_is_its_own(database_url: str) -> None:
+    app = Line()
+    async with virtual(app, url=database_url) as world:
+        await started(world, app)
+        app.in_mutate = raising(Transient("later"))
+        await app.send("e1")
+        await world.settle()
+        assert await last(app, 1) == ["mutating paused:transient"]
+        assert await ledger(app) == []
+        await world.advance("11s")
+        assert len(app.outside.effects) == 1

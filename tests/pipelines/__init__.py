@@ -1,0 +1,1 @@
+"""Pipelines: their files, and the pure parts of running them."""

@@ -1,0 +1,52 @@
+"""Pipelines written in a test, and what is said about them."""
+
+from __future__ import annotations
+
+import textwrap
+from pathlib import Path
+
+from rota.errors import BadPipeline
+from rota.pipelines.problems import Level, Problem
+from rota.pipelines.reading import Loaded, problems_of, read_pipeline
+
+NOW = 1_769_400_000_000_000  # 2026-01-26T04:00:00Z, a Monday
+
+GOOD = """
+name: Good
+input:
+  items:
+    - {title: one}
+map:
+  prompt: "About {{title}}"
+reduce:
+  type: list
+"""
+
+
+def write(folder: Path, text: str) -> Path:
+    """A folder with this pipeline.yaml."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "pipeline.yaml").write_text(textwrap.dedent(text).lstrip("\n"), encoding="utf-8")
+    return folder
+
+
+def load(folder: Path, text: str) -> Loaded:
+    """A pipeline that must be good."""
+    return read_pipeline(write(folder, text), now=NOW, host_zone="UTC")
+
+
+def problems(folder: Path, text: str) -> list[Problem]:
+    """What is said about a pipeline, errors and warnings."""
+    try:
+        return load(folder, text).warnings
+    except BadPipeline as error:
+        return problems_of(error)
+
+
+def told(folder: Path, text: str) -> list[str]:
+    """The same as `line:column message`; warnings begin with `warning`."""
+    return [
+        f"{'warning ' if each.level is Level.WARNING else ''}"
+        f"{each.place.line}:{each.place.column} {each.message}"
+        for each in problems(folder, text)
+    ]

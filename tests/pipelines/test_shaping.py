@@ -1,0 +1,161 @@
+"""Filters, transforms and merges, as far as no AI is asked; parameters; what stops a run early."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from rota.core.rules import judge
+from rota.errors import BadInput
+from rota.pipelines.definition import Filter
+from rota.pipelines.discovery import discover
+from rota.pipelines.nodes import TransformOp
+from rota.pipelines.parameters import check_given, parameters_of, read_given, values_for
+from rota.pipelines.readiness import obstacles
+from rota.pipelines.shaping import merged, transformed, tree_of_filter
+from tests.pipelines.kit import NOW, load, write
+
+RULES = {"rules": [{"field": "n", "operator": "gte", "value": 5}]}
+
+
+def ask(part: dict[str, Any], item: dict[str, Any], answer: bool | None = None) -> tuple[Any, Any]:
+    tree = tree_of_filter(msgspec.convert(part, Filter))
+    verdict = judge(tree, item, {} if answer is None else {0: answer})
+    return verdict.kept, verdict.asks
+
+
+def test_a_hybrid_filter_asks_the_ai_only_about_open_items() -> None:
+    both = {"type": "hybrid", "rule": RULES, "ai": {"prompt": "?"}}
+    assert ask(both, {"n": "4"}) == (False, None)
+    assert ask(both, {"n": "5"})[1] == 0
+    assert ask(both, {"n": "5"}, True) == (True, None)
+    either = both | {"combineMode": "or"}
+    assert ask(either, {"n": "5"}) == (True, None)
+    assert ask(either, {"n": "4"})[1] == 0
+    assert ask(either, {"n": "4"}, False) == (False, None)
+
+
+def test_the_other_filters() -> None:
+    assert ask({"type": "rule", "rule": RULES | {"mode": "any"}}, {"n": 9}) == (True, None)
+    assert ask({"type": "ai", "ai": {"prompt": "?"}}, {"n": 9})[1] == 0
+    one = {"field": "a", "operator": "equals", "value": 1}
+    other = {"not": {"field": "b", "operator": "in", "values": [1, 2]}}
+    nested = {"rules": [{"any": [one, other]}]}
+    assert ask({"type": "rule", "rule": nested}, {"a": 2, "b": 3}) == (True, None)
+    assert ask({"type": "rule", "rule": nested}, {"a": 2, "b": 2}) == (False, None)
+
+
+def ops(*written: dict[str, Any]) -> list[TransformOp]:
+    return msgspec.convert(list(written), list[TransformOp])
+
+
+@pytest.mark.parametrize(
+    ("op", "item"),
+    [
+        ({"op": "select", "fields": ["b", "z"]}, {"b": 2}),
+        ({"op": "drop", "fields": ["a", "z"]}, {"b": 2}),
+        ({"op": "rename", "from": "a", "to": "x"}, {"x": 1, "b": 2}),
+        ({"op": "rename", "from": "a", "to": "b"}, {"b": 1}),
+        ({"op": "rename", "from": "z", "to": "b"}, {"a": 1, "b": 2}),
+        ({"op": "add", "field": "c", "value": "{{a}}-{{p}}"}, {"a": 1, "b": 2, "c": "1-q"}),
+    ],
+)
+def test_a_transform(op: dict[str, Any], item: dict[str, Any]) -> None:
+    assert list(transformed([{"a": 1, "b": 2}], ops(op), {"p": "q"})) == [item]
+
+
+def test_a_transform_that_lacks_a_value_says_so() -> None:
+    with pytest.raises(BadInput, match=r"\{\{z\}\}"):
+        list(transformed([{"a": 1}], ops({"op": "add", "field": "c", "value": "{{z}}"}), {}))
+
+
+def test_merging() -> None:
+    one, two = [{"a": 1, "x": 1}, {"a": 2}], [{"b": 1, "x": 2}]
+    assert list(merged([one, two], "concat")) == [*one, *two]
+    assert list(merged([one, two], "zip")) == [{"a": 1, "b": 1, "x": 2}]
+
+
+PARAMETERS = """
+name: n
+parameters: [{name: who, value: top}, {name: where, value: top}, {name: when, value: top}]
+input:
+  items: [{who: item}]
+  parameters: {who: input, where: input}
+map: {prompt: "{{who}} {{where}} {{when}}"}
+reduce: {type: list}
+"""
+
+
+def test_the_nearest_parameter_wins_and_the_item_over_all(tmp_path: Path) -> None:
+    pipeline = load(tmp_path / "p", PARAMETERS).pipeline
+    assert parameters_of(pipeline) == {"who": "input", "where": "input", "when": "top"}
+    merged_values = parameters_of(pipeline, {"when": "given", "where": "given"})
+    assert merged_values == {"who": "input", "where": "given", "when": "given"}
+    seen = values_for({"who": "item"}, merged_values, {"COUNT": 1})
+    assert seen == {"who": "item", "where": "given", "when": "given", "COUNT": 1}
+    assert check_given({"hwo": 1}, pipeline, []) == [
+        'nothing in the pipeline uses the parameter "hwo"; did you mean "who"?'
+    ]
+
+
+def test_parameters_of_a_command_line() -> None:
+    assert read_given(["a=1", "b=x=y", "c="]) == {"a": "1", "b": "x=y", "c": ""}
+    for bad in ("a", "=1", "COUNT=3"):
+        with pytest.raises(BadInput):
+            read_given([bad])
+
+
+CSV = """
+name: n
+input: {from: {type: csv, path: b.csv}}
+map: {prompt: "{{title}} {{who}}"}
+reduce: {type: ai, prompt: "{{RESULTS}} of {{COUNT}} for {{who}}"}
+"""
+
+
+def test_what_stops_a_run_is_known_before_it_begins(tmp_path: Path) -> None:
+    loaded = load(tmp_path / "p", CSV)
+    assert obstacles(loaded, given={"who": "me"}) == [
+        f"{tmp_path / 'p' / 'b.csv'} cannot be read: No such file or directory"
+    ]
+    (tmp_path / "p" / "b.csv").write_text("titel,x\n1,2\n")
+    assert obstacles(loaded) == [
+        "{{who}} in the prompt of reduce has no value",
+        '{{title}} in the prompt of map has no value; did you mean "titel"?',
+        "{{who}} in the prompt of map has no value",
+    ]
+    (tmp_path / "p" / "b.csv").write_text("title\n")
+    assert obstacles(loaded, given={"who": "me"}) == []
+
+
+def test_given_items_are_looked_at_too(tmp_path: Path) -> None:
+    text = CSV.replace("from: {type: csv, path: b.csv}", "items: []")
+    loaded = load(tmp_path / "p", text)
+    assert obstacles(loaded, given={"who": 1}, items=[{"title": 1}]) == []
+    assert obstacles(loaded, given={"who": 1}, items=[{"title": 1}, {}]) == [
+        "{{title}} in the prompt of map has no value"
+    ]
+
+
+def test_pipelines_that_wait_for_nobody_or_for_each_other(tmp_path: Path) -> None:
+    def waiting(name: str, after: str) -> None:
+        write(
+            tmp_path / name,
+            f"name: {name}\nschedule: {{cron: '@daily', after: {after}}}\njob: {{prompt: x}}\n",
+        )
+
+    for name, after in (("fetch", "[]"), ("report", "fetsch"), ("a", "b"), ("b", "a")):
+        waiting(name, after)
+    a, b, fetch, report = discover(tmp_path, now=NOW)
+    assert fetch.problems == []
+    assert report.loaded is not None
+    [unknown] = report.problems
+    assert str(unknown).endswith(
+        ':2:35: warning: schedule.after: no pipeline is called "fetsch"; did you mean "fetch"?'
+    )
+    for each in (a, b):
+        assert each.loaded is None
+        assert each.problems[0].message == "these pipelines wait for each other: a → b → a"
