@@ -134,10 +134,10 @@ def test_of_many_who_take_over_one_succeeds(tmp_path: Path) -> None:
 
 
 def test_the_real_process_is_alive_and_a_gone_one_is_not() -> None:
-    assert lockfile.process_alive(os.getpid())
-    assert not lockfile.process_alive(0)
+    assert lockfile.is_alive(os.getpid())
+    assert not lockfile.is_alive(0)
     child = os.fork()
     if child == 0:
         os._exit(0)
     os.waitpid(child, 0)
-    assert not lockfile.process_alive(child)
+    assert not lockfile.is_alive(child)

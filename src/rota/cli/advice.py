@@ -28,6 +28,8 @@ SENTENCES: dict[str, str] = {
 
 def next_step(run: Run, steps: Sequence[Step], now: int) -> str:
     """The sentence for the newest attempt of a chain."""
+    if run.kind == "automation" and not run.is_final:
+        return f"It is the turn of an automation: see `rota automation show {run.name}`."
     if run.status == Status.SLEEPING:
         return _sleeping(run, steps, now)
     sentence = SENTENCES.get(run.status, "Nothing to do.")

@@ -10,6 +10,7 @@ import click
 
 from rota.cli import render
 from rota.cli.show import own_frames
+from rota.core.instants import SECOND
 from rota.core.outcomes import read_error
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from rota.core.planner import Handler
 
 LATEST_COUNT = 5
+PATIENCE_S = 10
 CELL_WIDTH = 48
 
 # What can be done → the command, and what it means to the person who types it.
@@ -42,6 +44,13 @@ IN_DOUBT: dict[str, str] = {
 }
 
 
+# A run that fails before it takes anything has nothing to skip: the event has to be named.
+EMPTY_HANDED = (
+    "rota automation events {name} --status pending",
+    "find the event it fails on; `rota automation skip {name} TOPIC ID` leaves it out",
+)
+
+
 class Doing(NamedTuple):
     """One attempt of a handler, with the status of its run."""
 
@@ -56,6 +65,7 @@ class Story(NamedTuple):
 
     standing: Standing
     graph: Graph | None
+    deployed_at: int | None
     error: str | None  # what the run that blocks it last complained about
     latest: Sequence[Doing]
     stale_count: int
@@ -80,7 +90,9 @@ async def read(client: Client, name: str) -> Story:
         chain = await client.chain(standing.turn.id)
         error = next((run.error for run in reversed(chain) if run.error), None)
     latest = await activity(client, name, limit=LATEST_COUNT)
-    return Story(standing, graph, error, latest, len(await ask.stale(name)), client.clock.now())
+    deployed_at = versions[0].created_at if versions else None
+    stale_count = len(await ask.stale(name))
+    return Story(standing, graph, deployed_at, error, latest, stale_count, client.clock.now())
 
 
 async def activity(client: Client, name: str, *, limit: int, before: str = "") -> list[Doing]:
@@ -88,15 +100,13 @@ async def activity(client: Client, name: str, *, limit: int, before: str = "") -
     from rota.core.phases import shown
 
     found = await client.automations.activity(name, limit=limit, before=before)
-    return [
-        Doing(one.run, shown(one.status, one.reason), one.attempt, one.error) for one in found
-    ]
+    return [Doing(one.run, shown(one.status, one.reason), one.attempt, one.error) for one in found]
 
 
 # -- what can be done --------------------------------------------------------------------------
 
 
-def actions(standing: Standing) -> list[dict[str, str]]:
+def actions(standing: Standing, latest: Sequence[Doing] = ()) -> list[dict[str, str]]:
     """What a person can do: the exact commands, and what each means."""
     names = {"name": standing.automation.name, "run": standing.turn.id if standing.turn else ""}
     doubt = standing.turn is not None and standing.turn.reason == "reconciliation"
@@ -104,8 +114,16 @@ def actions(standing: Standing) -> list[dict[str, str]]:
     for action in standing.said.actions:
         command, means = ACTIONS.get(action, ("rota automation show {name}", action))
         means = IN_DOUBT.get(action, means) if doubt else means
-        found.append({"action": action, "command": command.format(**names), "means": means})
+        if action == "skip" and not doubt and _took_nothing(standing, latest):
+            command, means = EMPTY_HANDED
+        said = {"command": command.format(**names), "means": means.format(**names)}
+        found.append({"action": action, **said})
     return found
+
+
+def _took_nothing(standing: Standing, latest: Sequence[Doing]) -> bool:
+    failed = standing.turn.retry_of if standing.turn else None
+    return any(one.run.run_id == failed and not one.run.reserved_count for one in latest)
 
 
 def in_the_way(standing: Standing) -> LedgerRow | None:
@@ -136,11 +154,11 @@ def document(standing: Standing) -> dict[str, Any]:
 def story_document(story: Story) -> dict[str, Any]:
     """The page for machines."""
     return document(story.standing) | {
+        "actions": actions(story.standing, story.latest),
+        "deployed_at": render.at(story.deployed_at),
         "error": render.parsed(story.error),
         "stale_input_count": story.stale_count,
-        "handlers": [
-            handler_document(one, _node(story, one)) for one in story.standing.handlers
-        ],
+        "handlers": [handler_document(one, _node(story, one)) for one in story.standing.handlers],
         "latest": [doing_document(one) for one in story.latest],
     }
 
@@ -191,14 +209,14 @@ def page(story: Story) -> None:
     standing = story.standing
     name = click.style(render.clean(standing.automation.name), bold=True)
     click.echo(f"automation {name}  {render.coloured(standing.status)}")
-    click.echo(f"  {render.clean(standing.sentence)}.")
+    click.echo(f"  {render.clean(_unclaimed(story) or standing.sentence + '.')}")
     change = in_the_way(standing)
     if change is not None:
         render.heading("the change")
         change_lines(change)
     else:
         _error(story)
-    todo(standing)
+    todo(standing, story.latest)
     _facts(story)
     render.heading("handlers")
     _handlers(story)
@@ -206,9 +224,9 @@ def page(story: Story) -> None:
     doings(story.latest, story.now)
 
 
-def todo(standing: Standing) -> None:
+def todo(standing: Standing, latest: Sequence[Doing] = ()) -> None:
     """The exact commands that clear what is in the way."""
-    found = actions(standing)
+    found = actions(standing, latest)
     if not found:
         return
     render.heading("what you can do")
@@ -261,7 +279,8 @@ def _facts(story: Story) -> None:
     stale = f"{story.stale_count} not done for long: `rota automation inputs {one.name} --stale`"
     lines = [
         ("schedule", standing.schedule),
-        ("version", f"{one.version}, since {render.clock(one.updated_at)}"),
+        ("version", f"{one.version}, since {render.clock(story.deployed_at)}"),
+        ("paused", _paused(standing)),
         ("queue", one.queue if one.queue != "default" else None),
         ("run", standing.turn and f"{standing.turn.id} ({standing.turn.label})"),
         ("pending", pending or "no events"),
@@ -271,6 +290,24 @@ def _facts(story: Story) -> None:
     for name, value in lines:
         if value:
             click.echo(f"  {name:<12}{render.clean(value)}")
+
+
+def _paused(standing: Standing) -> str | None:
+    """A pause that something more urgent hides."""
+    if standing.automation.status == "active" or standing.status == "Stopped":
+        return None
+    return f"yes: it rests after this, until `rota automation resume {standing.automation.name}`"
+
+
+def _unclaimed(story: Story) -> str | None:
+    """For how long no worker has taken it up; a moment is nothing to worry about."""
+    turn = story.standing.turn
+    if turn is None or turn.status != "pending" or turn.available_at is None:
+        return None
+    if story.now - turn.available_at < PATIENCE_S * SECOND:
+        return None
+    since = render.ago(turn.available_at, story.now).removesuffix(" ago")
+    return f"No worker has taken it for {since}: is `rota up` running, with this code?"
 
 
 def _node(story: Story, handler: Handler) -> HandlerNode | None:

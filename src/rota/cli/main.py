@@ -7,6 +7,8 @@ from importlib.metadata import version
 import click
 
 from rota.cli import exits
+from rota.cli.answers import approve, reject, resolve
+from rota.cli.automation import automation
 from rota.cli.base import Root
 from rota.cli.database import doctor, migrate
 from rota.cli.next import next_
@@ -36,7 +38,9 @@ def cli() -> None:
     """Rota runs what must run, once, and says why it did or did not."""
 
 
-for command in (up, run, schedule, why, next_, worker, queue, migrate, doctor):
+for answer in (approve, reject, resolve):
+    run.add_command(answer)
+for command in (up, run, schedule, automation, why, next_, worker, queue, migrate, doctor):
     cli.add_command(command)
 
 

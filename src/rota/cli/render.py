@@ -36,6 +36,18 @@ COLOURS = {
     "paused": "yellow",
     "skipped": "yellow",
     "cancelled": "magenta",
+    # Automations, their runs, inputs and changes.
+    "idle": "green",
+    "needs": "red",
+    "stopped": "yellow",
+    "active": "cyan",
+    "committed": "green",
+    "done": "green",
+    "applied": "green",
+    "proposed": "yellow",
+    "in_flight": "cyan",
+    "needs_reconcile": "yellow",
+    "indeterminate": "red",
 }
 
 COLOURED = ("status", "heartbeat")
@@ -46,6 +58,8 @@ PROSE = (
     "queues",
     "note",
     "means",
+    "now",
+    "title",
 )  # columns that may be broken into lines
 PROSE_WIDTH = 20
 
@@ -147,7 +161,7 @@ def heading(text: str) -> None:
 
 def colour_of(text: str) -> str | None:
     """The colour of a status, whatever reason follows it."""
-    return COLOURS.get(text.partition(":")[0].partition(" ")[0])
+    return COLOURS.get(text.partition(":")[0].partition(" ")[0].lower())
 
 
 def coloured(text: str) -> str:

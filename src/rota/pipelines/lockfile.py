@@ -46,7 +46,7 @@ class Lock(NamedTuple):
     content: LockContent
 
 
-def process_alive(pid: int) -> bool:
+def is_alive(pid: int) -> bool:
     """Whether a process of this machine lives; when in doubt, it does."""
     if pid <= 0:
         return False
@@ -66,7 +66,7 @@ def acquire(
     stale_us: int = STALE_US,
     pid: int | None = None,
     hostname: str | None = None,
-    alive: Callable[[int], bool] = process_alive,
+    alive: Callable[[int], bool] = is_alive,
 ) -> Lock:
     """Take the lock of a folder, or raise SchedulerLockError that names the holder."""
     path = folder / LOCK_FILE

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec import inspect
 
+from rota.core.recurrence import next_after
 from rota.core.zones import zone_named
 from rota.errors import BadInput, BadPipeline, RotaError, UnknownZone
 from rota.hostzone import host_zone_name
@@ -213,10 +214,13 @@ def _schedule(
         block = ScheduleBlock(cron=block.cron)
     try:
         plain = msgspec.structs.replace(block, timezone=zone)
-        return timed(plain, workflow=f"pipeline:{pipeline_id}", host_zone=zone, now=now)
+        made = timed(plain, workflow=f"pipeline:{pipeline_id}", host_zone=zone)
     except RotaError as error:
         report.error(("schedule", "cron"), _told(error))
         return None
+    if next_after(made.intent.spec, now) is None:
+        report.warning(("schedule",), "the schedule is over: no occurrence is left", at_key=True)
+    return made
 
 
 def _check_block(block: ScheduleBlock, pipeline_id: str, report: Report) -> None:

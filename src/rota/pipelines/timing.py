@@ -7,7 +7,7 @@ from typing import Annotated, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
-from rota.core.instants import MINUTE, Duration, instant, micros, moment
+from rota.core.instants import MINUTE, instant, micros
 from rota.core.recurrence import parse
 from rota.core.retry import RetryPolicy
 from rota.core.schedule import Intent, Missed, Overlap, Policies
@@ -152,12 +152,16 @@ class Timed(NamedTuple):
     start_paused: bool
 
 
-def timed(block: ScheduleBlock, *, workflow: str, host_zone: str, now: int) -> Timed:
-    """The intent of a schedule block, or BadSchedule or UnknownZone that says what is wrong."""
+def timed(block: ScheduleBlock, *, workflow: str, host_zone: str) -> Timed:
+    """The intent of a schedule block, or BadSchedule or UnknownZone that says what is wrong.
+
+    The same file means the same intent whenever it is read: intervals count from the epoch (or
+    from `start`), and times that are over are no error.
+    """
     zone = block.timezone or host_zone
     zone_named(zone)
     spec = parse(
-        block.cron, zone=zone, now=now, gap=block.gap, repeat=block.repeat,
+        block.cron, zone=zone, now=0, gap=block.gap, repeat=block.repeat,
         start_at=bound("start", block.start, zone), end_at=bound("end", block.end, zone),
     )  # fmt: skip
     intent = Intent(workflow=workflow, spec=spec, text=block.cron, policies=policies_of(block))
@@ -183,9 +187,9 @@ def policies_of(block: ScheduleBlock) -> Policies:
     )
 
 
-def jitter_of(text: Duration) -> int:
-    """Microseconds; a bare number has no unit here, so it is refused."""
-    return micros(str(text))
+def jitter_of(text: str) -> int:
+    """Microseconds of a duration with its unit."""
+    return micros(text)
 
 
 def bound(key: str, text: str | None, zone: str) -> int | None:
@@ -199,8 +203,3 @@ def bound(key: str, text: str | None, zone: str) -> int | None:
             f"{key}: {text!r} is not a time", hint="Write 2027-03-28T09:00 or 2027-03-28."
         ) from error
     return instant(read if read.tzinfo else read.replace(tzinfo=zone_named(zone)))
-
-
-def next_moment(at: int | None) -> datetime | None:
-    """An instant for people."""
-    return None if at is None else moment(at)

@@ -319,7 +319,7 @@ async def turn(
     """Settle what ended and claim what comes next, in one commit."""
     [(queue, free), *more] = request.queues
     plain = not more and queue not in request.limited and all(map(_is_plain, outcomes))
-    if plain and tx.dialect.fuses:
+    if outcomes and plain and tx.dialect.fuses:
         return await _turn_at_once(tx, outcomes, request, queue, min(free, request.room))
     settled = await settle(tx, outcomes, now=request.now, alone=False)
     return settled, await claim(tx, request, alone=False)

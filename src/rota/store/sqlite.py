@@ -32,6 +32,8 @@ T = TypeVar("T")
 
 # More than this in one commit only adds latency: the sync is shared well before.
 GROUP_MAX = 1000
+# SQLite's own 2 MiB hold the hot pages of some thousand runs; beyond, each write would read first.
+CACHE_KIB = 32 * 1024
 # A commit on the spot holds up the event loop, so only a disk that answers within this gets one.
 QUICK_COMMIT_S = 0.002
 # WAL-reset race: two writing processes may corrupt the file before this version.
@@ -430,6 +432,7 @@ class SqliteDatabase:
             connection.execute("pragma journal_mode = wal").fetchall()
         connection.execute(f"pragma synchronous = {self._settings.synchronous}")
         connection.execute("pragma foreign_keys = on")
+        connection.execute(f"pragma cache_size = -{CACHE_KIB}")
         if not write:
             connection.execute("pragma query_only = on")
         return tx

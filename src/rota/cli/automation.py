@@ -1,0 +1,317 @@
+"""`rota automation …`: deploy automations, look at them, steer them, publish to them."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+import click
+
+from rota.cli import automation_lists, automation_page, connect, render, values
+from rota.cli.base import Call, Group
+from rota.errors import BadAutomation, BadInput, UnknownAutomation, UsageError
+
+if TYPE_CHECKING:
+    from rota.app import Rota
+    from rota.automation_client import Standing
+    from rota.client import Client
+
+T = TypeVar("T")
+PAGE_SIZE = 1000  # what one question for automations answers with
+
+
+@click.group(cls=Group)
+def automation() -> None:
+    """Deploy automations, look at them, steer them."""
+
+
+# -- looking -----------------------------------------------------------------------------------
+
+
+@automation.command("list")
+@click.option("--archived", is_flag=True, help="With those that were archived.")
+@click.option("--after", default="", metavar="NAME", help="After this one: the next page.")
+@click.pass_obj
+def list_(call: Call, archived: bool, after: str) -> None:
+    """List automations by name, each with its state in a sentence."""
+
+    async def look(client: Client) -> Sequence[Standing]:
+        return await client.automations.list(archived=archived, after=after)
+
+    found = connect.ask(call, look)
+    if call.json:
+        render.document([automation_page.document(one) for one in found])
+        return
+    rows = [
+        (one.automation.name, one.status, sum(one.pending.values()), one.sentence) for one in found
+    ]
+    empty = "no automations yet; `rota up` and `rota automation deploy` deploy what the code has"
+    render.table(("name", "status", "pending", "now"), rows, empty)
+    blocked = [one.automation.name for one in found if one.status == "Needs attention"]
+    if blocked:
+        click.echo(f"to see what is needed: rota automation show {blocked[0]}", err=True)
+    if len(found) == PAGE_SIZE:
+        click.echo(f"more: --after {found[-1].automation.name}", err=True)
+
+
+@automation.command("show")
+@click.argument("name")
+@click.pass_obj
+def show(call: Call, name: str) -> None:
+    """Show how an automation stands, what blocks it, and what clears it.
+
+    A change that waits for approval is shown with exactly the parameters it will be made with.
+    """
+    story = connect.ask(call, lambda client: automation_page.read(client, name))
+    if call.json:
+        render.document(automation_page.story_document(story))
+    else:
+        automation_page.page(story)
+
+
+for command in (
+    automation_lists.inputs,
+    automation_lists.outputs,
+    automation_lists.events,
+    automation_lists.activity,
+    automation_lists.versions,
+):
+    automation.add_command(command)
+
+
+# -- deploying ---------------------------------------------------------------------------------
+
+
+class Deployed(NamedTuple):
+    """What a deploy did to one automation."""
+
+    name: str
+    version: int
+    before: int | None
+
+
+@automation.command("deploy")
+@click.argument("names", nargs=-1, metavar="[NAME]...")
+@click.pass_obj
+def deploy(call: Call, names: tuple[str, ...]) -> None:
+    """Put the automations of the project's code in force; all, if none is named.
+
+    New and changed handlers run at once; the others keep their times and their state. Workers
+    that have other code leave the automation alone until they are started again. `rota up` does
+    the same when it starts.
+    """
+    found = connect.project_of(call)
+    if found is None or found.app is None:
+        raise UsageError(
+            "there is no project here, so there is no code to deploy",
+            hint="Name one with --project, or go to a folder with a rota.toml.",
+        )
+    app = connect.app_of(call, found)
+    chosen = names or tuple(sorted(app.automations.declared))
+    if not chosen:
+        raise UnknownAutomation(
+            f"{found.app} declares no automation",
+            hint="Declare one with app.automation(name), and import its module there.",
+        )
+    for name in chosen:
+        _must_be_declared(app, name)
+    done, broken = connect.run(app, lambda _: _deploy(app, chosen))
+    if call.json and not broken:
+        render.document([one._asdict() for one in done])
+    elif not call.json:
+        for one in done:
+            click.echo(_deployed_words(one))
+    if broken:
+        raise broken[0] if len(broken) == 1 else _all_of(broken)
+
+
+def _must_be_declared(app: Rota, name: str) -> None:
+    import difflib
+
+    known = sorted(app.automations.declared)
+    if name not in known:
+        near = difflib.get_close_matches(name, known, 3, 0.5)
+        hint = f"Did you mean {', '.join(near)}?" if near else f"It has: {', '.join(known)}."
+        raise UnknownAutomation(
+            f"the code declares no automation {name!r}; nothing was deployed",
+            hint=hint if known else None, name=name,
+        )  # fmt: skip
+
+
+async def _deploy(app: Rota, names: Sequence[str]) -> tuple[list[Deployed], list[BadAutomation]]:
+    done, broken = [], []
+    for name in names:
+        try:
+            before = (await app.automations.show(name)).automation.version
+        except UnknownAutomation:
+            before = None
+        try:
+            done.append(Deployed(name, await app.automations.deploy(name), before))
+        except BadAutomation as error:
+            broken.append(error)
+    return done, broken
+
+
+def _deployed_words(one: Deployed) -> str:
+    if one.before is None:
+        return f"{one.name} is deployed, version {one.version}"
+    if one.before == one.version:
+        return f"{one.name} is unchanged, version {one.version}"
+    return f"{one.name} is deployed, version {one.version} after {one.before}"
+
+
+def _all_of(broken: Sequence[BadAutomation]) -> BadAutomation:
+    listed = "".join(f"\n{error.message}" for error in broken)
+    return BadAutomation(f"{len(broken)} automations cannot be deployed:{listed}")
+
+
+# -- steering ----------------------------------------------------------------------------------
+
+
+def _steer(call: Call, name: str, verb: Callable[[Client], Awaitable[T]]) -> tuple[T, Standing]:
+    """Do it; returns the answer, and how the automation stands after it."""
+
+    async def work(client: Client) -> tuple[T, Standing]:
+        return await verb(client), await client.automations.show(name)
+
+    return connect.ask(call, work)
+
+
+def tell(call: Call, standing: Standing, words: str, **facts: Any) -> None:
+    """What was done, and how the automation stands after it."""
+    if call.json:
+        render.document(automation_page.document(standing) | facts)
+        return
+    click.echo(render.clean(words))
+    sentence = render.clean(standing.sentence)
+    state = "" if sentence.startswith(standing.status) else f"{render.coloured(standing.status)}: "
+    click.echo(f"→ {state}{sentence}.")
+    if standing.status == "Needs attention":
+        automation_page.todo(standing)
+
+
+@automation.command("run-now")
+@click.argument("name")
+@click.pass_obj
+def run_now(call: Call, name: str) -> None:
+    """Make every producer due now. Its schedule stays as it is.
+
+    Refused while a run is active, or while something has to be resolved first.
+    """
+
+    queued, standing = _steer(call, name, lambda client: client.automations.run_now(name))
+    words = f"{name} checks now: {', '.join(queued)}" if queued else f"{name} has no producers"
+    tell(call, standing, words, queued=list(queued))
+
+
+@automation.command("pause")
+@click.argument("name")
+@click.pass_obj
+def pause(call: Call, name: str) -> None:
+    """Begin nothing new. What runs is left to end, and events are kept."""
+    _, standing = _steer(call, name, lambda client: client.automations.pause(name))
+    tell(call, standing, f"{name} is paused")
+
+
+@automation.command("resume")
+@click.argument("name")
+@click.pass_obj
+def resume(call: Call, name: str) -> None:
+    """Go on after a pause, or come back from the archive.
+
+    What waits for a person goes on waiting: see `rota run resolve`.
+    """
+    _, standing = _steer(call, name, lambda client: client.automations.resume(name))
+    tell(call, standing, f"{name} is resumed")
+
+
+@automation.command("archive")
+@click.argument("name")
+@click.pass_obj
+def archive(call: Call, name: str) -> None:
+    """Pause for good, and leave it out of the list. Nothing is lost."""
+    _, standing = _steer(call, name, lambda client: client.automations.archive(name))
+    tell(call, standing, f"{name} is archived; `rota automation resume {name}` brings it back")
+
+
+@automation.command("publish")
+@click.argument("name")
+@click.argument("topic")
+@click.argument("event_id", metavar="ID")
+@click.argument("payload", required=False, metavar="[PAYLOAD]")
+@click.option("--title", help="How people call it, in the list of inputs.")
+@click.pass_obj
+def publish(
+    call: Call, name: str, topic: str, event_id: str, payload: str | None, title: str | None
+) -> None:
+    """Publish event ID to a topic that is open to others (external=True).
+
+    PAYLOAD is JSON, or else a string; @file and - (stdin) hold JSON. With a project it is checked
+    against the topic's type. The same ID again corrects an event that nobody has taken yet, and
+    is no second event.
+    """
+    body = _payload(payload)
+
+    async def work(client: Client) -> tuple[bool, Standing]:
+        new = await client.automations.publish(name, topic, event_id, body, title=title)
+        return new, await client.automations.show(name)
+
+    found = connect.project_of(call)
+    if found is None or found.app is None:
+        new, standing = connect.ask(call, work)
+    else:
+        new, standing = connect.run(connect.app_of(call, found), work)
+    said = "was published to" if new else "was taken already; nothing changed in"
+    event = {"id": event_id, "topic": topic}
+    tell(call, standing, f"event {event_id} {said} topic {topic}", event=event, published=new)
+
+
+def _payload(text: str | None) -> Any:
+    if text is None:
+        return None
+    if text != "-" and not text.startswith("@"):
+        return values.loose(text)
+    try:
+        body = sys.stdin.read() if text == "-" else Path(text[1:]).read_text(encoding="utf-8")
+        return json.loads(body)
+    except (OSError, ValueError) as error:
+        where = "stdin" if text == "-" else text[1:]
+        raise BadInput(
+            f"{where} cannot be read as JSON: {error}", hint="Nothing was published."
+        ) from error
+
+
+@automation.command("skip")
+@click.argument("name")
+@click.argument("topic", required=False)
+@click.argument("event_id", required=False, metavar="[ID]")
+@click.option("--input", "input_id", metavar="ID", help="An input, and all it leads to.")
+@click.pass_obj
+def skip(
+    call: Call, name: str, topic: str | None, event_id: str | None, input_id: str | None
+) -> None:
+    """Leave out a pending event, or an input with everything it leads to.
+
+    What a run has taken already is finished. To skip what a blocked run has taken, see
+    `rota run resolve`.
+    """
+    if input_id is not None and topic is None:
+        count, standing = _steer(
+            call, name, lambda client: client.automations.skip_input(name, input_id)
+        )
+        words = f"input {input_id} is skipped, with {render.count(count, 'event')}"
+        tell(call, standing, words, skipped={"input_id": input_id, "event_count": count})
+    elif topic is not None and event_id is not None and input_id is None:
+        _, standing = _steer(
+            call, name, lambda client: client.automations.skip_event(name, topic, event_id)
+        )
+        words = f"event {event_id} of topic {topic} is skipped"
+        tell(call, standing, words, skipped={"topic": topic, "id": event_id})
+    else:
+        raise BadInput(
+            "name one thing to skip: TOPIC and ID, or --input ID",
+            hint=f"See `rota automation events {name}` and `rota automation inputs {name}`.",
+        )

@@ -1,0 +1,329 @@
+"""`rota automation inputs|outputs|events|activity|versions`: what came in, what became of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+
+from rota.cli import automation_page, connect, render
+from rota.cli.base import Call, Command
+from rota.core.phases import EventStatus, Mutation
+from rota.errors import BadInput
+
+if TYPE_CHECKING:
+    from rota.client import Client
+    from rota.core.automation import Definition, InputRow, LedgerRow, StoredEvent
+
+CELL_WIDTH = 60
+LIMIT = click.option(
+    "--limit", type=click.IntRange(1, 1000), default=20, show_default=True, help="How many."
+)
+BEFORE = click.option("--before", default="", metavar="ID", help="Older than this: the next page.")
+
+
+class Seen(NamedTuple):
+    """An input, and how far it got."""
+
+    input: InputRow
+    status: str
+    event_count: int
+    unfinished_count: int
+
+
+class Trail(NamedTuple):
+    """One input or output, and what it is tied to."""
+
+    inputs: Sequence[Seen]
+    outputs: Sequence[LedgerRow]
+
+
+def _more(found: Sequence[Any], limit: int, last: str) -> None:
+    if len(found) == limit:
+        click.echo(f"more: --before {last}", err=True)
+
+
+# -- inputs ------------------------------------------------------------------------------------
+
+
+@click.command(cls=Command)
+@click.argument("name")
+@click.argument("input_id", required=False, metavar="[ID]")
+@click.option("--pending", is_flag=True, help="Only what is not done, oldest first.")
+@click.option("--stale", is_flag=True, help="Only what is not done for `stale_days`.")
+@LIMIT
+@BEFORE
+@click.pass_obj
+def inputs(
+    call: Call, name: str, input_id: str | None, pending: bool, stale: bool, limit: int, before: str
+) -> None:
+    """Show what came in and how far it got, newest first.
+
+    With ID: one input, and every change it led to.
+    """
+    if input_id is not None:
+        trail = connect.ask(call, lambda client: _outcome(client, name, input_id))
+        _show_input(call, trail)
+        return
+    if before and (pending or stale):
+        raise BadInput("--pending and --stale have no further pages", hint="Raise --limit.")
+
+    async def look(client: Client) -> tuple[list[Seen], int]:
+        ask = client.automations
+        if stale:
+            rows = await ask.stale(name, limit=limit)
+        elif pending:
+            rows = await ask.pending(name, limit=limit)
+        else:
+            rows = await ask.inputs(name, before=before, limit=limit)
+        found = [Seen(one.input, one.status, one.event_count, one.unfinished_count) for one in rows]
+        return found, client.clock.now()
+
+    found, now = connect.ask(call, look)
+    if call.json:
+        render.document([input_document(one) for one in found])
+        return
+    input_table(found, now, "nothing waits" if pending or stale else "nothing came in yet")
+    if found and not (pending or stale):
+        _more(found, limit, found[-1].input.id)
+
+
+async def _outcome(client: Client, name: str, input_id: str) -> Trail:
+    one, led_to = await client.automations.outcome(name, input_id)
+    return Trail([Seen(one.input, one.status, one.event_count, one.unfinished_count)], led_to)
+
+
+def _show_input(call: Call, trail: Trail) -> None:
+    [one] = trail.inputs
+    if call.json:
+        outputs = [automation_page.output_document(row) for row in trail.outputs]
+        render.document(input_document(one) | {"outputs": outputs})
+        return
+    row = one.input
+    click.echo(f"input {row.id}  {render.clean(row.title)}  {render.coloured(one.status)}")
+    left = f"{one.unfinished_count} of {render.count(one.event_count, 'event')} not done"
+    lines = [
+        ("from", f"{row.source}, {row.type} {row.external_id}"),
+        ("came in", render.clock(row.created_at)),
+        ("skipped", row.skipped_at and render.clock(row.skipped_at)),
+        ("events", left if one.unfinished_count else f"{one.event_count}, all done"),
+    ]
+    for name, value in lines:
+        if value:
+            click.echo(f"  {name:<12}{render.clean(value)}")
+    render.heading("what it led to")
+    if not trail.outputs:
+        click.echo("  no change to anything outside" + ("" if one.status == "done" else " so far"))
+    for number, output in enumerate(trail.outputs):
+        click.echo() if number else None
+        automation_page.change_lines(output)
+
+
+def input_document(one: Seen) -> dict[str, Any]:
+    """An input for machines."""
+    row = one.input
+    return {
+        "id": row.id, "status": one.status, "title": row.title, "source": row.source,
+        "type": row.type, "external_id": row.external_id, "event_count": one.event_count,
+        "unfinished_count": one.unfinished_count, "created_at": render.at(row.created_at),
+        "skipped_at": render.at(row.skipped_at),
+    }  # fmt: skip
+
+
+def input_table(found: Sequence[Seen], now: int, empty: str) -> None:
+    """Inputs for people."""
+    rows = [
+        (
+            one.input.id, one.status, render.short(one.input.title, CELL_WIDTH),
+            f"{one.input.source}/{one.input.type}",
+            f"{one.event_count - one.unfinished_count}/{one.event_count}",
+            render.ago(one.input.created_at, now),
+        )
+        for one in found
+    ]  # fmt: skip
+    render.table(("id", "status", "title", "from", "done", "came in"), rows, empty)
+
+
+# -- outputs -----------------------------------------------------------------------------------
+
+
+@click.command(cls=Command)
+@click.argument("name")
+@click.argument("output_id", required=False, metavar="[ID]")
+@click.option(
+    "--status", type=click.Choice([one.value for one in Mutation]),
+    help="Only changes in this status.",
+)  # fmt: skip
+@LIMIT
+@BEFORE
+@click.pass_obj
+def outputs(
+    call: Call, name: str, output_id: str | None, status: str | None, limit: int, before: str
+) -> None:
+    """Show the changes made to the outside world, newest first: the ledger.
+
+    With ID: one change, its exact parameters and result, and the inputs that led to it. The ID is
+    also the key that the tool gives to its counterpart.
+    """
+    if output_id is not None:
+        _show_output(call, connect.ask(call, lambda client: _behind(client, name, output_id)))
+        return
+
+    async def look(client: Client) -> tuple[Sequence[LedgerRow], int]:
+        rows = await client.automations.outputs(
+            name, status=status or "", before=before, limit=limit
+        )
+        return rows, client.clock.now()
+
+    found, now = connect.ask(call, look)
+    if call.json:
+        render.document([automation_page.output_document(row) for row in found])
+        return
+    rows = [
+        (
+            row.id, row.status, row.handler, row.tool,
+            render.short(row.title or row.params, CELL_WIDTH), render.ago(row.updated_at, now),
+        )
+        for row in found
+    ]  # fmt: skip
+    empty = "no change" + (f" is {status}" if status else " was made yet")
+    render.table(("id", "status", "handler", "tool", "title", "when"), rows, empty)
+    if found:
+        _more(found, limit, found[-1].id)
+
+
+async def _behind(client: Client, name: str, output_id: str) -> Trail:
+    """One change. The list is asked for what comes just before the end of its id."""
+    rows = await client.automations.outputs(name, before=f"{output_id}z", limit=1)
+    if not rows or not rows[0].id.startswith(output_id):
+        raise BadInput(
+            f"automation {name} has made no change {output_id}",
+            hint=f"See `rota automation outputs {name}`.",
+        )
+    behind = await client.automations.inputs_of(rows[0].id)
+    return Trail([Seen(row, "", 0, 0) for row in behind], rows)
+
+
+def _show_output(call: Call, trail: Trail) -> None:
+    [row] = trail.outputs
+    if call.json:
+        behind = [
+            {"id": one.input.id, "title": one.input.title, "source": one.input.source,
+             "type": one.input.type, "external_id": one.input.external_id}
+            for one in trail.inputs
+        ]  # fmt: skip
+        render.document(automation_page.output_document(row) | {"inputs": behind})
+        return
+    click.echo(f"change {row.id}  {render.coloured(row.status)}")
+    automation_page.change_lines(row)
+    render.heading("because of")
+    for one in trail.inputs:
+        click.echo(f"  {one.input.id}  {render.clean(one.input.title)}")
+    if not trail.inputs:
+        click.echo("  no input that is still known")
+
+
+# -- events ------------------------------------------------------------------------------------
+
+
+@click.command(cls=Command)
+@click.argument("name")
+@click.option("--topic", default="", help="Only events of this topic.")
+@click.option(
+    "--status", type=click.Choice([one.value for one in EventStatus]),
+    help="Only events in this status.",
+)  # fmt: skip
+@LIMIT
+@BEFORE
+@click.pass_obj
+def events(call: Call, name: str, topic: str, status: str | None, limit: int, before: str) -> None:
+    """Show the events of an automation's topics, newest first."""
+
+    async def look(client: Client) -> tuple[Sequence[StoredEvent], int]:
+        found = await client.automations.events(
+            name, topic=topic, status=status or "", before=before, limit=limit
+        )
+        return found, client.clock.now()
+
+    found, now = connect.ask(call, look)
+    if call.json:
+        render.document([event_document(row) for row in found])
+        return
+    rows = [
+        (
+            row.topic, row.message_id, row.status, render.ago(row.created_at, now),
+            row.reserved_by or "-", render.short(row.payload, CELL_WIDTH),
+        )
+        for row in found
+    ]  # fmt: skip
+    empty = "no events" + (" fit these filters" if topic or status else " yet")
+    render.table(("topic", "id", "status", "published", "taken by run", "payload"), rows, empty)
+    if found:
+        _more(found, limit, found[-1].id)
+
+
+def event_document(row: StoredEvent) -> dict[str, Any]:
+    """An event for machines."""
+    return {
+        "id": row.message_id, "topic": row.topic, "status": row.status,
+        "payload": render.parsed(row.payload), "run_id": row.reserved_by,
+        "published_by_run_id": row.created_by, "attempt": row.attempt, "page_id": row.id,
+        "created_at": render.at(row.created_at), "updated_at": render.at(row.updated_at),
+    }  # fmt: skip
+
+
+# -- activity and versions ---------------------------------------------------------------------
+
+
+@click.command(cls=Command)
+@click.argument("name")
+@click.option("--logs", is_flag=True, help="With what the handlers logged.")
+@LIMIT
+@BEFORE
+@click.pass_obj
+def activity(call: Call, name: str, logs: bool, limit: int, before: str) -> None:
+    """Show what the handlers did, newest first; every attempt is a line."""
+
+    async def look(client: Client) -> tuple[list[automation_page.Doing], int]:
+        found = await automation_page.activity(client, name, limit=limit, before=before)
+        return found, client.clock.now()
+
+    found, now = connect.ask(call, look)
+    if call.json:
+        render.document([automation_page.doing_document(one) for one in found])
+        return
+    automation_page.doings(found, now)
+    for one in found if logs else ():
+        lines = render.parsed(one.run.logs) or []
+        if lines:
+            render.heading(f"{one.run.handler}, run {one.run.run_id}")
+        for line in lines:
+            click.echo(f"  {render.clean(line)}")
+    if found:
+        _more(found, limit, found[-1].run.run_id)
+
+
+@click.command(cls=Command)
+@click.argument("name")
+@click.pass_obj
+def versions(call: Call, name: str) -> None:
+    """Show every version that was deployed or made by a fix, newest first."""
+
+    async def look(client: Client) -> tuple[Sequence[Definition], int]:
+        return await client.automations.versions(name), client.clock.now()
+
+    found, now = connect.ask(call, look)
+    if call.json:
+        render.document([
+            {"version": row.version, "made_by": row.made_by, "comment": row.comment,
+             "digest": row.digest, "created_at": render.at(row.created_at),
+             "graph": render.parsed(row.graph), "source": render.parsed(row.source)}
+            for row in found
+        ])  # fmt: skip
+        return
+    rows = [
+        (row.version, row.made_by, render.ago(row.created_at, now), row.comment or "")
+        for row in found
+    ]
+    render.table(("version", "made by", "when", "note"), rows, "no version")
