@@ -74,9 +74,11 @@ class Sizes(NamedTuple):
     due: int = 100_000
     stored: int = 1_000_000
     late_s: int = 5
+    events: int = 2_000
+    automations: int = 10_000
 
 
-QUICK = Sizes(300, 3_000, 5_000, 10_000, 500, 50, 30, 10.0, 10_000, 100_000, 3)
+QUICK = Sizes(300, 3_000, 5_000, 10_000, 500, 50, 30, 10.0, 10_000, 100_000, 3, 400, 300)
 
 
 class Part(Protocol):

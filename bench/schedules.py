@@ -17,8 +17,6 @@ from functools import cache
 from typing import Any, NamedTuple, Protocol
 from zoneinfo import ZoneInfo
 
-import apsw
-
 from bench import raw_postgres, raw_sqlite
 from bench.ours import make_app
 from rota.core.instants import instant
@@ -72,21 +70,13 @@ class Hand(Protocol):
         ...
 
 
-def _connect(url: str) -> apsw.Connection:
-    """apsw on both sides: it is the faster driver, so the higher limit."""
-    connection = apsw.Connection(str(raw_sqlite.path_of(url)))
-    connection.set_busy_timeout(30_000)
-    connection.execute("pragma journal_mode = wal").fetchall()
-    connection.execute("pragma synchronous = full")
-    return connection
-
-
 class _SqliteHand:
     def __init__(self, url: str) -> None:
-        self._connection = _connect(url)
+        self._connection = raw_sqlite.connect(raw_sqlite.path_of(url))
 
     async def run(self, text: str) -> None:
-        self._connection.execute(text).fetchall()
+        for statement in text.split(";"):
+            self._connection.execute(statement).fetchall()
 
     async def rows(self, text: str) -> list[Any]:
         return list(self._connection.execute(text))
@@ -250,21 +240,22 @@ class Limit(Protocol):
 
 
 class LimitSqlite:
-    """apsw, WAL, `synchronous=FULL`."""
+    """The standard library's driver, as for every other limit on SQLite."""
 
     def __init__(self, url: str) -> None:
-        self._connection = _connect(url)
+        self._connection = raw_sqlite.connect(raw_sqlite.path_of(url))
 
     async def load(self, fleet: Fleet) -> None:
         """Make the tables and fill them."""
-        self._connection.execute(raw_sqlite.TABLES + _SCHEDULE.replace("bigint", "integer"))
+        self._connection.executescript(raw_sqlite.TABLES + _SCHEDULE.replace("bigint", "integer"))
         self._connection.execute("alter table job add column schedule integer")
         self._connection.execute("alter table job add column due_at integer")
-        with self._connection:
-            self._connection.executemany(
-                "insert into schedule (id, cron, zone, every_us, payload, due_at)"
-                " values (?, ?, ?, ?, ?, ?)", raw_rows(fleet),
-            )  # fmt: skip
+        self._connection.execute("begin immediate")
+        self._connection.executemany(
+            "insert into schedule (id, cron, zone, every_us, payload, due_at)"
+            " values (?, ?, ?, ?, ?, ?)", raw_rows(fleet),
+        )  # fmt: skip
+        self._connection.execute("commit")
         self._connection.execute("pragma wal_checkpoint(truncate)").fetchall()
 
     async def fire(self, now: int) -> int:

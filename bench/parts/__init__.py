@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bench.measure import Part
+from bench.parts.automations import Automations
 from bench.parts.bulk import Bulk
 from bench.parts.drain import Drain
 from bench.parts.idle import Idle
@@ -12,5 +13,15 @@ from bench.parts.start import Start
 from bench.parts.steps import Steps
 
 PARTS: dict[str, Part] = {
-    part.name: part for part in (Start(), Bulk(), Drain(), Steps(), Latency(), Idle(), Schedules())
+    part.name: part
+    for part in (
+        Start(),
+        Bulk(),
+        Drain(),
+        Steps(),
+        Latency(),
+        Idle(),
+        Schedules(),
+        Automations(),
+    )
 }

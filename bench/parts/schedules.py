@@ -1,14 +1,16 @@
 """Schedules: many due at once, few due of many stored, start-up beside many, and lateness.
 
 In the second and third, "raw" is Rota itself with few or no schedules stored. Everything is
-repeated inside the one round, both sides in turns.
+repeated inside the one round, both sides in turns. An error costs its own line, not the others.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import sys
 import time
+import traceback
 from collections.abc import AsyncIterator, Awaitable, Sequence
 from datetime import UTC, datetime
 
@@ -49,14 +51,25 @@ class Schedules:
 
     async def round(self, places: Sequence[Place], sizes: Sizes) -> list[Sample]:
         """Each database by itself."""
-        samples = []
+        samples: list[Sample] = []
         for place in places:
-            for _ in range(TURNS["together"]):
-                samples.append(await _together(place, sizes.due))
-            samples += await _many_stored(place, sizes.stored)
-            for spread in (False, True):
-                samples += await _lateness(place, sizes.late_s, spread)
+            for line in (
+                _together(place, sizes.due),
+                _many_stored(place, sizes.stored),
+                _lateness(place, sizes.late_s, spread=False),
+                _lateness(place, sizes.late_s, spread=True),
+            ):
+                await _collect(line, samples)
         return samples
+
+
+async def _collect(line: AsyncIterator[Sample], samples: list[Sample]) -> None:
+    try:
+        async for sample in line:
+            samples.append(sample)
+    except Exception:
+        traceback.print_exc()
+        print("the schedules go on without the rest of this line", file=sys.stderr, flush=True)
 
 
 async def _took(work: Awaitable[int]) -> tuple[float, int]:
@@ -78,16 +91,17 @@ async def _loaded(place: Place, fleet: Fleet) -> AsyncIterator[str]:
 # -- all due at once -------------------------------------------------------------------------
 
 
-async def _together(place: Place, count: int) -> Sample:
-    fleet = Fleet(count, second_before(datetime.now(UTC), LATE_S))
-    raw_s = await _fire_raw(place, fleet)
-    async with _loaded(place, fleet) as url:
-        ours_s = await _fire(url, count)
-        await _check(url, fleet)
-    return Sample(
-        f"{count:,} due in one second", place.name, "fired/s", count / ours_s, count / raw_s,
-        Target(">=", 0.25),
-    )  # fmt: skip
+async def _together(place: Place, count: int) -> AsyncIterator[Sample]:
+    for _ in range(TURNS["together"]):
+        fleet = Fleet(count, second_before(datetime.now(UTC), LATE_S))
+        raw_s = await _fire_raw(place, fleet)
+        async with _loaded(place, fleet) as url:
+            ours_s = await _fire(url, count)
+            await _check(url, fleet)
+        yield Sample(
+            f"{count:,} due in one second", place.name, "fired/s", count / ours_s, count / raw_s,
+            Target(">=", 0.25),
+        )  # fmt: skip
 
 
 async def _fire_raw(place: Place, fleet: Fleet) -> float:
@@ -131,19 +145,18 @@ async def _check(url: str, fleet: Fleet) -> None:
 # -- few due, many stored --------------------------------------------------------------------
 
 
-async def _many_stored(place: Place, stored: int) -> list[Sample]:
+async def _many_stored(place: Place, stored: int) -> AsyncIterator[Sample]:
     due_at = second_before(datetime.now(UTC), LATE_S)
     many = Fleet(stored, due_at, stored // DUE)
     async with _loaded(place, many) as large, _loaded(place, Fleet(DUE, due_at)) as small:
-        samples = [
-            Sample(
+        for _ in range(TURNS["few"]):
+            yield Sample(
                 f"{DUE:,} due of {stored:,}; raw: of {DUE:,}", place.name, "ms",
                 1000 * await _fire_again(large, due_at), 1000 * await _fire_again(small, due_at),
                 Target("<=", 1.5),
-            )
-            for _ in range(TURNS["few"])
-        ]  # fmt: skip
-        return samples + await _start_up(place, large, stored, due_at)
+            )  # fmt: skip
+        async for sample in _start_up(place, large, stored, due_at):
+            yield sample
 
 
 async def _fire_again(url: str, due_at: int) -> float:
@@ -159,22 +172,19 @@ async def _fire_again(url: str, due_at: int) -> float:
     return took_s
 
 
-async def _start_up(place: Place, large: str, stored: int, due_at: int) -> list[Sample]:
+async def _start_up(place: Place, large: str, stored: int, due_at: int) -> AsyncIterator[Sample]:
     mine = await hand(large)
     month = f"due_at = due_at + {30 * DAY}, available_at = available_at + {30 * DAY}"
     await mine.run(f"update runs set {month} where kind = 'schedule' and due_at < {due_at + DAY}")
     await mine.close()
     empty = place.url()
     await _start(empty)
-    samples = [
-        Sample(
+    for _ in range(TURNS["start"]):
+        yield Sample(
             f"start-up with {stored:,}; raw: with none", place.name, "ms",
             1000 * await _start(large), 1000 * await _start(empty), Target("<=", 1.5),
-        )
-        for _ in range(TURNS["start"])
-    ]  # fmt: skip
+        )  # fmt: skip
     await place.drop(empty)
-    return samples
 
 
 async def _start(url: str) -> float:
@@ -190,7 +200,7 @@ async def _start(url: str) -> float:
 # -- lateness --------------------------------------------------------------------------------
 
 
-async def _lateness(place: Place, seconds: int, spread: bool) -> list[Sample]:
+async def _lateness(place: Place, seconds: int, *, spread: bool) -> AsyncIterator[Sample]:
     """From the nominal instant to the first line of user code, in one process with a worker."""
     url = place.url()
     app, late = await _every_second(url, spread)
@@ -207,10 +217,9 @@ async def _lateness(place: Place, seconds: int, spread: bool) -> list[Sample]:
     await place.drop(url)
     assert len(measured()) == DUE * seconds, f"{len(measured())} runs in {seconds} s"
     name = f"{DUE:,} a second, {'spread over it' if spread else 'at once'}"
-    return [
-        Sample(f"late, {name}, p{percent}", place.name, "ms", percentile(measured(), percent))
-        for percent in (50, 99)
-    ]
+    for percent in (50, 99):
+        late_ms = percentile(measured(), percent)
+        yield Sample(f"late, {name}, p{percent}", place.name, "ms", late_ms)
 
 
 async def _every_second(url: str, spread: bool) -> tuple[Rota, list[tuple[int, int]]]:

@@ -12,7 +12,7 @@
     ├── RunFailed             the awaited run ended badly (also RunCancelled, RunCrashed)
     ├── StepFailed · StepTimeout · RunTimeout · Stranded · BadReply
     └── Failure               raised by user code to name its own failure class
-        ├── Transient · NeedsLogin · NeedsPermission · Fatal
+        ├── Transient · NeedsLogin · NeedsPermission · Fatal · BudgetSpent
         └── NotSent · Rejected · OutcomeUnknown    what a tool says about its one effect
 
 Control flow (`Suspended`, `HostStop`, `RunInterrupted`) derives from BaseException: user code that
@@ -333,6 +333,13 @@ class Fatal(Failure):
 
     code = "fatal"
     hint = "Fix the cause, then `rota run retry`."
+
+
+class BudgetSpent(Fatal):
+    """A call would pass the budget, so it was not made."""
+
+    code = "budget_spent"
+    hint = "Raise the budget and retry: what is done is kept, and not paid for again."
 
 
 class NotSent(Transient):

@@ -31,8 +31,8 @@ class Outside(Tool):
         self.effects: list[tuple[str, Any]] = []
         self.calls = 0
         self.looks = 0
-        self.before: Callable[[], None] | None = None  # raises instead of the effect
-        self.after: Callable[[], None] | None = None  # raises after the effect
+        self.before: Callable[[], Any] | None = None  # raises instead of the effect
+        self.after: Callable[[], Any] | None = None  # raises after the effect
         self.verdict: Verdict | None = None
         self.result: Any = "done"
 
@@ -41,12 +41,10 @@ class Outside(Tool):
 
     async def perform(self, params: Any, call: Call) -> Any:
         self.calls += 1
-        if self.before is not None:
-            self.before()
+        await _hook(self.before)
         if self.safety is not Safety.IDEMPOTENT or call.key not in self.keys:
             self.effects.append((call.key, params))
-        if self.after is not None:
-            self.after()
+        await _hook(self.after)
         return self.result
 
     async def look_up(self, params: Any, call: Call) -> Verdict:
@@ -94,9 +92,11 @@ class Line(Rota):
         approval: bool = False,
         mutates: bool = True,
         fix: Any = None,
+        url: str = "sqlite://:memory:",
+        migrate: bool | None = None,
         **settings: Any,
     ) -> None:
-        super().__init__(**(QUIET | settings))
+        super().__init__(url, migrate=migrate, **(QUIET | settings))
         self.outside = Outside(safety)
         self.take = 1
         self.wake_at: Any = None

@@ -360,7 +360,8 @@ async def test_the_database_itself_refuses_impossible_rows(database_url: str) ->
         (
             "insert into mutations (id, root_id, run_id, namespace, automation, handler, tool,"
             " safety, params, status, created_at, updated_at) select 'x', root_id, run_id,"
-            " namespace, automation, handler, tool, safety, params, 'in_flight', 0, 0 from mutations"
+            " namespace, automation, handler, tool, safety, params, 'in_flight', 0, 0"
+            " from mutations"
         ),
     ]
     async with virtual(app, url=database_url) as world:

@@ -9,7 +9,6 @@ import pytest
 
 from rota.automations import Context, Prepared
 from rota.errors import (
-    BadInput,
     NeedsLogin,
     NotSent,
     OutcomeUnknown,
@@ -133,7 +132,6 @@ async def test_a_second_change_is_refused_and_the_first_counts(database_url: str
     [
         (NotSent("refused"), "mutating paused:transient"),
         (Rejected("no such row"), "mutating failed:logic"),
-        (BadInput("bad address"), "mutating failed:logic"),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, Exception) else "",
 )

@@ -223,3 +223,18 @@ async def test_turns_are_steered_by_the_verbs_of_automations(database_url: str) 
             with pytest.raises(WrongState, match="a turn of the automation line"):
                 await verb(run.id)
         assert len(await app.chain(run.id)) == 1
+
+
+async def test_old_turns_are_pruned_and_what_dedup_needs_stays(database_url: str) -> None:
+    app = Line(keep_days=1)
+    async with virtual(app, url=database_url) as world:
+        await started(world, app, "e1")
+        assert len(await app.automations.activity("line")) == 2
+        await world.advance("3d")
+        await world.beat()
+        assert await app.automations.activity("line") == []
+        assert await event_statuses(app) == {"e1": "consumed"}
+        await app.send("e1", "e2")
+        await world.settle()
+        assert app.done == [["e1"], ["e2"]]
+        await sound(app)

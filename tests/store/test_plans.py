@@ -1,4 +1,8 @@
-"""Query plans: with many rows, the hot queries read an index and only as much as they need."""
+"""Query plans: with many rows, the hot queries read an index and only as much as they need.
+
+On PostgreSQL the generic plan is looked at, which is the one that runs. SQLite plans by rules of
+thumb until somebody has it analysed, and must do the right thing both before and after.
+"""
 
 from __future__ import annotations
 
@@ -31,6 +35,30 @@ select '{status}' || substr('000000' || i, -6), '{space}', 'workflow', 'work', '
     case when '{status}' = 'running' then {now} - 50 + i end, {now}, {now},
     case when '{status}' in ('completed', 'failed') then {now} end
 from n
+"""
+SCHEDULES = 2000
+BUSY = 60  # schedules with a long history
+ENDED = 150  # runs of each that are over; one more is open and one waits for its turn
+SCHEDULED = """
+insert into runs (id, namespace, kind, name, queue, priority, status, available_at, due_at, spec,
+    root_id, parent_id, attempt, recoveries, trigger, created_at)
+with recursive n (i) as (select 1 union all select i + 1 from n where i < {count})
+select 's' || i, '{space}', 'schedule', 'name' || i, 'default', 0,
+    case when i % 9 = 0 then 'paused' else 'scheduled' end, {now} + i, {now} + i, '{{}}', 's' || i,
+    case when i % 40 = 0 then 'program' end, 1, 0, 'manual', {now}
+from n
+"""
+FIRED = """
+insert into runs (id, namespace, kind, name, queue, priority, status, reason, available_at, due_at,
+    schedule_id, root_id, attempt, recoveries, trigger, created_at, finished_at)
+with recursive n (i) as (select 0 union all select i + 1 from n where i < {ended} + 1),
+    s (k) as (select 1 union all select k + 1 from s where k < {busy})
+select 'f' || k || '-' || i, '{space}', 'workflow', 'work', 'default', 0,
+    case when i < {ended} then 'completed' when i = {ended} then 'pending' else 'sleeping' end,
+    case when i > {ended} then 'turn' end, case when i <= {ended} then {now} end,
+    {now} - 1000000 + i, 's' || k, 'f' || k || '-' || i, 1, 0, 'schedule', {now},
+    case when i < {ended} then {now} end
+from n, s
 """
 
 
@@ -72,6 +100,39 @@ CASES = [
         {"namespace": SPACE, "before_id": "zzz", "before_at": 1 << 62, "limit": 10}),
 ]  # fmt: skip
 
+SPOT: dict[str, Any] = {"namespace": SPACE, "now": NOW, "limit": 10, "until": NOW, "name": "name1"}
+ONE = {"id": "s1", "reason": "turn", "limit": 1, "now": NOW}
+RANGE = {"from_at": 0, "to_at": NOW, "due_at": NOW, "at": NOW, "limit": 10, "id": "s1"}
+NEW = ("new", "s1", "work", NOW, NOW, None, NOW + 1, NOW + 1)
+ADDED = ("new", "s1", "work", "pending", None, NOW, NOW, "schedule", None, None, None)
+OPEN = ("runs_schedule_open",)
+
+CASES += [
+    Case("due_schedules", ("runs_timer",), SPOT),
+    Case("next_schedule", ("runs_timer",), SPOT),
+    Case("due_pauses", ("runs_timer",), SPOT),
+    Case("next_pause", ("runs_timer",), SPOT),
+    Case("soonest_schedules", ("runs_timer",), SPOT),
+    Case("get_schedule", ("runs_templates",), SPOT),
+    Case("list_schedules", ("runs_templates",), SPOT | {"after": "name2"}),
+    Case("schedules_of", ("runs_children",), {"origins": ["program"], "namespace": SPACE}),
+    Case("open_of_schedules", OPEN, {"ids": ["s1", "s2"]}),
+    Case("open_roots_of", OPEN, {"ids": ["s1", "s2"]}),
+    Case("with_turns", OPEN, {"ids": ["s1", "s2"]}),
+    Case("next_in_turn", OPEN, ONE),
+    Case("free_waiting", OPEN, ONE),
+    Case("take_turns", OPEN, {"now": NOW}, ("s1",)),
+    Case("failures_in_a_row", ("runs_occurrence",), {"limit": 3}, ("s1", 0)),
+    Case("ledger", ("runs_occurrence",), RANGE),
+    Case("ledger_at", ("runs_occurrence",), RANGE),
+    Case("ledger_range", ("runs_occurrence",), RANGE),
+    Case("fire_plain", PRIMARY, {"now": NOW}, NEW),
+    Case("advance_plain", PRIMARY, {}, NEW),
+    Case("fire_runs", PRIMARY, {"now": NOW}, ADDED),
+    Case("advance_schedules", PRIMARY, {"was": "scheduled"},
+        ("s1", NOW, "paused", None, None, None, None, None)),
+]  # fmt: skip
+
 
 async def _fill(db: Database) -> None:
     counts = {"completed": HISTORY, "failed": 1000} | dict.fromkeys(
@@ -82,28 +143,34 @@ async def _fill(db: Database) -> None:
         if db.dialect.name == "postgres":
             text = re.sub(r"substr\('000000' \|\| i, -6\)", "right('000000' || i, 6)", text)
         await sql(db, text)
-    await sql(db, "analyze runs")
+    await sql(db, SCHEDULED.format(count=SCHEDULES, space=SPACE, now=NOW))
+    await sql(db, FIRED.format(ended=ENDED, busy=BUSY, space=SPACE, now=NOW))
 
 
-@pytest.fixture(scope="module", params=["sqlite", pytest.param("postgres", marks=pytest.mark.pg)])
+KINDS = ("sqlite", "sqlite, analysed", pytest.param("postgres", marks=pytest.mark.pg))
+
+
+@pytest.fixture(scope="module", params=KINDS)
 def full_url(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[str]:
     """A database with many rows, made once."""
-    if request.param == "sqlite":
+    if request.param != "postgres":
         url = f"sqlite:///{tmp_path_factory.mktemp('plans') / 'rota.db'}"
     else:
         base = request.getfixturevalue("postgres_url")
         url = f"{base}{'&' if '?' in base else '?'}schema=t_{secrets.token_hex(6)}"
-    asyncio.run(_prepare(url))
+    asyncio.run(_prepare(url, analysed=request.param != "sqlite"))
     yield url
     if request.param == "postgres":
         asyncio.run(_drop(url))
 
 
-async def _prepare(url: str) -> None:
+async def _prepare(url: str, *, analysed: bool) -> None:
     async with opened(url) as db:
         await _fill(db)
+        if analysed:
+            await sql(db, "analyze runs")
 
 
 async def _drop(url: str) -> None:
@@ -113,22 +180,28 @@ async def _drop(url: str) -> None:
 
 async def _plan(tx: Tx, case: Case) -> str:
     query = queries.compiled(tx.dialect.name)[case.query]
-    values = [case.parameters[name] for name in query.parameters]
     if isinstance(tx, SqliteTx):
         from rota.store.sqlite import _json, _plain
 
-        shared = [_plain(value) for value in values]
+        shared = [_plain(case.parameters[name]) for name in query.parameters]
         given = [_json([case.item]), *shared] if case.item else shared
         rows = tx._cursor.execute(f"explain query plan {query.text}", given).fetchall()
         return "\n".join(str(row[3]) for row in rows)
     assert isinstance(tx, PostgresTx)
-    arrays = [[value] for value in case.item]
-    found = await tx._run(f"explain {query.text}", [*arrays, *values], alone=False)
+    unknown = ", ".join(["null"] * (len(query.columns) + len(query.parameters)))
+    await tx.connection.execute(f"prepare asked as {query.text}")
+    found = await tx.connection.fetch(f"explain execute asked({unknown})")
+    await tx.connection.execute("deallocate asked")
     return "\n".join(row[0] for row in found)
 
 
+# Asked on PostgreSQL without knowing how many there are, this one reads all open runs of a table of
+# this size (of a much larger one only what it needs).
+GAPS = {("postgres", "family_of")}
 # A read of the whole table: what must never happen.
-SCANS = re.compile(r"Seq Scan on runs|SCAN (?:runs|next|busy|later|parent|root|child)(?! USING)\b")
+SCANS = re.compile(
+    r"Seq Scan on runs|Hash Join|SCAN (?:runs|next|busy|later|parent|root|child)(?! USING)\b"
+)
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.query)
@@ -138,7 +211,7 @@ async def test_the_query_reads_an_index_and_never_the_whole_table(
     async with opened(full_url, migrated=False) as db:
         plan = await db.read(_plan, case)
     assert any(index in plan for index in case.indexes), plan
-    assert not SCANS.search(plan), plan
+    assert bool(SCANS.search(plan)) == ((db.dialect.name, case.query) in GAPS), plan
 
 
 async def test_a_claim_sorts_nothing(full_url: str) -> None:

@@ -209,6 +209,42 @@ async def test_anybody_may_fire_at_once_and_each_occurrence_is_fired_once(db: Da
     await complete(db, START + 5 * SECOND)
 
 
+COLUMNS = (
+    "namespace, kind, name, queue, priority, status, reason, available_at, due_at, schedule_id,"
+    " retry_of, parent_id, attempt, recoveries, trigger, external_id, tags, options, input, output,"
+    " spec, created_at, started_at, finished_at"
+)
+
+
+async def test_the_plain_way_writes_what_the_long_way_does(
+    db: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    row = template(input='["x"]', options='{"a":1}', queue="q", priority=5)
+    await put(db, row)
+    written: list[list[Row]] = []
+    for is_plain in (firing._is_plain, lambda *_: False):
+        monkeypatch.setattr(firing, "_is_plain", is_plain)
+        await db.write(schedules.change, row)
+        await sql(db, "update runs set started_at = null")
+        for hours in (1, 2):  # the second run knows of the first
+            await fire(db, START + hours * HOUR + 7)
+            await sql(
+                db, "update runs set status = 'completed', finished_at = 1 where spec is null"
+            )
+        written.append(await sql(db, f"select {COLUMNS} from runs order by due_at, kind"))
+        await sql(db, "delete from runs where spec is null")
+    assert len(written[0]) == 3
+    assert written[0] == written[1]
+
+
+async def test_a_template_that_stands_at_no_time_of_its_own_goes_on(db: Database) -> None:
+    """Whoever put it there: the next time that is one is due, and it must not stand still."""
+    await put(db, template(due_at=START + HOUR - MINUTE))
+    fired = await fire(db, START + HOUR)
+    assert (fired.run_count, fired.next_at) == (1, START + 2 * HOUR)
+    assert (await find(db)).due_at == START + 2 * HOUR
+
+
 async def test_a_fired_occurrence_is_left_alone_when_its_advance_was_lost(db: Database) -> None:
     row = template()
     await put(db, row)
@@ -399,7 +435,7 @@ async def test_a_schedule_deleted_while_it_fires_leaves_nothing_stuck(db: Databa
     row = template()
     await put(db, row)
     now = START + HOUR
-    await _beside(db, "fire_runs", lambda: db.write(schedules.delete, row.id), now)
+    await _beside(db, "fire_and_advance", lambda: db.write(schedules.delete, row.id), now)
     assert await db.read(schedules.find, namespace=SPACE, name="s") is None
     assert await sql(db, "select status, schedule_id from runs") in ([], [("pending", None)])
     await complete(db, now)
@@ -418,7 +454,7 @@ async def test_a_schedule_changed_while_it_fires_keeps_the_change(db: Database) 
         )
 
     now = START + HOUR
-    await _beside(db, "advance_schedules", lambda: db.write(pause), now)
+    await _beside(db, "fire_and_advance", lambda: db.write(pause), now)
     after = await find(db)
     assert (after.status, after.due_at) == ("paused", now + HOUR)
     assert len(await db.read(schedules.ledger, row.id)) == 1
@@ -434,7 +470,7 @@ async def test_what_another_scheduler_has_in_hand_is_left_to_it(db: Database) ->
     async def other() -> None:
         seen.append(await fire(db, now))
 
-    await _beside(db, "fire_runs", other, now)
+    await _beside(db, "fire_and_advance", other, now)
     assert seen[0].due_count == 0
     assert await sql(db, "select count(*) from runs where kind = 'workflow'") == [(6,)]
 

@@ -39,7 +39,8 @@ async def _blocked(client: Client, run_id: str) -> Standing:
             hint=f"Nothing in it waits for an answer; see `rota run show {run.id}`.",
         )
     standing = await client.automations.show(run.name)
-    if standing.turn is None or standing.turn.root_id != run.root_id:
+    # Not any run of its chain: a later attempt may ask for something else.
+    if standing.turn is None or standing.turn.id != run.id:
         raise WrongState(
             f"run {run.id} of automation {run.name} is over; nothing was changed",
             hint=f"See what it waits for now: `rota automation show {run.name}`.",

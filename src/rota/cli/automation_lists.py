@@ -182,7 +182,7 @@ def outputs(
         return
     rows = [
         (
-            row.id, row.status, row.handler, row.tool,
+            row.id, automation_page.settled(row), row.handler, row.tool,
             render.short(row.title or row.params, CELL_WIDTH), render.ago(row.updated_at, now),
         )
         for row in found
@@ -198,7 +198,7 @@ async def _behind(client: Client, name: str, output_id: str) -> Trail:
     rows = await client.automations.outputs(name, before=f"{output_id}z", limit=1)
     if not rows or not rows[0].id.startswith(output_id):
         raise BadInput(
-            f"automation {name} has made no change {output_id}",
+            f"automation {name} has made no change {output_id!r}",
             hint=f"See `rota automation outputs {name}`.",
         )
     behind = await client.automations.inputs_of(rows[0].id)

@@ -44,6 +44,8 @@ IN_DOUBT: dict[str, str] = {
 }
 
 
+# Who said what became of a change, where it was not the call itself.
+SETTLED = {"reconcile": "looked up", "person": "said by a person", "rejected": "rejected"}
 # A run that fails before it takes anything has nothing to skip: the event has to be named.
 EMPTY_HANDED = (
     "rota automation events {name} --status pending",
@@ -230,9 +232,9 @@ def todo(standing: Standing, latest: Sequence[Doing] = ()) -> None:
     if not found:
         return
     render.heading("what you can do")
-    width = max(len(one["command"]) for one in found)
-    for one in found:
-        click.echo(f"  {one['command']:<{width}}  {one['means']}")
+    for one in found:  # the command on a line of its own: it is there to be copied
+        click.echo(f"  {one['command']}")
+        click.echo(f"      {one['means']}")
 
 
 def change_lines(row: LedgerRow) -> None:
@@ -241,7 +243,7 @@ def change_lines(row: LedgerRow) -> None:
     lines = [
         ("title", row.title),
         ("tool", f"{row.tool} ({row.safety}), called by {row.handler}"),
-        ("status", row.status + (f", by {row.resolved_by}" if row.resolved_by else "")),
+        ("status", settled(row)),
         ("said", told),
         ("key", row.id),
         ("run", row.run_id),
@@ -253,6 +255,12 @@ def change_lines(row: LedgerRow) -> None:
     spread("parameters", row.params)
     if row.result is not None:
         spread("result", row.result)
+
+
+def settled(row: LedgerRow) -> str:
+    """The status of a change, and how that was settled when not by the call itself."""
+    how = SETTLED.get(row.resolved_by or "")
+    return f"{row.status} ({how})" if how else row.status
 
 
 def spread(name: str, text: str) -> None:
@@ -357,6 +365,6 @@ def doings(found: Sequence[Doing], now: int) -> None:
 def _note(one: Doing) -> str:
     counts = [(one.run.reserved_count, "taken"), (one.run.published_count, "published")]
     said = [f"{number} {word}" for number, word in counts if number]
-    if one.error:
+    if one.error and one.status != "committed":  # what it waited for on the way is over
         said.append(read_error(one.error)["message"])
     return render.short("; ".join([*said, one.run.remark or ""]).rstrip("; "), CELL_WIDTH * 2)

@@ -161,7 +161,9 @@ def decide(
     if policies.failures_max is not None and before.failures >= policies.failures_max:
         return Plan([], [], due_at, False, f"failed {before.failures} times in a row")
     upcoming = next_after(intent.spec, due_at)
-    owed = Stretch(intent.spec, due_at - 1, due_at, 1)  # the common case: exactly one is due
+    if upcoming is not None and upcoming > now and _is_plain(policies, before, now - due_at):
+        return Plan([Fire(due_at, False)], [], upcoming, False, None)
+    owed = Stretch(intent.spec, due_at - 1, due_at, 1)
     if upcoming is not None and upcoming <= now:
         owed = Stretch.of(intent.spec, due_at - 1, now)
         upcoming = next_after(intent.spec, now)
@@ -181,6 +183,16 @@ def decide(
     elif upcoming is None:
         pause = NO_FURTHER
     return Plan(fires, sorted(skips) if skips else skips, upcoming, cancels, pause)
+
+
+def _is_plain(policies: Policies, before: Before, late_us: int) -> bool:
+    """The common case, in which no policy has a say: one is due, in time, and nothing is open."""
+    return (
+        policies.runs_max is None
+        and (policies.delay_us_max is None or late_us <= policies.delay_us_max)
+        and (policies.missed is Missed.RUN or late_us <= policies.on_time_us)
+        and (policies.overlap is Overlap.ALLOW or not (before.running or before.waiting))
+    )
 
 
 def _choose(owed: Stretch, policies: Policies, now: int) -> tuple[Stretch, list[Skip]]:

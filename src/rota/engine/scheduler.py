@@ -58,6 +58,7 @@ class Scheduler:
     async def tick(self) -> int:
         """Fire everything due now; return how many runs were born."""
         born = 0
+        await self._end_pauses(self._base.clock.now())
         while True:
             now = self._base.clock.now()
             fired = await self._fire(now)
@@ -72,7 +73,6 @@ class Scheduler:
 
     async def _fire(self, now: int) -> Fired:
         namespace = self._base.settings.namespace
-        await self._end_pauses(now)
         fired = await self._base.database.write(
             firing.fire, namespace=namespace, now=now, limit=BATCH,
             new_ids=self._base.ids.endless(now),

@@ -68,15 +68,10 @@ async def fire(tx: Tx, *, namespace: str, now: int, limit: int, new_ids: Iterato
     if made.cancels:
         roots = await open_roots(tx, made.cancels)
         await runs.cancel(tx, roots, reason="overtaken by the next occurrence", now=now)
-    if made.born:
-        await tx.many("fire_runs", made.born, now=now)
-    if made.moved:
-        await tx.many("advance_schedules", made.moved, was=Status.SCHEDULED)
-    upcoming = await tx.rows("next_schedule", namespace=namespace)
-    return Fired(
-        len(due), made.run_count, made.put_aside, upcoming[0][0], bool(made.cancels),
-        len(due) == limit or made.run_count >= RUNS_MAX,
-    )  # fmt: skip
+    await made.write(tx)
+    more = len(due) == limit or made.run_count >= RUNS_MAX
+    upcoming = None if more else (await tx.rows("next_schedule", namespace=namespace))[0][0]
+    return Fired(len(due), made.run_count, made.put_aside, upcoming, bool(made.cancels), more)
 
 
 _IDLE = Before()
@@ -89,6 +84,7 @@ class _Round:
         self._now = now
         self._ids = new_ids
         self.run_count = 0
+        self.plain: list[Row] = []  # one run and one step onwards each, both in one row
         self.born: list[Row] = []
         self.moved: list[Row] = []
         self.cancels: list[str] = []
@@ -113,11 +109,35 @@ class _Round:
             return
         if plan.cancels:
             self.cancels.append(one.id)
+        if _is_plain(one, intent, plan):
+            self._go_on(one, intent, plan, spread)
+            return
         self._fire(one, intent, plan, spread)
         self.born += [
             skip_row(next(self._ids), one.id, intent, skip, self._now) for skip in plan.skips
         ]
         self.moved.append(self._moved(one, intent, plan, spread))
+
+    async def write(self, tx: Tx) -> None:
+        """Insert what is born and move the schedules on."""
+        if self.plain and tx.dialect.fuses:
+            await tx.change("fire_and_advance", self.plain, now=self._now)
+        elif self.plain:
+            await tx.change("fire_plain", self.plain, now=self._now)
+            await tx.change("advance_plain", self.plain)
+        if self.born:
+            await tx.many("fire_runs", self.born, now=self._now)
+        if self.moved:
+            await tx.many("advance_schedules", self.moved, was=Status.SCHEDULED)
+
+    def _go_on(self, one: Due, intent: Intent, plan: Plan, spread: int) -> None:
+        upcoming = plan.next_due_at
+        assert upcoming is not None
+        self.plain.append(
+            (next(self._ids), one.id, intent.workflow, one.due_at + spread, one.due_at,
+             with_previous(one.options, one.fired_at), upcoming + spread, upcoming)
+        )  # fmt: skip
+        self.run_count += 1
 
     def _fire(self, one: Due, intent: Intent, plan: Plan, spread: int) -> None:
         previous_at = one.fired_at
@@ -147,6 +167,18 @@ class _Round:
         at = None if rests or plan.next_due_at is None else plan.next_due_at + spread
         status = Status.PAUSED if rests else Status.SCHEDULED
         return (one.id, one.due_at, status, plan.pause, at, plan.next_due_at, spec, fired_at)
+
+
+def _is_plain(one: Due, intent: Intent, plan: Plan) -> bool:
+    """Whether it fires one run, ready at once, and goes on to its next time; nothing else."""
+    return (
+        len(plan.fires) == 1
+        and not plan.skips
+        and plan.pause is None
+        and plan.next_due_at is not None
+        and plan.fires[0] == (one.due_at, False)
+        and intent.policies.runs_max is None
+    )
 
 
 _intents: dict[str, Intent] = {}

@@ -54,9 +54,10 @@ create table runs (
 -- What a claim reads, in its order. Pending means ready now, so no time is compared.
 create index runs_ready on runs (namespace, queue, priority desc, available_at, id)
     where status = 'pending';
--- The timer: sleepers by the instant they are due.
-create index runs_timer on runs (namespace, available_at)
-    where status = 'sleeping' and available_at is not null;
+-- The timer: by the instant they are due, sleepers, schedules, and pauses that end by themselves.
+create index runs_timer on runs (namespace, status, available_at)
+    where available_at is not null
+        and (status = 'sleeping' or status = 'scheduled' or status = 'paused');
 create index runs_running on runs (namespace, queue, lease_until) where status = 'running';
 create index runs_limit_keys on runs (namespace, queue, limit_key, status, priority desc, available_at, id)
     where limit_key is not null and (status = 'pending' or status = 'running');
@@ -66,9 +67,11 @@ create index runs_chain on runs (root_id) where retry_of is not null;
 -- Each attempt has at most one successor.
 create unique index runs_retry_once on runs (retry_of) where retry_of is not null;
 -- No occurrence fires twice, whoever fires it. A retry is another row of the same occurrence, and
--- one that was skipped may be run later by a backfill.
-create unique index runs_occurrence on runs (schedule_id, due_at)
-    where schedule_id is not null and retry_of is null and status <> 'skipped';
+-- one that was skipped may be run later by a backfill: those are in it by their own id, so that it
+-- also finds all runs of a schedule, for its ledger and for the foreign key when it is deleted.
+create unique index runs_occurrence on runs (schedule_id, due_at,
+    (case when retry_of is null and status <> 'skipped' then '' else id end))
+    where schedule_id is not null;
 -- Idempotent start.
 create unique index runs_external on runs (namespace, name, external_id) where external_id is not null;
 -- At most one open run per serial key.

@@ -250,21 +250,22 @@ create table runs (
     constraint runs_schedule_id_fkey FOREIGN KEY (schedule_id) REFERENCES runs(id) ON DELETE SET NULL,
     constraint runs_pkey PRIMARY KEY (id)
 );
-CREATE INDEX runs_by_schedule ON runs USING btree (schedule_id, due_at) WHERE (schedule_id IS NOT NULL);
 CREATE INDEX runs_chain ON runs USING btree (root_id) WHERE (retry_of IS NOT NULL);
 CREATE INDEX runs_children ON runs USING btree (parent_id) WHERE (parent_id IS NOT NULL);
 CREATE INDEX runs_limit_keys ON runs USING btree (namespace, queue, limit_key, status, priority DESC, available_at, id) WHERE ((limit_key IS NOT NULL) AND ((status = 'pending'::text) OR (status = 'running'::text)));
-CREATE INDEX runs_pauses ON runs USING btree (namespace, available_at) WHERE ((status = 'paused'::text) AND (available_at IS NOT NULL));
 CREATE INDEX runs_ready ON runs USING btree (namespace, queue, priority DESC, available_at, id) WHERE (status = 'pending'::text);
 CREATE INDEX runs_running ON runs USING btree (namespace, queue, lease_until) WHERE (status = 'running'::text);
-CREATE INDEX runs_schedule_open ON runs USING btree (schedule_id, due_at) WHERE ((schedule_id IS NOT NULL) AND ((status = 'pending'::text) OR (status = 'running'::text) OR (status = 'sleeping'::text) OR (status = 'waiting'::text)));
-CREATE INDEX runs_scheduled ON runs USING btree (namespace, available_at) WHERE (status = 'scheduled'::text);
-CREATE INDEX runs_templates ON runs USING btree (namespace, name) WHERE ((status = 'scheduled'::text) OR (status = 'paused'::text));
-CREATE INDEX runs_timer ON runs USING btree (namespace, available_at) WHERE ((status = 'sleeping'::text) AND (available_at IS NOT NULL));
+CREATE INDEX runs_schedule_open ON runs USING btree (schedule_id, status, reason, due_at) WHERE ((schedule_id IS NOT NULL) AND ((status = 'pending'::text) OR (status = 'running'::text) OR (status = 'sleeping'::text) OR (status = 'waiting'::text)));
+CREATE INDEX runs_timer ON runs USING btree (namespace, status, available_at) WHERE ((available_at IS NOT NULL) AND ((status = 'sleeping'::text) OR (status = 'scheduled'::text) OR (status = 'paused'::text)));
 CREATE UNIQUE INDEX runs_external ON runs USING btree (namespace, name, external_id) WHERE (external_id IS NOT NULL);
-CREATE UNIQUE INDEX runs_occurrence ON runs USING btree (schedule_id, due_at) WHERE ((schedule_id IS NOT NULL) AND (retry_of IS NULL) AND (status <> 'skipped'::text));
+CREATE UNIQUE INDEX runs_occurrence ON runs USING btree (schedule_id, due_at, (
+CASE
+    WHEN ((retry_of IS NULL) AND (status <> 'skipped'::text)) THEN ''::text
+    ELSE id
+END)) WHERE (schedule_id IS NOT NULL);
 CREATE UNIQUE INDEX runs_retry_once ON runs USING btree (retry_of) WHERE (retry_of IS NOT NULL);
 CREATE UNIQUE INDEX runs_serial ON runs USING btree (namespace, serial_key) WHERE ((serial_key IS NOT NULL) AND ((status = 'pending'::text) OR (status = 'running'::text) OR (status = 'sleeping'::text) OR (status = 'waiting'::text)));
+CREATE UNIQUE INDEX runs_templates ON runs USING btree (namespace, name) WHERE (kind = 'schedule'::text);
 
 create table signals (
     id text collate "C" not null,

@@ -313,8 +313,6 @@ CREATE UNIQUE INDEX mutations_one_per_chain on mutations (root_id) where status 
 
 CREATE INDEX reservations_by_event on reservations (event_id);
 
-CREATE INDEX runs_by_schedule on runs (schedule_id, due_at) where schedule_id is not null;
-
 CREATE INDEX runs_chain on runs (root_id) where retry_of is not null;
 
 CREATE INDEX runs_children on runs (parent_id) where parent_id is not null;
@@ -324,11 +322,9 @@ CREATE UNIQUE INDEX runs_external on runs (namespace, name, external_id) where e
 CREATE INDEX runs_limit_keys on runs (namespace, queue, limit_key, status, priority desc, available_at, id)
     where limit_key is not null and (status = 'pending' or status = 'running');
 
-CREATE UNIQUE INDEX runs_occurrence on runs (schedule_id, due_at)
-    where schedule_id is not null and retry_of is null and status <> 'skipped';
-
-CREATE INDEX runs_pauses on runs (namespace, available_at)
-    where status = 'paused' and available_at is not null;
+CREATE UNIQUE INDEX runs_occurrence on runs (schedule_id, due_at,
+    (case when retry_of is null and status <> 'skipped' then '' else id end))
+    where schedule_id is not null;
 
 CREATE INDEX runs_ready on runs (namespace, queue, priority desc, available_at, id)
     where status = 'pending';
@@ -337,21 +333,19 @@ CREATE UNIQUE INDEX runs_retry_once on runs (retry_of) where retry_of is not nul
 
 CREATE INDEX runs_running on runs (namespace, queue, lease_until) where status = 'running';
 
-CREATE INDEX runs_schedule_open on runs (schedule_id, due_at)
+CREATE INDEX runs_schedule_open on runs (schedule_id, status, reason, due_at)
     where schedule_id is not null and (status = 'pending' or status = 'running'
         or status = 'sleeping' or status = 'waiting');
-
-CREATE INDEX runs_scheduled on runs (namespace, available_at) where status = 'scheduled';
 
 CREATE UNIQUE INDEX runs_serial on runs (namespace, serial_key)
     where serial_key is not null and (status = 'pending' or status = 'running'
         or status = 'sleeping' or status = 'waiting');
 
-CREATE INDEX runs_templates on runs (namespace, name)
-    where (status = 'scheduled' or status = 'paused');
+CREATE UNIQUE INDEX runs_templates on runs (namespace, name) where kind = 'schedule';
 
-CREATE INDEX runs_timer on runs (namespace, available_at)
-    where status = 'sleeping' and available_at is not null;
+CREATE INDEX runs_timer on runs (namespace, status, available_at)
+    where available_at is not null
+        and (status = 'sleeping' or status = 'scheduled' or status = 'paused');
 
 CREATE INDEX signals_by_run on signals (root_id, name, id);
 

@@ -29,3 +29,8 @@ with done as ({query complete_runs} returning runs.id),
     taken as ({query claim_runs})
 select (select count(*) from done) as done_count, taken.*
 from (values (1)) as always (one) left join taken on true
+
+-- name: fire_and_advance
+-- Both in one round trip; each sees the templates as they were.
+with moved as ({query advance_plain})
+{query fire_plain}

@@ -2,11 +2,10 @@
 
 -- name: put_schedule
 insert into runs (id, namespace, kind, name, queue, priority, status, reason, available_at, due_at,
-    cron_expr, spec, root_id, parent_id, attempt, recoveries, trigger, external_id, version, tags,
-    options, input, created_at)
+    cron_expr, spec, root_id, parent_id, attempt, recoveries, trigger, version, tags, options,
+    input, created_at)
 values (:id, :namespace, 'schedule', :name, :queue, :priority, :status, :reason, :available_at, :due_at,
-    :cron_expr, :spec, :id, :parent_id, 1, 0, :trigger, '@schedule', :version, :tags, :options, :input,
-    :now)
+    :cron_expr, :spec, :id, :parent_id, 1, 0, :trigger, :version, :tags, :options, :input, :now)
 on conflict do nothing
 returning id
 
@@ -20,29 +19,30 @@ returning id
 
 -- name: get_schedule
 select {schedule columns} from runs
-where namespace = :namespace and name = :name and (status = 'scheduled' or status = 'paused')
+where namespace = :namespace and name = :name and kind = 'schedule'
 
 -- name: get_schedule_locked
 select {schedule columns} from runs
-where namespace = :namespace and name = :name and (status = 'scheduled' or status = 'paused')
+where namespace = :namespace and name = :name and kind = 'schedule'
 {lock}
 
 -- name: list_schedules
 select {schedule columns} from runs
-where namespace = :namespace and (status = 'scheduled' or status = 'paused') and name > :after
+where namespace = :namespace and kind = 'schedule' and name > :after
 order by name limit :limit
 
 -- name: schedules_of
 -- Those a program declares: its name is their parent, so that finding them costs what they are.
+-- The namespace is wrapped, or SQLite would take the index by name and read every schedule.
 select {schedule columns} from runs
-where parent_id {in origins} and parent_id is not null and namespace = :namespace
-    and (status = 'scheduled' or status = 'paused')
+where parent_id {in origins} and parent_id is not null and coalesce(namespace, '') = :namespace
+    and kind = 'schedule'
 order by name
 
 -- name: ailing_schedules
 -- Put aside, or in the way of a declaration that is ignored. For the doctor, who may take his time.
 select {schedule columns} from runs
-where namespace = :namespace and (status = 'scheduled' or status = 'paused')
+where namespace = :namespace and kind = 'schedule'
     and (reason like 'put aside: %' or (parent_id is not null and spec like '%"ignored":%'))
 order by name limit :limit
 
@@ -73,25 +73,29 @@ limit :limit
 
 -- name: next_schedule
 select min(available_at) from runs
-where namespace = :namespace and status = 'scheduled'
+where namespace = :namespace and status = 'scheduled' and available_at is not null
 
 -- name: next_pause
 select min(available_at) from runs
 where namespace = :namespace and status = 'paused' and available_at is not null
 
 -- name: open_of_schedules
+-- That the status lies in a range says nothing new, but shows SQLite that the index of open runs
+-- is narrower than that of all runs of a schedule, however long its history is.
 select schedule_id,
     sum(case when status = 'sleeping' and reason = 'turn' then 0 else 1 end),
     sum(case when status = 'sleeping' and reason = 'turn' then 1 else 0 end)
 from runs
 where schedule_id {in ids} and schedule_id is not null and trigger <> 'backfill'
     and (status = 'pending' or status = 'running' or status = 'sleeping' or status = 'waiting')
+    and status >= 'pending'
 group by schedule_id
 
 -- name: open_roots_of
 select root_id from runs
 where schedule_id {in ids} and schedule_id is not null and trigger <> 'backfill'
     and (status = 'pending' or status = 'running' or status = 'sleeping' or status = 'waiting')
+    and status >= 'pending'
 
 -- name: failures_in_a_row
 -- How many of the newest chains that ended did so badly, for each schedule, up to the limit.
@@ -123,6 +127,24 @@ from runs {, items: id text, schedule_id text, workflow text, status text, reaso
 where runs.id = item.schedule_id
 on conflict do nothing
 returning id
+
+-- name: fire_plain
+-- The common case: one run each, ready at once.
+insert into runs (id, namespace, kind, name, queue, priority, status, available_at, due_at,
+    schedule_id, root_id, attempt, recoveries, trigger, tags, options, input, created_at)
+select item.id, runs.namespace, 'workflow', item.workflow, runs.queue, runs.priority, 'pending',
+    item.available_at, item.due_at, runs.id, item.id, 1, 0, 'schedule', runs.tags,
+    coalesce(item.options, runs.options), runs.input, :now
+from runs {, items: id text, schedule_id text, workflow text, available_at int, due_at int, options text, next_at int, next_due_at int}
+where runs.id = item.schedule_id
+on conflict do nothing
+
+-- name: advance_plain
+-- The same, for those that simply go on. A column that is not written spares its indexes.
+update runs
+set available_at = item.next_at, due_at = item.next_due_at, started_at = item.due_at
+{from items: id text, schedule_id text, workflow text, available_at int, due_at int, options text, next_at int, next_due_at int}
+where runs.id = item.schedule_id and runs.status = 'scheduled' and runs.due_at = item.due_at
 
 -- name: advance_schedules
 -- Compare and set: whoever fired this occurrence first has moved `due_at` already.

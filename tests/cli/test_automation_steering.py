@@ -1,0 +1,234 @@
+"""Deploying, publishing, pausing and skipping from the command line, and everything refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.cli.desk import CODE, Desk
+from tests.cli.shell import Daemon
+
+BROKEN = """
+from rota import Rota
+app = Rota("sqlite:///from_code.db")
+for name in ("one", "two"):
+    auto = app.automation(name)
+    auto.topic("lonely")
+good = app.automation("good")
+topic = good.topic("in", external=True)
+
+async def prepare(ctx, state):
+    return None
+
+good.consumer("reader", subscribes=[topic], prepare=prepare)
+"""
+
+
+@pytest.fixture
+def desk(folder: Path) -> Desk:
+    """The project on SQLite, deployed and at rest."""
+    desk = Desk(folder, "sqlite:///jobs.db")
+    desk.work()
+    return desk
+
+
+# -- deploying ---------------------------------------------------------------------------------
+
+
+def test_the_code_is_deployed_once_and_again_when_it_changes(folder: Path) -> None:
+    desk = Desk(folder, "sqlite:///jobs.db")
+    assert desk.run("automation", "deploy").stdout == (
+        "asking is deployed, version 1\nmails is deployed, version 1\n"
+    )
+    assert desk.json("automation", "deploy", "mails") == [
+        {"name": "mails", "version": 1, "before": 1}
+    ]
+    assert desk.run("automation", "deploy", "mails").stdout == "mails is unchanged, version 1\n"
+    (folder / "jobs.py").write_text(CODE.replace('every="1h"', 'every="2h"'))
+    desk.forget_code()
+    said = desk.run("automation", "deploy", "mails").stdout
+    assert said == "mails is deployed, version 2 after 1\n"
+    assert [row["version"] for row in desk.json("automation", "versions", "mails")] == [2, 1]
+    assert "def poll" in desk.json("automation", "versions", "mails")[0]["source"]["poll"]["run"]
+
+
+def test_all_problems_of_all_automations_are_told_at_once(folder: Path) -> None:
+    desk = Desk(folder, "sqlite:///jobs.db", BROKEN)
+    result = desk.run("automation", "deploy", code=2)
+    assert result.stdout == "good is deployed, version 1\n"
+    assert result.stderr.startswith("Error: 2 automations cannot be deployed:\n")
+    for name in ("one", "two"):
+        assert f"automation {name} cannot be deployed:\n" in result.stderr
+    assert result.stderr.count("  - topic lonely is read by nobody") == 2
+    assert "it has neither a producer nor a consumer" in result.stderr
+    assert "what was deployed before stays in force" in result.stderr
+    alone = desk.run("automation", "deploy", "one", code=2)
+    assert alone.stderr.startswith("Error: automation one cannot be deployed:\n  - ")
+
+
+def test_a_deploy_of_what_is_not_there_deploys_nothing(folder: Path) -> None:
+    desk = Desk(folder, "sqlite:///jobs.db")
+    said = desk.error("automation", "deploy", "asking", "mial", code=4)
+    assert "the code declares no automation 'mial'" in said
+    assert "Did you mean mails?" in said
+    desk.run("migrate")
+    assert desk.json("automation", "list") == []
+    (folder / "jobs.py").write_text("from rota import Rota\napp = Rota()\n")
+    desk.forget_code()
+    assert "declares no automation" in desk.error("automation", "deploy", code=4)
+    (folder / "rota.toml").unlink()
+    assert "there is no project here" in desk.error("automation", "deploy", code=2)
+
+
+def test_the_daemon_serves_a_project_that_has_only_automations(
+    folder: Path, up: Callable[..., Daemon]
+) -> None:
+    desk = Desk(folder, "sqlite:///jobs.db", CODE.replace("@app.workflow\n", ""))
+    daemon = up()
+    assert "automations asking, mails" in daemon.hears("is up on")
+    assert [one["name"] for one in desk.json("automation", "list")] == ["asking", "mails"]
+
+
+# -- publishing --------------------------------------------------------------------------------
+
+
+def test_an_event_comes_as_json_as_a_file_or_from_stdin(desk: Desk) -> None:
+    desk.run("automation", "pause", "mails")
+    publish = ("automation", "publish", "mails", "orders")
+    (desk.folder / "order.json").write_text('{"how": "file"}')
+    desk.run(*publish, "o-1", '{"how": "word"}', "--title", "The first order")
+    desk.run(*publish, "o-2", "@order.json")
+    desk.run(*publish, "o-3", "-", input='{"how": "stdin"}')
+    events = desk.json("automation", "events", "mails")
+    assert [row["payload"]["how"] for row in events] == ["stdin", "file", "word"]
+    assert desk.json("automation", "inputs", "mails")[-1]["title"] == "The first order"
+    assert desk.json("automation", "inputs", "mails", "--pending")[0]["external_id"] == "o-1"
+
+
+def test_the_same_event_again_corrects_it_until_it_is_taken(desk: Desk) -> None:
+    publish = ("automation", "publish", "mails", "orders", "o-1")
+    desk.run("automation", "pause", "mails")
+    assert desk.json(*publish, '{"how": "late"}')["published"] is True
+    desk.run(*publish, '{"how": "ok"}')
+    desk.run("automation", "resume", "mails")
+    desk.work()
+    assert desk.sent() == ["ann@example.com: Your tea: ok"]
+    said = desk.run(*publish, '{"how": "again"}').stdout
+    desk.work()
+    assert "was taken already; nothing changed" in said
+    assert len(desk.sent()) == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "says", "hint"),
+    [
+        (["mails", "ordres", "1"], "has no topic 'ordres'", "Its topics are: found, orders."),
+        (["mails", "found", "1", "x"], "is not open to others", "external=True"),
+        (["mails", "orders", "1", "[1]"], "Expected `object`, got `array`", "Hint: "),
+        (["mails", "orders", "1", "@none.json"], "none.json cannot be read", "Nothing was"),
+        (["mails", "orders", "1", "@jobs.py"], "jobs.py cannot be read as JSON", "Nothing was"),
+    ],
+)  # fmt: skip
+def test_what_does_not_fit_is_not_published(
+    desk: Desk, words: list[str], says: str, hint: str
+) -> None:
+    said = desk.error("automation", "publish", *words, code=2)
+    assert says in said
+    assert hint in said
+    assert desk.json("automation", "events", "mails") == []
+
+
+def test_an_event_reaches_a_bare_database_too(desk: Desk) -> None:
+    (desk.folder / "rota.toml").unlink()
+    words = ("publish", "mails", "orders", "o-1", '{"how": "ok"}')
+    said = desk.run("automation", *words, "--database", "sqlite:///jobs.db").stdout
+    assert said.startswith("event o-1 was published to topic orders\n→ Running")
+
+
+# -- steering ----------------------------------------------------------------------------------
+
+
+def test_a_pause_keeps_events_until_it_is_resumed(desk: Desk) -> None:
+    said = desk.run("automation", "pause", "mails").stdout
+    assert said == "mails is paused\n→ Stopped: Paused by you.\n"
+    shown = desk.order("mails", "o-1")
+    assert (shown["status"], shown["pending"]) == ("Stopped", {"orders": 1})
+    assert "Resume it first" in desk.error("automation", "run-now", "mails", code=5)
+    assert desk.obey(shown, "resume")["pending"] == {}
+    assert len(desk.sent()) == 1
+
+
+def test_run_now_queues_every_producer(desk: Desk) -> None:
+    done = desk.json("automation", "run-now", "mails")
+    assert done["queued"] == ["poll"]
+    desk.work()
+    looks = [
+        r["cause"] for r in desk.json("automation", "activity", "mails") if r["kind"] != "consumer"
+    ]
+    assert looks == ["manual", "schedule"]
+    desk.order("asking", "o-1")
+    assert "waiting:approval" in desk.error("automation", "run-now", "asking", code=5)
+
+
+def test_what_is_archived_is_out_of_the_list_and_comes_back(desk: Desk) -> None:
+    said = desk.run("automation", "archive", "mails").stdout
+    assert "`rota automation resume mails` brings it back" in said
+    assert [one["name"] for one in desk.json("automation", "list")] == ["asking"]
+    assert len(desk.json("automation", "list", "--archived")) == 2
+    desk.run("automation", "resume", "mails")
+    assert len(desk.json("automation", "list")) == 2
+
+
+def test_an_event_or_an_input_is_skipped(desk: Desk) -> None:
+    desk.run("automation", "pause", "mails")
+    desk.order("mails", "o-1")
+    desk.order("mails", "o-2")
+    said = desk.run("automation", "skip", "mails", "orders", "o-1").stdout
+    assert said.startswith("event o-1 of topic orders is skipped\n")
+    [waits] = desk.json("automation", "inputs", "mails", "--pending")
+    done = desk.json("automation", "skip", "mails", "--input", waits["id"])
+    assert done["skipped"] == {"input_id": waits["id"], "event_count": 1}
+    statuses = [row["status"] for row in desk.json("automation", "events", "mails")]
+    assert statuses == ["skipped", "skipped"]
+    assert "it cannot be skipped" in desk.error(
+        "automation", "skip", "mails", "orders", "o-1", code=5
+    )
+    assert "there is no event orders/o-9" in desk.error(
+        "automation", "skip", "mails", "orders", "o-9", code=2
+    )
+    for words in ([], ["orders"], ["orders", "o-1", "--input", "x"]):
+        assert "name one thing to skip" in desk.error("automation", "skip", "mails", *words, code=2)
+
+
+# -- names -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["show"], ["inputs"], ["inputs", "--stale"], ["outputs"], ["events"], ["activity"],
+        ["versions"], ["pause"], ["resume"], ["archive"], ["run-now"],
+    ],
+)  # fmt: skip
+def test_an_unknown_automation_is_answered_with_the_nearest(desk: Desk, words: list[str]) -> None:
+    verb, *options = words
+    said = desk.error("automation", verb, "mals", *options, code=4)
+    assert "there is no automation 'mals'" in said
+    assert "Did you mean mails?" in said
+
+
+def test_an_input_or_output_that_is_not_there_is_told(desk: Desk) -> None:
+    assert "has no input nope" in desk.error("automation", "inputs", "mails", "nope", code=4)
+    assert "no change 'nope'" in desk.error("automation", "outputs", "mails", "nope", code=2)
+    assert "no further pages" in desk.error(
+        "automation", "inputs", "mails", "--pending", "--before", "x", code=2
+    )
+
+
+def test_looking_at_automations_makes_no_database(folder: Path) -> None:
+    desk = Desk(folder, "sqlite:///jobs.db")
+    assert "there is no database file" in desk.error("automation", "list", code=3)
+    desk.run("migrate")
+    assert "no automations yet" in desk.run("automation", "list").stdout

@@ -1,0 +1,1 @@
+"""The examples, run end to end."""
