@@ -1,0 +1,59 @@
+"""AI: one way to ask a model, whoever answers. Invokers load on first use, as do their extras."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from rota.ai.base import Estimate, Invoker, Reply, Request, release
+
+if TYPE_CHECKING:
+    from rota.ai.anthropic import Anthropic
+    from rota.ai.budget import Budget, Budgeted
+    from rota.ai.choosing import Switchboard, invoker_of
+    from rota.ai.command import Command
+    from rota.ai.limiter import Limiter
+    from rota.ai.limits import Limits
+    from rota.ai.offline import Offline
+    from rota.ai.openai import OpenAI
+    from rota.ai.prices import Prices
+
+_ROOMS = {
+    "Anthropic": "anthropic",
+    "Budget": "budget",
+    "Budgeted": "budget",
+    "Command": "command",
+    "Limiter": "limiter",
+    "Limits": "limits",
+    "Offline": "offline",
+    "OpenAI": "openai",
+    "Prices": "prices",
+    "Switchboard": "choosing",
+    "invoker_of": "choosing",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _ROOMS:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_ROOMS[name]}"), name)
+
+
+__all__ = [
+    "Anthropic",
+    "Budget",
+    "Budgeted",
+    "Command",
+    "Estimate",
+    "Invoker",
+    "Limiter",
+    "Limits",
+    "Offline",
+    "OpenAI",
+    "Prices",
+    "Reply",
+    "Request",
+    "Switchboard",
+    "invoker_of",
+    "release",
+]

@@ -1,0 +1,106 @@
+"""The invoker protocol: one question to a model, its answer, and what may go wrong.
+
+What `ask` raises says what to do next; each is decided where the failure is seen:
+
+    Transient         try again, after `retry_after_s` if given: throttled, broken, too slow, away
+    NeedsLogin        no key, or a key that is not good: a person sets the variable it names
+    NeedsPermission   the key is good and may not do this, or nothing is left to pay with
+    Rejected          the same question would be refused again; the fact `reason` may tell why:
+                      "too_long", "content_filter" or "unknown_model"
+    UsageError        the question or the settings make no sense; nothing was sent
+
+A cancelled or timed-out `ask` leaves nothing behind: the connection is closed, the program killed.
+The fact `sent` of an error is True when the provider may have worked, and so may charge for it.
+Its fact `throttled` is True when the provider is well and only asks us to slow down.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import msgspec
+
+from rota.ai import tokens
+from rota.errors import Transient
+
+TIMEOUT_S = 120.0
+# Taken for the length of an answer when nobody bounds it; only estimates are made of it.
+ANSWER_TOKENS = 1000
+
+
+class Request(msgspec.Struct, frozen=True):
+    """One question. `model` is plain, or `provider:model` for an invoker that knows several."""
+
+    model: str
+    prompt: str
+    system: str | None = None
+    max_tokens: int | None = None
+    temperature: float | None = None
+    timeout_s: float = TIMEOUT_S  # for the call itself; waiting for a rate limit comes before it
+    wants_json: bool = False  # the answer shall be one JSON object; not for a list of them
+    cwd: str | None = None  # the folder in which a command works; of no use to the others
+
+
+class Reply(msgspec.Struct, frozen=True):
+    """One answer. `finish` is "stop", or "length" if it was cut at `max_tokens`."""
+
+    text: str
+    model: str  # as the provider calls it
+    tokens_in: int
+    tokens_out: int
+    cost_usd: float | None  # None: no price is known for the model
+    finish: str = "stop"
+    guessed: bool = False  # the provider did not count the tokens, so we estimated them
+
+
+class Estimate(msgspec.Struct, frozen=True):
+    """What a question will take, without asking it."""
+
+    model: str
+    tokens_in: int
+    tokens_out: int
+    cost_usd: float | None
+
+    @property
+    def tokens(self) -> int:
+        """Both directions."""
+        return self.tokens_in + self.tokens_out
+
+
+class Invoker(Protocol):
+    """Something that answers questions."""
+
+    @property
+    def name(self) -> str:
+        """How people call it: `openai`, `anthropic`, `offline`, or a name of their own."""
+        ...
+
+    async def ask(self, request: Request) -> Reply:
+        """Ask once; never tries again by itself. See the head of this module for its errors."""
+        ...
+
+    def estimate(self, request: Request) -> Estimate:
+        """What `ask` would take; calls nobody."""
+        ...
+
+
+async def release(invoker: Invoker) -> None:
+    """Close what an invoker holds open, if anything. It opens it again when it is asked."""
+    close = getattr(invoker, "aclose", None)
+    if close is not None:
+        await close()
+
+
+def estimated_tokens(request: Request) -> tuple[int, int]:
+    """Tokens of the question and, at most or by custom, of its answer."""
+    asked = tokens.estimate(request.prompt) + tokens.estimate(request.system or "")
+    return asked + tokens.FRAME, request.max_tokens or ANSWER_TOKENS
+
+
+def passing(
+    said: str, *, retry_after_s: float | None = None, sent: bool = False, throttled: bool = False
+) -> Transient:
+    """A failure that may pass by itself; `throttled` when we are only too many, not it broken."""
+    error = Transient(said, retry_after_s=retry_after_s)
+    error.facts.update(sent=sent, throttled=throttled)
+    return error

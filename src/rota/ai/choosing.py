@@ -1,0 +1,283 @@
+"""Which invoker answers: `provider:model` in a question, providers in the settings.
+
+Addresses, programs and names of keys come only from the settings or the environment; a question
+can choose among them, and add none.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+import yaml
+
+from rota.ai.base import Estimate, Invoker, Reply, Request, release
+from rota.ai.limiter import Limiter
+from rota.ai.limits import Limits
+from rota.ai.prices import Prices, read_prices
+from rota.core.nearest import did_you_mean, nearest
+from rota.errors import BadSetting, UsageError
+
+MODEL_VARIABLE = "ROTA_AI_MODEL"
+FILE_VARIABLE = "ROTA_AI_FILE"
+Env = Mapping[str, str]
+
+
+class _Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What every provider may have."""
+
+    kind: str = ""
+    limits: Limits | None = None
+
+
+class OpenAIPart(_Part, frozen=True, kw_only=True):
+    """A provider that speaks like OpenAI."""
+
+    limits: Limits | None = Limits()  # the breaker alone
+    base_url: str | None = None
+    key_env: str | None = None
+    key_header: str = "Authorization"
+    stream: bool = True
+    json_mode: bool = True
+
+    def build(self, name: str, prices: Prices, env: Env) -> Invoker:
+        """The invoker."""
+        from rota.ai.openai import OpenAI
+
+        return OpenAI(name, prices=prices, env=env, **_fields(self))
+
+
+class AnthropicPart(_Part, frozen=True, kw_only=True):
+    """A provider that speaks like Anthropic."""
+
+    limits: Limits | None = Limits()  # the breaker alone
+    base_url: str | None = None
+    key_env: str | None = None
+    key_header: str = "x-api-key"
+    stream: bool = True
+    max_tokens: int = 4096
+
+    def build(self, name: str, prices: Prices, env: Env) -> Invoker:
+        """The invoker."""
+        from rota.ai.anthropic import Anthropic
+
+        return Anthropic(name, prices=prices, env=env, **_fields(self))
+
+
+class CommandPart(_Part, frozen=True, kw_only=True):
+    """A program."""
+
+    argv: list[str]
+    exits: dict[int, str] = {}
+    pass_env: list[str] = []
+    cwd: str | None = None
+    output: Literal["text", "json"] = "text"
+
+    def build(self, name: str, prices: Prices, env: Env) -> Invoker:
+        """The invoker."""
+        from rota.ai.command import Command
+
+        options = _fields(self)
+        return Command(options.pop("argv"), name, prices=prices, env=env, **options)
+
+
+class OfflinePart(_Part, frozen=True, kw_only=True):
+    """Nobody."""
+
+    delay_s: float = 0.0
+
+    def build(self, name: str, prices: Prices, env: Env) -> Invoker:
+        """The invoker."""
+        from rota.ai.offline import Offline
+
+        return Offline(name, prices=prices, **_fields(self))
+
+
+Part = OpenAIPart | AnthropicPart | CommandPart | OfflinePart
+KINDS: dict[str, type[Part]] = {
+    "openai": OpenAIPart,
+    "anthropic": AnthropicPart,
+    "command": CommandPart,
+    "offline": OfflinePart,
+}
+ALWAYS = ("openai", "anthropic", "offline")
+_TOP = ("model", "providers", "prices")
+
+
+class _Maker(NamedTuple):
+    """Makes the invoker of one provider when it is first asked for."""
+
+    name: str
+    part: Part
+    prices: Prices
+    env: Env
+    limit: Callable[[Invoker, Limits], Invoker]
+
+    def make(self) -> Invoker:
+        """The invoker, under its limits."""
+        invoker = self.part.build(self.name, self.prices, self.env)
+        return invoker if self.part.limits is None else self.limit(invoker, self.part.limits)
+
+
+class Switchboard:
+    """An invoker that knows several providers and passes each question on."""
+
+    def __init__(self, providers: Mapping[str, Callable[[], Invoker]], model: str | None) -> None:
+        self.name = "ai"
+        self.model = model
+        self._makers = dict(providers)
+        self._made: dict[str, Invoker] = {}
+        if model is not None:
+            self.route(model)  # a default that cannot be is told at once
+
+    async def ask(self, request: Request) -> Reply:
+        """Ask the one that `request.model` names."""
+        invoker, model = self._chosen(request.model)
+        return await invoker.ask(msgspec.structs.replace(request, model=model))
+
+    def estimate(self, request: Request) -> Estimate:
+        """What `ask` would take; calls nobody."""
+        invoker, model = self._chosen(request.model)
+        estimate = invoker.estimate(msgspec.structs.replace(request, model=model))
+        return msgspec.structs.replace(estimate, model=request.model or self.model or "")
+
+    def route(self, model: str) -> tuple[str, str]:
+        """The provider and the model that a text means; UsageError if there is no such provider.
+
+        Colons are also part of models (`llama3:8b`): a text without a provider means the provider
+        of the default model.
+        """
+        text = model.strip() or self.model or ""
+        if not text:
+            raise UsageError(
+                "no model is named, and there is no default",
+                hint=f"Write `model: provider:model`, or set {MODEL_VARIABLE}.",
+            )
+        provider, colon, rest = text.partition(":")
+        if provider in self._makers and (colon or provider == text):
+            return provider, rest
+        default = self._default_provider()
+        if default is not None and not (colon and nearest(provider, self._makers)):
+            return default, text
+        known = ", ".join(sorted(self._makers))
+        what = f"{provider!r} is no provider" if colon else f"{text!r} does not name its provider"
+        raise UsageError(
+            f"{what}{did_you_mean(provider, self._makers)}",
+            hint=f"Write provider:model; there are {known}.",
+        )
+
+    async def aclose(self) -> None:
+        """Close what the providers hold open."""
+        for invoker in self._made.values():
+            await release(invoker)
+
+    def _default_provider(self) -> str | None:
+        provider = (self.model or "").partition(":")[0]
+        return provider if provider in self._makers else None
+
+    def _chosen(self, text: str) -> tuple[Invoker, str]:
+        provider, model = self.route(text)
+        if provider not in self._made:  # only now: an extra is needed by those who use it
+            self._made[provider] = self._makers[provider]()
+        return self._made[provider], model
+
+
+def invoker_of(
+    settings: Mapping[str, Any] | str | Path | None = None,
+    *,
+    env: Env = os.environ,
+    limit: Callable[[Invoker, Limits], Invoker] = Limiter,
+) -> Switchboard:
+    """The invoker of some settings: a mapping, a YAML file, or what the environment says.
+
+    `model` is the default, `providers` maps names of your own to their settings, `prices` is a
+    table or a file. Without settings ROTA_AI_FILE may name a file; ROTA_AI_MODEL is the default
+    model where the settings have none. `limit` puts a provider under its limits: by default
+    within this process; a host with a store may share them among all its workers.
+    """
+    if settings is None:
+        settings = env.get(FILE_VARIABLE) or {}
+    folder = Path()
+    if isinstance(settings, str | Path):
+        folder = Path(settings).parent
+        settings = _read(Path(settings))
+    _known(settings, _TOP, "the AI settings")
+    prices = _prices(settings.get("prices"), folder)
+    given = settings.get("providers") or {}
+    if not isinstance(given, Mapping):
+        raise BadSetting("providers of the AI settings is a mapping from names to settings")
+    parts = {name: _part(name, {}) for name in ALWAYS}
+    parts |= {_name(name): _part(name, each) for name, each in given.items()}
+    makers = {name: _Maker(name, part, prices, env, limit).make for name, part in parts.items()}
+    model = settings.get("model") or env.get(MODEL_VARIABLE) or None
+    if model is not None and not isinstance(model, str):
+        raise BadSetting(f"model of the AI settings is a text, not {model!r}")
+    return Switchboard(makers, model)
+
+
+def _part(name: str, given: Any) -> Part:
+    where = f"provider {name} of the AI settings"
+    if not isinstance(given, Mapping):
+        raise BadSetting(f"{where} is a mapping, not {type(given).__name__}")
+    kind = given.get("kind", name)
+    if kind not in KINDS:
+        meant = did_you_mean(str(kind), KINDS)
+        raise BadSetting(f"{where} has no known kind{meant}", hint=f"kind: {', '.join(KINDS)}.")
+    fields = KINDS[kind].__struct_fields__
+    _known(given, fields, where)
+    if isinstance(given.get("limits"), Mapping):
+        _known(given["limits"], Limits.__struct_fields__, f"limits of {where}")
+    try:
+        return msgspec.convert(dict(given), KINDS[kind], strict=False)
+    except msgspec.ValidationError as error:
+        raise BadSetting(f"{where}: {error}") from error
+
+
+def _known(given: Mapping[str, Any], names: tuple[str, ...], where: str) -> None:
+    for name in given:
+        if name not in names:
+            meant = did_you_mean(str(name), names)
+            hint = f"It may have: {', '.join(sorted(names))}."
+            if "key" in str(name).lower() and "key_env" in names:
+                hint = "Keys are not kept in settings: name an environment variable with key_env."
+            raise BadSetting(f"{where} cannot have {name!r}{meant}", hint=hint)
+
+
+def _name(name: Any) -> str:
+    if not isinstance(name, str) or not name or ":" in name or name != name.strip():
+        raise BadSetting(f"{name!r} cannot be the name of a provider", hint="Letters, no colon.")
+    return name
+
+
+def _prices(given: Any, folder: Path) -> Prices:
+    if given is None:
+        return Prices()
+    if isinstance(given, str):
+        return read_prices(folder / given)
+    if not isinstance(given, Mapping):
+        raise BadSetting("prices of the AI settings is a table or the name of a file")
+    return Prices(given)
+
+
+def _read(path: Path) -> Mapping[str, Any]:
+    try:
+        found: Any = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise BadSetting(f"the AI settings in {path} cannot be read: {error.strerror}") from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise BadSetting(f"the AI settings in {path} are not YAML: {error}") from error
+    if not isinstance(found, dict | None):
+        raise BadSetting(f"the AI settings in {path} are not a mapping")
+    return found or {}
+
+
+def _fields(part: Part) -> dict[str, Any]:
+    """The options of a part, for the invoker that it stands for."""
+    return {
+        name: getattr(part, name)
+        for name in part.__struct_fields__
+        if name not in ("kind", "limits")
+    }

@@ -1,0 +1,137 @@
+"""Keeps an invoker within its limits: the thin, waiting side of `limits`."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import time
+from collections.abc import Awaitable, Callable
+from typing import Protocol, TypeVar
+
+from rota.ai import limits as rules
+from rota.ai.base import Estimate, Invoker, Reply, Request, passing, release
+from rota.ai.limits import Decision, Limits, State
+from rota.core.instants import SECOND
+from rota.errors import RotaError, Transient
+
+T = TypeVar("T")
+PATIENCE_S = 60.0
+
+
+class Keeper(Protocol):
+    """Where the state is kept: here, or in a row of the database that all workers share."""
+
+    async def change(self, step: Callable[[State], tuple[State, T]]) -> T:
+        """Apply `step` to the state, as if nobody else were there."""
+        ...
+
+
+class Memory:
+    """Keeps the state in this process."""
+
+    def __init__(self) -> None:
+        self.state = State()
+
+    async def change(self, step: Callable[[State], tuple[State, T]]) -> T:
+        """Apply `step`; nothing can come between, since it does not await."""
+        self.state, result = step(self.state)
+        return result
+
+
+class Limiter:
+    """An invoker that waits its turn.
+
+    It waits in the order of asking, up to `patience_s`; for more than that, and whenever the
+    breaker is open, it raises Transient with the time to come back, so that no seat is held.
+    """
+
+    def __init__(
+        self,
+        invoker: Invoker,
+        limits: Limits,
+        *,
+        keeper: Keeper | None = None,
+        patience_s: float = PATIENCE_S,
+        now: Callable[[], int] = lambda: time.monotonic_ns() // 1000,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._invoker, self._limits = invoker, limits
+        self._keeper: Keeper = keeper or Memory()
+        self._patience_us = round(patience_s * SECOND)
+        self._now, self._sleep = now, sleep
+        self._turns: dict[asyncio.AbstractEventLoop, asyncio.Lock] = {}
+
+    @property
+    def name(self) -> str:
+        """That of the invoker it keeps."""
+        return self._invoker.name
+
+    def estimate(self, request: Request) -> Estimate:
+        """What `ask` would take; calls nobody."""
+        return self._invoker.estimate(request)
+
+    async def ask(self, request: Request) -> Reply:
+        """Wait for the turn, then ask."""
+        held = self.estimate(request).tokens
+        await self._turn(held)
+        try:
+            reply = await self._invoker.ask(request)
+        except BaseException as error:
+            after = functools.partial(_after, error, self._limits, held=held, now=self._now())
+            await self._change(after)
+            raise
+        used = reply.tokens_in + reply.tokens_out
+        await self._change(lambda state: rules.answered(self._limits, state, held=held, used=used))
+        return reply
+
+    async def aclose(self) -> None:
+        """Close what the invoker holds open."""
+        await release(self._invoker)
+
+    async def _turn(self, tokens: int) -> None:
+        async with self._lock():  # first come, first served
+            while True:
+                decision = await self._keeper.change(
+                    lambda state: rules.admit(self._limits, state, now=self._now(), tokens=tokens)
+                )
+                if not decision.wait_us:
+                    return
+                if decision.why == "broken" or decision.wait_us > self._patience_us:
+                    raise self._not_now(decision)
+                await self._sleep(decision.wait_us / SECOND)
+
+    def _not_now(self, decision: Decision) -> Transient:
+        wait_s = decision.wait_us / SECOND
+        why = {
+            "broken": "has failed too often in a row and is left alone",
+            "asked": "asked us to wait",
+            "rate": "is used as fast as its limits allow",
+        }[decision.why]
+        error = passing(f"{self.name} {why}; next try in {wait_s:.1f} s", retry_after_s=wait_s)
+        error.facts["why"] = decision.why
+        return error
+
+    async def _change(self, step: Callable[[State], State]) -> None:
+        await self._keeper.change(lambda state: (step(state), None))
+
+    def _lock(self) -> asyncio.Lock:
+        loop = asyncio.get_running_loop()
+        if loop not in self._turns:
+            open_ones = {old: kept for old, kept in self._turns.items() if not old.is_closed()}
+            self._turns = {**open_ones, loop: asyncio.Lock()}
+        return self._turns[loop]
+
+
+def _after(error: BaseException, limits: Limits, state: State, *, now: int, held: int) -> State:
+    """What an error says about the provider."""
+    told = error.facts if isinstance(error, RotaError) else {}
+    used = held if told.get("sent") or not isinstance(error, Exception) else 0
+    if isinstance(error, Transient) and told.get("throttled"):
+        return rules.throttled(limits, state, now=now, held=held, retry_after_s=error.retry_after_s)
+    if isinstance(error, Transient):
+        return rules.failed(
+            limits, state, now=now, held=held, used=used, retry_after_s=error.retry_after_s
+        )
+    if isinstance(error, RotaError):
+        return rules.answered(limits, state, held=held, used=used)
+    return rules.abandoned(limits, state, held=held, used=used)

@@ -1,0 +1,152 @@
+"""How fast a provider may be asked, and when to leave it alone. Pure: state in, state out.
+
+Two buckets (requests and tokens a minute), the wait that the provider asked for, and a circuit
+breaker: so many failures in a row open it, then nobody asks for a while, then one probe may. All
+of it is one small `State`, fit for a row that every worker changes in turn; the clock is an
+argument, in microseconds.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, NamedTuple
+
+import msgspec
+
+from rota.core import limits as rates
+from rota.core.instants import MINUTE, SECOND
+
+Meta = msgspec.Meta
+DOUBLINGS_MAX = 20
+
+
+class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What to keep to; no number, no limit."""
+
+    requests_per_minute: Annotated[int, Meta(ge=1)] | None = None
+    tokens_per_minute: Annotated[int, Meta(ge=1)] | None = None
+    burst_s: Annotated[float, Meta(gt=0, le=60)] = 10.0  # how much of a minute may go at once
+    failures_max: Annotated[int, Meta(ge=1)] = 10
+    open_s: Annotated[float, Meta(gt=0)] = 30.0  # doubles each time that a probe fails
+    open_s_max: Annotated[float, Meta(gt=0)] = 600.0
+    probe_s: Annotated[float, Meta(gt=0)] = 180.0  # then an unsettled probe is taken for lost
+
+
+class State(msgspec.Struct, frozen=True):
+    """All that has to be remembered between two calls."""
+
+    requests_ready_at: int = 0
+    tokens_ready_at: int = 0
+    held_until: int = 0  # the provider asked us to wait
+    failures: int = 0  # in a row
+    openings: int = 0  # in a row
+    open_until: int = 0  # 0 while the breaker is closed
+    probe_until: int = 0  # 0 while nobody probes
+
+
+class Decision(NamedTuple):
+    """Go now, if there is nothing to wait for; `why` is "rate", "asked" or "broken"."""
+
+    wait_us: int = 0
+    why: str = ""
+
+
+GO = Decision()
+
+
+def admit(limits: Limits, state: State, *, now: int, tokens: int) -> tuple[State, Decision]:
+    """May one more call of about so many tokens begin? If so, it is counted in the new state."""
+    decision = _breaker(state, now) or _waits(limits, state, now, tokens)
+    if decision is not None:
+        return state, decision
+    changes: dict[str, int] = {}
+    if limits.requests_per_minute is not None:
+        rate = _rate(limits.requests_per_minute, limits)
+        changes["requests_ready_at"] = rates.advance(
+            rate, ready_at=state.requests_ready_at, now=now, taken=1
+        )
+    if limits.tokens_per_minute is not None:
+        rate = _rate(limits.tokens_per_minute, limits)
+        changes["tokens_ready_at"] = rates.advance(
+            rate, ready_at=state.tokens_ready_at, now=now, taken=tokens
+        )
+    if state.open_until:
+        changes["probe_until"] = now + round(limits.probe_s * SECOND)
+    return _with(state, changes), GO
+
+
+def answered(limits: Limits, state: State, *, held: int, used: int) -> State:
+    """The provider is well: it answered, or refused for a reason. Real tokens replace held ones."""
+    closed = {"failures": 0, "openings": 0, "open_until": 0, "probe_until": 0}
+    return _with(_corrected(limits, state, held, used), closed)
+
+
+def throttled(
+    limits: Limits, state: State, *, now: int, held: int, retry_after_s: float | None
+) -> State:
+    """The provider is well and wants us to wait: everybody does."""
+    state = answered(limits, state, held=held, used=0)
+    until = now + round((retry_after_s or 0.0) * SECOND)
+    return _with(state, {"held_until": max(state.held_until, until)})
+
+
+def failed(
+    limits: Limits, state: State, *, now: int, held: int, used: int, retry_after_s: float | None
+) -> State:
+    """The provider is not well: it broke, was away, or too slow."""
+    state = _corrected(limits, state, held, used)
+    changes = {"failures": state.failures + 1}
+    if retry_after_s:
+        changes["held_until"] = max(state.held_until, now + round(retry_after_s * SECOND))
+    if state.probe_until or (not state.open_until and changes["failures"] >= limits.failures_max):
+        factor = 2 ** min(state.openings, DOUBLINGS_MAX)
+        rest_s = min(limits.open_s * factor, max(limits.open_s, limits.open_s_max))
+        changes["open_until"] = now + round(rest_s * SECOND)
+        changes["openings"] = state.openings + 1
+        changes["probe_until"] = 0
+    return _with(state, changes)
+
+
+def abandoned(limits: Limits, state: State, *, held: int, used: int) -> State:
+    """The caller gave up, which says nothing about the provider: another may probe."""
+    return _with(_corrected(limits, state, held, used), {"probe_until": 0})
+
+
+def _breaker(state: State, now: int) -> Decision | None:
+    until = max(state.open_until, state.probe_until)
+    return Decision(until - now, "broken") if state.open_until and now < until else None
+
+
+def _waits(limits: Limits, state: State, now: int, tokens: int) -> Decision | None:
+    waits = [(state.held_until - now, "asked")]
+    wanted = (
+        (limits.requests_per_minute, state.requests_ready_at, 1),
+        (limits.tokens_per_minute, state.tokens_ready_at, tokens),
+    )
+    for per_minute, ready_at, count in wanted:
+        if per_minute is not None:
+            waits.append((_free_at(_rate(per_minute, limits), ready_at, count) - now, "rate"))
+    longest = max(waits)
+    return Decision(*longest) if longest[0] > 0 else None
+
+
+def _rate(per_minute: int, limits: Limits) -> rates.Rate:
+    burst = max(1, int(per_minute * limits.burst_s / 60))
+    return rates.Rate(count=burst, per_us=-(-burst * MINUTE // per_minute))
+
+
+def _free_at(rate: rates.Rate, ready_at: int, count: int) -> int:
+    """When so many fit. More than the bucket holds go when it is full, and are paid off after."""
+    needed = min(max(count, 0), rate.count)
+    return ready_at - rate.per_us + -(-needed * rate.per_us // rate.count)
+
+
+def _corrected(limits: Limits, state: State, held: int, used: int) -> State:
+    if limits.tokens_per_minute is None or held == used:
+        return state
+    rate = _rate(limits.tokens_per_minute, limits)
+    difference = -(-(used - held) * rate.per_us // rate.count)
+    return _with(state, {"tokens_ready_at": max(0, state.tokens_ready_at + difference)})
+
+
+def _with(state: State, changes: dict[str, int]) -> State:
+    return msgspec.structs.replace(state, **changes)

@@ -1,0 +1,58 @@
+"""What all invokers share: a name, a table of prices, and the counting that follows from them."""
+
+from __future__ import annotations
+
+from rota.ai import tokens
+from rota.ai.base import Estimate, Reply, Request, estimated_tokens
+from rota.ai.prices import Prices
+from rota.errors import UsageError
+
+
+class Priced:
+    """Base of the shipped invokers."""
+
+    def __init__(self, name: str, prices: Prices | None) -> None:
+        self.name = name
+        self._prices = prices or Prices()
+
+    def estimate(self, request: Request) -> Estimate:
+        """What `ask` would take; calls nobody."""
+        asked, answered = estimated_tokens(request)
+        cost = self._prices.cost(self.name, request.model, asked, answered)
+        return Estimate(request.model, asked, answered, cost)
+
+    def reply(
+        self,
+        request: Request,
+        text: str,
+        *,
+        model: str | None = None,
+        used: tuple[int, int] | None = None,
+        finish: str = "stop",
+    ) -> Reply:
+        """The answer with its tokens counted, or estimated if the provider did not count."""
+        asked, answered = used or (estimated_tokens(request)[0], tokens.estimate(text))
+        # The name that was asked for is the one people have put a price on.
+        cost = self._prices.cost(self.name, request.model, asked, answered)
+        if cost is None and model:
+            cost = self._prices.cost(self.name, model, asked, answered)
+        named = model or request.model
+        return Reply(text, named, asked, answered, cost, finish, guessed=used is None)
+
+
+def check(request: Request, *, model: bool = True) -> None:
+    """Refuse a question that no provider could answer; nothing was sent."""
+    if model and not request.model:
+        raise UsageError("no model is named", hint="Set `model`, as in openai:gpt-5-mini.")
+    if not request.prompt.strip():
+        raise UsageError("the prompt is empty", hint="Look at how it is rendered.")
+    if request.max_tokens is not None and request.max_tokens < 1:
+        raise UsageError(f"max_tokens is {request.max_tokens}; an answer needs at least 1")
+    if request.timeout_s <= 0:
+        raise UsageError(f"timeout_s is {request.timeout_s:g}; it has to be more than 0")
+
+
+def count(value: object) -> int | None:
+    """A number of tokens as a provider tells it, or None if it makes no sense."""
+    fits = isinstance(value, int) and not isinstance(value, bool) and value >= 0
+    return value if fits and isinstance(value, int) else None

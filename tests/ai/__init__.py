@@ -1,0 +1,1 @@
+"""Invokers against real counterparts on loopback."""

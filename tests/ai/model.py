@@ -1,0 +1,187 @@
+"""A model on loopback that speaks like OpenAI and like Anthropic, counts, and misbehaves."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Mapping
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import msgspec
+
+
+class Asked(NamedTuple):
+    path: str
+    headers: dict[str, str]
+    body: dict[str, Any]
+
+
+class Say(NamedTuple):
+    """How to answer one question.
+
+    `way`: answer · hang (never) · stall (in the middle of a stream) · drop (hang up at once) ·
+    cut (in the middle) · linger (all said, but the stream stays open)
+    """
+
+    way: str = "answer"
+    text: str = "Hello, world."
+    status: int = 200
+    headers: Mapping[str, str] = MappingProxyType({})
+    raw: bytes | None = None  # instead of an answer
+    finish: str = ""
+    usage: bool = True
+    events: list[Any] | None = None  # instead of those of an answer
+
+
+class Model:
+    """Answers with `said`, one after the other, then with the default; `asked` counts."""
+
+    def __init__(self, *said: Say) -> None:
+        self.said = list(said)
+        self.asked: list[Asked] = []
+        self.connections = 0
+        self.hung_up = asyncio.Event()  # the other side closed while we were at work
+        self.reached = asyncio.Event()
+        self.url = ""
+        self._gone = asyncio.Event()
+        self._busy: set[asyncio.Task[None]] = set()
+
+    @contextlib.asynccontextmanager
+    async def up(self) -> AsyncIterator[Model]:
+        server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        self.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        try:
+            yield self
+        finally:
+            self._gone.set()
+            server.close()
+            for task in self._busy:
+                task.cancel()
+            await asyncio.gather(*self._busy, return_exceptions=True)
+
+    def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        self._busy.add(asyncio.create_task(self._visit(reader, writer)))
+
+    async def _visit(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while await self._one(reader, writer):
+                pass
+        except (ConnectionError, asyncio.IncompleteReadError):
+            pass
+        finally:
+            writer.close()
+            with contextlib.suppress(ConnectionError):
+                await writer.wait_closed()
+
+    async def _one(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+        asked = await _read(reader)
+        self.asked.append(asked)
+        self.reached.set()
+        say = self.said.pop(0) if self.said else Say()
+        if say.way == "drop":
+            return False
+        if say.way == "hang":
+            return await self._wait(reader)
+        if say.raw is not None or say.status != 200:
+            writer.write(_page(say))
+        elif asked.body.get("stream"):
+            return await self._stream(asked, say, reader, writer)
+        else:
+            writer.write(_page(say._replace(raw=msgspec.json.encode(_whole(asked, say)))))
+        await writer.drain()
+        return True
+
+    async def _stream(
+        self, asked: Asked, say: Say, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> bool:
+        kind = "content-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
+        writer.write(f"HTTP/1.1 200 OK\r\n{kind}".encode())
+        events = _events(asked, say) if say.events is None else [_line(e) for e in say.events]
+        half = len(events) // 2 if say.way in ("stall", "cut") else len(events)
+        for event in events[:half]:
+            writer.write(b"%x\r\n%b\r\n" % (len(event), event))
+            await writer.drain()
+        if say.way in ("stall", "linger"):
+            return await self._wait(reader)
+        if say.way == "cut":
+            return False
+        writer.write(b"0\r\n\r\n")
+        await writer.drain()
+        return True
+
+    async def _wait(self, reader: asyncio.StreamReader) -> bool:
+        """Until the other side hangs up, or the test is over."""
+        with contextlib.suppress(ConnectionError):
+            await reader.read(1)
+        self.hung_up.set()
+        return False
+
+
+async def _read(reader: asyncio.StreamReader) -> Asked:
+    head = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
+    _, path, _ = head[0].split(" ", 2)
+    pairs = (line.split(": ", 1) for line in head[1:] if line)
+    headers = {name.lower(): value for name, value in pairs}
+    body = await reader.readexactly(int(headers.get("content-length", 0)))
+    return Asked(path, headers, msgspec.json.decode(body))
+
+
+def _page(say: Say) -> bytes:
+    body = say.raw or b""
+    lines = {
+        "content-type": "application/json", "content-length": str(len(body)), **say.headers
+    }  # fmt: skip
+    head = "".join(f"{name}: {value}\r\n" for name, value in lines.items())
+    return f"HTTP/1.1 {say.status} X\r\n{head}\r\n".encode() + body
+
+
+def _whole(asked: Asked, say: Say) -> dict[str, Any]:
+    model = asked.body["model"] + "-2025-01-01"
+    if asked.path.endswith("/chat/completions"):
+        message = {"role": "assistant", "content": say.text}
+        choice = {"index": 0, "message": message, "finish_reason": say.finish or "stop"}
+        usage = {"usage": {"prompt_tokens": 11, "completion_tokens": 7}} if say.usage else {}
+        return {"model": model, "choices": [choice], **usage}
+    return {
+        "type": "message",
+        "model": model,
+        "content": [{"type": "thinking", "thinking": "hm"}, {"type": "text", "text": say.text}],
+        "stop_reason": say.finish or "end_turn",
+        "usage": {"input_tokens": 9, "cache_read_input_tokens": 2, "output_tokens": 7},
+    }
+
+
+def _events(asked: Asked, say: Say) -> list[bytes]:
+    model = asked.body["model"] + "-2025-01-01"
+    parts = [say.text[at : at + 5] for at in range(0, len(say.text), 5)]
+    if asked.path.endswith("/chat/completions"):
+        return _chunks(model, parts, say)
+    begin = {"model": model, "usage": {"input_tokens": 9, "cache_read_input_tokens": 2}}
+    stop = {"stop_reason": say.finish or "end_turn"}
+    events: list[Any] = [
+        {"type": "message_start", "message": begin},
+        {"type": "ping"},
+        *({"type": "content_block_delta", "delta": {"type": "text_delta", "text": part}}
+          for part in parts),
+        {"type": "message_delta", "delta": stop, "usage": {"output_tokens": 7}},
+        {"type": "message_stop"},
+    ]  # fmt: skip
+    return [f"event: {event['type']}\r\n".encode() + _line(event, b"\r\n") for event in events]
+
+
+def _chunks(model: str, parts: list[str], say: Say) -> list[bytes]:
+    choices: list[Any] = [{"delta": {"role": "assistant", "content": ""}, "finish_reason": None}]
+    choices += [{"delta": {"content": part}, "finish_reason": None} for part in parts]
+    choices += [{"delta": {}, "finish_reason": say.finish or "stop"}]
+    events: list[Any] = [{"model": model, "choices": [choice]} for choice in choices]
+    if say.usage:
+        used = {"prompt_tokens": 11, "completion_tokens": 7}
+        events.append({"model": model, "choices": [], "usage": used})
+    return [b": a comment\n\n", *(_line(event) for event in events), b"data: [DONE]\n\n"]
+
+
+def _line(event: Any, end: bytes = b"\n") -> bytes:
+    text = event if isinstance(event, bytes) else msgspec.json.encode(event)
+    return b"data: " + text + end + end

@@ -1,0 +1,158 @@
+"""Budgets: never passed by what was estimated right, and settled to the last billionth."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rota.ai import Budget, Budgeted, Estimate, Offline, Prices, Reply, Request
+from rota.ai import budget as rules
+from rota.ai.base import passing
+from rota.ai.budget import Amount, Limit, Spent
+from rota.errors import BadSetting, BudgetSpent, NeedsLogin, Transient
+
+amounts = st.builds(Amount, st.integers(0, 1000), st.integers(0, 1000))
+limits = st.builds(
+    Limit, st.one_of(st.none(), st.integers(0, 3000)), st.one_of(st.none(), st.integers(0, 3000))
+)
+
+
+@given(limits, st.lists(st.tuples(amounts, st.floats(0, 1), st.booleans()), max_size=40))
+def test_a_budget_is_never_passed_while_estimates_are_high_enough(
+    limit: Limit, calls: list[tuple[Amount, float, bool]]
+) -> None:
+    spent, under_way = Spent(), list[tuple[Amount, Amount]]()
+    for amount, share, settles in calls:
+        verdict = rules.judge(limit, spent, amount)
+        if verdict == "go":
+            used = Amount(int(amount.nano_usd * share), int(amount.tokens * share))
+            spent = rules.hold(spent, amount)
+            under_way.append((amount, used))
+        if verdict == "wait":
+            assert under_way, "waits for nobody"
+        if settles and under_way:
+            spent = rules.settle(spent, *under_way.pop(0))
+        for most, gone, held in (
+            (limit.nano_usd, spent.nano_usd, spent.held_nano_usd),
+            (limit.tokens, spent.tokens, spent.held_tokens),
+        ):
+            assert most is None or gone + held <= most
+    for call in under_way:
+        spent = rules.settle(spent, *call)
+    assert (spent.held_nano_usd, spent.held_tokens) == (0, 0)
+
+
+def reply(tokens: int, cost: float | None = None) -> Reply:
+    return Reply("x", "m", tokens, 0, cost)
+
+
+def guess(tokens: int, cost: float | None = None) -> Estimate:
+    return Estimate("m", tokens, 0, cost)
+
+
+async def test_a_call_that_would_pass_the_budget_is_not_made() -> None:
+    inner = Offline(replies=lambda request: "x" * 40)
+    ai = Budgeted(inner, Budget(limit_tokens=100))
+    for _ in range(3):
+        await ai.ask(Request("m", "x" * 40, max_tokens=10))
+    assert ai.budget.spent_tokens == 84
+    with pytest.raises(BudgetSpent, match="84 of 100 tokens") as told:
+        await ai.ask(Request("m", "x" * 40, max_tokens=10))
+    assert inner.calls == 3
+    assert told.value.facts["spent_tokens"] == 84
+    assert ai.budget.spent_tokens == 84
+
+
+async def test_dollars_are_counted_without_drift() -> None:
+    budget = Budget(limit_usd=1.0)
+    for _ in range(10):
+        async with budget.spending(guess(1, 0.1)) as call:
+            call.paid(reply(1, 0.1))
+    assert budget.spent_usd == 1.0
+    with pytest.raises(BudgetSpent):
+        async with budget.spending(guess(1, 0.0000001)):
+            pass
+
+
+async def test_a_call_waits_while_those_under_way_may_leave_room() -> None:
+    budget = Budget(limit_tokens=100)
+    begun: list[str] = []
+    gate = asyncio.Event()
+
+    async def first() -> None:
+        async with budget.spending(guess(80)) as call:
+            begun.append("first")
+            await gate.wait()
+            call.paid(reply(20))
+
+    async def second() -> None:
+        async with budget.spending(guess(60)) as call:
+            begun.append("second")
+            call.paid(reply(60))
+
+    tasks = [asyncio.create_task(first()), asyncio.create_task(second())]
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert begun == ["first"]
+    gate.set()
+    await asyncio.gather(*tasks)
+    assert begun == ["first", "second"]
+    assert budget.spent_tokens == 80
+
+
+@pytest.mark.parametrize(
+    ("error", "counted"),
+    [
+        (passing("429"), 0),
+        (passing("timeout", sent=True), 80),
+        (NeedsLogin("no key"), 0),
+        (ValueError("ours"), 0),
+        (asyncio.CancelledError(), 80),
+    ],
+)
+async def test_a_call_without_an_answer_counts_only_if_it_may_be_billed(
+    error: BaseException, counted: int
+) -> None:
+    budget = Budget(limit_tokens=100)
+    with pytest.raises(type(error)):
+        async with budget.spending(guess(80)):
+            raise error
+    assert (budget.spent_tokens, budget.spent.held_tokens) == (counted, 0)
+
+
+async def test_a_budget_in_dollars_needs_a_price() -> None:
+    unknown = Offline("mine", prices=Prices())
+    with pytest.raises(BadSetting, match="no price is known for m"):
+        await Budgeted(unknown, Budget(limit_usd=1)).ask(Request("m", "x"))
+    assert unknown.calls == 0
+    await Budgeted(unknown, Budget(limit_tokens=5000)).ask(Request("m", "x"))
+
+
+async def test_a_budget_goes_on_where_it_was_left() -> None:
+    budget = Budget(limit_tokens=100, spent=Spent(tokens=90))
+    with pytest.raises(BudgetSpent):
+        async with budget.spending(guess(11)):
+            pass
+    async with budget.spending(guess(10)) as call:
+        call.paid(reply(25))
+    assert budget.spent_tokens == 115  # an estimate that was too low: told, and the last one
+    with pytest.raises(BudgetSpent):
+        async with budget.spending(guess(0)):
+            pass
+
+
+@pytest.mark.parametrize("limit", [-1, float("nan"), float("inf")])
+def test_a_budget_that_cannot_be_is_refused(limit: Any) -> None:
+    with pytest.raises(BadSetting):
+        Budget(limit_usd=limit)
+
+
+async def test_a_failed_call_under_a_budget_keeps_its_error() -> None:
+    ai = Budgeted(Offline(replies=[passing("away")]), Budget(limit_tokens=5000))
+    with pytest.raises(Transient, match="away"):
+        await ai.ask(Request("m", "x"))
+    assert ai.budget.spent_tokens == 0
