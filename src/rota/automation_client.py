@@ -15,6 +15,7 @@ from rota.core import typed
 from rota.core.automation import (
     Automation,
     Definition,
+    EventName,
     InputRow,
     LedgerRow,
     NewEvent,
@@ -50,6 +51,7 @@ class Standing(NamedTuple):
     mutation: LedgerRow | None  # the change that waits for approval or is in doubt
     handlers: list[Handler]
     pending: dict[str, int]  # events by topic
+    skips: tuple[EventName, ...] = ()  # what `resolve(name, "skip")` would leave out
 
     @property
     def status(self) -> str:
@@ -185,19 +187,28 @@ class Automations:
         limit = self._client.settings.payload_bytes_max
         return typed.encode(payload, what=f"an event of topic {topic}", bytes_max=limit)
 
-    async def approve(self, name: str) -> LedgerRow:
+    # `expected` is the id of the change (or of the run) that was looked at: where another waits
+    # by now, the answer is refused and nothing changes.
+
+    async def approve(self, name: str, *, expected: str | None = None) -> LedgerRow:
         """Agree to the change that waits, with exactly the parameters it shows."""
-        row: LedgerRow = await self._steer(steering.approve, name)
+        row: LedgerRow = await self._steer(steering.approve, name, expected=expected)
         return row
 
-    async def reject(self, name: str) -> LedgerRow:
+    async def reject(self, name: str, *, expected: str | None = None) -> LedgerRow:
         """Go on without the change that waits; its events are skipped."""
-        row: LedgerRow = await self._steer(steering.reject, name)
+        row: LedgerRow = await self._steer(steering.reject, name, expected=expected)
         return row
 
-    async def resolve(self, name: str, how: Resolution = "try-again") -> None:
-        """Clear what the automation waits for: try again, it did not happen, or skip it."""
-        await self._steer(steering.resolve, name, how)
+    async def resolve(
+        self, name: str, how: Resolution = "try-again", *, expected: str | None = None
+    ) -> Sequence[EventName]:
+        """Clear what the automation waits for: try again, it did not happen, or skip it.
+
+        A skip after a failure leaves out what the failed run had pinned or could not read; if it
+        took nothing, the oldest event that it would read. Returns these."""
+        skipped: list[EventName] = await self._steer(steering.resolve, name, how, expected=expected)
+        return skipped
 
     async def skip_event(self, name: str, topic: str, message_id: str) -> None:
         """Skip a pending event."""
@@ -211,10 +222,13 @@ class Automations:
     # -- how -------------------------------------------------------------------------------
 
     async def _steer(self, verb: Any, name: str, *args: Any, **words: Any) -> Any:
-        await self._found(name)
-        done = await self._client.database.write(
-            verb, self._namespace, name, *args, now=self._now(), **words
-        )
+        try:
+            done = await self._client.database.write_brief(
+                verb, self._namespace, name, *args, now=self._now(), **words
+            )
+        except UnknownAutomation:
+            await self._found(name)  # which knows the nearest names
+            raise
         self._client.wakeups.tell(READY)
         self._client.wakeups.tell(TIMER)
         return done
@@ -246,9 +260,15 @@ async def _look(tx: Tx, automation: Automation, *, now: int) -> Standing:
     handlers = await store.handlers(tx, place)
     mutation = await mutations.of_chain(tx, turn.root_id) if turn else None
     error = await sightings.last_error(tx, turn.root_id) if turn else None
-    said = say(automation, turn, handlers, error=error, mutation=mutation, now=now)
+    ledger = {mutation.root_id: mutation} if mutation else {}
+    skips = await sightings.to_skip(tx, place.namespace, [turn] if turn else [], ledger)
+    said = say(
+        automation, turn, handlers, error=error, mutation=mutation,
+        skips=skips.get(automation.name, ()), now=now,
+    )  # fmt: skip
     next_at = moment(turn.available_at) if turn and turn.available_at is not None else None
     pending = {topic: n for topic, (n, _) in (await sightings.count_pending(tx, place)).items()}
     return Standing(
-        automation, said, schedule_words(handlers), next_at, turn, mutation, handlers, pending
-    )
+        automation, said, schedule_words(handlers), next_at, turn, mutation, handlers, pending,
+        tuple(skips.get(automation.name, ())),
+    )  # fmt: skip

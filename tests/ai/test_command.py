@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import signal
 from pathlib import Path
@@ -21,6 +20,7 @@ from rota.errors import (
     Transient,
     UsageError,
 )
+from tests.families import PARENT, given_up, gone, until
 
 ASK = Request("tiny", "Grüße\nfrom $HOME", timeout_s=20)
 ENV = {"PATH": os.environ["PATH"], "MY_KEY": "sk-very-secret", "OTHER": "not passed on"}
@@ -119,26 +119,16 @@ async def test_the_whole_family_is_killed_when_the_time_is_over(how: str, tmp_pa
         task.cancel()
     with pytest.raises(asyncio.CancelledError if how == "cancel" else Transient):
         await task
-    for process_id in map(int, pids.read_text().split()):
-        await until(lambda process_id=process_id: gone(process_id))
+    family = [int(pid) for pid in pids.read_text().split()]
+    await until(lambda: all(map(gone, family)))
 
 
 async def test_a_question_given_up_while_its_program_starts_leaves_nothing(
     tmp_path: Path,
 ) -> None:
     """The program may have children before we know that it runs."""
-    script = 'sleep 600 & echo "$!" > "left-$$.part"; mv "left-$$.part" "left-$$"; wait'
-    ai = shell(script, cwd=str(tmp_path))
-    for turns in range(12):
-        task = asyncio.create_task(ai.ask(ASK))
-        for _ in range(turns):
-            await asyncio.sleep(0)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-    for left in tmp_path.glob("left-*"):
-        for process_id in map(int, left.read_text().split()):
-            await until(lambda process_id=process_id: gone(process_id))
+    parent = shell(PARENT, cwd=str(tmp_path))
+    await given_up(lambda: parent.ask(ASK), tmp_path, turns=12)
 
 
 async def test_a_grandchild_that_stays_is_not_waited_for(tmp_path: Path) -> None:
@@ -193,19 +183,3 @@ async def test_what_cannot_be_is_refused_before_anything_runs(tmp_path: Path) ->
     with pytest.raises(UsageError, match="no model"):
         await shell("touch ran", "{model}", cwd=str(tmp_path)).ask(Request("", "x"))
     assert list(tmp_path.iterdir()) == []
-
-
-def gone(process_id: int) -> bool:
-    try:
-        os.kill(process_id, 0)
-    except ProcessLookupError:
-        return True
-    with contextlib.suppress(OSError):  # killed, and waiting for whoever is to notice
-        return ") Z " in Path(f"/proc/{process_id}/stat").read_text()
-    return True
-
-
-async def until(condition: Any) -> None:
-    async with asyncio.timeout(20):
-        while not condition():
-            await asyncio.sleep(0.01)

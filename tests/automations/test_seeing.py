@@ -188,7 +188,7 @@ async def test_the_words_of_a_life(database_url: str) -> None:
         await app.automations.resolve("line")
         await note()
         assert said == [
-            ("Running", "Running now"),
+            ("Running", "Waiting for a worker"),
             ("Idle", "Next check in 3 min"),
             ("Running", "Running now"),
             ("Needs attention", "The code failed: bug"),

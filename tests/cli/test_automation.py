@@ -127,8 +127,8 @@ def test_a_change_that_waits_is_shown_whole_and_made_when_approved(
     assert shown["change"]["parameters"] == {"to": "ann@example.com", "text": "Your tea: ok"}
     page = desk.run("automation", "show", "asking").stdout
     assert '"text": "Your tea: ok"' in page
-    assert f"rota run approve {shown['run']['id']}\n" in page
-    assert f"rota run reject {shown['run']['id']}\n" in page
+    assert f"rota run approve {shown['change']['id']}\n" in page
+    assert f"rota run reject {shown['change']['id']}\n" in page
     assert desk.sent() == []
     after = desk.obey(shown, "approve")
     assert (after["status"], after["actions"]) == ("Idle", [])
@@ -148,11 +148,11 @@ def test_a_rejected_change_is_never_made(desk: Desk) -> None:
 
 def test_an_answer_says_what_was_agreed_to(desk: Desk) -> None:
     run_id = desk.order("asking", "o-1")["run"]["id"]
-    said = desk.run("run", "approve", run_id[:24]).stdout
+    said = desk.run("run", "approve", run_id[:31]).stdout
     assert said.startswith(
         'approved for asking: Mail about o-1 (send_mail {"to":"ann@example.com",'
     )
-    assert "→ Running now." in said
+    assert "→ Running: Waiting for a worker." in said
     desk.work()
     run_id = desk.order("asking", "o-2")["run"]["id"]
     found = desk.json("run", "reject", run_id)
@@ -161,14 +161,15 @@ def test_an_answer_says_what_was_agreed_to(desk: Desk) -> None:
 
 
 def test_an_answer_to_what_is_over_changes_nothing(desk: Desk) -> None:
-    first = desk.order("asking", "o-1")["run"]["id"]
-    desk.run("run", "approve", first)
+    shown = desk.order("asking", "o-1")
+    desk.run("run", "approve", shown["run"]["id"])
     desk.work()
     desk.order("asking", "o-2")
-    for words in (["approve", first], ["reject", first], ["resolve", first, "skip"]):
-        said = desk.error("run", *words, code=5)
-        assert "is over; nothing was changed" in said
-        assert "rota automation show asking" in said
+    for first in (shown["run"]["id"], shown["change"]["id"]):
+        for words in (["approve", first], ["reject", first], ["resolve", first, "skip"]):
+            said = desk.error("run", *words, code=5)
+            assert "nothing was changed" in said
+            assert "rota automation show asking" in said
     assert desk.shown("asking")["status"] == "Needs attention"
     assert len(desk.sent()) == 1
 
@@ -217,6 +218,9 @@ def test_every_blocked_automation_shows_the_command_that_clears_it(
 def test_what_did_not_happen_is_made_again(desk: Desk) -> None:
     shown = desk.order("mails", "o-1", "lost")
     assert [one["action"] for one in shown["actions"]] == ["did-not-happen", "skip"]
+    page = desk.run("automation", "show", "mails").stdout
+    assert "the line broke after the body" in page
+    assert "only a person can tell whether it happened" in page
     assert "cannot look" in desk.error("run", "resolve", shown["run"]["id"], "try-again", code=5)
     (desk.folder / "sent.txt").unlink()  # it is not there, as the person sees
     again = desk.obey(shown, "did-not-happen")
@@ -233,14 +237,15 @@ def test_a_failure_shows_the_line_of_the_users_code(desk: Desk) -> None:
     assert "rota automation deploy mails" in page
 
 
-def test_an_event_that_cannot_even_be_read_is_skipped_by_name(desk: Desk) -> None:
+def test_an_event_that_cannot_even_be_read_is_skipped_by_the_command_shown(desk: Desk) -> None:
     shown = desk.order("mails", "o-1", "early")
     [skip] = [one for one in shown["actions"] if one["action"] == "skip"]
-    assert skip["command"] == "rota automation events mails --status pending"
-    assert "`rota automation skip mails TOPIC ID`" in skip["means"]
-    assert "o-1" in desk.run(*skip["command"].split()[1:]).stdout
-    desk.run("automation", "skip", "mails", "orders", "o-1")
-    assert desk.obey(shown, "try-again")["status"] == "Idle"
+    assert skip["command"] == f"rota run resolve {shown['run']['id']} skip"
+    assert skip["means"] == "go on without orders/o-1"
+    assert shown["skips"] == [{"topic": "orders", "id": "o-1"}]
+    assert desk.obey(shown, "skip")["status"] == "Idle"
+    [event] = desk.json("automation", "events", "mails", "--topic", "orders")
+    assert event["status"] == "skipped"
 
 
 def test_a_pause_is_told_behind_what_is_more_urgent(desk: Desk) -> None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import io
-import os
 import random
 import tracemalloc
 from collections.abc import AsyncIterator
@@ -21,6 +19,7 @@ from rota.errors import BadInput
 from rota.pipelines.definition import Input
 from rota.pipelines.inputs import items_of, read_items
 from rota.pipelines.sources import CsvSource
+from tests.families import PARENT, given_up, gone, until
 
 
 def part(**keys: Any) -> Input:
@@ -149,18 +148,12 @@ async def test_a_command_that_hangs_is_killed_with_its_children(tmp_path: Path) 
     source = {"type": "command", "run": run, "timeoutMs": 300}
     assert "did not end within 300 ms" in await refused(tmp_path, {"from": source})
     child = int((tmp_path / "pid").read_text())
-    deadline = asyncio.get_running_loop().time() + 5
-    while _alive(child):
-        assert asyncio.get_running_loop().time() < deadline
-        await asyncio.sleep(0.01)
+    await until(lambda: gone(child))
 
 
-def _alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return "Z" not in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+async def test_a_command_given_up_while_it_starts_leaves_nothing(tmp_path: Path) -> None:
+    source = {"type": "command", "run": PARENT}
+    await given_up(lambda: taken(tmp_path, {"from": source}), tmp_path, turns=8)
 
 
 async def test_standard_input_is_read(tmp_path: Path) -> None:

@@ -6,7 +6,10 @@ from typing import Any
 
 import pytest
 
+from rota.engine import scheduler
 from rota.errors import BadSchedule, UnknownSchedule, WrongState
+from rota.store import firing
+from rota.store.database import Tx
 from rota.testing import virtual
 from rota.why import why
 from tests.schedules.kit import (
@@ -320,3 +323,28 @@ async def test_pausing_leaves_the_next_occurrence_on_record(database_url: str) -
         await app.schedules.pause("s")
         assert await due(app, "s") == "01 01:00:00"
         assert (await schedule(app, "s")).available_at is None
+
+
+async def test_pauses_are_looked_at_once_a_tick_however_many_batches_are_due(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+    real = firing.end_pauses
+
+    async def counted(tx: Tx, **fields: Any) -> Any:
+        asked.append(fields["now"])
+        return await real(tx, **fields)
+
+    monkeypatch.setattr(scheduler, "BATCH", 2)
+    monkeypatch.setattr(firing, "end_pauses", counted)
+    app = Noted()
+    async with virtual(app, url=database_url) as world:
+        for n in range(5):
+            await app.schedules.create(f"s{n}", "report", HOURLY, **PLAIN)
+        outage(world, "1h")
+        asked.clear()
+        assert app.runtime is not None
+        assert await app.runtime.scheduler.tick() == 5
+        assert len(asked) == 1
+        await world.settle()
+        await sound(app)

@@ -7,21 +7,18 @@ first write; `never`.
 from __future__ import annotations
 
 import asyncio
-import multiprocessing
 import os
 import signal
 from typing import Any, NoReturn
 
 from rota import faults
 from rota.tools import Call, FileAppend, FileWrite, SqlWrite, Tool
+from tests.forks import forked
 
 
 def run(spec: dict[str, Any]) -> int:
     """Run the child; returns its exit code, minus nine if it was killed."""
-    context = multiprocessing.get_context("forkserver")  # quick: it has imported us already
-    context.set_forkserver_preload(["tests.tools.child"])
-    child = context.Process(target=call, args=(spec,))
-    child.start()
+    child = forked(call, spec)
     child.join(60)
     assert child.exitcode is not None
     return child.exitcode

@@ -22,6 +22,7 @@ from rota.errors import (
     UsageError,
 )
 from rota.tools import Applied, Call, Command, NotApplied, Safety, Unknown, secret
+from tests.families import PARENT, given_up, gone, until
 from tests.tools.kit import CALL, PERSON, settle
 
 QUICK = Call("key-1", 2.0)
@@ -96,18 +97,24 @@ async def test_a_timeout_kills_the_program_and_its_children(tmp_path: Path) -> N
     with pytest.raises(OutcomeUnknown, match="was killed"):
         await shell(script, cwd=tmp_path).call({}, QUICK)
     pids = [int((tmp_path / name).read_text()) for name in ("child", "parent")]
-    await _until(lambda: not any(_alive(pid) for pid in pids))
+    await until(lambda: all(map(gone, pids)))
 
 
 async def test_a_cancelled_call_kills_the_program(tmp_path: Path) -> None:
     call = asyncio.create_task(
         shell("echo $$ > pid; exec sleep 600", cwd=tmp_path).call({}, Call("k", 60))
     )
-    await _until(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text() != "")
+    await until(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text() != "")
     call.cancel()
     with pytest.raises(asyncio.CancelledError):
         await call
-    assert not _alive(int((tmp_path / "pid").read_text()))
+    assert gone(int((tmp_path / "pid").read_text()))
+
+
+async def test_a_call_given_up_while_its_program_starts_leaves_nothing(tmp_path: Path) -> None:
+    """The program may have children before we know that it runs."""
+    parent = shell(PARENT, cwd=tmp_path)
+    await given_up(lambda: parent.call({}, Call("k", 60)), tmp_path, turns=12)
 
 
 async def test_a_child_left_behind_does_not_keep_us_waiting(tmp_path: Path) -> None:
@@ -195,18 +202,3 @@ def test_a_bad_declaration_is_refused() -> None:
     for bad in bads:
         with pytest.raises(BadInput):
             Command(["true"]).check(bad)
-
-
-def _alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    # A dead child of nobody stays in the table until somebody asks for it.
-    return "State:\tZ" not in Path(f"/proc/{pid}/status").read_text()
-
-
-async def _until(true: Any) -> None:
-    async with asyncio.timeout(10):
-        while not true():
-            await asyncio.sleep(0.01)

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
-import signal
-from collections.abc import Collection, Coroutine, Mapping, Sequence
-from typing import Any, Literal, NamedTuple
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Literal
 
 import msgspec
 
@@ -15,24 +13,14 @@ from rota.ai.base import Reply, Request, passing
 from rota.ai.priced import Priced, check, count
 from rota.ai.prices import Prices
 from rota.errors import BadSetting, NeedsLogin, NeedsPermission, Rejected, RotaError
+from rota.programs import PASSED_ON, SHOWN_CHARS_MAX, Child, Ear, Ended, fed, heard, kill, start
 
 BYTES_MAX = 16 * 1024 * 1024
-SHOWN_CHARS_MAX = 500
-DRAIN_S = 1.0
-# What any command needs; everything else, keys above all, is passed on only by name.
-PASSED_ON = (
-    *("PATH", "HOME", "USER", "LANG", "LC_ALL", "TZ", "TMPDIR", "SYSTEMROOT"),
-    *("XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME"),
-)
+# Where agents keep their settings and logins.
+HOMES = ("XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME")
 # What an exit code may be said to mean; by default as in sysexits.h, and all others refuse.
 MEANINGS = ("ok", "transient", "rejected", "login", "permission")
 EXITS = {0: "ok", 69: "transient", 75: "transient", 77: "permission"}
-
-
-class _Ended(NamedTuple):
-    code: int
-    out: str
-    err: str
 
 
 class Command(Priced):
@@ -80,10 +68,8 @@ class Command(Priced):
             return self._read(request, ended.out)
         return self.reply(request, ended.out.removesuffix("\n"), model=request.model or self.name)
 
-    def _failed(self, meaning: str, ended: _Ended) -> RotaError:
-        how = f"signal {-ended.code}" if ended.code < 0 else f"exit {ended.code}"
-        told = (ended.err or ended.out).strip()[-SHOWN_CHARS_MAX:]
-        said = f"{self._argv[0]} ended with {how}" + (f": {told}" if told else "")
+    def _failed(self, meaning: str, ended: Ended) -> RotaError:
+        said = ended.told(self._argv[0])
         if ended.code < 0 or meaning == "transient":
             return passing(said, sent=True)
         if meaning == "login":
@@ -112,19 +98,13 @@ class Command(Priced):
             return msgspec.structs.replace(reply, cost_usd=float(cost))
         return reply
 
-    async def _run(self, request: Request) -> _Ended:
+    async def _run(self, request: Request) -> Ended:
         argv, stdin = self._filled(request)
-        with contextlib.ExitStack() as open_ones:
-            out = open_ones.enter_context(contextlib.closing(_Ear(self._bytes_max)))
-            err = open_ones.enter_context(contextlib.closing(_Ear(self._bytes_max)))
-            child = await _born(self._started(argv, request.cwd or self._cwd, out, err))
+        with Ear(self._bytes_max) as out, Ear(self._bytes_max) as err:
+            child = await self._started(argv, request.cwd or self._cwd, out, err)
             code = await self._ended(child, stdin, request.timeout_s, out)
-            # A grandchild may hold the output open; that is not awaited for long.
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(DRAIN_S):
-                    await out.ended.wait()
-                    await err.ended.wait()
-        return _Ended(code, self._hidden(out.text()), self._hidden(err.text()))
+            await heard(out, err)
+        return Ended(code, self._hidden(out.text()), self._hidden(err.text()))
 
     def _filled(self, request: Request) -> tuple[list[str], bytes]:
         system = request.system or ""
@@ -134,11 +114,9 @@ class Command(Priced):
         text = request.prompt if has_place or not system else f"{system}\n\n{request.prompt}"
         return argv, text.encode(errors="replace")
 
-    async def _ended(
-        self, child: asyncio.subprocess.Process, stdin: bytes, timeout_s: float, out: _Ear
-    ) -> int:
+    async def _ended(self, child: Child, stdin: bytes, timeout_s: float, out: Ear) -> int:
         """Feed it and wait for its end, its time, or more output than anybody wants."""
-        work = asyncio.ensure_future(_fed(child, stdin))
+        work = asyncio.ensure_future(fed(child, stdin))
         full = asyncio.ensure_future(out.full.wait())
         try:
             await asyncio.wait({work, full}, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
@@ -150,40 +128,18 @@ class Command(Priced):
             return work.result()
         finally:
             full.cancel()
-            if child.returncode is None:
-                await _kill(child)
+            await kill(child)
             work.cancel()
             await asyncio.gather(work, full, return_exceptions=True)
 
-    async def _started(
-        self, argv: list[str], cwd: str | None, out: _Ear, err: _Ear
-    ) -> asyncio.subprocess.Process:
-        passed = {name: self._env[name] for name in PASSED_ON if name in self._env}
+    async def _started(self, argv: list[str], cwd: str | None, out: Ear, err: Ear) -> Child:
+        passed = {name: self._env[name] for name in (*PASSED_ON, *HOMES) if name in self._env}
         try:
-            return await asyncio.create_subprocess_exec(
-                *argv,
-                stdin=asyncio.subprocess.PIPE,
-                stdout=out.mouth,
-                stderr=err.mouth,
-                env=passed | self._keys(),
-                cwd=cwd,
-                start_new_session=True,  # a group of its own, to be killed as a whole
-            )
-        except PermissionError as error:
-            said = f"{argv[0]} may not be run: {error}"
-            raise NeedsPermission(said, service=argv[0], account=None) from error
-        except (FileNotFoundError, NotADirectoryError) as error:
-            raise Rejected(
-                f"{error.filename or argv[0]} is not there",
-                hint="Install it, or give its whole path.",
-            ) from error
+            return await start(argv, out, err, env=passed | self._keys(), cwd=cwd)
         except ValueError as error:
             raise Rejected(f"{argv[0]} cannot be given this: {error}") from error
         except OSError as error:
             raise passing(f"{argv[0]} could not be started: {error}") from error
-        finally:
-            out.hand_over()
-            err.hand_over()
 
     def _keys(self) -> dict[str, str]:
         missing = [name for name in self._needed if not self._env.get(name)]
@@ -202,89 +158,6 @@ class Command(Priced):
             if len(value) >= 8:
                 said = said.replace(value, f"<{name}>")
         return said
-
-
-class _Ear:
-    """Listens to one stream of a child and keeps it, up to a bound.
-
-    A pipe of our own: asyncio's would keep `wait` waiting until all who inherited it have ended.
-    Nothing here awaits, so that no cancellation can leave half of it open.
-    """
-
-    def __init__(self, bytes_max: int) -> None:
-        self._near, self.mouth = os.pipe()
-        os.set_blocking(self._near, False)
-        self._loop = asyncio.get_running_loop()
-        self._loop.add_reader(self._near, self._hear)
-        self.ended = asyncio.Event()
-        self.full = asyncio.Event()
-        self._handed_over = False
-        self._bytes_max = bytes_max
-        self._kept = bytearray()
-
-    def hand_over(self) -> None:
-        """The child has its own copy of the mouth now."""
-        if not self._handed_over:
-            self._handed_over = True
-            os.close(self.mouth)
-
-    def close(self) -> None:
-        """Stop listening."""
-        self.hand_over()
-        self._loop.remove_reader(self._near)
-        os.close(self._near)
-
-    def text(self) -> str:
-        """What was kept."""
-        return bytes(self._kept).decode(errors="replace")
-
-    def _hear(self) -> None:
-        try:
-            chunk = os.read(self._near, 65536)
-        except BlockingIOError:
-            return
-        if not chunk:
-            self._loop.remove_reader(self._near)
-            self.ended.set()
-        if len(self._kept) + len(chunk) > self._bytes_max:
-            self.full.set()
-        self._kept += chunk[: self._bytes_max - len(self._kept)]
-
-
-async def _born(
-    start: Coroutine[Any, Any, asyncio.subprocess.Process],
-) -> asyncio.subprocess.Process:
-    """The child. A caller that gives up while it is being born waits, and kills its family too."""
-    birth = asyncio.ensure_future(start)
-    try:
-        return await asyncio.shield(birth)
-    except asyncio.CancelledError:
-        with contextlib.suppress(Exception):
-            await _kill(await birth)
-        raise
-
-
-async def _fed(child: asyncio.subprocess.Process, stdin: bytes) -> int:
-    assert child.stdin is not None
-    with contextlib.suppress(ConnectionError):  # it need not read to the end
-        child.stdin.write(stdin)
-        await child.stdin.drain()
-    child.stdin.close()
-    return await child.wait()
-
-
-async def _kill(child: asyncio.subprocess.Process) -> None:
-    """Kill the child and all it started, and wait until it is gone."""
-    assert child.stdin is not None
-    if not child.stdin.transport.is_closing():
-        child.stdin.transport.abort()
-    with contextlib.suppress(ProcessLookupError):
-        if hasattr(os, "killpg"):
-            os.killpg(child.pid, signal.SIGKILL)
-        else:
-            child.kill()
-    with contextlib.suppress(TimeoutError):
-        await asyncio.wait_for(child.wait(), DRAIN_S)
 
 
 def _put(arg: str, words: Mapping[str, str]) -> str:

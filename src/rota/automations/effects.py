@@ -96,7 +96,7 @@ class Effects:
             settled_at = row.created_at + micros(tool.settle_s)
             if settled_at > self._now():
                 raise Pause(WAITS, f"{tool.name} is looked up soon", wake_at=settled_at)
-            row = await self._ended(row, Mutation.NEEDS_RECONCILE, error=row.error)
+            row = await self._ended(row, Mutation.NEEDS_RECONCILE, error=_cause(row))
         verdict = await self._verdict(tool, row)
         match verdict:
             case Applied(result):
@@ -124,7 +124,7 @@ class Effects:
         settings = self._room.settings
         if count >= settings.reconcile_max:
             return await self._ask(row, f"{row.tool} could not tell after {count} looks: {why}")
-        await self._ended(row, Mutation.NEEDS_RECONCILE, error=_said(why), count=count)
+        await self._ended(row, Mutation.NEEDS_RECONCILE, error=_cause(row), count=count)
         policy = RetryPolicy(count + 1, settings.backoff_s, 2.0, settings.backoff_s_max)
         wake_at = self._now() + policy.delay_us(count, 0)
         seconds = (wake_at - self._now()) / SECOND
@@ -132,7 +132,7 @@ class Effects:
 
     async def _ask(self, row: LedgerRow, why: str) -> LedgerRow:
         if row.status != Mutation.INDETERMINATE:
-            await self._ended(row, Mutation.INDETERMINATE, error=_said(why))
+            await self._ended(row, Mutation.INDETERMINATE, error=_cause(row))
         raise Pause(WAITS, why)
 
     async def _applied(self, row: LedgerRow, result: Any, by: str) -> LedgerRow:
@@ -164,6 +164,12 @@ class Effects:
 
     def _now(self) -> int:
         return self._room.clock.now()
+
+
+def _cause(row: LedgerRow) -> str:
+    """Why nobody knows: what the tool said, not what a look at it said since. The latter is the
+    run's, which tells it each time."""
+    return row.error or _said("its worker stopped during the call")
 
 
 def _said(why: str) -> str:

@@ -27,6 +27,7 @@ from rota.core.planner import clamp_wake
 from rota.core.timing import Spec
 from rota.errors import BadReservation, HostStop, NotAllowed, RotaError
 from rota.store import events, handler_runs
+from rota.store.database import BRIEF
 from rota.store.events import Place
 from rota.store.handler_runs import Commit, Notes, Settled, Work
 from rota.tools.base import Call, Tool
@@ -96,7 +97,8 @@ class Performance:
         value = await self._run("prepare", Phase.PREPARING, self._state())
         plan = self._plan(as_prepared(value))
         if plan.count:
-            await self._room.write(
+            write = self._room.write if plan.count <= BRIEF else self._room.write_many
+            await write(
                 handler_runs.prepared, self._claim, self._work, plan, self.notes(),
                 now=self._room.clock.now(),
             )  # fmt: skip
@@ -155,7 +157,9 @@ class Performance:
             plan, state, value is None, ctx.events if ctx else (), ctx.inputs if ctx else (),
             next_run_at, self.notes(),
         )  # fmt: skip
-        return await self._room.write(
+        few = len(done.events) + len(done.inputs) + plan.count <= BRIEF
+        write = self._room.write if few else self._room.write_many
+        return await write(
             handler_runs.commit, self._claim, self._work, done, now=self._room.clock.now(),
             new_ids=self._room.new_ids(),
         )  # fmt: skip

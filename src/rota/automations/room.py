@@ -33,7 +33,19 @@ class Room(NamedTuple):
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> T:
-        """One transaction, repeated while the database cannot be reached."""
+        """One transaction over a few rows, repeated while the database cannot be reached."""
+        name = getattr(function, "__name__", "a write")
+        return await insist(
+            self.clock, lambda: self.database.write_brief(function, *args, **kwargs), name
+        )
+
+    async def write_many(
+        self,
+        function: Callable[Concatenate[Tx, P], Awaitable[T]],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> T:
+        """The same over many rows."""
         name = getattr(function, "__name__", "a write")
         return await insist(
             self.clock, lambda: self.database.write(function, *args, **kwargs), name

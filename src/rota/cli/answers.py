@@ -1,43 +1,54 @@
 """`rota run approve|reject|resolve`: a person's answer to an automation that waits for one.
 
-Each names the run that was looked at, so that nobody agrees to another change than the one shown.
+Each names the change or the run that was looked at, so that nobody agrees to another change than
+the one shown.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
 from rota.cli import connect
 from rota.cli.automation import tell
-from rota.cli.automation_page import output_document
+from rota.cli.automation_page import in_the_way, output_document
 from rota.cli.base import Call, Command
 from rota.errors import UnknownRun, WrongState
 
 if TYPE_CHECKING:
-    from rota.automation_client import Resolution, Standing
+    from rota.automation_client import Automations, Resolution, Standing
     from rota.client import Client
     from rota.core.automation import LedgerRow
 
 RESOLUTIONS = ("try-again", "did-not-happen", "skip")
 
 
-async def _blocked(client: Client, run_id: str) -> Standing:
-    """The automation whose open run this is, or WrongState."""
+class Seen(NamedTuple):
+    """What an answer is about: the automation, and the change or run that must still wait."""
+
+    name: str
+    expected: str
+
+
+async def _seen(client: Client, given: str) -> Seen:
+    """The automation that this change or run belongs to, or WrongState when it is over."""
+    root_id, _, is_change = given.partition("-")  # a change is numbered within its chain of runs
     try:
-        run = await client.get(run_id)
+        run = await client.get(root_id)
     except UnknownRun as error:
         raise UnknownRun(
             error.message,
-            hint="`rota automation show NAME` gives the whole command, with the id of its run.",
+            hint="`rota automation show NAME` gives the whole command, with the id it needs.",
         ) from error
     if run.kind != "automation":
         raise WrongState(
             f"run {run.id} is one of {run.name}, not of an automation",
             hint=f"Nothing in it waits for an answer; see `rota run show {run.id}`.",
         )
+    if is_change:
+        return Seen(run.name, given)
     standing = await client.automations.show(run.name)
     # Not any run of its chain: a later attempt may ask for something else.
     if standing.turn is None or standing.turn.id != run.id:
@@ -45,20 +56,21 @@ async def _blocked(client: Client, run_id: str) -> Standing:
             f"run {run.id} of automation {run.name} is over; nothing was changed",
             hint=f"See what it waits for now: `rota automation show {run.name}`.",
         )
-    return standing
+    change = in_the_way(standing)
+    return Seen(run.name, change.id if change else run.id)
 
 
 def _answer(
     call: Call,
-    run_id: str,
-    verb: Callable[[Client, str], Awaitable[LedgerRow | None]],
+    given: str,
+    verb: Callable[[Automations, Seen], Awaitable[LedgerRow | None]],
     words: Callable[[str, LedgerRow | None], str],
     **facts: Any,
 ) -> None:
     async def work(client: Client) -> tuple[LedgerRow | None, Standing]:
-        name = (await _blocked(client, run_id)).automation.name
-        row = await verb(client, name)
-        return row, await client.automations.show(name)
+        seen = await _seen(client, given)
+        row = await verb(client.automations, seen)
+        return row, await client.automations.show(seen.name)
 
     row, standing = connect.ask(call, work)
     if row is not None:
@@ -71,46 +83,51 @@ def _title(row: LedgerRow | None) -> str:
 
 
 @click.command(cls=Command)
-@click.argument("run_id", metavar="ID")
+@click.argument("answer_to", metavar="ID")
 @click.pass_obj
-def approve(call: Call, run_id: str) -> None:
+def approve(call: Call, answer_to: str) -> None:
     """Agree to the change that an automation's run waits with.
 
-    It is made with exactly the parameters that `rota automation show` gives.
+    ID is that of the change or of the run; `rota automation show` gives the whole command. The
+    change is made with exactly the parameters shown there; where it has other ones by now, nothing
+    is approved.
     """
     _answer(
-        call, run_id, lambda client, name: client.automations.approve(name),
+        call, answer_to, lambda ask, seen: ask.approve(seen.name, expected=seen.expected),
         lambda name, row: f"approved for {name}: {_title(row)}", answer="approved",
     )  # fmt: skip
 
 
 @click.command(cls=Command)
-@click.argument("run_id", metavar="ID")
+@click.argument("answer_to", metavar="ID")
 @click.pass_obj
-def reject(call: Call, run_id: str) -> None:
+def reject(call: Call, answer_to: str) -> None:
     """Refuse the change that an automation's run waits with.
 
-    The automation goes on without it; the events behind it are skipped.
+    ID is that of the change or of the run. The automation goes on without the change; the events
+    behind it are skipped.
     """
     _answer(
-        call, run_id, lambda client, name: client.automations.reject(name),
+        call, answer_to, lambda ask, seen: ask.reject(seen.name, expected=seen.expected),
         lambda name, row: f"rejected for {name}: {_title(row)}", answer="rejected",
     )  # fmt: skip
 
 
 @click.command(cls=Command)
-@click.argument("run_id", metavar="ID")
+@click.argument("answer_to", metavar="ID")
 @click.argument("how", type=click.Choice(RESOLUTIONS), metavar="HOW")
 @click.pass_obj
-def resolve(call: Call, run_id: str, how: Resolution) -> None:
+def resolve(call: Call, answer_to: str, how: Resolution) -> None:
     """Clear what an automation's run waits for.
 
-    HOW is try-again (the cause is gone; a change in doubt is looked up again), did-not-happen
-    (you looked: the change in doubt was not made, so it is made again) or skip (go on without it;
-    a change in doubt is left as it is). `rota automation show` says which of them apply.
+    ID is that of the run, or of the change in doubt. HOW is try-again (the cause is gone; a change
+    in doubt is looked up again), did-not-happen (you looked: the change in doubt was not made, so
+    it is made again) or skip (go on without it; a change in doubt is left as it is; after a failure
+    the events that the run had taken are left out, or the one it stumbled over).
+    `rota automation show` says which of them apply.
     """
 
-    async def verb(client: Client, name: str) -> None:
-        await client.automations.resolve(name, how)
+    async def verb(ask: Automations, seen: Seen) -> None:
+        await ask.resolve(seen.name, how, expected=seen.expected)
 
-    _answer(call, run_id, verb, lambda name, _: f"{name} is resolved: {how}", answer=how)
+    _answer(call, answer_to, verb, lambda name, _: f"{name} is resolved: {how}", answer=how)

@@ -16,24 +16,25 @@ from rota.core.outcomes import read_error
 if TYPE_CHECKING:
     from rota.automation_client import Standing
     from rota.client import Client
-    from rota.core.automation import HandlerRun, LedgerRow
+    from rota.core.automation import EventName, HandlerRun, LedgerRow
     from rota.core.graph import Graph, HandlerNode
     from rota.core.planner import Handler
 
 LATEST_COUNT = 5
 PATIENCE_S = 10
+SKIPS_SHOWN = 3
 CELL_WIDTH = 48
 
 # What can be done → the command, and what it means to the person who types it.
 ACTIONS: dict[str, tuple[str, str]] = {
-    "approve": ("rota run approve {run}", "make this change, with exactly these parameters"),
-    "reject": ("rota run reject {run}", "go on without it; its events are skipped"),
-    "try-again": ("rota run resolve {run} try-again", "the cause is gone: take it up again"),
+    "approve": ("rota run approve {waits}", "make this change, with exactly these parameters"),
+    "reject": ("rota run reject {waits}", "go on without it; its events are skipped"),
+    "try-again": ("rota run resolve {waits} try-again", "the cause is gone: take it up again"),
     "did-not-happen": (
-        "rota run resolve {run} did-not-happen",
+        "rota run resolve {waits} did-not-happen",
         "you looked, and it is not there: it is done again",
     ),
-    "skip": ("rota run resolve {run} skip", "go on without it; its events are skipped"),
+    "skip": ("rota run resolve {waits} skip", "go on without {skips}"),
     "deploy": ("rota automation deploy {name}", "after you have corrected the code"),
     "resume": ("rota automation resume {name}", "let it go on"),
 }
@@ -46,11 +47,6 @@ IN_DOUBT: dict[str, str] = {
 
 # Who said what became of a change, where it was not the call itself.
 SETTLED = {"reconcile": "looked up", "person": "said by a person", "rejected": "rejected"}
-# A run that fails before it takes anything has nothing to skip: the event has to be named.
-EMPTY_HANDED = (
-    "rota automation events {name} --status pending",
-    "find the event it fails on; `rota automation skip {name} TOPIC ID` leaves it out",
-)
 
 
 class Doing(NamedTuple):
@@ -108,24 +104,27 @@ async def activity(client: Client, name: str, *, limit: int, before: str = "") -
 # -- what can be done --------------------------------------------------------------------------
 
 
-def actions(standing: Standing, latest: Sequence[Doing] = ()) -> list[dict[str, str]]:
+def actions(standing: Standing) -> list[dict[str, str]]:
     """What a person can do: the exact commands, and what each means."""
-    names = {"name": standing.automation.name, "run": standing.turn.id if standing.turn else ""}
+    waits = in_the_way(standing) or standing.turn
+    names = {
+        "name": standing.automation.name, "waits": waits.id if waits else "",
+        "skips": _listed(standing.skips),
+    }  # fmt: skip
     doubt = standing.turn is not None and standing.turn.reason == "reconciliation"
     found = []
     for action in standing.said.actions:
         command, means = ACTIONS.get(action, ("rota automation show {name}", action))
         means = IN_DOUBT.get(action, means) if doubt else means
-        if action == "skip" and not doubt and _took_nothing(standing, latest):
-            command, means = EMPTY_HANDED
         said = {"command": command.format(**names), "means": means.format(**names)}
         found.append({"action": action, **said})
     return found
 
 
-def _took_nothing(standing: Standing, latest: Sequence[Doing]) -> bool:
-    failed = standing.turn.retry_of if standing.turn else None
-    return any(one.run.run_id == failed and not one.run.reserved_count for one in latest)
+def _listed(events: Sequence[EventName]) -> str:
+    said = ", ".join(f"{one.topic}/{one.message_id}" for one in events[:SKIPS_SHOWN])
+    more = len(events) - SKIPS_SHOWN
+    return f"{said} and {more} more" if more > 0 else said
 
 
 def in_the_way(standing: Standing) -> LedgerRow | None:
@@ -148,6 +147,7 @@ def document(standing: Standing) -> dict[str, Any]:
         "pending": standing.pending, "failure_count": one.failures, "fix_count": one.fixes,
         "run": turn and {"id": turn.id, "status": turn.label, "attempt": turn.attempt},
         "change": change and output_document(change),
+        "skips": [{"topic": event.topic, "id": event.message_id} for event in standing.skips],
         "actions": actions(standing),
         "created_at": render.at(one.created_at), "updated_at": render.at(one.updated_at),
     }  # fmt: skip
@@ -156,7 +156,6 @@ def document(standing: Standing) -> dict[str, Any]:
 def story_document(story: Story) -> dict[str, Any]:
     """The page for machines."""
     return document(story.standing) | {
-        "actions": actions(story.standing, story.latest),
         "deployed_at": render.at(story.deployed_at),
         "error": render.parsed(story.error),
         "stale_input_count": story.stale_count,
@@ -216,9 +215,11 @@ def page(story: Story) -> None:
     if change is not None:
         render.heading("the change")
         change_lines(change)
+        if story.error is not None:
+            click.echo(f"  {'now':<12}{render.clean(read_error(story.error)['message'])}")
     else:
         _error(story)
-    todo(standing, story.latest)
+    todo(standing)
     _facts(story)
     render.heading("handlers")
     _handlers(story)
@@ -226,9 +227,9 @@ def page(story: Story) -> None:
     doings(story.latest, story.now)
 
 
-def todo(standing: Standing, latest: Sequence[Doing] = ()) -> None:
+def todo(standing: Standing) -> None:
     """The exact commands that clear what is in the way."""
-    found = actions(standing, latest)
+    found = actions(standing)
     if not found:
         return
     render.heading("what you can do")

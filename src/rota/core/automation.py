@@ -73,6 +73,14 @@ class StoredEvent(msgspec.Struct, frozen=True, gc=False):
     updated_at: int
 
 
+class EventName(NamedTuple):
+    """Which event: for people, its topic and message id."""
+
+    id: str
+    topic: str
+    message_id: str
+
+
 class LedgerRow(msgspec.Struct, frozen=True, gc=False):
     """One side effect as the ledger knows it. The id is its idempotency key."""
 

@@ -69,6 +69,12 @@ def choose(handlers: Sequence[Handler], oldest: Mapping[str, str], *, now: int) 
     return min(ready)[1] if ready else None
 
 
+def in_line(handlers: Sequence[Handler], *, now: int) -> int:
+    """How many consumers are due: with more than one, their oldest events decide."""
+    dues = [due_of(one) for one in handlers if one.kind == "consumer"]
+    return sum(due is not None and (due.at is None or due.at <= now) for due in dues)
+
+
 def due_of(handler: Handler) -> Due | None:
     """When this handler is due; None when nothing but an event can make it so."""
     if handler.kind == "consumer":

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from rota.core.automation import Automation, LedgerRow
+from rota.core.automation import Automation, EventName, LedgerRow
 from rota.core.describe import describe
 from rota.core.instants import DAY, HOUR, MINUTE, SECOND
 from rota.core.lifecycle import Status
@@ -61,9 +61,10 @@ def say(
     *,
     error: str | None,
     mutation: LedgerRow | None,
+    skips: Sequence[EventName] = (),
     now: int,
 ) -> Said:
-    """The state of an automation in words."""
+    """The state of an automation in words. `skips` are the events that a skip would leave out."""
     if automation.status == "archived":
         return Said(Word.STOPPED, "Archived", ("resume",))
     waiting = turn is not None and turn.status == Status.WAITING
@@ -72,9 +73,11 @@ def say(
     if turn is None:
         return Said(Word.ATTENTION, "It has no turn; its last run died too often", ("resume",))
     if waiting:
-        return _waits(turn, error, mutation)
-    if turn.status in (Status.RUNNING, Status.PENDING):
+        return _waits(turn, error, mutation, skips)
+    if turn.status == Status.RUNNING:
         return Said(Word.RUNNING, "Running now")
+    if turn.status == Status.PENDING:
+        return Said(Word.RUNNING, "Waiting for a worker")
     in_ = how_long((turn.available_at or now) - now)
     if turn.reason == "reconciliation":
         return Said(Word.RUNNING, f"Finding out whether a change happened; next look in {in_}",
@@ -85,7 +88,16 @@ def say(
     return Said(Word.IDLE, _next_check(turn, handlers, now))
 
 
-def _waits(turn: Run, error: str | None, mutation: LedgerRow | None) -> Said:
+def can_skip(turn: Run | None) -> bool:
+    """Whether it stands still in a way that leaving out events may clear."""
+    if turn is None or turn.status != Status.WAITING or turn.reason == "reconciliation":
+        return False
+    return "skip" in WAITS.get(turn.reason or "", ("", ()))[1]
+
+
+def _waits(
+    turn: Run, error: str | None, mutation: LedgerRow | None, skips: Sequence[EventName]
+) -> Said:
     begins, actions = WAITS.get(turn.reason or "", (f"Stopped: {turn.reason}", ("try-again",)))
     if turn.reason == "approval" and mutation is not None:
         return Said(Word.ATTENTION, f"{begins}: {mutation.title or mutation.tool}", actions)
@@ -94,6 +106,8 @@ def _waits(turn: Run, error: str | None, mutation: LedgerRow | None) -> Said:
             actions = actions[1:]  # it cannot look
         begins = f"{begins}: {mutation.title or mutation.tool}"
         return Said(Word.ATTENTION, begins, actions)
+    if not skips:  # an action that clears nothing is none
+        actions = tuple(one for one in actions if one != "skip")
     message = read_error(error).get("message", "") if error else ""
     return Said(Word.ATTENTION, f"{begins}: {message}" if message else begins, actions)
 

@@ -13,7 +13,6 @@ import io
 import itertools
 import os
 import random
-import signal
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
@@ -35,6 +34,7 @@ from rota.pipelines.sources import (
     StdinSource,
 )
 from rota.pipelines.tables import read_csv
+from rota.programs import born, kill
 
 CHUNK = 500  # items taken in one go from a stream that reads files
 STDERR_TAIL = 2000
@@ -215,14 +215,16 @@ async def command_items(source: CommandSource, folder: Path) -> AsyncIterator[It
 
 
 async def _run(source: CommandSource, folder: Path, out: IO[bytes], err: IO[bytes]) -> None:
-    child = await asyncio.create_subprocess_shell(
-        source.run,
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=out,
-        stderr=err,
-        cwd=folder / (source.cwd or "."),
-        env={**os.environ, **source.env},
-        start_new_session=True,  # so that what the shell starts can be ended with it
+    child = await born(
+        asyncio.create_subprocess_shell(
+            source.run,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=out,
+            stderr=err,
+            cwd=folder / (source.cwd or "."),
+            env={**os.environ, **source.env},
+            start_new_session=True,  # so that what the shell starts can be ended with it
+        )
     )
     try:
         code = await asyncio.wait_for(child.wait(), source.timeout_ms / 1000)
@@ -231,10 +233,7 @@ async def _run(source: CommandSource, folder: Path, out: IO[bytes], err: IO[byte
             f"`{source.run}` did not end within {source.timeout_ms} ms", hint="Raise timeoutMs."
         ) from error
     finally:
-        if child.returncode is None:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(child.pid, signal.SIGKILL)
-            await child.wait()
+        await kill(child)
     if code != 0:
         err.seek(max(0, err.seek(0, os.SEEK_END) - STDERR_TAIL))
         said = err.read().decode("utf-8", "replace").strip()

@@ -27,7 +27,7 @@ from rota.core.phases import (
     Way,
     take_up,
 )
-from rota.core.planner import Handler, choose
+from rota.core.planner import Handler, choose, in_line
 from rota.core.retry import RetryPolicy, next_try_us
 from rota.errors import LeaseLost
 from rota.store import automations, events, mutations, runs
@@ -61,11 +61,13 @@ def _place(automation: Automation) -> Place:
 
 async def hold(tx: Tx, claim: Claim) -> Automation:
     """Lock the automation and make sure that its run is ours."""
-    automation = await automations.lock(tx, claim.namespace, claim.name)
-    held = await tx.rows("held_claim", run_id=claim.id, claim_count=claim.claim_count)
-    if automation is None or not held:
+    rows = await tx.rows(
+        "hold_turn", namespace=claim.namespace, name=claim.name, run_id=claim.id,
+        claim_count=claim.claim_count,
+    )  # fmt: skip
+    if not rows:
         raise LeaseLost(f"{claim.id}: {LOST}", run_id=claim.id)
-    return automation
+    return Automation(*rows[0])
 
 
 async def begin(
@@ -81,10 +83,9 @@ async def begin(
         text = f"its worker died {claim.recoveries} times while it ran"
         await _settle(tx, Outcome(claim, "ask", reason="crashes", error=_error(text)), now)
         return Settled()
-    rows = await tx.rows("last_handler_run", root_id=claim.root_id)
-    last = HandlerRun(*rows[0]) if rows else None
+    last = await _last_run(tx, claim)
     found = {one.name: one for one in await automations.handlers(tx, _place(automation))}
-    mutation = await mutations.of_chain(tx, claim.root_id)
+    mutation = await mutations.of_chain(tx, claim.root_id) if last else None
     way = take_up(_left(claim, last, mutation))
     if last is None or way is Way.CHOOSE:
         return await _choose(tx, claim, automation, found, now)
@@ -95,6 +96,13 @@ async def begin(
             return await _choose(tx, claim, automation, found, now)
         return await _start(tx, claim, automation, handler, _again(claim), now)
     return await _go_on(tx, claim, Work(automation, handler, last, way, mutation), now, new_ids)
+
+
+async def _last_run(tx: Tx, claim: Claim) -> HandlerRun | None:
+    if claim.claim_count == 1 and claim.root_id == claim.id:
+        return None  # the first claim of the first run: there was none before it
+    rows = await tx.rows("last_handler_run", root_id=claim.root_id)
+    return HandlerRun(*rows[0]) if rows else None
 
 
 async def _go_on(
@@ -135,8 +143,10 @@ async def _let_go(tx: Tx, claim: Claim, mutation: LedgerRow | None, now: int) ->
 async def _choose(
     tx: Tx, claim: Claim, automation: Automation, found: dict[str, Handler], now: int
 ) -> Work | Settled:
-    oldest = await events.oldest(tx, _place(automation))
-    turn = choose(list(found.values()), oldest, now=now)
+    handlers = list(found.values())
+    several = in_line(handlers, now=now) > 1
+    oldest = await events.oldest(tx, _place(automation)) if several else {}
+    turn = choose(handlers, oldest, now=now)
     if turn is None:
         return await _sleep(tx, claim, await automations.look_ahead(tx, automation, now), now)
     return await _start(tx, claim, automation, found[turn.name], turn.cause, now)
@@ -234,6 +244,8 @@ async def prepared(tx: Tx, claim: Claim, work: Work, plan: Plan, notes: Notes, *
         prepared=msgspec.json.encode(plan).decode(), remark=notes.remark, logs=notes.logs,
         reserved_count=plan.count,
     )  # fmt: skip
+    if work.handler is not None and work.handler.wake_at == plan.wake_at:
+        return
     await tx.rows(
         "set_wake", namespace=automation.namespace, automation=automation.name,
         name=work.run.handler, wake_at=plan.wake_at,
@@ -246,8 +258,9 @@ async def call_begins(
     """Checkpoint: the ledger knows of the call before it is made. Where a person must agree, the
     exact parameters are proposed instead; agreeing to others is not agreeing."""
     await hold(tx, claim)
+    before = await mutations.all_of_chain(tx, claim.root_id)
+    row = mutations.what_matters(before)
     await tx.rows("move_handler_run", run_id=claim.id, phase=Phase.MUTATING)
-    row = await mutations.of_chain(tx, claim.root_id)
     if row is not None and row.status == Mutation.PROPOSED:
         same = (row.tool, row.params) == (wanted.tool, wanted.params)
         if same and row.approved_at is not None:
@@ -257,7 +270,7 @@ async def call_begins(
             return row
         await mutations.move(tx, row, Mutation.FAILED, now=now, resolved_by="changed")
     status = Mutation.PROPOSED if approval else Mutation.IN_FLIGHT
-    return await mutations.put(tx, claim, wanted, status, now=now)
+    return await mutations.put(tx, claim, wanted, status, number=len(before) + 1, now=now)
 
 
 async def call_ended(
@@ -308,10 +321,12 @@ async def commit(
     """State, events, inputs, used events, schedule, this run's end and the next turn: one act."""
     automation = await hold(tx, claim)
     place = _place(automation)
-    inherited = await events.inherited(tx, claim.id)
-    skipped = work.mutation is not None and work.mutation.status == Mutation.SKIPPED
-    used = EventStatus.SKIPPED if skipped else EventStatus.CONSUMED
-    await events.use(tx, claim.root_id, used, now=now)
+    took = done.plan.count > 0
+    inherited = await events.inherited(tx, claim.id) if took and done.events else ()
+    if took:
+        skipped = work.mutation is not None and work.mutation.status == Mutation.SKIPPED
+        used = EventStatus.SKIPPED if skipped else EventStatus.CONSUMED
+        await events.use(tx, claim.root_id, used, now=now)
     told = await events.publish(
         tx, place, done.events, new_ids=new_ids, created_by=claim.id, now=now,
         inherited=inherited, inputs=done.inputs,
@@ -340,15 +355,11 @@ async def _keep(
             keeps_state=int(done.keeps_state), next_run_at=done.next_run_at, now=now,
         )  # fmt: skip
         return
-    # It has seen all there was when it took nothing, or when nothing is left to take. What came
-    # meanwhile has raised the mark beyond what this run has seen.
-    left = await events.oldest(tx, _place(automation)) if done.plan.count else {}
-    clears = work.run.handler not in left
     await tx.rows(
         "commit_consumer", namespace=automation.namespace, automation=automation.name,
         name=work.run.handler, run_id=claim.id, state=done.state,
-        keeps_state=int(done.keeps_state), wake_at=done.plan.wake_at, clears=int(clears),
-        seen=work.run.seen, now=now,
+        keeps_state=int(done.keeps_state), wake_at=done.plan.wake_at,
+        took=int(done.plan.count > 0), seen=work.run.seen, now=now,
     )  # fmt: skip
 
 

@@ -5,6 +5,7 @@ A chain has at most one that is not a certain failure; the database sees to it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from rota.core.automation import LedgerRow
@@ -25,25 +26,33 @@ class Wanted(NamedTuple):
     title: str | None
 
 
+async def all_of_chain(tx: Tx, root_id: str) -> list[LedgerRow]:
+    """A chain's ledger, oldest entry first."""
+    return [LedgerRow(*row) for row in await tx.rows("mutations_of_chain", root_id=root_id)]
+
+
 async def of_chain(tx: Tx, root_id: str) -> LedgerRow | None:
     """What matters of a chain's ledger: its one live entry, or else its last failure."""
-    rows = [LedgerRow(*row) for row in await tx.rows("mutations_of_chain", root_id=root_id)]
+    return what_matters(await all_of_chain(tx, root_id))
+
+
+def what_matters(rows: Sequence[LedgerRow]) -> LedgerRow | None:
+    """The one live entry of a chain, or else its last failure."""
     live = [row for row in rows if row.status != Mutation.FAILED]
     return next(reversed(live or rows), None)
 
 
-async def put(tx: Tx, claim: Claim, wanted: Wanted, status: Mutation, *, now: int) -> LedgerRow:
-    """Write an entry for a side effect that has not been called."""
-    count = len(await tx.rows("mutations_of_chain", root_id=claim.root_id))
-    await tx.rows(
-        "put_mutation", id=f"{claim.root_id}-{count + 1:03d}", root_id=claim.root_id,
+async def put(
+    tx: Tx, claim: Claim, wanted: Wanted, status: Mutation, *, number: int, now: int
+) -> LedgerRow:
+    """Write the chain's entry of this number, for a side effect that has not been called."""
+    [row] = await tx.rows(
+        "put_mutation", id=f"{claim.root_id}-{number:03d}", root_id=claim.root_id,
         run_id=claim.id, namespace=claim.namespace, automation=wanted.automation,
         handler=wanted.handler, tool=wanted.tool, safety=wanted.safety, params=wanted.params,
         title=wanted.title, status=status, now=now,
     )  # fmt: skip
-    row = await of_chain(tx, claim.root_id)
-    assert row is not None
-    return row
+    return LedgerRow(*row)
 
 
 async def move(

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from rota.core.automation import HandlerRun, InputRow, LedgerRow, StoredEvent
+from rota.core.automation import EventName, HandlerRun, InputRow, LedgerRow, StoredEvent
+from rota.core.model import Run
+from rota.core.phases import DECIDED, UNCERTAIN, EventStatus
+from rota.core.wording import can_skip
 from rota.store.database import Row, Tx
 from rota.store.events import Place
 
 LATEST = 1 << 62
+OPEN = (EventStatus.PENDING, EventStatus.RESERVED)
 
 
 class SeenInput(NamedTuple):
@@ -44,6 +49,38 @@ class Touched(NamedTuple):
     message_id: str
     act: str
     at: int
+
+
+async def to_skip(
+    tx: Tx, namespace: str, turns: Sequence[Run], ledger: Mapping[str, LedgerRow]
+) -> dict[str, list[EventName]]:
+    """What a skip would leave out, by automation, where it could clear the way: what the run that
+    stands still has pinned or could not read; if it took nothing, the oldest that it would read.
+    `ledger` has the live change of each chain."""
+    settled = UNCERTAIN | DECIDED
+    wanted = {
+        turn.root_id: turn
+        for turn in turns
+        if can_skip(turn)
+        and not (turn.root_id in ledger and ledger[turn.root_id].status in settled)
+    }
+    if not wanted:
+        return {}
+    rows = await tx.rows("handler_runs_of_chains", root_ids=list(wanted))
+    found = {run.root_id: run for run in (HandlerRun(*row) for row in rows)}
+    last = [run for run in found.values() if run.kind == "consumer"]
+    taken: dict[str, list[Row]] = {}
+    for row in await tx.rows("taken_by_runs", run_ids=[run.run_id for run in last]):
+        taken.setdefault(row[0], []).append(row)
+    empty = [run.automation for run in last if run.run_id not in taken]
+    rows = await tx.rows("oldest_named", namespace=namespace, automations=empty) if empty else []
+    oldest = {(row[0], row[1]): [EventName(*row[2:])] for row in rows}
+    return {
+        run.automation: [EventName(*row[2:]) for row in taken[run.run_id] if row[1] in OPEN]
+        if run.run_id in taken
+        else oldest.get((run.automation, run.handler), [])
+        for run in last
+    }
 
 
 async def list_events(

@@ -34,6 +34,8 @@ T = TypeVar("T")
 GROUP_MAX = 1000
 # SQLite's own 2 MiB hold the hot pages of some thousand runs; beyond, each write would read first.
 CACHE_KIB = 32 * 1024
+# 16 MiB of log before it is carried over: pages that are written again and again go over once.
+CHECKPOINT_PAGES = 4000
 # A commit on the spot holds up the event loop, so only a disk that answers within this gets one.
 QUICK_COMMIT_S = 0.002
 # WAL-reset race: two writing processes may corrupt the file before this version.
@@ -433,6 +435,8 @@ class SqliteDatabase:
         connection.execute(f"pragma synchronous = {self._settings.synchronous}")
         connection.execute("pragma foreign_keys = on")
         connection.execute(f"pragma cache_size = -{CACHE_KIB}")
+        connection.execute("pragma temp_store = memory")
+        connection.execute(f"pragma wal_autocheckpoint = {CHECKPOINT_PAGES}")
         if not write:
             connection.execute("pragma query_only = on")
         return tx

@@ -7,12 +7,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from rota.core.automation import Automation, LedgerRow, NewEvent
+from rota.core.automation import Automation, EventName, LedgerRow, NewEvent
 from rota.core.lifecycle import Status, Trigger
 from rota.core.model import Run
 from rota.core.phases import Mutation
 from rota.errors import BadInput, UnknownAutomation, WrongState
-from rota.store import automations, events, mutations
+from rota.store import automations, events, mutations, sightings
 from rota.store.automations import IDLE, Rest
 from rota.store.database import Tx
 from rota.store.events import Place, Published
@@ -41,12 +41,27 @@ class Hand(NamedTuple):
             raise WrongState(f"automation {self.automation.name} does not wait{for_what}")
         return turn
 
+    def answers(self, expected: str | None, row: LedgerRow | None) -> None:
+        """Whoever answers has seen this very change, or this very run; else WrongState."""
+        now = [one.id for one in (row, self.turn) if one is not None]
+        if expected is not None and expected not in now:
+            name = self.automation.name
+            raise WrongState(
+                f"automation {name} no longer waits for {expected}; nothing was changed",
+                hint=f"See what it waits for now: `rota automation show {name}`.",
+            )
 
-async def take(tx: Tx, namespace: str, name: str) -> Hand:
-    """Lock an automation, or UnknownAutomation."""
+
+async def _lock(tx: Tx, namespace: str, name: str) -> Automation:
     automation = await automations.lock(tx, namespace, name)
     if automation is None:
         raise UnknownAutomation(f"there is no automation {name!r}", name=name)
+    return automation
+
+
+async def take(tx: Tx, namespace: str, name: str) -> Hand:
+    """Lock an automation, or UnknownAutomation."""
+    automation = await _lock(tx, namespace, name)
     turn = await automations.open_turn(tx, automation)
     return Hand(automation, Place(namespace, name), turn)
 
@@ -94,8 +109,8 @@ async def publish(
     new_ids: Iterator[str],
 ) -> Published:  # fmt: skip
     """Publish from outside to topics that are declared external, and wake who reads them."""
-    hand = await take(tx, namespace, name)
-    known = await automations.topics(tx, hand.place)
+    automation, place = await _lock(tx, namespace, name), Place(namespace, name)
+    known = await automations.topics(tx, place)
     for topic in sorted({event.topic for event in fresh}):
         if topic not in known:
             raise BadInput(
@@ -107,34 +122,43 @@ async def publish(
                 f"topic {topic} of {name} is not open to others",
                 hint="Declare it with external=True.",
             )
-    told = await events.publish(tx, hand.place, fresh, new_ids=new_ids, created_by=None, now=now)
+    told = await events.publish(tx, place, fresh, new_ids=new_ids, created_by=None, now=now)
     if told.readers:
-        await automations.poke(tx, hand.automation, now=now)
+        await automations.poke(tx, automation, now=now)
     return told
 
 
-async def approve(tx: Tx, namespace: str, name: str, *, now: int) -> LedgerRow:
+async def approve(
+    tx: Tx, namespace: str, name: str, *, now: int, expected: str | None = None
+) -> LedgerRow:
     """Agree to the exact parameters that were proposed."""
     hand = await take(tx, namespace, name)
     turn = hand.waiting("approval")
     row = await _entry(tx, turn)
+    hand.answers(expected, row)
     await mutations.approve(tx, turn.root_id, now=now)
     await automations.resolve(tx, turn.id, now=now)
     return row
 
 
-async def reject(tx: Tx, namespace: str, name: str, *, now: int) -> LedgerRow:
+async def reject(
+    tx: Tx, namespace: str, name: str, *, now: int, expected: str | None = None
+) -> LedgerRow:
     """Go on without the change: its events are skipped, `next` is told."""
     hand = await take(tx, namespace, name)
     turn = hand.waiting("approval")
     row = await _entry(tx, turn)
+    hand.answers(expected, row)
     await mutations.move(tx, row, Mutation.SKIPPED, now=now, resolved_by="rejected")
     await automations.resolve(tx, turn.id, now=now)
     return row
 
 
-async def resolve(tx: Tx, namespace: str, name: str, how: str, *, now: int) -> None:
-    """Clear what stands in the way: try again, say that it did not happen, or skip it."""
+async def resolve(
+    tx: Tx, namespace: str, name: str, how: str, *, now: int, expected: str | None = None
+) -> list[EventName]:
+    """Clear what stands in the way: try again, say that it did not happen, or skip it. Returns
+    the events that were left out at once."""
     if how not in RESOLUTIONS:
         raise BadInput(f"{how!r} resolves nothing", hint=f"Use one of: {', '.join(RESOLUTIONS)}.")
     hand = await take(tx, namespace, name)
@@ -142,6 +166,9 @@ async def resolve(tx: Tx, namespace: str, name: str, how: str, *, now: int) -> N
     looking = turn is not None and turn.status == Status.SLEEPING and turn.reason == WAITS
     if turn is None or not looking:
         turn = hand.waiting()
+    row = await mutations.of_chain(tx, turn.root_id)
+    hand.answers(expected, row)
+    skipped: list[EventName] = []
     if turn.reason == "approval":
         raise WrongState(f"automation {name} waits for approval", hint="Approve or reject it.")
     if turn.reason == WAITS:
@@ -149,13 +176,13 @@ async def resolve(tx: Tx, namespace: str, name: str, how: str, *, now: int) -> N
     elif how == "did-not-happen":
         raise WrongState(f"automation {name} is {turn.label}; no effect of it is in doubt")
     elif how == "skip":
-        await _skip_last(tx, turn, now)
+        skipped = await _skip(tx, hand, turn, row, now)
     await automations.count_troubles(tx, hand.automation, failures=0, fixes=0)
     if looking:
-        at = Rest(Status.PENDING, None, now, Trigger.RETRY)
-        await automations.retime(tx, turn, at)
+        await automations.retime(tx, turn, Rest(Status.PENDING, None, now, Trigger.RETRY))
     else:
         await automations.resolve(tx, turn.id, now=now)
+    return skipped
 
 
 async def _settle_doubt(tx: Tx, turn: Run, how: str, now: int) -> None:
@@ -173,16 +200,27 @@ async def _settle_doubt(tx: Tx, turn: Run, how: str, now: int) -> None:
         await mutations.move(tx, row, Mutation.SKIPPED, now=now, resolved_by="person")
 
 
-async def _skip_last(tx: Tx, turn: Run, now: int) -> None:
-    """Skip what the failed run had pinned; after its change there is nothing left to skip."""
-    row = await mutations.of_chain(tx, turn.root_id)
+async def _skip(tx: Tx, hand: Hand, turn: Run, row: LedgerRow | None, now: int) -> list[EventName]:
+    """Leave out what the failed run had pinned, or else the event it stumbled over; after its
+    change there is nothing left to skip."""
     if row is not None and row.status == Mutation.APPLIED:
         raise WrongState(
             "its effect has happened, so its events are used",
             hint="Correct `next` and deploy, or try again.",
         )
-    if turn.retry_of is not None:
-        await tx.rows("skip_released", run_id=turn.retry_of, now=now)
+    ledger = {} if row is None else {turn.root_id: row}
+    found = await sightings.to_skip(tx, hand.place.namespace, [turn], ledger)
+    chosen = found.get(hand.place.automation, [])
+    if not chosen:
+        raise WrongState(
+            f"automation {hand.automation.name} has no event to skip that would let it go on",
+            hint="Try again when the cause is gone, or correct the code and deploy.",
+        )
+    ids = [event.id for event in chosen]
+    await tx.rows("skip_events", ids=ids, now=now)
+    owner = turn.retry_of or turn.id
+    await tx.many("put_reservations", [(id_,) for id_ in ids], run_id=owner, act="skipped", now=now)
+    return chosen
 
 
 async def _entry(tx: Tx, turn: Run) -> LedgerRow:

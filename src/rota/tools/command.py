@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
-import signal
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -22,16 +20,13 @@ from rota.errors import (
     RotaError,
     UsageError,
 )
+from rota.programs import PASSED_ON, Child, Ear, Ended, fed, heard, kill, start
 from rota.tools.base import Applied, Call, NotApplied, Safety, Tool, Unknown, Verdict, read_params
 from rota.tools.secret import Text, hide, reveal_all
 
 BYTES_MAX = 1024 * 1024
-SHOWN_CHARS_MAX = 500
-DRAIN_S = 1.0
 SETTLE_S = 10.0
 KEY_VARIABLE = "ROTA_KEY"
-# What any command needs; everything else, secrets above all, is passed on only by name.
-PASSED_ON = ("PATH", "HOME", "USER", "LANG", "LC_ALL", "TZ", "TMPDIR", "SYSTEMROOT")
 # What an exit code may be said to mean.
 MEANINGS = ("applied", "rejected", "not_sent", "unknown", "login", "permission")
 
@@ -41,14 +36,6 @@ class Params(msgspec.Struct, forbid_unknown_fields=True):
 
     args: list[str] = []
     stdin: str | None = None
-
-
-class Ended(NamedTuple):
-    """How a command ended; a negative code is the signal that killed it."""
-
-    code: int
-    stdout: str
-    stderr: str
 
 
 class Command(Tool):
@@ -104,7 +91,7 @@ class Command(Tool):
         meaning = self._exits.get(ended.code, "unknown")
         if meaning != "applied":
             raise self._meaning(meaning, ended)
-        return {"exit": ended.code, "stdout": ended.stdout}
+        return {"exit": ended.code, "stdout": ended.out}
 
     async def look_up(self, params: Params, call: Call) -> Verdict:
         """Run the other command, with the same arguments."""
@@ -112,13 +99,12 @@ class Command(Tool):
             return await super().look_up(params, call)
         ended = await self._run(self._lookup, params, call)
         if ended.code == 0:
-            return Applied({"exit": 0, "stdout": ended.stdout})
-        said = f"{self._lookup[0]} ended with {ended.code}{_told(ended)}"
+            return Applied({"exit": 0, "stdout": ended.out})
+        said = ended.told(self._lookup[0])
         return NotApplied(said) if ended.code == 1 else Unknown(said)
 
     def _meaning(self, meaning: str, ended: Ended) -> RotaError:
-        how = f"signal {-ended.code}" if ended.code < 0 else f"exit {ended.code}"
-        said = f"{self._argv[0]} ended with {how}{_told(ended)}"
+        said = ended.told(self._argv[0])
         if meaning == "not_sent":
             return NotSent(said)
         if meaning == "login":
@@ -132,133 +118,30 @@ class Command(Tool):
     async def _run(self, argv: list[str], params: Params, call: Call) -> Ended:
         env = {name: os.environ[name] for name in self._passed if name in os.environ}
         env |= reveal_all(self._env) | {KEY_VARIABLE: call.key}
-        out, err = await _Ear.open(self._bytes_max), await _Ear.open(self._bytes_max)
-        try:
+        with Ear(self._bytes_max) as out, Ear(self._bytes_max) as err:
             child = await self._started([*argv, *params.args], env, out, err)
             code = await self._ended(child, params, call)
-            # A grandchild may hold the output open; that is not awaited for long.
-            await asyncio.wait({out.ended, err.ended}, timeout=DRAIN_S)
-        finally:
-            out.close()
-            err.close()
+            await heard(out, err)
         secrets = self._env.values()
         return Ended(code, hide(out.text(), secrets), hide(err.text(), secrets))
 
-    async def _ended(self, child: asyncio.subprocess.Process, params: Params, call: Call) -> int:
+    async def _started(self, argv: list[str], env: dict[str, str], out: Ear, err: Ear) -> Child:
+        try:
+            return await start(argv, out, err, env=env, cwd=self._cwd)
+        except (OSError, ValueError) as error:
+            raise NotSent(f"{argv[0]} could not be started: {error}") from error
+
+    async def _ended(self, child: Child, params: Params, call: Call) -> int:
         try:
             async with asyncio.timeout(call.timeout_s):
-                await _feed(child, (params.stdin or "").encode())
-                return await child.wait()
+                return await fed(child, (params.stdin or "").encode())
         except TimeoutError as error:
             said = f"{self._argv[0]} did not end within {call.timeout_s:g} s and was killed"
             if self.safety is Safety.READ:
                 raise NotSent(said) from error
             raise OutcomeUnknown(said, tool=self.name) from error
         finally:
-            if child.returncode is None:
-                await _kill(child)
-
-    async def _started(
-        self, argv: list[str], env: dict[str, str], out: _Ear, err: _Ear
-    ) -> asyncio.subprocess.Process:
-        try:
-            return await asyncio.create_subprocess_exec(
-                *argv,
-                stdin=asyncio.subprocess.PIPE,
-                stdout=out.mouth,
-                stderr=err.mouth,
-                env=env,
-                cwd=self._cwd,
-                start_new_session=True,  # a group of its own, to be killed as a whole
-            )
-        except PermissionError as error:
-            raise NeedsPermission(
-                f"{argv[0]} may not be run: {error}", service=argv[0], account=None
-            ) from error
-        except (FileNotFoundError, NotADirectoryError) as error:
-            raise Rejected(
-                f"{error.filename or argv[0]} is not there",
-                hint="Install it, or give its whole path.",
-            ) from error
-        except (OSError, ValueError) as error:
-            raise NotSent(f"{argv[0]} could not be started: {error}") from error
-        finally:
-            out.hand_over()
-            err.hand_over()
-
-
-class _Ear:
-    """Listens to one stream of a child and keeps the first part of it.
-
-    A pipe of our own: asyncio's would keep `wait` waiting until all who inherited it have ended.
-    """
-
-    def __init__(self, mouth: int, bytes_max: int) -> None:
-        self.mouth = mouth
-        self.ended: asyncio.Task[None]
-        self._transport: asyncio.ReadTransport
-        self._handed_over = False
-        self._bytes_max = bytes_max
-        self._kept = bytearray()
-
-    @classmethod
-    async def open(cls, bytes_max: int) -> _Ear:
-        """A pipe whose far end, the mouth, is for the child."""
-        near, far = os.pipe()
-        ear = cls(far, bytes_max)
-        reader = asyncio.StreamReader()
-        ear._transport, _ = await asyncio.get_running_loop().connect_read_pipe(
-            lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(near, "rb", buffering=0)
-        )
-        ear.ended = asyncio.create_task(ear._listen(reader))
-        return ear
-
-    def hand_over(self) -> None:
-        """The child has its own copy of the mouth now."""
-        if not self._handed_over:
-            self._handed_over = True
-            os.close(self.mouth)
-
-    def close(self) -> None:
-        """Stop listening."""
-        self.hand_over()
-        self.ended.cancel()
-        self._transport.close()
-
-    def text(self) -> str:
-        """What was kept."""
-        return bytes(self._kept).decode(errors="replace")
-
-    async def _listen(self, reader: asyncio.StreamReader) -> None:
-        while chunk := await reader.read(65536):
-            self._kept += chunk[: self._bytes_max - len(self._kept)]
-
-
-async def _feed(child: asyncio.subprocess.Process, stdin: bytes) -> None:
-    assert child.stdin is not None
-    with contextlib.suppress(ConnectionError):  # it need not read to the end
-        child.stdin.write(stdin)
-        await child.stdin.drain()
-    child.stdin.close()
-
-
-async def _kill(child: asyncio.subprocess.Process) -> None:
-    """Kill the child and all it started, and wait until it is gone."""
-    assert child.stdin is not None
-    if not child.stdin.transport.is_closing():
-        child.stdin.transport.abort()
-    with contextlib.suppress(ProcessLookupError):
-        if hasattr(os, "killpg"):
-            os.killpg(child.pid, signal.SIGKILL)
-        else:
-            child.kill()
-    with contextlib.suppress(TimeoutError):
-        await asyncio.wait_for(child.wait(), DRAIN_S)
-
-
-def _told(ended: Ended) -> str:
-    said = (ended.stderr or ended.stdout).strip()
-    return f": {said[-SHOWN_CHARS_MAX:]}" if said else ""
+            await kill(child)
 
 
 def _safety(safety: Safety | str | None, lookup: Sequence[str] | None) -> Safety:

@@ -160,7 +160,7 @@ create table reservations (
     at {int} not null,
     primary key (run_id, event_id, act),
     constraint reservations_act check (act = 'reserved' or act = 'released' or act = 'consumed'
-        or act = 'skipped' or act = 'transferred')
+        or act = 'skipped' or act = 'transferred' or act = 'refused')
 ) {strict};
 create index reservations_by_event on reservations (event_id);
 

@@ -7,6 +7,14 @@ select {automation columns} from automations
 where namespace = :namespace and name = :name
 {lock}
 
+-- name: hold_turn
+-- The same for a turn at work, and its claim with it: whoever lost the claim gets no row.
+select {automation columns} from automations join runs
+    on runs.namespace = automations.namespace and runs.name = automations.name
+where automations.namespace = :namespace and automations.name = :name
+    and runs.id = :run_id and runs.claim_count = :claim_count and runs.status = 'running'
+{lock}
+
 -- name: get_automation
 select {automation columns} from automations where namespace = :namespace and name = :name
 

@@ -126,9 +126,35 @@ returning id
 select 1 from inputs
 where namespace = :namespace and automation = :automation and skipped_at is not null limit 1
 
--- name: skip_released
--- What the last run of a chain had pinned and let go of again.
-update events set status = 'skipped', updated_at = :now
-where status = 'pending' and id in (select reservations.event_id from reservations
-    where reservations.run_id = :run_id and reservations.act = 'released')
+-- name: taken_by_runs
+-- What these runs pinned or could not read, whatever became of it.
+select distinct reservations.run_id, events.status, events.id, events.topic, events.message_id
+from reservations join events on events.id = reservations.event_id
+where reservations.run_id {in run_ids}
+    and (reservations.act = 'reserved' or reservations.act = 'refused')
+order by events.id
+
+-- name: oldest_named
+-- The oldest pending event of each consumer of these automations.
+select topics.automation, topics.consumer, events.id, events.topic, events.message_id
+from events join topics
+    on topics.namespace = events.namespace and topics.automation = events.automation
+    and topics.name = events.topic
+where events.id in (select min(waits.id) from topics as read join events as waits
+        on waits.namespace = read.namespace and waits.automation = read.automation
+        and waits.topic = read.name and waits.status = 'pending'
+    where read.namespace = :namespace and read.automation {in automations}
+        and read.consumer is not null
+    group by read.automation, read.consumer)
+
+-- name: skip_events
+update events set status = 'skipped', reserved_by = null, updated_at = :now
+where id {in ids} and (status = 'pending' or status = 'reserved')
 returning id
+
+-- name: put_reservations
+insert into reservations (run_id, event_id, act, at)
+select :run_id, item.event_id, :act, :now
+{from items: event_id text}
+where true
+on conflict do nothing

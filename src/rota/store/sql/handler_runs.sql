@@ -4,6 +4,10 @@
 select {handler run columns} from handler_runs
 where root_id = :root_id order by started_at desc, run_id desc limit 1
 
+-- name: handler_runs_of_chains
+select {handler run columns} from handler_runs
+where root_id {in root_ids} order by started_at, run_id
+
 -- name: put_handler_run
 insert into handler_runs (run_id, root_id, namespace, automation, handler, kind, version, cause,
     phase, seen, prepared, state_before, reserved_count, started_at)
@@ -41,11 +45,18 @@ set state = case when :keeps_state = 1 then state else :state end,
 where namespace = :namespace and automation = :automation and name = :name and kind = 'producer'
 
 -- name: commit_consumer
+-- It has seen all there was when it took nothing, or when nothing is left to take. What came
+-- meanwhile has raised the mark beyond what this run has seen.
 update handlers
 set state = case when :keeps_state = 1 then state else :state end,
     state_run_id = case when :keeps_state = 1 then state_run_id else :run_id end,
     wake_at = :wake_at, last_run_at = :now,
-    cleared = case when :clears = 1 and :seen <= marked then :seen else cleared end
+    cleared = case when :seen <= marked and (:took = 0 or not exists (
+        select 1 from topics join events on events.namespace = topics.namespace
+            and events.automation = topics.automation and events.topic = topics.name
+            and events.status = 'pending'
+        where topics.namespace = :namespace and topics.automation = :automation
+            and topics.consumer = :name)) then :seen else cleared end
 where namespace = :namespace and automation = :automation and name = :name and kind = 'consumer'
 
 -- name: set_wake

@@ -8,8 +8,7 @@ insert into mutations (id, root_id, run_id, namespace, automation, handler, tool
     title, status, created_at, updated_at)
 values (:id, :root_id, :run_id, :namespace, :automation, :handler, :tool, :safety, :params, :title,
     :status, :now, :now)
-on conflict (id) do nothing
-returning id
+returning {mutation columns}
 
 -- name: move_mutation
 update mutations

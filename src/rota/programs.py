@@ -1,0 +1,190 @@
+"""Programs that we start: in a group of their own, heard, and killed with all they have started.
+
+A caller may give up at any moment, also while its program is being started. Then nothing is left:
+no program, no child of it, no file descriptor. What an exit means is for the callers to say.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+from collections.abc import Coroutine, Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+from rota.errors import NeedsPermission, Rejected
+
+SHOWN_CHARS_MAX = 500
+DRAIN_S = 1.0
+# What any program needs; everything else, secrets above all, is passed on only by name.
+PASSED_ON = ("PATH", "HOME", "USER", "LANG", "LC_ALL", "TZ", "TMPDIR", "SYSTEMROOT")
+Child: TypeAlias = asyncio.subprocess.Process
+
+
+class Ended(NamedTuple):
+    """How a program ended; a negative code is the signal that killed it."""
+
+    code: int
+    out: str
+    err: str
+
+    def told(self, name: str) -> str:
+        """Its end in words, with the last of what it said."""
+        how = f"signal {-self.code}" if self.code < 0 else f"exit {self.code}"
+        said = (self.err or self.out).strip()[-SHOWN_CHARS_MAX:]
+        return f"{name} ended with {how}" + (f": {said}" if said else "")
+
+
+class Ear:
+    """Listens to one stream of a child and keeps the first part of it; a context manager.
+
+    A pipe of our own: asyncio's would keep `wait` waiting until all who inherited it have ended.
+    Nothing here awaits, so that no cancellation can leave half of it open.
+    """
+
+    def __init__(self, bytes_max: int) -> None:
+        self._near, self.mouth = os.pipe()
+        os.set_blocking(self._near, False)
+        self._loop = asyncio.get_running_loop()
+        self._loop.add_reader(self._near, self._hear)
+        self.ended = asyncio.Event()
+        self.full = asyncio.Event()  # there was more than is kept
+        self._handed_over = False
+        self._bytes_max = bytes_max
+        self._kept = bytearray()
+
+    def __enter__(self) -> Ear:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.hand_over()
+        self._loop.remove_reader(self._near)
+        os.close(self._near)
+
+    def hand_over(self) -> None:
+        """The child has its own copy of the mouth now."""
+        if not self._handed_over:
+            self._handed_over = True
+            os.close(self.mouth)
+
+    def text(self) -> str:
+        """What was kept."""
+        return bytes(self._kept).decode(errors="replace")
+
+    def _hear(self) -> None:
+        try:
+            chunk = os.read(self._near, 65536)
+        except BlockingIOError:
+            return
+        if not chunk:
+            self._loop.remove_reader(self._near)
+            self.ended.set()
+        if len(self._kept) + len(chunk) > self._bytes_max:
+            self.full.set()
+        self._kept += chunk[: self._bytes_max - len(self._kept)]
+
+
+async def start(
+    argv: Sequence[str],
+    out: Ear,
+    err: Ear,
+    *,
+    env: Mapping[str, str],
+    cwd: str | os.PathLike[str] | None,
+) -> Child:
+    """The program, running. What else keeps it from starting is an OSError or a ValueError."""
+    try:
+        return await born(_spawned(argv, out, err, env, cwd))
+    except PermissionError as error:
+        said = f"{argv[0]} may not be run: {error}"
+        raise NeedsPermission(said, service=argv[0], account=None) from error
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise Rejected(
+            f"{error.filename or argv[0]} is not there",
+            hint="Install it, or give its whole path.",
+        ) from error
+
+
+async def born(birth: Coroutine[Any, Any, Child]) -> Child:
+    """The child, which must have a group of its own. Who gives up meanwhile leaves none behind.
+
+    asyncio would kill only the child itself, which may have children before anybody knows it.
+    """
+    task = asyncio.ensure_future(birth)
+    try:
+        await asyncio.wait({task})
+    except asyncio.CancelledError:
+        task.add_done_callback(_unwanted)  # also if we do not wait for it to the end
+        await asyncio.wait({task})
+        with contextlib.suppress(Exception):
+            await kill(task.result())
+        raise
+    return task.result()
+
+
+async def fed(child: Child, stdin: bytes) -> int:
+    """Its exit code, after it was given its input."""
+    assert child.stdin is not None
+    with contextlib.suppress(ConnectionError):  # it need not read to the end
+        child.stdin.write(stdin)
+        await child.stdin.drain()
+    child.stdin.close()
+    return await child.wait()
+
+
+async def heard(*ears: Ear) -> None:
+    """Wait for the last of what was said; not for long, since a grandchild may go on talking."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(DRAIN_S):
+            for ear in ears:
+                await ear.ended.wait()
+
+
+async def kill(child: Child) -> None:
+    """Kill the child and all it started, and wait until it is gone.
+
+    What a child that has ended by itself left behind was meant to stay.
+    """
+    _strike(child)
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(child.wait(), DRAIN_S)
+
+
+async def _spawned(
+    argv: Sequence[str],
+    out: Ear,
+    err: Ear,
+    env: Mapping[str, str],
+    cwd: str | os.PathLike[str] | None,
+) -> Child:
+    try:
+        return await asyncio.create_subprocess_exec(
+            *argv,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=out.mouth,
+            stderr=err.mouth,
+            env=env,
+            cwd=cwd,
+            start_new_session=True,  # a group of its own, to be killed as a whole
+        )
+    finally:
+        out.hand_over()
+        err.hand_over()
+
+
+def _unwanted(birth: asyncio.Task[Child]) -> None:
+    if not birth.cancelled() and birth.exception() is None:
+        _strike(birth.result())
+
+
+def _strike(child: Child) -> None:
+    if child.stdin is not None and not child.stdin.transport.is_closing():
+        child.stdin.transport.abort()
+    if child.returncode is not None:
+        return
+    with contextlib.suppress(ProcessLookupError):
+        if hasattr(os, "killpg"):
+            os.killpg(child.pid, signal.SIGKILL)
+        else:
+            child.kill()

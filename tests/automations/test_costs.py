@@ -1,0 +1,74 @@
+"""What a turn costs the database: how many statements, in how many transactions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from rota.store.postgres import PostgresTx
+from rota.store.sqlite import SqliteTx
+from rota.testing import virtual
+from tests.automations.kit import Line, started
+
+# What the engine asks for all runs together, whatever their kind.
+SHARED = {"wake_due", "next_due", "claim_runs", "notify", "server_clock"}
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the statements, in order."""
+    found: list[str] = []
+
+    def noting(ask: Callable[..., Any]) -> Callable[..., Any]:
+        def note(tx: Any, query: str, *args: Any, **words: Any) -> Any:
+            if query not in SHARED:
+                found.append(query)
+            return ask(tx, query, *args, **words)
+
+        return note
+
+    for kind in (SqliteTx, PostgresTx):
+        for method in ("rows", "many", "change"):
+            monkeypatch.setattr(kind, method, noting(getattr(kind, method)))
+    return found
+
+
+BEGIN = ["hold_turn", "handlers_of", "put_handler_run"]
+PREPARE = ["peek_events", "hold_turn", "reserve_events", "note_reserved", "prepare_handler_run"]
+CALL = ["hold_turn", "mutations_of_chain", "move_handler_run", "put_mutation"]
+CALLED = ["hold_turn", "move_mutation", "move_handler_run"]
+COMMIT = [
+    "hold_turn", "note_owned", "use_events", "commit_consumer", "commit_handler_run",
+    "complete_runs", "handlers_of", "insert_turn",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("mutates", [True, False])
+async def test_a_turn_asks_for_no_more_than_it_needs(
+    database_url: str, asked: list[str], mutates: bool
+) -> None:
+    app = Line(mutates=mutates)
+    async with virtual(app, url=database_url) as world:
+        await started(world, app)
+        await app.send("e1")
+        asked.clear()
+        await world.settle()
+        change = [*CALL, *CALLED] if mutates else []
+        assert asked == [*BEGIN, *PREPARE, *change, *COMMIT]
+
+
+async def test_a_publish_asks_for_no_more_than_it_needs(
+    database_url: str, asked: list[str]
+) -> None:
+    app = Line()
+    async with virtual(app, url=database_url) as world:
+        await started(world, app)
+        await app.automations.pause("line")
+        asked.clear()
+        await app.send("e1")
+        assert asked == [
+            "lock_automation", "topics_of", "put_inputs", "publish_events", "put_causes",
+            "has_skipped_input", "mark_readers", "poke_turn",
+        ]  # fmt: skip

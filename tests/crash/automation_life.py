@@ -1,0 +1,197 @@
+"""The automation that crash tests kill, and one life of a process that works on it.
+
+    look (producer) → found: e1, e2 → send (consumer, one change for both)
+                    → sent: s-e1, s-e2 → close (consumer)
+
+Time is virtual, and each life begins half an hour after the one before: the lease of the dead has
+lapsed by then, and what takes time to settle has settled. Nothing here waits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import os
+import signal
+import sys
+import traceback
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from rota import Rota, faults, testing
+from rota.automations import Context, MutationResult, Prepared
+from rota.core.instants import MINUTE
+from rota.store import invariants
+from rota.testing import START, virtual
+from rota.tools import Command, FileAppend, FileWrite, HttpWrite, Lookup, SendMail, SqlWrite, Tool
+from tests.builders import raw
+
+NAME = "line"
+EFFECT = "e1-e2"  # what the counterpart is told, once
+CONSUMED = """
+select events.message_id from reservations join events on events.id = reservations.event_id
+where reservations.act = 'consumed' and events.namespace = '{namespace}'
+"""
+# The command is its own counterpart: it kills the worker that started it.
+SEND = """
+[ "$MOMENT" = received ] && kill -9 $PPID && exit 1
+echo "$1" >> "$BOOK"
+[ "$MOMENT" = applied ] && kill -9 $PPID
+exit 0
+"""
+FIND = '[ -e "$BOOK" ] || exit 1; grep -qx "$1" "$BOOK"'
+
+
+class Life(NamedTuple):
+    """What one process is told."""
+
+    url: str
+    namespace: str
+    kind: str
+    place: dict[str, str]  # where the counterpart is
+    folder: Path
+    number: int = 1
+    kill_at: int = 0  # the nth point that is reached; 0 is never
+    moment: str = ""  # at which the counterpart kills
+    resolve: str = ""  # what a person says first
+
+
+def make_tool(life: Life) -> tuple[Tool, dict[str, Any]]:
+    """The tool of a kind, and the parameters of its call."""
+    kind, _, option = life.kind.partition(" with ")
+    return _MAKERS[kind](life, option)
+
+
+def _http(life: Life, option: str) -> tuple[Tool, dict[str, Any]]:
+    tool = HttpWrite(
+        base=life.place["site"],
+        key_header="Idempotency-Key" if option == "a key" else None,
+        lookup=Lookup("/effects/{id}") if option == "a lookup" else None,
+    )
+    return tool, {"url": "/effects", "json": {"id": EFFECT}}
+
+
+def _mail(life: Life, option: str) -> tuple[Tool, dict[str, Any]]:
+    tool = SendMail("127.0.0.1", "us@b.org", port=int(life.place["port"]), tls="none")
+    return tool, {"to": ["you@b.org"], "subject": EFFECT, "text": "Hello"}
+
+
+def _append(life: Life, option: str) -> tuple[Tool, dict[str, Any]]:
+    return FileAppend(life.place["folder"]), {"path": "book", "text": EFFECT}
+
+
+def _file(life: Life, option: str) -> tuple[Tool, dict[str, Any]]:
+    return FileWrite(life.place["folder"]), {"path": "book", "text": EFFECT}
+
+
+def _sql(life: Life, option: str) -> tuple[Tool, dict[str, Any]]:
+    tool = SqlWrite(life.place["sql"], "insert into sent values (:place, :id)")
+    return tool, {"place": life.namespace, "id": EFFECT}
+
+
+def _command(life: Life, option: str) -> tuple[Tool, dict[str, Any]]:
+    shell = ["/bin/sh", "-c"]
+    env = {"BOOK": life.place["book"], "MOMENT": life.moment}
+    lookup = [*shell, FIND, "sh"] if option == "a lookup" else None
+    return Command([*shell, SEND, "sh"], env=env, lookup=lookup), {"args": [EFFECT]}
+
+
+_MAKERS = {
+    "http": _http, "mail": _mail, "append": _append, "file": _file, "sql": _sql,
+    "command": _command,
+}  # fmt: skip
+
+
+def make_app(life: Life) -> Rota:
+    """The app with its one automation."""
+    app = Rota(life.url, namespace=life.namespace, keep_days=0, recoveries_max=1000)
+    line = app.automation(NAME, timezone="UTC")
+    found, sent = line.topic("found"), line.topic("sent")
+    tool, params = make_tool(life)
+
+    @line.producer(every="24h", publishes=[found])
+    async def look(ctx: Context, state: Any) -> int:
+        for each in ("e1", "e2") if state is None else ():
+            ctx.publish(found, each, {"from": "outside"})
+        return int(state or 0) + 1
+
+    @line.consumer(subscribes=[found], publishes=[sent])
+    class Send:
+        async def prepare(self, ctx: Context, state: Any) -> Prepared:
+            events = await ctx.peek(found)
+            return Prepared(events, [event.id for event in events], "Send them")
+
+        async def mutate(self, ctx: Context, prepared: Prepared) -> None:
+            assert "-".join(prepared.data) == EFFECT
+            await ctx.call(tool, **params)
+
+        async def next(self, ctx: Context, prepared: Prepared, mutation: MutationResult) -> Any:
+            for each in prepared.data:
+                ctx.publish(sent, f"s-{each}", mutation.status)
+            return [*prepared.data, mutation.status] if prepared.data else None
+
+    @line.consumer(subscribes=[sent])
+    class Close:
+        async def prepare(self, ctx: Context, state: Any) -> Prepared:
+            events = await ctx.peek(sent)
+            return Prepared(events, [*(state or []), *(event.id for event in events)])
+
+        async def next(self, ctx: Context, prepared: Prepared, mutation: MutationResult) -> Any:
+            return prepared.data
+
+    return app
+
+
+async def live(life: Life) -> dict[str, Any]:
+    """Take up what there is, go on until nothing moves by itself, and tell how it stands."""
+    app = make_app(life)
+    testing.GRACE_S = 20.0  # every call of a tool ends by itself
+    async with virtual(app, start=START + life.number * 30 * MINUTE, url=life.url) as world:
+        if life.resolve:
+            await app.automations.resolve(NAME, life.resolve)  # type: ignore[arg-type]
+        await world.settle()
+        await world.beat()
+        await world.advance("5m")
+        faults.strike = None
+        return await _told(app, life)
+
+
+async def _told(app: Rota, life: Life) -> dict[str, Any]:
+    standing = await app.automations.show(NAME)
+    events = await app.automations.events(NAME)
+    ledger = await app.automations.outputs(NAME)
+    consumed = await app.database.read(raw, CONSUMED.format(namespace=life.namespace))
+    return {
+        "broken": [str(one) for one in await app.database.read(invariants.broken)],
+        "turn": standing.turn.label if standing.turn else "none",
+        "word": standing.status,
+        "sentence": standing.sentence,
+        "actions": standing.said.actions,
+        "events": {event.message_id: event.status for event in events},
+        "consumed": sorted(row[0] for row in consumed),
+        "states": {one.name: one.state for one in standing.handlers},
+        "ledger": sorted(entry.status for entry in ledger),
+    }
+
+
+def begin(life: Life) -> None:
+    """What the process does. It tells how it stands, and which points it reached."""
+    with (life.folder / "log").open("a") as log:
+        os.dup2(log.fileno(), sys.stderr.fileno())
+    reached: list[str] = []
+    numbers = itertools.count(1)
+
+    def strike(point: str) -> None:
+        reached.append(point)
+        if next(numbers) == life.kill_at:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    faults.strike = strike
+    try:
+        told = asyncio.run(live(life))
+    except BaseException:
+        traceback.print_exc()
+        sys.stderr.flush()
+        os._exit(1)
+    (life.folder / "told.json").write_text(json.dumps(told | {"points": reached}))

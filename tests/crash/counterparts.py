@@ -1,0 +1,138 @@
+"""What automations change, for real: a web site, a mail server, files, a table, a command.
+
+They live in the process of the test, survive every kill, count their effects, and can do the
+killing themselves: when they were asked, when the effect is there, when they have answered.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+from aiosmtpd.smtp import SMTP, Envelope, Session
+
+from tests.crash.automation_life import EFFECT
+from tests.kit import select
+from tests.tools.postbox import Postbox
+from tests.tools.site import Asked, Site
+
+# By kind, the moments at which the counterpart itself can kill the worker.
+MOMENTS: dict[str, tuple[str, ...]] = {
+    "http with a key": ("received", "applied", "answered"),
+    "http with a lookup": ("received", "applied", "answered"),
+    "http": ("received", "applied", "answered"),
+    "mail": ("greeted", "received", "applied", "answered"),
+    "append": (),
+    "file": (),
+    "sql": (),
+    "command": ("received", "applied"),
+    "command with a lookup": ("received", "applied"),
+}
+UNKNOWABLE = frozenset({"http", "mail", "command"})
+Count = Callable[[], Awaitable[int]]
+
+
+class Assassin:
+    """Kills one process, once, when the moment comes."""
+
+    def __init__(self, moment: str) -> None:
+        self.moment = moment
+        self.pid: int | None = None
+
+    def comes(self, moment: str) -> bool:
+        """The moment is here; True if it was the one. The dead hear no answer any more."""
+        if moment != self.moment or self.pid is None:
+            return False
+        self.moment = ""
+        os.kill(self.pid, signal.SIGKILL)
+        return True
+
+
+class WatchedSite(Site):
+    """A site that lets the assassin know."""
+
+    def __init__(self, assassin: Assassin, *, honours_key: bool) -> None:
+        super().__init__(honours_key=honours_key)
+        self.assassin = assassin
+
+    async def _answer(self, asked: Asked) -> bytes | None:
+        if asked.method == "GET":
+            return await super()._answer(asked)
+        if self.assassin.comes("received"):
+            return None
+        answer = await super()._answer(asked)
+        self.assassin.comes("applied")
+        return answer
+
+    async def _visit(self, *streams: Any) -> None:
+        await super()._visit(*streams)
+        self.assassin.comes("answered")
+
+
+class WatchedPostbox(Postbox):
+    """A mail server that lets the assassin know."""
+
+    def __init__(self, assassin: Assassin) -> None:
+        super().__init__()
+        self.assassin = assassin
+
+    async def handle_MAIL(  # noqa: N802
+        self, server: SMTP, session: Session, envelope: Envelope, address: str, options: list[str]
+    ) -> str:
+        self.assassin.comes("greeted")
+        return await super().handle_MAIL(server, session, envelope, address, options)
+
+    async def handle_DATA(  # noqa: N802
+        self, server: SMTP, session: Session, envelope: Envelope
+    ) -> str:
+        if self.assassin.comes("received"):
+            return "451 nobody is there"
+        answer = await super().handle_DATA(server, session, envelope)
+        self.assassin.comes("applied")
+        return answer
+
+    async def handle_QUIT(  # noqa: N802
+        self, server: SMTP, session: Session, envelope: Envelope
+    ) -> str:
+        self.assassin.comes("answered")  # who says goodbye has heard the answer
+        return "221 Bye"
+
+
+@contextlib.asynccontextmanager
+async def counterpart(
+    kind: str, assassin: Assassin, folder: Path, sql: str, namespace: str
+) -> AsyncIterator[tuple[dict[str, str], Count]]:
+    """Where it is, and a function that counts its effects."""
+    if kind.startswith("http"):
+        site = WatchedSite(assassin, honours_key=kind == "http with a key")
+        async with site.up():
+            yield {"site": site.url}, lambda: _now(site.effects.total())
+    elif kind == "mail":
+        box = WatchedPostbox(assassin)
+        async with box.up():
+            yield {"port": str(box.port)}, lambda: _now(len(box.mails))
+    elif kind == "sql":
+        query = f"select id from sent where place = '{namespace}'"
+        yield {"sql": sql}, lambda: _rows(sql, query)
+    else:
+        book = folder / "book"
+        yield {"folder": str(folder), "book": str(book)}, lambda: _now(_lines(book))
+
+
+async def _now(count: int) -> int:
+    return count
+
+
+def _lines(book: Path) -> int:
+    """How often it was written, by someone who wrote nothing else."""
+    lines = book.read_text().splitlines() if book.exists() else []
+    assert all(line.split()[0] == EFFECT for line in lines), lines
+    return len(lines)
+
+
+async def _rows(url: str, query: str) -> int:
+    return len(await select(url, query))

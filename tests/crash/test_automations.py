@@ -1,0 +1,241 @@
+"""Automations killed at every commit, and at every moment around the one change they make.
+
+The counterpart must see the change exactly once, or at most once where nobody can look it up: then
+a person is asked, and one answer clears it. No event is lost or consumed twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import json
+import signal
+from collections.abc import AsyncIterator, Iterable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from rota.settings import Settings
+from rota.store import invariants, migrate
+from rota.store.database import Database, open_url
+from tests.builders import NOW, raw
+from tests.crash.automation_life import Life, begin
+from tests.crash.conftest import MakeDatabase
+from tests.crash.counterparts import MOMENTS, UNKNOWABLE, Assassin, Count, counterpart
+from tests.forks import forked
+from tests.kit import split_schema
+
+Told = dict[str, Any]
+AT_ONCE = 2
+QUICK = "append"  # by this kind of tool the commits far from the call are struck
+DONE = {"e1": "consumed", "e2": "consumed", "s-e1": "consumed", "s-e2": "consumed"}
+
+
+class Strike(NamedTuple):
+    """When a life is killed: the first at one of its points or at a moment of the counterpart,
+    then perhaps the one that recovers, and the one in which a person answers."""
+
+    kill_at: int = 0
+    moment: str = ""
+    again_at: int = 0
+    answer_at: int = 0
+
+
+class Played(NamedTuple):
+    """How it went: whether every kill came, and what was told after the last recovery, and after
+    the last answer of a person."""
+
+    struck: bool
+    told: Told
+    answered: Told
+
+
+class Scene:
+    """One database for all strikes of a test; each has a namespace of its own in it."""
+
+    def __init__(self, url: str, folder: Path, database: Database) -> None:
+        self.url = url
+        self.folder = folder
+        self.database = database
+        self._sql = url if database.is_local else _plain(url)
+        self._numbers = itertools.count(1)
+
+    async def play(self, kind: str, strike: Strike) -> Played:
+        """Kill, take up again until it ends, and check everything."""
+        namespace = f"n{next(self._numbers)}"
+        folder = self.folder / "-".join([namespace, *(str(each) for each in strike)])
+        folder.mkdir()
+        assassin = Assassin(strike.moment)
+        async with counterpart(kind, assassin, folder, self._sql, namespace) as (place, count):
+            life = Life(self.url, namespace, kind, place, folder, 0)
+            return await Play(self, life, assassin, count).all(strike)
+
+
+class Play:
+    """One automation, from its first life to its end."""
+
+    def __init__(self, scene: Scene, life: Life, assassin: Assassin, count: Count) -> None:
+        self._scene = scene
+        self._life = life
+        self._assassin = assassin
+        self._count = count
+
+    async def all(self, strike: Strike) -> Played:
+        """See `Scene.play`."""
+        told = await self._lives(kill_at=strike.kill_at, moment=strike.moment)
+        if told is None and strike.again_at:
+            told = await self._lives(kill_at=strike.again_at)
+        struck = told is None
+        told = answered = told or await self._lives() or {}
+        answer_at = strike.answer_at
+        skipped = False
+        while answered["turn"] != "sleeping:idle":
+            skipped = await self._asks_rightly(answered)
+            answer = "skip" if skipped else "did-not-happen"
+            after = await self._lives(resolve=answer, kill_at=answer_at)
+            struck = struck and (after is None or not answer_at)
+            answered = after or await self._lives() or {}
+            answer_at = 0
+        _ended_well(answered, skipped, self._label(answered))
+        assert await self._count() == 1, self._label(answered)
+        return Played(struck, told, answered)
+
+    async def _lives(self, **fate: Any) -> Told | None:
+        """One more process; what it told, or None if it was killed. All is whole in any case."""
+        self._life = life = self._life._replace(number=self._life.number + 1)
+        process = forked(begin, life._replace(**fate))
+        self._assassin.pid = process.pid
+        await asyncio.to_thread(process.join, 60)
+        self._assassin.pid = None
+        wanted = (0, -signal.SIGKILL) if any(fate.values()) else (0,)
+        if process.exitcode not in wanted:
+            process.kill()
+            raise AssertionError(f"{life}: {process.exitcode}, {(life.folder / 'log').read_text()}")
+        broken = await self._scene.database.read(invariants.broken)
+        assert broken == [], f"{life}: {broken}"
+        return json.loads((life.folder / "told.json").read_text()) if not process.exitcode else None
+
+    async def _asks_rightly(self, told: Told) -> bool:
+        """Only where nobody can look: one reason is shown, with what clears it. True if it did
+        happen, as a person would find out."""
+        label = self._label(told)
+        happened = await self._count()
+        assert self._life.kind in UNKNOWABLE, label
+        assert happened <= 1, label
+        assert told["turn"] == "waiting:reconciliation", label
+        assert told["word"] == "Needs attention", label
+        assert told["sentence"] == "Nobody knows whether a change happened: Send them", label
+        assert told["actions"] == ["did-not-happen", "skip"], label
+        assert told["events"] == {"e1": "reserved", "e2": "reserved"}, label
+        assert [each for each in told["ledger"] if each != "failed"] == ["indeterminate"], label
+        return happened == 1
+
+    def _label(self, told: Told) -> str:
+        return f"{self._life.folder.name}: {told}"
+
+
+def _ended_well(told: dict[str, Any], skipped: bool, label: str) -> None:
+    """Nothing is open; every event was consumed once, upstream and downstream."""
+    outcome = "skipped" if skipped else "applied"
+    mine = {"e1": outcome, "e2": outcome} if skipped else {}
+    assert (told["turn"], told["word"]) == ("sleeping:idle", "Idle"), label
+    assert told["events"] == DONE | mine, label
+    assert told["consumed"] == sorted(DONE.keys() - mine.keys()), label
+    assert json.loads(told["states"]["Send"]) == ["e1", "e2", outcome], label
+    assert json.loads(told["states"]["Close"]) == ["s-e1", "s-e2"], label
+    assert [each for each in told["ledger"] if each != "failed"] == [outcome], label
+
+
+def _plain(url: str) -> str:
+    """The same schema of PostgreSQL, as others write it."""
+    dsn, schema = split_schema(url)
+    return f"{dsn}{'&' if '?' in dsn else '?'}search_path={schema}"
+
+
+@contextlib.asynccontextmanager
+async def opened(make_database: MakeDatabase, folder: Path) -> AsyncIterator[Scene]:
+    """A migrated database, with a table to write into."""
+    url = make_database()
+    database = open_url(url, Settings())
+    await database.open()
+    try:
+        await database.write(migrate.apply, now=NOW)
+        await database.write(raw, "create table sent (place text, id text)")
+        yield Scene(url, folder, database)
+    finally:
+        await database.close()
+
+
+async def play_all(scene: Scene, kind: str, strikes: Iterable[Strike]) -> None:
+    """All of them, a few at a time; each must have come to its kills."""
+    left = iter(strikes)
+
+    async def lane() -> None:
+        for strike in left:
+            played = await scene.play(kind, strike)
+            assert played.struck, f"{kind}: {strike} was never reached"
+
+    await asyncio.gather(*(lane() for _ in range(AT_ONCE)))
+
+
+def worth_striking(points: list[str]) -> list[int]:
+    """The numbers of the points, without those after a commit that the next commit follows:
+    between the two, only memory has changed, and a kill before the next leaves the same."""
+    pairs = itertools.pairwise([*points, "end"])
+    return [
+        number
+        for number, pair in enumerate(pairs, start=1)
+        if pair != ("after-commit", "before-commit")
+    ]
+
+
+def around_the_call(points: list[str]) -> list[int]:
+    """Those from the ledger's commit before the call to the commit of `next` after it. The others
+    come before any tool is touched or after it was settled: they are the same for every kind."""
+    first = points.index("before-call") - 1
+    last = points.index("after-call") + 5
+    return [number for number in worth_striking(points) if first <= number <= last]
+
+
+@pytest.mark.timeout(240)
+async def test_a_kill_at_every_commit_of_an_automation_loses_and_doubles_nothing(
+    make_database: MakeDatabase, tmp_path: Path
+) -> None:
+    async with opened(make_database, tmp_path) as scene:
+        points = (await scene.play(QUICK, Strike())).told["points"]
+        assert points.count("before-commit") > 20  # fewer would test nothing
+        numbers = range(1, len(points) + 1) if scene.database.is_local else worth_striking(points)
+        await play_all(scene, QUICK, map(Strike, numbers))
+
+
+@pytest.mark.parametrize("kind", MOMENTS)
+async def test_a_kill_at_any_moment_around_a_change_leaves_it_made_once(
+    make_database: MakeDatabase, tmp_path: Path, kind: str
+) -> None:
+    async with opened(make_database, tmp_path) as scene:
+        points = (await scene.play(kind, Strike())).told["points"]
+        strikes = [Strike(number) for number in around_the_call(points)]
+        strikes += [Strike(moment=moment) for moment in MOMENTS[kind]]
+        await play_all(scene, kind, strikes)
+
+
+@pytest.mark.parametrize("kind", ["http with a key", "http with a lookup", "http"])
+async def test_a_recovery_that_is_killed_as_well_leaves_the_change_made_once(
+    make_database: MakeDatabase, tmp_path: Path, kind: str
+) -> None:
+    async with opened(make_database, tmp_path) as scene:
+        points = (await scene.play(kind, Strike(moment="applied"))).told["points"]
+        numbers = worth_striking(points)
+        await play_all(scene, kind, (Strike(0, "applied", number) for number in numbers))
+
+
+@pytest.mark.parametrize("moment", ["received", "applied"])
+async def test_an_answer_that_is_killed_counts_or_is_asked_for_again(
+    make_database: MakeDatabase, tmp_path: Path, moment: str
+) -> None:
+    async with opened(make_database, tmp_path) as scene:
+        points = (await scene.play("http", Strike(moment=moment))).answered["points"]
+        numbers = worth_striking(points)
+        await play_all(scene, "http", (Strike(0, moment, 0, number) for number in numbers))

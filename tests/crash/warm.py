@@ -1,0 +1,21 @@
+"""Imported by the server of forks alone: what every life would else load for itself, at a cost
+many times that of living."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+from rota.tools import web
+
+for name in (
+    "anyio._backends._asyncio",
+    "httpcore2",
+    "rota.store.postgres",
+    "rota.store.sqlite",
+    "rota.tools.sql_postgres",
+    "rota.tools.sql_sqlite",
+    "tests.crash.automation_life",
+    "tests.tools.child",
+):
+    import_module(name)
+web._trust()  # reads the certificates of the machine

@@ -1,0 +1,18 @@
+"""Child processes that cost milliseconds: forked from a server that has imported everything."""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Callable
+from multiprocessing.context import ForkServerProcess
+from typing import Any
+
+
+def forked(target: Callable[..., object], *args: Any) -> ForkServerProcess:
+    """A process that calls the function, started; its `exitcode` is negative for a signal."""
+    context = multiprocessing.get_context("forkserver")
+    # One server serves all tests of a process, so it imports what any of them needs.
+    context.set_forkserver_preload(["tests.crash.warm"])
+    process = context.Process(target=target, args=args)
+    process.start()
+    return process
