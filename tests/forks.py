@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import multiprocessing
 from collections.abc import Callable
 from multiprocessing.context import ForkServerProcess
@@ -16,3 +17,17 @@ def forked(target: Callable[..., object], *args: Any) -> ForkServerProcess:
     process = context.Process(target=target, args=args)
     process.start()
     return process
+
+
+async def ended(process: ForkServerProcess, timeout_s: float) -> int | None:
+    """Its exit code, or None if it takes longer. Looked at by one thread only: two at once would
+    take the code out of each other's hands."""
+    loop, over = asyncio.get_running_loop(), asyncio.Event()
+    loop.add_reader(process.sentinel, over.set)
+    try:
+        await asyncio.wait_for(over.wait(), timeout_s)
+    except TimeoutError:
+        return None
+    finally:
+        loop.remove_reader(process.sentinel)
+    return process.exitcode

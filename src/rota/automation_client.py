@@ -74,19 +74,22 @@ class Automations:
 
     async def list(self, *, archived: bool = False, after: str = "") -> list[Standing]:
         """All automations by name, up to 1000 after the name `after`."""
-        database = self._client.database
-        found = await database.read(
-            store.listing, namespace=self._namespace, archived=archived, after=after
+        return await self._client.database.read(
+            _list, self._namespace, archived=archived, after=after, now=self._now()
         )
-        return [await database.read(_look, one, now=self._now()) for one in found]
 
     async def show(self, name: str) -> Standing:
         """One automation: its state in words, and its parts."""
-        return await self._client.database.read(_look, await self._found(name), now=self._now())
+        found = await self._found(name)
+        [standing] = await self._client.database.read(
+            _look, self._namespace, [found], now=self._now()
+        )
+        return standing
 
-    async def versions(self, name: str) -> Sequence[Definition]:
-        """Every version that was deployed or made by a fix, newest first."""
-        return await self._client.database.read(store.versions, await self._place(name))
+    async def versions(self, name: str, *, limit: int = 50) -> Sequence[Definition]:
+        """The versions that were deployed or made by a fix, newest first."""
+        place = await self._place(name)
+        return await self._client.database.read(store.versions, place, limit=limit)
 
     async def events(
         self, name: str, *, topic: str = "", status: str = "", before: str = "", limit: int = 50
@@ -254,21 +257,34 @@ class Automations:
         return self._client.clock.now()
 
 
-async def _look(tx: Tx, automation: Automation, *, now: int) -> Standing:
-    place = Place(automation.namespace, automation.name)
-    turn = await store.open_turn(tx, automation)
-    handlers = await store.handlers(tx, place)
-    mutation = await mutations.of_chain(tx, turn.root_id) if turn else None
-    error = await sightings.last_error(tx, turn.root_id) if turn else None
-    ledger = {mutation.root_id: mutation} if mutation else {}
-    skips = await sightings.to_skip(tx, place.namespace, [turn] if turn else [], ledger)
-    said = say(
-        automation, turn, handlers, error=error, mutation=mutation,
-        skips=skips.get(automation.name, ()), now=now,
-    )  # fmt: skip
-    next_at = moment(turn.available_at) if turn and turn.available_at is not None else None
-    pending = {topic: n for topic, (n, _) in (await sightings.count_pending(tx, place)).items()}
-    return Standing(
-        automation, said, schedule_words(handlers), next_at, turn, mutation, handlers, pending,
-        tuple(skips.get(automation.name, ())),
-    )  # fmt: skip
+async def _list(tx: Tx, namespace: str, *, archived: bool, after: str, now: int) -> list[Standing]:
+    found = await store.listing(tx, namespace=namespace, archived=archived, after=after)
+    return await _look(tx, namespace, found, now=now) if found else []
+
+
+async def _look(tx: Tx, namespace: str, found: Sequence[Automation], *, now: int) -> list[Standing]:
+    """How these stand, with a few questions for all of them together."""
+    names = [one.name for one in found]
+    turns = await store.open_turns(tx, namespace=namespace, names=names)
+    handlers = await store.handlers_of_all(tx, namespace=namespace, names=names)
+    pending = await sightings.count_pending(tx, namespace=namespace, names=names)
+    # One that rests for want of work has no story: its chain has but this one run.
+    halted = [turn for turn in turns.values() if turn.reason not in (store.IDLE, store.EVENT)]
+    roots = [turn.root_id for turn in halted]
+    ledger = await mutations.of_chains(tx, roots) if roots else {}
+    errors = await sightings.last_errors(tx, roots)
+    skips = await sightings.to_skip(tx, namespace, halted, ledger)
+    standings = []
+    for one in found:
+        turn = turns.get(one.name)
+        said = say(
+            one, turn, handlers[one.name], error=turn and errors.get(turn.root_id),
+            mutation=turn and ledger.get(turn.root_id), skips=skips.get(one.name, ()), now=now,
+        )  # fmt: skip
+        next_at = moment(turn.available_at) if turn and turn.available_at is not None else None
+        standings.append(Standing(
+            one, said, schedule_words(handlers[one.name]), next_at, turn,
+            turn and ledger.get(turn.root_id), handlers[one.name], pending[one.name],
+            tuple(skips.get(one.name, ())),
+        ))  # fmt: skip
+    return standings

@@ -10,7 +10,7 @@ import pytest
 from rota.store.postgres import PostgresTx
 from rota.store.sqlite import SqliteTx
 from rota.testing import virtual
-from tests.automations.kit import Line, started
+from tests.automations.kit import Line, plain, started
 
 # What the engine asks for all runs together, whatever their kind.
 SHARED = {"wake_due", "next_due", "claim_runs", "notify", "server_clock"}
@@ -72,3 +72,45 @@ async def test_a_publish_asks_for_no_more_than_it_needs(
             "lock_automation", "topics_of", "put_inputs", "publish_events", "put_causes",
             "has_skipped_input", "mark_readers", "poke_turn",
         ]  # fmt: skip
+
+
+async def test_a_list_is_read_with_few_statements_however_long_it_is(
+    database_url: str, asked: list[str]
+) -> None:
+    app = Line()
+    for number in range(7):
+        other = plain(app, f"other-{number}")
+        topic = other.topic("in", external=True)
+        other.consumer("reader", subscribes=[topic], prepare=_trips)
+    async with virtual(app, url=database_url) as world:
+        await started(world, app)
+        for number in range(0, 7, 2):
+            await app.automations.publish(f"other-{number}", "in", "e1", 1)
+        await world.settle()
+        alone = [await app.automations.show(f"other-{number}") for number in range(7)]
+        asked.clear()
+        found = await app.automations.list()
+        assert len(asked) <= 9
+        assert found[1:] == alone
+        assert [one.status for one in alone] == ["Needs attention", "Idle"] * 3 + [
+            "Needs attention"
+        ]
+        assert [one.message_id for one in found[1].skips] == ["e1"]
+        assert found[1].pending == {"in": 1}
+
+
+async def _trips(ctx: Any, state: Any) -> None:
+    if await ctx.peek("in"):
+        raise ValueError("a bug")
+
+
+async def test_versions_are_read_up_to_a_limit(database_url: str) -> None:
+    app = Line()
+    async with virtual(app, url=database_url) as world:
+        await world.settle()
+        for number in range(3):
+            app.line.topic(f"more-{number}", external=True)
+            app.line.consumer(f"reader-{number}", subscribes=[f"more-{number}"], prepare=_trips)
+            await app.automations.deploy("line")
+        assert [one.version for one in await app.automations.versions("line", limit=2)] == [4, 3]
+        assert len(await app.automations.versions("line")) == 4

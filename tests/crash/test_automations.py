@@ -24,7 +24,7 @@ from tests.builders import NOW, raw
 from tests.crash.automation_life import Life, begin
 from tests.crash.conftest import MakeDatabase
 from tests.crash.counterparts import MOMENTS, UNKNOWABLE, Assassin, Count, counterpart
-from tests.forks import forked
+from tests.forks import ended, forked
 from tests.kit import split_schema
 
 Told = dict[str, Any]
@@ -107,15 +107,14 @@ class Play:
         self._life = life = self._life._replace(number=self._life.number + 1)
         process = forked(begin, life._replace(**fate))
         self._assassin.pid = process.pid
-        await asyncio.to_thread(process.join, 60)
+        code = await ended(process, timeout_s=60)
         self._assassin.pid = None
-        wanted = (0, -signal.SIGKILL) if any(fate.values()) else (0,)
-        if process.exitcode not in wanted:
+        if code not in ((0, -signal.SIGKILL) if any(fate.values()) else (0,)):
             process.kill()
-            raise AssertionError(f"{life}: {process.exitcode}, {(life.folder / 'log').read_text()}")
+            raise AssertionError(f"{life}: {code}, {(life.folder / 'log').read_text()}")
         broken = await self._scene.database.read(invariants.broken)
         assert broken == [], f"{life}: {broken}"
-        return json.loads((life.folder / "told.json").read_text()) if not process.exitcode else None
+        return json.loads((life.folder / "told.json").read_text()) if code == 0 else None
 
     async def _asks_rightly(self, told: Told) -> bool:
         """Only where nobody can look: one reason is shown, with what clears it. True if it did

@@ -92,9 +92,11 @@ async def test_steps_and_results_wait_for_space_and_nothing_is_executed_twice(
 ) -> None:
     app = Rota(file_url, **QUICK)
     executed: list[int] = []
+    full = asyncio.Event()
 
     @app.step
     async def makes(number: int) -> str:
+        await full.wait()
         executed.append(number)
         return f"{number}" + "x" * 20_000
 
@@ -105,6 +107,7 @@ async def test_steps_and_results_wait_for_space_and_nothing_is_executed_twice(
     async with app:
         runs = [await app.start(collects, n) for n in range(20)]
         await limit_pages(app, 10)
+        full.set()
 
         async def stuck() -> bool:
             counts = await app.counts()

@@ -306,12 +306,13 @@ def activity(call: Call, name: str, logs: bool, limit: int, before: str) -> None
 
 @click.command(cls=Command)
 @click.argument("name")
+@LIMIT
 @click.pass_obj
-def versions(call: Call, name: str) -> None:
-    """Show every version that was deployed or made by a fix, newest first."""
+def versions(call: Call, name: str, limit: int) -> None:
+    """Show the versions that were deployed or made by a fix, newest first."""
 
     async def look(client: Client) -> tuple[Sequence[Definition], int]:
-        return await client.automations.versions(name), client.clock.now()
+        return await client.automations.versions(name, limit=limit), client.clock.now()
 
     found, now = connect.ask(call, look)
     if call.json:

@@ -81,7 +81,7 @@ async def read(client: Client, name: str) -> Story:
 
     ask = client.automations
     standing = await ask.show(name)
-    versions = await ask.versions(name)
+    versions = await ask.versions(name, limit=1)
     graph = msgspec.json.decode(versions[0].graph, type=Graph) if versions else None
     error = None
     if standing.turn is not None and standing.said.actions:

@@ -78,6 +78,16 @@ async def handlers(tx: Tx, place: Place) -> list[Handler]:
     return [Handler(*row) for row in rows]
 
 
+async def handlers_of_all(
+    tx: Tx, *, namespace: str, names: Sequence[str]
+) -> dict[str, list[Handler]]:
+    """The deployed handlers of several automations."""
+    found: dict[str, list[Handler]] = {name: [] for name in names}
+    for row in await tx.rows("handlers_of_all", namespace=namespace, automations=list(names)):
+        found[row[0]].append(Handler(*row[1:]))
+    return found
+
+
 async def topics(tx: Tx, place: Place) -> dict[str, tuple[str | None, bool]]:
     """The declared topics: their reader, and whether others may publish to them."""
     rows = await tx.rows("topics_of", namespace=place.namespace, automation=place.automation)

@@ -36,6 +36,15 @@ async def of_chain(tx: Tx, root_id: str) -> LedgerRow | None:
     return what_matters(await all_of_chain(tx, root_id))
 
 
+async def of_chains(tx: Tx, root_ids: Sequence[str]) -> dict[str, LedgerRow]:
+    """The same for several chains, by their roots; those without an entry are left out."""
+    found: dict[str, list[LedgerRow]] = {}
+    for row in await tx.rows("mutations_of_chains", root_ids=list(root_ids)):
+        entry = LedgerRow(*row)
+        found.setdefault(entry.root_id, []).append(entry)
+    return {root: one for root, rows in found.items() if (one := what_matters(rows)) is not None}
+
+
 def what_matters(rows: Sequence[LedgerRow]) -> LedgerRow | None:
     """The one live entry of a chain, or else its last failure."""
     live = [row for row in rows if row.status != Mutation.FAILED]

@@ -154,16 +154,21 @@ async def list_activity(
     return [SeenRun(HandlerRun(*row[:width]), *row[width:]) for row in rows]
 
 
-async def count_pending(tx: Tx, place: Place) -> dict[str, tuple[int, int]]:
-    """Pending events by topic: how many, and since when the oldest."""
-    rows = await tx.rows("count_pending", namespace=place.namespace, automation=place.automation)
-    return {row[0]: (int(row[1]), int(row[2])) for row in rows}
+async def count_pending(
+    tx: Tx, *, namespace: str, names: Sequence[str]
+) -> dict[str, dict[str, int]]:
+    """How many events are pending, by automation and topic."""
+    found: dict[str, dict[str, int]] = {name: {} for name in names}
+    rows = await tx.rows("count_pending", namespace=namespace, automations=list(names))
+    for automation, topic, count in rows:
+        found[automation][topic] = int(count)
+    return found
 
 
-async def last_error(tx: Tx, root_id: str) -> str | None:
-    """What a chain last complained about."""
-    rows = await tx.rows("last_failure", root_id=root_id)
-    return next((row[0] for row in rows if row[0]), None)
+async def last_errors(tx: Tx, root_ids: Sequence[str]) -> dict[str, str]:
+    """What each chain last complained about."""
+    rows = await tx.rows("errors_of_chains", root_ids=list(root_ids)) if root_ids else []
+    return {row[0]: row[1] for row in rows if row[1]}
 
 
 async def touched(tx: Tx, run_id: str) -> list[Touched]:

@@ -63,6 +63,10 @@ where namespace = :namespace and automation = :automation and not (name {in name
 select {handler columns} from handlers
 where namespace = :namespace and automation = :automation order by position
 
+-- name: handlers_of_all
+select automation, {handler columns} from handlers
+where namespace = :namespace and automation {in automations} order by automation, position
+
 -- name: put_topics
 insert into topics (namespace, automation, name, consumer, external)
 select :namespace, :automation, item.name, item.consumer, item.external

@@ -66,16 +66,17 @@ where handler_runs.namespace = :namespace and handler_runs.automation = :automat
 order by handler_runs.run_id desc limit :limit
 
 -- name: count_pending
-select topic, count(*), min(created_at) from events
-where namespace = :namespace and automation = :automation and status = 'pending'
-group by topic order by topic
+select automation, topic, count(*) from events
+where namespace = :namespace and automation {in automations} and status = 'pending'
+group by automation, topic order by automation, topic
 
--- name: last_failure
--- The newest attempt of a chain that has something to say.
-select coalesce(runs.error, (select body from payloads where payloads.run_id = runs.id and part = 'error'))
+-- name: errors_of_chains
+-- What each attempt of these chains complained about, the newest last.
+select runs.root_id,
+    coalesce(runs.error, (select body from payloads where payloads.run_id = runs.id and part = 'error'))
 from runs
-where (runs.id = :root_id or (runs.root_id = :root_id and runs.retry_of is not null))
-order by runs.attempt desc, runs.recoveries desc limit 2
+where runs.id {in root_ids} or (runs.root_id {in root_ids} and runs.retry_of is not null)
+order by runs.attempt, runs.recoveries
 
 -- name: reservations_of_run
 select events.topic, events.message_id, reservations.act, reservations.at
