@@ -20,19 +20,21 @@ from rota.core.automation import (
     LedgerRow,
     NewEvent,
     NewInput,
+    SeenInput,
+    SeenRun,
     StoredEvent,
+    Touched,
 )
 from rota.core.instants import DAY, moment
 from rota.core.model import Run
 from rota.core.planner import Handler
 from rota.core.wording import Said, say, schedule_words
 from rota.engine.wakeups import READY, TIMER
-from rota.errors import UnknownAutomation
+from rota.errors import UnknownAutomation, UnknownInput
 from rota.store import automations as store
 from rota.store import mutations, sightings, steering
 from rota.store.database import Tx
 from rota.store.events import Place
-from rota.store.sightings import SeenInput, SeenRun, Touched
 
 if TYPE_CHECKING:
     from rota.client import Client
@@ -113,7 +115,10 @@ class Automations:
             sightings.list_inputs, place, input_id=input_id, limit=1
         )
         if not found:
-            raise UnknownAutomation(f"automation {name} has no input {input_id}")
+            raise UnknownInput(
+                f"automation {name} has no input {input_id}",
+                hint=f"List what came in with `rota automation inputs {name}`.",
+            )
         led_to = await self._client.database.read(sightings.outputs_of_input, input_id)
         return found[0], led_to
 
@@ -276,15 +281,14 @@ async def _look(tx: Tx, namespace: str, found: Sequence[Automation], *, now: int
     skips = await sightings.to_skip(tx, namespace, halted, ledger)
     standings = []
     for one in found:
-        turn = turns.get(one.name)
+        turn, own = turns.get(one.name), handlers[one.name]
+        root_id = turn.root_id if turn else ""
+        change, left_out = ledger.get(root_id), tuple(skips.get(one.name, ()))
         said = say(
-            one, turn, handlers[one.name], error=turn and errors.get(turn.root_id),
-            mutation=turn and ledger.get(turn.root_id), skips=skips.get(one.name, ()), now=now,
-        )  # fmt: skip
+            one, turn, own, error=errors.get(root_id), mutation=change, skips=left_out, now=now
+        )
         next_at = moment(turn.available_at) if turn and turn.available_at is not None else None
         standings.append(Standing(
-            one, said, schedule_words(handlers[one.name]), next_at, turn,
-            turn and ledger.get(turn.root_id), handlers[one.name], pending[one.name],
-            tuple(skips.get(one.name, ())),
+            one, said, schedule_words(own), next_at, turn, change, own, pending[one.name], left_out
         ))  # fmt: skip
     return standings

@@ -142,6 +142,13 @@ class UnknownAutomation(UsageError):
     hint = "List automations with `rota automation list`; deploy it first if it is new."
 
 
+class UnknownInput(UsageError):
+    """An automation has no input with that id."""
+
+    code = "unknown_input"
+    hint = "List what came in with `rota automation inputs NAME`."
+
+
 class BadAutomation(UsageError):
     """An automation cannot be deployed; the message lists everything wrong with it."""
 

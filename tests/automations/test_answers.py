@@ -237,3 +237,37 @@ async def test_a_turn_that_no_worker_has_taken_waits_for_one(database_url: str) 
         seen.append((await app.automations.show("line")).sentence)
         await world.settle()
     assert seen[:2] == ["Waiting for a worker", "Running now"]
+
+
+async def test_a_crash_that_may_not_be_recovered_shows_a_reason_and_what_clears_it(
+    database_url: str,
+) -> None:
+    app = Line(recoveries_max=0)
+    async with virtual(app, url=database_url) as world:
+        await started(world, app)
+        app.in_mutate = dying(app)
+        await app.send("e1")
+        await world.settle()
+        standing = await app.automations.show("line")
+        assert (standing.status, standing.said.actions) == (
+            "Needs attention", ("try-again", "skip"),
+        )  # fmt: skip
+        assert standing.sentence.startswith("Its worker died too often while it ran")
+        assert await turn(app) == "waiting:crashes"
+        await sound(app)
+        await app.automations.resolve("line")
+        await world.settle()
+        assert await event_statuses(app) == {"e1": "consumed"}
+        await sound(app)
+
+
+async def test_run_now_that_is_refused_says_where_to_look(database_url: str) -> None:
+    app = Line()
+    async with virtual(app, url=database_url) as world:
+        await started(world, app)
+        app.in_prepare = raising(ValueError("bug"))
+        await app.send("e1")
+        await world.settle()
+        with pytest.raises(WrongState) as told:
+            await app.automations.run_now("line")
+        assert "`rota automation show line`" in told.value.advice

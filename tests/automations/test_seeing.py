@@ -8,9 +8,18 @@ import pytest
 
 from rota import Rota
 from rota.automations import Context, Prepared
-from rota.errors import BadInput, WrongState
+from rota.errors import BadInput, OutcomeUnknown, UnknownInput, WrongState
 from rota.testing import virtual
-from tests.automations.kit import QUIET, Line, event_statuses, plain, raising, sound, started
+from tests.automations.kit import (
+    QUIET,
+    UNSURE,
+    Line,
+    event_statuses,
+    plain,
+    raising,
+    sound,
+    started,
+)
 
 
 class Stages(Rota):
@@ -238,3 +247,42 @@ async def test_old_turns_are_pruned_and_what_dedup_needs_stays(database_url: str
         await world.settle()
         assert app.done == [["e1"], ["e2"]]
         await sound(app)
+
+
+async def test_an_input_whose_events_were_all_skipped_is_skipped(database_url: str) -> None:
+    app = Line()
+    async with virtual(app, url=database_url) as world:
+        await started(world, app)
+        await app.automations.pause("line")
+        await app.send("e1", "e2")
+        await app.automations.skip_event("line", "work", "e1")
+        await app.automations.resume("line")
+        await world.settle()
+        found = {one.input.external_id: one.status for one in await app.automations.inputs("line")}
+        assert found == {"e1": "skipped", "e2": "done"}
+
+
+async def test_the_outcome_of_an_unknown_input_points_at_the_list_of_inputs(
+    database_url: str,
+) -> None:
+    app = Line()
+    async with virtual(app, url=database_url) as world:
+        await started(world, app)
+        with pytest.raises(UnknownInput, match="has no input nope") as told:
+            await app.automations.outcome("line", "nope")
+        assert "`rota automation inputs line`" in told.value.advice
+
+
+async def test_a_run_that_was_in_doubt_and_committed_complains_no_more(database_url: str) -> None:
+    app = Line()
+    async with virtual(app, url=database_url) as world:
+        await started(world, app)
+        app.outside.after = raising(OutcomeUnknown("the line broke"))
+        app.outside.verdict = UNSURE
+        await app.send("e1")
+        await world.settle()
+        assert "the line is dead" in str((await app.automations.activity("line"))[0].error)
+        app.outside.verdict = None
+        await world.advance("1m")
+        [run] = await app.automations.activity("line", limit=1)
+        assert (run.status, run.error, run.run.error_kind) == ("completed", None, None)

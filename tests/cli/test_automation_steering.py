@@ -145,6 +145,8 @@ def test_an_event_reaches_a_bare_database_too(desk: Desk) -> None:
     words = ("publish", "mails", "orders", "o-1", '{"how": "ok"}')
     said = desk.run("automation", *words, "--database", "sqlite:///jobs.db").stdout
     assert said.startswith("event o-1 was published to topic orders\n→ Running")
+    bad = ("publish", "mails", "orders", "o-2", '{"how": 1}', "--database", "sqlite:///jobs.db")
+    assert "Expected `str`, got `int`" in desk.error("automation", *bad, code=2)
 
 
 # -- steering ----------------------------------------------------------------------------------

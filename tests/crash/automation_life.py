@@ -22,7 +22,6 @@ from typing import Any, NamedTuple
 from rota import Rota, faults, testing
 from rota.automations import Context, MutationResult, Prepared
 from rota.core.instants import MINUTE
-from rota.store import invariants
 from rota.testing import START, virtual
 from rota.tools import Command, FileAppend, FileWrite, HttpWrite, Lookup, SendMail, SqlWrite, Tool
 from tests.builders import raw
@@ -135,6 +134,8 @@ def make_app(life: Life) -> Rota:
     class Close:
         async def prepare(self, ctx: Context, state: Any) -> Prepared:
             events = await ctx.peek(sent)
+            if events:
+                faults.reach("closing")
             return Prepared(events, [*(state or []), *(event.id for event in events)])
 
         async def next(self, ctx: Context, prepared: Prepared, mutation: MutationResult) -> Any:
@@ -148,6 +149,7 @@ async def live(life: Life) -> dict[str, Any]:
     app = make_app(life)
     testing.GRACE_S = 20.0  # every call of a tool ends by itself
     async with virtual(app, start=START + life.number * 30 * MINUTE, url=life.url) as world:
+        faults.reach("taking-up")
         if life.resolve:
             await app.automations.resolve(NAME, life.resolve)  # type: ignore[arg-type]
         await world.settle()
@@ -163,7 +165,6 @@ async def _told(app: Rota, life: Life) -> dict[str, Any]:
     ledger = await app.automations.outputs(NAME)
     consumed = await app.database.read(raw, CONSUMED.format(namespace=life.namespace))
     return {
-        "broken": [str(one) for one in await app.database.read(invariants.broken)],
         "turn": standing.turn.label if standing.turn else "none",
         "word": standing.status,
         "sentence": standing.sentence,

@@ -16,7 +16,7 @@ from typing import Any
 from aiosmtpd.smtp import SMTP, Envelope, Session
 
 from tests.crash.automation_life import EFFECT
-from tests.kit import select
+from tests.kit import select, split_schema
 from tests.tools.postbox import Postbox
 from tests.tools.site import Asked, Site
 
@@ -43,6 +43,11 @@ class Assassin:
         self.moment = moment
         self.pid: int | None = None
 
+    def holds(self, moment: str) -> None:
+        """Let the process stand still until the moment comes: else it might be done by then."""
+        if moment == self.moment and self.pid is not None:
+            os.kill(self.pid, signal.SIGSTOP)
+
     def comes(self, moment: str) -> bool:
         """The moment is here; True if it was the one. The dead hear no answer any more."""
         if moment != self.moment or self.pid is None:
@@ -66,6 +71,7 @@ class WatchedSite(Site):
             return None
         answer = await super()._answer(asked)
         self.assassin.comes("applied")
+        self.assassin.holds("answered")
         return answer
 
     async def _visit(self, *streams: Any) -> None:
@@ -104,7 +110,7 @@ class WatchedPostbox(Postbox):
 
 @contextlib.asynccontextmanager
 async def counterpart(
-    kind: str, assassin: Assassin, folder: Path, sql: str, namespace: str
+    kind: str, assassin: Assassin, folder: Path, url: str, namespace: str
 ) -> AsyncIterator[tuple[dict[str, str], Count]]:
     """Where it is, and a function that counts its effects."""
     if kind.startswith("http"):
@@ -117,7 +123,7 @@ async def counterpart(
             yield {"port": str(box.port)}, lambda: _now(len(box.mails))
     elif kind == "sql":
         query = f"select id from sent where place = '{namespace}'"
-        yield {"sql": sql}, lambda: _rows(sql, query)
+        yield {"sql": _plain(url)}, lambda: _rows(url, query)
     else:
         book = folder / "book"
         yield {"folder": str(folder), "book": str(book)}, lambda: _now(_lines(book))
@@ -136,3 +142,11 @@ def _lines(book: Path) -> int:
 
 async def _rows(url: str, query: str) -> int:
     return len(await select(url, query))
+
+
+def _plain(url: str) -> str:
+    """The same database, as others write it."""
+    if url.startswith("sqlite"):
+        return url
+    dsn, schema = split_schema(url)
+    return f"{dsn}{'&' if '?' in dsn else '?'}search_path={schema}"

@@ -99,6 +99,7 @@ class Context:
         self.events: list[NewEvent] = []
         self.inputs: list[NewInput] = []
         self.logs: list[str] = []
+        self.refused: list[str] = []  # events whose payload cannot be read
         self.stopped: HostStop | None = None
 
     @property
@@ -187,11 +188,20 @@ class Context:
     async def _seen(self, topic: Topic, found: Awaitable[list[StoredEvent]]) -> list[Event]:
         return [
             Event(
-                topic.name, one.message_id, self._checked(topic.decode, one.payload), one.status,
+                topic.name, one.message_id, self._decoded(topic, one), one.status,
                 moment(one.created_at), one.attempt,
             )
             for one in await found
         ]  # fmt: skip
+
+    def _decoded(self, topic: Topic, stored: StoredEvent) -> Any:
+        """The payload, typed. One from the days of another type is noted, so that it can be
+        skipped."""
+        try:
+            return topic.decode(stored.payload, stored.message_id)
+        except RotaError as error:
+            self.refused.append(stored.id)
+            self._stop(error)
 
     def _answer(self, work: Coroutine[Any, Any, Any]) -> Any:
         """An awaitable for async handlers; sync ones wait here, in their own thread."""

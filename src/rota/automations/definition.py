@@ -18,6 +18,7 @@ from rota.core import typed
 from rota.core.graph import Graph, HandlerNode, TopicNode, problems
 from rota.core.instants import SECOND, Duration, micros
 from rota.core.recurrence import parse
+from rota.core.shapes import shape_of
 from rota.core.timing import Spec
 from rota.errors import BadAutomation, RotaError, UsageError
 from rota.hostzone import host_zone_name
@@ -43,9 +44,10 @@ class Topic:
         self._reader.read(text, what=what)
         return text
 
-    def decode(self, text: str) -> Any:
+    def decode(self, text: str, message_id: str) -> Any:
         """A stored payload, typed."""
-        return self._reader.read(text, what=f"an event of topic {self.name}")
+        what = f"event {message_id} of topic {self.name} does not fit its type"
+        return self._reader.read(text, what=what)
 
 
 class Handler(NamedTuple):
@@ -174,7 +176,9 @@ class Automation:
 
     def graph(self) -> Graph:
         """All that is declared."""
-        topics = tuple(TopicNode(one.name, one.external) for one in self.topics.values())
+        topics = tuple(
+            TopicNode(one.name, one.external, shape_of(one.kind)) for one in self.topics.values()
+        )
         return Graph(topics, tuple(one.node for one in self._handlers))
 
     def version(self, *, now: int) -> NewVersion:

@@ -114,7 +114,7 @@ class AutomationExecutor:
         stop = Stop(
             performance.phase, kind, describe(error), performance.notes(), retried=kind in RETRIED,
             asks=kind in ASKING, retry_after_s=getattr(error, "retry_after_s", None),
-            fix=fix,
+            fix=fix, refused=performance.refused,
         )  # fmt: skip
         return await self._stop(claim, stop)
 

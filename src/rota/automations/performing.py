@@ -63,6 +63,7 @@ class Performance:
         self._ctx: Context | None = None
         self.payload_bytes_max = room.settings.payload_bytes_max
         self.phase = Phase(work.run.phase)
+        self.refused: list[str] = []  # events that could not be read
 
     async def perform(self) -> Settled:
         """Go from where the run stands to its commit."""
@@ -178,6 +179,7 @@ class Performance:
             return await call(self._room, function, is_async, ctx, *args)
         finally:
             self._logs += ctx.logs
+            self.refused += ctx.refused
 
     def _known(self) -> Handler:
         assert self._handler is not None, "a handler that is gone runs no code"

@@ -249,9 +249,9 @@ def publish(
 ) -> None:
     """Publish event ID to a topic that is open to others (external=True).
 
-    PAYLOAD is JSON, or else a string; @file and - (stdin) hold JSON. With a project it is checked
-    against the topic's type. The same ID again corrects an event that nobody has taken yet, and
-    is no second event.
+    PAYLOAD is JSON, or else a string; @file and - (stdin) hold JSON. It is checked against the
+    topic's type as it was deployed. The same ID again corrects an event that nobody has taken yet,
+    and is no second event.
     """
     body = _payload(payload)
 

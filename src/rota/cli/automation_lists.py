@@ -9,12 +9,13 @@ import click
 
 from rota.cli import automation_page, connect, render
 from rota.cli.base import Call, Command
+from rota.core.automation import SeenInput
 from rota.core.phases import EventStatus, Mutation
 from rota.errors import BadInput
 
 if TYPE_CHECKING:
     from rota.client import Client
-    from rota.core.automation import Definition, InputRow, LedgerRow, StoredEvent
+    from rota.core.automation import Definition, LedgerRow, SeenRun, StoredEvent
 
 CELL_WIDTH = 60
 LIMIT = click.option(
@@ -23,19 +24,10 @@ LIMIT = click.option(
 BEFORE = click.option("--before", default="", metavar="ID", help="Older than this: the next page.")
 
 
-class Seen(NamedTuple):
-    """An input, and how far it got."""
-
-    input: InputRow
-    status: str
-    event_count: int
-    unfinished_count: int
-
-
 class Trail(NamedTuple):
     """One input or output, and what it is tied to."""
 
-    inputs: Sequence[Seen]
+    inputs: Sequence[SeenInput]
     outputs: Sequence[LedgerRow]
 
 
@@ -69,7 +61,7 @@ def inputs(
     if before and (pending or stale):
         raise BadInput("--pending and --stale have no further pages", hint="Raise --limit.")
 
-    async def look(client: Client) -> tuple[list[Seen], int]:
+    async def look(client: Client) -> tuple[Sequence[SeenInput], int]:
         ask = client.automations
         if stale:
             rows = await ask.stale(name, limit=limit)
@@ -77,8 +69,7 @@ def inputs(
             rows = await ask.pending(name, limit=limit)
         else:
             rows = await ask.inputs(name, before=before, limit=limit)
-        found = [Seen(one.input, one.status, one.event_count, one.unfinished_count) for one in rows]
-        return found, client.clock.now()
+        return rows, client.clock.now()
 
     found, now = connect.ask(call, look)
     if call.json:
@@ -91,7 +82,7 @@ def inputs(
 
 async def _outcome(client: Client, name: str, input_id: str) -> Trail:
     one, led_to = await client.automations.outcome(name, input_id)
-    return Trail([Seen(one.input, one.status, one.event_count, one.unfinished_count)], led_to)
+    return Trail([one], led_to)
 
 
 def _show_input(call: Call, trail: Trail) -> None:
@@ -102,12 +93,11 @@ def _show_input(call: Call, trail: Trail) -> None:
         return
     row = one.input
     click.echo(f"input {row.id}  {render.clean(row.title)}  {render.coloured(one.status)}")
-    left = f"{one.unfinished_count} of {render.count(one.event_count, 'event')} not done"
     lines = [
         ("from", f"{row.source}, {row.type} {row.external_id}"),
         ("came in", render.clock(row.created_at)),
         ("skipped", row.skipped_at and render.clock(row.skipped_at)),
-        ("events", left if one.unfinished_count else f"{one.event_count}, all done"),
+        ("events", _far(one)),
     ]
     for name, value in lines:
         if value:
@@ -120,18 +110,28 @@ def _show_input(call: Call, trail: Trail) -> None:
         automation_page.change_lines(output)
 
 
-def input_document(one: Seen) -> dict[str, Any]:
+def _far(one: SeenInput) -> str:
+    """How far an input got."""
+    said = render.count(one.event_count, "event")
+    skipped = f", {one.skipped_count} skipped" if one.skipped_count else ""
+    if one.unfinished_count:
+        return f"{one.unfinished_count} of {said} not done{skipped}"
+    return f"{said}{skipped}" if skipped else f"{one.event_count}, all done"
+
+
+def input_document(one: SeenInput) -> dict[str, Any]:
     """An input for machines."""
     row = one.input
     return {
         "id": row.id, "status": one.status, "title": row.title, "source": row.source,
         "type": row.type, "external_id": row.external_id, "event_count": one.event_count,
-        "unfinished_count": one.unfinished_count, "created_at": render.at(row.created_at),
+        "unfinished_count": one.unfinished_count, "skipped_count": one.skipped_count,
+        "created_at": render.at(row.created_at),
         "skipped_at": render.at(row.skipped_at),
     }  # fmt: skip
 
 
-def input_table(found: Sequence[Seen], now: int, empty: str) -> None:
+def input_table(found: Sequence[SeenInput], now: int, empty: str) -> None:
     """Inputs for people."""
     rows = [
         (
@@ -202,7 +202,7 @@ async def _behind(client: Client, name: str, output_id: str) -> Trail:
             hint=f"See `rota automation outputs {name}`.",
         )
     behind = await client.automations.inputs_of(rows[0].id)
-    return Trail([Seen(row, "", 0, 0) for row in behind], rows)
+    return Trail([SeenInput(row, 0, 0) for row in behind], rows)
 
 
 def _show_output(call: Call, trail: Trail) -> None:
@@ -285,8 +285,8 @@ def event_document(row: StoredEvent) -> dict[str, Any]:
 def activity(call: Call, name: str, logs: bool, limit: int, before: str) -> None:
     """Show what the handlers did, newest first; every attempt is a line."""
 
-    async def look(client: Client) -> tuple[list[automation_page.Doing], int]:
-        found = await automation_page.activity(client, name, limit=limit, before=before)
+    async def look(client: Client) -> tuple[Sequence[SeenRun], int]:
+        found = await client.automations.activity(name, limit=limit, before=before)
         return found, client.clock.now()
 
     found, now = connect.ask(call, look)

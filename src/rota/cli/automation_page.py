@@ -16,7 +16,7 @@ from rota.core.outcomes import read_error
 if TYPE_CHECKING:
     from rota.automation_client import Standing
     from rota.client import Client
-    from rota.core.automation import EventName, HandlerRun, LedgerRow
+    from rota.core.automation import EventName, LedgerRow, SeenRun
     from rota.core.graph import Graph, HandlerNode
     from rota.core.planner import Handler
 
@@ -49,15 +49,6 @@ IN_DOUBT: dict[str, str] = {
 SETTLED = {"reconcile": "looked up", "person": "said by a person", "rejected": "rejected"}
 
 
-class Doing(NamedTuple):
-    """One attempt of a handler, with the status of its run."""
-
-    run: HandlerRun
-    status: str
-    attempt: int
-    error: str | None
-
-
 class Story(NamedTuple):
     """Everything the page about one automation shows."""
 
@@ -65,7 +56,7 @@ class Story(NamedTuple):
     graph: Graph | None
     deployed_at: int | None
     error: str | None  # what the run that blocks it last complained about
-    latest: Sequence[Doing]
+    latest: Sequence[SeenRun]
     stale_count: int
     now: int
 
@@ -87,18 +78,10 @@ async def read(client: Client, name: str) -> Story:
     if standing.turn is not None and standing.said.actions:
         chain = await client.chain(standing.turn.id)
         error = next((run.error for run in reversed(chain) if run.error), None)
-    latest = await activity(client, name, limit=LATEST_COUNT)
+    latest = await ask.activity(name, limit=LATEST_COUNT)
     deployed_at = versions[0].created_at if versions else None
     stale_count = len(await ask.stale(name))
     return Story(standing, graph, deployed_at, error, latest, stale_count, client.clock.now())
-
-
-async def activity(client: Client, name: str, *, limit: int, before: str = "") -> list[Doing]:
-    """Handler runs, newest first, in the words of the model."""
-    from rota.core.phases import shown
-
-    found = await client.automations.activity(name, limit=limit, before=before)
-    return [Doing(one.run, shown(one.status, one.reason), one.attempt, one.error) for one in found]
 
 
 # -- what can be done --------------------------------------------------------------------------
@@ -177,11 +160,11 @@ def handler_document(one: Handler, node: HandlerNode | None) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def doing_document(one: Doing) -> dict[str, Any]:
+def doing_document(one: SeenRun) -> dict[str, Any]:
     """A handler run for machines."""
     run = one.run
     return {
-        "id": run.run_id, "handler": run.handler, "kind": run.kind, "status": one.status,
+        "id": run.run_id, "handler": run.handler, "kind": run.kind, "status": one.shown,
         "phase": run.phase, "cause": run.cause, "version": run.version, "attempt": one.attempt,
         "reserved_count": run.reserved_count, "published_count": run.published_count,
         "remark": run.remark, "error": render.parsed(one.error),
@@ -349,11 +332,11 @@ def _due(one: Handler, now: int) -> str:
     return render.ago(at, now) if at is not None else "on an event"
 
 
-def doings(found: Sequence[Doing], now: int) -> None:
+def doings(found: Sequence[SeenRun], now: int) -> None:
     """Handler runs as a table."""
     rows = [
         (
-            one.run.run_id, one.run.handler, one.status, one.run.phase, one.run.cause,
+            one.run.run_id, one.run.handler, one.shown, one.run.phase, one.run.cause,
             render.ago(one.run.started_at, now),
             render.took(one.run.started_at, one.run.finished_at), _note(one),
         )
@@ -363,9 +346,9 @@ def doings(found: Sequence[Doing], now: int) -> None:
     render.table(heads, rows, "nothing has run yet")
 
 
-def _note(one: Doing) -> str:
+def _note(one: SeenRun) -> str:
     counts = [(one.run.reserved_count, "taken"), (one.run.published_count, "published")]
     said = [f"{number} {word}" for number, word in counts if number]
-    if one.error and one.status != "committed":  # what it waited for on the way is over
+    if one.error:
         said.append(read_error(one.error)["message"])
     return render.short("; ".join([*said, one.run.remark or ""]).rstrip("; "), CELL_WIDTH * 2)

@@ -45,6 +45,7 @@ EXITS: dict[str, int] = {
     "unknown_run": NOT_FOUND,
     "unknown_schedule": NOT_FOUND,
     "unknown_automation": NOT_FOUND,
+    "unknown_input": NOT_FOUND,
     "already_started": CONFLICT,
     "wrong_state": CONFLICT,
     "scheduler_locked": CONFLICT,

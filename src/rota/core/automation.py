@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from rota.core.phases import shown
+
 
 class Automation(msgspec.Struct, frozen=True, gc=False):
     """A deployed automation. `status` is the user's; `failures` and `fixes` are the system's."""
@@ -113,6 +115,49 @@ class InputRow(msgspec.Struct, frozen=True, gc=False):
     title: str
     created_at: int
     skipped_at: int | None
+
+
+class SeenInput(NamedTuple):
+    """Something that came in, and how far it got."""
+
+    input: InputRow
+    event_count: int
+    unfinished_count: int
+    skipped_count: int = 0
+
+    @property
+    def status(self) -> str:
+        """pending | done | skipped."""
+        if self.input.skipped_at is not None:
+            return "skipped"
+        if self.unfinished_count or not self.event_count:
+            return "pending"
+        return "skipped" if self.skipped_count == self.event_count else "done"
+
+
+class SeenRun(NamedTuple):
+    """A handler run, with the status of its run."""
+
+    run: HandlerRun
+    status: str
+    reason: str | None
+    attempt: int
+    retry_of: str | None
+    error: str | None
+
+    @property
+    def shown(self) -> str:
+        """Status and reason in the words of the model."""
+        return shown(self.status, self.reason)
+
+
+class Touched(NamedTuple):
+    """What a run did to an event."""
+
+    topic: str
+    message_id: str
+    act: str
+    at: int
 
 
 class Definition(msgspec.Struct, frozen=True, gc=False):

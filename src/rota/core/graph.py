@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import msgspec
 
@@ -13,10 +14,11 @@ NAMES = "letters, digits, _ . -, at most 64 characters, a letter first"
 
 
 class TopicNode(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A declared topic; `external` ones are fed from outside."""
+    """A declared topic; `external` ones are fed from outside. `shape` is its payloads' type."""
 
     name: str
     external: bool = False
+    shape: dict[str, Any] | None = None
 
 
 class HandlerNode(msgspec.Struct, frozen=True, omit_defaults=True):

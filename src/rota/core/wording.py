@@ -74,10 +74,9 @@ def say(
         return Said(Word.ATTENTION, "It has no turn; its last run died too often", ("resume",))
     if waiting:
         return _waits(turn, error, mutation, skips)
-    if turn.status == Status.RUNNING:
-        return Said(Word.RUNNING, "Running now")
-    if turn.status == Status.PENDING:
-        return Said(Word.RUNNING, "Waiting for a worker")
+    if turn.status in (Status.RUNNING, Status.PENDING):
+        taken = turn.status == Status.RUNNING
+        return Said(Word.RUNNING, "Running now" if taken else "Waiting for a worker")
     in_ = how_long((turn.available_at or now) - now)
     if turn.reason == "reconciliation":
         return Said(Word.RUNNING, f"Finding out whether a change happened; next look in {in_}",

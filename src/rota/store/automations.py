@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
+import msgspec
+
 from rota.core.automation import Automation, Definition, serial_key
 from rota.core.graph import Graph, TopicNode
 from rota.core.lifecycle import Status, Trigger
@@ -34,6 +36,15 @@ class NewHandler(NamedTuple):
     written: str | None
 
 
+class TopicRow(NamedTuple):
+    """A topic as it is stored."""
+
+    name: str
+    consumer: str | None
+    external: int
+    shape: str | None
+
+
 class NewVersion(NamedTuple):
     """An automation as the code declares it, checked."""
 
@@ -42,7 +53,7 @@ class NewVersion(NamedTuple):
     digest: str
     graph: str
     handlers: Sequence[NewHandler]
-    topics: Sequence[tuple[str, str | None, int]]
+    topics: Sequence[TopicRow]
 
 
 async def lock(tx: Tx, namespace: str, name: str) -> Automation | None:
@@ -88,10 +99,17 @@ async def handlers_of_all(
     return found
 
 
-async def topics(tx: Tx, place: Place) -> dict[str, tuple[str | None, bool]]:
-    """The declared topics: their reader, and whether others may publish to them."""
+class TopicDoor(NamedTuple):
+    """What somebody who publishes must know of a topic."""
+
+    external: bool
+    shape: str | None
+
+
+async def topics(tx: Tx, place: Place) -> dict[str, TopicDoor]:
+    """The declared topics: whether others may publish to them, and what fits."""
     rows = await tx.rows("topics_of", namespace=place.namespace, automation=place.automation)
-    return {row[0]: (row[1], bool(row[2])) for row in rows}
+    return {row[0]: TopicDoor(bool(row[1]), row[2]) for row in rows}
 
 
 async def versions(tx: Tx, place: Place, *, limit: int = 100) -> list[Definition]:
@@ -171,16 +189,17 @@ async def _put_parts(tx: Tx, place: Place, fresh: NewVersion, now: int) -> None:
     named: dict[str, Any] = {"namespace": place.namespace, "automation": place.automation}
     await tx.rows("drop_handlers", names=[one.name for one in fresh.handlers], **named)
     await tx.many("put_handlers", rows, **named)
-    await tx.rows("drop_topics", names=[name for name, _, _ in fresh.topics], **named)
+    await tx.rows("drop_topics", names=[one.name for one in fresh.topics], **named)
     if fresh.topics:
         await tx.many("put_topics", fresh.topics, **named)
 
 
-def topic_rows(graph: Graph) -> list[tuple[str, str | None, int]]:
+def topic_rows(graph: Graph) -> list[TopicRow]:
     """A graph's topics as the store keeps them."""
 
-    def row(topic: TopicNode) -> tuple[str, str | None, int]:
-        return (topic.name, graph.consumer_of(topic.name), int(topic.external))
+    def row(topic: TopicNode) -> TopicRow:
+        shape = None if topic.shape is None else msgspec.json.encode(topic.shape).decode()
+        return TopicRow(topic.name, graph.consumer_of(topic.name), int(topic.external), shape)
 
     return [row(topic) for topic in graph.topics]
 

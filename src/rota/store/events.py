@@ -158,6 +158,19 @@ async def _why_not(tx: Tx, place: Place, run_id: str, wanted: Mapping[str, Seque
     return f"only pending events can be reserved: {'; '.join(complaints[:10])}"
 
 
+async def note_refused(tx: Tx, run_id: str, event_ids: Sequence[str], *, now: int) -> None:
+    """Note which events a run could not read: they are what a person may skip."""
+    items = [(event_id,) for event_id in event_ids]
+    await tx.many("put_reservations", items, run_id=run_id, act="refused", now=now)
+
+
+async def skip(tx: Tx, run_id: str, event_ids: Sequence[str], *, now: int) -> None:
+    """Leave out events because of what became of a run with them."""
+    await tx.rows("skip_events", ids=list(event_ids), now=now)
+    items = [(event_id,) for event_id in event_ids]
+    await tx.many("put_reservations", items, run_id=run_id, act="skipped", now=now)
+
+
 async def release(tx: Tx, root_id: str, *, now: int) -> int:
     """Let go of everything a chain has reserved."""
     await tx.rows("note_owned", root_id=root_id, act="released", now=now)

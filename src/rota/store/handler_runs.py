@@ -383,6 +383,7 @@ class Stop(NamedTuple):
     retry_after_s: float | None = None
     wake_at: int | None = None  # the same run looks again then
     fix: NewFix | None = None
+    refused: Sequence[str] = ()  # ids of events that it could not read
 
 
 async def stop(
@@ -403,6 +404,7 @@ async def stop(
         "stop_handler_run", run_id=claim.id, phase=stop.phase, logs=stop.notes.logs,
         remark=stop.notes.remark, error_kind=stop.kind, finished_at=now if over else None,
     )  # fmt: skip
+    await events.note_refused(tx, claim.id, stop.refused, now=now)
     if not over:
         verb = "ask" if stop.asks else "suspend"
         await _settle(

@@ -401,14 +401,21 @@ async def reap(
     heirs = [
         _recovery(run, new_id, now)
         for run, new_id in zip(lapsed, new_ids, strict=False)
-        if run.recoveries < recoveries_max
+        if _is_recovered(run, recoveries_max)
     ]
     await start(tx, heirs, now=now, alone=False)
     over = [
-        End(r.parent_id, r.schedule_id, r.root_id) for r in lapsed if r.recoveries >= recoveries_max
+        End(r.parent_id, r.schedule_id, r.root_id)
+        for r in lapsed
+        if not _is_recovered(r, recoveries_max)
     ]
     await _after_ends(tx, over, now)
-    return [(run, run.recoveries < recoveries_max) for run in lapsed]
+    return [(run, _is_recovered(run, recoveries_max)) for run in lapsed]
+
+
+def _is_recovered(run: Run, recoveries_max: int) -> bool:
+    """An automation always keeps a turn: one that died too often asks a person when it begins."""
+    return run.recoveries < recoveries_max or run.kind == "automation"
 
 
 def _recovery(run: Run, new_id: str, now: int) -> NewRun:

@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
-from rota.core.automation import EventName, HandlerRun, InputRow, LedgerRow, StoredEvent
+from rota.core.automation import (
+    EventName,
+    HandlerRun,
+    InputRow,
+    LedgerRow,
+    SeenInput,
+    SeenRun,
+    StoredEvent,
+    Touched,
+)
 from rota.core.model import Run
 from rota.core.phases import DECIDED, UNCERTAIN, EventStatus
 from rota.core.wording import can_skip
@@ -14,41 +22,6 @@ from rota.store.events import Place
 
 LATEST = 1 << 62
 OPEN = (EventStatus.PENDING, EventStatus.RESERVED)
-
-
-class SeenInput(NamedTuple):
-    """Something that came in, and how far it got."""
-
-    input: InputRow
-    event_count: int
-    unfinished_count: int
-
-    @property
-    def status(self) -> str:
-        """pending | done | skipped."""
-        if self.input.skipped_at is not None:
-            return "skipped"
-        return "pending" if self.unfinished_count or not self.event_count else "done"
-
-
-class SeenRun(NamedTuple):
-    """A handler run, with the status of its run."""
-
-    run: HandlerRun
-    status: str
-    reason: str | None
-    attempt: int
-    retry_of: str | None
-    error: str | None
-
-
-class Touched(NamedTuple):
-    """What a run did to an event."""
-
-    topic: str
-    message_id: str
-    act: str
-    at: int
 
 
 async def to_skip(
@@ -118,7 +91,7 @@ async def unfinished_inputs(
 
 def _seen(row: Row) -> SeenInput:
     width = len(InputRow.__struct_fields__)
-    return SeenInput(InputRow(*row[:width]), int(row[width]), int(row[width + 1]))
+    return SeenInput(InputRow(*row[:width]), *(int(count) for count in row[width:]))
 
 
 async def outputs_of_input(tx: Tx, input_id: str) -> list[LedgerRow]:

@@ -4,16 +4,18 @@ transaction under the automation's lock: it applies as a whole, or says why not 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from rota.core.automation import Automation, EventName, LedgerRow, NewEvent
 from rota.core.lifecycle import Status, Trigger
 from rota.core.model import Run
 from rota.core.phases import Mutation
+from rota.core.shapes import misfit
 from rota.errors import BadInput, UnknownAutomation, WrongState
 from rota.store import automations, events, mutations, sightings
-from rota.store.automations import IDLE, Rest
+from rota.store.automations import IDLE, Rest, TopicDoor
 from rota.store.database import Tx
 from rota.store.events import Place, Published
 
@@ -97,7 +99,8 @@ async def run_now(tx: Tx, namespace: str, name: str, *, now: int) -> list[str]:
     busy = turn is not None and turn.status in (Status.WAITING, Status.SLEEPING)
     if turn is not None and busy and turn.reason not in (IDLE, automations.EVENT):
         raise WrongState(
-            f"automation {name} is {turn.label}", hint="Resolve that first; see its status."
+            f"automation {name} is {turn.label}",
+            hint=f"Resolve that first: `rota automation show {name}` says how.",
         )
     queued = await automations.queue_producers(tx, hand.place, now=now)
     await automations.poke(tx, hand.automation, now=now)
@@ -111,21 +114,30 @@ async def publish(
     """Publish from outside to topics that are declared external, and wake who reads them."""
     automation, place = await _lock(tx, namespace, name), Place(namespace, name)
     known = await automations.topics(tx, place)
-    for topic in sorted({event.topic for event in fresh}):
-        if topic not in known:
-            raise BadInput(
-                f"automation {name} has no topic {topic!r}",
-                hint=f"Its topics are: {', '.join(sorted(known)) or 'none'}.",
-            )
-        if not known[topic][1]:
-            raise BadInput(
-                f"topic {topic} of {name} is not open to others",
-                hint="Declare it with external=True.",
-            )
+    for event in fresh:
+        _fits(name, event, known)
     told = await events.publish(tx, place, fresh, new_ids=new_ids, created_by=None, now=now)
     if told.readers:
         await automations.poke(tx, automation, now=now)
     return told
+
+
+def _fits(name: str, event: NewEvent, known: Mapping[str, TopicDoor]) -> None:
+    """Whether an event from outside may enter its topic, or BadInput."""
+    topic = event.topic
+    if topic not in known:
+        raise BadInput(
+            f"automation {name} has no topic {topic!r}",
+            hint=f"Its topics are: {', '.join(sorted(known)) or 'none'}.",
+        )
+    door = known[topic]
+    if not door.external:
+        raise BadInput(
+            f"topic {topic} of {name} is not open to others",
+            hint="Declare it with external=True.",
+        )
+    if door.shape is not None and (wrong := misfit(json.loads(door.shape), event.payload)):
+        raise BadInput(f"an event of topic {topic}: {wrong}")
 
 
 async def approve(
@@ -216,10 +228,8 @@ async def _skip(tx: Tx, hand: Hand, turn: Run, row: LedgerRow | None, now: int) 
             f"automation {hand.automation.name} has no event to skip that would let it go on",
             hint="Try again when the cause is gone, or correct the code and deploy.",
         )
-    ids = [event.id for event in chosen]
-    await tx.rows("skip_events", ids=ids, now=now)
     owner = turn.retry_of or turn.id
-    await tx.many("put_reservations", [(id_,) for id_ in ids], run_id=owner, act="skipped", now=now)
+    await events.skip(tx, owner, [event.id for event in chosen], now=now)
     return chosen
 
 

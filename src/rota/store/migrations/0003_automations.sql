@@ -60,13 +60,14 @@ create table handlers (
     constraint handlers_marks check (cleared <= marked)
 ) {strict};
 
--- A topic has one reader. One that is no longer declared stays for the sake of its events.
+-- A topic has one reader. `shape` is the type of its payloads as JSON Schema, where one is known. One that is no longer declared stays for the sake of its events.
 create table topics (
     namespace {key} not null,
     automation {key} not null,
     name {key} not null,
     consumer {key},
     external {int} not null default 0,
+    shape {text},
     declared {int} not null default 1,
     primary key (namespace, automation, name),
     foreign key (namespace, automation) references automations (namespace, name) on delete cascade

@@ -198,7 +198,7 @@ create table reservations (
     event_id text collate "C" not null,
     act text not null,
     at bigint not null,
-    constraint reservations_act CHECK (((act = 'reserved'::text) OR (act = 'released'::text) OR (act = 'consumed'::text) OR (act = 'skipped'::text) OR (act = 'transferred'::text))),
+    constraint reservations_act CHECK (((act = 'reserved'::text) OR (act = 'released'::text) OR (act = 'consumed'::text) OR (act = 'skipped'::text) OR (act = 'transferred'::text) OR (act = 'refused'::text))),
     constraint reservations_event_id_fkey FOREIGN KEY (event_id) REFERENCES events(id) ON DELETE CASCADE,
     constraint reservations_run_id_fkey FOREIGN KEY (run_id) REFERENCES runs(id) ON DELETE CASCADE,
     constraint reservations_pkey PRIMARY KEY (run_id, event_id, act)
@@ -304,6 +304,7 @@ create table topics (
     name text collate "C" not null,
     consumer text collate "C",
     external bigint not null default 0,
+    shape text,
     declared bigint not null default 1,
     constraint topics_namespace_automation_fkey FOREIGN KEY (namespace, automation) REFERENCES automations(namespace, name) ON DELETE CASCADE,
     constraint topics_pkey PRIMARY KEY (namespace, automation, name)

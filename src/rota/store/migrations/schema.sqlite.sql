@@ -182,7 +182,7 @@ CREATE TABLE reservations (
     at integer not null,
     primary key (run_id, event_id, act),
     constraint reservations_act check (act = 'reserved' or act = 'released' or act = 'consumed'
-        or act = 'skipped' or act = 'transferred')
+        or act = 'skipped' or act = 'transferred' or act = 'refused')
 ) strict;
 
 CREATE TABLE runs (
@@ -268,6 +268,7 @@ CREATE TABLE topics (
     name text not null,
     consumer text,
     external integer not null default 0,
+    shape text,
     declared integer not null default 1,
     primary key (namespace, automation, name),
     foreign key (namespace, automation) references automations (namespace, name) on delete cascade

@@ -68,19 +68,19 @@ select automation, {handler columns} from handlers
 where namespace = :namespace and automation {in automations} order by automation, position
 
 -- name: put_topics
-insert into topics (namespace, automation, name, consumer, external)
-select :namespace, :automation, item.name, item.consumer, item.external
-{from items: name text, consumer text, external int}
+insert into topics (namespace, automation, name, consumer, external, shape)
+select :namespace, :automation, item.name, item.consumer, item.external, item.shape
+{from items: name text, consumer text, external int, shape text}
 where true
 on conflict (namespace, automation, name) do update
-set consumer = excluded.consumer, external = excluded.external, declared = 1
+set consumer = excluded.consumer, external = excluded.external, shape = excluded.shape, declared = 1
 
 -- name: drop_topics
 update topics set declared = 0, consumer = null
 where namespace = :namespace and automation = :automation and not (name {in names})
 
 -- name: topics_of
-select name, consumer, external from topics
+select name, external, shape from topics
 where namespace = :namespace and automation = :automation and declared = 1 order by name
 
 -- name: set_automation_status

@@ -34,7 +34,7 @@ where run_id = :run_id
 -- name: commit_handler_run
 update handler_runs
 set phase = 'committed', logs = :logs, remark = :remark, prepared = :prepared, state_after = :state_after,
-    published_count = :published_count, finished_at = :now
+    published_count = :published_count, error_kind = null, finished_at = :now
 where run_id = :run_id
 
 -- name: commit_producer

@@ -70,15 +70,12 @@ where child.status in ('pending', 'running', 'sleeping') and parent.status = 'ca
     and not exists (select 1 from runs as later where later.retry_of = parent.id)
 
 -- name: broken_automation_turn
--- An active automation has its one open run, unless its last one died too often.
+-- An active automation has its one open run.
 select automations.namespace, automations.name from automations
 where automations.status = 'active'
     and not exists (select 1 from runs where runs.namespace = automations.namespace
         and runs.serial_key = 'automation:' || automations.name
         and runs.status in ('pending', 'running', 'sleeping', 'waiting'))
-    and not exists (select 1 from runs where runs.namespace = automations.namespace
-        and runs.serial_key = 'automation:' || automations.name and runs.status = 'crashed'
-        and not exists (select 1 from runs as later where later.retry_of = runs.id))
 
 -- name: broken_automation_wait
 -- An automation that waits for a person says why.

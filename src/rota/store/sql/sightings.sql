@@ -8,10 +8,11 @@ where namespace = :namespace and automation = :automation
 order by id desc limit :limit
 
 -- name: list_inputs
--- An input is done when it has events and none of them is unfinished.
+-- An input is done when it has events and none of them is unfinished; skipped, when all are.
 select {input columns},
     count(events.id),
-    coalesce(sum(case when events.status = 'pending' or events.status = 'reserved' then 1 else 0 end), 0)
+    coalesce(sum(case when events.status = 'pending' or events.status = 'reserved' then 1 else 0 end), 0),
+    coalesce(sum(case when events.status = 'skipped' then 1 else 0 end), 0)
 from inputs
 left join causes on causes.input_id = inputs.id
 left join events on events.id = causes.event_id
@@ -24,7 +25,8 @@ order by inputs.id desc limit :limit
 -- name: list_unfinished_inputs
 select {input columns},
     count(events.id),
-    coalesce(sum(case when events.status = 'pending' or events.status = 'reserved' then 1 else 0 end), 0)
+    coalesce(sum(case when events.status = 'pending' or events.status = 'reserved' then 1 else 0 end), 0),
+    coalesce(sum(case when events.status = 'skipped' then 1 else 0 end), 0)
 from inputs
 left join causes on causes.input_id = inputs.id
 left join events on events.id = causes.event_id
@@ -58,8 +60,10 @@ where namespace = :namespace and automation = :automation
 order by id desc limit :limit
 
 -- name: list_activity
+-- What a run that has committed complained about on its way is over.
 select {handler run columns}, runs.status, runs.reason, runs.attempt, runs.retry_of,
-    coalesce(runs.error, (select body from payloads where payloads.run_id = runs.id and part = 'error'))
+    case when runs.status <> 'completed' then coalesce(runs.error,
+        (select body from payloads where payloads.run_id = runs.id and part = 'error')) end
 from handler_runs join runs on runs.id = handler_runs.run_id
 where handler_runs.namespace = :namespace and handler_runs.automation = :automation
     and (:before = '' or handler_runs.run_id < :before)
