@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from rota import Rota
-from rota.errors import WrongState
+from rota.errors import StoreUnreachable, WrongState
 from tests.crash.conftest import MakeDatabase
 from tests.crash.verbs import make_app, nothing_open
 from tests.kit import Child, Effects, broken, select, until
@@ -84,7 +84,11 @@ async def at_every_point(
 
 @contextlib.asynccontextmanager
 async def connected(scene: Scene) -> AsyncIterator[Rota]:
-    async with scene.app().connected() as app:
+    async with contextlib.AsyncExitStack() as stack:
+        try:
+            app = await stack.enter_async_context(scene.app().connected())
+        except StoreUnreachable:  # a server with its hands full: once more
+            app = await stack.enter_async_context(scene.app().connected())
         yield app
 
 

@@ -68,6 +68,7 @@ EXITS: dict[str, int] = {
     "run_timeout": FAILED,
     "stranded": FAILED,
     "bad_reply": FAILED,
+    "budget_spent": FAILED,
     "failure": FAILED,
     "transient": FAILED,
     "auth": FAILED,
