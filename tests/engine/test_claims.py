@@ -274,9 +274,13 @@ async def test_an_idle_worker_asks_nothing(database_url: str) -> None:
         await result(await app.start(flow))
         await eventually(lambda: app.runtime is not None and app.runtime.worker.idle)
         tap = StoreTap(app)
-        for _ in range(50):
-            await eventually(lambda: True)
-        assert [name for name in tap.calls if name != "notify"] == []  # the last word may lag
+        for _ in range(3):  # the last word may lag; one who asks on and on is caught all the same
+            tap.calls.clear()
+            for _ in range(50):
+                await eventually(lambda: True)
+            if not tap.calls:
+                break
+        assert [name for name in tap.calls if name != "notify"] == []
 
 
 async def test_a_start_of_many_with_no_delay_begins_at_once(database_url: str) -> None:

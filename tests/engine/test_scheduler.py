@@ -53,7 +53,11 @@ async def test_at_rest_it_asks_nothing(database_url: str) -> None:
         await app.schedules.create("s", "report", HOURLY, zone="UTC")
         await timer_set(clock, "1h")
         tap = StoreTap(app)
-        await asyncio.sleep(0.2)
+        for _ in range(3):  # the last word may lag; one who asks on and on is caught all the same
+            tap.calls.clear()
+            await asyncio.sleep(0.2)
+            if not tap.calls:
+                break
         assert tap.calls == []
 
 
