@@ -69,7 +69,7 @@ class SqlitePlace:
                 beside.unlink()
 
     async def version(self) -> str:
-        """As bundled with apsw; both sides use that one."""
+        """Rota's own, bundled with apsw; the raw side has the standard library's."""
         return f"SQLite {apsw.sqlite_lib_version()} (synchronous=FULL)"
 
 

@@ -1,7 +1,7 @@
 """PostgreSQL over asyncpg: a small pool, one round trip where one statement is enough.
 
-NOTIFY never rides in a working transaction (commits that notify queue up behind a global lock);
-`tell` sends it apart, at most once per few milliseconds. Knows no table.
+NOTIFY rides only in the commit of a lone start (commits that notify queue up behind a global lock);
+all else `tell` sends apart, at most once per few milliseconds. Knows no table.
 """
 
 from __future__ import annotations
