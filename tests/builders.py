@@ -15,7 +15,7 @@ import msgspec
 from rota.core.instants import HOUR, SECOND
 from rota.core.model import Claim, NewRun, Outcome, Queue, Run, Started, Step, StepRecord, Worker
 from rota.settings import Settings
-from rota.store import history, invariants, migrate, runs, steps, workers
+from rota.store import claiming, history, invariants, migrate, runs, steps, workers
 from rota.store.database import Database, Row, Tx, open_url
 from rota.store.postgres import PostgresTx
 from rota.store.sqlite import SqliteTx
@@ -101,9 +101,9 @@ def request(
     names: Iterable[str] = ("work",),
     limited: Iterable[str] = (),
     namespace: str = SPACE,
-) -> runs.ClaimRequest:
+) -> claiming.ClaimRequest:
     """Who claims what."""
-    return runs.ClaimRequest(
+    return claiming.ClaimRequest(
         namespace, worker, list(names), queues or [("default", seats)], room, frozenset(limited),
         now, now + LEASE,
     )  # fmt: skip
@@ -111,7 +111,7 @@ def request(
 
 async def claim(db: Database, worker: str = "w1", **fields: Any) -> list[Claim]:
     """Claim and return what was got, in its order."""
-    return (await db.write(runs.claim, request(worker, **fields))).claims
+    return (await db.write(claiming.claim, request(worker, **fields))).claims
 
 
 async def begin(db: Database, *, worker: str = "w1", now: int = NOW, **fields: Any) -> Claim:

@@ -69,7 +69,7 @@ class Effects:
 
 
 async def until(
-    condition: Callable[[], Awaitable[T]], *, timeout_s: float = 20.0, every_s: float = 0.02
+    condition: Callable[[], Awaitable[T]], *, timeout_s: float = 60.0, every_s: float = 0.02
 ) -> T:
     """Wait until `condition` holds and return what it said; AssertionError at the deadline."""
     deadline = time.monotonic() + timeout_s

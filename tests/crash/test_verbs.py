@@ -118,7 +118,7 @@ async def test_a_killed_retry_makes_one_successor_or_none(
         async with scene.app() as app:
             with contextlib.suppress(WrongState):  # it is on its way already
                 await app.retry(run_id)
-            await app.ref(run_id).result(timeout=10)
+            await app.ref(run_id).result(timeout=30)
             chain = await app.chain(run_id)
             assert [attempt.status for attempt in chain] == ["failed", "completed"]
         assert scene.effects.count("r/note#0") == 1
@@ -136,7 +136,7 @@ async def test_a_killed_fork_leaves_a_chain_that_remembers_everything_or_none(
             assert len(forks) <= 1
             for fork in forks:
                 await app.signal(fork.id, "word", "heard")
-                assert await app.ref(fork.id).result(timeout=10) == "heard"
+                assert await app.ref(fork.id).result(timeout=30) == "heard"
         assert scene.effects.count("r/note#0") == 1
         assert scene.effects.count("r/note#1") == 1 + len(forks)
 
@@ -144,7 +144,7 @@ async def test_a_killed_fork_leaves_a_chain_that_remembers_everything_or_none(
         run_id = await scene.prepare("listens", "r")
         async with scene.app() as app:
             await app.signal(run_id, "word", "heard")
-            await app.ref(run_id).result(timeout=10)
+            await app.ref(run_id).result(timeout=30)
         return run_id
 
     await at_every_point(make_database, tmp_path, "fork", listened, check)
@@ -159,7 +159,7 @@ async def test_a_killed_signal_wakes_its_run_or_was_never_sent(
             if sent == [(0,)]:
                 assert await app.ref(run_id).status() == "sleeping:signal"
                 await app.signal(run_id, "word", "heard")
-            assert await app.ref(run_id).result(timeout=10) == "heard"
+            assert await app.ref(run_id).result(timeout=30) == "heard"
         assert scene.effects.count("r/note#1") == 1
 
     await at_every_point(make_database, tmp_path, "signal", resting("listens"), check)

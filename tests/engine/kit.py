@@ -13,8 +13,8 @@ from rota.core.instants import Duration, micros
 from rota.core.model import Claim
 from rota.core.model import Worker as WorkerRow
 from rota.engine import liveness
-from rota.store import runs, workers
-from rota.store.runs import ClaimRequest
+from rota.store import claiming, workers
+from rota.store.claiming import ClaimRequest
 from rota.testing import VirtualClock
 from tests.workflows.kit import eventually
 
@@ -157,4 +157,4 @@ async def ghost_claim(app: Rota, worker_id: str, count: int = 1) -> list[Claim]:
         queues=[("default", count)], room=count, limited=frozenset(), now=now,
         lease_until=now + micros(app.settings.lease_s),
     )  # fmt: skip
-    return (await app.database.write(runs.claim, request)).claims
+    return (await app.database.write(claiming.claim, request)).claims

@@ -98,7 +98,7 @@ async def test_a_recovery_repeats_no_recorded_step(database_url: str) -> None:
     async with virtual(app, url=database_url, start=later) as world:
         await world.beat()
         await world.settle()
-        assert await app.ref(run.id).result(timeout=5) == 3
+        assert await app.ref(run.id).result(timeout=30) == 3
         assert calls == ["before", "during", "during"]
 
 
@@ -126,7 +126,7 @@ async def test_dead_neighbours_are_noticed_at_start(database_url: str) -> None:
         await ghost_claim(app, "dead")
     async with virtual(app, url=database_url) as world:
         await world.settle()
-        assert await app.ref(run.id).result(timeout=5) == 1
+        assert await app.ref(run.id).result(timeout=30) == 1
 
 
 async def test_a_living_neighbour_keeps_its_runs_until_they_lapse(database_url: str) -> None:
@@ -237,15 +237,15 @@ async def test_a_parent_learns_that_its_child_was_put_aside(database_url: str) -
 
 async def claim_from(app: Rota, queue: str) -> None:
     """Claim from a queue that no worker serves."""
-    from rota.store import runs
-    from rota.store.runs import ClaimRequest
+    from rota.store import claiming
+    from rota.store.claiming import ClaimRequest
 
     now = app.clock.now()
     request = ClaimRequest(
         namespace="default", worker_id="ghost", names=list(app.workflows), queues=[(queue, 1)],
         room=1, limited=frozenset(), now=now, lease_until=now + 30 * SECOND,
     )  # fmt: skip
-    assert (await app.database.write(runs.claim, request)).claims
+    assert (await app.database.write(claiming.claim, request)).claims
 
 
 async def test_a_jump_of_the_clock_reaps_nobody(database_url: str) -> None:

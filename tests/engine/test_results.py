@@ -30,7 +30,7 @@ async def test_many_waiters_ask_one_question(database_url: str) -> None:
         started = await app.start_many(flow, [(n,) for n in range(50)])
         await eventually(lambda: gate.under_way == 50)
         tap = StoreTap(app)
-        waiters = [asyncio.ensure_future(run.result(timeout=10)) for run in started]
+        waiters = [asyncio.ensure_future(run.result(timeout=30)) for run in started]
         await eventually(lambda: tap.count("ended") > 0)
         gate.open.set()
         assert await asyncio.gather(*waiters) == list(range(50))
@@ -43,7 +43,7 @@ async def test_a_run_that_ends_here_is_answered_without_a_question(database_url:
     async with live(app, database_url):
         run = await app.start(flow, 1)
         await eventually(lambda: gate.under_way == 1)
-        waiter = asyncio.ensure_future(run.result(timeout=10))
+        waiter = asyncio.ensure_future(run.result(timeout=30))
         tap = StoreTap(app)
         await eventually(lambda: app.results.awaits(run.id))
         await eventually(lambda: tap.count("ended") == 1)
@@ -98,7 +98,7 @@ async def test_a_run_that_ends_elsewhere_unheard_is_found_by_the_poll(
         await eventually(lambda: gate.under_way == 1)
         # Only now: else it might be the one who performs the run.
         async with beside(other, database_url, clock):
-            waiter = asyncio.ensure_future(other.ref(run.id).result(timeout=10))
+            waiter = asyncio.ensure_future(other.ref(run.id).result(timeout=30))
             await eventually(lambda: other.results.awaits(run.id))
             gate.open.set()
             assert await result(run) == 1
@@ -116,7 +116,7 @@ async def test_the_poll_slows_down_while_nothing_happens(database_url: str) -> N
         run = await app.start(flow, 1)
         await eventually(lambda: gate.under_way == 1)
         tap = StoreTap(other)
-        waiter = asyncio.ensure_future(other.ref(run.id).result(timeout=10))
+        waiter = asyncio.ensure_future(other.ref(run.id).result(timeout=30))
         await eventually(lambda: tap.count("ended") == 1)
         await pass_time(clock, "60s")
         assert tap.count("ended") <= 70
@@ -139,7 +139,7 @@ async def test_waiting_goes_on_through_a_bad_time_of_the_database(database_url: 
                 raise StoreUnreachable("away")
 
         tap.before = refuse
-        waiter = asyncio.ensure_future(other.ref(run.id).result(timeout=10))
+        waiter = asyncio.ensure_future(other.ref(run.id).result(timeout=30))
         await eventually(lambda: tap.count("ended") == 1)
         gate.open.set()
         await eventually(lambda: gate.under_way == 0)

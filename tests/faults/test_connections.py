@@ -103,7 +103,7 @@ async def test_connections_cut_again_and_again_under_load_lose_and_double_nothin
                 proxy.cut()
 
         try:
-            await under_trouble(client, 500, cut, timeout_s=15)
+            await under_trouble(client, 500, cut, timeout_s=30)
         finally:
             end_all(crew)
         assert proxy.cut_count > 30
@@ -118,11 +118,11 @@ async def test_connections_that_go_silent_for_ever_stop_no_worker(
         crew = await crew_of(1, proxy.url, effects, tmp_path, "--set", "lease_s=2")
         try:
             first = await client.start("two", label="a")
-            await first.result(timeout=10)
+            await first.result(timeout=30)
             proxy.swallow()
             second = await client.start("two", label="b")
             # The lease bounds how long anybody may be out of reach.
-            await second.result(timeout=15)
+            await second.result(timeout=30)
             assert crew[0].code is None
         finally:
             end_all(crew)
@@ -142,7 +142,7 @@ async def test_a_run_held_while_its_connections_go_silent_is_not_lost(
 
             await until(begun)
             proxy.swallow()
-            assert await run.result(timeout=20) == "a/busy#0"
+            assert await run.result(timeout=30) == "a/busy#0"
         finally:
             end_all(crew)
     assert await broken(server_url) == []
@@ -160,7 +160,7 @@ async def test_a_slow_line_delays_but_loses_nothing(
             return None
 
         try:
-            await under_trouble(client, 100, nothing, timeout_s=20)
+            await under_trouble(client, 100, nothing, timeout_s=30)
         finally:
             end_all(crew)
     await check_once(server_url, effects, 100)
@@ -207,7 +207,7 @@ async def test_a_server_restarted_under_load_loses_and_doubles_nothing(
                     await asyncio.to_thread(server.restart, "immediate")
 
             try:
-                await under_trouble(client, 500, restart, timeout_s=20)
+                await under_trouble(client, 500, restart, timeout_s=30)
             finally:
                 end_all(crew)
         await check_once(url, effects, 500)

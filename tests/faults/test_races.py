@@ -81,7 +81,7 @@ async def test_cancel_reaches_a_child_that_is_being_started_at_that_moment(
         async def is_quiet() -> bool:
             return all(run.is_final for run in await other.list())
 
-        await until(is_quiet, timeout_s=5)
+        await until(is_quiet, timeout_s=30)
         assert await broken(server_url) == []
 
 
@@ -138,7 +138,7 @@ async def test_a_signal_sent_while_an_attempt_gives_way_to_the_next_is_heard(
         sending.open.set()
         await told
         try:
-            assert await run.result(timeout=5) == 5
+            assert await run.result(timeout=30) == 5
         finally:
             with contextlib.suppress(RotaError):
                 await run.cancel()
@@ -192,7 +192,7 @@ async def test_the_end_of_a_child_is_heard_while_the_parent_gives_way_to_its_nex
             await until(sleeps, timeout_s=3)
         ending.open.set()
         try:
-            assert await run.result(timeout=5) == 5
+            assert await run.result(timeout=30) == 5
         finally:
             with contextlib.suppress(RotaError):
                 await run.cancel()

@@ -26,7 +26,7 @@ from rota.core.lifecycle import FINAL, SETTLING, Status
 from rota.core.model import Claim, NewRun, Outcome, Started
 from rota.errors import LeaseLost
 from rota.settings import Settings
-from rota.store import invariants, migrate, runs, steps
+from rota.store import claiming, invariants, migrate, runs, steps
 from rota.store.database import Database, Tx, open_url
 from tests.builders import LEASE, NOW, SPACE, fresh_id, new_run, raw, request, step_of
 from tests.properties.model import Life, Model
@@ -166,7 +166,7 @@ class Store(RuleBasedStateMachine):
     @rule(worker=workers, seats=st.integers(1, 3), names=st.sampled_from([NAMES, ("work",)]))
     def claim(self, worker: str, seats: int, names: tuple[str, ...]) -> None:
         asked = request(worker, seats=seats, names=names, now=self.now)
-        got = self.write(runs.claim, asked).claims
+        got = self.write(claiming.claim, asked).claims
         expected = self.model.claim(worker, names, seats, self.now + LEASE)
         assert [claim.id for claim in got] == expected
         assert [claim.claim_count for claim in got] == [self.model.runs[i].claims for i in expected]

@@ -10,7 +10,7 @@ import pytest
 
 from rota.core.instants import SECOND
 from rota.core.model import Claim, Outcome
-from rota.store import runs, workers
+from rota.store import claiming, runs, workers
 from rota.store.database import Database
 from tests.builders import (
     LEASE,
@@ -198,8 +198,8 @@ async def test_all_limits_of_a_queue_hold_together(db: Database) -> None:
     assert [held.limit_key for held in got] == ["a", "b", "c"]
 
 
-async def _rated(db: Database, now: int, **fields: Any) -> runs.Claimed:
-    return await db.write(runs.claim, request(now=now, limited=["default"], **fields))
+async def _rated(db: Database, now: int, **fields: Any) -> claiming.Claimed:
+    return await db.write(claiming.claim, request(now=now, limited=["default"], **fields))
 
 
 async def test_a_rate_holds_and_says_when_to_come_back(db: Database) -> None:
@@ -216,7 +216,7 @@ async def test_a_rate_holds_and_says_when_to_come_back(db: Database) -> None:
 
 async def test_an_idle_rated_queue_asks_nobody_to_come_back(db: Database) -> None:
     await declare(db, rate_count=2, rate_per_us=SECOND)
-    assert await _rated(db, NOW) == runs.Claimed([], None)
+    assert await _rated(db, NOW) == claiming.Claimed([], None)
 
 
 async def test_the_earliest_of_two_rated_queues_counts(db: Database) -> None:
@@ -225,7 +225,7 @@ async def test_the_earliest_of_two_rated_queues_counts(db: Database) -> None:
     await start(db, *(new_run(queue=queue) for queue in ("slow", "quick") for _ in range(2)))
     for order in (("slow", "quick"), ("quick", "slow")):
         asked = request(queues=[(name, 5) for name in order], limited=order)
-        assert (await db.write(runs.claim, asked)).retry_at == NOW + SECOND
+        assert (await db.write(claiming.claim, asked)).retry_at == NOW + SECOND
 
 
 async def test_a_paused_queue_gives_nothing_until_it_is_resumed(db: Database) -> None:

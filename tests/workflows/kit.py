@@ -16,7 +16,7 @@ from rota.core.outcomes import read_error
 from rota.store import invariants
 
 # Real time after which a result that should be there is taken as missing.
-GUARD_S = 5.0
+GUARD_S = 30.0
 
 
 @dataclass

@@ -36,6 +36,7 @@ class AutomationExecutor:
     """Performs turns of the automations that this process declares."""
 
     kind = "automation"
+    replays = False
 
     def __init__(self, declared: Mapping[str, Automation], base: Base) -> None:
         self._declared = declared

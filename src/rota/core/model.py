@@ -119,7 +119,7 @@ class Started(msgspec.Struct, frozen=True, gc=False):
     existed: bool
 
 
-class Claim(msgspec.Struct, frozen=True, gc=False):
+class Claim(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """A run this worker holds: everything needed to perform it. `claim_count` is the fence."""
 
     id: str

@@ -14,6 +14,7 @@ class Executor(Protocol):
     """Performs runs of one kind."""
 
     kind: str
+    replays: bool  # whether it wants all steps of a run's chain at hand, to answer from
 
     def names(self) -> list[str]:
         """The names it can perform."""

@@ -22,10 +22,11 @@ from rota.engine.executor import Executor
 from rota.engine.journal import insist
 from rota.engine.wakeups import ANY, CANCEL, DONE, READY, TIMER
 from rota.errors import LeaseLost, UsageError
-from rota.store import runs, steps
+from rota.store import claiming, runs, steps
+from rota.store.claiming import Claimed, ClaimRequest
 from rota.store.database import BRIEF
 from rota.store.history import Ended
-from rota.store.runs import Claimed, ClaimRequest, Settled
+from rota.store.runs import Settled
 
 log = logging.getLogger("rota.worker")
 
@@ -199,9 +200,9 @@ class Worker:
         if request is None:
             return await self._database.write(runs.settle, outcomes, now=now), nothing[1]
         if not outcomes and self.idle:  # somebody waits for the first of them to begin
-            return nothing[0], await self._database.write_brief(runs.claim, request)
+            return nothing[0], await self._database.write_brief(claiming.claim, request)
         if not outcomes:
-            return nothing[0], await self._database.write(runs.claim, request)
+            return nothing[0], await self._database.write(claiming.claim, request)
         if len(outcomes) <= BRIEF and len(self._tasks) <= BRIEF:
             return await self._database.write_brief(runs.turn, outcomes, request)
         return await self._database.write(runs.turn, outcomes, request)
@@ -267,7 +268,11 @@ class Worker:
         for claim in claims:
             self.held[claim.id] = claim
             self._queues[claim.queue].active += 1
-        stale = [claim.root_id for claim in claims if not claim.is_fresh]
+        stale = [
+            claim.root_id
+            for claim in claims
+            if not claim.is_fresh and self._executors[claim.kind].replays
+        ]
         try:
             recorded = (
                 await insist(

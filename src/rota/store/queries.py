@@ -19,6 +19,7 @@ from rota.core.planner import Handler
 from rota.store.dialect import POSTGRES, SQLITE, Compiled, Dialect
 
 _QUERY = re.compile(r"\{query (\w+)\}")
+_ALIAS = re.compile(r" as \w+$")
 _NAME = re.compile(r"^-- name: (\w+)\s*$", re.MULTILINE)
 
 # Column lists come from the records that read them, so the two cannot drift apart.
@@ -51,6 +52,18 @@ def _columns(record: str) -> str:
     names = [f"{table}.{name}" for name in kind.__struct_fields__]
     return ", ".join(_WIDE.get(name, name) for name in names)
 
+
+def _claim_array() -> str:
+    """A claim as it will be, as one JSON array, read before the claim is written."""
+    names = [f"runs.{name}" for name in Claim.__struct_fields__]
+    texts = [_CLAIMING.get(name) or _WIDE.get(name, name) for name in names]
+    return f"json_array({', '.join(_ALIAS.sub('', text) for text in texts)})"
+
+
+_CLAIMING = {
+    "runs.claim_count": "runs.claim_count + 1",
+    "runs.started_at": "coalesce(runs.started_at, :now)",
+}
 
 # Payloads over the inline limit live in `payloads`; readers see one column either way.
 _WIDE = {
@@ -86,9 +99,9 @@ def compiled(dialect_name: str) -> dict[str, Compiled]:
 
 
 def _expand(text: str, found: dict[str, str]) -> str:
-    """Replace `{query name}` by that query's text, then `{… columns}` by lists of columns."""
+    """Replace `{query name}` by that query's text, then lists of columns."""
     text = _QUERY.sub(lambda match: found[match.group(1)], text)
     for record in _RECORDS:
         if f"{{{record} columns}}" in text:
             text = text.replace(f"{{{record} columns}}", _columns(record))
-    return text
+    return text.replace("{claim array}", _claim_array())

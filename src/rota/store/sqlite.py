@@ -24,6 +24,7 @@ from rota import errors, faults
 from rota.settings import Settings
 from rota.store.database import Row
 from rota.store.dialect import SQLITE
+from rota.store.logroom import LogRoom
 from rota.store.queries import compiled
 from rota.store.signal import LocalSignal
 
@@ -34,8 +35,6 @@ T = TypeVar("T")
 GROUP_MAX = 1000
 # SQLite's own 2 MiB hold the hot pages of some thousand runs; beyond, each write would read first.
 CACHE_KIB = 32 * 1024
-# 16 MiB of log before it is carried over: pages that are written again and again go over once.
-CHECKPOINT_PAGES = 4000
 # A commit on the spot holds up the event loop, so only a disk that answers within this gets one.
 QUICK_COMMIT_S = 0.002
 # WAL-reset race: two writing processes may corrupt the file before this version.
@@ -78,6 +77,7 @@ class SqliteTx:
         self.connection = connection
         self.commit_s = 0.0  # what the last commit took
         self.patient = True  # whether to wait for another process
+        self.log_room: LogRoom | None = None
         self._cursor = connection.cursor()
         self._queries = compiled("sqlite")
 
@@ -114,12 +114,20 @@ class SqliteTx:
     def begin(self) -> None:
         """Take the write lock."""
         self._cursor.execute("begin immediate")
+        if self.log_room is not None:
+            self.log_room.make()
 
     def commit(self) -> None:
         """Make it durable, and note how long the disk took."""
         began = time.perf_counter()
         self._cursor.execute("commit")
         self.commit_s = time.perf_counter() - began
+
+    def close(self) -> None:
+        """Disconnect."""
+        self.connection.close()
+        if self.log_room is not None:
+            self.log_room.close()
 
     def wait_for_lock(self, tries: int, busy_s: float) -> bool:
         """Short random naps: SQLite's own growing ones starve a process beside a busy writer."""
@@ -241,7 +249,7 @@ class _Thread:
                 self._answer(group, answers)
         with self._turn:
             self._tx = None
-            tx.connection.close()
+            tx.close()
 
     def _timed(self, tx: SqliteTx, group: list[_Call]) -> list[_Answer]:
         answers = self._serve_group(tx, group)
@@ -436,7 +444,8 @@ class SqliteDatabase:
         connection.execute("pragma foreign_keys = on")
         connection.execute(f"pragma cache_size = -{CACHE_KIB}")
         connection.execute("pragma temp_store = memory")
-        connection.execute(f"pragma wal_autocheckpoint = {CHECKPOINT_PAGES}")
         if not write:
             connection.execute("pragma query_only = on")
+        elif not self._memory:
+            tx.log_room = LogRoom(connection, self.path)
         return tx

@@ -47,6 +47,7 @@ class WorkflowExecutor:
     """Runs registered workflow functions."""
 
     kind = "workflow"
+    replays = True
 
     def __init__(
         self,

@@ -14,3 +14,22 @@ select 1
 
 -- name: store_version
 select 'SQLite ' || sqlite_version()
+
+-- name: ready_runs
+-- What claim_runs would take, as one value: each row that is handed over costs a change of the
+-- interpreter lock, and while the event loop performs runs, that is most of what a claim costs.
+select json_group_array({claim array}) from (
+    select * from runs
+    where namespace = :namespace and queue = :queue and status = 'pending' and name {in names}
+        and not exists (select 1 from queues
+            where queues.namespace = :namespace and queues.name = :queue and queues.paused = 1)
+    order by priority desc, available_at, id
+    limit :limit
+) as runs
+
+-- name: take_runs
+-- The other half: nobody else can have written in between.
+update runs
+set status = 'running', reason = null, lease_owner = :worker_id, lease_until = :lease_until,
+    claim_count = claim_count + 1, wake_requested = 0, started_at = coalesce(started_at, :now)
+where id {in ids}

@@ -1,0 +1,93 @@
+"""The write-ahead log is lengthened ahead of small commits, and what it says stays the same."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import apsw
+import pytest
+
+from rota.store import logroom
+from rota.store.database import Database
+from tests.builders import new_run, opened
+from tests.builders import start as start_runs
+
+CHUNK = len(logroom.CHUNK)
+
+
+async def _start(db: Database, count: int) -> None:
+    for _ in range(count):
+        await start_runs(db, new_run())
+
+
+def _log(path: Path) -> Path:
+    return path.with_name(f"{path.name}-wal")
+
+
+def _count(path: Path) -> int:
+    connection = apsw.Connection(str(path))
+    try:
+        assert connection.execute("pragma integrity_check").fetchall() == [("ok",)]
+        [[count]] = connection.execute("select count(*) from runs").fetchall()
+        return int(count)
+    finally:
+        connection.close()
+
+
+async def test_small_commits_find_room_in_the_log(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    async with opened(f"sqlite:///{path}") as db:
+        await _start(db, 3)
+        before = _log(path).stat().st_size
+        await _start(db, 20)
+        assert _log(path).stat().st_size == before
+        await _start(db, 300)
+        longer = _log(path).stat().st_size - before
+        assert longer > 0 and longer % CHUNK == 0
+
+
+async def test_zeros_at_the_end_are_no_part_of_the_log_after_a_power_cut(tmp_path: Path) -> None:
+    path, copy = tmp_path / "a.db", tmp_path / "b.db"
+    async with opened(f"sqlite:///{path}") as db:
+        await _start(db, 40)
+        assert _log(path).read_bytes()[-4096:] == bytes(4096)
+        shutil.copy(path, copy)  # as the disk looks when the machine goes out now
+        shutil.copy(_log(path), _log(copy))
+    assert _count(copy) == _count(path) == 40
+
+
+async def test_two_writers_lengthen_one_log(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    url = f"sqlite:///{path}"
+    async with opened(url) as one, opened(url) as other:
+        for _ in range(60):
+            await _start(one, 3)
+            await _start(other, 3)
+        assert _count(path) == 360
+
+
+async def test_a_long_log_is_carried_over_and_begun_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logroom, "CHECKPOINT_PAGES", 100)
+    path = tmp_path / "a.db"
+    async with opened(f"sqlite:///{path}") as db:
+        await _start(db, 300)
+        assert _log(path).stat().st_size <= 2 * CHUNK
+        assert path.stat().st_size > 300 * 100
+    assert _count(path) == 300
+
+
+async def test_a_disk_without_room_for_zeros_stops_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> int:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "pwrite", full)
+    path = tmp_path / "a.db"
+    async with opened(f"sqlite:///{path}") as db:
+        await _start(db, 30)
+    assert _count(path) == 30
