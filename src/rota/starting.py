@@ -108,15 +108,23 @@ class Starter:
         now: int,
     ) -> tuple[NewRun, list[BulkRow]]:
         """Many runs that share everything but four columns: a template and a row for each."""
-        rows: list[BulkRow] = []
         chosen = list(items)
-        for run_id, item in zip(self._ids.take(now, len(chosen)), chosen, strict=True):
-            if isinstance(item, Start):
-                text = self._input(door, name, item.args, item.kwargs)
-                rows.append((run_id, item.external_id, item.key, text))
-            else:
-                rows.append((run_id, None, None, self._input(door, name, item, {})))
+        ids = self._ids.take(now, len(chosen))
+        if door is not None and not any(isinstance(item, Start) for item in chosen):
+            limit = self._settings.payload_bytes_max
+            texts = door.signature.write_all(chosen, what=name, bytes_max=limit)
+            rows: list[BulkRow] = [
+                (i, None, None, text) for i, text in zip(ids, texts, strict=True)
+            ]
+        else:
+            rows = [self._row(door, name, *pair) for pair in zip(ids, chosen, strict=True)]
         return self._born(door, name, None, options, now), rows
+
+    def _row(
+        self, door: Startable | None, name: str, run_id: str, item: tuple[Any, ...] | Start
+    ) -> BulkRow:
+        one = item if isinstance(item, Start) else Start(item)
+        return (run_id, one.external_id, one.key, self._input(door, name, one.args, one.kwargs))
 
     def _born(
         self, door: Startable | None, name: str, text: str | None, options: Options, now: int

@@ -86,12 +86,18 @@ async def start_alike(
     """
     if any(item[3] is not None and len(item[3]) > INLINE_BYTES_MAX for item in items):
         return await start(tx, [_alike(template, item) for item in items], now=now)
-    count = await tx.change(
-        "start_alike", items, namespace=template.namespace, kind=template.kind, name=template.name,
-        queue=template.queue, priority=template.priority, status=_birth(template, now),
-        available_at=template.available_at, trigger=template.trigger, version=template.version,
-        tags=template.tags, options=template.options, now=now, alone=True,
-    )  # fmt: skip
+    shared: dict[str, Any] = {
+        "namespace": template.namespace, "kind": template.kind, "name": template.name,
+        "queue": template.queue, "priority": template.priority, "status": _birth(template, now),
+        "available_at": template.available_at, "trigger": template.trigger,
+        "version": template.version, "tags": template.tags, "options": template.options,
+        "now": now, "alone": True,
+    }  # fmt: skip
+    if all(item[1] is None and item[2] is None for item in items):
+        few = [(item[0], item[3]) for item in items]
+        count = await tx.change("start_plain", few, **shared)
+    else:
+        count = await tx.change("start_alike", items, **shared)
     if count == len(items):
         return [Started(item[0], existed=False) for item in items]
     ids = [item[0] for item in items]
@@ -152,7 +158,9 @@ async def settle(tx: Tx, outcomes: Sequence[Outcome], *, now: int, alone: bool =
 def _is_plain(outcome: Outcome) -> bool:
     """A completion from which nothing follows, whose output fits into the row."""
     claim, output = outcome.claim, outcome.output
-    if outcome.verb != "complete" or claim.parent_id is not None or claim.schedule_id is not None:
+    if outcome.verb != "complete" or outcome.reason is not None:
+        return False
+    if claim.parent_id is not None or claim.schedule_id is not None:
         return False
     return output is None or len(output) <= INLINE_BYTES_MAX
 

@@ -23,6 +23,16 @@ select item.id, :namespace, :kind, :name, :queue, :priority, :status, :available
 where true
 on conflict do nothing
 
+-- name: start_plain
+-- The same where even those are few: an id and an input each.
+insert into runs (id, namespace, kind, name, queue, priority, status, available_at, root_id, attempt,
+    recoveries, trigger, version, tags, options, input, created_at)
+select item.id, :namespace, :kind, :name, :queue, :priority, :status, :available_at, item.id, 1,
+    0, :trigger, :version, :tags, :options, item.input, :now
+{from items: id text, input text}
+where true
+on conflict do nothing
+
 -- name: find_started
 -- Who holds the external id, for starts that found it taken.
 select runs.id, runs.namespace, runs.name, runs.external_id
