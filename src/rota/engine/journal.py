@@ -49,8 +49,13 @@ class Journal:
 
     async def record(self, claim: Claim, step: Step) -> None:
         """Durable when this returns; LeaseLost when the run is not ours any more."""
-        if not await self._batch.put(StepRecord(claim, step)):
+        if not await self.put(claim, step):
             raise LeaseLost(f"run {claim.id} is no longer held by this worker", run_id=claim.id)
+
+    def put(self, claim: Claim, step: Step) -> Awaitable[bool]:
+        """The same; the answer is whether the run is still ours."""
+        record = StepRecord(claim, step)
+        return self._batch.join(record) or self._batch.put(record)
 
     async def record_child(self, claim: Claim, step: Step, child: NewRun) -> Started:
         """Start a child run and remember it as a step, in one transaction."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -64,6 +64,7 @@ class Worker:
         self._limits: dict[str, Queue] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._outcomes: list[Outcome] = []
+        self._coming = 0  # claimed, and about to be performed
         self._lease_us = micros(base.settings.lease_s)
         self._due_at: int | None = 0
         # Counted, because a call may come while a claim that looked too early is under way.
@@ -79,7 +80,7 @@ class Worker:
     @property
     def free(self) -> int:
         """Seats nobody sits on."""
-        return self._settings.seats - len(self._tasks)
+        return self._settings.seats - len(self._tasks) - self._coming
 
     @property
     def due_at(self) -> int | None:
@@ -89,7 +90,7 @@ class Worker:
     @property
     def idle(self) -> bool:
         """Nothing in hand and nothing left to settle."""
-        return not self._tasks and not self._outcomes
+        return not self._tasks and not self._outcomes and not self._coming
 
     def limit(self, limits: Sequence[Queue]) -> None:
         """Learn the limits that hold across all workers."""
@@ -155,6 +156,7 @@ class Worker:
             except BaseException:
                 self._doubtful = True
                 raise
+            self._hold(claimed.claims)
             await self._seat(claimed.claims)
         begun = {claim.id for claim in claimed.claims}
         if any(not one.existed and one.id not in begun for one in started):
@@ -181,15 +183,27 @@ class Worker:
             self._outcomes = outcomes + self._outcomes
             self._doubtful = self._doubtful or request is not None
             raise
-        if outcomes:
-            self._after_settling(outcomes, settled)
         if request is not None:
             if calls == self._calls:
                 self._note_hunger(request, claimed.claims)
             if claimed.retry_at is not None:
                 self._clock.call_at(claimed.retry_at, self.look)
+        for outcome in outcomes:  # before the claims: one of these may be claimed again already
+            self.held.pop(outcome.claim.id, None)
+        self._hold(claimed.claims)
+        if len(self._outcomes) > BRIEF and not any(map(self._replays, claimed.claims)):
+            # Much is waiting to be settled: let it go to the database first, then look after this.
+            self._coming = len(claimed.claims)
+            asyncio.get_running_loop().call_soon(self._absorb, outcomes, settled, claimed.claims)
+        else:
+            self._after_settling(outcomes, settled)
             await self._seat(claimed.claims)
         return bool(moved or outcomes or claimed.claims)
+
+    def _absorb(self, outcomes: list[Outcome], settled: Settled, claims: Sequence[Claim]) -> None:
+        self._coming = 0
+        self._after_settling(outcomes, settled)
+        self._perform_all(claims, {})
 
     async def _write(
         self, outcomes: list[Outcome], request: ClaimRequest | None, now: int
@@ -264,15 +278,17 @@ class Worker:
         )  # fmt: skip
         self._doubtful = False
 
-    async def _seat(self, claims: Sequence[Claim]) -> None:
+    def _hold(self, claims: Sequence[Claim]) -> None:
         for claim in claims:
             self.held[claim.id] = claim
             self._queues[claim.queue].active += 1
-        stale = [
-            claim.root_id
-            for claim in claims
-            if not claim.is_fresh and self._executors[claim.kind].replays
-        ]
+
+    def _replays(self, claim: Claim) -> bool:
+        """Whether its executor has to be told what the chain has recorded."""
+        return not claim.is_fresh and self._executors[claim.kind].replays
+
+    async def _seat(self, claims: Sequence[Claim]) -> None:
+        stale = [claim.root_id for claim in claims if self._replays(claim)]
         try:
             recorded = (
                 await insist(
@@ -286,6 +302,9 @@ class Worker:
             for claim in claims:
                 self._queues[claim.queue].active -= 1
             raise
+        self._perform_all(claims, recorded)
+
+    def _perform_all(self, claims: Sequence[Claim], recorded: Mapping[str, Sequence[Step]]) -> None:
         loop = asyncio.get_running_loop()
         for claim in claims:
             work = self._perform(claim, recorded.get(claim.root_id, ()))
@@ -338,7 +357,6 @@ class Worker:
         ended = limited = False
         for outcome in outcomes:
             claim = outcome.claim
-            self.held.pop(claim.id, None)
             if claim.id not in settled.ids:
                 log.info("run %s (%s) was settled by somebody else", claim.id, claim.name)
                 continue
@@ -389,6 +407,7 @@ class Worker:
     async def drain(self, until: int) -> None:
         """Stop claiming, let runs end until the deadline, then hand over what is left."""
         self.stop()
+        await asyncio.sleep(0)  # what was claimed a moment ago begins, so that it can be handed over
         while not self.idle and self._clock.now() < until:
             self.wake.clear()
             if not await self.turn():

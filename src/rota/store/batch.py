@@ -26,11 +26,15 @@ class Batch(Generic[I, O]):
 
     async def put(self, item: I) -> O:
         """Wait until `item` is written, then return its answer."""
+        return await (self.join(item) or self._lead(item))
+
+    def join(self, item: I) -> asyncio.Future[O] | None:
+        """The answer to come, if a call is under way; None when somebody has to make one."""
         if not self._sending:
-            return await self._lead(item)
+            return None
         future: asyncio.Future[O] = asyncio.get_running_loop().create_future()
         self._waiting.append((item, future))
-        return await future
+        return future
 
     async def _lead(self, item: I) -> O:
         """The first to come sends at once, without waiting for company."""

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import contextvars
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 from urllib.parse import SplitResult, urlunsplit
 
@@ -168,8 +168,7 @@ class PostgresDatabase:
 
     async def open(self) -> None:
         """Connect once, to find out early whether the server answers."""
-        async with self._connection():
-            pass
+        await self.clock_us()
 
     async def close(self) -> None:
         """Tell what is still to be told, then disconnect."""
@@ -207,20 +206,35 @@ class PostgresDatabase:
     write_brief = write
 
     async def _transact(self, function: Any, args: Any, kwargs: Any) -> Any:
-        async with self._connection() as connection:
-            tx = PostgresTx(connection)
+        async with self._places:
+            connection = None
             try:
-                value = await function(tx, *args, **kwargs)
-                if tx.begun:
-                    faults.reach("before-commit")
-                    await connection.execute("commit")
-                    faults.reach("after-commit")
-                return value
-            except BaseException:
-                if tx.begun and not connection.is_closed():
-                    with contextlib.suppress(Exception):
-                        await connection.execute("rollback")
+                connection = self._idle() or await self._connect()
+                return await _in_transaction(connection, function, args, kwargs)
+            except asyncio.CancelledError:
+                # Cancelled in the middle of a statement: the connection's state is unknown.
+                if connection is not None:
+                    connection.terminate()
                 raise
+            except errors.RotaError:
+                raise
+            except Exception as error:
+                ours = translate(error, self.place)
+                if isinstance(ours, errors.StoreUnreachable) and connection is not None:
+                    connection.terminate()
+                if ours is error:
+                    raise
+                raise ours from error
+            finally:
+                if connection is not None and not connection.is_closed() and not self._closed:
+                    self._free.append(connection)
+
+    def _idle(self) -> Any:
+        while self._free:
+            connection = self._free.pop()
+            if not connection.is_closed():
+                return connection
+        return None
 
     async def clock_us(self) -> int | None:
         """The server's clock, which all machines share."""
@@ -304,34 +318,6 @@ class PostgresDatabase:
     def _channel(self) -> str:
         return f"rota_{self.schema}"
 
-    @contextlib.asynccontextmanager
-    async def _connection(self) -> AsyncIterator[Any]:
-        async with self._places:
-            connection = None
-            try:
-                while self._free and connection is None:
-                    candidate = self._free.pop()
-                    connection = None if candidate.is_closed() else candidate
-                connection = connection or await self._connect()
-                yield connection
-            except asyncio.CancelledError:
-                # Cancelled in the middle of a statement: the connection's state is unknown.
-                if connection is not None:
-                    connection.terminate()
-                raise
-            except errors.RotaError:
-                raise
-            except Exception as error:
-                ours = translate(error, self.place)
-                if isinstance(ours, errors.StoreUnreachable) and connection is not None:
-                    connection.terminate()
-                if ours is error:
-                    raise
-                raise ours from error
-            finally:
-                if connection is not None and not connection.is_closed() and not self._closed:
-                    self._free.append(connection)
-
     async def _connect(self) -> Any:
         try:
             connection = await asyncpg.connect(
@@ -358,3 +344,19 @@ class PostgresDatabase:
         self._own.add(pid)
         connection.add_termination_listener(lambda _: self._own.discard(pid))
         return connection
+
+
+async def _in_transaction(connection: Any, function: Any, args: Any, kwargs: Any) -> Any:
+    tx = PostgresTx(connection)
+    try:
+        value = await function(tx, *args, **kwargs)
+        if tx.begun:
+            faults.reach("before-commit")
+            await connection.execute("commit")
+            faults.reach("after-commit")
+        return value
+    except BaseException:
+        if tx.begun and not connection.is_closed():
+            with contextlib.suppress(Exception):
+                await connection.execute("rollback")
+        raise

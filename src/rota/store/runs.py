@@ -58,6 +58,12 @@ async def start(
     """Give birth to runs. One whose external id or id exists already is answered with that run.
 
     `told_to`: where a lone run's birth is told in the same commit (see `Database.carry`)."""
+    if len(runs) == 1 and _is_lone(runs[0]):
+        [run] = runs
+        row = (run.id, run.input)
+        if await tx.many("start_lone", [row], alone=alone, told_to=told_to, **_alike(run, now)):
+            return [Started(run.id, existed=False)]
+        return await _with_existing(tx, runs, set())
     bodies = _big((run.id, "input", run.input) for run in runs if run.root_id in (None, run.id))
     rows = [_row(run, now) for run in runs]
     born = {
@@ -73,6 +79,27 @@ async def start(
     return await _with_existing(tx, runs, born)
 
 
+def _is_lone(run: NewRun) -> bool:
+    """Whether nothing but its id could stand in its way, and its row holds all of it."""
+    return (
+        run.attempt == 1 and run.recoveries == 0
+        and run.external_id is None and run.retry_of is None and run.parent_id is None
+        and run.serial_key is None and run.schedule_id is None and run.limit_key is None
+        and run.due_at is None and run.reason is None and run.root_id is None
+        and (run.input is None or len(run.input) <= INLINE_BYTES_MAX)
+    )  # fmt: skip
+
+
+def _alike(run: NewRun, now: int) -> dict[str, Any]:
+    """What runs of one bulk have in common."""
+    return {
+        "namespace": run.namespace, "kind": run.kind, "name": run.name, "queue": run.queue,
+        "priority": run.priority, "status": _birth(run, now), "available_at": run.available_at,
+        "trigger": run.trigger, "version": run.version, "tags": run.tags, "options": run.options,
+        "now": now,
+    }  # fmt: skip
+
+
 async def start_alike(
     tx: Tx,
     template: NewRun,
@@ -85,27 +112,21 @@ async def start_alike(
     The columns they share travel once: in bulk that is most of the work.
     """
     if any(item[3] is not None and len(item[3]) > INLINE_BYTES_MAX for item in items):
-        return await start(tx, [_alike(template, item) for item in items], now=now)
-    shared: dict[str, Any] = {
-        "namespace": template.namespace, "kind": template.kind, "name": template.name,
-        "queue": template.queue, "priority": template.priority, "status": _birth(template, now),
-        "available_at": template.available_at, "trigger": template.trigger,
-        "version": template.version, "tags": template.tags, "options": template.options,
-        "now": now, "alone": True,
-    }  # fmt: skip
+        return await start(tx, [_unlike(template, item) for item in items], now=now)
+    shared = _alike(template, now)
     if all(item[1] is None and item[2] is None for item in items):
         few = [(item[0], item[3]) for item in items]
-        count = await tx.change("start_plain", few, **shared)
+        count = await tx.change("start_plain", few, alone=True, **shared)
     else:
-        count = await tx.change("start_alike", items, **shared)
+        count = await tx.change("start_alike", items, alone=True, **shared)
     if count == len(items):
         return [Started(item[0], existed=False) for item in items]
     ids = [item[0] for item in items]
     born = {row[0] for row in await tx.rows("find_ids", ids=ids)}
-    return await _with_existing(tx, [_alike(template, item) for item in items], born)
+    return await _with_existing(tx, [_unlike(template, item) for item in items], born)
 
 
-def _alike(template: NewRun, item: tuple[str, str | None, str | None, str | None]) -> NewRun:
+def _unlike(template: NewRun, item: tuple[str, str | None, str | None, str | None]) -> NewRun:
     return msgspec.structs.replace(
         template, id=item[0], external_id=item[1], limit_key=item[2], input=item[3]
     )

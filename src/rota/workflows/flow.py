@@ -169,7 +169,9 @@ class Flow:
 
     async def write(self, step: Step) -> None:
         """The same for a caller that is busy already."""
-        await self.ours(self.room.journal.record(self.claim, step))
+        if not await self.room.journal.put(self.claim, step):
+            self.interrupted = True
+            raise RunInterrupted
         self._recorded[step.key] = step
 
     def remember(self, step: Step) -> None:
@@ -193,6 +195,11 @@ class Flow:
     def busy(self) -> _Busy:
         """Marks work under way; while there is any, the flow does not suspend."""
         return _Busy(self)
+
+    @property
+    def is_replaying(self) -> bool:
+        """Whether there are recorded steps that have not been asked for again."""
+        return bool(self._unasked)
 
     async def permit_new(self) -> None:
         """Return once it is certain that executing something new contradicts no recorded step."""

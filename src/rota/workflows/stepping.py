@@ -30,7 +30,8 @@ async def run_step(flow: Flow, step: StepLike, key: str, args: Any, kwargs: Any)
     """The remembered result of a step, or its execution with retries."""
     known = flow.recall(key)
     if known is None:
-        await flow.permit_new()
+        if flow.is_replaying:
+            await flow.permit_new()
     elif known.status == "completed":
         return _value(step, known.output)
     elif known.wake_at is None:

@@ -33,6 +33,17 @@ select item.id, :namespace, :kind, :name, :queue, :priority, :status, :available
 where true
 on conflict do nothing
 
+-- name: start_lone
+-- One run that only its id could bring into conflict: asking for that alone is less to do than
+-- `on conflict`, which asks every unique index.
+insert into runs (id, namespace, kind, name, queue, priority, status, available_at, root_id, attempt,
+    recoveries, trigger, version, tags, options, input, created_at)
+select item.id, :namespace, :kind, :name, :queue, :priority, :status, :available_at, item.id, 1,
+    0, :trigger, :version, :tags, :options, item.input, :now
+{from items: id text, input text}
+where not exists (select 1 from runs where runs.id = item.id)
+returning id
+
 -- name: find_started
 -- Who holds the external id, for starts that found it taken.
 select runs.id, runs.namespace, runs.name, runs.external_id
