@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import multiprocessing
+import os
+import sys
 from collections.abc import Callable
+from importlib import import_module
 from multiprocessing.context import ForkServerProcess
+from pathlib import Path
 from typing import Any
 
 
@@ -31,3 +35,37 @@ async def ended(process: ForkServerProcess, timeout_s: float) -> int | None:
     finally:
         loop.remove_reader(process.sentinel)
     return process.exitcode
+
+
+class WarmChild:
+    """`python -m module arguments`, but forked; what it says is kept in a file."""
+
+    def __init__(self, module: str, *arguments: object, log: Path) -> None:
+        self.log = log
+        self._fork = forked(_run, module, [str(each) for each in arguments], str(log))
+
+    def wait(self, timeout_s: float = 60.0) -> int:
+        """Its exit code; one that does not end in time is killed, and its log is shown."""
+        self._fork.join(timeout_s)
+        if self._fork.exitcode is None:
+            self.kill()
+            raise AssertionError(f"no end after {timeout_s} s:\n{self.tail()}")
+        return self._fork.exitcode
+
+    def kill(self) -> None:
+        """SIGKILL, and wait for its end."""
+        self._fork.kill()
+        self._fork.join()
+
+    def tail(self, lines: int = 40) -> str:
+        """The end of what it said."""
+        text = self.log.read_text(errors="replace") if self.log.exists() else ""
+        return "\n".join(text.splitlines()[-lines:])
+
+
+def _run(module: str, arguments: list[str], log: str) -> None:
+    out = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    os.dup2(out, 1)
+    os.dup2(out, 2)
+    sys.argv = [module, *arguments]
+    import_module(module).main()

@@ -13,7 +13,8 @@ import pytest
 
 from tests.crash.conftest import MakeDatabase
 from tests.crash.story import expected
-from tests.kit import Child, Effects, broken, select
+from tests.forks import WarmChild
+from tests.kit import Effects, broken, select
 
 KILLS_MAX = 400
 AT_ONCE = 3
@@ -29,9 +30,9 @@ where not exists (select 1 from runs as later where later.retry_of = runs.id)
 """
 
 
-def _child(url: str, folder: Path, *extra: object) -> Child:
+def _child(url: str, folder: Path, *extra: object) -> WarmChild:
     arguments = ("--database", url, "--effects", folder / "effects", "--order", "o1", *extra)
-    return Child("tests.crash.story", *arguments, log=folder / "log")
+    return WarmChild("tests.crash.story", *arguments, log=folder / "log")
 
 
 async def _recorded(url: str) -> set[str]:

@@ -14,7 +14,8 @@ from rota import Rota
 from rota.errors import StoreUnreachable, WrongState
 from tests.crash.conftest import MakeDatabase
 from tests.crash.verbs import make_app, nothing_open
-from tests.kit import Child, Effects, broken, select, until
+from tests.forks import WarmChild
+from tests.kit import Effects, broken, select, until
 
 KILLS_MAX = 100
 AT_ONCE = 4
@@ -32,11 +33,11 @@ class Scene:
         """A fresh app on it."""
         return make_app(self.url, self.effects)
 
-    def child(self, verb: str, run_id: str = "", kill_at: int = 0) -> Child:
+    def child(self, verb: str, run_id: str = "", kill_at: int = 0) -> WarmChild:
         """A child process that says `verb`."""
         arguments = ("--database", self.url, "--effects", self.effects.path, "--verb", verb)
         more = ("--run", run_id, "--kill-at", kill_at)
-        return Child("tests.crash.verbs", *arguments, *more, log=self.folder / "log")
+        return WarmChild("tests.crash.verbs", *arguments, *more, log=self.folder / "log")
 
     async def prepare(self, name: str, label: str) -> str:
         """A worker performs a run until it is where it should be; then the worker is gone."""

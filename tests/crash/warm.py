@@ -15,6 +15,8 @@ for name in (
     "rota.tools.sql_postgres",
     "rota.tools.sql_sqlite",
     "tests.crash.automation_life",
+    "tests.crash.story",
+    "tests.crash.verbs",
     "tests.tools.child",
 ):
     import_module(name)

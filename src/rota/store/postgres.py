@@ -34,6 +34,7 @@ T = TypeVar("T")
 log = logging.getLogger("rota.store")
 
 TELL_EVERY_S = 0.01
+COMMAND_TIMEOUT_S_MIN = 5.0
 CONNECT_TIMEOUT_S = 10.0
 SCRIPT_TIMEOUT_S = 24 * 3600.0  # a migration of a large table takes what it takes
 _RETRIES = 5
@@ -323,8 +324,9 @@ class PostgresDatabase:
             connection = await asyncpg.connect(
                 self._dsn,
                 timeout=CONNECT_TIMEOUT_S,
-                # A connection that went silent must not hold a worker longer than its leases last.
-                command_timeout=self._settings.lease_s,
+                # A connection that went silent must not hold a worker longer than its leases last;
+                # but a server that has its hands full is not silent.
+                command_timeout=max(self._settings.lease_s, COMMAND_TIMEOUT_S_MIN),
                 server_settings={
                     "search_path": self.schema,
                     "application_name": "rota",

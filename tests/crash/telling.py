@@ -1,0 +1,79 @@
+"""A child process that runs a scheduled pipeline once, tells of it, and is killed on the way.
+
+`python -m tests.crash.telling --database URL --root FOLDER [--kill-at N]`. Points are counted from
+the moment it is connected. One that is not killed ends when nothing is open any more.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+from pathlib import Path
+
+from rota import Rota
+from rota.ai import Offline
+from rota.pipelines import syncing
+from rota.pipelines.reading import read_pipeline
+from rota.pipelines.statefile import ScheduleState
+from rota.pipelines.syncing import Block
+from tests.crash.story import QUICK, arm
+from tests.crash.verbs import nothing_open
+from tests.kit import until
+
+NAME = "yearly"
+PIPELINE = """
+name: Once a year
+schedule:
+  cron: "0 0 1 1 *"
+  timezone: UTC
+  notify:
+    on_success: ["{url}/hook", {{command: "cat > told"}}]
+    ping: "{url}/ping"
+input:
+  items: [{{title: one}}, {{title: two}}]
+map:
+  prompt: "About {{{{title}}}}"
+reduce:
+  type: list
+"""
+
+
+async def live(url: str, root: Path, kill_at: int) -> None:
+    """Put the schedule in force, which is a year late, and perform what follows."""
+    app = Rota(url, migrate=True, **QUICK)
+    app.pipelines.use(Offline())
+    app.pipelines.know(NAME, root / NAME)
+    app.pipelines.serve()
+    await app.connect()
+    if kill_at:
+        arm(kill_at)
+    now = app.clock.now()
+    loaded = read_pipeline(root / NAME, now=now, host_zone="UTC")
+    block = Block(NAME, app.settings.namespace, str(root), loaded)
+    late = ScheduleState(schedule_id=NAME, pipeline_id=NAME, next_run="2020-01-01T00:00:00.000Z")
+    ids = (app.ids.make(now), app.ids.make(now))
+    await app.database.write(syncing.put, block, late, new_ids=ids, now=now)
+    await app.start_worker()
+
+    async def over() -> bool:
+        if not (root / NAME / "told").exists():
+            return False
+        # One that is to be killed must not look: its looks would be points, without end.
+        return bool(kill_at) or await nothing_open(app)
+
+    await until(over)
+    await app.close()
+
+
+def main() -> None:
+    """The child process."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--database", required=True)
+    parser.add_argument("--root", type=Path, required=True)
+    parser.add_argument("--kill-at", type=int, default=0)
+    options = parser.parse_args()
+    asyncio.run(live(options.database, options.root, options.kill_at))
+
+
+if __name__ == "__main__":
+    main()
