@@ -50,8 +50,9 @@ lint: setup
 check: lint ## Format, lint, types, import contracts and the house rules
 	@$(PY) -m pytest -q tests/tidy
 
+# Six thousand tests on a shared machine: one that fails is tried once more, and listed as "rerun".
 test: lint ## Everything: check, and all tests on SQLite and on a real PostgreSQL
-	@$(PYTEST)
+	@$(PYTEST) --reruns 1 -rR
 
 test-sqlite: setup ## The tests that need no PostgreSQL: quick
 	@$(PYTEST) -m "not pg"
