@@ -6,6 +6,7 @@ visible at the schedule itself.
 
 from __future__ import annotations
 
+import importlib.util
 import logging
 import sys
 from collections.abc import Mapping
@@ -37,6 +38,13 @@ def origin_of(workflow: Workflow[..., Any]) -> str:
     module = workflow.function.__module__
     file = getattr(sys.modules.get(module), "__file__", None)
     return Path(file).stem if module == "__main__" and file else module
+
+
+def _exists(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ImportError:  # the package around it is gone, too
+        return False
 
 
 class Deploy:
@@ -72,6 +80,7 @@ class Deploy:
         """Make and update what is declared; look after what was, and is no more."""
         for one in self._declared:
             await self._apply(one)
+        await self._adopt_orphans()
         names = {one.name for one in self._declared}
         for shown in await self._schedules.declared_by(sorted(self._origins)):
             if shown.schedule.name in names or shown.problem is not None:
@@ -80,6 +89,14 @@ class Deploy:
                 await self._schedules.forget_declaration(shown.schedule.name)
             elif shown.intent.origin in self._origins:
                 await self._no_longer(shown)
+
+    async def _adopt_orphans(self) -> None:
+        """A module that has been removed cannot look after its schedules: the package does."""
+        packages = {origin.partition(".")[0] for origin in self._origins if "." in origin}
+        for package in sorted(packages):
+            for origin in await self._schedules.origins_in(package):
+                if origin not in self._origins and not _exists(origin):
+                    self._origins.add(origin)
 
     async def _apply(self, one: Declared) -> None:
         try:

@@ -139,6 +139,12 @@ class Schedules:
         )
         return [_shown(row) for row in rows]
 
+    async def origins_in(self, package: str) -> Sequence[str]:
+        """The modules of a package that declare schedules, or have declared."""
+        return await self._client.database.read(
+            store.origins_in, namespace=self._client.settings.namespace, package=package
+        )
+
     async def preview(self, name: str, count: int = 5) -> Sequence[Occurrence]:
         """The next occurrences of a schedule, with remarks about daylight saving."""
         shown = _sane(await self.get(name))

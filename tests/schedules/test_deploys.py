@@ -222,6 +222,33 @@ async def test_a_schedule_whose_workflow_is_gone_is_put_aside_loudly(
     assert any("report is gone" in record.getMessage() for record in caplog.records)
 
 
+@pytest.mark.parametrize(
+    ("module", "status"),
+    [("tests.schedules.removed", "paused"), ("tests.builders", "scheduled")],
+    ids=["removed from the package", "of another program in the package"],
+)
+async def test_schedules_of_a_module_that_was_removed_whole_are_put_aside(
+    database_url: str, module: str, status: str
+) -> None:
+    before = Rota(keep_days=0)
+
+    async def report() -> None:
+        pass
+
+    report.__module__ = module
+    before.schedule("0 * * * *", name="s", zone="UTC")(before.workflow(report))
+    async with virtual(before, url=database_url):
+        assert (await before.schedules.get("s")).intent.origin == module
+    after = Rota(keep_days=0)
+
+    @after.workflow
+    async def other() -> None:
+        pass
+
+    async with virtual(after, url=database_url, start=at("01 00:10")):
+        assert (await schedule(after, "s")).status == status
+
+
 async def test_a_schedule_whose_workflow_came_back_goes_on(database_url: str) -> None:
     seen: list[str] = []
     async with virtual(Program(seen), url=database_url):

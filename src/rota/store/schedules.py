@@ -98,6 +98,14 @@ async def declared_by(tx: Tx, *, namespace: str, origins: Sequence[str]) -> list
     return [Schedule(*row) for row in rows]
 
 
+async def origins_in(tx: Tx, *, namespace: str, package: str) -> list[str]:
+    """The modules of a package that declare schedules, or have declared."""
+    rows = await tx.rows(
+        "origins_between", namespace=namespace, after=f"{package}.", before=f"{package}/"
+    )
+    return [str(row[0]) for row in rows]
+
+
 async def ailing(tx: Tx, *, namespace: str, limit: int) -> list[Schedule]:
     """Schedules that somebody should look after."""
     rows = await tx.rows("ailing_schedules", namespace=namespace, limit=limit)

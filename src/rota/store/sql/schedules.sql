@@ -39,6 +39,13 @@ where parent_id {in origins} and parent_id is not null and coalesce(namespace, '
     and kind = 'schedule'
 order by name
 
+-- name: origins_between
+-- The programs that declare schedules, by a range of their names.
+select distinct parent_id from runs
+where parent_id > :after and parent_id < :before and parent_id is not null
+    and coalesce(namespace, '') = :namespace and kind = 'schedule'
+order by parent_id
+
 -- name: ailing_schedules
 -- Put aside, or in the way of a declaration that is ignored. For the doctor, who may take his time.
 select {schedule columns} from runs
@@ -120,7 +127,8 @@ select item.id, (
 insert into runs (id, namespace, kind, name, queue, priority, status, reason, available_at, due_at,
     schedule_id, root_id, attempt, recoveries, trigger, tags, options, input, output, created_at,
     finished_at)
-select item.id, runs.namespace, 'workflow', item.workflow, runs.queue, runs.priority, item.status,
+select item.id, runs.namespace,
+    case when item.workflow like 'pipeline:%' then 'pipeline' else 'workflow' end, item.workflow, runs.queue, runs.priority, item.status,
     item.reason, item.available_at, item.due_at, runs.id, item.id, 1, 0, item.trigger, runs.tags,
     coalesce(item.options, runs.options), runs.input, item.output, :now, item.finished_at
 from runs {, items: id text, schedule_id text, workflow text, status text, reason text, available_at int, due_at int, trigger text, options text, output text, finished_at int}
@@ -132,7 +140,8 @@ returning id
 -- The common case: one run each, ready at once.
 insert into runs (id, namespace, kind, name, queue, priority, status, available_at, due_at,
     schedule_id, root_id, attempt, recoveries, trigger, tags, options, input, created_at)
-select item.id, runs.namespace, 'workflow', item.workflow, runs.queue, runs.priority, 'pending',
+select item.id, runs.namespace,
+    case when item.workflow like 'pipeline:%' then 'pipeline' else 'workflow' end, item.workflow, runs.queue, runs.priority, 'pending',
     item.available_at, item.due_at, runs.id, item.id, 1, 0, 'schedule', runs.tags,
     coalesce(item.options, runs.options), runs.input, :now
 from runs {, items: id text, schedule_id text, workflow text, available_at int, due_at int, options text, next_at int, next_due_at int}
@@ -173,7 +182,9 @@ where schedule_id = :id and schedule_id is not null and status = 'sleeping'
     and (reason = 'turn' or reason = 'backfill')
 
 -- name: lock_templates
-select id from runs where id {in ids} order by id
+-- With whether somebody is to be told about their runs.
+select id, exists (select 1 from notices where notices.schedule_id = runs.id) as tells
+from runs where id {in ids} order by id
 {lock}
 
 -- name: root_triggers
