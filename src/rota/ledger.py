@@ -21,9 +21,8 @@ from rota.core.schedule import Intent
 from rota.store import schedules as store
 from rota.store.database import Tx
 
-# Of a long ledger the newest rows are looked at, and of many schedules a page.
-ROWS_MAX = 10_000
-SCHEDULES_MAX = 1000
+ROWS_MAX = 10_000  # Of a long ledger the newest rows are looked at.
+PAGE = 500
 
 
 class Covered(NamedTuple):
@@ -120,23 +119,23 @@ async def gaps(
     now: int,
     keep_from: int = 0,
     keeps_all: bool = True,
-    names: Sequence[str] = (),
 ) -> list[Gap]:
-    """Holes in the ledgers of a namespace, or of the named schedules.
+    """Holes in the ledgers of a namespace.
 
     Rows from before `keep_from` may have been pruned. Without `keeps_all` retention goes by
     number, and only what lies behind a schedule's oldest row is looked at.
     """
     found: list[Gap] = []
-    for schedule in await store.listing(tx, namespace=namespace, limit=SCHEDULES_MAX):
-        if names and schedule.name not in names:
-            continue
-        try:
-            intent = store.read_intent(schedule.spec)
-            holes = await _holes(tx, schedule, intent, now, keep_from, keeps_all)
-        except Exception:  # a schedule that makes no sense (any more) is put aside when it is due
-            continue
-        found += [Gap(schedule.name, hole) for hole in holes]
+    page = await store.listing(tx, namespace=namespace, limit=PAGE)
+    while page:
+        for schedule in page:
+            try:
+                intent = store.read_intent(schedule.spec)
+                holes = await _holes(tx, schedule, intent, now, keep_from, keeps_all)
+            except Exception:  # one that makes no sense (any more) is put aside when it is due
+                continue
+            found += [Gap(schedule.name, hole) for hole in holes]
+        page = await store.listing(tx, namespace=namespace, after=page[-1].name, limit=PAGE)
     return found
 
 

@@ -157,6 +157,15 @@ def test_runs_that_wait_for_a_person_are_found(either: Shell) -> None:
     assert f"{run_id} (login, auth)" in about(either, "waiting")["says"]
 
 
+def test_schedules_that_were_put_aside_are_found(either: Shell) -> None:
+    either.run("schedule", "create", "nightly", "add", "0 3 * * *", "--input", '{"n": 1}')
+    change(either, "update runs set status = 'paused', reason = 'put aside: unreadable'"
+        " where kind = 'schedule' returning id")  # fmt: skip
+    finding = about(either, "schedules")
+    assert (finding["level"], finding["says"]) == ("warn", "1 schedule put aside: nightly")
+    assert "rota why" in finding["hint"]
+
+
 def test_a_broken_invariant_is_bad(either: Shell) -> None:
     change(
         either,

@@ -140,6 +140,21 @@ async def test_a_schedule_that_cannot_be_read_does_not_stop_the_doctor(database_
         await sound(app)
 
 
+async def test_every_schedule_is_looked_at_however_many_there_are(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rota.ledger.PAGE", 2)
+    app = Noted()
+    async with virtual(app, url=database_url) as world:
+        for name in "abcde":
+            await app.schedules.create(name, "report", "0 * * * *", **PLAIN)
+        await world.advance("3h")
+        assert await holes(app) == []
+        await sql(app, "delete from runs where kind <> 'schedule' and due_at = "
+            "(select min(due_at) from runs where kind <> 'schedule')")  # fmt: skip
+        assert [gap.schedule for gap in await holes(app)] == list("abcde")
+
+
 async def test_a_schedule_that_has_ended_is_complete(database_url: str) -> None:
     app = Noted()
     async with virtual(app, url=database_url) as world:
