@@ -13,7 +13,7 @@ from rota.store import migrate
 from tests.builders import NOW, opened, raw
 
 # Those that refer to others come first.
-TABLES = ("signals", "payloads", "steps", "runs", "queues", "workers")
+TABLES = ("signals", "payloads", "steps", "notices", "runs", "queues", "workers", "ai_limits")
 
 
 def one_schema(postgres_url: str) -> Iterator[str]:

@@ -8,6 +8,7 @@ from bench.parts.bulk import Bulk
 from bench.parts.drain import Drain
 from bench.parts.idle import Idle
 from bench.parts.latency import Latency
+from bench.parts.pipelines import Pipelines
 from bench.parts.schedules import Schedules
 from bench.parts.start import Start
 from bench.parts.steps import Steps
@@ -23,5 +24,6 @@ PARTS: dict[str, Part] = {
         Idle(),
         Schedules(),
         Automations(),
+        Pipelines(),
     )
 }

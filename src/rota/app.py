@@ -37,6 +37,8 @@ from rota.engine.runtime import Runtime
 from rota.engine.wakeups import READY, TIMER
 from rota.engine.worker import QueueSeats
 from rota.errors import UsageError
+from rota.pipelines.executor import PART_QUEUE, PipelineExecutor
+from rota.pipelines.serving import AppPipelines
 from rota.runref import RunRef
 from rota.settings import Settings
 from rota.starting import Options, Start, Startable, unknown_workflow
@@ -87,6 +89,7 @@ class Rota(Client):
         super().__init__(url, settings=settings, clock=clock, migrate=migrate)
         self.workflows: dict[str, Workflow[..., Any]] = {}
         self.automations: AppAutomations = AppAutomations(self)
+        self.pipelines = AppPipelines(self)
         self._queues: dict[str, tuple[int, Queue]] = {}
         self._declared: dict[str, tuple[Workflow[..., Any], When, dict[str, Any]]] = {}
         self._file: tuple[str, Mapping[str, ScheduleTable]] | None = None
@@ -244,15 +247,17 @@ class Rota(Client):
         finally:
             await self.close()
 
-    async def start_worker(self, queues: Sequence[str] | None = None) -> None:
-        """Connect and perform runs in this process until `close`."""
+    async def start_worker(
+        self, queues: Sequence[str] | None = None, *, fires: bool = True
+    ) -> None:
+        """Connect and perform runs in this process until `close`; `fires` schedules as well."""
         await self.connect()
-        runtime = self.make_runtime(queues)
+        runtime = self.make_runtime(queues, fires=fires)
         await self.apply_schedules()
         await self.automations.deploy_all()
         await runtime.start()
 
-    def make_runtime(self, queues: Sequence[str] | None = None) -> Runtime:
+    def make_runtime(self, queues: Sequence[str] | None = None, *, fires: bool = True) -> Runtime:
         """The engine for this app, not yet turning."""
         journal = Journal(self.database, self.clock)
         self._executor = WorkflowExecutor(
@@ -262,13 +267,16 @@ class Rota(Client):
         if self.automations.declared:
             self.automations.executor = AutomationExecutor(self.automations.declared, self.base())
             executors.append(self.automations.executor)
+        executors.append(PipelineExecutor(self.pipelines, self.base(), journal))
         declared = self._queues or {"default": self._plain_queue("default")}
+        if self.pipelines.serves:  # one part at a time, so that `parallel` holds on each machine
+            declared = {**declared, PART_QUEUE: (1, Queue(self.settings.namespace, PART_QUEUE))}
         chosen = {name: declared.get(name, self._plain_queue(name)) for name in queues or declared}
         self.runtime = Runtime(
             self.base(), executors,
             [QueueSeats(name, seats) for name, (seats, _) in chosen.items()],
             [limits for _, limits in declared.values()],
-            version_of(self.workflows),
+            version_of(self.workflows), fires=fires,
         )  # fmt: skip
         return self.runtime
 
@@ -287,6 +295,7 @@ class Rota(Client):
         if self.automations.executor is not None:
             self.automations.executor.close()
             self.automations.executor = None
+        await self.pipelines.close()
 
     async def close(self) -> None:
         """Stop the worker, if any, and disconnect."""

@@ -176,6 +176,10 @@ class Client:
             )
         return self.ref(started.id, workflow, existed=started.existed)
 
+    async def send(self, run: NewRun) -> Started:
+        """Write a run that is ready to be born; all that come at this moment share a commit."""
+        return await self._starts.put(run)
+
     async def start_many(
         self,
         workflow: Startable | str,

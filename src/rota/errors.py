@@ -12,7 +12,7 @@
     ├── RunFailed             the awaited run ended badly (also RunCancelled, RunCrashed)
     ├── StepFailed · StepTimeout · RunTimeout · Stranded · BadReply
     └── Failure               raised by user code to name its own failure class
-        ├── Transient · NeedsLogin · NeedsPermission · Fatal · BudgetSpent
+        ├── Transient · NeedsLogin · NeedsPermission · Fatal · BudgetSpent · ItemsFailed
         └── NotSent · Rejected · OutcomeUnknown    what a tool says about its one effect
 
 Control flow (`Suspended`, `HostStop`, `RunInterrupted`) derives from BaseException: user code that
@@ -140,6 +140,13 @@ class UnknownAutomation(UsageError):
 
     code = "unknown_automation"
     hint = "List automations with `rota automation list`; deploy it first if it is new."
+
+
+class UnknownPipeline(UsageError):
+    """No pipeline is where somebody looked for it."""
+
+    code = "unknown_pipeline"
+    hint = "Name a pipeline.yaml or its folder; `rota pipeline list FOLDER` shows what is there."
 
 
 class UnknownInput(UsageError):
@@ -347,6 +354,13 @@ class BudgetSpent(Fatal):
 
     code = "budget_spent"
     hint = "Raise the budget and retry: what is done is kept, and not paid for again."
+
+
+class ItemsFailed(Failure):
+    """So many items of a pipeline failed that its run did too; what succeeded is kept."""
+
+    code = "items_failed"
+    hint = "Look at the errors of the items; a retry executes only what did not succeed."
 
 
 class NotSent(Transient):

@@ -13,6 +13,7 @@ from rota.checkup import absence
 from rota.core.instants import DAY, MINUTE, SECOND, iso, span
 from rota.core.lifecycle import Status, Trigger
 from rota.core.model import Run
+from rota.core.outcomes import read_error
 from rota.core.recurrence import count_between, next_after, notes, previous_before
 from rota.core.schedule import PUT_ASIDE, Missed, Overlap, Policies, jitter_us
 from rota.errors import UnknownRun, UnknownSchedule, UsageError
@@ -76,7 +77,7 @@ async def _of_run(
     if at is not None:
         raise UsageError("a time is asked about a schedule, not about a run")
     if run.status == Status.SKIPPED:
-        said = skip_clause(run.reason or "", Policies())
+        said = _detailed(skip_clause(run.reason or "", Policies()), run)
         return Answer("skipped", f"run {run.id} ({run.name}) did not run: {said}.", {})
     found = await Stand(client, host_zone_name()).of(run)
     last = found.facts["run_id"]
@@ -190,7 +191,7 @@ class Walk:
     async def _skipped(self, row: Run, facts: dict[str, Any]) -> Answer:
         reason = row.reason or "skipped"
         first, last, count = range_of(row)
-        clause = skip_clause(reason, self._policies)
+        clause = _detailed(skip_clause(reason, self._policies), row)
         pause = store.read_pause(row)
         if reason == "merged":
             clause += await self._merged_into(row)
@@ -358,6 +359,8 @@ _SKIPPED = {
     "merged": "another one was waiting for its turn already, and it was merged into that",
     "overtaken": f"a newer occurrence was due as well (overlap: {Overlap.CANCEL})",
     "paused": "it was paused",
+    "after": "what it comes after had not completed",
+    "condition": "its condition did not hold",
     "put aside": "it had been put aside, because it could not be read",
     "edited": "it was owed when the schedule was edited, and its new times do not have it",
 }
@@ -375,6 +378,11 @@ def skip_clause(reason: str, policies: Policies) -> str:
         case "max runs":
             return f"all its {policies.runs_max or ''} runs were done".replace("  ", " ")
     return _SKIPPED.get(reason, reason)
+
+
+def _detailed(clause: str, row: Run) -> str:
+    """The clause with what was noted about this very occurrence."""
+    return f"{clause}: {read_error(row.error)['message']}" if row.error else clause
 
 
 def missed_words(policies: Policies) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -35,10 +35,11 @@ class Say(NamedTuple):
 
 
 class Model:
-    """Answers with `said`, one after the other, then with the default; `asked` counts."""
+    """Answers with `said`, one after the other, then by `answer`; `asked` counts."""
 
-    def __init__(self, *said: Say) -> None:
+    def __init__(self, *said: Say, answer: Callable[[Asked], Say] | None = None) -> None:
         self.said = list(said)
+        self.answer = answer or (lambda asked: Say())
         self.asked: list[Asked] = []
         self.connections = 0
         self.hung_up = asyncio.Event()  # the other side closed while we were at work
@@ -79,7 +80,7 @@ class Model:
         asked = await _read(reader)
         self.asked.append(asked)
         self.reached.set()
-        say = self.said.pop(0) if self.said else Say()
+        say = self.said.pop(0) if self.said else self.answer(asked)
         if say.way == "drop":
             return False
         if say.way == "hang":

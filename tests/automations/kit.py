@@ -74,6 +74,29 @@ def raising(error: BaseException, times: int = 1) -> Callable[[], None]:
     return strike
 
 
+def both(first: Callable[[], Any], second: Callable[[], Any]) -> Callable[[], Any]:
+    """One after the other; what the first raises keeps the second from happening."""
+
+    async def strike() -> None:
+        await _hook(first)
+        await _hook(second)
+
+    return strike
+
+
+class Faulty(Tool):
+    """A read tool with a bug of its own."""
+
+    name = "faulty"
+    safety = Safety.READ
+
+    def read(self, params: dict[str, Any]) -> Any:
+        return params
+
+    async def perform(self, params: Any, call: Call) -> Any:
+        raise AttributeError("a bug of the connector")
+
+
 async def _hook(hook: Callable[[], Any] | None) -> None:
     if hook is not None:
         answer = hook()
@@ -150,6 +173,19 @@ async def started(world: World, app: Line, *ids: str) -> None:
     app.told.clear()
     await app.send(*ids)
     await world.settle()
+
+
+def takes_from_faulty(app: Line) -> None:
+    """From now on its `prepare` reads with a tool that has a bug, and tries to hide that."""
+
+    async def prepare(ctx: Context, state: Any) -> Prepared:
+        try:
+            await ctx.call(Faulty())
+        except Exception:
+            ctx.log("caught")  # scripts cannot catch what tools raise
+        return Prepared()
+
+    app.line.handlers["worker"].functions["prepare"] = prepare
 
 
 async def statuses(app: Rota, name: str = "line") -> list[str]:

@@ -11,7 +11,7 @@ import pytest
 
 from rota import NeedsLogin, Transient
 from rota.core.instants import SECOND
-from rota.errors import OutcomeUnknown
+from rota.errors import OutcomeUnknown, WrongState
 from rota.testing import virtual
 from tests.automations.kit import (
     UNSURE,
@@ -21,6 +21,7 @@ from tests.automations.kit import (
     raising,
     sound,
     started,
+    takes_from_faulty,
     turn,
 )
 from tests.kit import until
@@ -108,12 +109,16 @@ async def test_what_must_survive_a_restart_is_in_the_database(
 @pytest.mark.parametrize(
     ("trouble", "status", "waits", "cleared_by"),
     [
-        ("transient", "paused:transient", "sleeping:transient", None),
-        ("auth", "paused:approval", "waiting:auth", "try-again"),
-        ("doubt", "paused:reconciliation", "sleeping:reconciliation", None),
-        ("logic", "failed:logic", "waiting:logic", "try-again"),
+        pytest.param("transient", "paused:transient", "sleeping:transient", None,
+                     id="paused:transient"),
+        pytest.param("auth", "paused:approval", "waiting:auth", "try-again", id="paused:approval"),
+        pytest.param("doubt", "paused:reconciliation", "sleeping:reconciliation", None,
+                     id="paused:reconciliation"),
+        pytest.param("logic", "failed:logic", "waiting:logic", "try-again", id="failed:logic"),
+        pytest.param("internal", "failed:internal", "waiting:internal", "try-again",
+                     id="failed:internal"),
     ],
-)
+)  # fmt: skip
 async def test_each_status_pauses_the_automation_and_is_resolved_as_the_table_says(
     database_url: str, trouble: str, status: str, waits: str, cleared_by: Any
 ) -> None:
@@ -128,6 +133,8 @@ async def test_each_status_pauses_the_automation_and_is_resolved_as_the_table_sa
             case "doubt":
                 app.outside.after = raising(OutcomeUnknown("?"))
                 app.outside.verdict = UNSURE
+            case "internal":
+                takes_from_faulty(app)
             case _:
                 app.in_prepare = raising(ValueError("bug"))
         await app.send("e1")
@@ -137,7 +144,10 @@ async def test_each_status_pauses_the_automation_and_is_resolved_as_the_table_sa
         await app.send("e2")  # triggers accumulate
         await world.settle()
         assert await turn(app) == waits
+        with pytest.raises(WrongState):  # "Run now" is disabled
+            await app.automations.run_now("line")
         app.outside.verdict = None
+        app.line.handlers["worker"].functions["prepare"] = app._prepare
         if cleared_by is not None:
             await app.automations.resolve("line", cleared_by)
         await world.advance("10s")

@@ -42,7 +42,7 @@ async def is_dirty(app: Rota, handler: str = "worker") -> bool:
         (timedelta(minutes=5), 300 * SECOND),
         (timedelta(days=365), DAY),
     ],
-    ids=["past", "too soon", "fine", "a year ahead"],
+    ids=["in the past", "minimum interval", "between them", "maximum interval"],
 )
 async def test_wake_at_is_clamped_to_its_bounds(
     database_url: str, asked: timedelta, granted_us: int

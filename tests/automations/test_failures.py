@@ -12,7 +12,6 @@ from rota.automations import Context, Failure, Fix, Prepared
 from rota.core.instants import SECOND
 from rota.errors import WrongState
 from rota.testing import virtual
-from rota.tools import Call, Safety, Tool
 from tests.automations.kit import (
     Line,
     event_statuses,
@@ -20,6 +19,7 @@ from tests.automations.kit import (
     raising,
     sound,
     started,
+    takes_from_faulty,
     turn,
 )
 
@@ -195,34 +195,13 @@ async def test_auth_and_permission_wait_for_a_person_and_the_same_run_goes_on(
         await sound(app)
 
 
-class Faulty(Tool):
-    """A read tool with a bug."""
-
-    name = "faulty"
-    safety = Safety.READ
-
-    def read(self, params: dict[str, Any]) -> Any:
-        return params
-
-    async def perform(self, params: Any, call: Call) -> Any:
-        raise AttributeError("a bug of the connector")
-
-
 async def test_a_fault_of_the_host_stops_the_automation_and_says_so(
     database_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     app = Line()
     async with virtual(app, url=database_url) as world:
         await started(world, app)
-
-        async def prepare(ctx: Context, state: Any) -> Prepared:
-            try:
-                await ctx.call(Faulty())
-            except Exception:
-                ctx.log("caught")  # scripts cannot catch what tools raise
-            return Prepared()
-
-        app.line.handlers["worker"].functions["prepare"] = prepare
+        takes_from_faulty(app)
         await app.send("e1")
         await world.advance("1d")
         assert await last(app, 1) == ["preparing failed:internal"]

@@ -85,6 +85,31 @@ async def test_a_producer_that_comes_due_during_a_run_is_queued_once(database_ur
         await sound(app)
 
 
+async def test_the_queued_flag_is_per_producer(database_url: str) -> None:
+    """The end of one's run clears its own and no other's."""
+    app = Two()
+    seen: list[tuple[str, set[str]]] = []
+
+    async def queued() -> set[str]:
+        found = (await app.automations.show("line")).handlers
+        return {one.name for one in found if one.queued_at is not None}
+
+    def looking(name: str) -> Any:
+        async def look(ctx: Context, state: Any) -> None:
+            seen.append((name, await queued()))
+
+        return look
+
+    async with virtual(app, url=database_url) as world:
+        await world.settle()
+        for name in ("fast", "slow"):
+            app.auto.handlers[name].functions["run"] = looking(name)
+        await app.automations.run_now("line")
+        await world.settle()
+        assert seen == [("fast", {"fast", "slow"}), ("slow", {"slow"})]
+        assert await queued() == set()
+
+
 async def test_a_restart_queues_the_producers_that_came_due_and_no_other(database_url: str) -> None:
     first = Two()
     async with virtual(first, url=database_url) as world:

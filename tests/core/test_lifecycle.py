@@ -74,7 +74,7 @@ def test_only_a_claim_leads_to_running() -> None:
 
 
 def test_workers_settle_by_the_verbs_that_need_the_lease() -> None:
-    assert {"complete", "fail", "suspend", "ask", "release"} == SETTLING
+    assert {"complete", "fail", "suspend", "skip", "ask", "release"} == SETTLING
 
 
 def test_no_run_is_born_running_or_over() -> None:

@@ -1,17 +1,20 @@
 """A child process that runs a scheduled pipeline once, tells of it, and is killed on the way.
 
 `python -m tests.crash.telling --database URL --root FOLDER [--kill-at N]`. Points are counted from
-the moment it is connected. One that is not killed ends when nothing is open any more.
+the last item on, so the first is before the commit by which the execution ends. One that is not
+killed ends when nothing is open any more.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+from datetime import UTC, datetime
 from pathlib import Path
 
 from rota import Rota
 from rota.ai import Offline
+from rota.core.instants import instant, iso, moment
 from rota.pipelines import syncing
 from rota.pipelines.reading import read_pipeline
 from rota.pipelines.statefile import ScheduleState
@@ -39,18 +42,19 @@ reduce:
 
 
 async def live(url: str, root: Path, kill_at: int) -> None:
-    """Put the schedule in force, which is a year late, and perform what follows."""
+    """Put the schedule in force, which is late for this year, and perform what follows."""
     app = Rota(url, migrate=True, **QUICK)
     app.pipelines.use(Offline())
     app.pipelines.know(NAME, root / NAME)
     app.pipelines.serve()
     await app.connect()
     if kill_at:
-        arm(kill_at)
+        app.pipelines.listen(lambda told: arm(kill_at) if told.phase == "ended" else None)
     now = app.clock.now()
     loaded = read_pipeline(root / NAME, now=now, host_zone="UTC")
     block = Block(NAME, app.settings.namespace, str(root), loaded)
-    late = ScheduleState(schedule_id=NAME, pipeline_id=NAME, next_run="2020-01-01T00:00:00.000Z")
+    new_year = iso(instant(datetime(moment(now).year, 1, 1, tzinfo=UTC)))
+    late = ScheduleState(schedule_id=NAME, pipeline_id=NAME, next_run=new_year)
     ids = (app.ids.make(now), app.ids.make(now))
     await app.database.write(syncing.put, block, late, new_ids=ids, now=now)
     await app.start_worker()

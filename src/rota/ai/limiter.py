@@ -89,16 +89,22 @@ class Limiter:
         await release(self._invoker)
 
     async def _turn(self, tokens: int) -> None:
-        async with self._lock():  # first come, first served
+        line = self._lock()
+        if not line.locked() and not (await self._admitted(tokens)).wait_us:
+            return  # nobody waits, so nobody is overtaken
+        async with line:  # first come, first served
             while True:
-                decision = await self._keeper.change(
-                    lambda state: rules.admit(self._limits, state, now=self._now(), tokens=tokens)
-                )
+                decision = await self._admitted(tokens)
                 if not decision.wait_us:
                     return
                 if decision.why == "broken" or decision.wait_us > self._patience_us:
                     raise self._not_now(decision)
                 await self._sleep(decision.wait_us / SECOND)
+
+    async def _admitted(self, tokens: int) -> Decision:
+        return await self._keeper.change(
+            lambda state: rules.admit(self._limits, state, now=self._now(), tokens=tokens)
+        )
 
     def _not_now(self, decision: Decision) -> Transient:
         wait_s = decision.wait_us / SECOND

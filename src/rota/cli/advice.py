@@ -26,12 +26,18 @@ SENTENCES: dict[str, str] = {
 }
 
 
+CUT_OFF = (Status.FAILED, Status.CRASHED, Status.CANCELLED)
+
+
 def next_step(run: Run, steps: Sequence[Step], now: int) -> str:
     """The sentence for the newest attempt of a chain."""
     if run.kind == "automation" and not run.is_final:
         return f"It is the turn of an automation: see `rota automation show {run.name}`."
     if run.status == Status.SLEEPING:
         return _sleeping(run, steps, now)
+    if run.kind == "pipeline" and run.status in CUT_OFF:
+        name = run.name.removeprefix("pipeline:")
+        return f"Fix the cause, then `rota pipeline resume {name}`: it goes on from what is done."
     sentence = SENTENCES.get(run.status, "Nothing to do.")
     return sentence.format(id=run.id, queue=run.queue, action=_action(run.reason))
 

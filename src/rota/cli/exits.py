@@ -15,16 +15,19 @@ import click
 from rota.errors import RotaError
 
 OK, FAILED, USAGE, DATABASE, NOT_FOUND, CONFLICT, TIMEOUT, INTERRUPTED = 0, 1, 2, 3, 4, 5, 6, 130
+PARTIAL, BUDGET = 7, 8
 
 MEANINGS: dict[int, str] = {
     OK: "all went well",
     FAILED: "the operation failed, for example the awaited run did",
     USAGE: "bad usage: an option, a setting or an input is wrong",
     DATABASE: "the database cannot be used",
-    NOT_FOUND: "there is no such run, workflow, schedule or automation",
+    NOT_FOUND: "there is no such run, workflow, schedule, automation or pipeline",
     CONFLICT: "what it is about is in the wrong state for this",
     TIMEOUT: "it took too long; what was started goes on",
-    INTERRUPTED: "interrupted with Ctrl-C",
+    PARTIAL: "a pipeline has a result, but some of its items failed",
+    BUDGET: "the budget of a pipeline was used up before its end",
+    INTERRUPTED: "interrupted with Ctrl-C, or the pipeline was cancelled",
 }
 
 # Every code of `rota.errors`, and the two that only a terminal knows.
@@ -45,6 +48,7 @@ EXITS: dict[str, int] = {
     "unknown_run": NOT_FOUND,
     "unknown_schedule": NOT_FOUND,
     "unknown_automation": NOT_FOUND,
+    "unknown_pipeline": NOT_FOUND,
     "unknown_input": NOT_FOUND,
     "already_started": CONFLICT,
     "wrong_state": CONFLICT,
@@ -68,7 +72,8 @@ EXITS: dict[str, int] = {
     "run_timeout": FAILED,
     "stranded": FAILED,
     "bad_reply": FAILED,
-    "budget_spent": FAILED,
+    "items_failed": FAILED,
+    "budget_spent": BUDGET,
     "failure": FAILED,
     "transient": FAILED,
     "auth": FAILED,
@@ -143,7 +148,7 @@ def report(error: BaseException, *, as_json: bool, debug: bool, url: str | None)
         click.echo(json.dumps({"error": said}, ensure_ascii=False), err=True)
     else:
         sentence, _, picture = message.partition("\n")
-        end = "" if sentence.endswith(":") else "."
+        end = "" if sentence.endswith((":", "?")) else "."
         click.echo(f"Error: {sentence.rstrip('.')}{end}", err=True)
         if picture:  # the place, with a caret under it, or a list
             click.echo(picture, err=True)

@@ -12,8 +12,10 @@ from rota.cli.automation import automation
 from rota.cli.base import Root
 from rota.cli.database import doctor, migrate
 from rota.cli.next import next_
+from rota.cli.pipeline import pipeline
 from rota.cli.runs import run
 from rota.cli.schedule import schedule
+from rota.cli.scheduler import scheduler
 from rota.cli.up import up
 from rota.cli.why import why
 from rota.cli.workers import queue, worker
@@ -40,7 +42,20 @@ def cli() -> None:
 
 for answer in (approve, reject, resolve):
     run.add_command(answer)
-for command in (up, run, schedule, automation, why, next_, worker, queue, migrate, doctor):
+for command in (
+    up,
+    run,
+    schedule,
+    automation,
+    pipeline,
+    scheduler,
+    why,
+    next_,
+    worker,
+    queue,
+    migrate,
+    doctor,
+):
     cli.add_command(command)
 
 

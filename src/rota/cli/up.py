@@ -66,10 +66,10 @@ def up(
             hint="Decorate functions with @app.workflow, and import their modules in it.",
         )
     app.migrates = app.migrates or migrate
-    _write_logs(call)
+    write_logs(call)
     _warn_of_namespace(connect.known_place(call, found), app)
     code = asyncio.run(Daemon(app, queues).live())
-    _leave_threads(code)
+    leave_threads(code)
     return code
 
 
@@ -161,7 +161,7 @@ def _performs(app: Rota) -> str:
     return ", ".join(f"{word} {', '.join(names)}" for word, names in said.items() if names)
 
 
-def _write_logs(call: Call) -> None:
+def write_logs(call: Call) -> None:
     """Logs to stderr, passwords out; a project that sets up logging itself has its way."""
     wire = logging.StreamHandler(sys.stderr)
     wire.setFormatter(_Lines(call))
@@ -191,7 +191,7 @@ class _Lines(logging.Formatter):
         return json.dumps(fields, ensure_ascii=False)
 
 
-def _leave_threads(code: int) -> None:
+def leave_threads(code: int) -> None:
     """Python would wait for threads that hang in user code; their runs are handed over already."""
     hanging = [t for t in threading.enumerate() if t.name.startswith("rota-") and not t.daemon]
     if any(thread.is_alive() for thread in hanging):

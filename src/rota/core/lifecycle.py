@@ -64,6 +64,7 @@ RULES: dict[str, Rule] = {
     "complete": Rule(_from(R), Status.COMPLETED, "held", "it returned a result"),
     "fail": Rule(_from(R), Status.FAILED, "held", "it raised; a retry is a new run"),
     "suspend": Rule(_from(R), S, "held", "it gives its seat back until a time or an event"),
+    "skip": Rule(_from(R), Status.SKIPPED, "held", "what it depends on is not so; it did nothing"),
     "ask": Rule(_from(R), W, "held", "a person or a reconciliation is needed"),
     "release": Rule(_from(R), P, "held", "a stopping worker hands it over"),
     "wake": Rule(_from(S), P, "none", "its time came, or what it waited for arrived"),

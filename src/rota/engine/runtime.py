@@ -33,12 +33,15 @@ class Runtime:
         queues: Sequence[QueueSeats],
         limits: Sequence[Queue],
         version: str,
+        *,
+        fires: bool = True,
     ) -> None:
         self._database = base.database
         self._clock = base.clock
         self._settings = base.settings
         self._limits = limits
         self._version = version
+        self._fires = fires
         self._queues = [queue.name for queue in queues]
         self._watchdog = Watchdog(base.settings.stuck_s)
         self.worker = Worker(base.ids.make(base.clock.now()), base, executors, queues)
@@ -66,6 +69,7 @@ class Runtime:
                 ("leases", self.upkeep.keep_leases),
                 ("house", self.upkeep.keep_house),
             )
+            if name != "schedules" or self._fires
         }
 
     async def stop(self, timeout_s: float | None = None) -> None:

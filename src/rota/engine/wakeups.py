@@ -27,8 +27,9 @@ class Wakeups:
         self._listeners.append(listener)
 
     def unsubscribe(self, listener: Callable[[str], None]) -> None:
-        """Stop calling `listener`."""
-        self._listeners.remove(listener)
+        """Stop calling `listener`; a stop that is cut short and repeated may say so twice."""
+        if listener in self._listeners:
+            self._listeners.remove(listener)
 
     def tell(self, topic: str) -> None:
         """Tell this process and the others."""

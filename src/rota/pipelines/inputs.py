@@ -214,6 +214,16 @@ async def command_items(source: CommandSource, folder: Path) -> AsyncIterator[It
             yield item
 
 
+def existing(folder: Path, command: str) -> Path:
+    """The folder a command works in; a missing one is told as what it is."""
+    if not folder.is_dir():
+        raise BadInput(
+            f"`{command}` cannot run: its folder {folder} is not there",
+            hint="Correct cwd, which is relative to the pipeline's folder, or make the folder.",
+        )
+    return folder
+
+
 async def _run(source: CommandSource, folder: Path, out: IO[bytes], err: IO[bytes]) -> None:
     child = await born(
         asyncio.create_subprocess_shell(
@@ -221,7 +231,7 @@ async def _run(source: CommandSource, folder: Path, out: IO[bytes], err: IO[byte
             stdin=asyncio.subprocess.DEVNULL,
             stdout=out,
             stderr=err,
-            cwd=folder / (source.cwd or "."),
+            cwd=existing(folder / (source.cwd or "."), source.run),
             env={**os.environ, **source.env},
             start_new_session=True,  # so that what the shell starts can be ended with it
         )

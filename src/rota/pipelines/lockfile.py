@@ -122,6 +122,17 @@ def holder(folder: Path) -> LockContent | None:
     return None if raw is None else _content(raw)
 
 
+def living(
+    folder: Path, *, now: int, stale_us: int = STALE_US, alive: Callable[[int], bool] = is_alive
+) -> LockContent | None:
+    """Who holds the lock of a folder and is alive; this process counts like any other."""
+    found = holder(folder)
+    if found is None or now - _instant(found.heartbeat) > stale_us:
+        return None
+    gone = found.hostname == socket.gethostname() and not alive(found.pid)
+    return None if gone else found
+
+
 def _stale(
     other: LockContent,
     mine: LockContent,

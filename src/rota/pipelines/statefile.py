@@ -34,6 +34,7 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     items_processed: int | UnsetType = UNSET
     error: str | UnsetType | None = UNSET
     retry_attempt: int | UnsetType = UNSET
+    run_id: str | UnsetType = UNSET  # by which the database knows it
 
 
 class Stats(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -127,9 +128,12 @@ def read_time(text: str) -> int:
 # -- changes -------------------------------------------------------------------------------
 
 
-def begun(state: ScheduleState, started_at: int) -> ScheduleState:
+def begun(state: ScheduleState, started_at: int, *, run_id: str | None = None) -> ScheduleState:
     """An execution has begun; `lastRun` holds it without an end."""
-    record = RunRecord(started_at=iso(started_at), completed_at=None, success=False)
+    record = RunRecord(
+        started_at=iso(started_at), completed_at=None, success=False,
+        run_id=UNSET if run_id is None else run_id,
+    )  # fmt: skip
     return msgspec.structs.replace(state, status="running", last_run=record)
 
 
@@ -142,6 +146,7 @@ def ended(
     items: int | None = None,
     result_file: str | None = None,
     retry_attempt: int | None = None,
+    run_id: str | None = None,
     next_at: int | None = None,
     history_max: int = HISTORY_MAX,
 ) -> ScheduleState:
@@ -155,6 +160,7 @@ def ended(
         items_processed=UNSET if items is None else items,
         error=error,
         retry_attempt=UNSET if retry_attempt is None else retry_attempt,
+        run_id=UNSET if run_id is None else run_id,
     )
     status: Status = "idle" if error is None else "error"
     if state.status == "paused" or not state.enabled:

@@ -23,13 +23,16 @@ from rota.core.schedule import (
     jitter_us,
     understand,
 )
-from rota.store import runs
+from rota.store import notices, runs
 from rota.store.database import Row, Tx
+from rota.store.notices import Told
 from rota.store.schedules import left_out, open_roots, resumed, skip_row, stored, with_previous
 
 PAUSES = 1000
 # A transaction stays bounded, however many occurrences are caught up on.
 RUNS_MAX = 5000
+# Left out as it should be: what it was for is done by another one, or was never to come.
+NO_NEWS = frozenset({"merged", "max runs"})
 
 
 class Due(NamedTuple):
@@ -69,9 +72,11 @@ async def fire(tx: Tx, *, namespace: str, now: int, limit: int, new_ids: Iterato
         roots = await open_roots(tx, made.cancels)
         await runs.cancel(tx, roots, reason="overtaken by the next occurrence", now=now)
     await made.write(tx)
+    told = await notices.tell(tx, made.untold, now=now) if made.untold else 0
     more = len(due) == limit or made.run_count >= RUNS_MAX
     upcoming = None if more else (await tx.rows("next_schedule", namespace=namespace))[0][0]
-    return Fired(len(due), made.run_count, made.put_aside, upcoming, bool(made.cancels), more)
+    born = made.run_count + told
+    return Fired(len(due), born, made.put_aside, upcoming, bool(made.cancels), more)
 
 
 _IDLE = Before()
@@ -89,6 +94,7 @@ class _Round:
         self.moved: list[Row] = []
         self.cancels: list[str] = []
         self.put_aside: list[tuple[str, str]] = []
+        self.untold: list[Told] = []  # occurrences that were left out, for who wants to know
 
     def decide(self, one: Due, intent: Intent | Exception, before: Before) -> None:
         """Plan one schedule; a poison one is put aside and never blocks the others."""
@@ -113,9 +119,11 @@ class _Round:
             self._go_on(one, intent, plan, spread)
             return
         self._fire(one, intent, plan, spread)
-        self.born += [
-            skip_row(next(self._ids), one.id, intent, skip, self._now) for skip in plan.skips
-        ]
+        for skip in plan.skips:
+            row = skip_row(next(self._ids), one.id, intent, skip, self._now)
+            self.born.append(row)
+            if skip.reason not in NO_NEWS:
+                self.untold.append(Told(one.id, row[0], "skipped"))
         self.moved.append(self._moved(one, intent, plan, spread))
 
     async def write(self, tx: Tx) -> None:

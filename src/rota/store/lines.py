@@ -1,4 +1,5 @@
-"""The line of a schedule: when one of its chains is over, the next that waits behind it goes."""
+"""The line of a schedule: when one of its chains is over, the next that waits behind it goes, and
+those who want to be told of it will be."""
 
 from __future__ import annotations
 
@@ -7,6 +8,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from rota.core.lifecycle import Trigger
+from rota.store import notices
 from rota.store.database import Tx
 
 
@@ -19,12 +21,25 @@ class End(NamedTuple):
 
 
 async def give_turns(tx: Tx, ended: Sequence[End], now: int) -> bool:
-    """Let the next waiting run of a schedule go, one for each of its kind that ended."""
+    """Let the next waiting run of a schedule go, one for each of its kind that ended; and let
+    others be told of the end, where they want to be. Returns whether there is something to do."""
     ids = sorted({end.schedule_id for end in ended if end.schedule_id})
     # Firing holds this lock too: it decides who has to wait by what it sees open.
-    await tx.rows("lock_templates", ids=ids)
+    locked = await tx.rows("lock_templates", ids=ids)
+    told = await _tell(tx, ended, {row[0] for row in locked if row[1]}, now)
     if not await tx.rows("with_turns", ids=ids):
-        return False
+        return told
+    return await _take_turns(tx, ended, ids, now) or told
+
+
+async def _tell(tx: Tx, ended: Sequence[End], tells: set[str], now: int) -> bool:
+    """Begin to tell of the ends of schedules that want it; in this very transaction."""
+    roots = {end.root_id: end.schedule_id for end in ended if end.schedule_id in tells}
+    chosen = {root: schedule_id for root, schedule_id in roots.items() if schedule_id}
+    return bool(chosen and await notices.tell_ends(tx, chosen, now=now))
+
+
+async def _take_turns(tx: Tx, ended: Sequence[End], ids: Sequence[str], now: int) -> bool:
     roots = [end.root_id for end in ended]
     triggers = {row[0]: row[1] for row in await tx.rows("root_triggers", ids=roots)}
     backfilled = Counter(

@@ -21,6 +21,8 @@ from rota.store.dialect import POSTGRES, SQLITE, Compiled, Dialect
 _QUERY = re.compile(r"\{query (\w+)\}")
 _ALIAS = re.compile(r" as \w+$")
 _NAME = re.compile(r"^-- name: (\w+)\s*$", re.MULTILINE)
+# They are for readers: SQLite prepares a statement that begins with one anew at every execution.
+_REMARK = re.compile(r"^\s*--.*\n", re.MULTILINE)
 
 # Column lists come from the records that read them, so the two cannot drift apart.
 _RECORDS = {
@@ -40,10 +42,11 @@ _RECORDS = {
 
 
 def parse(text: str) -> dict[str, str]:
-    """Blocks of `-- name: …` by name."""
+    """Blocks of `-- name: …` by name, without remarks."""
     parts = _NAME.split(text)[1:]
     return {
-        name: body.strip().rstrip(";") for name, body in zip(parts[::2], parts[1::2], strict=True)
+        name: _REMARK.sub("", body).strip().rstrip(";")
+        for name, body in zip(parts[::2], parts[1::2], strict=True)
     }
 
 

@@ -1,5 +1,12 @@
 -- The whole schema on PostgreSQL, after all migrations. Made by `python -m scripts.schema`.
 
+create table ai_limits (
+    namespace text collate "C" not null,
+    name text collate "C" not null,
+    state text not null,
+    constraint ai_limits_pkey PRIMARY KEY (namespace, name)
+);
+
 create table automations (
     namespace text collate "C" not null,
     name text collate "C" not null,
@@ -171,6 +178,13 @@ CREATE INDEX mutations_by_automation ON mutations USING btree (namespace, automa
 CREATE INDEX mutations_by_chain ON mutations USING btree (root_id, id);
 CREATE INDEX mutations_by_run ON mutations USING btree (run_id);
 CREATE UNIQUE INDEX mutations_one_per_chain ON mutations USING btree (root_id) WHERE (status <> 'failed'::text);
+
+create table notices (
+    schedule_id text collate "C" not null,
+    body text not null,
+    constraint notices_schedule_id_fkey FOREIGN KEY (schedule_id) REFERENCES runs(id) ON DELETE CASCADE,
+    constraint notices_pkey PRIMARY KEY (schedule_id)
+);
 
 create table payloads (
     run_id text collate "C" not null,

@@ -1,5 +1,12 @@
 -- The whole schema on SQLite, after all migrations. Made by `python -m scripts.schema`.
 
+CREATE TABLE ai_limits (
+    namespace text not null,
+    name text not null,
+    state text not null,
+    primary key (namespace, name)
+) strict;
+
 CREATE TABLE automations (
     namespace text not null,
     name text not null,
@@ -154,6 +161,11 @@ CREATE TABLE mutations (
     constraint mutations_status check (status = 'proposed' or status = 'in_flight'
         or status = 'applied' or status = 'failed' or status = 'needs_reconcile'
         or status = 'indeterminate' or status = 'skipped')
+) strict;
+
+CREATE TABLE notices (
+    schedule_id text primary key references runs (id) on delete cascade,
+    body text not null
 ) strict;
 
 CREATE TABLE payloads (

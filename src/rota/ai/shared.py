@@ -1,0 +1,94 @@
+"""Limits that all workers of a store share: the state of each provider is a row of the database.
+
+A change of the state is one short transaction; changes that are wanted while one is under way go
+together in the next. A step that changes nothing (a provider without rates that is well) is
+answered from what was last seen, if that is not older than `FRESH_US`: so much later, at most, does
+a worker hear of a wait or a breaker that another one has met. Rates always go to the database.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, TypeVar
+
+import msgspec
+
+from rota.ai.base import Invoker
+from rota.ai.limiter import PATIENCE_S, Limiter
+from rota.ai.limits import Limits, State
+from rota.core.instants import SECOND
+from rota.store import ai_limits
+from rota.store.batch import Batch
+from rota.store.database import Database
+
+T = TypeVar("T")
+Step = Callable[[State], tuple[State, Any]]
+FRESH_US = SECOND
+_BLANK = msgspec.json.encode(State()).decode()
+_STATE = msgspec.json.Decoder(State)
+
+
+class Ticking(Protocol):
+    """The clock that all workers of a store go by."""
+
+    def now(self) -> int:
+        """Microseconds since the epoch."""
+        ...
+
+    async def wait(self, event: asyncio.Event, until: int) -> None:
+        """Return when the event is set or the instant has come."""
+        ...
+
+
+class Shared:
+    """Keeps the state of one provider in the database."""
+
+    def __init__(self, database: Database, clock: Ticking, *, namespace: str, name: str) -> None:
+        self._database, self._clock = database, clock
+        self._namespace, self._name = namespace, name
+        self._batch: Batch[Step, Any] = Batch(self._send)
+        self._seen = State()
+        self._fresh_until = 0
+
+    async def change(self, step: Callable[[State], tuple[State, T]]) -> T:
+        """Apply `step` to the state, as if nobody else were there."""
+        if self._clock.now() < self._fresh_until:
+            after, result = step(self._seen)
+            if after == self._seen:
+                return result
+        answer: T = await self._batch.put(step)
+        return answer
+
+    async def _send(self, steps: Sequence[Step]) -> list[Any]:
+        def apply(text: str) -> tuple[str, tuple[State, list[Any]]]:
+            before = state = _STATE.decode(text)
+            results = []
+            for step in steps:
+                state, result = step(state)
+                results.append(result)
+            after = text if state == before else msgspec.json.encode(state).decode()
+            return after, (state, results)
+
+        self._seen, results = await self._database.write_brief(
+            ai_limits.change, apply, namespace=self._namespace, name=self._name, blank=_BLANK
+        )
+        self._fresh_until = self._clock.now() + FRESH_US
+        return results
+
+
+def shared(
+    database: Database, clock: Ticking, *, namespace: str, patience_s: float = PATIENCE_S
+) -> Callable[[Invoker, Limits], Invoker]:
+    """What `invoker_of` takes as `limit`: each provider is kept within limits that all share."""
+
+    async def sleep(seconds: float) -> None:
+        await clock.wait(asyncio.Event(), clock.now() + round(seconds * SECOND))
+
+    def limit(invoker: Invoker, limits: Limits) -> Invoker:
+        keeper = Shared(database, clock, namespace=namespace, name=invoker.name)
+        return Limiter(
+            invoker, limits, keeper=keeper, patience_s=patience_s, now=clock.now, sleep=sleep
+        )
+
+    return limit

@@ -1,0 +1,173 @@
+"""`rota pipeline …`: begin pipelines, check them, look at them, try them, run them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from rota.cli import exits, pipeline_words, render
+from rota.cli.base import Call, Group
+from rota.cli.pipeline_generate import generate
+from rota.cli.pipeline_history import history
+from rota.cli.pipeline_render import render_
+from rota.cli.pipeline_run import resume, retry, run
+from rota.errors import BadPipeline
+
+if TYPE_CHECKING:
+    from rota.pipelines.discovery import Listed
+
+STARTERS = ("custom", "data", "models", "generated")
+
+
+@click.group(cls=Group)
+def pipeline() -> None:
+    """Make AI pipelines, check them, try them, run them."""
+
+
+# -- beginning ---------------------------------------------------------------------------------
+
+
+@pipeline.command("init")
+@click.argument("folder", type=click.Path(path_type=Path))
+@click.option(
+    "--template",
+    type=click.Choice(STARTERS),
+    default="custom",
+    show_default=True,
+    help="custom: a few items; data: rows of a CSV file; models: one question to several models; "
+    "generated: an AI makes the items.",
+)
+@click.pass_obj
+def init(call: Call, folder: Path, template: str) -> None:
+    """Write a pipeline to begin with into FOLDER.
+
+    It runs as it is, offline, for nothing. Files that are there already are never changed.
+    """
+    from rota.pipelines.starters import begin
+
+    try:
+        written = begin(template, folder)
+    except OSError as error:
+        raise click.UsageError(f"{folder} cannot be written: {error.strerror}") from error
+    if call.json:
+        render.document(
+            {"folder": str(folder), "template": template, "files": [str(each) for each in written]}
+        )
+        return
+    for each in written:
+        click.echo(f"wrote {each}")
+    click.echo(f"try it: rota pipeline run {folder}", err=True)
+
+
+# -- checking ----------------------------------------------------------------------------------
+
+
+@pipeline.command("validate")
+@click.argument("paths", nargs=-1, metavar="[PATH]...")
+@click.option("-p", "--param", "params", multiple=True, metavar="NAME=VALUE", help="As for a run.")
+@click.option("--strict", is_flag=True, help="Warnings are errors.")
+@click.pass_obj
+def validate(call: Call, paths: tuple[str, ...], params: tuple[str, ...], strict: bool) -> int:
+    """Check pipelines and tell everything that is wrong with them.
+
+    PATH is a pipeline.yaml, its folder, a folder of pipelines, or a name; without one it is this
+    folder. Each problem is a line `file:line:column: level: message`, on stdout. Errors stop a
+    pipeline: exit code 2. Warnings tell what a run would still have to be given, or find: a
+    parameter, a file.
+    """
+    from rota.pipelines.parameters import read_given
+
+    given = read_given(params)
+    found = _examined(paths or (".",), given)
+    bad = [each for each in found if each.loaded is None or (strict and each.problems)]
+    if call.json:
+        render.document([pipeline_words.verdict_document(each) for each in found])
+        return exits.USAGE if bad else exits.OK
+    for each in found:
+        for problem in each.problems:
+            click.echo(pipeline_words.problem_line(problem))
+    problems = [problem for each in found for problem in each.problems]
+    good = len(found) - len(bad)
+    click.echo(
+        f"{render.count(len(found), 'pipeline')}: {good} good, {len(bad)} bad; "
+        f"{pipeline_words.tally(problems)}",
+        err=bool(problems),
+    )
+    return exits.USAGE if bad else exits.OK
+
+
+def _examined(paths: tuple[str, ...], given: dict[str, Any]) -> list[Listed]:
+    """Every pipeline that the paths name; a folder of pipelines stands for all in it."""
+    from rota.pipelines.discovery import with_chains
+    from rota.pipelines.finding import locate, pipelines_in
+    from rota.pipelines.verdict import examined
+
+    found: list[Listed] = []
+    for text in paths:
+        several = pipelines_in(Path(text))
+        if several:
+            found.extend(with_chains([examined(each, given) for each in several]))
+        else:
+            found.append(examined(locate(text), given))
+    return found
+
+
+# -- looking -----------------------------------------------------------------------------------
+
+
+@pipeline.command("list")
+@click.argument("folder", default=".", type=click.Path(path_type=Path), metavar="[FOLDER]")
+@click.pass_obj
+def list_(call: Call, folder: Path) -> None:
+    """List the pipelines of a folder, broken ones too.
+
+    FOLDER is this one if it is not named. Where it has no pipelines, those of its folder
+    `pipelines` (or `.vscode/pipelines`) are listed.
+    """
+    from rota.pipelines.discovery import with_chains
+    from rota.pipelines.finding import pipelines_in
+    from rota.pipelines.verdict import examined
+
+    if not folder.is_dir():
+        raise click.UsageError(f"{folder} is no folder")
+    found = with_chains([examined(each) for each in pipelines_in(folder)])
+    if call.json:
+        render.document([pipeline_words.list_document(each) for each in found])
+        return
+    empty = f"no pipelines in {folder}; `rota pipeline init {folder / 'NAME'}` makes one"
+    rows = [pipeline_words.list_row(each) for each in found]
+    render.table(("pipeline", "status", "input", "schedule", "note"), rows, empty)
+    bad = [each for each in found if each.problems]
+    if bad:
+        click.echo(f"what is wrong: rota pipeline validate {bad[0].folder}", err=True)
+
+
+@pipeline.command("show")
+@click.argument("path")
+@click.pass_obj
+def show(call: Call, path: str) -> None:
+    """Show what a pipeline does, part by part, and when.
+
+    PATH is a pipeline.yaml, its folder, or the name of a pipeline in this folder or in its folder
+    `pipelines`.
+    """
+    from rota.pipelines.finding import locate, next_of
+    from rota.pipelines.problems import refusal
+    from rota.pipelines.verdict import examined
+
+    found = examined(locate(path))
+    loaded = found.loaded
+    if loaded is None:
+        error: BadPipeline = refusal(found.problems[0].file, found.problems)
+        raise error
+    next_at, now = next_of(loaded)
+    if call.json:
+        render.document(pipeline_words.document(found, loaded, next_at))
+    else:
+        pipeline_words.page(found, loaded, next_at, now)
+
+
+for command in (render_, generate, run, resume, retry, history):
+    pipeline.add_command(command)

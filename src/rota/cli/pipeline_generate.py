@@ -1,0 +1,80 @@
+"""`rota pipeline generate`: the items that an AI makes, to be looked at before a run."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+import msgspec
+
+from rota.cli import render
+from rota.cli.base import Call, Command
+from rota.cli.pipeline_progress import money
+from rota.errors import BadInput
+
+if TYPE_CHECKING:
+    from rota.ai.base import Reply
+    from rota.pipelines.definition import Generate
+    from rota.pipelines.snapshot import Snapshot
+
+
+@click.command("generate", cls=Command)
+@click.argument("path")
+@click.option("-p", "--param", "params", multiple=True, metavar="NAME=VALUE", help="A parameter.")
+@click.option("--model", metavar="MODEL", help="This model: provider:model.")
+@click.option(
+    "--ai", metavar="FILE", type=click.Path(path_type=Path),
+    help="AI settings: providers, limits, prices. [ROTA_AI_FILE]",
+)  # fmt: skip
+@click.pass_obj
+def generate(
+    call: Call, path: str, params: tuple[str, ...], model: str | None, ai: Path | None
+) -> None:
+    """Let an AI make the items of a pipeline, and print them.
+
+    For pipelines with `input.generate`, one call: look at the items, change them, then hand them
+    to `rota pipeline run PATH --items FILE`. Each item is a line of JSON; with --json they are one
+    list. Nothing is stored.
+    """
+    from rota.pipelines.finding import locate, open_pipeline
+    from rota.pipelines.parameters import read_given
+    from rota.pipelines.snapshot import Overrides, take
+
+    loaded = open_pipeline(locate(path))
+    part = loaded.pipeline.input.generate if loaded.pipeline.input else None
+    if part is None:
+        raise BadInput(
+            f"{loaded.pipeline_id} does not generate its items",
+            hint=f"`rota pipeline show {path}` tells where they come from.",
+        )
+    snapshot = take(loaded, parameters=read_given(params), overrides=Overrides(model=model))
+    items, reply = asyncio.run(_made(snapshot, part, ai))
+    if call.json:
+        render.document(items)
+        return
+    for item in items:
+        click.echo(msgspec.json.encode(item).decode())
+    cost = "no price is known" if reply.cost_usd is None else money(reply.cost_usd)
+    told = (
+        f"{render.count(len(items), 'item')}, {reply.tokens_in + reply.tokens_out} tokens, {cost}"
+    )
+    click.echo(told, err=True)
+
+
+async def _made(
+    snapshot: Snapshot, part: Generate, ai: Path | None
+) -> tuple[list[dict[str, Any]], Reply]:
+    from rota.ai.base import release
+    from rota.ai.choosing import invoker_of
+    from rota.pipelines.fields import fields_of
+    from rota.pipelines.generating import generate_question, read_items_reply
+
+    invoker = invoker_of(ai)
+    question = generate_question(snapshot, part.prompt, part.schema, part.model)
+    try:
+        reply = await invoker.ask(question.request())
+    finally:
+        await release(invoker)
+    return read_items_reply(reply.text, fields_of(part.schema)), reply

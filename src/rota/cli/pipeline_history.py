@@ -1,0 +1,201 @@
+"""`rota pipeline history`: how a pipeline's runs went, and what they cost."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+import msgspec
+
+from rota.cli import connect, render
+from rota.cli.base import Call, Command
+from rota.cli.pipeline_life import client_of
+from rota.cli.pipeline_progress import money
+from rota.cli.pipeline_run import chosen_run, never_ran, result_document, summary
+from rota.core.outcomes import read_error
+from rota.errors import WrongState
+
+if TYPE_CHECKING:
+    from rota.client import Client
+    from rota.core.model import Run
+    from rota.pipelines.outcome import ItemOutcome, PipelineResult
+
+ITEM_WIDTH = 40
+RESULT_WIDTH = 60
+
+
+class Entry(NamedTuple):
+    """A chain: its newest attempt, and what came of it."""
+
+    run: Run
+    result: PipelineResult | None  # None: an occurrence that was skipped
+
+    @property
+    def outcome(self) -> str:
+        """What it came to, or how far it is."""
+        if self.result is None or not self.run.is_final:
+            return self.run.label
+        return self.result.outcome
+
+
+@click.command("history", cls=Command)
+@click.argument("path")
+@click.option(
+    "--limit", type=click.IntRange(1, 1000), default=20, show_default=True, help="How many."
+)
+@click.option("--run", "run_id", metavar="ID", help="All about this run: its items, its errors.")
+@click.option("--result", is_flag=True, help="Only the result of the run (the newest), as it was.")
+@click.pass_obj
+def history(call: Call, path: str, limit: int, run_id: str | None, result: bool) -> None:
+    """List the runs of a pipeline, newest first: outcome, items, cost.
+
+    Runs started by hand and by its schedule, as far as they are in the same database (see `rota
+    pipeline run`). With --run the items of one run and what became of them; with --result what
+    it printed.
+    """
+    from rota.pipelines.finding import locate
+
+    place = locate(path)
+    client = client_of(call, place)
+    if run_id is not None or result:
+        _one(call, client, place, run_id, result=result)
+        return
+    found: Sequence[Entry] = []
+    if client is not None:
+        found = connect.run(client, lambda opened: _entries(opened, place, limit))
+    if call.json:
+        render.document([document(each) for each in found])
+        return
+    rows = [_row(each) for each in found]
+    heads = ("run", "status", "trigger", "started", "took", "items", "failed", "cost", "note")
+    render.table(heads, rows, f"no runs yet; `rota pipeline run {path}` makes one")
+    if found:
+        click.echo(f"more about one: rota pipeline history {path} --run ID", err=True)
+
+
+# -- one run -----------------------------------------------------------------------------------
+
+
+class Story(NamedTuple):
+    """A run, and its items."""
+
+    run: Run
+    result: PipelineResult
+    items: Sequence[ItemOutcome]
+
+
+def _one(
+    call: Call, client: Client | None, path: Path, run_id: str | None, *, result: bool
+) -> None:
+    if client is None:
+        raise never_ran(path)
+    story = connect.run(client, lambda opened: _story(opened, path, run_id))
+    if result:
+        if story.result.output is None:
+            raise WrongState(
+                f"run {story.run.root_id} is {story.run.label}: it has no result",
+                hint=f"Its items: `rota pipeline history {path} --run {story.run.root_id}`.",
+            )
+        click.echo(story.result.output, nl=not story.result.output.endswith("\n"))
+    elif call.json:
+        render.document(
+            {"run": story.run.root_id} | result_document(story.result)
+            | {"items": msgspec.to_builtins(story.items)}
+        )  # fmt: skip
+    else:
+        _page(story, path)
+
+
+async def _story(client: Client, path: Path, run_id: str | None) -> Story:
+    from rota.pipelines import reading_back
+
+    run = await chosen_run(client, path, run_id)
+    result = await reading_back.result(client, run.root_id)
+    items = [each async for each in reading_back.items(client, run.root_id)]
+    return Story(run, result, items)
+
+
+def _page(story: Story, path: Path) -> None:
+    run, result = story.run, story.result
+    click.echo(f"run {run.root_id}  {render.coloured(summary(result))}")
+    for name, value in (
+        ("trigger", run.trigger), ("attempt", run.attempt),
+        ("started", render.clock(run.started_at)),
+        ("results", result.result_file and path / result.result_file), ("error", result.error),
+    ):  # fmt: skip
+        if value:
+            click.echo(f"  {name:<12}{render.clean(str(value))}")
+    render.heading("items")
+    rows = [
+        (each.position + 1, render.short(msgspec.json.encode(each.item).decode(), ITEM_WIDTH),
+            each.status, _said(each))
+        for each in story.items
+    ]  # fmt: skip
+    render.table(("#", "item", "status", "result"), rows, "no items")
+
+
+def _said(each: ItemOutcome) -> str:
+    if each.error:
+        return render.short(f"{each.error_type}: {each.error}", RESULT_WIDTH)
+    if each.output is not None:
+        return render.short(msgspec.json.encode(each.output).decode(), RESULT_WIDTH)
+    return render.short(each.text or each.reason or "", RESULT_WIDTH)
+
+
+# -- the list ----------------------------------------------------------------------------------
+
+
+async def _entries(client: Client, path: Path, limit: int) -> Sequence[Entry]:
+    """Chains by their newest attempts; a page of rows may hold several attempts of one."""
+    from rota.pipelines import reading_back
+    from rota.pipelines.outcome import PipelineResult
+    from rota.pipelines.reading import entry_file
+    from rota.pipelines.snapshot import run_name
+
+    name = run_name(entry_file(path).parent.resolve().name)
+    chains: dict[str, Run] = {}
+    before = ""
+    while len(chains) < limit:
+        page = await client.list(name=name, before=before, limit=limit)
+        for run in page:
+            chains.setdefault(run.root_id, run)
+        if len(page) < limit:
+            break
+        before = page[-1].id
+    entries = []
+    for run in list(chains.values())[:limit]:
+        result: PipelineResult | None = None
+        if run.output:
+            result = msgspec.json.decode(run.output, type=PipelineResult)
+        elif run.status != "skipped":  # not ended, or cut off: counted from what it has stored
+            result = await reading_back.result(client, run.root_id)
+        entries.append(Entry(run, result))
+    return entries
+
+
+def document(entry: Entry) -> dict[str, Any]:
+    """A run for machines."""
+    run = entry.run
+    return {
+        "run": run.root_id, "outcome": entry.outcome, "status": run.label, "trigger": run.trigger,
+        "attempt": run.attempt, "started_at": render.at(run.started_at),
+        "finished_at": render.at(run.finished_at),
+        "result": None if entry.result is None else result_document(entry.result),
+        "error": render.parsed(run.error),
+    }  # fmt: skip
+
+
+def _row(entry: Entry) -> tuple[object, ...]:
+    run, result = entry.run, entry.result
+    note = read_error(run.error)["message"] if run.error else ""
+    items, failed, cost = "-", "-", "-"
+    if result is not None:
+        items, failed = f"{result.processed}/{result.total}", str(result.failed or "-")
+        cost = money(result.cost_usd) + ("+" if result.unpriced_calls else "")
+    return (
+        run.root_id, entry.outcome, run.trigger, render.clock(run.started_at),
+        render.took(run.started_at, run.finished_at), items, failed, cost,
+        render.short(note.partition("\n")[0], 60),
+    )  # fmt: skip

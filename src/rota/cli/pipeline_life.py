@@ -1,0 +1,172 @@
+"""One run of a pipeline, performed by this process: signals, progress, the end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import secrets
+import signal
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from rota.cli import exits, pipeline_place
+from rota.cli.base import Call
+from rota.cli.pipeline_progress import Meter
+
+if TYPE_CHECKING:
+    from rota.app import Rota
+    from rota.client import Client
+    from rota.pipelines.outcome import PipelineResult, Progress
+    from rota.runref import RunRef
+
+DATABASE = ".rota.db"  # as in pipelines.finding, which is loaded only when it is needed
+REFRESH_S = 1.0
+UNREDUCED = ("cancelled", "failed")
+STOP_S = 5.0  # for what is in flight when it was cancelled
+Begin = Callable[["Rota", str], Awaitable["RunRef"]]
+
+
+# -- where runs are kept -----------------------------------------------------------------------
+
+
+def app_of(call: Call, path: Path, ai: Path | None) -> Rota:
+    """An app on the database of a pipeline, that asks whom the AI settings name."""
+    from rota.pipelines.finding import root_of
+
+    app = pipeline_place.app_of(call, root_of(path))
+    if ai is not None:
+        app.pipelines.use(ai)
+    return app
+
+
+def client_of(call: Call, path: Path) -> Client | None:
+    """Only to look; None where no database was made yet, and so nothing has run."""
+    from rota.client import Client
+    from rota.pipelines.finding import root_of
+
+    place = pipeline_place.place_of(call, root_of(path))
+    if not pipeline_place.exists(place.url):
+        return None
+    return Client(place.url, settings=place.settings, migrate=False)
+
+
+def flag_of(call: Call) -> str:
+    """What a command about runs needs to find this database, when nothing else would tell it."""
+    if call.database or not (call.url or "").endswith(f"/{DATABASE}"):
+        return ""
+    path = Path((call.url or "").removeprefix("sqlite:///"))
+    here = Path.cwd()
+    return f" --database sqlite:///{path.relative_to(here) if path.is_relative_to(here) else path}"
+
+
+# -- performing --------------------------------------------------------------------------------
+
+
+class End(NamedTuple):
+    """How it ended."""
+
+    run_id: str
+    result: PipelineResult
+    error_type: str | None
+    kept: str | None  # what is done, reduced, where the run did not come to that
+
+    @property
+    def text(self) -> str | None:
+        """What stdout gets."""
+        return self.kept if self.result.output is None else self.result.output
+
+
+class Life:
+    """Performs one run and obeys Ctrl-C: once cancels, twice leaves at once."""
+
+    def __init__(self, app: Rota, meter: Meter) -> None:
+        self._app, self._meter = app, meter
+        self._interrupt = asyncio.Event()
+        self._root_id: str | None = None
+
+    async def live(self, begin: Begin, queue: str | None = None) -> End:
+        """Begin the run, perform it to its end, and say how it ended."""
+        app = self._app
+        queue = queue or f"here-{secrets.token_hex(4)}"
+        unlisten = app.pipelines.listen(self._heard)
+        try:
+            async with self._signals():
+                # Nothing else is performed here: no schedule is fired, no other queue is served.
+                await app.start_worker([queue], fires=False)
+                ref = await begin(app, queue)
+                self._root_id = ref.id
+                await self._ended(ref)
+                return await self._end(ref)
+        finally:
+            unlisten()
+            self._meter.end()
+            await app.stop_worker(STOP_S)
+            await app.close()
+
+    def _heard(self, progress: Progress) -> None:
+        if self._root_id in (None, progress.root_id):
+            self._meter.tell(progress)
+
+    async def _ended(self, ref: RunRef) -> None:
+        waiting = asyncio.ensure_future(self._app.wait(ref.id))
+        stopping = asyncio.ensure_future(self._interrupt.wait())
+        try:
+            while not waiting.done():
+                await asyncio.wait(
+                    {waiting, stopping}, timeout=REFRESH_S, return_when=asyncio.FIRST_COMPLETED
+                )
+                self._meter.refresh()
+                if stopping.done() and not waiting.done():
+                    await self._cancel(ref)
+                    await waiting
+        finally:
+            waiting.cancel()
+            stopping.cancel()
+
+    async def _cancel(self, ref: RunRef) -> None:
+        from rota.errors import WrongState
+
+        self._meter.say("cancelling; what is done is kept (Ctrl-C again leaves at once)")
+        with contextlib.suppress(WrongState):  # it has ended by itself meanwhile
+            await ref.cancel(reason="with Ctrl-C")
+
+    async def _end(self, ref: RunRef) -> End:
+        from rota.core.outcomes import read_error
+        from rota.pipelines.partial import partial_output
+
+        pipelines = self._app.pipelines
+        result = await pipelines.result(ref.id)
+        last = await ref.run()
+        error_type = read_error(last.error)["type"] if last.error else None
+        kept = None
+        if result.outcome in UNREDUCED and result.output is None:
+            kept = await partial_output(self._app, ref.id)
+            if result.result_file is None and result.processed + result.failed:
+                name = await pipelines.write_results(ref.id)
+                result = msgspec.structs.replace(result, result_file=name)
+        return End(ref.id, result, error_type, kept)
+
+    @contextlib.asynccontextmanager
+    async def _signals(self) -> AsyncIterator[None]:
+        loop = asyncio.get_running_loop()
+        numbers = (signal.SIGINT, signal.SIGTERM)
+        for number in numbers:
+            loop.add_signal_handler(number, self._signalled)
+        try:
+            yield
+        finally:
+            for number in numbers:
+                loop.remove_signal_handler(number)
+
+    def _signalled(self) -> None:
+        if self._interrupt.is_set():
+            self._meter.end()
+            sys.stderr.write("left at once; `rota pipeline resume` goes on from what is done\n")
+            sys.stderr.flush()
+            os._exit(exits.INTERRUPTED)
+        self._interrupt.set()

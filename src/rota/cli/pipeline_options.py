@@ -1,0 +1,160 @@
+"""What `render` and `run` are told alike: which pipeline, with which parameters and items."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+import click
+
+from rota.errors import BadInput, UsageError
+
+if TYPE_CHECKING:
+    from rota.pipelines.reading import Loaded
+
+F = TypeVar("F", bound=Callable[..., Any])
+FORMATS = ("csv", "json", "jsonl", "lines")
+
+_OPTIONS = (
+    click.option(
+        "-p", "--param", "params", multiple=True, metavar="NAME=VALUE",
+        help="A parameter; may be repeated.",
+    ),
+    click.option(
+        "--params", "params_file", metavar="FILE", type=click.Path(path_type=Path),
+        help="Parameters from a YAML or JSON file; -p wins over it, it wins over pipeline.yaml.",
+    ),
+    click.option(
+        "--items", metavar="FILE",
+        help="Items from this .csv, .json or .jsonl instead of the pipeline's; - is stdin.",
+    ),
+    click.option(
+        "--items-format", type=click.Choice(FORMATS), metavar="FORMAT",
+        help="How to read --items: csv, json, jsonl or lines; for stdin it is jsonl.",
+    ),
+    click.option("--limit", type=click.IntRange(0), metavar="N", help="At most N items."),
+    click.option("--sample", type=click.IntRange(1), metavar="N", help="N items by chance."),
+    click.option(
+        "--seed", type=int, metavar="N", help="With --sample: another seed, another choice."
+    ),
+    click.option("--model", metavar="MODEL", help="This model for every call: provider:model."),
+)  # fmt: skip
+
+
+def choices(command: F) -> F:
+    """The options."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+class Prepared(NamedTuple):
+    """A pipeline, ready for a run."""
+
+    loaded: Loaded
+    said: str  # how it was named
+    path: Path
+    given: dict[str, Any]
+
+
+def prepare(
+    path: str,
+    *,
+    params: tuple[str, ...],
+    params_file: Path | None,
+    items: str | None,
+    items_format: Any,
+    limit: int | None,
+    sample: int | None,
+    seed: int | None,
+) -> Prepared:
+    """Read everything that was named; remarks go to stderr."""
+    from rota.pipelines.adjusting import adjusted
+    from rota.pipelines.finding import locate, open_pipeline
+    from rota.pipelines.parameters import check_given, read_given
+    from rota.pipelines.verdict import names_of
+
+    if seed is not None and sample is None:
+        raise BadInput("--seed means something only with --sample")
+    if items_format is not None and items is None:
+        raise BadInput("--items-format means something only with --items")
+    place = locate(path)
+    given = read_file(params_file) | read_given(params)
+    loaded = adjusted(
+        open_pipeline(place), items=items, form=items_format, limit=limit, sample=sample, seed=seed
+    )
+    for remark in check_given(given, loaded.pipeline, names_of(loaded)):
+        click.echo(f"Warning: {remark}", err=True)
+    return Prepared(loaded, path, place, given)
+
+
+def must_be_ready(found: Prepared, *, model: str | None, ai: Path | None) -> None:
+    """Refuse a run that could not come to its end, before anything is paid for."""
+    _must_be_approved(found)
+    from rota.ai.choosing import invoker_of
+    from rota.pipelines.adjusting import reads_stdin
+    from rota.pipelines.readiness import obstacles
+    from rota.pipelines.verdict import models_of
+
+    said = obstacles(found.loaded, given=found.given)
+    answering = invoker_of(ai)
+    for each in [model] if model else models_of(found.loaded):
+        try:
+            answering.route(each)
+        except UsageError as error:
+            end = "" if error.message.endswith("?") else "."
+            said.append(f"{error.message}{end} {error.advice}")
+    if reads_stdin(found.loaded.pipeline) and piped() is None:
+        said.append("the items come from standard input, and nothing is piped in")
+    if said:
+        raise BadInput(
+            "\n  ".join([f"{found.loaded.pipeline_id} cannot run:", *dict.fromkeys(said)]),
+            hint="Nothing was started. Give what is missing (-p NAME=VALUE, --model), or mend it.",
+        )
+
+
+def _must_be_approved(found: Prepared) -> None:
+    """Generated items are looked at by a person, unless the file says otherwise."""
+    part = found.loaded.pipeline.input
+    if part is not None and part.generate is not None and not part.generate.auto_approve:
+        raise BadInput(
+            f"{found.loaded.pipeline_id} generates its items, and nobody has looked at them",
+            hint=f"Look first: `rota pipeline generate {found.said} > items.jsonl`, then "
+            f"`rota pipeline run {found.said} --items items.jsonl`; or set autoApprove: true.",
+        )
+
+
+def piped() -> IO[bytes] | None:
+    """Standard input, unless it is a terminal, where nobody would think of typing items."""
+    try:
+        return None if os.isatty(sys.stdin.fileno()) else sys.stdin.buffer
+    except (OSError, ValueError):  # not a real file, but something that holds what was piped
+        return getattr(sys.stdin, "buffer", None)
+
+
+def read_file(path: Path | None) -> dict[str, Any]:
+    """Parameters from a file: a mapping in YAML, of which JSON is a part."""
+    from rota.core.templates import RESERVED
+    from rota.pipelines.yamltree import read_yaml
+
+    if path is None:
+        return {}
+    try:
+        raw = path.read_bytes()
+    except OSError as error:
+        raise BadInput(f"the parameters in {path} cannot be read: {error.strerror}") from error
+    document = read_yaml(raw, str(path))
+    if document.problems:
+        raise BadInput(f"the parameters cannot be read: {document.problems[0]}")
+    value = document.value
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        raise BadInput(f"{path} holds no parameters", hint="Write name: value, one in each line.")
+    for name in value:
+        if name in RESERVED:
+            raise BadInput(f"{path}: {name} is filled in by the runner", hint="Rename it.")
+    return {str(name): each for name, each in value.items()}

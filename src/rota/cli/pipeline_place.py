@@ -1,0 +1,79 @@
+"""Which folder of pipelines is meant, and where its runs are kept."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rota.cli import connect
+from rota.cli.base import Call
+from rota.errors import UsageError
+
+if TYPE_CHECKING:
+    from rota.app import Rota
+    from rota.project import Place
+
+PLACES = (".", "pipelines", ".vscode/pipelines")
+
+
+def root_of(folder: str | None) -> Path:
+    """The folder that was named, or the first of the usual ones that holds pipelines."""
+    from rota.pipelines.reading import NAMES
+
+    if folder is not None:
+        root = Path(folder).expanduser()
+        if not root.is_dir():
+            raise UsageError(
+                f"{folder} is no folder", hint="Name the folder that holds the pipelines' folders."
+            )
+        if any((root / name).is_file() for name in NAMES):
+            raise UsageError(
+                f"{folder} is a pipeline itself, not a folder of pipelines",
+                hint=f"Name the folder it stands in: {root.resolve().parent}.",
+            )
+        return root
+    for place in map(Path, PLACES):
+        if any(next(place.glob(f"*/{name}"), None) is not None for name in NAMES):
+            return place
+    raise UsageError(
+        "there are no pipelines here",
+        hint=f"Looked in {', '.join(PLACES)}. Name a folder with --folder, or begin with "
+        "`rota pipeline init pipelines/NAME`.",
+    )
+
+
+def place_of(call: Call, root: Path, **flags: Any) -> Place:
+    """Database and settings: what is said, the project of this folder, or a file in the root.
+
+    `flags` are settings of the command line; one that is None was not given.
+    """
+    from rota import project, settings
+    from rota.pipelines.finding import database_url
+    from rota.project import Place
+
+    found = connect.project_of(call)
+    said = connect.given(call, **flags)
+    if found is not None or said.database is not None:
+        known = project.place_without_code(found, said)
+        if known is not None:
+            call.url = known.url
+            return known
+    values = (found.file.settings if found else {}) | said.settings
+    call.url = database_url(root)
+    return Place(call.url, settings.load(values, source="settings"))
+
+
+def app_of(call: Call, root: Path, *, migrate: bool | None = None, **flags: Any) -> Rota:
+    """An app on that database, without anybody's code."""
+    from rota.app import Rota
+
+    place = place_of(call, root, **flags)
+    return Rota(place.url, settings=place.settings, migrate=migrate)
+
+
+def exists(url: str) -> bool:
+    """Whether a database is there, as far as this can be told without opening it."""
+    from rota.project import sqlite_path
+
+    path = sqlite_path(url)
+    return path is None or path == ":memory:" or Path(path).exists()

@@ -1,0 +1,161 @@
+"""How far a run is, on stderr: a bar on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import click
+
+from rota.cli import render
+from rota.core.instants import SECOND, span
+
+if TYPE_CHECKING:
+    from rota.pipelines.outcome import Progress
+
+DRAW_S = 0.1  # between two pictures of the bar
+LINE_S = 10.0  # between two plain lines
+LINES_AFTER_S = 2.0  # what is over sooner needs none
+COUNTED = ("filtering", "mapping", "node")  # phases that go over items one by one
+BAR_WIDTH = 24
+LEFT_AFTER = 3  # items that must have ended before a time left is guessed
+CLEAR = "\r\x1b[2K"
+
+
+class Meter:
+    """Tells where a run stands. One line that is drawn anew, or a line now and then."""
+
+    def __init__(self, *, quiet: bool = False) -> None:
+        self._is_bar = sys.stderr.isatty()
+        self._quiet = quiet
+        self._told_at = 0.0
+        self._phase: tuple[str, str | None] | None = None
+        self._pace = Pace()
+        self._last: Progress | None = None
+        self._drawn = False
+
+    def tell(self, progress: Progress) -> None:
+        """Take news; show them when it is time."""
+        now = time.monotonic()
+        self._last = progress
+        self._pace.see(progress, now)
+        changed = (progress.phase, progress.node) != self._phase
+        wait = DRAW_S if self._is_bar else LINE_S
+        if self._quiet or progress.phase in ("begun", "ended"):
+            return
+        if not changed and now - self._told_at < wait:
+            return
+        if not self._is_bar and self._pace.age_s(now) < LINES_AFTER_S:
+            return
+        self._phase, self._told_at = (progress.phase, progress.node), now
+        if self._is_bar:
+            self._draw(progress, now)
+        else:
+            click.echo(self._line(progress, now), err=True)
+
+    def refresh(self) -> None:
+        """Draw the bar again, so that its time moves while nothing else does."""
+        if self._drawn and self._last is not None and self._last.phase != "ended":
+            self._draw(self._last, time.monotonic())
+
+    def say(self, text: str) -> None:
+        """A line of its own, above the bar."""
+        self.clear()
+        click.echo(text, err=True)
+        self.refresh()
+
+    def clear(self) -> None:
+        """Take the bar away."""
+        if self._drawn:
+            sys.stderr.write(CLEAR)
+            sys.stderr.flush()
+
+    def end(self) -> None:
+        """Nothing more will be told."""
+        self.clear()
+        self._drawn = False
+        self._quiet = True
+
+    def _draw(self, progress: Progress, now: float) -> None:
+        parts = self._parts(progress, now)
+        columns = max(20, shutil.get_terminal_size().columns - 1)
+        bar = f"{_bar(progress)} " if _is_counted(progress) else ""
+        line = f"{bar}{', '.join(parts)}"
+        if len(line) > columns:
+            line = render.short(", ".join(parts), columns)
+        sys.stderr.write(CLEAR + line)
+        sys.stderr.flush()
+        self._drawn = True
+
+    def _line(self, progress: Progress, now: float) -> str:
+        return f"{render.clean(progress.pipeline_id)}: {', '.join(self._parts(progress, now))}"
+
+    def _parts(self, progress: Progress, now: float) -> list[str]:
+        """`mapping 520/1000`, `3 failed`, `$0.0421`, `about 1m20s left`."""
+        what = render.clean(progress.node or progress.phase)
+        ended = progress.done + progress.failed
+        parts = [f"{what} {ended}/{progress.total}" if _is_counted(progress) else what]
+        if progress.filtered:
+            parts.append(f"{progress.filtered} filtered out")
+        if progress.failed:
+            parts.append(f"{progress.failed} failed")
+        if progress.calls:
+            parts.append(f"{money(progress.cost_usd)}")
+        left = self._pace.left_s(progress, now)
+        if left is not None:
+            parts.append(f"about {seconds(left)} left")
+        else:
+            parts.append(seconds(self._pace.age_s(now)))
+        return parts
+
+
+class Pace:
+    """How fast items end, counted from when this process began with them."""
+
+    def __init__(self) -> None:
+        self._born: float | None = None
+        self._stage: tuple[str, str | None] | None = None
+        self._from: tuple[float, int] = (0.0, 0)
+
+    def see(self, progress: Progress, now: float) -> None:
+        """Take note."""
+        if self._born is None:
+            self._born = now
+        stage = (progress.phase, progress.node)
+        if stage != self._stage:  # what an earlier attempt has done took no time now
+            self._stage, self._from = stage, (now, progress.done + progress.failed)
+
+    def age_s(self, now: float) -> float:
+        """Since the first news."""
+        return 0.0 if self._born is None else now - self._born
+
+    def left_s(self, progress: Progress, now: float) -> float | None:
+        """Until all items of this stage have ended, if the pace stays; None: too early to tell."""
+        began, count = self._from
+        ended = progress.done + progress.failed
+        if progress.total is None or ended - count < LEFT_AFTER or ended >= progress.total:
+            return None
+        return (now - began) / (ended - count) * (progress.total - ended)
+
+
+def _is_counted(progress: Progress) -> bool:
+    return bool(progress.total) and progress.phase in COUNTED
+
+
+def _bar(progress: Progress) -> str:
+    total = progress.total or 1
+    share = min(1.0, (progress.done + progress.failed) / total)
+    full = round(share * BAR_WIDTH)
+    return f"[{'#' * full}{'.' * (BAR_WIDTH - full)}] {int(share * 100):3d}%"
+
+
+def money(cost_usd: float) -> str:
+    """Dollars, with the digits that matter for small sums."""
+    return f"${cost_usd:.4f}" if cost_usd < 10 else f"${cost_usd:.2f}"
+
+
+def seconds(duration_s: float) -> str:
+    """Whole seconds, minutes, hours."""
+    return span(max(1, round(duration_s)) * SECOND)

@@ -1,0 +1,134 @@
+"""`rota pipeline render`: the prompts and the bill, before anybody is asked."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import click
+import msgspec
+
+from rota.cli import pipeline_words, render
+from rota.cli.base import Call, Command
+from rota.cli.pipeline_options import choices, piped, prepare
+
+if TYPE_CHECKING:
+    from rota.pipelines.dryrun import Forecast, Question, Share
+
+UNKNOWN = "?"
+
+
+@click.command("render", cls=Command)
+@click.argument("path")
+@choices
+@click.option(
+    "--first", type=click.IntRange(0), default=1, show_default=True, metavar="N",
+    help="Show N prompts of each part.",
+)  # fmt: skip
+@click.option("--all", "every", is_flag=True, help="Show all prompts.")
+@click.option(
+    "--run-commands", is_flag=True, help="Run the command that the items come from; else it is not."
+)
+@click.pass_obj
+def render_(
+    call: Call,
+    /,
+    path: str,
+    first: int,
+    every: bool,
+    run_commands: bool,
+    model: str | None,
+    **chosen: Any,
+) -> None:
+    """Show the prompts and estimate the cost; nobody is asked.
+
+    The dry run: the prompts as a run would send them, and the calls, tokens and cost of all of
+    it. Every item is read and counted, and the first prompts are shown. Nothing is stored, no AI
+    is called, no command is run (but see --run-commands). What only a run can tell is guessed,
+    and the notes say how. PATH is as for `rota pipeline show`.
+    """
+    from rota.ai.choosing import invoker_of
+    from rota.pipelines.dryrun import Options, dry_run
+
+    found = prepare(path, **chosen)
+    gallery = _Gallery(None if every else first, as_json=call.json)
+    options = Options(
+        parameters=found.given, model=model, runs_commands=run_commands, stdin=piped()
+    )
+    forecast = asyncio.run(dry_run(found.loaded, invoker_of(), options, gallery.show))
+    if call.json:
+        render.document(_document(found.loaded.pipeline_id, forecast, gallery.kept))
+    else:
+        _page(forecast, gallery, pipeline_words.budget_words(found.loaded.pipeline.settings.budget))
+
+
+class _Gallery:
+    """Shows prompts as they come, so many of each part."""
+
+    def __init__(self, most: int | None, *, as_json: bool) -> None:
+        self._most, self._as_json = most, as_json
+        self._counts: dict[str, int] = {}
+        self.kept: list[Question] = []
+        self.hidden = 0
+
+    def show(self, asked: Question) -> None:
+        """Print or keep one, if it is among those wanted."""
+        count = self._counts[asked.place] = self._counts.get(asked.place, 0) + 1
+        if self._most is not None and count > self._most:
+            self.hidden += 1
+            return
+        if self._as_json:
+            self.kept.append(asked)
+            return
+        item = f", item {asked.number}" if asked.number is not None else ""
+        model = asked.model or "no model"
+        click.secho(f"--- {asked.place}{item} ({model})", bold=True)
+        for line in asked.prompt.splitlines():
+            click.echo(render.clean(line))
+        click.echo()
+
+
+def _page(forecast: Forecast, gallery: _Gallery, budget: str | None) -> None:
+    total = forecast.total()
+    shares = [*forecast.shares, total] if len(forecast.shares) != 1 else forecast.shares
+    rows = [
+        (each.place, _count(each, each.calls), _count(each, each.tokens_in),
+            _count(each, each.tokens_out), cost(each))
+        for each in shares
+    ]  # fmt: skip
+    render.table(("part", "calls", "tokens in", "tokens out", "cost"), rows, "no calls")
+    click.echo()
+    if forecast.items is not None:
+        kept = f", {forecast.kept} after the filter" if forecast.kept not in (
+            None, forecast.items) else ""  # fmt: skip
+        click.echo(f"items: {forecast.items}{kept}")
+    if budget is not None:
+        click.echo(f"budget: {budget}")
+    if gallery.hidden:
+        click.echo(f"prompts not shown: {gallery.hidden} (--first N or --all shows them)")
+    for note in forecast.notes:
+        click.echo(f"note: {render.clean(note)}")
+    click.echo("nobody was asked, nothing was changed")
+
+
+def _count(share: Share, number: int) -> str:
+    return f"{'≤ ' if share.is_bound else '≥ ' if share.is_open else ''}{number}"
+
+
+def cost(share: Share) -> str:
+    """Dollars, or a question mark where a price is not known."""
+    if share.cost_usd is None:
+        return UNKNOWN
+    return f"{'≤ ' if share.is_bound else '≥ ' if share.is_open else ''}${share.cost_usd:.4f}"
+
+
+def _document(pipeline_id: str, forecast: Forecast, prompts: list[Question]) -> dict[str, Any]:
+    return {
+        "pipeline": pipeline_id,
+        "items": forecast.items,
+        "kept": forecast.kept,
+        "parts": msgspec.to_builtins(forecast.shares),
+        "total": msgspec.to_builtins(forecast.total()),
+        "notes": forecast.notes,
+        "prompts": msgspec.to_builtins(prompts),
+    }

@@ -1,0 +1,256 @@
+"""How pipelines look: problems, the list, the page about one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from rota.cli import render
+
+if TYPE_CHECKING:
+    from rota.pipelines.definition import Filter, Pipeline
+    from rota.pipelines.discovery import Listed
+    from rota.pipelines.parts import Asking, Budget, OutputField
+    from rota.pipelines.problems import Problem
+    from rota.pipelines.reading import Loaded
+
+LEVELS = {"error": "red", "warning": "yellow"}
+VALUE_WIDTH = 60
+
+
+# -- problems ----------------------------------------------------------------------------------
+
+
+def problem_document(problem: Problem) -> dict[str, Any]:
+    """A problem for machines."""
+    return {
+        "file": problem.file, "line": problem.place.line, "column": problem.place.column,
+        "level": problem.level.value, "message": problem.message,
+    }  # fmt: skip
+
+
+def problem_line(problem: Problem) -> str:
+    """A problem for people and for editors: `file:line:column: level: message`."""
+    line, column = problem.place
+    level = click.style(problem.level.value, fg=LEVELS[problem.level.value])
+    place = render.clean(f"{problem.file}:{line}:{column}")
+    return f"{place}: {level}: {render.clean(problem.message)}"
+
+
+def verdict_document(found: Listed) -> dict[str, Any]:
+    """Whether a pipeline is good, for machines."""
+    return {
+        "pipeline": found.pipeline_id,
+        "folder": str(found.folder),
+        "valid": found.loaded is not None,
+        "problems": [problem_document(each) for each in found.problems],
+    }
+
+
+def tally(problems: Sequence[Problem]) -> str:
+    """`2 errors, 1 warning`, or `no problems`."""
+    counts = [(level, sum(each.level == level for each in problems)) for level in LEVELS]
+    return ", ".join(render.count(n, level) for level, n in counts if n) or "no problems"
+
+
+# -- the list ----------------------------------------------------------------------------------
+
+
+def list_document(found: Listed) -> dict[str, Any]:
+    """A row of the list for machines."""
+    from rota.pipelines.discovery import input_kind
+
+    document = verdict_document(found)
+    loaded = found.loaded
+    if loaded is None:
+        return document
+    kind, count = input_kind(loaded)
+    return document | {
+        "name": loaded.pipeline.name,
+        "description": loaded.pipeline.description,
+        "form": loaded.pipeline.mode,
+        "input": kind,
+        "items": count,
+        "schedule": when(loaded),
+    }
+
+
+def list_row(found: Listed) -> tuple[object, ...]:
+    """A row of the list for people."""
+    from rota.pipelines.discovery import input_kind
+
+    loaded = found.loaded
+    if loaded is None:
+        first = found.problems[0].message if found.problems else ""
+        return (found.pipeline_id, "bad", "-", "-", first)
+    kind, count = input_kind(loaded)
+    items = f"{kind}, {render.count(count, 'item')}" if kind == "inline" and count else kind
+    about = loaded.pipeline.description or loaded.pipeline.name
+    status = "warn" if found.problems else "ok"
+    return (found.pipeline_id, status, items, when(loaded) or "-", about)
+
+
+def when(loaded: Loaded) -> str | None:
+    """The schedule in words."""
+    from rota.core.describe import describe
+
+    if loaded.schedule is None:
+        return None
+    said = describe(loaded.schedule.intent.spec)
+    return said if loaded.schedule.enabled else f"{said} (not enabled)"
+
+
+# -- the page about one ------------------------------------------------------------------------
+
+
+def document(found: Listed, loaded: Loaded, next_at: int | None) -> dict[str, Any]:
+    """The page for machines: the definition as it was understood."""
+    import msgspec
+
+    from rota.pipelines.parameters import parameters_of
+    from rota.pipelines.verdict import names_of
+
+    return list_document(found) | {
+        "file": str(loaded.file),
+        "digest": loaded.digest,
+        "parameters": parameters_of(loaded.pipeline),
+        "names": names_of(loaded),
+        "prompts": loaded.prompts,
+        "next_at": render.at(next_at),
+        "definition": msgspec.to_builtins(loaded.pipeline),
+    }
+
+
+def page(found: Listed, loaded: Loaded, next_at: int | None, now: int) -> None:
+    """The page for people."""
+    from rota.pipelines.parameters import parameters_of
+
+    pipeline = loaded.pipeline
+    click.echo(
+        f"pipeline {found.pipeline_id}  {click.style(render.clean(pipeline.name), bold=True)}"
+    )
+    next_words = next_at and f"{render.clock(next_at)} ({render.ago(next_at, now)})"
+    for name, value in (
+        ("file", str(loaded.file)),
+        ("about", pipeline.description),
+        ("form", pipeline.mode),
+        ("model", pipeline.settings.model),
+        ("budget", budget_words(pipeline.settings.budget)),
+        ("schedule", when(loaded)),
+        ("next", next_words),
+    ):
+        if value:
+            click.echo(f"  {name:<12}{render.clean(str(value))}")
+    given = parameters_of(pipeline)
+    if given:
+        render.heading("parameters")
+        rows = [(name, render.short(str(value), VALUE_WIDTH)) for name, value in given.items()]
+        render.table(("name", "value"), rows, "")
+    render.heading("parts")
+    render.table(("part", "does", "model", "asks for", "gives"), parts(loaded), "")
+    if found.problems:
+        render.heading("warnings")
+        for each in found.problems:
+            click.echo(f"  {problem_line(each)}")
+
+
+def budget_words(budget: Budget | None) -> str | None:
+    """`at most $5, 100 calls`."""
+    if budget is None:
+        return None
+    said = [
+        f"${budget.max_cost:g}" if budget.max_cost is not None else "",
+        f"{budget.max_tokens} tokens" if budget.max_tokens else "",
+        f"{budget.max_calls} calls" if budget.max_calls else "",
+    ]
+    return f"at most {', '.join(filter(None, said))}" if any(said) else None
+
+
+def parts(loaded: Loaded) -> list[tuple[str, str, str, str, str]]:
+    """What the pipeline does, part by part, in its order."""
+    pipeline = loaded.pipeline
+    if pipeline.nodes is not None:
+        return _nodes(loaded)
+    rows = [("input", _input(pipeline), "", "", "")] if pipeline.input else []
+    if pipeline.filter is not None:
+        rows.append(_row("filter", _filter(pipeline.filter), pipeline.filter.ai, loaded))
+    if pipeline.map is not None:
+        size = pipeline.map.batch_size
+        one = "item" if size == 1 else f"{size} items"
+        at_once = pipeline.map.parallel or pipeline.settings.concurrency or 5
+        rows.append(
+            _row("map", f"one call for each {one}, {at_once} at a time", pipeline.map, loaded)
+        )
+    if pipeline.reduce is not None:
+        kind = pipeline.reduce.type
+        does = "one AI call over all results" if kind == "ai" else f"all results as {kind}"
+        rows.append(_row("reduce", does, pipeline.reduce if kind == "ai" else None, loaded))
+    if pipeline.job is not None:
+        rows.append(_row("job", "one AI call", pipeline.job, loaded))
+    return rows
+
+
+def _row(
+    place: str, does: str, part: Asking | None, loaded: Loaded
+) -> tuple[str, str, str, str, str]:
+    from rota.core.templates import Template
+
+    if part is None:
+        return (place, does, "", "", "")
+    names = ", ".join(Template(loaded.prompts.get(place, "")).names)
+    model = part.model or loaded.pipeline.settings.model or "default"
+    return (place, does, model, names or "-", _fields(part.output) or "text")
+
+
+def _fields(output: Sequence[str | OutputField]) -> str:
+    return ", ".join(each if isinstance(each, str) else each.name for each in output)
+
+
+def _input(pipeline: Pipeline) -> str:
+    part = pipeline.input
+    assert part is not None
+    if part.generate is not None:
+        said = f"items made by an AI: {_fields(part.generate.schema)}"
+    elif part.source is not None and not isinstance(part.source, list):
+        kind = part.source.__struct_config__.tag
+        where = next(
+            (str(getattr(part.source, name)) for name in ("path", "pattern", "run")
+             if hasattr(part.source, name)), "",
+        )  # fmt: skip
+        said = f"{kind} {where}".strip()
+    else:
+        listed = part.source if isinstance(part.source, list) else part.items or []
+        said = f"{render.count(len(listed), 'item')} in the file"
+        said = said if listed else "items given at the start"
+    more = [f"offset {part.offset}" if part.offset else ""]
+    more += [f"limit {part.limit}" if part.limit is not None else ""]
+    more += [f"sample of {part.sample.size}" if part.sample else ""]
+    return ", ".join(filter(None, [said, *more]))
+
+
+def _filter(part: Filter) -> str:
+    count = len(part.rule.rules) if part.rule else 0
+    rules = f"{render.count(count, 'rule')}, {part.rule.mode}" if part.rule else ""
+    if part.type == "rule":
+        return rules
+    if part.type == "ai":
+        return "an AI decides"
+    return f"{rules}; {part.combine_mode} an AI decides"
+
+
+def _nodes(loaded: Loaded) -> list[tuple[str, str, str, str, str]]:
+    from rota.pipelines.graph import order
+    from rota.pipelines.nodes import PlacedAsking, parents_of
+
+    nodes = loaded.pipeline.nodes or {}
+    rows = []
+    for node_id in order({each: parents_of(node) for each, node in nodes.items()}):
+        node = nodes[node_id]
+        kind = str(node.__struct_config__.tag)
+        before = parents_of(node)
+        does = f"{kind} ← {', '.join(before)}" if before else kind
+        asking = node if isinstance(node, PlacedAsking) and node_id in loaded.prompts else None
+        rows.append(_row(node_id, does, asking, loaded))
+    return rows

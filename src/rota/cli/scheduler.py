@@ -1,0 +1,257 @@
+"""`rota scheduler …`: run the pipelines of a folder on their schedules, and steer them."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from rota.cli import connect, pipeline_place, render, scheduler_page
+from rota.cli.base import Call, Group
+from rota.cli.scheduler_start import start
+from rota.cli.scheduler_trigger import trigger
+
+if TYPE_CHECKING:
+    from rota.client import Client
+    from rota.pipelines.desk import Desk, Scheduled
+    from rota.pipelines.spending import Spent
+
+T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@click.group(cls=Group)
+def scheduler() -> None:
+    """Run the pipelines of a folder on their schedules.
+
+    All commands work while a scheduler runs and while none does. An ID is the name of the
+    pipeline's folder, or the id of its schedule. The folder of the pipelines is this one, or its
+    `pipelines`, or the one named by --folder.
+    """
+
+
+scheduler.add_command(start)
+
+
+def in_folder(command: F) -> F:
+    """The option that names the folder."""
+    return click.option("--folder", metavar="PATH", help="The folder that holds the pipelines.")(
+        command
+    )
+
+
+def at_desk(
+    call: Call, folder: str | None, work: Callable[[Desk], Awaitable[T]], *, writes: bool
+) -> T:
+    """Look at a folder, or change something about it; only what changes it makes a database."""
+    from rota.app import Rota
+    from rota.pipelines.desk import Desk
+    from rota.pipelines.roster import Roster
+    from rota.pipelines.statefile import HISTORY_MAX
+
+    root = pipeline_place.root_of(folder)
+    place = pipeline_place.place_of(call, root)
+    is_there = pipeline_place.exists(place.url)
+    app = Rota(place.url, settings=place.settings, migrate=None if not is_there else False)
+
+    def desk(client: Client | None) -> Desk:
+        roster = Roster(client, root, history_max=HISTORY_MAX)
+        return Desk(client, roster, now=app.clock.now)
+
+    async def look(client: Client) -> T:
+        return await work(desk(client))
+
+    if is_there or writes:
+        return connect.run(app, look)
+    import asyncio
+
+    async def without() -> T:
+        return await work(desk(None))
+
+    return asyncio.run(without())
+
+
+# -- looking -----------------------------------------------------------------------------------
+
+
+@scheduler.command("list")
+@in_folder
+@click.pass_obj
+def list_(call: Call, folder: str | None) -> None:
+    """List the scheduled pipelines, with what they did and do next; broken ones, too."""
+
+    async def look(desk: Desk) -> tuple[list[Scheduled], dict[str, str], int]:
+        return await desk.listing(), desk.roster.broken, desk.now()
+
+    found, broken, now = at_desk(call, folder, look, writes=False)
+    if call.json:
+        lines = [scheduler_page.document(info) for info in found]
+        lines += [scheduler_page.broken_document(*each) for each in broken.items()]
+        render.document(lines)
+        return
+    empty = "no pipeline here has a schedule; add a `schedule:` block with `cron:` to one"
+    scheduler_page.table(found, broken, now, empty)
+    _tell_holder(folder, now)
+
+
+def _tell_holder(folder: str | None, now: int) -> None:
+    """Whether anybody executes what is listed: on stderr, so that the list stays a list."""
+    from rota.pipelines import lockfile
+
+    root = pipeline_place.root_of(folder)
+    holder = lockfile.living(root, now=now)
+    if holder is None:
+        click.echo(scheduler_page.holder_line(root, holder, now), err=True)
+
+
+@scheduler.command("status")
+@click.argument("schedule_id", required=False, metavar="[ID]")
+@in_folder
+@click.pass_obj
+def status(call: Call, schedule_id: str | None, folder: str | None) -> None:
+    """Show one schedule, or without an ID whether a scheduler runs.
+
+    Without an ID the exit code is 0 when one runs, and 1 when none does.
+    """
+    if schedule_id is None:
+        _status_of_scheduler(call, folder)
+        return
+
+    from rota.pipelines.desk import is_looked_after
+
+    async def look(desk: Desk) -> tuple[Scheduled, Spent | None, int]:
+        return await desk.show(schedule_id), await desk.spent(schedule_id), desk.now()
+
+    info, spent, now = at_desk(call, folder, look, writes=False)
+    if call.json:
+        render.document(scheduler_page.document(info) | scheduler_page.spent_document(spent))
+        return
+    looked_after = is_looked_after(pipeline_place.root_of(folder), now=now)
+    scheduler_page.page(info, now, looked_after=looked_after, spent=spent)
+
+
+def _status_of_scheduler(call: Call, folder: str | None) -> None:
+    from rota.pipelines import lockfile
+
+    async def look(desk: Desk) -> tuple[Path, int]:
+        return desk.roster.root, desk.now()
+
+    root, now = at_desk(call, folder, look, writes=False)
+    holder = lockfile.living(root, now=now)
+    if call.json:
+        render.document(scheduler_page.holder_document(holder))
+    else:
+        click.echo(scheduler_page.holder_line(root, holder, now))
+    if holder is None:
+        click.get_current_context().exit(1)
+
+
+@scheduler.command("history")
+@click.argument("schedule_id", metavar="ID")
+@click.option(
+    "--limit", type=click.IntRange(1, 1000), default=10, show_default=True, help="How many."
+)
+@in_folder
+@click.pass_obj
+def history(call: Call, schedule_id: str, limit: int, folder: str | None) -> None:
+    """Show the executions of a schedule that have ended, newest first.
+
+    The last 50 are kept in the pipeline's folder. `rota schedule history` tells of every
+    occurrence, also of those that were skipped, and `rota why` tells why.
+    """
+
+    async def look(desk: Desk) -> list[Any]:
+        return await desk.history(schedule_id, limit)
+
+    found = at_desk(call, folder, look, writes=False)
+    if call.json:
+        import msgspec
+
+        render.document(msgspec.to_builtins(found))
+    else:
+        scheduler_page.history(found)
+
+
+@scheduler.command("upcoming")
+@click.option(
+    "--limit", type=click.IntRange(1, 1000), default=10, show_default=True, help="How many."
+)
+@in_folder
+@click.pass_obj
+def upcoming(call: Call, limit: int, folder: str | None) -> None:
+    """Show what runs next, across all pipelines of the folder."""
+
+    async def look(desk: Desk) -> tuple[list[Any], int]:
+        return await desk.upcoming(limit), desk.now()
+
+    found, now = at_desk(call, folder, look, writes=False)
+    if call.json:
+        render.document([
+            {"scheduleId": one.schedule_id, "pipelineId": one.pipeline_id,
+             "nextRun": one.next_run.isoformat()} for one in found
+        ])  # fmt: skip
+    else:
+        scheduler_page.upcoming(found, now)
+
+
+# -- steering ----------------------------------------------------------------------------------
+
+scheduler.add_command(trigger)
+
+
+@scheduler.command("pause")
+@click.argument("schedule_id", metavar="ID")
+@click.option("--note", metavar="WHY", default="", help="Why, for whoever finds it paused.")
+@in_folder
+@click.pass_obj
+def pause(call: Call, schedule_id: str, note: str, folder: str | None) -> None:
+    """Skip upcoming executions until it is resumed. One that is under way goes on."""
+
+    async def rest(desk: Desk) -> tuple[Scheduled, int]:
+        return await desk.pause(schedule_id, note=note), desk.now()
+
+    _done(call, *at_desk(call, folder, rest, writes=True))
+
+
+@scheduler.command("resume")
+@click.argument("schedule_id", metavar="ID")
+@in_folder
+@click.pass_obj
+def resume(call: Call, schedule_id: str, folder: str | None) -> None:
+    """Let a paused schedule go on with its next execution."""
+
+    async def wake(desk: Desk) -> tuple[Scheduled, int]:
+        return await desk.resume(schedule_id), desk.now()
+
+    _done(call, *at_desk(call, folder, wake, writes=True))
+
+
+def _done(call: Call, info: Scheduled, now: int) -> None:
+    if call.json:
+        render.document(scheduler_page.document(info))
+        return
+    upcoming = info.state.next_run
+    rest = f"; it runs {scheduler_page.when(upcoming, now)}" if upcoming else ""
+    click.echo(f"schedule {info.schedule_id} is {info.state.status}{rest}")
+
+
+@scheduler.command("cancel")
+@click.argument("schedule_id", metavar="ID")
+@in_folder
+@click.pass_obj
+def cancel(call: Call, schedule_id: str, folder: str | None) -> None:
+    """Call off the execution that is under way, and one that waits behind it.
+
+    The schedule itself goes on.
+    """
+
+    async def call_off(desk: Desk) -> list[str]:
+        return await desk.cancel(schedule_id)
+
+    ids = at_desk(call, folder, call_off, writes=True)
+    if call.json:
+        render.document({"cancelled": ids})
+    else:
+        click.echo(f"cancelled: {', '.join(ids)}")

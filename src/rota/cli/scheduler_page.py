@@ -1,0 +1,252 @@
+"""How scheduled pipelines look: for people and for machines."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+import msgspec
+from msgspec import UNSET
+
+from rota.cli import render
+from rota.core.instants import SECOND, instant, span
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from rota.pipelines.desk import Scheduled, Upcoming
+    from rota.pipelines.events import ExecutionComplete
+    from rota.pipelines.lockfile import LockContent
+    from rota.pipelines.outcome import PipelineResult
+    from rota.pipelines.spending import Spent
+    from rota.pipelines.statefile import RunRecord
+
+LAST_COUNT = 5
+
+
+def document(info: Scheduled) -> dict[str, Any]:
+    """A schedule for machines."""
+    found: dict[str, Any] = msgspec.to_builtins(info)
+    return found
+
+
+def broken_document(name: str, problem: str) -> dict[str, Any]:
+    """A pipeline that has no schedule because its file is broken, for machines."""
+    return {"scheduleId": None, "pipelineId": name, "status": "broken", "problem": problem}
+
+
+# -- lists -------------------------------------------------------------------------------------
+
+
+def table(found: Sequence[Scheduled], broken: dict[str, str], now: int, empty: str) -> None:
+    """One line for each scheduled pipeline; broken ones after them."""
+    notes = bool(broken) or any(_note(info) for info in found)
+    rows = [
+        (
+            info.pipeline_id, info.state.status, when(info.state.next_run, now), _last(info, now),
+            _totals(info), info.config.cron, *([_note(info)] if notes else []),
+        )
+        for info in found
+    ]  # fmt: skip
+    rows += [(name, "broken", "-", "-", "-", "-", problem) for name, problem in broken.items()]
+    heads = ("pipeline", "status", "next", "last", "runs", "cron", *(["note"] if notes else []))
+    render.table(heads, rows, empty)
+
+
+def when(text: str | None, now: int) -> str:
+    """A time of a state file, as somebody would say it."""
+    if text is None:
+        return "-"
+    from rota.pipelines.statefile import read_time
+
+    said = render.ago(read_time(text), now)
+    return f"due {said}" if said.endswith("ago") else said
+
+
+def _last(info: Scheduled, now: int) -> str:
+    run = info.state.last_run
+    if run is None:
+        return "never"
+    from rota.pipelines.statefile import read_time
+
+    if run.completed_at is None:
+        return f"began {render.ago(read_time(run.started_at), now)}"
+    how = "ok" if run.success else "failed"
+    return f"{how} {render.ago(read_time(run.completed_at), now)}"
+
+
+def _totals(info: Scheduled) -> str:
+    stats = info.state.stats
+    failed = f", {stats.failed_runs} failed" if stats.failed_runs else ""
+    return f"{stats.total_runs}{failed}"
+
+
+def _note(info: Scheduled) -> str:
+    said = []
+    if info.problem is not UNSET:
+        said.append(f"its file is broken, the last good definition is in force: {info.problem}")
+    if info.note is not UNSET:
+        said.append(info.note)
+    return "; ".join(said)
+
+
+# -- one schedule ------------------------------------------------------------------------------
+
+
+def page(info: Scheduled, now: int, *, looked_after: bool, spent: Spent | None) -> None:
+    """Everything about one schedule."""
+    name = click.style(render.clean(info.pipeline_name), bold=True)
+    click.echo(f"{info.schedule_id}  {name}  {render.coloured(info.state.status)}")
+    zone = f" ({info.config.timezone})" if info.config.timezone else ""
+    run = info.state.last_run
+    lines = [
+        ("folder", info.pipeline_directory),
+        ("cron", f"{info.config.cron}{zone}"),
+        ("means", means(info, now)),
+        ("next", f"{_clock(info.state.next_run)} ({when(info.state.next_run, now)})"
+            if info.state.next_run else "-"),
+        ("runs", _totals(info)),
+        ("average", _millis(info.state.stats.average_duration)),
+        ("spent", _spent(spent)),
+        ("last", _last(info, now)),
+        ("result", None if run is None or run.result_file is UNSET else run.result_file),
+        ("error", None if run is None or not run.error else run.error),
+        ("note", _note(info)),
+    ]  # fmt: skip
+    for head, value in lines:
+        if value:
+            click.echo(f"  {head:<12}{render.clean(str(value))}")
+    if info.state.history:
+        render.heading("last executions")
+        history(info.state.history[:LAST_COUNT])
+    click.echo()
+    click.echo(_advice(info, looked_after=looked_after))
+
+
+def means(info: Scheduled, now: int) -> str | None:
+    """The timing in words."""
+    from rota.core.describe import describe
+    from rota.errors import RotaError
+    from rota.hostzone import host_zone_name
+    from rota.pipelines.timing import timed
+
+    try:
+        return describe(timed(info.config, workflow="", host_zone=host_zone_name()).intent.spec)
+    except RotaError:
+        return None
+
+
+def spent_document(spent: Spent | None) -> dict[str, Any]:
+    """What it has cost, for machines."""
+    return {"spent": msgspec.to_builtins(spent)}
+
+
+def _spent(spent: Spent | None) -> str | None:
+    if spent is None or not spent.calls:
+        return None
+    money = f"${spent.cost_usd:.4f}, " if spent.cost_usd else ""
+    return f"{money}{spent.tokens:,} tokens in {render.count(spent.calls, 'call')}"
+
+
+def _advice(info: Scheduled, *, looked_after: bool) -> str:
+    name = info.pipeline_id
+    if info.problem is not UNSET:
+        return f"Mend the file: `rota pipeline validate {name}` tells all that is wrong with it."
+    if info.state.status == "disabled":
+        return "Set `enabled: true` in its pipeline.yaml to let it run."
+    if info.state.status == "paused":
+        return f"`rota scheduler resume {name}` lets it go on."
+    if not looked_after:
+        return "No scheduler runs here: nothing is executed until `rota scheduler start`."
+    if info.state.status == "error":
+        return f"It runs again by itself; `rota scheduler trigger {name}` runs it now."
+    return "Nothing to do."
+
+
+def history(records: Sequence[RunRecord]) -> None:
+    """Executions, newest first."""
+    rows = [
+        (
+            _clock(run.started_at), "completed" if run.success else "failed",
+            _millis(run.duration),
+            "-" if run.items_processed is UNSET else run.items_processed,
+            "-" if run.retry_attempt is UNSET else run.retry_attempt,
+            "-" if run.result_file is UNSET else run.result_file,
+            render.short(run.error if isinstance(run.error, str) else "", 200),
+        )
+        for run in records
+    ]  # fmt: skip
+    heads = ("started", "status", "took", "items", "retries", "result file", "error")
+    render.table(heads, rows, "no execution has ended yet")
+
+
+def upcoming(found: Sequence[Upcoming], now: int) -> None:
+    """What runs next."""
+    rows = [
+        (_clock_at(instant(one.next_run)), render.ago(instant(one.next_run), now), one.pipeline_id)
+        for one in found
+    ]
+    render.table(("at", "in", "pipeline"), rows, "nothing is going to run")
+
+
+def _clock(text: str | None) -> str:
+    from rota.pipelines.statefile import read_time
+
+    return "-" if text is None else _clock_at(read_time(text))
+
+
+def _clock_at(at: int) -> str:
+    return render.clock(at)
+
+
+def _millis(duration: object) -> str:
+    if not isinstance(duration, int | float):
+        return "-"
+    return render.took(0, round(duration * 1000))
+
+
+# -- the scheduler itself ----------------------------------------------------------------------
+
+
+def holder_document(holder: LockContent | None) -> dict[str, Any]:
+    """Who looks after the folder, for machines."""
+    if holder is None:
+        return {"running": False}
+    found: dict[str, Any] = {"running": True} | msgspec.to_builtins(holder)
+    return found
+
+
+def holder_line(root: Path, holder: LockContent | None, now: int) -> str:
+    """Who looks after the folder, in a sentence."""
+    if holder is None:
+        return f"no scheduler looks after {root}; `rota scheduler start` begins"
+    from rota.pipelines.statefile import read_time
+
+    beat = span(max(0, now - read_time(holder.heartbeat)) // SECOND * SECOND)
+    since = render.ago(read_time(holder.started_at), now)
+    return (
+        f"process {holder.pid} on {holder.hostname} looks after {root}; "
+        f"it began {since}, last heartbeat {beat} ago"
+    )
+
+
+def outcome_of(event: ExecutionComplete) -> str:
+    """The same of an event; a result that cannot be read is not told."""
+    from rota.pipelines.outcome import PipelineResult
+
+    result = event.result
+    return outcome_line(result) if isinstance(result, PipelineResult) else "completed"
+
+
+def outcome_line(result: PipelineResult) -> str:
+    """What came of an execution, in a line."""
+    parts = [f"{result.processed} of {render.count(result.total, 'item')}"]
+    if result.failed:
+        parts.append(f"{result.failed} failed")
+    parts.append(render.took(0, result.duration_ms * 1000))
+    if result.cost_usd:
+        parts.append(f"${result.cost_usd:.4f}")
+    if result.result_file:
+        parts.append(f"results in {result.result_file}")
+    return f"{result.outcome}: {', '.join(parts)}"

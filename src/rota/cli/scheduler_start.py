@@ -1,0 +1,160 @@
+"""`rota scheduler start`: the daemon of a folder of pipelines, from its first line to its last."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from rota.cli import exits, pipeline_place, render, scheduler_page
+from rota.cli.base import Call, Command
+from rota.cli.up import leave_threads, write_logs
+from rota.core.instants import micros
+
+if TYPE_CHECKING:
+    from rota.app import Rota
+    from rota.pipelines.events import AnyEvent
+    from rota.pipelines.scheduler import PipelineScheduler
+
+log = logging.getLogger("rota.scheduler")
+
+
+@click.command(cls=Command)
+@click.argument("folder", required=False)
+@click.option("--folder", "named", metavar="PATH", help="The same as FOLDER.")
+@click.option("--events", is_flag=True, help="Print every event as a line of JSON on stdout.")
+@click.option("--seats", type=int, help="Runs performed at the same time. [ROTA_SEATS]")
+@click.option("--migrate", is_flag=True, help="PostgreSQL: bring the tables up to date first.")
+@click.option(
+    "--stop-timeout", metavar="DURATION", default="30s", show_default=True,
+    help="How long executions under way may take to end when it is stopped.",
+)  # fmt: skip
+@click.pass_obj
+def start(
+    call: Call,
+    folder: str | None,
+    named: str | None,
+    events: bool,
+    seats: int | None,
+    migrate: bool,
+    stop_timeout: str,
+) -> int:
+    """Run the scheduled pipelines of FOLDER until told to stop.
+
+    Without FOLDER it is this folder, or its `pipelines`. Files are watched: what is added,
+    changed or removed comes into force by itself. A second scheduler for the same folder is
+    refused (exit code 5).
+
+    SIGTERM and Ctrl-C stop it gracefully: what is under way gets --stop-timeout to end, the rest
+    is handed over to the next one. A second one stops it at once. Logs go to stderr; with --json,
+    one object per line.
+    """
+    timeout_s = micros(stop_timeout) / 1e6
+    root = pipeline_place.root_of(folder or named)
+    app = pipeline_place.app_of(call, root, migrate=True if migrate else None, seats=seats)
+    write_logs(call)
+    code = asyncio.run(Daemon(app, root, prints=events, timeout_s=timeout_s).live())
+    leave_threads(code)
+    return code
+
+
+class Daemon:
+    """One scheduler and the signals it obeys."""
+
+    def __init__(self, app: Rota, root: Path, *, prints: bool, timeout_s: float) -> None:
+        self._app = app
+        self._root = root
+        self._prints = prints
+        self._timeout_s = timeout_s
+        self._stop = asyncio.Event()
+        self._hurry = asyncio.Event()
+
+    async def live(self) -> int:
+        """Run until a signal comes, drain, let go; returns the exit code."""
+        from rota.pipelines.scheduler import PipelineScheduler
+
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._signalled)
+        scheduler = PipelineScheduler(self._app, self._root)
+        scheduler.on("*", _print if self._prints else _say)
+        try:
+            await scheduler.start()
+            await self._say_up(scheduler)
+            stopping = asyncio.create_task(self._stop.wait())
+            ended = asyncio.create_task(scheduler.stopped.wait())
+            await asyncio.wait({stopping, ended}, return_when=asyncio.FIRST_COMPLETED)
+            stopping.cancel()
+            ended.cancel()
+            if scheduler.lost is not None:
+                raise scheduler.lost
+            return await self._drain(scheduler)
+        finally:
+            await self._app.close()
+
+    def _signalled(self) -> None:
+        if self._stop.is_set():
+            self._hurry.set()
+        self._stop.set()
+
+    async def _drain(self, scheduler: PipelineScheduler) -> int:
+        count = scheduler.begun_count
+        if count:
+            log.info(
+                "stopping: %s under way, %.0f s to end; a second signal stops at once",
+                render.count(count, "execution"), self._timeout_s,
+            )  # fmt: skip
+        draining = asyncio.create_task(scheduler.stop(self._timeout_s))
+        hurrying = asyncio.create_task(self._hurry.wait())
+        await asyncio.wait({draining, hurrying}, return_when=asyncio.FIRST_COMPLETED)
+        at_once = not draining.done()
+        if at_once:
+            draining.cancel()
+            await asyncio.gather(draining, return_exceptions=True)
+            await scheduler.stop_at_once()
+        else:
+            hurrying.cancel()
+            await draining
+        log.info("stopped %s", "at once, runs handed over" if at_once else "gracefully")
+        return exits.INTERRUPTED if at_once else exits.OK
+
+    async def _say_up(self, scheduler: PipelineScheduler) -> None:
+        found = await scheduler.list_schedules()
+        upcoming = await scheduler.get_upcoming(1)
+        then = ""
+        if upcoming:
+            local = upcoming[0].next_run.astimezone()
+            then = f"; next is {upcoming[0].pipeline_id} at {local:%Y-%m-%d %H:%M:%S %Z}"
+        log.info(
+            "looking after %s: %s, runs are kept in %s%s. Press Ctrl-C to stop.",
+            self._root, render.count(len(found), "schedule"), self._app.database.place, then,
+        )  # fmt: skip
+
+
+def _print(event: AnyEvent) -> None:
+    click.echo(event.line())
+
+
+def _say(event: AnyEvent) -> None:
+    """The event in words, in the log."""
+    from rota.pipelines import events as kinds
+
+    match event:
+        case kinds.ExecutionStart():
+            again = f", retry {event.retry_attempt}" if event.retry_attempt else ""
+            log.info(
+                "%s began (%s%s), run %s", event.pipeline_id, event.trigger, again, event.run_id
+            )
+        case kinds.ExecutionComplete():
+            log.info("%s ended, %s", event.pipeline_id, scheduler_page.outcome_of(event))
+        case kinds.ExecutionError():
+            then = "it is tried again" if event.will_retry else "no try is left"
+            log.error("%s failed: %s; %s", event.pipeline_id, event.error, then)
+        case kinds.ScheduleChanged():
+            log.info("schedule %s %s", event.schedule_id, event.change)
+        case kinds.SchedulerStatus():
+            log.debug("scheduler %s", event.status)

@@ -1,0 +1,43 @@
+"""The executor of pipelines: a claimed run is performed, and its end becomes a verb.
+
+Light on purpose: what it takes to perform a pipeline is loaded with the first one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from rota.core.model import Claim, Outcome, Step
+
+PART_NAME, PART_QUEUE = "pipeline:/part", "pipeline-parts"
+
+if TYPE_CHECKING:
+    from rota.engine.base import Base
+    from rota.engine.journal import Journal
+    from rota.pipelines.serving import AppPipelines
+
+
+class PipelineExecutor:
+    """Performs runs of the pipelines that this process knows, and parts of others' big runs."""
+
+    kind = "pipeline"
+    replays = False
+
+    def __init__(self, pipelines: AppPipelines, base: Base, journal: Journal) -> None:
+        self._pipelines = pipelines
+        self._base = base
+        self._journal = journal
+
+    def names(self) -> list[str]:
+        """The names it can perform."""
+        return self._pipelines.names()
+
+    async def perform(self, claim: Claim, steps: Sequence[Step]) -> Outcome | None:
+        """Perform a run to its end, its suspension or its failure."""
+        from rota.pipelines.part_work import perform_part
+        from rota.pipelines.performing import Performance
+
+        if claim.name == PART_NAME:
+            return await perform_part(self._pipelines, self._base, self._journal, claim)
+        return await Performance(self._pipelines, self._base, self._journal, claim).perform()

@@ -1,0 +1,296 @@
+"""What a run has written down: items, calls, texts, as steps of its chain, in pages.
+
+Keys sort by stage and position, so a page is a range of the primary key and memory stays flat:
+
+    in/<shelf>/<writer>/<position>   a chunk of items; `in/<shelf>/~end/<attempt>` tells who wrote
+    at/<stage>/<position>/<content>  what became of one item, or of one call
+    to/<name>/<writer>/<number>      a piece of a text; `to/<name>/~end/<attempt>` tells who wrote
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+
+from rota.core.failures import kind_of
+from rota.core.model import Claim, Step
+from rota.engine.clock import Clock
+from rota.engine.journal import Journal
+from rota.store import pipelines as store
+from rota.store.database import Database
+from rota.store.pipelines import StepKey
+
+PAGE = 200
+KEYS_PAGE = 2000
+CHUNK_ITEMS = 200
+CHUNK_BYTES = 256 * 1024
+PIECE_CHARS = 100_000
+LAST = "\uffff"  # sorts after every key
+_END = "~end"
+_NODES = {"/": "%2F", "%": "%25"}
+MESSAGE_CHARS_MAX = 2000
+
+Item = dict[str, Any]
+
+
+class Placed(NamedTuple):
+    """An item and its place among those of its shelf."""
+
+    position: int
+    item: Item
+
+
+class ItemRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What is kept of one item or one call: the output of its step."""
+
+    output: dict[str, Any] | None = None
+    text: str | None = None
+    kept: bool | None = None  # of a filter
+    raw: str | None = None  # the reply that could not be read
+    model: str | None = None
+    calls: int = 0
+    tokens_in: int = 0
+    tokens_out: int = 0
+    cost_usd: float | None = None
+    unpriced: int = 0
+    ms: int = 0
+
+
+class Shelf(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A shelf, or a text, that was written to its end."""
+
+    writer: str
+    count: int
+    attempt: int = 1
+    whole: bool = True  # False: a retry may have more to put there
+
+
+class Reader:
+    """Reads what a chain has written down."""
+
+    def __init__(self, database: Database, root_id: str) -> None:
+        self._database = database
+        self.root_id = root_id
+
+    def of(self, root_id: str) -> Reader:
+        """A reader of another chain."""
+        return Reader(self._database, root_id)
+
+    async def step(self, key: str) -> Step | None:
+        """One step, if it is there."""
+        return await self._database.read(store.step, root_id=self.root_id, key=key)
+
+    async def steps(self, prefix: str, limit: int = PAGE) -> AsyncIterator[Step]:
+        """All steps under a prefix, in the order of their keys."""
+        after = prefix
+        while True:
+            page = await self._database.read(
+                store.page, root_id=self.root_id, after=after, until=prefix + LAST, limit=limit
+            )
+            for step in page:
+                yield step
+            if len(page) < limit:
+                return
+            after = page[-1].key
+
+    async def keys(self, prefix: str) -> AsyncIterator[StepKey]:
+        """The same without what they hold."""
+        after = prefix
+        while True:
+            page = await self._database.read(
+                store.keys, root_id=self.root_id, after=after, until=prefix + LAST, limit=KEYS_PAGE
+            )
+            for key in page:
+                yield key
+            if len(page) < KEYS_PAGE:
+                return
+            after = page[-1].key
+
+    async def shelf(self, name: str) -> Shelf | None:
+        """Whether a shelf was written to its end, and by whom; the last attempt counts."""
+        return await self._end(f"in/{plain(name)}/{_END}/")
+
+    async def _end(self, prefix: str) -> Shelf | None:
+        last: Step | None = None
+        async for step in self.steps(prefix):
+            last = step
+        return None if last is None else msgspec.json.decode(last.output or "", type=Shelf)
+
+    async def items(self, name: str) -> AsyncIterator[Placed]:
+        """The items of a shelf, in order."""
+        shelf = await self.shelf(name)
+        if shelf is None:
+            return
+        async for step in self.steps(f"in/{plain(name)}/{shelf.writer}/", limit=4):
+            for number, item in enumerate(chunk_items(step)):
+                yield Placed(step.position + number, item)
+
+    async def text(self, name: str) -> AsyncIterator[str]:
+        """A text as the last attempt wrote it, piece by piece."""
+        end = await self._end(f"to/{plain(name)}/{_END}/")
+        if end is None:
+            return
+        async for step in self.steps(f"to/{plain(name)}/{end.writer}/", limit=4):
+            yield msgspec.json.decode(step.output or "", type=str)
+
+
+class Notebook(Reader):
+    """Writes under a claim; LeaseLost when the run is not ours any more."""
+
+    def __init__(self, database: Database, journal: Journal, claim: Claim) -> None:
+        super().__init__(database, claim.root_id)
+        self.claim = claim
+        self._journal = journal
+        # Written again after a hand-over, a shelf must not mix with what stood there before.
+        self._writer = f"{claim.id}.{claim.claim_count}"
+
+    @property
+    def clock(self) -> Clock:
+        """The clock of this process."""
+        return self._journal.clock
+
+    async def note(
+        self,
+        key: str,
+        *,
+        kind: str,
+        position: int = 0,
+        output: Any = None,
+        error: BaseException | None = None,
+        started_at: int | None = None,
+    ) -> None:
+        """Write one step; durable when this returns."""
+        now = self.clock.now()
+        step = Step(
+            root_id=self.root_id, key=key, position=position, kind=kind,
+            status="completed" if error is None else "failed", attempt=1,
+            run_attempt=self.claim.attempt,
+            output=None if output is None else msgspec.json.encode(output).decode(),
+            error=None if error is None else told(error), wake_at=None, child_id=None,
+            started_at=now if started_at is None else started_at, finished_at=now,
+        )  # fmt: skip
+        await self._journal.record(self.claim, step)
+
+    def fill(self, name: str) -> ShelfWriter:
+        """Begin to fill a shelf; what a crashed writer left there is not looked at again."""
+        return ShelfWriter(self, f"in/{plain(name)}", self._writer)
+
+    async def put_items(self, name: str, items: AsyncIterator[Item], *, whole: bool = True) -> int:
+        """Fill a shelf to its end; answers how many items it holds."""
+        shelf = self.fill(name)
+        async for item in items:
+            await shelf.add(item)
+        return await shelf.close(whole=whole)
+
+    async def end(self, place: str, count: int, *, whole: bool = True) -> int:
+        """Say that something is written to its end. The first writer of an attempt counts: a
+        later one after a crash has written the same."""
+        key = f"{place}/{_END}/{self.claim.attempt:06d}"
+        found = await self.step(key)
+        if found is not None:
+            return msgspec.json.decode(found.output or "", type=Shelf).count
+        end = Shelf(self._writer, count, self.claim.attempt, whole)
+        await self.note(key, kind="items", output=end)
+        return count
+
+    async def put_text(self, name: str, pieces: AsyncIterator[str]) -> int:
+        """Write a text down in pieces; answers its length. A later attempt writes it again."""
+        place = f"to/{plain(name)}"
+        number = length = 0
+        async for piece in _larger(pieces):
+            key = f"{place}/{self._writer}/{number:09d}"
+            await self.note(key, kind="text", position=number, output=piece)
+            number, length = number + 1, length + len(piece)
+        return await self.end(place, length)
+
+
+class ShelfWriter:
+    """Fills a shelf, chunk by chunk. It counts only when it was closed."""
+
+    def __init__(self, notebook: Notebook, place: str, writer: str) -> None:
+        self._notebook, self._place, self._writer = notebook, place, writer
+        self._chunk: list[msgspec.Raw] = []
+        self._bytes = 0
+        self.count = 0
+
+    async def add(self, item: Item) -> None:
+        """One more item."""
+        raw = msgspec.json.encode(item)
+        self._chunk.append(msgspec.Raw(raw))
+        self._bytes += len(raw)
+        self.count += 1
+        if len(self._chunk) >= CHUNK_ITEMS or self._bytes >= CHUNK_BYTES:
+            await self._flush()
+
+    async def close(self, *, whole: bool = True) -> int:
+        """That was the last one."""
+        if self._chunk:
+            await self._flush()
+        return await self._notebook.end(self._place, self.count, whole=whole)
+
+    async def _flush(self) -> None:
+        position = self.count - len(self._chunk)
+        key = f"{self._place}/{self._writer}/{position:09d}"
+        await self._notebook.note(key, kind="items", position=position, output=self._chunk)
+        self._chunk, self._bytes = [], 0
+
+
+async def chunk_prefix(reader: Reader, name: str) -> str:
+    """What the keys of a shelf's chunks begin with."""
+    shelf = await reader.shelf(name)
+    return f"in/{plain(name)}/{shelf.writer if shelf else ''}/"
+
+
+async def _larger(pieces: AsyncIterator[str]) -> AsyncIterator[str]:
+    """Few large pieces of many small ones."""
+    waiting: list[str] = []
+    size = 0
+    async for piece in pieces:
+        waiting.append(piece)
+        size += len(piece)
+        if size >= PIECE_CHARS:
+            yield "".join(waiting)
+            waiting, size = [], 0
+    if size:
+        yield "".join(waiting)
+
+
+def plain(name: str) -> str:
+    """A name that can stand between slashes."""
+    return "".join(_NODES.get(letter, letter) for letter in name)
+
+
+def item_key(stage: str, position: int, content: str) -> str:
+    """The key of what became of one item, or of one call."""
+    return f"at/{plain(stage)}/{position:09d}/{content}"
+
+
+def stage_prefix(stage: str) -> str:
+    """What the keys of a stage begin with."""
+    return f"at/{plain(stage)}/"
+
+
+def content_of(key: str) -> str:
+    """The content key within a key of a stage."""
+    return key.rsplit("/", 1)[1]
+
+
+def chunk_items(step: Step) -> list[Item]:
+    """The items of one chunk."""
+    return msgspec.json.decode(step.output or "[]", type=list[Item])
+
+
+def record_of(step: Step) -> ItemRecord:
+    """What is kept of an item."""
+    return msgspec.json.decode(step.output or "{}", type=ItemRecord)
+
+
+def told(error: BaseException) -> str:
+    """An error as it is stored with an item: short, since there may be many."""
+    said = str(error)[:MESSAGE_CHARS_MAX]
+    fields: Mapping[str, str] = {
+        "type": type(error).__name__, "message": said, "kind": kind_of(error).value,
+    }  # fmt: skip
+    return msgspec.json.encode(fields).decode()

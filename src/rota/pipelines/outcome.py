@@ -1,0 +1,114 @@
+"""How a pipeline run ends, and what is told while it goes on. The words of the public API."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+
+OutcomeWord: TypeAlias = Literal["completed", "partial", "failed", "cancelled"]
+ItemStatus: TypeAlias = Literal["completed", "failed", "skipped", "filtered"]
+
+# What a command line answers with. A spent budget is a failed run whose error is BudgetSpent.
+EXIT: dict[str, int] = {"completed": 0, "failed": 1, "partial": 7, "cancelled": 130}
+BUDGET_EXIT = 8
+
+ERRORS_MAX = 20  # errors of items told in a result; all of them are with their items
+
+
+class ItemError(msgspec.Struct, frozen=True):
+    """Why one item failed."""
+
+    position: int  # among the items that were mapped, from 0
+    message: str
+    type: str  # the class of the error, such as Rejected or BadReply
+
+
+class PipelineResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What came of a run. It is the run's output in the database, as JSON.
+
+    total = filtered + processed + failed + skipped. Skipped items were not begun: the run
+    stopped before (fail_fast, max_failures, a spent budget, a cancellation, a failure).
+    """
+
+    outcome: OutcomeWord
+    pipeline_id: str
+    total: int = 0
+    processed: int = 0
+    failed: int = 0
+    skipped: int = 0
+    filtered: int = 0
+    output: str | None = None  # the reduced text; None in the database when it is long
+    output_chars: int = 0
+    output_fields: dict[str, Any] | None = None  # of an AI reduce or a job with `output`
+    result_file: str | None = None  # relative to the pipeline's folder
+    calls: int = 0
+    tokens_in: int = 0
+    tokens_out: int = 0
+    cost_usd: float = 0.0  # of the calls whose price is known
+    unpriced_calls: int = 0
+    duration_ms: int = 0
+    errors: list[ItemError] = []
+    error: str | None = None  # why the run itself failed
+    warnings: list[str] = []
+
+    @property
+    def success(self) -> bool:
+        """Whether everything worked; a partial result is not a success."""
+        return self.outcome == "completed"
+
+    @property
+    def tokens(self) -> int:
+        """Both directions."""
+        return self.tokens_in + self.tokens_out
+
+    @property
+    def exit_code(self) -> int:
+        """What a command line answers with."""
+        return EXIT[self.outcome]
+
+
+class Progress(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a run of this process stands; told at every change.
+
+    `phase`: begun, loading, filtering, mapping, reducing, node, ended. Counts only grow within a
+    phase. `total` is None until the items are counted.
+    """
+
+    run_id: str
+    root_id: str
+    pipeline_id: str
+    phase: str
+    node: str | None = None  # of the graph form
+    total: int | None = None
+    done: int = 0
+    failed: int = 0
+    filtered: int = 0
+    running: int = 0
+    calls: int = 0
+    tokens: int = 0
+    cost_usd: float = 0.0
+    outcome: OutcomeWord | None = None  # with phase ended; None then too: handed over or retried
+    schedule_id: str | None = None
+    trigger: str = "manual"
+    attempt: int = 1
+
+
+class ItemOutcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One item with what became of it."""
+
+    position: int
+    item: dict[str, Any]
+    status: ItemStatus
+    output: dict[str, Any] | None = None
+    text: str | None = None
+    raw: str | None = None  # the reply that could not be read
+    error: str | None = None
+    error_type: str | None = None
+    reason: str | None = None  # why it was filtered
+    model: str | None = None
+    calls: int = 0
+    tokens_in: int = 0
+    tokens_out: int = 0
+    cost_usd: float | None = None
+    duration_ms: int = 0

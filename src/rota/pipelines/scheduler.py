@@ -1,0 +1,421 @@
+"""`PipelineScheduler`: runs the pipelines of a folder by their schedule blocks.
+
+Owns the life of a daemon: the lock with its heartbeat, the watching of files, the events. When
+something fires, and what becomes of a run, is the engine's; see `roster` and `following`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol, cast
+
+import msgspec
+from msgspec import UNSET
+
+from rota.core.instants import Duration, micros
+from rota.core.lifecycle import Status
+from rota.core.outcomes import end_of, run_failed
+from rota.errors import BadInput, RotaError, SchedulerLockError, UsageError, WrongState
+from rota.pipelines import lockfile, syncing, watching
+from rota.pipelines.desk import UPCOMING, Desk, Scheduled, Upcoming
+from rota.pipelines.events import (
+    Events,
+    Listener,
+    ScheduleChanged,
+    SchedulerStatus,
+    Standing,
+)
+from rota.pipelines.following import Follower
+from rota.pipelines.lockfile import HEARTBEAT_US, STALE_US, Lock
+from rota.pipelines.outcome import PipelineResult, Progress
+from rota.pipelines.roster import Entry, Moved, Roster
+from rota.pipelines.statefile import HISTORY_MAX, RunRecord
+from rota.pipelines.watching import SETTLED_US, Watch
+
+if TYPE_CHECKING:
+    from rota.client import Client
+    from rota.engine.clock import Clock
+    from rota.engine.runtime import Runtime
+
+log = logging.getLogger("rota.pipelines")
+
+STOP_S = 30.0
+# How often executions are looked after when nobody tells of them: while some are open, and else.
+BUSY_US, IDLE_US = 1_000_000, 10_000_000
+
+
+class Pipelines(Protocol):
+    """What a scheduler needs of `app.pipelines`."""
+
+    def know(self, pipeline_id: str, folder: Path) -> None:
+        """This process may perform runs of the pipeline."""
+        ...
+
+    def serve(self) -> None:
+        """Take parts of big runs of others too."""
+        ...
+
+    def listen(self, callback: Callable[[Progress], object]) -> Callable[[], None]:
+        """Be told of progress; returns what ends it."""
+        ...
+
+
+class Engine(Protocol):
+    """What a scheduler needs of an app beside what every client has."""
+
+    runtime: Runtime | None
+    pipelines: Pipelines
+
+    async def start_worker(self) -> None:
+        """Perform runs, and fire schedules, in this process."""
+        ...
+
+    async def stop_worker(self, timeout_s: float | None = None) -> None:
+        """Drain and sign off."""
+        ...
+
+
+class PipelineScheduler:
+    """Runs the scheduled pipelines of a folder. One for a folder: a second one is refused.
+
+    `app` performs the runs; its worker is started and stopped with the scheduler, unless it runs
+    already. Listeners (`on`) are plain functions and get one event object.
+    """
+
+    def __init__(
+        self,
+        app: Client,
+        directory: Path | str,
+        *,
+        history_max: int = HISTORY_MAX,
+        lock_stale: Duration = STALE_US / 1e6,
+        heartbeat: Duration = HEARTBEAT_US / 1e6,
+        watch: Duration | None = SETTLED_US / 1e6,
+    ) -> None:
+        if not hasattr(app, "start_worker"):
+            raise UsageError("a scheduler needs an app, not a client", hint="Use Rota(url).")
+        self.directory = Path(directory)
+        self._app = app
+        self._engine = cast(Engine, app)
+        self._stale_us, self._heartbeat_us = micros(lock_stale), micros(heartbeat)
+        self._watch_us = None if watch is None else micros(watch)
+        self._roster = Roster(app, self.directory, history_max=history_max)
+        self._desk = Desk(app, self._roster, now=self._now)
+        self._events = Events()
+        self._follower = Follower(app, self._roster, self._events, history_max=history_max)
+        self._lock: Lock | None = None
+        self._watched: Watch | None = None
+        self._owns_worker = False
+        self._tasks: list[asyncio.Task[None]] = []
+        self._changing = asyncio.Lock()
+        self._unlisten: Callable[[], None] | None = None
+        self.standing: Standing = "stopped"
+        self.lost: SchedulerLockError | None = None  # why it stopped by itself
+        self.stopped = asyncio.Event()
+        self.stopped.set()
+
+    @property
+    def _clock(self) -> Clock:
+        return self._app.clock
+
+    def _now(self) -> int:
+        return self._app.clock.now()
+
+    # -- events ----------------------------------------------------------------------------
+
+    def on(self, name: str, listener: Listener) -> None:
+        """Call `listener` with every event of this name (`execution:start`, …; `*` for all)."""
+        self._events.on(name, listener)
+
+    def off(self, name: str, listener: Listener) -> None:
+        """Do not call it any more."""
+        self._events.off(name, listener)
+
+    def _emit_status(self, standing: Standing) -> None:
+        self.standing = standing
+        self._events.emit(SchedulerStatus(at=self._now(), status=standing))
+
+    # -- life ------------------------------------------------------------------------------
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it looks after its folder."""
+        return self.standing == "running"
+
+    async def start(self) -> None:
+        """Take the lock, read the pipelines, continue their state, and begin to run them.
+
+        SchedulerLockError when another scheduler looks after the folder.
+        """
+        if self.standing != "stopped":
+            raise WrongState(f"the scheduler is {self.standing} already")
+        if not self.directory.is_dir():
+            raise BadInput(
+                f"{self.directory} is no folder", hint="Name the folder that holds the pipelines."
+            )
+        await self._app.connect()
+        self._lock = lockfile.acquire(self.directory, now=self._now(), stale_us=self._stale_us)
+        self.lost = None
+        self.stopped.clear()
+        self._emit_status("starting")
+        try:
+            self._begin("heartbeat", self._heartbeat)
+            await self._load()
+            await self._run()
+        except BaseException:
+            await self._end(0)
+            raise
+        self._emit_status("running")
+
+    async def _load(self) -> None:
+        """Everything that must be known before the first schedule fires."""
+        now = self._now()
+        seen = await self._look_at_files()
+        self._watched = Watch(seen or {}, settled_us=SETTLED_US)
+        moved = await self._roster.sync_all(now=now)
+        for entry in self._roster.entries.values():
+            self._take(entry)
+        self._tell(moved)
+        # Prompt files are known only now; what is there is what was read.
+        self._watched = Watch(await self._look_at_files() or {}, settled_us=SETTLED_US)
+
+    def _take(self, entry: Entry) -> None:
+        """Perform its runs here, and follow them."""
+        if entry.row is not None:
+            self._engine.pipelines.know(syncing.pipeline_of(entry.row), entry.folder)
+            self._follower.take(entry)
+
+    async def _run(self) -> None:
+        self._desk.refresh = self._follow
+        self._desk.told = self._follow_up
+        self._unlisten = self._engine.pipelines.listen(self._progressed)
+        self._app.wakeups.subscribe(self._heard)
+        self._engine.pipelines.serve()
+        self._owns_worker = self._engine.runtime is None
+        if self._owns_worker:
+            await self._engine.start_worker()
+        self._begin("follow", self._follow_on)
+        if self._watch_us is not None:
+            self._begin("watch", self._watch)
+
+    async def stop(self, timeout: Duration = STOP_S) -> None:
+        """Stop gracefully: nothing new is begun, and what is under way gets so much time to end.
+
+        What does not end is handed over: the next scheduler goes on with it where it stopped.
+        """
+        if self.standing in ("stopped", "stopping"):
+            await self.stopped.wait()
+            return
+        self._emit_status("stopping")
+        await self._end(micros(timeout) / 1e6)
+
+    async def stop_at_once(self) -> None:
+        """Hand over whatever is under way, also in the middle of a graceful stop."""
+        if not self.stopped.is_set():
+            await self._end(0)
+
+    @property
+    def begun_count(self) -> int:
+        """Executions that are under way."""
+        return self._follower.begun_count
+
+    async def _end(self, timeout_s: float) -> None:
+        await self._cease("watch")
+        if self._owns_worker:
+            await self._engine.stop_worker(timeout_s)
+            self._owns_worker = False
+        elif timeout_s > 0:
+            await self._drain(timeout_s)
+        await self._cease("follow")
+        if self._unlisten is not None:
+            self._unlisten()
+            self._unlisten = None
+            self._app.wakeups.unsubscribe(self._heard)
+            await self._quietly(self._follow)
+        self._follower.close()
+        await self._cease("heartbeat")
+        if self._lock is not None:
+            lockfile.release(self._lock)
+            self._lock = None
+        self._desk = Desk(self._app, self._roster, now=self._now)
+        self._emit_status("stopped")
+        self.stopped.set()
+
+    async def _drain(self, timeout_s: float) -> None:
+        """Wait for executions in a worker that is not ours to stop."""
+        until = self._now() + micros(timeout_s)
+        while self._follower.begun_count and self._now() < until:
+            self._follower.nudge.clear()
+            await self._quietly(self._follow)
+            if self._follower.begun_count:
+                await self._clock.wait(self._follower.nudge, min(until, self._now() + BUSY_US))
+
+    def dispose(self) -> None:
+        """Let go of everything at once, without waiting for anybody."""
+        for task in self._tasks:
+            task.cancel()
+        self._tasks.clear()
+        self._follower.close()
+        self._events.clear()
+        if self._lock is not None:
+            lockfile.release(self._lock)
+            self._lock = None
+        self.standing = "stopped"
+        self.stopped.set()
+
+    # -- loops -----------------------------------------------------------------------------
+
+    def _begin(self, name: str, loop: Callable[[], Awaitable[None]]) -> None:
+        async def keep() -> None:
+            await loop()
+
+        self._tasks.append(asyncio.create_task(keep(), name=name))
+
+    async def _cease(self, name: str) -> None:
+        for task in [task for task in self._tasks if task.get_name() == name]:
+            self._tasks.remove(task)
+            if task is not asyncio.current_task():
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
+
+    async def _quietly(self, act: Callable[[], Awaitable[object]]) -> None:
+        """Do it; what fails for a passing reason is said, and done the next time."""
+        try:
+            await act()
+        except (RotaError, OSError) as error:
+            log.warning("the scheduler goes on, but: %s", error)
+        except Exception:
+            log.exception("the scheduler goes on, but something failed")
+
+    async def _heartbeat(self) -> None:
+        never = asyncio.Event()
+        while True:
+            await self._clock.wait(never, self._now() + self._heartbeat_us)
+            never.clear()
+            assert self._lock is not None
+            if not self.directory.is_dir():
+                continue  # away, as a mount may be: nobody else can take it either
+            try:
+                self._lock = lockfile.heartbeat(self._lock, now=self._now())
+            except SchedulerLockError as error:
+                log.error("%s %s", error, error.advice)
+                self.lost, self._lock = error, None
+                self._begin("goodbye", self.stop)
+                return
+            except OSError as error:  # a full disk is no reason to leave the folder alone
+                log.warning("the lock's heartbeat cannot be written: %s", error)
+
+    async def _follow_on(self) -> None:
+        while True:
+            self._follower.nudge.clear()
+            await self._quietly(self._follow)
+            rest = BUSY_US if self._follower.open_count else IDLE_US
+            await self._clock.wait(self._follower.nudge, self._now() + rest)
+
+    async def _follow(self) -> None:
+        async with self._changing:
+            await self._follower.follow()
+
+    async def _follow_up(self, entry: Entry) -> None:
+        await self._follow()
+
+    def _heard(self, topic: str) -> None:
+        self._follower.nudge.set()
+
+    def _progressed(self, progress: Progress) -> None:
+        if progress.phase in ("begun", "ended"):
+            self._follower.nudge.set()
+
+    # -- files -----------------------------------------------------------------------------
+
+    async def _watch(self) -> None:
+        assert self._watch_us is not None
+        never = asyncio.Event()
+        while True:
+            await self._clock.wait(never, self._now() + self._watch_us)
+            never.clear()
+            await self._quietly(self.look)
+
+    async def look(self) -> None:
+        """Look at the files once; what has changed, and has settled, comes into force."""
+        assert self._watched is not None
+        seen = await self._look_at_files()
+        if seen is None:
+            return  # the whole folder is away, such as a mount: that removes no pipeline
+        names = self._watched.changed(seen, self._now())
+        if names:
+            await self.refresh(names)
+            for name in names:
+                self._watched.took(name, seen.get(name))
+
+    async def refresh(self, names: Sequence[str] | None = None) -> None:
+        """Read pipelines again at once: these folders, or all."""
+        async with self._changing:
+            now = self._now()
+            if names is None:
+                moved = await self._roster.sync_all(now=now)
+            else:
+                moved = await self._roster.sync(names, now=now)
+            for one in moved:
+                if one.change == "removed":
+                    self._follower.drop(one.entry)
+                else:
+                    self._take(one.entry)
+            self._tell(moved)
+
+    async def _look_at_files(self) -> dict[str, watching.Seen] | None:
+        return await asyncio.to_thread(watching.look, self._roster.root, self._roster.beside())
+
+    def _tell(self, moved: Sequence[Moved]) -> None:
+        for one in moved:
+            self._events.emit(
+                ScheduleChanged(
+                    at=self._now(), schedule_id=one.entry.schedule_id,
+                    pipeline_id=one.entry.pipeline_id, change=one.change,
+                    problem=one.entry.problem or UNSET,
+                )
+            )  # fmt: skip
+
+    # -- verbs -----------------------------------------------------------------------------
+
+    async def list_schedules(self) -> list[Scheduled]:
+        """All scheduled pipelines, by name."""
+        return await self._desk.listing()
+
+    async def get_schedule(self, schedule_id: str) -> Scheduled | None:
+        """One of them, by the id of its schedule or of its pipeline."""
+        return await self._desk.get(schedule_id)
+
+    async def trigger_now(self, schedule_id: str) -> PipelineResult:
+        """Run it now, beside its schedule, and wait for the result; RunFailed when it fails."""
+        run_id = await self._desk.trigger(schedule_id)
+        self._follower.nudge.set()
+        ended = await self._app.wait(run_id)
+        if self.is_running:
+            await self._follow()
+        if ended.status != Status.COMPLETED:
+            raise run_failed(run_id, end_of(ended.status, ended.reason, ended.error))
+        return msgspec.json.decode(ended.output or "null", type=PipelineResult)
+
+    async def pause(self, schedule_id: str, *, note: str = "") -> Scheduled:
+        """Skip upcoming executions until it is resumed; one under way goes on."""
+        return await self._desk.pause(schedule_id, note=note)
+
+    async def resume(self, schedule_id: str) -> Scheduled:
+        """Go on with the next execution."""
+        return await self._desk.resume(schedule_id)
+
+    async def cancel(self, schedule_id: str) -> list[str]:
+        """Call off what is under way or waits for its turn; returns the ids of the runs."""
+        return await self._desk.cancel(schedule_id)
+
+    async def get_upcoming(self, limit: int = UPCOMING) -> list[Upcoming]:
+        """What runs next, across all schedules, soonest first."""
+        return await self._desk.upcoming(limit)
+
+    async def get_history(self, schedule_id: str, limit: int | None = None) -> list[RunRecord]:
+        """Executions that have ended, newest first."""
+        return await self._desk.history(schedule_id, limit)

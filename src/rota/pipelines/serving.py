@@ -1,0 +1,267 @@
+"""`app.pipelines`: what an app does with pipelines. Start, listen, read results, try again.
+
+Loads what it needs with the first call, so an app without pipelines pays nothing for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+from rota.core.lifecycle import Trigger
+from rota.core.model import NewRun
+from rota.core.typed import Reader as TypedReader
+from rota.engine.wakeups import READY
+from rota.errors import BadInput, WrongState
+from rota.pipelines.executor import PART_NAME
+from rota.runref import RunRef
+from rota.store import pipelines as store
+
+if TYPE_CHECKING:
+    from rota.ai.base import Invoker
+    from rota.ai.limits import Limits
+    from rota.app import Rota
+    from rota.pipelines.outcome import ItemOutcome, PipelineResult, Progress
+    from rota.pipelines.reading import Loaded
+    from rota.pipelines.snapshot import Snapshot
+
+Settings = Mapping[str, Any] | str | Path
+
+
+class AppPipelines:
+    """The pipelines of an app."""
+
+    def __init__(self, client: Rota) -> None:
+        self._client = client
+        self._folders: dict[str, Path | None] = {}
+        self._ai: Invoker | None = None
+        self._settings: Settings | None = None
+        self._own_ai = False
+        self.serves = False
+        self.listeners: list[Callable[[Progress], object]] = []
+        self.stdin: dict[str, IO[bytes]] = {}
+
+    # -- what this process performs --------------------------------------------------------
+
+    def know(self, pipeline_id: str, folder: Path | str | None = None) -> None:
+        """This process may perform runs of a pipeline; `folder` is where it stands here."""
+        self._folders[pipeline_id] = None if folder is None else Path(folder)
+
+    def forget(self, pipeline_id: str) -> None:
+        """Perform no further runs of it."""
+        self._folders.pop(pipeline_id, None)
+
+    def folder_of(self, pipeline_id: str) -> Path | None:
+        """Where a pipeline stands on this machine, if that was said."""
+        return self._folders.get(pipeline_id)
+
+    def serve(self) -> None:
+        """Take part in big runs of other machines, and tell whom schedules name. Before the
+        worker starts."""
+        if not self.serves:
+            from rota.pipelines import notify
+
+            self.serves = True
+            notify.install(self._client)
+
+    def names(self) -> list[str]:
+        """The names of the runs that this process may perform."""
+        parts = [PART_NAME] if self.serves else []
+        return parts + [f"pipeline:{name}" for name in self._folders]
+
+    # -- the AI ----------------------------------------------------------------------------
+
+    def use(self, ai: Invoker | Settings) -> None:
+        """Who answers: an invoker, or settings for one (a mapping, or a file)."""
+        if isinstance(ai, Mapping | str | Path):
+            self._settings, self._ai, self._own_ai = ai, None, False
+        else:
+            self._ai, self._own_ai = ai, False
+
+    def ai(self) -> Invoker:
+        """Who answers; made from the settings or the environment when it is first asked for."""
+        if self._ai is None:
+            from rota.ai.choosing import invoker_of
+
+            self._ai, self._own_ai = invoker_of(self._settings, limit=self._limit()), True
+        return self._ai
+
+    def _limit(self) -> Callable[[Invoker, Limits], Invoker]:
+        """How providers are kept within their limits: together with all workers of the store."""
+        from rota.ai.shared import shared
+
+        namespace = self._client.settings.namespace
+        return shared(self._client.database, self._client.clock, namespace=namespace)
+
+    async def close(self) -> None:
+        """Close what the invoker holds open."""
+        if self._ai is not None:
+            from rota.ai.base import release
+
+            await release(self._ai)
+            if self._own_ai:
+                self._ai = None
+
+    # -- starting --------------------------------------------------------------------------
+
+    def load(self, path: Path | str) -> Loaded:
+        """Read and check a pipeline; BadPipeline with everything that is wrong with it."""
+        from rota.pipelines.reading import read_pipeline
+
+        return read_pipeline(Path(path), now=self._client.clock.now())
+
+    async def start(
+        self,
+        pipeline: Loaded | Path | str,
+        *,
+        parameters: Mapping[str, Any] | None = None,
+        items: Iterable[Mapping[str, Any]] | None = None,
+        model: str | None = None,
+        limit: int | None = None,
+        parallel: int | None = None,
+        timeout_ms: int | None = None,
+        cache_from: str | None = None,
+        external_id: str | None = None,
+        trigger: str = Trigger.MANUAL,
+        queue: str = "default",
+        priority: int = 0,
+        tags: dict[str, str] | None = None,
+        timeout: float | None = None,
+        stdin: IO[bytes] | None = None,
+    ) -> RunRef:
+        """Start a run; durable when this returns. What can be known to be wrong is refused here.
+
+        `timeout_ms` is that of one call, `timeout` (seconds) that of the whole run. `cache_from`
+        is an earlier run: where item, prompt and model are equal its results are taken over.
+        """
+        from rota.pipelines import snapshot as snapshots
+
+        loaded = self.load(pipeline) if isinstance(pipeline, str | Path) else pipeline
+        if cache_from is not None:
+            cache_from = (await self._client.get(cache_from)).root_id
+        overrides = snapshots.Overrides(
+            model=model, parallel=parallel, timeout_ms=timeout_ms, limit=limit,
+            cache_from=cache_from,
+        )  # fmt: skip
+        rows = None if items is None else [dict(item) for item in items]
+        taken = snapshots.take(loaded, parameters=parameters, items=rows, overrides=overrides)
+        _check(loaded, taken)
+        fresh = self._fresh(taken, external_id, trigger, queue, priority, tags, timeout)
+        self.know(loaded.pipeline_id, loaded.folder)
+        if stdin is not None:
+            self.stdin[fresh.id] = stdin
+        started = await self._client.send(fresh)
+        return self._ref(started.id, existed=started.existed)
+
+    def _fresh(
+        self,
+        taken: Snapshot,
+        external_id: str | None,
+        trigger: str,
+        queue: str,
+        priority: int,
+        tags: dict[str, str] | None,
+        timeout: float | None,
+    ) -> NewRun:
+        import msgspec
+
+        from rota.core import typed
+        from rota.pipelines.snapshot import run_name
+        from rota.starting import TAGS_BYTES_MAX
+
+        now = self._client.clock.now()
+        limit = self._client.settings.payload_bytes_max
+        text = typed.encode(taken, what=f"the input of {taken.pipeline_id}", bytes_max=limit)
+        options = None if timeout is None else {"timeout_us": round(timeout * 1_000_000)}
+        return NewRun(
+            id=self._client.ids.make(now), namespace=self._client.settings.namespace,
+            name=run_name(taken.pipeline_id), available_at=now, input=text, kind="pipeline",
+            queue=queue, priority=priority, trigger=trigger, external_id=external_id,
+            tags=typed.encode(tags, what="tags", bytes_max=TAGS_BYTES_MAX) if tags else None,
+            options=None if options is None else msgspec.json.encode(options).decode(),
+        )  # fmt: skip
+
+    async def retry(self, run_id: str, *, queue: str | None = None) -> RunRef:
+        """One more attempt of a run that ended: what succeeded is kept, the rest is executed.
+
+        For partial, failed, cancelled and crashed runs alike; then all is reduced again. A run
+        that has not ended is only moved to `queue`, so that a worker of that queue takes it up.
+        """
+        run = (await self._client.chain(run_id))[-1]
+        if run.kind != "pipeline":
+            raise WrongState(f"run {run_id} is no pipeline run", hint="Use `rota run retry`.")
+        now = self._client.clock.now()
+        self.know(run.name.removeprefix("pipeline:"), self.folder_of(run.name[9:]))
+        if not run.is_final:
+            if queue is not None:
+                await self._client.database.write(store.move, run.root_id, queue=queue)
+        elif run.status == "completed" and run.reason != "partial":
+            raise WrongState(f"run {run.id} completed; there is nothing to retry")
+        else:
+            new_id = self._client.ids.make(now)
+            await self._client.database.write(
+                store.again, run.root_id, new_id, queue=queue, now=now
+            )
+        self._client.wakeups.tell(READY)
+        return self._ref(run.root_id)
+
+    def _ref(self, root_id: str, *, existed: bool = False) -> RunRef:
+        from rota.pipelines.outcome import PipelineResult
+
+        return RunRef(self._client, root_id, TypedReader(PipelineResult), existed)
+
+    # -- watching --------------------------------------------------------------------------
+
+    def listen(self, callback: Callable[[Progress], object]) -> Callable[[], None]:
+        """Be told about runs that this process performs; call what this returns to stop."""
+        self.listeners.append(callback)
+
+        def stop() -> None:
+            if callback in self.listeners:
+                self.listeners.remove(callback)
+
+        return stop
+
+    async def result(self, run_id: str) -> PipelineResult:
+        """How a run stands or ended, its whole output included; also for a cancelled one."""
+        from rota.pipelines import reading_back
+
+        return await reading_back.result(self._client, run_id)
+
+    async def items(self, run_id: str) -> AsyncIterator[ItemOutcome]:
+        """Every item of a run with what became of it, in order."""
+        from rota.pipelines import reading_back
+
+        async for each in reading_back.items(self._client, run_id):
+            yield each
+
+    async def output(self, run_id: str) -> AsyncIterator[str]:
+        """The output of a run, piece by piece, however long it is."""
+        from rota.pipelines import reading_back
+
+        async for piece in reading_back.output(self._client, run_id):
+            yield piece
+
+    async def write_results(self, run_id: str, folder: Path | None = None) -> str | None:
+        """Write the results file of a run from what is recorded; answers its relative name."""
+        from rota.pipelines import reading_back
+
+        return await reading_back.write_results(self._client, run_id, folder)
+
+
+def _check(loaded: Loaded, taken: Snapshot) -> None:
+    """Refuse what could not come to its end, before anything is paid."""
+    from rota.pipelines.readiness import obstacles
+
+    part = loaded.pipeline.input
+    made = part.generate if part is not None else None
+    if made is not None and not made.auto_approve and taken.items is None:
+        raise BadInput(
+            f"{loaded.pipeline_id} generates its items, and nobody has approved of them",
+            hint="Look at them first and give them as items, or set autoApprove: true.",
+        )
+    found = obstacles(loaded, given=taken.given, items=taken.items)
+    if found:
+        listed = "\n".join(f"  - {each}" for each in found)
+        raise BadInput(f"{loaded.pipeline_id} cannot run:\n{listed}", hint="Nothing was started.")

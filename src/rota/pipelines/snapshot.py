@@ -1,0 +1,105 @@
+"""What a run begins with, written down: definition, prompts, parameters, given items.
+
+It is the input of the run's row, so a crash resumes with what it began with, whatever happened to
+the files; and the input of a schedule's row, so the last good definition stays in force.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from rota.core.templates import RESERVED
+from rota.errors import BadInput
+from rota.pipelines.definition import Pipeline
+from rota.pipelines.parameters import parameters_of
+from rota.pipelines.reading import Loaded
+
+NAME_PREFIX = "pipeline:"
+
+
+class Overrides(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a start may set differently from the file."""
+
+    model: str | None = None
+    parallel: int | None = None
+    timeout_ms: int | None = None
+    limit: int | None = None
+    cache_from: str | None = None  # a run whose results are taken over where the content is equal
+
+
+class Snapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Everything a run needs beside its input files."""
+
+    pipeline: Pipeline
+    pipeline_id: str
+    folder: str
+    prompts: dict[str, str]
+    digest: str
+    given: dict[str, Any] = {}  # parameters of the start
+    items: list[dict[str, Any]] | None = None
+    overrides: Overrides = Overrides()
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """All parameters; those of the start win."""
+        return parameters_of(self.pipeline, self.given)
+
+    @property
+    def place(self) -> Path:
+        """The pipeline's folder."""
+        return Path(self.folder)
+
+
+_DECODER = msgspec.json.Decoder(Snapshot)
+
+
+def run_name(pipeline_id: str) -> str:
+    """The name of a pipeline's runs; the prefix keeps them apart from workflows."""
+    return NAME_PREFIX + pipeline_id
+
+
+def take(
+    loaded: Loaded,
+    *,
+    parameters: Mapping[str, Any] | None = None,
+    items: Sequence[Mapping[str, Any]] | None = None,
+    overrides: Overrides | None = None,
+) -> Snapshot:
+    """The snapshot of a pipeline as it was read; refuses what no run could begin with."""
+    given = dict(parameters or {})
+    reserved = sorted(set(given) & set(RESERVED))
+    if reserved:
+        raise BadInput(f"{', '.join(reserved)} is filled in by the runner", hint="Rename it.")
+    if items is not None and loaded.pipeline.mode != "map-reduce":
+        raise BadInput(f"{loaded.pipeline_id} takes no items: it is a {loaded.pipeline.mode}")
+    rows = None if items is None else [dict(item) for item in items]
+    return Snapshot(
+        pipeline=loaded.pipeline, pipeline_id=loaded.pipeline_id,
+        folder=str(loaded.folder.resolve()), prompts=loaded.prompts, digest=loaded.digest,
+        given=given, items=rows, overrides=overrides or Overrides(),
+    )  # fmt: skip
+
+
+def write(snapshot: Snapshot) -> str:
+    """As the text of an input."""
+    return msgspec.json.encode(snapshot).decode()
+
+
+def text_of(loaded: Loaded, **options: Any) -> str:
+    """The input of a run or a schedule; options as of `take`."""
+    return write(take(loaded, **options))
+
+
+def read(text: str | None) -> Snapshot:
+    """From the text of an input."""
+    try:
+        return _DECODER.decode(text or "")
+    except msgspec.MsgspecError as error:
+        raise BadInput(
+            f"the stored definition cannot be read: {error}",
+            hint="It was written by another version of Rota; start the pipeline anew.",
+        ) from error

@@ -1,0 +1,92 @@
+"""What executions took: calls, tokens and dollars, for one run and for a schedule as a whole.
+
+Each run says it in its own result, which counts all that its chain has recorded. A run without
+one (it goes on, was cancelled, or crashed for good) is counted from its recorded items.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from rota.pipelines.outcome import PipelineResult
+from rota.store import executions
+from rota.store.executions import Attempt
+
+if TYPE_CHECKING:
+    from rota.client import Client
+
+EXECUTIONS_MAX = 10_000
+
+
+class Spent(msgspec.Struct, frozen=True, kw_only=True):
+    """A sum. Dollars are those of calls whose price is known; the others are `unpriced_calls`."""
+
+    executions: int = 0
+    calls: int = 0
+    tokens_in: int = 0
+    tokens_out: int = 0
+    cost_usd: float = 0.0
+    unpriced_calls: int = 0
+
+    @property
+    def tokens(self) -> int:
+        """Both directions."""
+        return self.tokens_in + self.tokens_out
+
+    def __add__(self, other: Spent) -> Spent:
+        return Spent(
+            executions=self.executions + other.executions,
+            calls=self.calls + other.calls,
+            tokens_in=self.tokens_in + other.tokens_in,
+            tokens_out=self.tokens_out + other.tokens_out,
+            cost_usd=self.cost_usd + other.cost_usd,
+            unpriced_calls=self.unpriced_calls + other.unpriced_calls,
+        )
+
+
+async def of_run(client: Client, run_id: str) -> Spent:
+    """What one run took, with all its attempts."""
+    from rota.pipelines import reading_back
+
+    return taken(await reading_back.result(client, run_id))
+
+
+async def of_schedule(client: Client, name: str, *, since: int = 0) -> Spent:
+    """What the executions of a schedule took that were due, or started by hand, since an instant;
+    of a long history, the newest `EXECUTIONS_MAX`."""
+    shown = await client.schedules.get(name)
+    chains = await client.database.read(executions.latest, shown.schedule.id, limit=EXECUTIONS_MAX)
+    total = Spent()
+    for attempts in chains:
+        if since and _at(attempts) < since:
+            break
+        total += await _of_chain(client, attempts)
+    return total
+
+
+async def _of_chain(client: Client, attempts: list[Attempt]) -> Spent:
+    last = attempts[-1]
+    if last.output is not None:
+        return taken(msgspec.json.decode(last.output, type=PipelineResult))
+    return await of_run(client, last.root_id)
+
+
+def taken(result: PipelineResult) -> Spent:
+    """What one result says."""
+    return Spent(
+        executions=1,
+        calls=result.calls,
+        tokens_in=result.tokens_in,
+        tokens_out=result.tokens_out,
+        cost_usd=result.cost_usd,
+        unpriced_calls=result.unpriced_calls,
+    )
+
+
+def _at(attempts: list[Attempt]) -> int:
+    """When a chain was due; one by hand, when it began."""
+    first = attempts[0]
+    at = first.due_at if first.due_at is not None else first.started_at
+    return at if at is not None else 1 << 62

@@ -1,0 +1,60 @@
+"""Starter folders: pipelines to begin with, each a folder beside this file. All run offline."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import NamedTuple
+
+from rota.errors import BadInput, WrongState
+from rota.pipelines.reading import NAMES
+
+HERE = Path(__file__).parent
+NAME_MARK = '"{name}"'
+
+
+class Starter(NamedTuple):
+    """A kind of pipeline to begin with."""
+
+    kind: str
+    about: str
+
+
+STARTERS = (
+    Starter("custom", "a few items in the file, one question about each"),
+    Starter("data", "rows of a CSV file: filtered, classified, a table at the end"),
+    Starter("models", "the same question to several models, then one answer made of all"),
+    Starter("generated", "an AI makes the items, each is worked on, then one text"),
+)
+KINDS = [each.kind for each in STARTERS]
+
+
+def begin(kind: str, folder: Path) -> list[Path]:
+    """Write a starter into a folder that has no pipeline yet; answers the files it wrote.
+
+    Nothing that is there is changed: a file of the same name is refused before any is written.
+    """
+    source = HERE / kind
+    inner = [path.relative_to(source) for path in sorted(source.rglob("*")) if path.is_file()]
+    if folder.exists() and not folder.is_dir():
+        raise BadInput(f"{folder} is a file, not a folder", hint="Name another folder.")
+    taken = [name for name in (*NAMES, *map(str, inner)) if (folder / name).exists()]
+    if taken:
+        raise WrongState(
+            f"{folder} has {', '.join(dict.fromkeys(taken))} already; nothing was written",
+            hint="Name another folder, or move these away first.",
+        )
+    for name in inner:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(source / name, folder / name)
+    _name(folder / NAMES[0], folder)
+    return [folder / name for name in inner]
+
+
+def _name(file: Path, folder: Path) -> None:
+    """Call the pipeline after its folder."""
+    words = folder.resolve().name.replace("-", " ").replace("_", " ").strip()
+    called = words[:1].upper() + words[1:] or "Pipeline"
+    shown = called.replace("\\", "\\\\").replace('"', '\\"')
+    text = file.read_text(encoding="utf-8")
+    file.write_text(text.replace(NAME_MARK, f'"{shown}"', 1), encoding="utf-8")

@@ -1,0 +1,104 @@
+"""One call to somebody outside: a signed webhook, or the ping of a dead-man's switch.
+
+The signature is that of Standard Webhooks, for which there are libraries everywhere: three headers,
+`webhook-id`, `webhook-timestamp` (seconds) and `webhook-signature`, which is `v1,` and the base64
+of the HMAC-SHA256 of `id.timestamp.body`. The id stays the same when a message is sent again.
+Addresses are shown without path and query: hooks of chats carry their secret there.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+import logging
+from collections.abc import Mapping
+from contextvars import ContextVar
+from urllib.parse import urlsplit
+
+from rota.errors import Rejected, Transient
+
+TIMEOUT_S = 15.0
+ANSWER_BYTES_MAX = 4096
+RETRY_AFTER_S_MAX = 3600.0
+PREFIX = "whsec_"
+LATER = (408, 425, 429)
+_calling: ContextVar[bool] = ContextVar("calling", default=False)
+
+
+def signature(key: str, *, message_id: str, timestamp: int, body: bytes) -> str:
+    """The value of the header `webhook-signature`."""
+    signed = b".".join([message_id.encode(), str(timestamp).encode(), body])
+    digest = hmac.new(key_bytes(key), signed, hashlib.sha256).digest()
+    return f"v1,{base64.b64encode(digest).decode()}"
+
+
+def key_bytes(key: str) -> bytes:
+    """The key itself: base64 after `whsec_`, else the text as it is."""
+    if key.startswith(PREFIX):
+        try:
+            return base64.b64decode(key.removeprefix(PREFIX), validate=True)
+        except binascii.Error:
+            raise Rejected("the key of the signature is no base64 after whsec_") from None
+    return key.encode()
+
+
+def signed_headers(
+    key: str | None, *, message_id: str, timestamp: int, body: bytes
+) -> dict[str, str]:
+    """The headers of a message; without a key it is not signed."""
+    headers = {
+        "content-type": "application/json",
+        "webhook-id": message_id,
+        "webhook-timestamp": str(timestamp),
+    }
+    if key is not None:
+        headers["webhook-signature"] = signature(
+            key, message_id=message_id, timestamp=timestamp, body=body
+        )
+    return headers
+
+
+async def call(
+    method: str, url: str, *, headers: Mapping[str, str], body: bytes | None = None
+) -> int:
+    """Send once and return the status, if the other side took it; a redirect is not followed.
+
+    Transient: it may work later. Rejected: it would be refused again.
+    """
+    from rota.tools import web  # needs an extra, which only those who call out need
+
+    request = web.Request(method, url, headers, body)
+    logging.getLogger("httpx2").addFilter(_discreet)
+    here = _calling.set(True)
+    try:
+        answer = await web.exchange(request, timeout_s=TIMEOUT_S, bytes_max=ANSWER_BYTES_MAX)
+    except web.Broken as error:
+        said = str(error).removeprefix(f"{web.place(url)}: ").replace(url, shown(url))
+        raise Transient(f"{shown(url)}: {said}") from None  # the cause would show the address
+    finally:
+        _calling.reset(here)
+    if answer.status // 100 == 2:
+        return answer.status
+    said = f"{shown(url)} answered {answer.status}"
+    if answer.status // 100 == 3:
+        place = shown(answer.headers.get("location", "")) or "another address"
+        raise Rejected(f"{said}: moved to {place}", hint="Write the new address, if it is right.")
+    if answer.status in LATER or answer.status >= 500:
+        wait_s = web.retry_after_s(answer)
+        raise Transient(
+            said, retry_after_s=None if wait_s is None else min(wait_s, RETRY_AFTER_S_MAX)
+        )
+    raise Rejected(said, hint="Check the address and the key; then `rota run retry`.")
+
+
+def _discreet(_record: logging.LogRecord) -> bool:
+    """The client logs whole addresses; not those of our calls."""
+    return not _calling.get()
+
+
+def shown(url: str) -> str:
+    """Where, without anything that may be a secret."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.hostname or ''}" + (f":{parts.port}" if parts.port else "")

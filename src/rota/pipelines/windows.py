@@ -1,0 +1,74 @@
+"""Sliding windows: so many at the same time, the next as soon as one is done."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from typing import TypeVar
+
+from rota.errors import LeaseLost
+
+T = TypeVar("T")
+R = TypeVar("R")
+AHEAD = 4  # how many times the window may be begun before the first of it is done
+
+
+async def sweep(
+    works: AsyncGenerator[T, None],
+    parallel: int,
+    one: Callable[[T], Awaitable[None]],
+    stopped: Callable[[], bool],
+) -> None:
+    """Do all works, in any order; begin no further ones once it is stopped."""
+    lock = asyncio.Lock()
+
+    async def seat() -> None:
+        while not stopped():
+            async with lock:
+                work = await anext(works, None)
+            if work is None:
+                return
+            await one(work)
+
+    try:
+        async with asyncio.TaskGroup() as group:
+            for _ in range(parallel):
+                group.create_task(seat())
+    except BaseExceptionGroup as errors:
+        raise first_of(errors) from None
+    finally:
+        await works.aclose()
+
+
+async def in_order(
+    works: AsyncIterator[T], parallel: int, one: Callable[[T], Awaitable[R]]
+) -> AsyncGenerator[R, None]:
+    """What comes of each work, in the order of the works, with few of them in memory."""
+    seats = asyncio.Semaphore(parallel)
+    waiting: deque[asyncio.Task[R]] = deque()
+
+    async def seated(work: T) -> R:
+        async with seats:
+            return await one(work)
+
+    try:
+        async for work in works:
+            waiting.append(asyncio.create_task(seated(work)))
+            if len(waiting) >= AHEAD * parallel:
+                yield await waiting.popleft()
+        while waiting:
+            yield await waiting.popleft()
+    finally:
+        for task in waiting:
+            task.cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)
+
+
+def first_of(errors: BaseExceptionGroup[BaseException]) -> BaseException:
+    """The error that matters: that the run is not ours before any other."""
+    flat = [
+        first_of(error) if isinstance(error, BaseExceptionGroup) else error
+        for error in errors.exceptions
+    ]
+    return next((each for each in flat if isinstance(each, LeaseLost)), flat[0])

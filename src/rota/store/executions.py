@@ -1,0 +1,73 @@
+"""Reading executions of schedules back: which are open, which are new, how each try went."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from rota.core.lifecycle import FINAL
+from rota.store.database import Tx
+
+
+class Attempt(NamedTuple):
+    """One try of an execution."""
+
+    root_id: str
+    id: str
+    status: str
+    reason: str | None
+    trigger: str
+    due_at: int | None
+    attempt: int
+    recoveries: int
+    started_at: int | None
+    finished_at: int | None
+    output: str | None
+    error: str | None
+
+    @property
+    def is_final(self) -> bool:
+        """Whether it will never change again."""
+        return self.status in FINAL
+
+
+class Born(NamedTuple):
+    """An occurrence that has its outcome row: a run, or that it was skipped."""
+
+    schedule_id: str
+    root_id: str
+    status: str
+    reason: str | None
+    due_at: int
+
+
+async def open_chains(tx: Tx, schedule_ids: Sequence[str]) -> list[tuple[str, str]]:
+    """Schedule and root of every chain that has not ended."""
+    rows = await tx.rows("open_executions", ids=list(schedule_ids))
+    return [(row[0], row[1]) for row in rows]
+
+
+async def born_since(tx: Tx, since: Mapping[str, int]) -> list[Born]:
+    """Occurrences after an instant, for each schedule, oldest first."""
+    if not since:
+        return []
+    rows = await tx.many("occurrences_since", list(since.items()))
+    return sorted((Born(*row) for row in rows), key=lambda born: (born.due_at, born.root_id))
+
+
+async def chains(tx: Tx, roots: Sequence[str]) -> dict[str, list[Attempt]]:
+    """The tries of each chain, first to last."""
+    found: dict[str, list[Attempt]] = {}
+    for row in await tx.rows("attempts_of", roots=list(roots)):
+        found.setdefault(row[0], []).append(Attempt(*row))
+    for attempts in found.values():
+        attempts.sort(key=lambda one: (one.attempt, one.recoveries))
+    return found
+
+
+async def latest(tx: Tx, schedule_id: str, *, limit: int) -> list[list[Attempt]]:
+    """The newest chains of a schedule, newest first."""
+    rows = await tx.rows("latest_executions", id=schedule_id, limit=limit)
+    roots = [row[0] for row in rows]
+    found = await chains(tx, roots) if roots else {}
+    return [found[root] for root in roots if root in found]

@@ -1,0 +1,77 @@
+"""Whom a schedule tells about its executions, and the runs that do the telling.
+
+Such a run is born in the transaction in which an execution ends or is skipped, so nothing that
+happens afterwards can lose it; its external id is the id of what it tells of, so it is born once.
+What `body` says, and how to send it, is for `rota.pipelines` to know.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from rota.core.ids import IdMaker
+from rota.store.database import Tx
+
+NOTIFY = "rota.notify"
+
+
+class Told(NamedTuple):
+    """Something to tell of: the run of a schedule, and what happened to it."""
+
+    schedule_id: str
+    run_id: str
+    what: str  # "began", "ended" or "skipped"
+
+
+async def put(tx: Tx, schedule_id: str, body: str | None) -> None:
+    """Set whom a schedule tells; None: nobody."""
+    if body is None:
+        await tx.rows("delete_notice", schedule_id=schedule_id)
+    else:
+        await tx.rows("put_notice", schedule_id=schedule_id, body=body)
+
+
+async def of(tx: Tx, schedule_ids: Iterable[str]) -> dict[str, str]:
+    """What is set for these schedules; those that tell nobody are not in it."""
+    rows = await tx.rows("notices_of", ids=sorted(set(schedule_ids)))
+    return {row[0]: row[1] for row in rows}
+
+
+async def tell(tx: Tx, things: Sequence[Told], *, now: int) -> int:
+    """Give birth to the runs that tell of these; returns how many there are to be performed."""
+    bodies = await of(tx, [thing.schedule_id for thing in things])
+    rows = [_row(thing, bodies[thing.schedule_id], now) for thing in things
+            if thing.schedule_id in bodies]  # fmt: skip
+    return len(await tx.many("start_notices", rows, now=now)) if rows else 0
+
+
+async def tell_ends(tx: Tx, roots: Mapping[str, str], *, now: int) -> int:
+    """Tell of chains that are over; `roots` maps them to their schedules."""
+    rows = await tx.rows("ends_of_chains", roots=list(roots))
+    return await tell(tx, [Told(roots[root], run_id, "ended") for run_id, root in rows], now=now)
+
+
+async def told_before(tx: Tx, run_ids: Sequence[str], *, namespace: str) -> set[str]:
+    """Which of these runs have been told of."""
+    rows = await tx.rows("told_of", ids=list(run_ids), namespace=namespace)
+    return {row[0] for row in rows}
+
+
+async def end_before(tx: Tx, schedule_id: str, *, due_at: int) -> tuple[str, str | None] | None:
+    """Status and reason of the execution that was due before an instant."""
+    rows = await tx.rows("execution_before", schedule_id=schedule_id, due_at=due_at)
+    return (rows[0][0], rows[0][1]) if rows else None
+
+
+def _row(thing: Told, body: str, now: int) -> tuple[str, str, str, str]:
+    key = f"{thing.run_id}:began" if thing.what == "began" else thing.run_id
+    text = f'{{"run_id":"{thing.run_id}","what":"{thing.what}","notices":{body}}}'
+    return _id(key, now), thing.schedule_id, key, text
+
+
+def _id(key: str, now: int) -> str:
+    """An id that follows from what is told: no chance is needed to make it one of its kind."""
+    chance = int.from_bytes(hashlib.sha256(key.encode()).digest())
+    return IdMaker(lambda bits: chance % (1 << bits)).make(now)

@@ -1,0 +1,16 @@
+-- What an execution waits for: its own beginning, and the executions that come before it.
+
+-- name: has_begun
+-- Whether a chain has recorded anything.
+select exists (select 1 from steps where root_id = :root_id)
+
+-- name: schedule_by_id
+select {schedule columns} from runs where id = :id and kind = 'schedule'
+
+-- name: ends_since
+-- How the executions of a schedule stand that were due at an instant or later, or were started by
+-- hand since then; of each the last attempt.
+select runs.status, runs.reason from runs
+where runs.schedule_id = :id and runs.schedule_id is not null
+    and (runs.due_at >= :since or (runs.due_at is null and runs.created_at >= :since))
+    and not exists (select 1 from runs as later where later.retry_of = runs.id)

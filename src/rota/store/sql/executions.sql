@@ -1,0 +1,34 @@
+-- Executions of schedules, read back for whoever follows them. Inputs are left out: they are large.
+
+-- name: open_executions
+-- The chains of these schedules that have not ended. The range of the status shows SQLite the index.
+select distinct schedule_id, root_id from runs
+where schedule_id {in ids} and schedule_id is not null
+    and (status = 'pending' or status = 'running' or status = 'sleeping' or status = 'waiting')
+    and status >= 'pending'
+
+-- name: occurrences_since
+-- What became of the occurrences after an instant: the first run of each chain, or a skipped row.
+select runs.schedule_id, runs.root_id, runs.status, runs.reason, runs.due_at
+from runs {, items: schedule_id text, since int}
+where runs.schedule_id = item.schedule_id and runs.schedule_id is not null
+    and runs.due_at > item.since and runs.retry_of is null
+
+-- name: latest_executions
+-- The newest chains of a schedule, by the instant they were meant for or were started by hand.
+select runs.root_id from runs
+where runs.schedule_id = :id and runs.schedule_id is not null and runs.retry_of is null
+    and runs.status <> 'skipped'
+order by coalesce(runs.due_at, runs.created_at) desc, runs.id desc
+limit :limit
+
+-- name: attempts_of
+-- Every attempt of these chains.
+select runs.root_id, runs.id, runs.status, runs.reason, runs.trigger, runs.due_at, runs.attempt,
+    runs.recoveries, runs.started_at, runs.finished_at,
+    coalesce(runs.output, (select body from payloads
+        where run_id = runs.id and part = 'output')) as output,
+    coalesce(runs.error, (select body from payloads
+        where run_id = runs.id and part = 'error')) as error
+from runs
+where runs.id {in roots} or (runs.root_id {in roots} and runs.retry_of is not null)

@@ -1,0 +1,15 @@
+-- Pipelines: the steps of a chain in pages, by the order of their keys.
+
+-- name: steps_page
+select {step columns} from steps
+where root_id = :root_id and key > :after and key < :until
+order by key limit :limit
+
+-- name: keys_page
+select key, position, status, run_attempt from steps
+where root_id = :root_id and key > :after and key < :until
+order by key limit :limit
+
+-- name: move_to_queue
+update runs set queue = :queue
+where root_id = :root_id and (status = 'pending' or status = 'sleeping')

@@ -1,0 +1,137 @@
+"""What a person sees while a pipeline runs: a bar on a terminal, a line now and then elsewhere."""
+
+from __future__ import annotations
+
+import io
+import sys
+from typing import Any
+
+import pytest
+
+from rota.cli import pipeline_progress
+from rota.cli.pipeline_progress import Meter, Pace, money, seconds
+from rota.pipelines.outcome import Progress
+
+
+class Screen(io.StringIO):
+    """A terminal that remembers."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+class Watch:
+    """A clock that is set by hand."""
+
+    def __init__(self) -> None:
+        self.now_s = 100.0
+
+    def monotonic(self) -> float:
+        return self.now_s
+
+
+@pytest.fixture
+def watch(monkeypatch: pytest.MonkeyPatch) -> Watch:
+    """The clock of the module."""
+    watch = Watch()
+    monkeypatch.setattr(pipeline_progress, "time", watch)
+    return watch
+
+
+def news(phase: str = "mapping", **more: Any) -> Progress:
+    """Where a run stands."""
+    return Progress(run_id="r", root_id="r", pipeline_id="demo", phase=phase, **more)
+
+
+def test_a_bar_tells_counts_cost_and_time_left(
+    watch: Watch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    screen = Screen()
+    monkeypatch.setattr(sys, "stderr", screen)
+    monkeypatch.setenv("COLUMNS", "120")
+    meter = Meter()
+    meter.tell(news(total=100))
+    watch.now_s += 10
+    meter.tell(news(total=100, done=48, failed=2, filtered=7, calls=51, cost_usd=0.1234))
+    shown = screen.getvalue().rpartition("\r\x1b[2K")[2]
+    assert shown == (
+        "[############............]  50% mapping 50/100, 7 filtered out, 2 failed, $0.1234, "
+        "about 10s left"
+    )
+    meter.end()
+    assert screen.getvalue().endswith("\r\x1b[2K")
+
+
+@pytest.mark.parametrize("columns", [20, 40, 60])
+def test_a_bar_never_breaks_into_two_lines(
+    watch: Watch, monkeypatch: pytest.MonkeyPatch, columns: int
+) -> None:
+    screen = Screen()
+    monkeypatch.setattr(sys, "stderr", screen)
+    monkeypatch.setenv("COLUMNS", str(columns))
+    meter = Meter()
+    meter.tell(news(total=100))
+    watch.now_s += 10
+    meter.tell(news(total=100, done=40, failed=12, calls=50, cost_usd=1.5))
+    for picture in screen.getvalue().split("\r\x1b[2K"):
+        assert len(picture) <= max(columns, 21)
+
+
+def test_a_bar_is_not_drawn_more_often_than_eyes_can_see(
+    watch: Watch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    screen = Screen()
+    monkeypatch.setattr(sys, "stderr", screen)
+    meter = Meter()
+    for done in range(1000):
+        watch.now_s += 0.001
+        meter.tell(news(total=1000, done=done))
+    assert screen.getvalue().count("\r") <= 12
+
+
+def test_elsewhere_a_line_comes_with_a_new_phase_and_every_ten_seconds(
+    watch: Watch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    meter = Meter()
+    meter.tell(news("begun"))
+    meter.tell(news("loading"))
+    meter.tell(news(total=300))
+    for done in range(1, 251):
+        watch.now_s += 0.125
+        meter.tell(news(total=300, done=done, calls=done))
+    meter.tell(news("reducing", total=300, done=250))
+    meter.tell(news("ended"))
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.splitlines() == [
+        "demo: mapping 16/300, $0.0000, about 36s left",
+        "demo: mapping 96/300, $0.0000, about 26s left",
+        "demo: mapping 176/300, $0.0000, about 16s left",
+        "demo: reducing, 31s",
+    ]
+
+
+def test_quiet_is_quiet(capsys: pytest.CaptureFixture[str]) -> None:
+    meter = Meter(quiet=True)
+    meter.tell(news("mapping", total=3))
+    assert capsys.readouterr() == ("", "")
+
+
+def test_what_an_earlier_attempt_did_does_not_make_the_rest_look_quick() -> None:
+    pace = Pace()
+    pace.see(news(total=1000, done=900), 0.0)
+    now = news(total=1000, done=910)
+    pace.see(now, 20.0)
+    assert pace.left_s(now, 20.0) == pytest.approx(180.0)
+    assert pace.left_s(news(total=1000, done=901), 20.0) is None
+    assert pace.left_s(news(total=None, done=950), 20.0) is None
+
+
+@pytest.mark.parametrize(("cost", "text"), [(0, "$0.0000"), (0.01234, "$0.0123"), (12.3, "$12.30")])
+def test_money_has_the_digits_that_matter(cost: float, text: str) -> None:
+    assert money(cost) == text
+
+
+@pytest.mark.parametrize(("took", "text"), [(0.2, "1s"), (61, "1m1s"), (3600, "1h")])
+def test_time_left_is_in_whole_seconds(took: float, text: str) -> None:
+    assert seconds(took) == text

@@ -1,0 +1,414 @@
+"""`rota pipeline run|resume|retry|history`: results on stdout, nothing paid twice, exit codes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.test_pipeline import KINDS, document, rota
+from tests.kit import until
+from tests.pipelines.kit import write
+
+# Answers, writes down every question, refuses bad words until somebody has mended it, and lets
+# those who have to wait do so until they are let go.
+SAY = """
+read -r line
+echo "$line" >> calls.log
+case "$line" in
+  *bad*) [ -e mended ] || { echo "no bad words" >&2; exit 1; } ;;
+  *wait*) while [ ! -e go ]; do sleep 0.02; done ;;
+esac
+echo "said $line"
+"""
+
+
+def made(folder: Path, words: list[str], **more: Any) -> Path:
+    """A pipeline that asks a program about each word."""
+    (folder / "say.sh").write_text(SAY)
+    settings = {"providers": {"say": {"kind": "command", "argv": ["sh", str(folder / "say.sh")]}}}
+    (folder / "ai.yaml").write_text(json.dumps(settings))
+    text = {
+        "name": "Words",
+        "settings": {"model": "say:it", "retry": {"maxRetries": 0}, **more.pop("settings", {})},
+        "workingDirectory": str(folder),
+        "input": {"items": [{"word": word} for word in words]},
+        "map": {"prompt": "{{word}}\n", "parallel": 1, **more.pop("map", {})},
+        "reduce": {"type": "csv"},
+    } | more
+    return write(folder / "words", json.dumps(text))
+
+
+def calls(folder: Path) -> list[str]:
+    """What the program was asked, in order."""
+    log = folder / "calls.log"
+    return log.read_text().split() if log.exists() else []
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    """Until something is so."""
+
+    async def asked() -> bool:
+        return condition()
+
+    asyncio.run(until(asked))
+
+
+@pytest.fixture
+def begun(folder: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
+    """Starts real processes, and leaves none behind."""
+    started: list[subprocess.Popen[str]] = []
+
+    def start(*words: str) -> subprocess.Popen[str]:
+        child = subprocess.Popen(
+            [sys.executable, "-m", "rota.cli", "pipeline", *words], cwd=folder, text=True,
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        )  # fmt: skip
+        started.append(child)
+        return child
+
+    yield start
+    for child in started:
+        if child.poll() is None:
+            child.kill()
+        child.communicate()
+
+
+# -- run ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_starter_runs_offline(folder: Path, kind: str) -> None:
+    rota("init", "one", "--template", kind)
+    told = document("run", "one")
+    assert told["outcome"] == "completed"
+    assert told["success"] is True
+    assert told["output"]
+    assert told["processed"] >= 3
+    assert (folder / "one" / told["result_file"]).is_file()
+
+
+def test_stdout_has_the_result_and_nothing_else(folder: Path) -> None:
+    made(folder, ["tea", "jam"])
+    result = rota("run", "words", "--ai", "ai.yaml")
+    assert result.stdout.splitlines() == [
+        "word,out_text,out_success,out_error", "tea,said tea,true,", "jam,said jam,true,",
+    ]  # fmt: skip
+    assert "words: completed: 2 of 2 items done; 2 calls" in result.stderr
+    assert rota("run", "words", "--ai", "ai.yaml", "--quiet").stderr == ""
+
+
+def test_runs_are_kept_beside_the_pipelines_unless_a_database_is_named(folder: Path) -> None:
+    rota("init", "all/one")
+    rota("run", "all/one")
+    assert (folder / "all" / ".rota.db").is_file()
+    rota("run", "all/one", "--database", "sqlite:///other.db")
+    assert (folder / "other.db").is_file()
+    assert len(document("history", "all/one")) == 1
+
+
+def test_the_result_may_go_to_a_file(folder: Path) -> None:
+    made(folder, ["tea"])
+    result = rota("run", "words", "--ai", "ai.yaml", "-o", "out.csv")
+    assert result.stdout == ""
+    assert (folder / "out.csv").read_text().splitlines()[1] == "tea,said tea,true,"
+    told = document("run", "words", "--ai", "ai.yaml", "-o", "out.csv")
+    assert (told["output"], told["file"]) == (None, "out.csv")
+    said = rota("run", "words", "--ai", "ai.yaml", "-o", "no/such/out.csv", code=2).stderr
+    assert "there is no folder no/such" in said
+    assert calls(folder) == ["tea", "tea"]
+
+
+def test_some_failed_items_are_a_partial_result_with_its_own_code(folder: Path) -> None:
+    made(folder, ["tea", "bad", "jam"])
+    result = rota("run", "words", "--ai", "ai.yaml", code=7)
+    assert result.stdout.splitlines()[1] == "tea,said tea,true,"
+    assert "words: partial: 2 of 3 items done, 1 failed" in result.stderr
+    assert "item 2: Rejected: sh ended with exit 1: no bad words" in result.stderr
+    assert "try the failed items again: rota pipeline retry words" in result.stderr
+
+
+def test_a_run_whose_items_all_fail_has_failed(folder: Path) -> None:
+    made(folder, ["bad", "worse-bad"])
+    result = rota("run", "words", "--ai", "ai.yaml", code=1)
+    assert result.stdout == ""
+    assert "words: failed: 0 of 2 items done, 2 failed" in result.stderr
+
+
+def test_a_spent_budget_has_its_own_code_and_keeps_what_is_done(folder: Path) -> None:
+    made(folder, ["tea", "jam", "milk"], settings={"budget": {"maxCalls": 2}})
+    result = rota("run", "words", "--ai", "ai.yaml", code=8)
+    assert calls(folder) == ["tea", "jam"]
+    assert result.stdout.splitlines()[1:] == ["tea,said tea,true,", "jam,said jam,true,"]
+    assert "rota pipeline run words --reuse last" in result.stderr
+    rota("resume", "words", "--ai", "ai.yaml", code=8)  # it is the same budget
+    made(folder, ["tea", "jam", "milk"], settings={"budget": {"maxCalls": 3}})
+    more = rota("run", "words", "--ai", "ai.yaml", "--reuse", "last")
+    assert len(more.stdout.splitlines()) == 4
+    assert calls(folder) == ["tea", "jam", "milk"]
+
+
+def test_after_a_change_only_what_changed_is_asked_again(folder: Path) -> None:
+    made(folder, ["tea", "jam"])
+    words = ["run", "words", "--ai", "ai.yaml", "--reuse"]
+    assert "has not run yet" in rota(*words, "last", code=4).stderr
+    rota("run", "words", "--ai", "ai.yaml")
+    made(folder, ["jam", "milk", "tea"])
+    run_id = document("history", "words")[0]["run"]
+    rota(*words, run_id)
+    assert calls(folder) == ["tea", "jam", "milk"]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ([], "{{word}} in the prompt of map has no value"),
+        (["-p", "wrod=x"], 'uses the parameter "wrod"; did you mean "word"?'),
+    ],
+)
+def test_what_is_missing_is_told_before_anything_is_started(
+    folder: Path, words: list[str], said: str
+) -> None:
+    made(folder, [])
+    (folder / "rows.jsonl").write_text('{"other": 1}\n')
+    result = rota("run", "words", "--ai", "ai.yaml", "--items", "rows.jsonl", *words, code=2)
+    assert said in result.stderr
+    assert result.stdout == ""
+    assert not (folder / ".rota.db").exists()
+
+
+@pytest.mark.parametrize(
+    ("model", "said"),
+    [("sya:it", "'sya' is no provider; did you mean \"say\"? Write"), ("", "no model is named")],
+)
+def test_a_model_that_nobody_knows_is_told_before_anything_is_started(
+    folder: Path, model: str, said: str
+) -> None:
+    made(folder, ["tea"], settings={"model": model or None})
+    assert said in rota("run", "words", "--ai", "ai.yaml", code=2).stderr
+    assert not (folder / ".rota.db").exists()
+
+
+def test_a_broken_definition_starts_nothing(folder: Path) -> None:
+    write(folder / "broken", "name: X\nmap: {}\n")
+    said = rota("run", "broken", code=2).stderr
+    assert "broken/pipeline.yaml:2:" in said
+    assert not (folder / ".rota.db").exists()
+
+
+def test_items_come_from_a_pipe(folder: Path) -> None:
+    made(folder, ["tea"])
+    words = ["run", "words", "--ai", "ai.yaml", "--items", "-", "--items-format", "csv"]
+    assert rota(*words, input="word\nmilk\n").stdout.splitlines()[1:] == ["milk,said milk,true,"]
+
+
+def test_model_parallel_limit_and_parameters_win_over_the_file(folder: Path) -> None:
+    made(
+        folder, ["a", "b", "c"], parameters={"mark": "!"},
+        map={"prompt": "{{word}}{{mark}}\n", "model": "say:it"},
+    )  # fmt: skip
+    told = document(
+        "run", "words", "--ai", "ai.yaml", "--model", "offline:x", "--parallel", "2",
+        "--limit", "2", "-p", "mark=?",
+    )  # fmt: skip
+    assert told["total"] == 2
+    assert "(offline) a?" in told["output"]
+    assert calls(folder) == []
+
+
+def test_nothing_else_is_performed_by_the_way(folder: Path) -> None:
+    """A schedule that is due, and a run that waits, are left to their own workers."""
+    made(folder, ["tea"])
+    rota("run", "words", "--ai", "ai.yaml")
+    database = ["--database", "sqlite:///.rota.db"]
+    waiting = rota_run("start", "somebody-elses", *database)
+    rota("run", "words", "--ai", "ai.yaml")
+    [found] = [each for each in rota_run("list", *database) if each["id"] == waiting["id"]]
+    assert found["status"] == "pending"
+
+
+def rota_run(*words: str) -> Any:
+    """`rota run …`, which is another noun."""
+    done = subprocess.run(
+        [sys.executable, "-m", "rota.cli", "run", *words, "--json"],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    return json.loads(done.stdout)
+
+
+def test_generated_items_are_looked_at_before_a_run(folder: Path) -> None:
+    rota("init", "one", "--template", "generated")
+    file = folder / "one" / "pipeline.yaml"
+    file.write_text(file.read_text().replace("autoApprove: true", "autoApprove: false"))
+    said = rota("run", "one", code=2).stderr
+    assert "rota pipeline generate one > items.jsonl" in said
+    result = rota("generate", "one", "-p", "topic=tea")
+    assert "3 items, " in result.stderr
+    items = [json.loads(line) for line in result.stdout.splitlines()]
+    assert [set(item) for item in items] == [{"part", "question"}] * 3
+    assert document("generate", "one", "-p", "topic=tea") == items
+    (folder / "items.jsonl").write_text(result.stdout)
+    told = document("run", "one", "--items", "items.jsonl")
+    assert (told["outcome"], told["processed"]) == ("completed", 3)
+    rota("init", "two")
+    assert "two does not generate its items" in rota("generate", "two", code=2).stderr
+
+
+# -- going on ----------------------------------------------------------------------------------
+
+
+def test_failed_items_are_tried_again_alone_and_all_is_reduced_anew(folder: Path) -> None:
+    made(folder, ["tea", "bad", "jam"])
+    rota("run", "words", "--ai", "ai.yaml", code=7)
+    assert "came to its end; 1 of its items failed" in rota("resume", "words", code=5).stderr
+    rota("retry", "words", "--ai", "ai.yaml", code=7)
+    (folder / "mended").touch()
+    result = rota("retry", "words", "--ai", "ai.yaml")
+    assert result.stdout.splitlines()[1:] == [
+        "tea,said tea,true,", "bad,said bad,true,", "jam,said jam,true,",
+    ]  # fmt: skip
+    assert calls(folder) == ["tea", "bad", "jam", "bad", "bad"]
+    assert "nothing failed, nothing is left" in rota("retry", "words", code=5).stderr
+    [entry] = document("history", "words")
+    assert (entry["outcome"], entry["attempt"]) == ("completed", 3)
+
+
+def test_all_of_it_works_on_either_database(folder: Path, database_url: str) -> None:
+    made(folder, ["tea", "bad"])
+    place = ["--ai", "ai.yaml", "--database", database_url]
+    migrate(database_url)
+    rota("run", "words", *place, code=7)
+    (folder / "mended").touch()
+    rota("retry", "words", *place)
+    rota("run", "words", "--limit", "1", *place)
+    newest, oldest = document("history", "words", "--database", database_url)
+    assert (newest["attempt"], oldest["attempt"]) == (1, 2)
+    assert calls(folder) == ["tea", "bad", "bad", "tea"]
+
+
+def migrate(url: str) -> None:
+    """Make the tables."""
+    words = [sys.executable, "-m", "rota.cli", "migrate", "--database", url]
+    subprocess.run(words, check=True, capture_output=True)
+
+
+def test_what_has_never_run_cannot_go_on(folder: Path) -> None:
+    made(folder, ["tea"])
+    for verb in ("resume", "retry"):
+        assert "words has not run yet" in rota(verb, "words", code=4).stderr
+    rota("run", "words", "--ai", "ai.yaml")
+    said = rota("retry", "words", "--run", "nonsense", code=4).stderr
+    assert "there is no run 'nonsense'" in said
+
+
+@pytest.mark.slow
+def test_one_ctrl_c_cancels_and_keeps_what_is_done(
+    folder: Path, begun: Callable[..., subprocess.Popen[str]]
+) -> None:
+    made(folder, ["tea", "jam", "wait", "milk"])
+    child = begun("run", "words", "--ai", "ai.yaml")
+    wait_for(lambda: "wait" in calls(folder))
+    child.send_signal(signal.SIGINT)
+    out, err = child.communicate(timeout=30)
+    assert child.returncode == 130, err
+    assert out.splitlines()[1:] == ["tea,said tea,true,", "jam,said jam,true,"]
+    assert "words: cancelled: 2 of 4 items done, 2 not done" in err
+    assert "go on from what is done: rota pipeline resume words" in err
+    assert document("history", "words")[0]["outcome"] == "cancelled"
+    (folder / "go").touch()
+    resumed = rota("resume", "words", "--ai", "ai.yaml")
+    assert [line.partition(",")[0] for line in resumed.stdout.splitlines()[1:]] == [
+        "tea", "jam", "wait", "milk",
+    ]  # fmt: skip
+    assert calls(folder) == ["tea", "jam", "wait", "wait", "milk"]
+
+
+@pytest.mark.slow
+def test_two_ctrl_c_leave_at_once_and_nothing_done_is_lost(
+    folder: Path, begun: Callable[..., subprocess.Popen[str]]
+) -> None:
+    made(folder, ["tea", "wait", "milk"])
+    child = begun("run", "words", "--ai", "ai.yaml")
+    wait_for(lambda: "wait" in calls(folder))
+    for _ in range(2):
+        child.send_signal(signal.SIGINT)
+    _, err = child.communicate(timeout=30)
+    assert child.returncode == 130, err
+    (folder / "go").touch()
+    resumed = rota("resume", "words", "--ai", "ai.yaml")
+    assert len(resumed.stdout.splitlines()) == 4
+    assert calls(folder).count("tea") == 1
+
+
+@pytest.mark.slow
+def test_a_killed_run_is_resumed_and_a_living_one_is_not(
+    folder: Path, begun: Callable[..., subprocess.Popen[str]]
+) -> None:
+    made(folder, ["tea", "jam", "wait"])
+    child = begun("run", "words", "--ai", "ai.yaml")
+    wait_for(lambda: "wait" in calls(folder))
+    said = rota("resume", "words", "--ai", "ai.yaml", code=5).stderr
+    assert f"is performed right now, by process {child.pid} on " in said
+    child.kill()
+    child.communicate()
+    (folder / "go").touch()
+    resumed = rota("resume", "words", "--ai", "ai.yaml")
+    assert len(resumed.stdout.splitlines()) == 4
+    assert calls(folder) == ["tea", "jam", "wait", "wait"]
+
+
+# -- history -----------------------------------------------------------------------------------
+
+
+def test_history_tells_outcome_counts_and_cost(folder: Path) -> None:
+    made(folder, ["tea", "bad"])
+    assert "no runs yet" in rota("history", "words").stdout
+    assert document("history", "words") == []
+    rota("run", "words", "--ai", "ai.yaml", code=7)
+    rota("run", "words", "--ai", "ai.yaml", "--limit", "1")
+    newest, oldest = document("history", "words")
+    assert (newest["outcome"], oldest["outcome"]) == ("completed", "partial")
+    assert (oldest["result"]["processed"], oldest["result"]["failed"]) == (1, 1)
+    assert oldest["result"]["calls"] == 2
+    shown = rota("history", "words", "--limit", "1").stdout.splitlines()
+    assert len(shown) == 2
+    assert "1/1" in shown[1]
+
+
+def test_one_run_is_shown_with_its_items_and_its_result(folder: Path) -> None:
+    made(folder, ["tea", "bad"])
+    assert "has not run yet" in rota("history", "words", "--result", code=4).stderr
+    first = rota("run", "words", "--ai", "ai.yaml", code=7).stdout
+    [entry] = document("history", "words")
+    page = rota("history", "words", "--run", entry["run"]).stdout
+    assert '{"word":"bad"}' in page
+    assert "Rejected: sh ended with exit 1: no bad words" in page
+    items = document("history", "words", "--run", entry["run"])["items"]
+    assert [each["status"] for each in items] == ["completed", "failed"]
+    assert rota("history", "words", "--result").stdout == first
+
+
+# -- a terminal --------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:.*use of forkpty.*:DeprecationWarning")
+def test_a_terminal_shows_a_bar_and_the_result_stays_clean(folder: Path) -> None:
+    from tests.cli.test_terminal import on_terminal
+
+    made(folder, [f"w{n}" for n in range(30)])
+    words = ["pipeline", "run", "words", "--ai", "ai.yaml", "-o", "out.csv"]
+    shown = on_terminal(folder, *words, columns=80)
+    assert "\r\x1b[2K[" in shown
+    assert "/30" in shown
+    assert "words: completed: 30 of 30 items done" in shown
+    pictures = [part.partition("\r\n")[0] for part in shown.split("\r\x1b[2K")]
+    assert all(len(picture) < 80 for picture in pictures[:-1])
+    assert "\x1b" not in (folder / "out.csv").read_text()

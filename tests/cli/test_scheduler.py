@@ -1,0 +1,268 @@
+"""`rota scheduler`: every command, while a scheduler runs and while none does."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from rota.cli.main import cli
+from tests.cli.scheduler_daemon import SchedulerDaemon
+
+PIPELINE = """
+name: Report
+schedule:
+  cron: "0 9 1 1 *"
+  timezone: UTC
+settings:
+  model: "offline:echo"
+input:
+  items: [{title: one}, {title: two}]
+map:
+  prompt: "About {{title}}"
+reduce:
+  type: list
+"""
+
+
+class Desk:
+    """A folder of pipelines and a person at a prompt in it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.write("report", PIPELINE)
+
+    def write(self, name: str, text: str) -> Path:
+        """A pipeline."""
+        folder = self.folder / "pipelines" / name
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "pipeline.yaml").write_text(text.lstrip("\n"))
+        return folder
+
+    def run(self, *words: str, code: int = 0) -> Result:
+        """A command of `rota scheduler` that is expected to end with `code`."""
+        result = CliRunner().invoke(cli, ["scheduler", *words])
+        said = f"exit {result.exit_code}\n{result.stdout}\n{result.stderr}"
+        assert result.exit_code == code, said
+        assert "Traceback" not in result.stderr, said
+        return result
+
+    def json(self, *words: str) -> Any:
+        """What it answers with --json."""
+        return json.loads(self.run(*words, "--json").stdout)
+
+    def state(self, name: str = "report") -> dict[str, Any]:
+        """The state file of a pipeline."""
+        path = self.folder / "pipelines" / name / ".schedule-state.json"
+        found: dict[str, Any] = json.loads(path.read_text())
+        return found
+
+
+@pytest.fixture
+def desk(folder: Path) -> Desk:
+    """A folder with one scheduled pipeline, that no scheduler has seen yet."""
+    return Desk(folder)
+
+
+@pytest.fixture
+def daemon(folder: Path) -> Iterator[Callable[..., SchedulerDaemon]]:
+    """Starts real schedulers, and leaves none behind."""
+    started: list[SchedulerDaemon] = []
+
+    def start(*words: str) -> SchedulerDaemon:
+        started.append(SchedulerDaemon(folder, *words))
+        return started[-1]
+
+    yield start
+    for one in started:
+        one.end()
+
+
+# -- while none runs -----------------------------------------------------------------------
+
+
+def test_looking_creates_nothing(desk: Desk) -> None:
+    before = sorted(desk.folder.rglob("*"))
+    [shown] = desk.json("list")
+    assert (shown["pipelineId"], shown["state"]["status"]) == ("report", "idle")
+    assert shown["state"]["nextRun"].endswith("-01-01T09:00:00.000Z")
+    for words in (["list"], ["upcoming"], ["status", "report"], ["history", "report"]):
+        desk.run(*words)
+    desk.run("status", code=1)
+    assert sorted(desk.folder.rglob("*")) == before
+
+
+def test_the_list_says_when_nobody_executes_it(desk: Desk) -> None:
+    result = desk.run("list")
+    assert result.stdout.splitlines()[0].split() == [
+        "PIPELINE", "STATUS", "NEXT", "LAST", "RUNS", "CRON",
+    ]  # fmt: skip
+    assert "no scheduler looks after" in result.stderr
+    assert "rota scheduler start" in result.stderr
+
+
+def test_a_trigger_without_a_scheduler_is_performed_on_the_spot(desk: Desk) -> None:
+    result = desk.run("trigger", "report")
+    assert result.stdout.startswith("completed: 2 of 2 items")
+    assert "performed here" in result.stderr
+    state = desk.state()
+    assert state["stats"]["totalRuns"] == 1
+    assert (desk.folder / "pipelines/report" / state["lastRun"]["resultFile"]).exists()
+    [run] = desk.json("history", "report")
+    assert (run["success"], run["itemsProcessed"]) == (True, 2)
+    answer = desk.json("trigger", "report")
+    assert answer["result"]["outcome"] == "completed"
+    assert desk.state()["stats"]["totalRuns"] == 2
+
+
+def test_a_trigger_fires_no_other_schedule_that_is_overdue(desk: Desk) -> None:
+    other = desk.write("other", PIPELINE.replace("0 9 1 1 *", "* * * * *"))
+    state = {
+        "version": 1, "scheduleId": "other-a1b2c3", "pipelineId": "other",
+        "nextRun": "2020-01-01T00:00:00.000Z",
+    }  # fmt: skip
+    (other / ".schedule-state.json").write_text(json.dumps(state))
+    desk.run("trigger", "report")
+    assert desk.state()["stats"]["totalRuns"] == 1
+    assert not (other / ".results").exists()
+
+
+def test_a_trigger_ends_with_the_code_of_its_execution(desk: Desk) -> None:
+    desk.write("bad", PIPELINE.replace("offline:echo", "nobody:echo"))
+    result = desk.run("trigger", "bad", code=1)
+    assert result.stderr
+
+
+def test_pause_and_resume_without_a_scheduler_write_the_state(desk: Desk) -> None:
+    said = desk.run("pause", "report", "--note", "holidays").stdout
+    assert "is paused" in said
+    assert desk.state()["status"] == "paused"
+    [shown] = desk.json("list")
+    assert (shown["state"]["status"], shown["note"]) == ("paused", "holidays")
+    assert "holidays" in desk.run("list").stdout
+    page = desk.run("status", "report").stdout
+    assert "rota scheduler resume report" in page
+    assert desk.json("upcoming") == []
+    assert "is idle; it runs in" in desk.run("resume", "report").stdout
+    assert desk.state()["status"] == "idle"
+    assert "not paused" in desk.run("resume", "report", code=5).stderr
+
+
+def test_nothing_to_cancel_is_a_conflict(desk: Desk) -> None:
+    assert "nothing of schedule" in desk.run("cancel", "report", code=5).stderr
+
+
+def test_an_unknown_name_is_answered_with_the_nearest(desk: Desk) -> None:
+    for words in (["status"], ["history"], ["pause"], ["resume"], ["cancel"], ["trigger"]):
+        error = desk.run(*words, "reprot", code=4).stderr
+        assert 'did you mean "report"?' in error, words
+
+
+def test_a_broken_pipeline_is_listed_with_what_is_wrong(desk: Desk) -> None:
+    desk.write("bad", PIPELINE.replace("cron:", "corn:"))
+    result = desk.run("list")
+    [line] = [each for each in result.stdout.splitlines() if each.startswith("bad")]
+    assert "broken" in line
+    assert "corn" in line
+    listed = desk.json("list")
+    assert [(one["pipelineId"], one.get("status")) for one in listed] == [
+        ("report", None),
+        ("bad", "broken"),
+    ]
+    assert "is broken" in desk.run("status", "bad", code=4).stderr
+
+
+def test_a_folder_without_pipelines_is_a_clear_error(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    monkeypatch.chdir(empty)
+    for words in (["list"], ["start"], ["trigger", "x"]):
+        result = CliRunner().invoke(cli, ["scheduler", *words])
+        assert result.exit_code == 2
+        assert "there are no pipelines here" in result.stderr
+    assert list(empty.iterdir()) == []
+
+
+def test_a_pipeline_is_not_mistaken_for_a_folder_of_them(desk: Desk) -> None:
+    error = desk.run("list", "--folder", "pipelines/report", code=2).stderr
+    assert "is a pipeline itself" in error
+
+
+def test_the_folder_may_be_named(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(desk.folder.parent)
+    [shown] = desk.json("list", "--folder", "project/pipelines")
+    assert shown["pipelineId"] == "report"
+
+
+# -- while one runs ------------------------------------------------------------------------
+
+
+def test_the_life_of_a_real_daemon(desk: Desk, daemon: Callable[..., SchedulerDaemon]) -> None:
+    one = daemon("--events")
+    one.until(lambda: one.events("scheduler:status")[-1:] and _is_running(one))
+    assert desk.json("status")["running"] is True
+    assert desk.json("status")["pid"] == one.pid
+    assert f"process {one.pid}" in desk.run("start", code=5).stderr
+    assert "no scheduler" not in desk.run("list").stderr
+
+    assert f"process {one.pid} performs it" in desk.run("trigger", "report").stdout
+    one.until(lambda: len(one.events("execution:complete")) == 1)
+    assert desk.run("trigger", "report", "--wait").stdout.startswith("completed: 2 of 2 items")
+    one.until(lambda: desk.state()["stats"]["totalRuns"] == 2)
+
+    desk.run("pause", "report")
+    one.until(lambda: desk.state()["status"] == "paused")
+    desk.run("resume", "report")
+    one.until(lambda: desk.state()["status"] == "idle")
+
+    desk.write("second", PIPELINE)
+    one.until(lambda: len(one.events("schedule:changed")) == 2)
+    assert [each["pipelineId"] for each in desk.json("list")] == ["report", "second"]
+
+    one.send(signal.SIGTERM)
+    assert one.wait() == 0
+    assert [each["status"] for each in one.events("scheduler:status")] == [
+        "starting", "running", "stopping", "stopped",
+    ]  # fmt: skip
+    assert not (desk.folder / "pipelines/.scheduler.lock").exists()
+    desk.run("status", code=1)
+
+
+def test_a_daemon_that_was_killed_is_followed_by_the_next_at_once(
+    desk: Desk, daemon: Callable[..., SchedulerDaemon]
+) -> None:
+    one = daemon("--events")
+    one.until(lambda: _is_running(one))
+    one.send(signal.SIGKILL)
+    one.wait()
+    assert (desk.folder / "pipelines/.scheduler.lock").exists()
+    desk.run("status", code=1)  # its process is gone
+    two = daemon("--events")
+    two.until(lambda: _is_running(two))
+    assert desk.json("status")["pid"] == two.pid
+
+
+def test_a_daemon_tells_people_in_its_log(
+    desk: Desk, daemon: Callable[..., SchedulerDaemon]
+) -> None:
+    one = daemon()
+    one.until(lambda: "looking after" in one.log())
+    desk.run("trigger", "report", "--wait")
+    one.until(lambda: "report ended, completed: 2 of 2 items" in one.log())
+    desk.write("report", PIPELINE.replace("prompt:", "promt:"))
+    one.until(lambda: "its last good definition stays in force" in one.log())
+    one.send(signal.SIGINT)
+    assert one.wait() == 0
+    assert "stopped gracefully" in one.log()
+    assert "Traceback" not in one.log()
+
+
+def _is_running(daemon: SchedulerDaemon) -> bool:
+    return [each["status"] for each in daemon.events("scheduler:status")][-1:] == ["running"]

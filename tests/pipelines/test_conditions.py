@@ -1,0 +1,367 @@
+"""`after` and `condition`: executions that begin, wait or are left out, and what is told of it."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rota import Rota
+from rota.ai import Offline
+from rota.core.outcomes import read_error
+from rota.errors import Transient
+from rota.pipelines import conditions, syncing
+from rota.pipelines.conditions import unmet_condition
+from rota.pipelines.discovery import discover
+from rota.pipelines.syncing import Block
+from rota.pipelines.timing import Condition
+from rota.store import afters, executions
+from rota.testing import World, virtual
+from rota.why import why
+from tests.pipelines.kit import load, told, write
+from tests.pipelines.receiver import Receiver
+from tests.schedules.kit import at, outage, resume_work, sound
+
+PIPELINE = """
+name: {name}
+schedule:
+  timezone: UTC
+  retryPolicy: {{maxRetries: 0}}
+{schedule}
+input:
+  items: [{{title: one}}]
+map:
+  prompt: "{name} {{{{title}}}}"
+reduce:
+  type: list
+"""
+
+
+class Yard:
+    """A folder of pipelines with an app that runs them in virtual time."""
+
+    def __init__(self, root: Path, world: World, app: Rota) -> None:
+        self.root, self.world, self.app = root, world, app
+        self.rows: dict[str, str] = {}
+        self.asked: list[str] = []
+        self.broken: set[str] = set()
+
+    async def add(self, name: str, schedule: str, **words: Any) -> None:
+        """A pipeline, its schedule in force."""
+        lines = "\n".join(f"  {line}" for line in schedule.splitlines())
+        text = PIPELINE.format(name=name, schedule=lines)
+        loaded = load(self.root / name, text)
+        block = Block(f"{name}-1", self.app.settings.namespace, str(self.root), loaded)
+        now = self.app.clock.now()
+        ids = (self.app.ids.make(now), self.app.ids.make(now))
+        synced = await self.app.database.write(syncing.put, block, None, new_ids=ids, now=now)
+        self.rows[name] = synced.row.id
+        self.app.pipelines.know(name, self.root / name)
+        assert self.app.runtime is not None
+        self.app.runtime.scheduler.look()
+
+    async def ends(self, name: str) -> list[str]:
+        """What became of its occurrences, oldest first."""
+        runs = await self.app.schedules.history(f"{name}-1", limit=100)
+        return [run.label for run in reversed(runs)]
+
+    async def reason(self, name: str) -> str:
+        """The sentence of the last one."""
+        [run, *_] = await self.app.schedules.history(f"{name}-1", limit=1)
+        return read_error(run.error)["message"]
+
+    def answer(self, request: Any) -> str | Exception:
+        """The model: notes who asks, and fails for those that are broken."""
+        name = request.prompt.split()[0]
+        self.asked.append(name)
+        return Transient("not now") if name in self.broken else "fine"
+
+
+@contextlib.asynccontextmanager
+async def yard(url: str, root: Path) -> AsyncIterator[Yard]:
+    app = Rota(keep_days=0)
+    app.pipelines.serve()
+    async with virtual(app, url=url) as world:
+        place = Yard(root, world, app)
+        app.pipelines.use(Model(place))
+        yield place
+        await sound(app)
+
+
+class Model(Offline):
+    """Answers as the yard says."""
+
+    def __init__(self, place: Yard) -> None:
+        super().__init__()
+        self._place = place
+
+    async def ask(self, request: Any) -> Any:
+        said = self._place.answer(request)
+        if isinstance(said, Exception):
+            raise said
+        return await super().ask(request)
+
+
+# -- condition -----------------------------------------------------------------------------
+
+
+async def test_an_execution_whose_file_is_missing_is_skipped_and_says_so(
+    database_url: str, tmp_path: Path
+) -> None:
+    async with yard(database_url, tmp_path) as place:
+        await place.add("import", 'cron: "0 * * * *"\ncondition: {file_exists: in/data.csv}')
+        await place.world.advance("1h")
+        assert await place.ends("import") == ["skipped:condition"]
+        assert await place.reason("import") == "in/data.csv is not there"
+        assert place.asked == []
+        (tmp_path / "import" / "in").mkdir()
+        (tmp_path / "import" / "in" / "data.csv").touch()
+        await place.world.advance("1h")
+        assert await place.ends("import") == ["skipped:condition", "completed"]
+        answer = await why(place.app, "import-1", at=at("01 01:00"))
+        assert "in/data.csv is not there" in answer.sentence
+
+
+async def test_a_person_who_starts_it_is_not_held_back(database_url: str, tmp_path: Path) -> None:
+    async with yard(database_url, tmp_path) as place:
+        await place.add("import", 'cron: "0 9 * * *"\ncondition: {file_exists: never}')
+        await place.app.schedules.trigger("import-1")
+        await place.world.settle()
+        assert await place.ends("import") == ["completed"]
+
+
+@pytest.mark.parametrize(
+    ("condition", "unmet"),
+    [
+        (Condition(), None),
+        (Condition(file_exists="here.txt"), None),
+        (Condition(file_exists=["here.txt", "sub"]), None),
+        (Condition(file_exists="*.txt"), None),
+        (Condition(file_exists="**/deep.csv"), None),
+        (Condition(file_exists=["here.txt", "gone.txt"]), "gone.txt is not there"),
+        (Condition(file_exists="*.xls"), "*.xls is not there"),
+        (Condition(file_missing="gone.txt"), None),
+        (Condition(file_missing=["gone.txt", "here.txt"]), "here.txt is there"),
+        (Condition(file_missing="*.txt"), "*.txt is there"),
+        (Condition(command="test -e here.txt"), None),
+        (Condition(command="echo no >&2; exit 3"), "`echo no >&2; exit 3` ended with exit 3: no"),
+        (Condition(command="kill -9 $$"), "`kill -9 $$` ended with signal 9"),
+        (Condition(file_exists="gone.txt", command="touch ran"), "gone.txt is not there"),
+    ],
+)
+async def test_what_a_condition_asks_for(
+    tmp_path: Path, condition: Condition, unmet: str | None
+) -> None:
+    (tmp_path / "here.txt").touch()
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "deep.csv").touch()
+    assert await unmet_condition(condition, tmp_path) == unmet
+    assert not (tmp_path / "ran").exists()
+
+
+async def test_a_command_that_does_not_end_is_killed_and_is_no_yes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(conditions, "COMMAND_S", 0.1)
+    unmet = await unmet_condition(Condition(command="sleep 60"), tmp_path)
+    assert unmet == "`sleep 60` did not end within 0.1 s and was killed"
+
+
+# -- after ---------------------------------------------------------------------------------
+
+
+async def test_it_begins_when_the_one_before_it_has_completed(
+    database_url: str, tmp_path: Path
+) -> None:
+    async with yard(database_url, tmp_path) as place:
+        await place.add("report", 'cron: "0 * * * *"\nafter: fetch')
+        await place.add("fetch", 'cron: "0 * * * *"')
+        await place.world.advance("1h")
+        await place.world.advance("10s")
+        assert place.asked == ["fetch", "report"]
+        await place.world.advance("1h")
+        assert place.asked == ["fetch", "report"] * 2
+        assert await place.ends("report") == ["completed", "completed"]
+
+
+async def test_it_waits_without_a_seat_while_the_one_before_it_is_tried_again(
+    database_url: str, tmp_path: Path
+) -> None:
+    async with yard(database_url, tmp_path) as place:
+        place.broken.add("fetch")
+        await place.add("fetch", 'cron: "0 * * * *"')
+        await place.add("report", 'cron: "0 * * * *"\nafter: [fetch]')
+        await place.app.database.write(
+            _retries, place.rows["fetch"], '{"retry":{"attempts":3,"delay_s":600}}'
+        )
+        await place.world.advance("1h")
+        await place.world.advance("5m")
+        assert (await place.ends("report"))[-1] == "sleeping:after"
+        place.broken.clear()
+        await place.world.advance("10m")
+        assert (await place.ends("report"))[-1] == "completed"
+        assert place.asked[-1] == "report"
+
+
+async def _retries(tx: Any, schedule_id: str, options: str) -> None:
+    from tests.builders import raw
+
+    await raw(tx, f"update runs set options = '{options}' where id = '{schedule_id}'")
+
+
+async def test_it_is_skipped_when_the_one_before_it_has_failed(
+    database_url: str, tmp_path: Path
+) -> None:
+    async with yard(database_url, tmp_path) as place:
+        place.broken.add("fetch")
+        await place.add("fetch", 'cron: "0 8 * * *"')
+        await place.add("report", 'cron: "0 9 * * *"\nafter: fetch')
+        await place.world.advance("10h")
+        assert await place.ends("report") == ["skipped:after"]
+        assert "fetch is failed" in await place.reason("report")
+        # Somebody mends it and runs it by hand: today's is over, tomorrow's is not.
+        place.broken.clear()
+        await place.app.schedules.trigger("fetch-1")
+        await place.world.advance("24h")
+        assert await place.ends("report") == ["skipped:after", "completed"]
+
+
+async def test_a_run_by_hand_since_the_last_time_counts(database_url: str, tmp_path: Path) -> None:
+    async with yard(database_url, tmp_path) as place:
+        place.broken.add("fetch")
+        await place.add("fetch", 'cron: "0 8 * * *"')
+        await place.add("report", 'cron: "0 9 * * *"\nafter: fetch')
+        await place.world.advance("8h30m")
+        place.broken.clear()
+        await place.app.schedules.trigger("fetch-1")
+        await place.world.advance("1h")
+        assert await place.ends("report") == ["completed"]
+
+
+async def test_a_weekly_one_before_a_daily_one_counts_until_it_is_due_again(
+    database_url: str, tmp_path: Path
+) -> None:
+    async with yard(database_url, tmp_path) as place:
+        await place.add("fetch", 'cron: "0 8 * * 3"')  # Wednesdays; time begins on a Tuesday
+        await place.add("report", 'cron: "0 9 * * *"\nafter: fetch')
+        await place.world.advance("4d")
+        assert await place.ends("report") == [
+            "skipped:after",
+            "completed",
+            "completed",
+            "completed",
+        ]
+        assert "no execution for 2029-12-26" in await _sentence(place, "report")
+
+
+async def _sentence(place: Yard, name: str) -> str:
+    runs = await place.app.schedules.history(f"{name}-1", limit=100)
+    return read_error(runs[-1].error)["message"]
+
+
+async def test_a_paused_or_missing_one_before_it_is_told(database_url: str, tmp_path: Path) -> None:
+    async with yard(database_url, tmp_path) as place:
+        await place.add("fetch", 'cron: "0 8 * * *"\nenabled: false')
+        await place.add("report", 'cron: "0 9 * * *"\nafter: fetch')
+        await place.add("other", 'cron: "0 9 * * *"\nafter: nobody')
+        await place.world.advance("10h")
+        assert await place.ends("report") == ["skipped:after"]
+        assert "paused" in await place.reason("report")
+        assert await place.reason("other") == "nobody has no schedule in this folder"
+
+
+async def test_it_waits_no_longer_than_to_its_own_next_time(
+    database_url: str, tmp_path: Path
+) -> None:
+    async with yard(database_url, tmp_path) as place:
+        place.broken.add("fetch")
+        await place.add("fetch", 'cron: "0 0 * * *"')
+        await place.add("report", 'cron: "0 * * * *"\nafter: fetch\noverlap: skip')
+        await place.app.database.write(
+            _retries, place.rows["fetch"], '{"retry":{"attempts":9,"delay_s":86400}}'
+        )
+        await place.world.advance("24h")
+        await place.world.advance("61m")
+        found = await place.ends("report")
+        assert "skipped:after" in found
+        assert "completed" not in found[-2:]
+
+
+async def test_after_an_outage_both_are_caught_up_on_in_their_order(
+    database_url: str, tmp_path: Path
+) -> None:
+    async with yard(database_url, tmp_path) as place:
+        await place.add("report", 'cron: "0 9 * * *"\nafter: fetch')
+        await place.add("fetch", 'cron: "0 8 * * *"')
+        outage(place.world, "33h30m")
+        await resume_work(place.world)
+        await place.world.advance("1m")
+        assert place.asked == ["fetch", "report"]
+
+
+async def test_a_crash_between_the_decision_and_the_first_item_asks_again(
+    database_url: str, tmp_path: Path
+) -> None:
+    async with yard(database_url, tmp_path) as place:
+        await place.add("import", 'cron: "0 * * * *"\ncondition: {file_exists: data.csv}')
+        (tmp_path / "import" / "data.csv").touch()
+        await place.world.advance("1h")
+        [root] = [one[0] for one in await _chains(place, "import")]
+        assert await place.ends("import") == ["completed"]
+        # What has recorded something is not asked again, whatever became of the file.
+        (tmp_path / "import" / "data.csv").unlink()
+        begun = await place.app.database.read(afters.has_begun, root.root_id)
+        assert begun
+
+
+async def _chains(place: Yard, name: str) -> list[Any]:
+    return await place.app.database.read(executions.latest, place.rows[name], limit=10)
+
+
+async def test_what_was_left_out_is_told_as_missed(database_url: str, tmp_path: Path) -> None:
+    async with Receiver().up() as receiver, yard(database_url, tmp_path) as place:
+        notify = f'notify: {{on_missed: "{receiver.url}/hook", ping: "{receiver.url}/ping"}}'
+        condition = "condition: {file_exists: data.csv}"
+        await place.add("import", f'cron: "0 * * * *"\n{condition}\n{notify}')
+        await place.world.advance("1h")
+        await place.world.settle()
+        message = next(call.message for call in receiver.calls if call.method == "POST")
+        assert message["event"] == "missed"
+        assert message["reason"] == "data.csv is not there"
+        assert sorted(receiver.paths) == ["/hook", "/ping/log"]
+        (tmp_path / "import" / "data.csv").touch()
+        receiver.calls.clear()
+        await place.world.advance("1h")
+        await place.world.settle()
+        assert receiver.paths == ["/ping/start", "/ping"]
+        rids = {call.path.partition("rid=")[2] for call in receiver.calls}
+        assert len(rids) == 1
+
+
+# -- validation ----------------------------------------------------------------------------
+
+
+def test_a_ring_of_afters_is_refused(tmp_path: Path) -> None:
+    for name, other in (("one", "two"), ("two", "three"), ("three", "one")):
+        schedule = f'  cron: "0 9 * * *"\n  after: {other}'
+        write(tmp_path / name, PIPELINE.format(name=name, schedule=schedule))
+    found = discover(tmp_path, now=0, host_zone="UTC")
+    assert all(each.loaded is None for each in found)
+    assert all("wait for each other" in str(each.problems) for each in found)
+
+
+def test_one_that_waits_for_itself_is_refused(tmp_path: Path) -> None:
+    schedule = '  cron: "0 9 * * *"\n  after: mine'
+    write(tmp_path / "mine", PIPELINE.format(name="mine", schedule=schedule))
+    [each] = discover(tmp_path, now=0, host_zone="UTC")
+    assert each.loaded is None
+    assert "a pipeline cannot wait for itself" in str(each.problems)
+
+
+def test_an_unknown_condition_is_refused_with_the_nearest_name(tmp_path: Path) -> None:
+    schedule = '  cron: "0 9 * * *"\n  condition: {file_exist: x}'
+    said = told(tmp_path / "p", PIPELINE.format(name="p", schedule=schedule))
+    assert any("file_exists" in each for each in said)

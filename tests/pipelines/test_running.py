@@ -1,0 +1,328 @@
+"""Pipelines from end to end: what goes in, what is asked, what comes out."""
+
+from __future__ import annotations
+
+import asyncio
+import csv
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rota.errors import BadInput, RunCancelled, RunFailed
+from rota.pipelines.reading import read_pipeline
+from tests.ai.model import Model, Say
+from tests.pipelines.world import says, world
+
+BUGS = """
+name: Bugs
+input:
+  from: {type: csv, path: bugs.csv}
+filter:
+  type: rule
+  rule: {rules: [{field: state, operator: equals, value: open}]}
+map:
+  prompt: "Categorize: {{title}}"
+  output: [severity, {name: points, type: integer}]
+  retry: {maxRetries: 1, retryDelayMs: 1}
+reduce:
+  type: json
+"""
+
+WORDS = """
+name: Words
+input: {items: [{w: a}, {w: b}, {w: c}]}
+map: {prompt: "Say {{w}}", retry: {maxRetries: 1, retryDelayMs: 1}}
+reduce: {type: %s}
+"""
+
+
+def put_bugs(folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    rows = "id,title,state\n007,Crash at start,open\n008,Typo,closed\n009,Slow list,open\n"
+    (folder / "bugs.csv").write_text("\ufeff" + rows)
+
+
+def graded(prompt: str) -> Any:
+    return {"severity": "high" if "Crash" in prompt else "low", "points": "3"}
+
+
+async def test_a_csv_is_filtered_mapped_and_reduced(database_url: str, tmp_path: Path) -> None:
+    put_bugs(tmp_path / "work")
+    async with world(database_url, tmp_path, Model(answer=says(graded))) as it:
+        result = await it.run(BUGS)
+        assert result.outcome == "completed"
+        assert result.success
+        assert (result.total, result.processed, result.filtered) == (3, 2, 1)
+        rows = json.loads(result.output or "")
+        assert [row["input"]["id"] for row in rows] == ["007", "009"]
+        assert [row["output"] for row in rows] == [
+            {"severity": "high", "points": 3}, {"severity": "low", "points": 3},
+        ]  # fmt: skip
+        assert (result.calls, result.tokens_in, result.tokens_out) == (2, 22, 14)
+        assert result.cost_usd == pytest.approx((22 * 1.0 + 14 * 2.0) / 1e6)
+        assert it.prompts[0].startswith("Categorize: ")
+        assert all(asked.body["model"] == "tiny" for asked in it.model.asked)
+
+
+async def test_the_results_file_holds_every_item(database_url: str, tmp_path: Path) -> None:
+    put_bugs(tmp_path / "work")
+    async with world(database_url, tmp_path, Model(answer=says(graded))) as it:
+        result = await it.run(BUGS)
+        assert result.result_file is not None
+        stored = json.loads((tmp_path / "work" / result.result_file).read_text())
+        assert stored["outcome"] == "completed"
+        assert stored["output"] == result.output
+        statuses = [each["status"] for each in stored["items"]]
+        assert statuses == ["completed", "completed", "filtered"]
+
+
+async def test_a_failed_item_makes_a_partial_result(database_url: str, tmp_path: Path) -> None:
+    def refuse_b(prompt: str) -> Any:
+        return Say(status=400, raw=b'{"error": {"message": "no"}}') if "b" in prompt else "fine"
+
+    async with world(database_url, tmp_path, Model(answer=says(refuse_b))) as it:
+        ref = await it.app.pipelines.start(it.pipeline(WORDS % "csv"))
+        result = await ref.result(timeout=60)
+        assert (result.outcome, result.processed, result.failed) == ("partial", 2, 1)
+        assert result.exit_code == 7
+        assert [(each.position, each.type) for each in result.errors] == [(1, "Rejected")]
+        assert await ref.status() == "completed:partial"
+        rows = list(csv.DictReader(io.StringIO(result.output)))
+        assert [row["out_success"] for row in rows] == ["true", "false", "true"]
+        # What was rejected is never asked for again.
+        assert len(it.prompts) == 3
+
+
+async def test_what_may_pass_is_tried_again(database_url: str, tmp_path: Path) -> None:
+    broken = Say(status=500, raw=b"{}")
+    async with world(database_url, tmp_path, Model(broken)) as it:
+        result = await it.run(WORDS % "list")
+        assert result.outcome == "completed"
+        assert result.calls == len(it.prompts) == 4
+
+
+async def test_a_throttled_call_waits_and_costs_no_attempt(
+    database_url: str, tmp_path: Path
+) -> None:
+    slow = [Say(status=429, raw=b"{}", headers={"retry-after": "0.01"}) for _ in range(5)]
+    async with world(database_url, tmp_path, Model(*slow)) as it:
+        text = (WORDS % "list").replace("maxRetries: 1", "maxRetries: 0")
+        result = await it.run(text)
+        assert result.outcome == "completed"
+        assert len(it.prompts) == 8
+
+
+async def test_a_run_all_of_whose_items_fail_has_failed(database_url: str, tmp_path: Path) -> None:
+    no = Model(answer=lambda asked: Say(status=400, raw=b'{"error": {"message": "never"}}'))
+    async with world(database_url, tmp_path, no) as it:
+        ref = await it.app.pipelines.start(it.pipeline(WORDS % "list"))
+        with pytest.raises(RunFailed, match="all 3 items failed"):
+            await ref.result(timeout=60)
+        result = await it.app.pipelines.result(ref.id)
+        assert (result.outcome, result.failed, result.exit_code) == ("failed", 3, 1)
+
+
+async def test_a_reply_that_cannot_be_read_is_asked_for_once_more(
+    database_url: str, tmp_path: Path
+) -> None:
+    put_bugs(tmp_path / "work")
+    seen: list[str] = []
+
+    def answer(prompt: str) -> Any:
+        seen.append(prompt)
+        if "Crash" not in prompt:
+            return {"severity": "low", "points": "many"}
+        wrong = "[What was wrong with it]" not in prompt
+        return "no idea" if wrong else {"severity": "high", "points": 1}
+
+    async with world(database_url, tmp_path, Model(answer=says(answer))) as it:
+        result = await it.run(BUGS)
+        assert (result.processed, result.failed) == (1, 1)
+        assert result.errors[0].type == "BadReply"
+        assert '"points" must be a whole number' in result.errors[0].message
+        assert len(seen) == 4
+        kept = [each async for each in it.app.pipelines.items((await it.app.list())[0].id)]
+        assert '"many"' in (kept[1].raw or "")
+
+
+async def test_a_call_that_takes_too_long_is_cancelled(database_url: str, tmp_path: Path) -> None:
+    async with world(database_url, tmp_path, Model(Say(way="hang"))) as it:
+        text = (WORDS % "list").replace("map: {", "map: {timeoutMs: 100, ")
+        result = await it.run(text)
+        assert result.outcome == "completed"
+        await asyncio.wait_for(it.model.hung_up.wait(), 10)
+        assert len(it.prompts) == 4
+
+
+@pytest.mark.parametrize("kind", ["list", "table", "json", "csv", "text"])
+async def test_every_form_of_reduce_keeps_all_of_a_long_reply(
+    database_url: str, tmp_path: Path, kind: str
+) -> None:
+    long = "x" * 30_000
+    async with world(database_url, tmp_path, Model(answer=says(lambda prompt: long))) as it:
+        result = await it.run(WORDS % kind)
+        assert (result.output or "").count(long) == 3
+        assert result.output_chars == len(result.output or "")
+        stored = (await it.app.list())[0]
+        assert len(stored.output or "") < 2000
+
+
+async def test_an_ai_reduces_what_does_not_fit_in_parts(database_url: str, tmp_path: Path) -> None:
+    text = """
+name: Big
+input: {items: [{w: a}, {w: b}, {w: c}, {w: d}]}
+map: {prompt: "Say {{w}}"}
+reduce: {type: ai, maxChars: 1000, prompt: "Join {{COUNT}} of {{RESULTS}}", output: [all]}
+"""
+
+    def answer(prompt: str) -> Any:
+        if prompt.startswith("Say"):
+            return prompt[4] * 450
+        told = prompt.split("of ", 1)[1].split("\n", maxsplit=1)[0]
+        letters = "".join(sorted({letter for text in json.loads(told) for letter in text}))
+        return {"all": letters} if "JSON object" in prompt else letters
+
+    async with world(database_url, tmp_path, Model(answer=says(answer))) as it:
+        result = await it.run(text)
+        assert result.outcome == "completed"
+        assert result.output_fields == {"all": "abcd"}
+        parts = [prompt for prompt in it.prompts if "[Part " in prompt]
+        assert len(parts) == 2
+        assert result.calls == 4 + 2 + 1
+
+
+async def test_a_job_is_one_call_with_parameters(database_url: str, tmp_path: Path) -> None:
+    text = """
+name: Job
+parameters: {topic: cats, tone: dry}
+job: {prompt: "Write about {{topic}}, {{tone}}", output: [title]}
+"""
+    title = Model(answer=says(lambda prompt: {"title": "On " + prompt.split()[2]}))
+    async with world(database_url, tmp_path, title) as it:
+        result = await it.run(text, parameters={"topic": "dogs"})
+        assert result.output_fields == {"title": "On dogs,"}
+        assert (result.total, result.processed, result.calls) == (1, 1, 1)
+        assert it.prompts[0].startswith("Write about dogs, dry")
+
+
+async def test_a_budget_stops_the_run_before_it_is_passed(
+    database_url: str, tmp_path: Path
+) -> None:
+    items = ", ".join(f"{{w: {n}}}" for n in range(20))
+    text = f"""
+name: Budget
+settings: {{budget: {{maxCalls: 7}}}}
+input: {{items: [{items}]}}
+map: {{prompt: "Say {{{{w}}}}", parallel: 3}}
+reduce: {{type: list}}
+"""
+    async with world(database_url, tmp_path) as it:
+        ref = await it.app.pipelines.start(it.pipeline(text))
+        with pytest.raises(RunFailed, match="BudgetSpent"):
+            await ref.result(timeout=60)
+        result = await it.app.pipelines.result(ref.id)
+        assert (result.outcome, result.processed, result.skipped) == ("failed", 7, 13)
+        assert len(it.prompts) == 7
+
+
+async def test_a_budget_of_tokens_is_kept_too(database_url: str, tmp_path: Path) -> None:
+    items = ", ".join(f"{{w: {n}}}" for n in range(20))
+    text = f"""
+name: Budget
+settings: {{budget: {{maxTokens: 1100}}}}
+input: {{items: [{items}]}}
+map: {{prompt: "Say {{{{w}}}}", parallel: 4}}
+reduce: {{type: list}}
+"""
+    async with world(database_url, tmp_path) as it:
+        result = await it.run(text)
+        assert result.outcome == "failed"
+        assert 0 < result.tokens <= 1100
+        assert result.skipped == 20 - result.processed
+
+
+async def test_cancelling_ends_the_calls_and_keeps_what_is_done(
+    database_url: str, tmp_path: Path
+) -> None:
+    hang = Say(way="hang")
+    model = Model(Say(), Say(), hang)
+    async with world(database_url, tmp_path, model) as it:
+        text = (WORDS % "json").replace("map: {", "map: {parallel: 1, ")
+        ref = await it.app.pipelines.start(it.pipeline(text))
+        while len(it.prompts) < 3:
+            model.reached.clear()
+            await asyncio.wait_for(model.reached.wait(), 10)
+        await ref.cancel()
+        await asyncio.wait_for(model.hung_up.wait(), 10)
+        with pytest.raises(RunCancelled):
+            await ref.result(timeout=10)
+        result = await it.app.pipelines.result(ref.id)
+        assert (result.outcome, result.processed, result.skipped) == ("cancelled", 2, 1)
+        assert result.exit_code == 130
+        name = await it.app.pipelines.write_results(ref.id)
+        assert name is not None
+        again = await it.app.pipelines.retry(ref.id)
+        result = await again.result(timeout=60)
+        assert (result.outcome, result.processed) == ("completed", 3)
+        assert len(it.prompts) == 4
+
+
+async def test_a_missing_key_fails_the_run_and_keeps_its_items(
+    database_url: str, tmp_path: Path
+) -> None:
+    model = Model(Say(), Say(status=401, raw=b'{"error": {"message": "bad key"}}'))
+    async with world(database_url, tmp_path, model) as it:
+        text = (WORDS % "json").replace("map: {", "map: {parallel: 1, ")
+        ref = await it.app.pipelines.start(it.pipeline(text))
+        await it.app.wait(ref.id, timeout=60)
+        assert await ref.status() == "failed:auth"
+        assert len(it.prompts) == 2
+        result = await (await it.app.pipelines.retry(ref.id)).result(timeout=60)
+        assert result.outcome == "completed"
+        assert len(it.prompts) == 4
+
+
+async def test_what_cannot_run_is_refused_before_anything_is_started(
+    database_url: str, tmp_path: Path
+) -> None:
+    async with world(database_url, tmp_path) as it:
+        with pytest.raises(BadInput, match="missing"):
+            await it.run(BUGS.replace("bugs.csv", "missing.csv"))
+        put_bugs(tmp_path / "other")
+        with pytest.raises(BadInput, match="titel"):
+            await it.run(BUGS.replace("{{title}}", "{{titel}}"), name="other")
+        generated = """
+name: G
+input: {generate: {prompt: "Make some", schema: [a]}}
+map: {prompt: "{{a}}"}
+reduce: {type: list}
+"""
+        with pytest.raises(BadInput, match="approved"):
+            await it.run(generated, name="g")
+        assert await it.app.list() == []
+
+
+async def test_progress_is_told_and_counts_only_grow(database_url: str, tmp_path: Path) -> None:
+    async with world(database_url, tmp_path) as it:
+        await it.run(WORDS % "list")
+        phases = list(dict.fromkeys(each.phase for each in it.told))
+        assert phases == ["begun", "loading", "mapping", "reducing", "ended"]
+        mapping = [each for each in it.told if each.phase == "mapping"]
+        assert [each.done for each in mapping] == sorted(each.done for each in mapping)
+        assert mapping[-1].done == mapping[-1].total == 3
+        assert it.told[-1].outcome == "completed"
+
+
+async def test_a_run_goes_on_with_the_definition_it_began_with(
+    database_url: str, tmp_path: Path
+) -> None:
+    async with world(database_url, tmp_path) as it:
+        folder = it.pipeline(WORDS % "text")
+        loaded = read_pipeline(folder, now=it.app.clock.now())
+        (folder / "pipeline.yaml").write_text("name: broken: [")
+        ref = await it.app.pipelines.start(loaded)
+        result = await ref.result(timeout=60)
+        assert result.processed == 3

@@ -1,0 +1,174 @@
+"""The graph form: eight kinds of nodes, what fails and what that does, and doing it again."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rota.errors import RunFailed
+from tests.ai.model import Model, Say
+from tests.pipelines.world import says, world
+
+ALL = """
+name: Everything
+parameters: {unit: kg}
+settings: {retry: {maxRetries: 0}}
+nodes:
+  fruit: {type: load, source: {type: inline, items: [{name: fig, w: 1}, {name: pear, w: 5}]}}
+  nuts: {type: load, source: {type: csv, path: nuts.csv, types: {w: integer}}}
+  both: {type: merge, from: [fruit, nuts]}
+  heavy:
+    type: filter
+    from: both
+    rule:
+      type: and
+      rules: [{type: field, field: w, op: gt, value: 1}, {type: ai, prompt: "Is {{name}} food?"}]
+  same: {type: script, from: heavy, run: "tr a-z A-Z | tr A-Z a-z", input: json, output: json}
+  colours: {type: map, from: same, prompt: "Colour of {{name}}", output: [colour]}
+  labels:
+    type: transform
+    from: colours
+    ops:
+      - {op: add, field: label, value: "{{colour}} {{name}} {{w}} {{unit}}"}
+      - {op: select, fields: [label]}
+  summary: {type: ai, from: labels, prompt: "Sum up {{COUNT}}: {{ITEMS}}", output: [text]}
+  page: {type: reduce, from: labels, strategy: list}
+"""
+
+
+def wise(prompt: str) -> Any:
+    if prompt.startswith("Is"):
+        return "no" if "stone" in prompt else "yes"
+    if prompt.startswith("Colour"):
+        return {"colour": "green" if "pear" in prompt else "brown"}
+    return {"text": "all " + prompt.split()[2]}
+
+
+def put_nuts(folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "nuts.csv").write_text("name,w\nwalnut,3\nstone,9\n")
+
+
+async def test_all_kinds_of_nodes_work_together(database_url: str, tmp_path: Path) -> None:
+    put_nuts(tmp_path / "work")
+    async with world(database_url, tmp_path, Model(answer=says(wise))) as it:
+        result = await it.run(ALL)
+        assert result.outcome == "completed", result
+        [summary, page] = json.loads(result.output or "")
+        assert summary == {"text": "all 2:"}
+        assert "green pear 5 kg" in page["result"]
+        assert "brown walnut 3 kg" in page["result"]
+        assert (result.total, result.processed) == (2, 2)
+        # 3 questions of the filter (fig is too light to be asked about), 2 colours, 1 summary.
+        assert result.calls == len(it.prompts) == 6
+        nodes = {each.node for each in it.told if each.phase == "node"}
+        assert nodes == {
+            "fruit", "nuts", "both", "heavy", "same", "colours", "labels", "summary", "page",
+        }  # fmt: skip
+
+
+ZIP = """
+name: Zip
+nodes:
+  a: {type: load, source: {type: inline, items: [{x: 1}, {x: 2}, {x: 3}]}}
+  b: {type: load, source: {type: inline, items: [{y: 10}, {y: 20}]}}
+  z: {type: merge, from: [a, b], strategy: zip}
+  out: {type: reduce, from: z, strategy: csv}
+"""
+
+
+async def test_a_reduce_at_the_end_is_the_output_as_it_is(
+    database_url: str, tmp_path: Path
+) -> None:
+    async with world(database_url, tmp_path) as it:
+        result = await it.run(ZIP)
+        lines = (result.output or "").splitlines()
+        assert lines[0].startswith("out_x,out_y")
+        assert lines[1].startswith("1,10")
+        assert len(lines) == 3
+
+
+BROKEN = """
+name: Broken
+nodes:
+  a: {type: load, source: {type: inline, items: [{x: 1}]}}
+  s: {type: script, from: a, run: "echo oh no >&2; exit 3"%s}
+  out: {type: reduce, from: [a, s], strategy: json}
+"""
+
+
+async def test_a_failed_node_aborts_or_warns(database_url: str, tmp_path: Path) -> None:
+    async with world(database_url, tmp_path) as it:
+        ref = await it.app.pipelines.start(it.pipeline(BROKEN % ""))
+        with pytest.raises(RunFailed, match="exit code 3: oh no"):
+            await ref.result(timeout=60)
+        result = await it.run(BROKEN % ", onError: warn", name="b")
+        assert result.outcome == "completed"
+        assert "exit code 3" in result.warnings[0]
+        assert len(json.loads(result.output or "")) == 1
+        everywhere = (BROKEN % "").replace("nodes:", "settings: {onError: warn}\nnodes:")
+        assert (await it.run(everywhere, name="c")).outcome == "completed"
+
+
+async def test_a_script_that_hangs_is_killed(database_url: str, tmp_path: Path) -> None:
+    text = (BROKEN % ", timeoutMs: 100").replace("echo oh no >&2; exit 3", "sleep 60 | cat")
+    async with world(database_url, tmp_path) as it:
+        result = await it.run(text)
+        assert "did not end within 100 ms" in (result.error or "")
+
+
+CHAIN = """
+name: Chain
+settings: {retry: {maxRetries: 0}}
+nodes:
+  a: {type: load, source: {type: inline, items: [{x: a}, {x: b}, {x: c}]}}
+  first: {type: map, from: a, prompt: "First {{x}}", output: [one]}
+  good: {type: filter, from: first, rule: {type: field, field: one, op: contains, value: "1"}}
+  second: {type: map, from: good, prompt: "Second {{one}}"}
+  out: {type: reduce, from: second, strategy: ai, prompt: "Join {{RESULTS}}"}
+"""
+
+
+async def test_a_retry_does_again_what_failed_and_what_came_of_it(
+    database_url: str, tmp_path: Path
+) -> None:
+    broken = {"a"}
+
+    def answer(prompt: str) -> Any:
+        word, rest = prompt.split(" ", 1)
+        if word == "First":
+            bad = rest[0] in broken
+            return Say(status=400, raw=b'{"error": "no"}') if bad else {"one": rest[0] + "1"}
+        if word == "Second":
+            return f"<{rest}>"
+        return rest
+
+    async with world(database_url, tmp_path, Model(answer=says(answer))) as it:
+        ref = await it.app.pipelines.start(it.pipeline(CHAIN))
+        first = await ref.result(timeout=60)
+        assert (first.outcome, first.failed) == ("partial", 1)
+        assert "<b1>" in first.output
+        assert "<a1>" not in first.output
+        assert len(it.prompts) == 3 + 2 + 1
+        broken.clear()
+        result = await (await it.app.pipelines.retry(ref.id)).result(timeout=60)
+        assert result.outcome == "completed"
+        assert [word in result.output for word in ("<a1>", "<b1>", "<c1>")] == [True] * 3
+        # First a, Second a1 and the reduce; what was known of b and c is not asked again.
+        assert len(it.prompts) == 6 + 3
+
+
+async def test_a_load_node_may_ask_for_its_items(database_url: str, tmp_path: Path) -> None:
+    text = """
+name: Made
+nodes:
+  a: {type: load, source: {type: ai, prompt: "Two birds", schema: [name]}}
+  b: {type: transform, from: a, ops: [{op: rename, from: name, to: bird}]}
+"""
+    birds = Model(answer=says(lambda prompt: [{"name": "owl"}, {"name": "emu"}]))
+    async with world(database_url, tmp_path, birds) as it:
+        result = await it.run(text)
+        assert json.loads(result.output or "") == [{"bird": "owl"}, {"bird": "emu"}]

@@ -1,0 +1,88 @@
+"""One big run, several machines: they share its items, and the loss of one loses nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rota import Rota
+from tests.ai.model import Model
+from tests.kit import until
+from tests.pipelines.test_running_after_a_crash import (
+    PARALLEL,
+    check_output,
+    child,
+    doubled,
+    put_items,
+)
+from tests.pipelines.world import ai_settings
+
+pytestmark = [pytest.mark.pg, pytest.mark.slow]
+COUNT = 1000
+
+
+class Meeting(Model):
+    """A model that answers nobody until more have come than one machine would send."""
+
+    def __init__(self) -> None:
+        super().__init__(answer=doubled)
+        self.met = asyncio.Event()
+
+    async def _visit(self, reader: Any, writer: Any) -> None:
+        if self.connections > PARALLEL:
+            self.met.set()
+        await self.met.wait()
+        await super()._visit(reader, writer)
+
+    @property
+    def askers(self) -> set[str]:
+        """The keys of those who asked; each machine has its own."""
+        return {asked.headers["authorization"] for asked in self.asked}
+
+
+@pytest.fixture
+def own_url(database_url: str) -> str:
+    if database_url.startswith("sqlite"):
+        pytest.skip("one process has a SQLite file for itself here")
+    return database_url
+
+
+async def test_machines_share_the_items_of_one_run(
+    own_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = put_items(tmp_path / "many", COUNT)
+    monkeypatch.setenv("ROTA_TEST_KEY", "here")
+    model = Meeting()
+    async with model.up():
+        app = Rota(own_url, migrate=True, lease_s=1, heartbeat_s=0.2)
+        app.pipelines.use(ai_settings(model.url))
+        app.pipelines.serve()
+        async with app:
+            others = [
+                await child(own_url, str(folder), model.url, "serve", key=f"machine-{number}")
+                for number in range(2)
+            ]
+            await until(lambda: _workers(app, 3))
+            ref = await app.pipelines.start(folder)
+            await until(lambda: _asked(model, COUNT // 2))
+            others[0].kill()  # a machine is lost in the middle of its part
+            result = await ref.result(timeout=100)
+            others[1].kill()
+            await asyncio.gather(*(other.wait() for other in others))
+            assert (result.outcome, result.processed) == ("completed", COUNT)
+            assert len(json.loads((await app.pipelines.result(ref.id)).output or "")) == COUNT
+    assert len(model.askers) > 1
+    assert COUNT <= len(model.asked) <= COUNT + PARALLEL
+    check_output(folder, COUNT)
+
+
+async def _workers(app: Rota, count: int) -> bool:
+    return len(await app.workers()) >= count
+
+
+async def _asked(model: Model, count: int) -> bool:
+    return len(model.asked) >= count

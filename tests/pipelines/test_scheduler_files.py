@@ -1,0 +1,286 @@
+"""Files that come, change, break, are mended and go while a daemon looks after them."""
+
+from __future__ import annotations
+
+import json
+import logging
+import shutil
+from pathlib import Path
+
+import pytest
+
+from rota.pipelines.mirror import ARCHIVE
+from rota.pipelines.statefile import STATE_FILE
+from rota.pipelines.watching import Watch, look
+from tests.pipelines.house import DAILY, House, block
+
+BROKEN = DAILY.replace("prompt:", "promt:")
+UNSCHEDULED = DAILY.replace('schedule:\n  cron: "0 9 * * *"\n  timezone: UTC\n', "")
+
+
+async def due(house: House, scheduler: object, name: str) -> str | None:
+    """When it runs next, as the daemon says."""
+    from rota.pipelines.scheduler import PipelineScheduler
+
+    assert isinstance(scheduler, PipelineScheduler)
+    info = await scheduler.get_schedule(name)
+    return None if info is None else info.state.next_run
+
+
+# -- the table of the design ---------------------------------------------------------------
+
+
+async def test_a_schedule_that_is_added_is_loaded_and_runs(house: House) -> None:
+    async with house.daemon() as scheduler:
+        assert await scheduler.list_schedules() == []
+        house.write("daily", DAILY)
+        await house.tick(scheduler)
+        assert house.changes() == [("daily", "added")]
+        assert house.state("daily")["nextRun"] == "2030-01-01T09:00:00.000Z"
+        house.pass_time("9h")
+        await house.until(lambda: house.total("daily") == 1)
+
+
+async def test_a_schedule_that_is_modified_gets_its_new_time(house: House) -> None:
+    house.write("daily", DAILY)
+    async with house.daemon() as scheduler:
+        house.write("daily", DAILY.replace("0 9", "30 7"))
+        await house.tick(scheduler)
+        assert house.changes() == [("daily", "added"), ("daily", "updated")]
+        assert house.state("daily")["nextRun"] == "2030-01-01T07:30:00.000Z"
+        house.pass_time("7h30m")
+        await house.until(lambda: house.total("daily") == 1)
+        assert house.state("daily")["nextRun"] == "2030-01-02T07:30:00.000Z"
+
+
+async def test_a_block_that_is_removed_archives_the_state(house: House) -> None:
+    folder = house.write("daily", DAILY)
+    async with house.daemon() as scheduler:
+        house.pass_time("9h")
+        await house.until(lambda: house.total("daily") == 1)
+        house.write("daily", UNSCHEDULED)
+        await house.tick(scheduler)
+        assert house.changes()[-1] == ("daily", "removed")
+        assert not (folder / STATE_FILE).exists()
+        assert json.loads((folder / ARCHIVE).read_text())["stats"]["totalRuns"] == 1
+        assert await scheduler.list_schedules() == []
+        house.pass_time("24h")
+        await house.tick(scheduler)
+        assert house.model.calls == 2  # those of the first day
+        house.write("daily", DAILY)  # it comes back, and so does its history
+        await house.tick(scheduler)
+        assert house.total("daily") == 1
+        assert not (folder / ARCHIVE).exists()
+
+
+async def test_a_pipeline_that_is_deleted_takes_its_state_along(house: House) -> None:
+    folder = house.write("daily", DAILY)
+    other = house.write("other", DAILY)
+    async with house.daemon() as scheduler:
+        (folder / "pipeline.yaml").unlink()
+        await house.tick(scheduler)
+        assert house.changes()[-1] == ("daily", "removed")
+        assert not (folder / STATE_FILE).exists()
+        shutil.rmtree(other)
+        await house.tick(scheduler)
+        assert house.changes()[-1] == ("other", "removed")
+        assert await scheduler.list_schedules() == []
+
+
+async def test_a_broken_edit_leaves_the_last_good_definition_in_force(
+    house: House, caplog: pytest.LogCaptureFixture
+) -> None:
+    house.write("daily", DAILY)
+    async with house.daemon() as scheduler:
+        with caplog.at_level(logging.WARNING, "rota.pipelines"):
+            house.write("daily", BROKEN)
+            await house.tick(scheduler)
+        assert "its last good definition stays in force" in caplog.text
+        assert "pipeline.yaml:10" in caplog.text
+        told = house.of("schedule:changed")[-1]
+        assert "promt" in told.problem
+        [info] = await scheduler.list_schedules()
+        assert "promt" in str(info.problem)
+        house.pass_time("9h")
+        await house.until(lambda: house.total("daily") == 1)
+        assert house.state("daily")["lastRun"]["success"] is True
+        house.write("daily", DAILY)
+        await house.tick(scheduler)
+        [info] = await scheduler.list_schedules()
+        assert not info.problem
+        assert house.changes()[-1] == ("daily", "updated")
+
+
+async def test_an_edit_that_broke_while_nobody_looked_keeps_the_last_good_one(house: House) -> None:
+    house.write("daily", DAILY)
+    async with house.daemon():
+        pass
+    house.write("daily", BROKEN)
+    async with house.daemon() as scheduler:
+        [info] = await scheduler.list_schedules()
+        assert info.config.cron == "0 9 * * *"
+        house.pass_time("9h")
+        await house.until(lambda: house.total("daily") == 1)
+
+
+async def test_a_pipeline_deleted_while_nobody_looked_is_let_go(house: House) -> None:
+    folder = house.write("daily", DAILY)
+    async with house.daemon():
+        pass
+    shutil.rmtree(folder)
+    async with house.daemon() as scheduler:
+        assert await scheduler.list_schedules() == []
+    assert house.changes()[-1] == ("daily", "removed")
+
+
+async def test_a_broken_pipeline_is_skipped_with_a_warning_and_disturbs_no_other(
+    house: House, caplog: pytest.LogCaptureFixture
+) -> None:
+    house.write("bad", DAILY.replace("0 9 * * *", "99 9 * * *"))
+    house.write("daily", DAILY)
+    with caplog.at_level(logging.WARNING, "rota.pipelines"):
+        async with house.daemon() as scheduler:
+            assert [info.pipeline_id for info in await scheduler.list_schedules()] == ["daily"]
+            assert "pipeline bad is broken" in caplog.text
+            house.write("bad", DAILY)
+            await house.tick(scheduler)
+            assert house.changes()[-1] == ("bad", "added")
+
+
+# -- what else is watched ------------------------------------------------------------------
+
+
+async def test_another_prompt_file_comes_into_force(small: House) -> None:
+    folder = small.write("daily", DAILY.replace('prompt: "About {{title}}"', "promptFile: ask.md"))
+    (folder / "ask.md").write_text("First {{title}}")
+    async with small.daemon() as scheduler:
+        (folder / "ask.md").write_text("Second {{title}}")
+        await small.tick(scheduler)
+        small.pass_time("9h")
+        await small.until(lambda: small.total("daily") == 1)
+    assert {request.prompt for request in small.model.asked} == {"Second one", "Second two"}
+
+
+async def test_a_run_under_way_ends_with_what_it_began_with(small: House) -> None:
+    small.write("daily", DAILY)
+    async with small.daemon() as scheduler:
+        small.model.gate.clear()
+        small.pass_time("9h")
+        await small.until(lambda: small.model.waiting == 2)
+        small.write("daily", DAILY.replace("About", "Rather about"))
+        await small.tick(scheduler)
+        small.model.gate.set()
+        await small.until(lambda: small.total("daily") == 1)
+    assert {request.prompt for request in small.model.asked} == {"About one", "About two"}
+
+
+async def test_a_schedule_removed_while_it_runs_lets_its_run_end(small: House) -> None:
+    folder = small.write("daily", DAILY)
+    async with small.daemon() as scheduler:
+        small.model.gate.clear()
+        small.pass_time("9h")
+        await small.until(lambda: small.of("execution:start"))
+        small.write("daily", UNSCHEDULED)
+        await small.tick(scheduler)
+        small.model.gate.set()
+        await small.until(lambda: small.of("execution:complete"))
+        assert not (folder / STATE_FILE).exists()
+
+
+async def test_a_pipeline_may_ask_to_start_paused(house: House) -> None:
+    house.write("daily", block(DAILY, startPaused=True))
+    async with house.daemon() as scheduler:
+        assert house.state("daily")["status"] == "paused"
+        house.pass_time("25h")
+        await house.tick(scheduler)
+        assert house.total("daily") == 0
+        await scheduler.resume("daily")
+        assert house.state("daily")["nextRun"] == "2030-01-02T09:00:00.000Z"
+    async with house.daemon():  # only where it is new does it wait to be resumed
+        assert house.state("daily")["status"] == "idle"
+
+
+async def test_a_disabled_schedule_rests_until_its_file_enables_it(house: House) -> None:
+    house.write("daily", block(DAILY, enabled=False))
+    async with house.daemon() as scheduler:
+        assert house.state("daily")["status"] == "disabled"
+        assert house.state("daily")["enabled"] is False
+        house.pass_time("10h")
+        house.write("daily", DAILY)
+        await house.tick(scheduler)
+        assert house.state("daily")["status"] == "idle"
+        assert house.state("daily")["nextRun"] == "2030-01-02T09:00:00.000Z"
+        house.write("daily", block(DAILY, enabled=False))
+        await house.tick(scheduler)
+        assert house.state("daily")["status"] == "disabled"
+        assert house.total("daily") == 0
+
+
+async def test_a_pause_by_a_person_outlives_an_edit(house: House) -> None:
+    house.write("daily", DAILY)
+    async with house.daemon() as scheduler:
+        await scheduler.pause("daily", note="holidays")
+        house.write("daily", DAILY.replace("0 9", "0 8"))
+        await house.tick(scheduler)
+        [info] = await scheduler.list_schedules()
+        assert (info.state.status, info.note) == ("paused", "holidays")
+        await scheduler.resume("daily")
+        assert house.state("daily")["nextRun"] == "2030-01-01T08:00:00.000Z"
+
+
+async def test_a_folder_that_is_away_for_a_while_removes_nothing(small: House) -> None:
+    small.write("daily", DAILY)
+    async with small.daemon() as scheduler:
+        away = small.root.with_name("away")
+        small.root.rename(away)
+        await small.tick(scheduler)
+        assert small.changes() == [("daily", "added")]
+        away.rename(small.root)
+        await small.tick(scheduler)
+        assert len(await scheduler.list_schedules()) == 1
+
+
+async def test_the_watching_goes_by_the_clock_of_the_app(small: House) -> None:
+    async with small.daemon():
+        small.write("daily", DAILY)
+        await small.until(lambda: small.changes() == [("daily", "added")])
+
+
+async def test_without_watching_a_host_says_when_to_look(small: House) -> None:
+    async with small.daemon(watch=None) as scheduler:
+        small.write("daily", DAILY)
+        await scheduler.refresh()
+        assert small.changes() == [("daily", "added")]
+
+
+# -- telling changes apart -----------------------------------------------------------------
+
+
+def test_a_change_counts_after_half_a_second_of_rest(tmp_path: Path) -> None:
+    folder = tmp_path / "one"
+    folder.mkdir()
+    watch = Watch(look(tmp_path) or {})
+    (folder / "pipeline.yaml").write_text("name: one")
+    first = look(tmp_path)
+    assert first is not None
+    assert watch.changed(first, 0) == []
+    (folder / "pipeline.yaml").write_text("name: one more")  # still being written
+    second = look(tmp_path)
+    assert second is not None
+    assert watch.changed(second, 400_000) == []
+    assert watch.changed(second, 800_000) == []
+    assert watch.changed(second, 900_000) == ["one"]
+    watch.took("one", second["one"])
+    assert watch.changed(second, 2_000_000) == []
+
+
+def test_a_file_that_is_changed_and_changed_back_is_no_change(tmp_path: Path) -> None:
+    watch = Watch({"one": (("f", 1, 1, 1),)})
+    assert watch.changed({"one": (("f", 2, 2, 1),)}, 0) == []
+    assert watch.changed({"one": (("f", 1, 1, 1),)}, 250_000) == []
+    assert watch.changed({"one": (("f", 1, 1, 1),)}, 900_000) == []
+
+
+def test_a_folder_that_is_gone_is_told_apart_from_an_empty_one(tmp_path: Path) -> None:
+    assert look(tmp_path) == {}
+    assert look(tmp_path / "away") is None

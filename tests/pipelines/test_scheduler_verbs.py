@@ -1,0 +1,266 @@
+"""What people do with schedules: pause, resume, trigger, cancel, look; and what failures do."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from itertools import pairwise
+
+import pytest
+
+from rota.errors import Rejected, RunFailed, UnknownSchedule, UsageError, WrongState
+from tests.kit import broken
+from tests.pipelines.house import DAILY, JOB, House, block
+
+BAD = Rejected("the question makes no sense")
+
+
+# -- steering ------------------------------------------------------------------------------
+
+
+async def test_a_paused_schedule_skips_its_executions_until_it_is_resumed(house: House) -> None:
+    house.write("daily", DAILY)
+    async with house.daemon() as scheduler:
+        info = await scheduler.pause("daily", note="holidays")
+        assert (info.state.status, info.note, info.state.next_run) == ("paused", "holidays", None)
+        assert house.state("daily")["status"] == "paused"
+        house.pass_time("25h")
+        await house.tick(scheduler)
+        assert house.total("daily") == 0
+        info = await scheduler.resume("daily")
+        assert info.state.next_run == "2030-01-02T09:00:00.000Z"
+        assert house.state("daily")["status"] == "idle"
+        house.pass_time("9h")
+        await house.until(lambda: house.total("daily") == 1)
+
+
+async def test_a_pause_outlives_a_restart(house: House) -> None:
+    house.write("daily", DAILY)
+    async with house.daemon() as scheduler:
+        await scheduler.pause("daily")
+    async with house.daemon():
+        assert house.state("daily")["status"] == "paused"
+
+
+async def test_resuming_what_is_not_paused_is_refused(house: House) -> None:
+    house.write("daily", DAILY)
+    house.write("off", block(DAILY, enabled=False))
+    async with house.daemon() as scheduler:
+        with pytest.raises(WrongState):
+            await scheduler.resume("daily")
+        with pytest.raises(WrongState, match="disabled in its file"):
+            await scheduler.resume("off")
+
+
+async def test_a_trigger_runs_it_now_and_does_not_move_the_schedule(house: House) -> None:
+    house.write("daily", DAILY)
+    async with house.daemon() as scheduler:
+        triggering = asyncio.create_task(scheduler.trigger_now("daily"))
+        await house.until(triggering.done)
+        result = await triggering
+        assert (result.outcome, result.processed) == ("completed", 2)
+        assert house.state("daily")["nextRun"] == "2030-01-01T09:00:00.000Z"
+        assert house.total("daily") == 1
+        [start] = house.of("execution:start")
+        assert start.trigger == "manual"
+
+
+async def test_a_paused_schedule_may_be_triggered(house: House) -> None:
+    house.write("daily", DAILY)
+    async with house.daemon() as scheduler:
+        await scheduler.pause("daily")
+        triggering = asyncio.create_task(scheduler.trigger_now("daily"))
+        await house.until(triggering.done)
+        assert house.state("daily")["status"] == "paused"
+        assert house.total("daily") == 1
+
+
+async def test_a_trigger_that_fails_says_why(house: House) -> None:
+    house.write("job", block(JOB).replace("maxRetries: 2", "maxRetries: 0"))
+    house.model = type(house.model)(BAD)
+    async with house.daemon() as scheduler:
+        triggering = asyncio.create_task(scheduler.trigger_now("job"))
+        await house.until(triggering.done)
+        with pytest.raises(RunFailed, match="makes no sense"):
+            await triggering
+
+
+async def test_a_running_execution_can_be_cancelled(house: House) -> None:
+    house.write("daily", DAILY)
+    async with house.daemon() as scheduler:
+        with pytest.raises(WrongState, match="nothing"):
+            await scheduler.cancel("daily")
+        house.model.gate.clear()
+        house.pass_time("9h")
+        await house.until(lambda: house.of("execution:start"))
+        [run_id] = await scheduler.cancel("daily")
+        await house.until(lambda: house.of("execution:error"))
+        [error] = house.of("execution:error")
+        assert (error.run_id, error.will_retry) == (run_id, False)
+        assert "cancelled" in error.error
+        await house.until(lambda: house.model.waiting == 0)
+        state = house.state("daily")
+        assert (state["status"], state["stats"]["failedRuns"]) == ("error", 1)
+        assert state["nextRun"] == "2030-01-02T09:00:00.000Z"
+
+
+async def test_an_unknown_schedule_is_answered_with_the_nearest_name(house: House) -> None:
+    house.write("daily", DAILY)
+    house.write("plain", DAILY.replace('schedule:\n  cron: "0 9 * * *"\n  timezone: UTC\n', ""))
+    house.write("bad", "name: [")
+    async with house.daemon() as scheduler:
+        assert await scheduler.get_schedule("dialy") is None
+        with pytest.raises(UnknownSchedule, match='did you mean "daily"'):
+            await scheduler.pause("dialy")
+        with pytest.raises(UnknownSchedule, match="has no schedule"):
+            await scheduler.pause("plain")
+        with pytest.raises(UnknownSchedule, match="is broken"):
+            await scheduler.pause("bad")
+
+
+async def test_a_schedule_is_known_by_its_id_and_by_its_pipeline(house: House) -> None:
+    house.write("daily", DAILY)
+    async with house.daemon() as scheduler:
+        by_name = await scheduler.get_schedule("daily")
+        assert by_name is not None
+        assert await scheduler.get_schedule(by_name.schedule_id) == by_name
+        assert by_name.pipeline_name == "Daily"
+        assert by_name.pipeline_directory.endswith("pipelines/daily")
+        assert by_name.config.cron == "0 9 * * *"
+        assert by_name.next_run_in == 9 * 3600 * 1000
+
+
+async def test_what_comes_next_is_told_across_all_schedules(house: House) -> None:
+    house.write("daily", DAILY)
+    house.write("hourly", DAILY.replace("0 9 * * *", "30 */4 * * *"))
+    house.write("off", block(DAILY, enabled=False))
+    async with house.daemon() as scheduler:
+        found = await scheduler.get_upcoming(5)
+        assert [(one.pipeline_id, f"{one.next_run:%d %H:%M}") for one in found] == [
+            ("hourly", "01 00:30"),
+            ("hourly", "01 04:30"),
+            ("hourly", "01 08:30"),
+            ("daily", "01 09:00"),
+            ("hourly", "01 12:30"),
+        ]
+
+
+async def test_the_history_is_bounded_and_the_totals_are_not(small: House) -> None:
+    small.write("daily", DAILY.replace("0 9", "* *"))
+    async with small.daemon(history_max=3) as scheduler:
+        for count in range(1, 6):
+            small.pass_time("1m")
+            await small.until(lambda count=count: small.total("daily") >= count)  # type: ignore[misc]
+        assert len(await scheduler.get_history("daily")) == 3
+        assert len(await scheduler.get_history("daily", 2)) == 2
+        starts = [run.started_at for run in await scheduler.get_history("daily")]
+        assert starts == sorted(starts, reverse=True)
+
+
+def test_there_are_no_other_events(small: House) -> None:
+    scheduler = small.scheduler(small.app())
+    with pytest.raises(UsageError, match='did you mean "execution:start"'):
+        scheduler.on("execution:started", print)
+
+
+# -- failures ------------------------------------------------------------------------------
+
+
+async def test_a_failed_execution_is_tried_again_by_its_policy(house: House) -> None:
+    house.write("job", JOB)
+    house.model = type(house.model)(BAD, BAD, "Hello")
+    async with house.daemon():
+        house.pass_time("9h")
+        await house.until(lambda: len(house.of("execution:error")) == 1)
+        assert house.state("job")["status"] == "error"
+        house.pass_time("61s")
+        await house.until(lambda: len(house.of("execution:error")) == 2)
+        house.pass_time("121s")
+        await house.until(lambda: house.of("execution:complete"))
+        await house.until(lambda: house.total("job") == 1)
+    first, second = house.of("execution:error")
+    assert (first.will_retry, first.retry_attempt) == (True, 1)
+    assert (second.will_retry, second.retry_attempt) == (True, 2)
+    assert "makes no sense" in first.error
+    line = json.loads(first.line())
+    assert (line["willRetry"], line["retryAttempt"]) == (True, 1)
+    state = house.state("job")
+    assert state["lastRun"]["retryAttempt"] == 2
+    assert (state["stats"]["successfulRuns"], state["stats"]["failedRuns"]) == (1, 0)
+    starts = [event.at for event in house.of("execution:start")]
+    waits = [(later - earlier) // 1_000_000 for earlier, later in pairwise(starts)]
+    assert waits[0] >= 60
+    assert waits[1] >= 120
+
+
+async def test_after_the_last_try_the_failure_is_told_and_the_next_day_comes(house: House) -> None:
+    house.write("job", block(JOB).replace("maxRetries: 2", "maxRetries: 1"))
+    house.model = type(house.model)(BAD, BAD, "Hello")
+    async with house.daemon():
+        house.pass_time("9h")
+        await house.until(lambda: len(house.of("execution:error")) == 1)
+        house.pass_time("61s")
+        await house.until(lambda: len(house.of("execution:error")) == 2)
+        last = house.of("execution:error")[-1]
+        assert last.will_retry is False
+        assert not last.retry_attempt
+        await house.until(lambda: house.total("job") == 1)
+        state = house.state("job")
+        assert (state["status"], state["stats"]["failedRuns"]) == ("error", 1)
+        assert "makes no sense" in state["lastRun"]["error"]
+        assert state["stats"]["lastFailure"].startswith("2030-01-01T09:00:")
+        assert state["nextRun"] == "2030-01-02T09:00:00.000Z"
+        house.pass_time("24h")
+        await house.until(lambda: house.total("job") == 2)
+        assert house.state("job")["status"] == "idle"
+    assert await broken(house.url) == []
+
+
+async def test_no_retry_where_the_policy_says_none(house: House) -> None:
+    house.write("job", block(JOB).replace("maxRetries: 2", "maxRetries: 0"))
+    house.model = type(house.model)(BAD)
+    async with house.daemon():
+        house.pass_time("9h")
+        await house.until(lambda: house.total("job") == 1)
+    [error] = house.of("execution:error")
+    assert error.will_retry is False
+
+
+# -- overlap and jitter --------------------------------------------------------------------
+
+
+async def test_an_execution_that_overlaps_waits_for_its_turn(house: House) -> None:
+    house.write("job", JOB.replace("0 9 * * *", "* * * * *"))
+    async with house.daemon():
+        house.model.gate.clear()
+        house.pass_time("1m")
+        await house.until(lambda: house.of("execution:start"))
+        house.pass_time("1m")
+        await house.until(lambda: house.state("job")["nextRun"] == "2030-01-01T00:03:00.000Z")
+        assert len(house.of("execution:start")) == 1
+        house.model.gate.set()
+        await house.until(lambda: house.total("job") == 2)
+
+
+async def test_an_execution_that_overlaps_is_skipped_where_the_file_says_so(house: House) -> None:
+    house.write("job", block(JOB.replace("0 9 * * *", "* * * * *"), overlap="skip"))
+    async with house.daemon():
+        house.model.gate.clear()
+        house.pass_time("1m")
+        await house.until(lambda: house.of("execution:start"))
+        house.pass_time("1m")
+        await house.until(lambda: house.state("job")["nextRun"] == "2030-01-01T00:03:00.000Z")
+        house.model.gate.set()
+        await house.until(lambda: house.total("job") == 1)
+        assert house.model.calls == 1
+
+
+async def test_jitter_delays_each_schedule_by_its_own_stable_part(house: House) -> None:
+    house.write("one", block(DAILY, jitter="10m"))
+    house.write("two", block(DAILY, jitter="10m"))
+    async with house.daemon():
+        first, second = house.state("one")["nextRun"], house.state("two")["nextRun"]
+    assert first != second
+    assert all("2030-01-01T09:0" in each for each in (first, second))
+    async with house.daemon():
+        assert house.state("one")["nextRun"] == first

@@ -1,0 +1,89 @@
+"""Pipelines run for real in a test: an app, a folder, and a model on loopback that answers."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+from rota import Rota
+from rota.pipelines.outcome import PipelineResult, Progress
+from tests.ai.model import Asked, Model, Say
+from tests.pipelines.kit import write
+
+
+def prompt_of(asked: Asked) -> str:
+    """What was asked."""
+    text = asked.body["messages"][-1]["content"]
+    assert isinstance(text, str)
+    return text
+
+
+def echoes(asked: Asked) -> Say:
+    """Says the first line of the prompt back."""
+    return Say(text="re: " + prompt_of(asked).splitlines()[0])
+
+
+def says(answer: Callable[[str], Any]) -> Callable[[Asked], Say]:
+    """Answers by a function of the prompt; what is no text is told as JSON."""
+
+    def say(asked: Asked) -> Say:
+        found = answer(prompt_of(asked))
+        if isinstance(found, Say):
+            return found
+        return Say(text=found if isinstance(found, str) else json.dumps(found))
+
+    return say
+
+
+class World:
+    """An app whose pipelines ask a model on loopback."""
+
+    def __init__(self, app: Rota, model: Model, folder: Path) -> None:
+        self.app, self.model, self.folder = app, model, folder
+        self.told: list[Progress] = []
+
+    def pipeline(self, text: str, name: str = "work") -> Path:
+        """A pipeline of this text in a folder of its own."""
+        return write(self.folder / name, text)
+
+    async def run(self, text: str, name: str = "work", **options: Any) -> PipelineResult:
+        """Run it to its end, however it ends."""
+        ref = await self.app.pipelines.start(self.pipeline(text, name), **options)
+        await self.app.wait(ref.id, timeout=60)
+        return await self.app.pipelines.result(ref.id)
+
+    @property
+    def prompts(self) -> list[str]:
+        """Everything the model was asked."""
+        return [prompt_of(asked) for asked in self.model.asked]
+
+
+def ai_settings(url: str, **provider: Any) -> dict[str, Any]:
+    """AI settings for the model at an address, with a price of one and two dollars a million."""
+    local = {
+        "kind": "openai", "base_url": f"{url}/v1", "key_env": "ROTA_TEST_KEY", "stream": False,
+        **provider,
+    }  # fmt: skip
+    return {
+        "model": "local:tiny", "providers": {"local": local}, "prices": {"local:*": [1.0, 2.0]},
+    }  # fmt: skip
+
+
+@contextlib.asynccontextmanager
+async def world(
+    url: str, folder: Path, model: Model | None = None, **settings: Any
+) -> AsyncIterator[World]:
+    """The world of one test."""
+    import os
+
+    os.environ.setdefault("ROTA_TEST_KEY", "secret")
+    async with (model or Model(answer=echoes)).up() as answering:
+        app = Rota(url, migrate=True, **settings)
+        app.pipelines.use(ai_settings(answering.url))
+        made = World(app, answering, folder)
+        app.pipelines.listen(made.told.append)
+        async with app:
+            yield made
