@@ -16,8 +16,6 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-import apsw
-
 from bench import raw_postgres, raw_sqlite
 from bench.hits import Pen
 from bench.ours import SEATS
@@ -149,12 +147,10 @@ create table ledger (id integer primary key, state integer not null);
 
 class _SqliteLimit:
     def __init__(self, url: str) -> None:
-        self._connection = apsw.Connection(str(raw_sqlite.path_of(url)))
+        self._connection = raw_sqlite.connect(raw_sqlite.path_of(url))
 
     async def open(self) -> None:
-        self._connection.execute("pragma journal_mode = wal").fetchall()
-        self._connection.execute("pragma synchronous = full")
-        self._connection.execute(SQLITE_TABLES)
+        self._connection.executescript(SQLITE_TABLES)
 
     async def close(self) -> None:
         self._connection.close()

@@ -6,11 +6,17 @@ import asyncio
 import multiprocessing
 import os
 import sys
+import threading
 from collections.abc import Callable
 from importlib import import_module
+from multiprocessing.connection import wait
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import Any
+
+# Starting one looks at all that were started before; whoever looks at the same moment takes the
+# exit code out of the other's hands, who then reads 255.
+_turn = threading.Lock()
 
 
 def forked(target: Callable[..., object], *args: Any) -> ForkServerProcess:
@@ -19,7 +25,8 @@ def forked(target: Callable[..., object], *args: Any) -> ForkServerProcess:
     # One server serves all tests of a process, so it imports what any of them needs.
     context.set_forkserver_preload(["tests.crash.warm"])
     process = context.Process(target=target, args=args)
-    process.start()
+    with _turn:
+        process.start()
     return process
 
 
@@ -46,11 +53,13 @@ class WarmChild:
 
     def wait(self, timeout_s: float = 60.0) -> int:
         """Its exit code; one that does not end in time is killed, and its log is shown."""
-        self._fork.join(timeout_s)
-        if self._fork.exitcode is None:
+        wait([self._fork.sentinel], timeout_s)
+        with _turn:
+            code = self._fork.exitcode
+        if code is None:
             self.kill()
             raise AssertionError(f"no end after {timeout_s} s:\n{self.tail()}")
-        return self._fork.exitcode
+        return code
 
     def kill(self) -> None:
         """SIGKILL, and wait for its end."""

@@ -441,7 +441,7 @@ async def test_what_nobody_knows_is_an_error_with_the_nearest_name(database_url:
         await app.schedules.create("nightly", "works", "@daily", zone="UTC")
         with pytest.raises(UnknownSchedule) as caught:
             await why(app, "nigthly")
-        assert caught.value.message == "there is no schedule and no run 'nigthly'"
+        assert caught.value.message == "there is no schedule, no automation and no run 'nigthly'"
         assert caught.value.advice == "Did you mean nightly?"
         run = await app.start("works")
         with pytest.raises(UsageError, match="not about a run"):

@@ -25,7 +25,7 @@ class Pipelines:
 
     name = "pipelines"
     about = "cost of an item beside its call, and memory over the number of items"
-    once = False
+    once = True
 
     async def round(self, places: Sequence[Place], sizes: Sizes) -> list[Sample]:
         """Both sides in turns, then growing inputs."""
@@ -44,12 +44,15 @@ async def _overhead(place: Place, address: str, count: int) -> list[Sample]:
     url = place.url()
     ours = await asyncio.to_thread(pipelines.alone, "ours", folder, url, address, PARALLEL)
     await place.drop(url)
-    mine, raw = (1000 * took.seconds / count for took in (ours, bare))
     many = f"{count:,} items, {PARALLEL} at once"
-    return [
-        Sample(many, place.name, "ms/item", mine, raw),
-        Sample(f"{many}: more than the bare loop", place.name, "ms/item", mine - raw),
-    ]
+    samples = []
+    for name, what in ((many, "seconds"), (f"{many}, CPU", "cpu_s")):
+        mine, raw = (1000 * getattr(took, what) / count for took in (ours, bare))
+        samples += [
+            Sample(name, place.name, "ms/item", mine, raw),
+            Sample(f"{name}: more than the bare loop", place.name, "ms/item", mine - raw),
+        ]
+    return samples
 
 
 async def _memory(place: Place, count: int) -> list[Sample]:
@@ -59,7 +62,7 @@ async def _memory(place: Place, count: int) -> list[Sample]:
     for size in (count // 10, count, 5 * count):
         folder = pipelines.make(place.scratch, size, PARALLEL)
         url = place.url()
-        took = await asyncio.to_thread(pipelines.alone, "ours", folder, url, "offline", PARALLEL)
+        took = await asyncio.to_thread(pipelines.alone, "lean", folder, url, "offline", PARALLEL)
         await place.drop(url)
         least = least or took.peak_mb
         line = f"peak memory, {size:,} items; raw: {count // 10:,}"

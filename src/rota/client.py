@@ -361,6 +361,11 @@ class Client:
     async def fork(self, run_id: str, *, from_step: str) -> RunRef:
         """A new chain with the same input that remembers everything before `from_step`."""
         run = await self._own(run_id)
+        if run.kind == "pipeline":
+            raise WrongState(
+                f"{run_id} is a run of {run.name}; a pipeline run is not forked",
+                hint="Start the pipeline again and let it take over what is equal (cache_from).",
+            )
         recorded = {step.key: step for step in await self.steps(run.id)}
         if from_step not in recorded:
             near = difflib.get_close_matches(from_step, recorded, 3)

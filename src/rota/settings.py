@@ -57,6 +57,14 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     keep_days: Annotated[
         float, Meta(ge=0, description="Prune finished chains older than this; 0 keeps all.")
     ] = 30.0
+    keep_events_days: Annotated[
+        float,
+        Meta(
+            ge=0,
+            description="Automations: prune events used or skipped longer ago than this, and their "
+            "inputs; 0 keeps all. The same message id counts as a new event after that.",
+        ),
+    ] = 0.0
     keep_runs: Annotated[
         int, Meta(ge=0, description="Keep at most this many finished runs; 0 keeps all.")
     ] = 0

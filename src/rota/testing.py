@@ -148,6 +148,8 @@ class World:
             self._worker.wake.clear()
             while await self._worker.turn():
                 pass
+            if self._worker.wake.is_set():
+                continue  # a run ended, or more work came, after the last turn had looked
             if self._worker.idle or not await self._some_run_ended():
                 return
 

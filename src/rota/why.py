@@ -9,14 +9,15 @@ from __future__ import annotations
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from rota.automation_why import stand_of
 from rota.checkup import absence
 from rota.core.instants import DAY, MINUTE, SECOND, iso, span
-from rota.core.lifecycle import Status, Trigger
+from rota.core.lifecycle import OPEN, Status, Trigger
 from rota.core.model import Run
 from rota.core.outcomes import read_error
 from rota.core.recurrence import count_between, next_after, notes, previous_before
 from rota.core.schedule import PUT_ASIDE, Missed, Overlap, Policies, jitter_us
-from rota.errors import UnknownRun, UnknownSchedule, UsageError
+from rota.errors import UnknownAutomation, UnknownRun, UnknownSchedule, UsageError
 from rota.hostzone import host_zone_name
 from rota.moments import Moment
 from rota.preview import wall, zone_of
@@ -51,15 +52,26 @@ def pause_of(run: Run) -> store.Pause | None:
 
 
 async def why(client: Client, name: str, *, at: datetime | None = None) -> Answer:
-    """Why the schedule (or the run with that id) did what it did; `at` asks about one time.
+    """Why the schedule, automation or run of that name or id did what it did; `at` asks about
+    one time of a schedule.
 
     A time without an offset is wall time in the schedule's zone.
     """
     try:
         shown = await client.schedules.get(name)
     except UnknownSchedule as unknown:
-        return await _of_run(client, name, at, unknown)
+        try:
+            return await _of_automation(client, name, at)
+        except UnknownAutomation:
+            return await _of_run(client, name, at, unknown)
     return await Walk(client, shown).answer(at)
+
+
+async def _of_automation(client: Client, name: str, at: datetime | None) -> Answer:
+    found = await stand_of(client, name)
+    if at is not None:
+        raise UsageError("a time is asked about a schedule, not about an automation")
+    return Answer(found.verdict, f"automation {name} {found.clause}.", found.facts, found.hint)
 
 
 async def _of_run(
@@ -70,10 +82,12 @@ async def _of_run(
     except UnknownRun as error:
         if "several" in error.message:
             raise
-        unknown.message = f"there is no schedule and no run {run_id!r}"
+        unknown.message = f"there is no schedule, no automation and no run {run_id!r}"
         raise unknown from error
     if run.kind == "schedule":
         return await why(client, run.name, at=at)
+    if run.kind == "automation" and run.status in OPEN:
+        return await _of_automation(client, run.name, at)
     if at is not None:
         raise UsageError("a time is asked about a schedule, not about a run")
     if run.status == Status.SKIPPED:

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from rota.ai import Limits, Offline, Request, invoker_of
@@ -23,7 +24,8 @@ from rota.store.database import Database
 from tests.ai.asker import BURST_S
 from tests.ai.model import Model, Say
 from tests.builders import NOW, opened, sql
-from tests.kit import Child, end_all
+from tests.kit import Child, end_all, until
+from tests.pipelines.world import World, ai_settings, world
 
 ASK = Request("m", "x" * 40, max_tokens=10)
 
@@ -247,3 +249,33 @@ async def test_the_switchboard_puts_real_calls_under_limits_that_are_shared(
         assert len(model.asked) == 2
         for each in (first, second):
             await each.aclose()
+
+
+async def test_pipelines_keep_their_limits_in_the_store(database_url: str, tmp_path: Path) -> None:
+    """Two apps on one database: what one has met holds for the other."""
+    text = """
+        name: Limited
+        input: {items: [{title: one}]}
+        map: {prompt: "About {{title}}"}
+        reduce: {type: list}
+        """
+    async with world(database_url, tmp_path / "a") as first:
+        first.app.pipelines.use(
+            ai_settings(first.model.url, limits={"requests_per_minute": 600, "burst_s": 1.0})
+        )
+        assert (await first.run(text)).outcome == "completed"
+    async with workers(database_url, 1) as [database]:
+        [[name, state]] = await sql(database, "select name, state from ai_limits")
+        assert name == "local"
+        assert msgspec.json.decode(state, type=State).requests_ready_at > 0
+        busy = msgspec.json.encode(State(open_until=1 << 60, failures=99)).decode()
+        await sql(database, f"update ai_limits set state = '{busy}'")
+    async with world(database_url, tmp_path / "b") as second:
+        ref = await second.app.pipelines.start(second.pipeline(text))
+        await until(lambda: _heard(second))
+        await second.app.cancel(ref.id)
+        assert second.model.asked == []
+
+
+async def _heard(place: World) -> bool:
+    return any(told.phase == "mapping" for told in place.told)

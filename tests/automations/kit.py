@@ -150,7 +150,7 @@ class Line(Rota):
         self.told.append(mutation)
         return len(self.told)
 
-    async def send(self, *ids: str) -> None:
+    async def feed(self, *ids: str) -> None:
         """Publish events to the line."""
         for one in ids:
             await self.automations.publish("line", "work", one, {"id": one})
@@ -171,7 +171,7 @@ async def started(world: World, app: Line, *ids: str) -> None:
     await world.settle()
     app.prepared.clear()
     app.told.clear()
-    await app.send(*ids)
+    await app.feed(*ids)
     await world.settle()
 
 

@@ -58,7 +58,7 @@ async def test_an_answer_may_name_the_run_instead(database_url: str) -> None:
     async with virtual(app, url=database_url) as world:
         await started(world, app)
         app.outside.after = raising(OutcomeUnknown("lost"))
-        await app.send("e1")
+        await app.feed("e1")
         await world.settle()
         standing = await app.automations.show("line")
         assert standing.turn is not None
@@ -81,7 +81,7 @@ async def test_a_failure_in_prepare_is_skipped_with_the_event_that_is_named(
     async with virtual(app, url=database_url) as world:
         await started(world, app)
         app.in_prepare = raising(ValueError("cannot read the first one"))
-        await app.send("e1", "e2")
+        await app.feed("e1", "e2")
         await world.settle()
         standing = await app.automations.show("line")
         assert standing.said.actions == ("try-again", "skip", "deploy")
@@ -103,7 +103,7 @@ async def test_skip_is_offered_only_where_there_is_something_to_skip(database_ur
         with pytest.raises(WrongState, match="no event to skip"):
             await app.automations.resolve("line", "skip")
         assert await turn(app) == "waiting:logic"
-        await app.send("e1")
+        await app.feed("e1")
         assert "skip" in (await app.automations.show("line")).said.actions
         await app.automations.skip_event("line", "work", "e1")
         assert "skip" not in (await app.automations.show("line")).said.actions
@@ -118,7 +118,7 @@ async def test_what_a_producer_failed_at_cannot_be_skipped(database_url: str) ->
     app.line.producer(every="1h", publishes=[app.work])(poll)
     async with virtual(app, url=database_url) as world:
         await world.settle()
-        await app.send("e1")
+        await app.feed("e1")
         assert (await app.automations.show("line")).said.actions == ("try-again", "deploy")
         with pytest.raises(WrongState, match="no event to skip"):
             await app.automations.resolve("line", "skip")
@@ -129,7 +129,7 @@ async def test_after_the_change_skip_is_not_offered(database_url: str) -> None:
     async with virtual(app, url=database_url) as world:
         await started(world, app)
         app.in_next = raising(ValueError("bug in next"))
-        await app.send("e1", "e2")
+        await app.feed("e1", "e2")
         await world.settle()
         assert (await app.automations.show("line")).said.actions == ("try-again", "deploy")
 
@@ -139,7 +139,7 @@ async def test_what_was_skipped_by_name_is_not_replaced_by_another(database_url:
     async with virtual(app, url=database_url) as world:
         await started(world, app)
         app.in_mutate = raising(ValueError("not this one"))
-        await app.send("e1", "e2")
+        await app.feed("e1", "e2")
         await world.settle()
         await app.automations.skip_event("line", "work", "e1")
         standing = await app.automations.show("line")
@@ -152,7 +152,7 @@ async def test_an_event_that_kills_workers_can_be_skipped(database_url: str, mom
     async with virtual(app, url=database_url) as world:
         await started(world, app)
         setattr(app, moment, dying(app, times=9))
-        await app.send("e1", "e2")
+        await app.feed("e1", "e2")
         await world.settle()
         standing = await app.automations.show("line")
         assert await turn(app) == "waiting:crashes"
@@ -170,7 +170,7 @@ async def test_only_what_is_offered_is_taken_for_an_answer(database_url: str) ->
     async with virtual(app, url=database_url) as world:
         await started(world, app)
         app.in_prepare = raising(Transient("down"))
-        await app.send("e1")
+        await app.feed("e1")
         await world.settle()
         assert (await app.automations.show("line")).said.actions == ("try-again", "skip")
         with pytest.raises(WrongState, match="no effect of it is in doubt"):
@@ -186,7 +186,7 @@ async def test_what_the_tool_said_stays_visible_while_nobody_knows(database_url:
         await started(world, app)
         app.outside.after = raising(OutcomeUnknown("the line broke after DATA"))
         app.outside.verdict = UNSURE
-        await app.send("e1")
+        await app.feed("e1")
         await world.settle()
         for status in ("needs_reconcile", "indeterminate"):
             [row] = await app.automations.outputs("line")
@@ -204,7 +204,7 @@ async def test_a_change_that_only_a_person_can_tell_of_keeps_the_words_of_its_to
     async with virtual(app, url=database_url) as world:
         await started(world, app)
         app.outside.after = raising(OutcomeUnknown("the line broke after DATA"))
-        await app.send("e1")
+        await app.feed("e1")
         await world.settle()
         [row] = await app.automations.outputs("line")
         assert row.status == "indeterminate"
@@ -216,7 +216,7 @@ async def test_a_change_whose_worker_died_says_so(database_url: str) -> None:
     async with virtual(app, url=database_url) as world:
         await started(world, app)
         app.outside.after = dying(app)
-        await app.send("e1")
+        await app.feed("e1")
         await world.settle()
         [row] = await app.automations.outputs("line")
         assert row.status == "indeterminate"
@@ -233,7 +233,7 @@ async def test_a_turn_that_no_worker_has_taken_waits_for_one(database_url: str) 
             seen.append((await app.automations.show("line")).sentence)
 
         app.in_prepare = look
-        await app.send("e1")
+        await app.feed("e1")
         seen.append((await app.automations.show("line")).sentence)
         await world.settle()
     assert seen[:2] == ["Waiting for a worker", "Running now"]
@@ -246,7 +246,7 @@ async def test_a_crash_that_may_not_be_recovered_shows_a_reason_and_what_clears_
     async with virtual(app, url=database_url) as world:
         await started(world, app)
         app.in_mutate = dying(app)
-        await app.send("e1")
+        await app.feed("e1")
         await world.settle()
         standing = await app.automations.show("line")
         assert (standing.status, standing.said.actions) == (
@@ -266,7 +266,7 @@ async def test_run_now_that_is_refused_says_where_to_look(database_url: str) -> 
     async with virtual(app, url=database_url) as world:
         await started(world, app)
         app.in_prepare = raising(ValueError("bug"))
-        await app.send("e1")
+        await app.feed("e1")
         await world.settle()
         with pytest.raises(WrongState) as told:
             await app.automations.run_now("line")

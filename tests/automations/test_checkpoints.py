@@ -45,7 +45,7 @@ async def test_prepared_persists_the_plan_the_reservation_and_the_wake_time(
 
         app.in_mutate = look
         app.wake_at = world.clock.moment() + timedelta(hours=1)
-        await app.send("e1")
+        await app.feed("e1")
         await world.settle()
         [(run, events, wake_at)] = seen
         assert run.phase == "prepared"
@@ -66,7 +66,7 @@ async def test_mutated_persists_the_result_with_the_phase(database_url: str) -> 
             seen.append(((await newest(app)).phase, row.status, row.result))
 
         app.in_next = look
-        await app.send("e1")
+        await app.feed("e1")
         await world.settle()
         assert seen == [("mutated", "applied", '"done"')]
 
@@ -137,11 +137,11 @@ async def test_each_status_pauses_the_automation_and_is_resolved_as_the_table_sa
                 takes_from_faulty(app)
             case _:
                 app.in_prepare = raising(ValueError("bug"))
-        await app.send("e1")
+        await app.feed("e1")
         await world.settle()
         assert (await last(app, 1))[0].split(" ")[1] == status
         assert await turn(app) == waits
-        await app.send("e2")  # triggers accumulate
+        await app.feed("e2")  # triggers accumulate
         await world.settle()
         assert await turn(app) == waits
         with pytest.raises(WrongState):  # "Run now" is disabled
@@ -161,7 +161,7 @@ async def test_two_workers_share_the_work_and_do_nothing_twice(database_url: str
     first, second = Line(url=database_url, migrate=True), Line(url=database_url, migrate=True)
     second.outside = first.outside
     async with first, second:
-        await asyncio.gather(*(first.send(f"e{n:02d}") for n in range(20)))
+        await asyncio.gather(*(first.feed(f"e{n:02d}") for n in range(20)))
 
         async def all_used() -> bool:
             found = (await event_statuses(second)).values()

@@ -133,7 +133,7 @@ async def test_publishing_marks_the_reader_dirty(database_url: str) -> None:
     async with virtual(app, url=database_url) as world:
         await world.settle()
         assert not await is_dirty(app)
-        await app.send("e1")
+        await app.feed("e1")
         assert await is_dirty(app)
         assert await turn(app) == "pending"
 
@@ -168,12 +168,12 @@ async def test_an_event_that_comes_during_a_run_is_not_lost(database_url: str) -
             events = await ctx.peek(app.work)
             app.prepared.append([one.id for one in events])
             if len(app.prepared) == 1:
-                await app.send("late")
+                await app.feed("late")
             return Prepared()
 
         app.prepared.clear()
         app.line.handlers["worker"].functions["prepare"] = late
-        await app.send("first")
+        await app.feed("first")
         await world.settle()
         assert app.prepared == [["first"], ["first", "late"]]
         assert await turn(app) == "sleeping:event"
@@ -183,7 +183,7 @@ async def test_a_restart_runs_consumers_that_have_pending_events(database_url: s
     first = Line()
     async with virtual(first, url=database_url) as world:
         await world.settle()
-        await first.send("e1")  # nobody turned the loop any more
+        await first.feed("e1")  # nobody turned the loop any more
         stopped_at = world.clock.now()
     second = Line()
     async with virtual(second, url=database_url, start=stopped_at) as world:
@@ -212,7 +212,7 @@ async def test_empty_reservations_with_a_wake_time_schedule_the_next_run(databas
     async with virtual(app, url=database_url) as world:
         await started(world, app)
         app.wake_at = world.clock.moment() + timedelta(minutes=10)
-        await app.send("e1")
+        await app.feed("e1")
         await world.settle()
         assert app.prepared == [["e1"][:0]]
         app.take, app.wake_at = 1, None
@@ -228,7 +228,7 @@ async def test_a_wake_time_that_is_omitted_is_cleared(database_url: str) -> None
         app.wake_at = world.clock.moment() + timedelta(minutes=10)
         await world.settle()
         app.wake_at = None
-        await app.send("e1")
+        await app.feed("e1")
         await world.settle()
         assert await wake_of(app) is None
         app.prepared.clear()
@@ -241,7 +241,7 @@ async def test_a_wake_time_beside_reservations_is_recorded(database_url: str) ->
     async with virtual(app, url=database_url) as world:
         await started(world, app)
         app.wake_at = world.clock.moment() + timedelta(minutes=10)
-        await app.send("e1")
+        await app.feed("e1")
         await world.settle()
         assert app.done == [["e1"]]
         assert await wake_of(app) == world.clock.now() + 600 * SECOND
@@ -278,11 +278,11 @@ async def test_many_triggers_during_one_run_make_one_more(database_url: str) -> 
         async def busy(ctx: Context, state: Any) -> Prepared:
             app.prepared.append([])
             if len(app.prepared) == 1:
-                await app.send(*(f"e{n}" for n in range(10)))
+                await app.feed(*(f"e{n}" for n in range(10)))
             return Prepared()
 
         app.line.handlers["worker"].functions["prepare"] = busy
-        await app.send("go")
+        await app.feed("go")
         await world.settle()
         assert len(app.prepared) == 2
 

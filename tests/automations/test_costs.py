@@ -13,7 +13,9 @@ from rota.testing import virtual
 from tests.automations.kit import Line, plain, started
 
 # What the engine asks for all runs together, whatever their kind.
-SHARED = {"wake_due", "next_due", "claim_runs", "notify", "server_clock"}
+SHARED = {
+    "wake_due", "next_due", "claim_runs", "ready_runs", "take_runs", "notify", "server_clock",
+}  # fmt: skip
 
 
 @pytest.fixture
@@ -35,13 +37,13 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return found
 
 
-BEGIN = ["hold_turn", "handlers_of", "put_handler_run"]
-PREPARE = ["peek_events", "hold_turn", "reserve_events", "note_reserved", "prepare_handler_run"]
-CALL = ["hold_turn", "mutations_of_chain", "move_handler_run", "put_mutation"]
-CALLED = ["hold_turn", "move_mutation", "move_handler_run"]
+BEGIN = ["hold_turn", "put_handler_run"]
+PREPARE = ["peek_events", "prepare_handler_run", "reserve_events", "note_held"]
+CALL = ["move_handler_run", "put_mutation"]
+CALLED = ["move_handler_run", "move_mutation"]
 COMMIT = [
-    "hold_turn", "note_owned", "use_events", "commit_consumer", "commit_handler_run",
-    "complete_runs", "handlers_of", "insert_turn",
+    "hold_turn", "note_held", "use_events", "commit_consumer", "commit_handler_run",
+    "complete_runs", "insert_turn",
 ]  # fmt: skip
 
 
@@ -52,7 +54,7 @@ async def test_a_turn_asks_for_no_more_than_it_needs(
     app = Line(mutates=mutates)
     async with virtual(app, url=database_url) as world:
         await started(world, app)
-        await app.send("e1")
+        await app.feed("e1")
         asked.clear()
         await world.settle()
         change = [*CALL, *CALLED] if mutates else []
@@ -67,7 +69,7 @@ async def test_a_publish_asks_for_no_more_than_it_needs(
         await started(world, app)
         await app.automations.pause("line")
         asked.clear()
-        await app.send("e1")
+        await app.feed("e1")
         assert asked == [
             "lock_automation", "topics_of", "put_inputs", "publish_events", "put_causes",
             "has_skipped_input", "mark_readers", "poke_turn",
@@ -114,3 +116,44 @@ async def test_versions_are_read_up_to_a_limit(database_url: str) -> None:
             await app.automations.deploy("line")
         assert [one.version for one in await app.automations.versions("line", limit=2)] == [4, 3]
         assert len(await app.automations.versions("line")) == 4
+
+
+async def test_new_automations_are_deployed_with_few_statements(
+    database_url: str, asked: list[str]
+) -> None:
+    app = Line()
+    for number in range(30):
+        _declare(app, f"other-{number:02}")
+    async with virtual(app, url=database_url) as world:
+        put = [query for query in asked if query not in ("put_worker", "put_queue")]
+        for query in ("add_automations", "put_definitions", "put_handlers", "insert_turns"):
+            assert put.count(query) == 1
+        await world.settle()
+        assert {one.status for one in await app.automations.list()} == {"Idle"}
+        asked.clear()
+        await app.automations.deploy_all()
+        assert asked == ["automation_digests"]
+
+
+def _declare(app: Line, name: str) -> None:
+    other = plain(app, name)
+    topic = other.topic("in", external=True)
+    other.consumer("reader", subscribes=[topic], prepare=_trips)
+
+
+async def test_an_automation_that_another_process_deploys_first_is_deployed_by_both(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither knew of it when it looked."""
+    first, second = Line(), Line()
+    async with virtual(first, url=database_url) as world:
+        await world.settle()
+
+        async def nothing(tx: Any, *, namespace: str) -> dict[str, str]:
+            return {}
+
+        monkeypatch.setattr("rota.store.automations.digests", nothing)
+        async with virtual(second, url=database_url):
+            assert [one.version for one in await second.automations.versions("line")] == [1]
+            assert second.automations.executor is not None
+            assert second.automations.executor.names() == ["line"]

@@ -154,7 +154,7 @@ async def test_what_cannot_be_deployed_leaves_everything_as_it_was(database_url:
             await app.automations.deploy("line")
         standing = await app.automations.show("line")
         assert standing.automation.version == 1
-        await app.send("e1")
+        await app.feed("e1")
         await world.settle()
         assert app.done == [["e1"]]
 
@@ -202,7 +202,7 @@ async def test_a_worker_with_older_code_leaves_the_automation_to_others(database
         new.url, new.clock = old.url, old.clock
         await new.connect()
         assert await new.automations.deploy("line") == 2
-        await old.send("e1")
+        await old.feed("e1")
         await world.settle()
         assert old.prepared == []
         assert await turn(old) == "pending"

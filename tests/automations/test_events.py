@@ -62,7 +62,7 @@ async def test_publishing_from_outside_needs_an_external_topic(database_url: str
     async with virtual(app, url=database_url) as world:
         await world.settle()
         with pytest.raises(BadInput, match="not open to others"):
-            await app.send("e1")
+            await app.feed("e1")
         with pytest.raises(BadInput, match="no topic 'wrok'"):
             await app.automations.publish("line", "wrok", "e1")
 
@@ -84,7 +84,7 @@ async def test_peek_is_oldest_first_within_its_limit_and_pending_only(database_u
             seen.append([f"{one.id} {one.status}" for one in await ctx.get("work", ["a", "x"])])
 
         app.line.handlers["worker"].functions["prepare"] = prepare
-        await app.send("d")
+        await app.feed("d")
         await world.settle()
         assert seen == [["b"], ["b", "c", "d"], ["a skipped"]]
 
@@ -114,7 +114,7 @@ async def test_only_pending_events_of_subscribed_topics_can_be_reserved(
             return Prepared(wanted)
 
         app.line.handlers["worker"].functions["prepare"] = prepare
-        await app.send("fresh")
+        await app.feed("fresh")
         await world.settle()
         assert await turn(app) == "waiting:logic"
         assert complaint in (await app.automations.show("line")).sentence
@@ -136,7 +136,7 @@ async def test_an_event_of_another_automation_cannot_be_reserved(database_url: s
             return Prepared([event("work", "theirs")])
 
         app.line.handlers["worker"].functions["prepare"] = prepare
-        await app.send("ours")
+        await app.feed("ours")
         await world.settle()
         assert await turn(app) == "waiting:logic"
         assert await event_statuses(app, "other") == {"theirs": "pending"}
@@ -223,7 +223,7 @@ async def test_each_phase_may_do_what_the_matrix_says_and_nothing_else(
     async with virtual(app, url=database_url) as world:
         await world.settle()
         if await turn(app) == "sleeping:event":
-            await app.send("e1")
+            await app.feed("e1")
             await world.settle()
         blocked = await turn(app) == "waiting:logic"
         assert blocked is not allowed
@@ -283,7 +283,7 @@ async def test_a_state_that_is_too_big_is_refused_and_nothing_is_lost(database_u
 
         good = app.line.handlers["worker"].functions["next"]
         app.line.handlers["worker"].functions["next"] = emit
-        await app.send("e1")
+        await app.feed("e1")
         await world.settle()
         assert await last(app, 1) == ["emitting failed:logic"]
         assert "the limit is 1,024" in (await app.automations.show("line")).sentence

@@ -29,7 +29,7 @@ async def test_a_transient_failure_backs_off_and_a_new_run_starts_afresh(databas
     async with virtual(app, url=database_url) as world:
         await started(world, app)
         app.in_prepare = raising(Transient("rate limit"))
-        await app.send("e1")
+        await app.feed("e1")
         await world.settle()
         assert await last(app, 1) == ["preparing paused:transient"]
         assert await turn(app) == "sleeping:transient"
@@ -50,7 +50,7 @@ async def test_the_back_off_grows_is_capped_and_is_kept_in_the_database(database
     async with virtual(app, url=database_url) as world:
         await started(world, app)
         app.in_prepare = raising(Transient("down"), times=9)
-        await app.send("e1")
+        await app.feed("e1")
         for _ in range(9):
             await world.settle()
             open_turn = (await app.automations.show("line")).turn
@@ -70,7 +70,7 @@ async def test_a_retry_after_of_the_counterpart_is_honoured(database_url: str) -
     async with virtual(app, url=database_url) as world:
         await started(world, app)
         app.in_prepare = raising(Transient("busy", retry_after_s=90))
-        await app.send("e1")
+        await app.feed("e1")
         await world.advance("89s")
         assert app.done == []
         await world.advance("1s")
@@ -82,7 +82,7 @@ async def test_when_the_retries_are_used_up_a_person_is_asked(database_url: str)
     async with virtual(app, url=database_url) as world:
         await started(world, app)
         app.in_prepare = raising(Transient("down"), times=6)
-        await app.send("e1")
+        await app.feed("e1")
         await world.advance("2h")
         assert await turn(app) == "waiting:transient"
         assert len([one for one in await last(app, 10) if "transient" in one]) == 6
@@ -106,7 +106,7 @@ async def test_a_logic_failure_blocks_the_automation_until_somebody_acts(
     async with virtual(app, url=database_url) as world:
         await started(world, app)
         app.in_prepare = raising(error)
-        await app.send("e1")
+        await app.feed("e1")
         await world.advance("1d")
         assert await last(app, 1) == ["preparing failed:logic"]
         assert await turn(app) == "waiting:logic"
@@ -125,7 +125,7 @@ async def test_a_redeploy_answers_a_logic_failure(database_url: str) -> None:
     async with virtual(first, url=database_url) as world:
         await started(world, first)
         first.in_prepare = raising(ValueError("bug"), times=99)
-        await first.send("e1")
+        await first.feed("e1")
         await world.settle()
         assert await turn(first) == "waiting:logic"
         stopped_at = world.clock.now()
@@ -143,7 +143,7 @@ async def test_a_restart_with_the_same_code_does_not_answer_a_logic_failure(
     async with virtual(first, url=database_url) as world:
         await started(world, first)
         first.in_prepare = raising(ValueError("bug"))
-        await first.send("e1")
+        await first.feed("e1")
         await world.settle()
         stopped_at = world.clock.now()
     second = Line()
@@ -158,7 +158,7 @@ async def test_skip_lets_go_of_what_the_failed_run_had_taken(database_url: str) 
     async with virtual(app, url=database_url) as world:
         await started(world, app)
         app.in_mutate = raising(ValueError("cannot read this one"))
-        await app.send("bad", "good")
+        await app.feed("bad", "good")
         await world.settle()
         await app.automations.resolve("line", "skip")
         await world.settle()
@@ -181,7 +181,7 @@ async def test_auth_and_permission_wait_for_a_person_and_the_same_run_goes_on(
     async with virtual(app, url=database_url) as world:
         await started(world, app)
         app.in_prepare = raising(error)
-        await app.send("e1")
+        await app.feed("e1")
         await world.advance("1d")
         assert await turn(app) == f"waiting:{reason}"
         assert await last(app, 1) == ["preparing paused:approval"]
@@ -202,7 +202,7 @@ async def test_a_fault_of_the_host_stops_the_automation_and_says_so(
     async with virtual(app, url=database_url) as world:
         await started(world, app)
         takes_from_faulty(app)
-        await app.send("e1")
+        await app.feed("e1")
         await world.advance("1d")
         assert await last(app, 1) == ["preparing failed:internal"]
         assert await turn(app) == "waiting:internal"
@@ -216,7 +216,7 @@ async def test_a_failure_after_the_change_retries_next_alone(database_url: str) 
     async with virtual(app, url=database_url) as world:
         await started(world, app)
         app.in_next = raising(ValueError("bug in next"))
-        await app.send("e1")
+        await app.feed("e1")
         await world.settle()
         assert await last(app, 1) == ["emitting failed:logic"]
         assert await event_statuses(app) == {"e1": "reserved"}
@@ -235,7 +235,7 @@ async def test_a_failure_after_the_change_cannot_be_skipped(database_url: str) -
     async with virtual(app, url=database_url) as world:
         await started(world, app)
         app.in_next = raising(ValueError("bug in next"))
-        await app.send("e1")
+        await app.feed("e1")
         await world.settle()
         with pytest.raises(WrongState, match="has happened"):
             await app.automations.resolve("line", "skip")
@@ -252,10 +252,10 @@ async def test_one_failed_handler_stops_the_line_and_triggers_accumulate(databas
     async with virtual(app, url=database_url) as world:
         await started(world, app)
         app.in_prepare = raising(ValueError("bug"))
-        await app.send("e1")
+        await app.feed("e1")
         await world.settle()
         polled.clear()
-        await app.send("e2", "e3")
+        await app.feed("e2", "e3")
         await world.advance("10m")
         assert polled == []
         assert app.outside.effects == []
@@ -281,7 +281,7 @@ async def test_a_handler_that_never_returns_is_stopped(database_url: str) -> Non
 
         functions = app.line.handlers["worker"].functions
         good, functions["prepare"] = functions["prepare"], hang
-        await app.send("e1")
+        await app.feed("e1")
         await world.settle()
         assert (await app.automations.show("line")).status == "Running"
         await world.advance("300s")
@@ -302,7 +302,7 @@ async def test_a_handler_cannot_end_the_program(
     async with virtual(app, url=database_url) as world:
         await started(world, app)
         app.in_prepare = raising(kind("stop"))
-        await app.send("e1")
+        await app.feed("e1")
         await world.settle()
         assert await turn(app) == "waiting:logic"
         await sound(app)
@@ -322,7 +322,7 @@ async def test_logs_of_every_phase_are_kept_also_of_the_one_that_failed(database
             raise ValueError("bug")
 
         app.line.handlers["worker"].functions.update(prepare=prepare, next=emit)
-        await app.send("e1")
+        await app.feed("e1")
         await world.settle()
         [run] = await app.automations.activity("line", limit=1)
         assert run.run.logs == '["prepare 1","next 2"]'
@@ -339,7 +339,7 @@ async def test_a_paused_automation_begins_nothing_and_resumes_where_it_was(
     async with virtual(app, url=database_url) as world:
         await started(world, app)
         await app.automations.pause("line")
-        await app.send("e1")
+        await app.feed("e1")
         await world.advance("1d")
         assert app.prepared == []
         standing = await app.automations.show("line")
@@ -361,7 +361,7 @@ async def test_a_pause_during_a_run_lets_it_end_and_is_no_error(database_url: st
             await app.automations.pause("line")
 
         app.in_prepare = pause
-        await app.send("e1", "e2")
+        await app.feed("e1", "e2")
         await world.advance("1h")
         assert await last(app, 1) == ["committed committed"]
         assert await event_statuses(app) == {"e1": "consumed", "e2": "pending"}
@@ -377,7 +377,7 @@ async def test_a_pause_during_a_back_off_keeps_the_retry(database_url: str) -> N
     async with virtual(app, url=database_url) as world:
         await started(world, app)
         app.in_next = raising(Transient("down"))
-        await app.send("e1")
+        await app.feed("e1")
         await world.settle()
         await app.automations.pause("line")
         await world.advance("1h")
@@ -453,7 +453,7 @@ async def test_a_fix_is_recorded_as_a_version_and_the_chain_goes_on_with_it(
     second = Line(fix=fixer)
     mended(second)
     async with virtual(second, url=database_url, start=stopped_at) as world:
-        await second.send("e2")
+        await second.feed("e2")
         await world.settle()
         assert len(asked) == 1  # the fix outlives the process
         assert await event_statuses(second) == {"e1": "consumed", "e2": "consumed"}

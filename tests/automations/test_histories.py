@@ -43,7 +43,7 @@ class History:
         app, line = self.app, self.app.automations
         plain: dict[str, Callable[[], Awaitable[Any]]] = {
             "publish": self._publish,
-            "publish again": lambda: app.send("e0"),
+            "publish again": lambda: app.feed("e0"),
             "wait": lambda: self.world.advance("15s"),
             "pause": lambda: line.pause("line"),
             "resume": lambda: line.resume("line"),
@@ -65,7 +65,7 @@ class History:
         await sound(app)
 
     async def _publish(self) -> None:
-        await self.app.send(f"e{self.published}")
+        await self.app.feed(f"e{self.published}")
         self.published += 1
 
     async def _deny(self) -> None:

@@ -63,7 +63,7 @@ async def test_the_ledger_knows_of_the_call_before_it_is_made(database_url: str)
             return await perform(params, call)
 
         app.outside.perform = look  # type: ignore[method-assign]
-        await app.send("e1")
+        await app.feed("e1")
         await world.settle()
         assert seen == [["in_flight"]]
 
@@ -79,7 +79,7 @@ async def test_a_consumer_without_a_call_tells_next_none_and_uses_its_events(
             ctx.log("nothing to change")
 
         app.line.handlers["worker"].functions["mutate"] = idle
-        await app.send("e1")
+        await app.feed("e1")
         await world.settle()
         assert [one.status for one in app.told] == ["none"]
         assert await event_statuses(app) == {"e1": "consumed"}
@@ -100,7 +100,7 @@ async def test_what_stands_after_the_call_is_not_executed(database_url: str) -> 
             after.append("went on")
 
         app.line.handlers["worker"].functions["mutate"] = chatty
-        await app.send("e1")
+        await app.feed("e1")
         await world.settle()
         assert after == []
         assert app.applied[0].status == "applied"
@@ -120,7 +120,7 @@ async def test_a_second_change_is_refused_and_the_first_counts(database_url: str
                     ctx.log("swallowed")
 
         app.line.handlers["worker"].functions["mutate"] = greedy
-        await app.send("e1")
+        await app.feed("e1")
         await world.settle()
         assert [params for _, params in app.outside.effects] == [{"items": 1}]
         assert await last(app, 1) == ["committed committed"]
@@ -142,7 +142,7 @@ async def test_a_certain_failure_releases_the_events_and_is_no_doubt(
     async with virtual(app, url=database_url) as world:
         await started(world, app)
         app.outside.before = raising(error)
-        await app.send("e1")
+        await app.feed("e1")
         await world.settle()
         assert await last(app, 1) == [status]
         assert await event_statuses(app) == {"e1": "pending"}
@@ -161,7 +161,7 @@ async def test_an_unknown_outcome_is_looked_up_at_once(database_url: str, error:
     async with virtual(app, url=database_url) as world:
         await started(world, app)
         app.outside.after = raising(error)
-        await app.send("e1")
+        await app.feed("e1")
         await world.settle()
         assert (app.outside.calls, app.outside.looks) == (1, 1)
         assert await ledger(app) == ["applied"]
@@ -175,7 +175,7 @@ async def test_an_unknown_outcome_that_did_not_happen_starts_over(database_url: 
     async with virtual(app, url=database_url) as world:
         await started(world, app)
         app.outside.before = raising(LOST)
-        await app.send("e1")
+        await app.feed("e1")
         await world.settle()
         assert await ledger(app) == ["failed"]
         assert await event_statuses(app) == {"e1": "pending"}
@@ -191,7 +191,7 @@ async def test_an_idempotent_tool_is_called_again_with_the_same_key(database_url
     async with virtual(app, url=database_url) as world:
         await started(world, app)
         app.outside.after = raising(LOST)
-        await app.send("e1")
+        await app.feed("e1")
         await world.settle()
         assert (app.outside.calls, app.outside.looks) == (2, 0)
         assert len(app.outside.effects) == 1
@@ -209,7 +209,7 @@ async def test_a_later_refusal_does_not_prove_that_the_first_call_had_no_effect(
     async with virtual(app, url=database_url) as world:
         await started(world, app)
         app.outside.after = refuse
-        await app.send("e1")
+        await app.feed("e1")
         await world.settle()
         assert await turn(app) == "sleeping:reconciliation"
         assert await event_statuses(app) == {"e1": "reserved"}
@@ -223,7 +223,7 @@ async def test_while_the_outcome_is_unknown_the_run_sleeps_and_looks_again_with_
     async with virtual(app, url=database_url) as world:
         await started(world, app)
         app.outside.after = raising(LOST)
-        await app.send("e1")
+        await app.feed("e1")
         await world.settle()
         assert await turn(app) == "sleeping:reconciliation"
         assert await last(app, 1) == ["mutating paused:reconciliation"]
@@ -247,7 +247,7 @@ async def test_after_five_looks_a_person_is_asked(database_url: str) -> None:
     async with virtual(app, url=database_url) as world:
         await started(world, app)
         app.outside.after = raising(LOST)
-        await app.send("e1")
+        await app.feed("e1")
         await world.advance("10m")
         assert app.outside.looks == 5
         assert await turn(app) == "waiting:reconciliation"
@@ -264,7 +264,7 @@ async def test_a_person_lets_the_tool_look_again(database_url: str) -> None:
     async with virtual(app, url=database_url) as world:
         await started(world, app)
         app.outside.after = raising(LOST)
-        await app.send("e1")
+        await app.feed("e1")
         await world.advance("10m")
         app.outside.verdict = None
         await app.automations.resolve("line", "try-again")
@@ -280,7 +280,7 @@ async def test_a_person_says_that_it_did_not_happen_and_it_is_done_anew(database
     async with virtual(app, url=database_url) as world:
         await started(world, app)
         app.outside.before = raising(LOST)
-        await app.send("e1")
+        await app.feed("e1")
         await world.settle()
         assert await turn(app) == "waiting:reconciliation"
         await app.automations.resolve("line", "did-not-happen")
@@ -296,7 +296,7 @@ async def test_a_person_skips_what_is_in_doubt_and_next_is_told(database_url: st
     async with virtual(app, url=database_url) as world:
         await started(world, app)
         app.outside.after = raising(LOST)
-        await app.send("e1")
+        await app.feed("e1")
         await world.settle()
         await app.automations.resolve("line", "skip")
         await world.settle()
@@ -312,7 +312,7 @@ async def test_a_tool_that_cannot_look_cannot_try_again(database_url: str) -> No
     async with virtual(app, url=database_url) as world:
         await started(world, app)
         app.outside.after = raising(LOST)
-        await app.send("e1")
+        await app.feed("e1")
         await world.settle()
         with pytest.raises(WrongState, match="cannot look"):
             await app.automations.resolve("line", "try-again")
@@ -327,7 +327,7 @@ async def test_a_person_may_decide_before_the_looks_are_used_up(database_url: st
     async with virtual(app, url=database_url) as world:
         await started(world, app)
         app.outside.after = raising(LOST)
-        await app.send("e1")
+        await app.feed("e1")
         await world.settle()
         await app.automations.resolve("line", "skip")
         await world.settle()
@@ -352,7 +352,7 @@ async def test_a_tool_that_settles_late_is_not_asked_too_soon(database_url: str)
     async with virtual(app, url=database_url) as world:
         await started(world, app)
         app.outside.after = raising(LOST)
-        await app.send("e1")
+        await app.feed("e1")
         await world.advance("59s")
         assert app.outside.looks == 0
         await world.advance("1s")
@@ -413,7 +413,7 @@ async def test_agreeing_to_other_parameters_is_not_agreeing(database_url: str) -
             await ctx.call(app.outside, amount=amount[0])
 
         app.line.handlers["worker"].functions["mutate"] = pay
-        await app.send("e1")
+        await app.feed("e1")
         await world.settle()
         amount[0] = 1000
         await app.automations.approve("line")
@@ -442,7 +442,7 @@ async def test_auth_in_the_call_waits_and_then_the_same_run_goes_on(database_url
     async with virtual(app, url=database_url) as world:
         await started(world, app)
         app.outside.before = raising(NeedsLogin("the token has expired"))
-        await app.send("e1")
+        await app.feed("e1")
         await world.settle()
         assert await turn(app) == "waiting:auth"
         assert await event_statuses(app) == {"e1": "reserved"}
@@ -460,7 +460,7 @@ async def test_an_error_of_the_script_before_its_call_is_its_own(database_url: s
     async with virtual(app, url=database_url) as world:
         await started(world, app)
         app.in_mutate = raising(Transient("later"))
-        await app.send("e1")
+        await app.feed("e1")
         await world.settle()
         assert await last(app, 1) == ["mutating paused:transient"]
         assert await ledger(app) == []

@@ -42,7 +42,7 @@ async def test_an_uncertain_change_keeps_its_events_and_is_not_repeated(database
     async with virtual(app, url=database_url) as world:
         await started(world, app)
         app.outside.after = raising(LOST)
-        await app.send("e1")
+        await app.feed("e1")
         await world.settle()
         assert await event_statuses(app) == {"e1": "reserved"}
         app.outside.verdict = None
@@ -67,7 +67,7 @@ async def test_a_definite_failure_of_a_change_is_not_an_internal_one(
     async with virtual(app, url=database_url) as world:
         await started(world, app)
         app.outside.before = raising(error)
-        await app.send("e1")
+        await app.feed("e1")
         await world.settle()
         assert await last(app, 1) == [f"mutating {status}"]
 
@@ -79,7 +79,7 @@ async def test_no_failure_makes_the_scheduler_loop(database_url: str, phase: str
     async with virtual(app, url=database_url) as world:
         await started(world, app)
         setattr(app, f"in_{phase}", raising(ValueError("bug"), times=99))
-        await app.send("e1")
+        await app.feed("e1")
         await world.advance("1d")
         count = len(await statuses(app))
         await world.advance("1d")
@@ -92,7 +92,7 @@ async def test_a_retry_of_next_is_told_what_was_applied(database_url: str) -> No
     async with virtual(app, url=database_url) as world:
         await started(world, app)
         app.in_next = raising(Transient("down"), times=2)
-        await app.send("e1")
+        await app.feed("e1")
         await world.advance("1m")
         assert app.told == [("applied", "done")]
         assert app.outside.calls == 1
@@ -104,7 +104,7 @@ async def test_without_a_change_a_failure_in_next_starts_from_prepare(database_u
     async with virtual(app, url=database_url) as world:
         await started(world, app)
         app.in_next = raising(ValueError("prepare gave rubbish"))
-        await app.send("e1")
+        await app.feed("e1")
         await world.settle()
         assert await event_statuses(app) == {"e1": "pending"}
         await app.automations.resolve("line")
@@ -118,7 +118,7 @@ async def test_an_exception_after_sending_is_no_definite_failure(database_url: s
     async with virtual(app, url=database_url) as world:
         await started(world, app)
         app.outside.after = raising(KeyError("in the code that reads the answer"))
-        await app.send("e1")
+        await app.feed("e1")
         await world.advance("1h")
         assert await turn(app) == "waiting:reconciliation"
         assert await event_statuses(app) == {"e1": "reserved"}
@@ -131,7 +131,7 @@ async def test_a_crash_in_flight_can_be_settled(database_url: str) -> None:
     async with virtual(app, url=database_url) as world:
         await started(world, app)
         with dying_at("after-call"):
-            await app.send("e1")
+            await app.feed("e1")
             await world.settle()
         await bury(app)
         await world.settle()
@@ -148,7 +148,7 @@ async def test_exhausted_retries_leave_no_orphaned_reservation(database_url: str
     async with virtual(app, url=database_url) as world:
         await started(world, app)
         app.in_next = raising(Transient("down"), times=2)
-        await app.send("e1")
+        await app.feed("e1")
         await world.advance("1h")
         assert await turn(app) == "waiting:transient"
         assert await event_statuses(app) == {"e1": "reserved"}
@@ -164,7 +164,7 @@ async def test_a_restart_changes_no_counter_and_repeats_nothing(database_url: st
     async with virtual(first, url=database_url) as world:
         await started(world, first)
         first.in_prepare = raising(Transient("down"))
-        await first.send("e1")
+        await first.feed("e1")
         await world.settle()
         before = (await first.automations.show("line")).turn
         stopped_at = world.clock.now()
@@ -205,7 +205,7 @@ async def test_a_batch_is_not_stranded_after_its_first_part(database_url: str) -
     async with virtual(app, url=database_url) as world:
         await started(world, app)
         await app.automations.pause("line")
-        await app.send(*(f"e{n:02d}" for n in range(35)))
+        await app.feed(*(f"e{n:02d}" for n in range(35)))
         await app.automations.resume("line")
         await world.settle()
         assert [len(ids) for ids in app.done] == [10, 10, 10, 5]
@@ -218,7 +218,7 @@ async def test_a_failure_after_the_change_with_new_code_repeats_no_change(
     async with virtual(first, url=database_url) as world:
         await started(world, first)
         first.in_next = raising(ValueError("bug"), times=9)
-        await first.send("e1")
+        await first.feed("e1")
         await world.settle()
         stopped_at = world.clock.now()
 
@@ -249,7 +249,7 @@ async def test_a_user_pause_is_never_overwritten_by_the_system(database_url: str
     async with virtual(app, url=database_url) as world:
         await started(world, app)
         app.in_prepare = raising(Transient("down"), times=9)
-        await app.send("e1")
+        await app.feed("e1")
         await world.settle()
         await app.automations.pause("line")
         await world.advance("1d")
@@ -298,7 +298,7 @@ async def test_a_mutation_in_the_background_is_seen_to_its_end(database_url: str
             await asyncio.sleep(0)
 
         app.line.handlers["worker"].functions["mutate"] = hasty
-        await app.send("e1")
+        await app.feed("e1")
         await world.settle()
         assert app.applied == [("applied", "done")]
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -325,7 +325,7 @@ async def test_a_reservation_survives_transfer_in_the_history(database_url: str)
     async with virtual(app, url=database_url) as world:
         await started(world, app)
         app.in_next = dying(app)
-        await app.send("e1")
+        await app.feed("e1")
         await world.settle()
         [output] = await app.automations.outputs("line")
         assert [row.title for row in await app.automations.inputs_of(output.id)] == ["e1"]

@@ -27,7 +27,7 @@ from tests.automations.kit import (
 async def dies(world: World, app: Line, point: str) -> None:
     """Give it work and kill it at a point."""
     with dying_at(point):
-        await app.send("e1")
+        await app.feed("e1")
         await world.settle()
     assert await bury(app) == 1
     await sound(app)
@@ -71,7 +71,7 @@ async def test_a_crash_during_prepare_starts_afresh(database_url: str) -> None:
         await started(world, app)
 
         app.in_prepare = dying(app)
-        await app.send("e1")
+        await app.feed("e1")
         await world.settle()
         assert await last(app, 2) == ["preparing crashed", "committed committed"]
         [newest] = await app.automations.activity("line", limit=1)
@@ -87,7 +87,7 @@ async def test_a_crash_after_prepare_releases_the_events_and_starts_afresh(
     async with virtual(app, url=database_url) as world:
         await started(world, app)
         app.in_mutate = dying(app)
-        await app.send("e1")
+        await app.feed("e1")
         await world.settle()
         assert app.done == [["e1"], ["e1"]]
         assert await last(app, 2) == ["prepared crashed", "committed committed"]
@@ -104,7 +104,7 @@ async def test_a_crash_after_the_change_goes_on_with_next_and_what_was_copied(
     async with virtual(app, url=database_url) as world:
         await started(world, app)
         app.in_next = dying(app)
-        await app.send("e1")
+        await app.feed("e1")
         await world.settle()
         assert app.done == [["e1"]]  # prepare was not run again
         assert app.outside.calls == 1
@@ -147,7 +147,7 @@ async def test_one_that_kills_its_worker_too_often_waits_for_a_person(database_u
     async with virtual(app, url=database_url) as world:
         await started(world, app)
         app.in_prepare = dying(app, times=2)
-        await app.send("e1")
+        await app.feed("e1")
         await world.settle()
         assert await turn(app) == "waiting:crashes"
         standing = await app.automations.show("line")
@@ -174,7 +174,7 @@ async def test_a_worker_that_lost_its_lease_changes_nothing(database_url: str) -
             return value
 
         app.line.handlers["worker"].functions["prepare"] = away
-        await app.send("e1")
+        await app.feed("e1")
         await world.settle()
         assert len(app.outside.effects) == 1
         assert await event_statuses(app) == {"e1": "consumed"}
@@ -194,7 +194,7 @@ async def test_a_handler_that_was_stopped_for_a_shutdown_goes_on_elsewhere(
             await never()
 
         first.outside.perform = hang  # type: ignore[method-assign]
-        await first.send("e1")
+        await first.feed("e1")
         await world.settle()
         stopped_at = world.clock.now()
     second = Line()
@@ -220,7 +220,7 @@ async def test_a_handler_that_is_gone_after_its_change_is_finished_without_next(
     async with virtual(first, url=database_url) as world:
         await started(world, first)
         first.in_next = raising(ConnectionError("gone"))
-        await first.send("e1")
+        await first.feed("e1")
         await world.settle()
         assert await turn(first) == "sleeping:transient"
         stopped_at = world.clock.now()

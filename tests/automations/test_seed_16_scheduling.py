@@ -76,7 +76,7 @@ async def troubled(world: World, app: Line, trouble: str) -> None:
             app.outside.verdict = UNSURE
         case "internal":
             takes_from_faulty(app)
-    await app.send("e1")
+    await app.feed("e1")
     await world.settle()
 
 
@@ -105,11 +105,11 @@ async def test_queued_triggers_that_fired_during_an_active_run_are_recovered_aft
 
         async def everything_comes_due() -> None:
             world.clock.move_to(world.clock.now() + 4 * MINUTE)
-            await first.send("e2")
+            await first.feed("e2")
             await asyncio.Event().wait()  # the process ends in the middle of it
 
         first.in_prepare = everything_comes_due
-        await first.send("e1")
+        await first.feed("e1")
         await world.settle()
         assert polled == []
         stopped_at = world.clock.now()
@@ -134,7 +134,7 @@ async def test_active_means_that_it_is_executing(database_url: str) -> None:
             seen.append(await standing_now(app))
 
         app.in_prepare = app.in_mutate = app.in_next = look
-        await app.send("e1")
+        await app.feed("e1")
         await world.settle()
         assert [(status, phase) for status, phase, _ in seen] == [
             ("active", "preparing"),
@@ -237,7 +237,7 @@ async def test_crashed_is_found_incomplete_and_recovery_creates_a_new_run(
     async with virtual(app, url=database_url) as world:
         await started(world, app)
         app.in_prepare = dying(app)
-        await app.send("e1")
+        await app.feed("e1")
         await world.settle()
         recovery, crashed = await app.automations.activity("line", limit=2)
         assert shown(crashed.status, crashed.reason) == "crashed"
@@ -268,7 +268,7 @@ async def test_before_the_mutation_is_applied_a_new_run_starts_fresh_from_prepar
                 app.in_mutate = dying(app)
             case "mutating":
                 app.in_mutate = raising(Transient("down"))
-        await app.send("e1")
+        await app.feed("e1")
         await world.advance("10s")
         assert begun == ["preparing", "preparing"]
         fresh, before = await app.automations.activity("line", limit=2)
@@ -291,7 +291,7 @@ async def test_after_the_mutation_is_applied_a_new_run_copies_results_and_is_emi
 
         strike = dying(app) if phase == "mutated" else raising(Transient("down"))
         app.in_next = both(strike, look)
-        await app.send("e1")
+        await app.feed("e1")
         await world.advance("10s")
         assert begun == ["emitting"]
         copy, before = await app.automations.activity("line", limit=2)
@@ -352,7 +352,7 @@ async def test_on_committed_wake_at_is_recorded_flags_are_cleared_and_triggers_c
     async with virtual(app, url=database_url) as world:
         await started(world, app)
         app.wake_at = world.clock.moment() + timedelta(hours=1)
-        await app.send("e1", "e2")
+        await app.feed("e1", "e2")
         await world.settle()
         assert app.done == [["e1"], ["e2"]]
         [handler] = (await app.automations.show("line")).handlers
@@ -367,7 +367,7 @@ async def test_on_paused_transient_a_retry_is_scheduled_and_triggers_accumulate(
     app = Line()
     async with virtual(app, url=database_url) as world:
         await troubled(world, app, "transient")
-        await app.send("e2", "e3")
+        await app.feed("e2", "e3")
         await world.advance("6s")
         assert app.done == []
         await world.advance("4s")
@@ -391,7 +391,7 @@ async def test_a_paused_workflow_does_nothing_until_it_is_resolved(
     async with virtual(app, url=database_url) as world:
         await troubled(world, app, trouble)
         app.prepared.clear()
-        await app.send("e2")
+        await app.feed("e2")
         await world.advance("1d")
         assert await turn(app) == waits
         assert app.prepared == []
@@ -411,7 +411,7 @@ async def test_on_failed_logic_a_fix_is_triggered_and_a_retry_follows_it(
 
     async def asks(failure: Failure) -> Fix:
         asked.append(f"{failure.handler} {failure.phase}")
-        await app.send("e2")  # triggers accumulate meanwhile
+        await app.feed("e2")  # triggers accumulate meanwhile
         return Fix({"prepare": GOOD}, "do not fail")
 
     app = Line(fix=asks)
@@ -442,7 +442,7 @@ async def test_users_see_a_status(database_url: str, word: str) -> None:
                 app.in_prepare = raising(ValueError("a bug"))
             case "Stopped":
                 await app.automations.pause("line")
-        await app.send("e1")
+        await app.feed("e1")
         await world.settle()
         await look()
         assert seen[0] == word
@@ -485,7 +485,7 @@ async def test_users_see_recent_activity(database_url: str) -> None:
     async with virtual(app, url=database_url) as world:
         await started(world, app)
         await app.automations.pause("line")
-        await app.send("e1", "e2", "e3")
+        await app.feed("e1", "e2", "e3")
         await app.automations.resume("line")
         await world.settle()
         run = await newest(app)
@@ -498,7 +498,7 @@ async def test_users_see_pending_work(database_url: str) -> None:
     app = Line()
     async with virtual(app, url=database_url) as world:
         await troubled(world, app, "logic")
-        await app.send("e2")
+        await app.feed("e2")
         assert (await app.automations.show("line")).pending == {"work": 2}
         waiting = await app.automations.pending("line")
         assert [one.input.title for one in waiting] == ["e1", "e2"]

@@ -186,10 +186,10 @@ async def test_the_words_of_a_life(database_url: str) -> None:
         await world.advance("2m")
         await note()
         app.in_prepare = note
-        await app.send("e1")
+        await app.feed("e1")
         await world.settle()
         app.in_prepare = raising(ValueError("bug"))
-        await app.send("e2")
+        await app.feed("e2")
         await world.settle()
         await note()
         await app.automations.pause("line")
@@ -243,7 +243,7 @@ async def test_old_turns_are_pruned_and_what_dedup_needs_stays(database_url: str
         await world.beat()
         assert await app.automations.activity("line") == []
         assert await event_statuses(app) == {"e1": "consumed"}
-        await app.send("e1", "e2")
+        await app.feed("e1", "e2")
         await world.settle()
         assert app.done == [["e1"], ["e2"]]
         await sound(app)
@@ -254,7 +254,7 @@ async def test_an_input_whose_events_were_all_skipped_is_skipped(database_url: s
     async with virtual(app, url=database_url) as world:
         await started(world, app)
         await app.automations.pause("line")
-        await app.send("e1", "e2")
+        await app.feed("e1", "e2")
         await app.automations.skip_event("line", "work", "e1")
         await app.automations.resume("line")
         await world.settle()
@@ -279,7 +279,7 @@ async def test_a_run_that_was_in_doubt_and_committed_complains_no_more(database_
         await started(world, app)
         app.outside.after = raising(OutcomeUnknown("the line broke"))
         app.outside.verdict = UNSURE
-        await app.send("e1")
+        await app.feed("e1")
         await world.settle()
         assert "the line is dead" in str((await app.automations.activity("line"))[0].error)
         app.outside.verdict = None

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
+from rota.cli.main import cli
 from tests.cli.test_pipeline import KINDS, document, rota
-from tests.kit import until
 from tests.pipelines.kit import write
 
 # Answers, writes down every question, refuses bad words until somebody has mended it, and lets
@@ -54,11 +57,16 @@ def calls(folder: Path) -> list[str]:
 
 def wait_for(condition: Callable[[], bool]) -> None:
     """Until something is so."""
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline
+        asyncio.run(asyncio.sleep(0.02))
 
-    async def asked() -> bool:
-        return condition()
 
-    asyncio.run(until(asked))
+def has_begun() -> bool:
+    """Whether the database has a run of the words, or is there at all."""
+    result = CliRunner().invoke(cli, ["pipeline", "history", "words", "--json"])
+    return result.exit_code == 0 and bool(json.loads(result.stdout))
 
 
 @pytest.fixture
@@ -243,6 +251,14 @@ def rota_run(*words: str) -> Any:
     return json.loads(done.stdout)
 
 
+def test_a_dry_run_asks_nobody_and_stores_nothing(folder: Path) -> None:
+    made(folder, ["tea", "jam"])
+    told = document("render", "words", "--ai", "ai.yaml", "--all")
+    assert [each["prompt"] for each in told["prompts"]] == ["tea\n", "jam\n"]
+    assert calls(folder) == []
+    assert not (folder / ".rota.db").exists()
+
+
 def test_generated_items_are_looked_at_before_a_run(folder: Path) -> None:
     rota("init", "one", "--template", "generated")
     file = folder / "one" / "pipeline.yaml"
@@ -299,10 +315,22 @@ def migrate(url: str) -> None:
     subprocess.run(words, check=True, capture_output=True)
 
 
+def test_a_run_goes_on_as_it_began_whatever_became_of_the_file(folder: Path) -> None:
+    made(folder, ["tea", "bad"])
+    rota("run", "words", "--ai", "ai.yaml", code=7)
+    made(folder, ["other"])
+    (folder / "mended").touch()
+    result = rota("retry", "words", "--ai", "ai.yaml")
+    assert len(result.stdout.splitlines()) == 3
+    assert "the pipeline has changed since this run began" in result.stderr
+    assert calls(folder) == ["tea", "bad", "bad"]
+
+
 def test_what_has_never_run_cannot_go_on(folder: Path) -> None:
     made(folder, ["tea"])
     for verb in ("resume", "retry"):
         assert "words has not run yet" in rota(verb, "words", code=4).stderr
+    assert not (folder / ".rota.db").exists()
     rota("run", "words", "--ai", "ai.yaml")
     said = rota("retry", "words", "--run", "nonsense", code=4).stderr
     assert "there is no run 'nonsense'" in said
@@ -328,6 +356,29 @@ def test_one_ctrl_c_cancels_and_keeps_what_is_done(
         "tea", "jam", "wait", "milk",
     ]  # fmt: skip
     assert calls(folder) == ["tea", "jam", "wait", "wait", "milk"]
+
+
+@pytest.mark.slow
+def test_ctrl_c_does_not_wait_for_a_pipe_that_never_ends(folder: Path) -> None:
+    made(folder, [])
+    reader, writer = os.pipe()
+    words = ["pipeline", "run", "words", "--ai", "ai.yaml", "--items", "-"]
+    child = subprocess.Popen(
+        [sys.executable, "-m", "rota.cli", *words], cwd=folder, text=True, stdin=reader,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    try:
+        os.close(reader)
+        os.write(writer, b'{"word": "tea"}\n')
+        wait_for(has_begun)
+        child.send_signal(signal.SIGINT)
+        _, err = child.communicate(timeout=30)
+        assert child.returncode == 130, err
+        assert "words: cancelled" in err
+    finally:
+        os.close(writer)
+        child.kill()
+        child.wait()
 
 
 @pytest.mark.slow
@@ -390,6 +441,9 @@ def test_one_run_is_shown_with_its_items_and_its_result(folder: Path) -> None:
     page = rota("history", "words", "--run", entry["run"]).stdout
     assert '{"word":"bad"}' in page
     assert "Rejected: sh ended with exit 1: no bad words" in page
+    shown = rota("history", "words", "--run", entry["run"], "--limit", "1")
+    assert "bad" in shown.stdout  # what went wrong comes first
+    assert "and 1 more: --limit N" in shown.stderr
     items = document("history", "words", "--run", entry["run"])["items"]
     assert [each["status"] for each in items] == ["completed", "failed"]
     assert rota("history", "words", "--result").stdout == first
@@ -412,3 +466,28 @@ def test_a_terminal_shows_a_bar_and_the_result_stays_clean(folder: Path) -> None
     pictures = [part.partition("\r\n")[0] for part in shown.split("\r\x1b[2K")]
     assert all(len(picture) < 80 for picture in pictures[:-1])
     assert "\x1b" not in (folder / "out.csv").read_text()
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:.*use of forkpty.*:DeprecationWarning")
+def test_a_reply_cannot_play_tricks_on_a_terminal_and_a_pipe_gets_it_as_it_is(folder: Path) -> None:
+    from tests.cli.test_terminal import on_terminal
+
+    made(folder, ["x"], reduce={"type": "text"})
+    (folder / "say.sh").write_text("printf 'a\\033[2Jb\\tc'")
+    words = ["pipeline", "run", "words", "--ai", "ai.yaml", "--quiet"]
+    assert on_terminal(folder, *words).rstrip() == "a\\x1b[2Jb\tc"
+    assert rota(*words[1:]).stdout.rstrip() == "a\x1b[2Jb\tc"
+
+
+def test_a_filtered_item_is_told_with_its_reason(folder: Path) -> None:
+    rule = {"field": "word", "operator": "equals", "value": "tea"}
+    made(folder, ["tea", "jam"], filter={"type": "rule", "rule": {"rules": [rule]}})
+    result = rota("run", "words", "--ai", "ai.yaml")
+    assert "1 of 2 items done, 1 filtered out" in result.stderr
+    [entry] = document("history", "words")
+    page = rota("history", "words", "--run", entry["run"]).stdout
+    assert page.splitlines()[-1].split()[:3] == ["-", '{"word":"jam"}', "filtered"]
+    assert (
+        "goes to stdout anyway" in rota("run", "words", "--ai", "ai.yaml", "-o", "-", code=2).stderr
+    )

@@ -244,7 +244,7 @@ def test_a_name_nobody_knows_is_answered_with_the_nearest(either: Shell) -> None
         assert "Did you mean nightly?" in said
     said = either.error("schedule", "backfill", "nigthly", "--from", "2026-01-01", code=4)
     assert "there is no schedule" in said
-    assert "no schedule and no run" in either.error("why", "nigthly", code=4)
+    assert "no schedule, no automation and no run" in either.error("why", "nigthly", code=4)
     assert "there is no schedule" in either.error("schedule", "update", "nigthly", "5m", code=4)
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import signal
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,7 @@ from click.testing import CliRunner, Result
 
 from rota.cli.main import cli
 from tests.cli.scheduler_daemon import SchedulerDaemon
+from tests.cli.test_pipeline_run import calls, made, wait_for
 
 PIPELINE = """
 name: Report
@@ -109,7 +112,7 @@ def test_the_list_says_when_nobody_executes_it(desk: Desk) -> None:
 def test_a_trigger_without_a_scheduler_is_performed_on_the_spot(desk: Desk) -> None:
     result = desk.run("trigger", "report")
     assert result.stdout.startswith("completed: 2 of 2 items")
-    assert "performed here" in result.stderr
+    assert "no scheduler runs here" in result.stderr
     state = desk.state()
     assert state["stats"]["totalRuns"] == 1
     assert (desk.folder / "pipelines/report" / state["lastRun"]["resultFile"]).exists()
@@ -133,9 +136,12 @@ def test_a_trigger_fires_no_other_schedule_that_is_overdue(desk: Desk) -> None:
 
 
 def test_a_trigger_ends_with_the_code_of_its_execution(desk: Desk) -> None:
-    desk.write("bad", PIPELINE.replace("offline:echo", "nobody:echo"))
+    none = "  retryPolicy: {maxRetries: 0}\nsettings:"
+    desk.write("bad", PIPELINE.replace("settings:", none).replace("offline:echo", "nobody:echo"))
     result = desk.run("trigger", "bad", code=1)
-    assert result.stderr
+    assert result.stdout.startswith("failed: 0 of 2 items")
+    assert "nobody" in result.stderr
+    assert desk.state("bad")["status"] == "error"
 
 
 def test_pause_and_resume_without_a_scheduler_write_the_state(desk: Desk) -> None:
@@ -262,6 +268,63 @@ def test_a_daemon_tells_people_in_its_log(
     assert one.wait() == 0
     assert "stopped gracefully" in one.log()
     assert "Traceback" not in one.log()
+
+
+def test_a_daemon_killed_in_the_middle_of_a_run_is_followed_by_one_that_ends_it(
+    folder: Path, daemon: Callable[..., SchedulerDaemon]
+) -> None:
+    words = made(folder, ["tea", "jam", "wait"], schedule={"cron": "0 9 1 1 *"})
+    one = daemon(".", "--ai", "ai.yaml", "--events")
+    one.until(lambda: _is_running(one))
+    CliRunner().invoke(cli, ["scheduler", "trigger", "words"])
+    one.until(lambda: "wait" in calls(folder))
+    one.send(signal.SIGKILL)
+    one.wait()
+    (folder / "go").touch()
+    two = daemon(".", "--ai", "ai.yaml", "--events")
+    two.until(lambda: two.events("execution:complete"), timeout_s=60)
+    state = json.loads((words / ".schedule-state.json").read_text())
+    assert state["stats"]["totalRuns"] == 1
+    assert state["lastRun"]["success"] is True
+    assert state["lastRun"]["itemsProcessed"] == 3
+    assert calls(folder) == ["tea", "jam", "wait", "wait"]  # nothing was asked twice but the last
+
+
+def test_a_second_signal_stops_at_once_and_the_next_daemon_goes_on(
+    folder: Path, daemon: Callable[..., SchedulerDaemon]
+) -> None:
+    made(folder, ["tea", "wait"], schedule={"cron": "0 9 1 1 *"})
+    one = daemon(".", "--ai", "ai.yaml")
+    one.until(lambda: "looking after" in one.log())
+    CliRunner().invoke(cli, ["scheduler", "trigger", "words"])
+    one.until(lambda: "wait" in calls(folder))
+    one.send(signal.SIGTERM)
+    one.until(lambda: "1 execution under way, 30 s to end" in one.log())
+    one.send(signal.SIGTERM)
+    assert one.wait() == 130
+    assert "stopped at once" in one.log()
+    (folder / "go").touch()
+    two = daemon(".", "--ai", "ai.yaml")
+    two.until(lambda: "words ended, completed: 2 of 2 items" in two.log())
+
+
+def test_ctrl_c_calls_off_what_a_trigger_performs_itself(folder: Path) -> None:
+    words = made(folder, ["tea", "wait"], schedule={"cron": "0 9 1 1 *"})
+    child = subprocess.Popen(
+        [sys.executable, "-m", "rota.cli", "scheduler", "trigger", "words", "--ai", "ai.yaml"],
+        cwd=folder, text=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )  # fmt: skip
+    try:
+        wait_for(lambda: "wait" in calls(folder))
+        child.send_signal(signal.SIGINT)
+        out, _ = child.communicate(timeout=30)
+    finally:
+        child.kill()
+    assert child.returncode == 130
+    assert out.startswith("cancelled: 1 of 2 items")
+    state = json.loads((words / ".schedule-state.json").read_text())
+    assert "cancelled" in state["lastRun"]["error"]
 
 
 def _is_running(daemon: SchedulerDaemon) -> bool:

@@ -28,6 +28,7 @@ from tests.builders import raw
 
 NAME = "line"
 EFFECT = "e1-e2"  # what the counterpart is told, once
+APPROVED = frozenset({"append with an approval"})  # kinds whose change a person must agree to
 CONSUMED = """
 select events.message_id from reservations join events on events.id = reservations.event_id
 where reservations.act = 'consumed' and events.namespace = '{namespace}'
@@ -72,7 +73,13 @@ def _http(life: Life, option: str) -> tuple[Tool, dict[str, Any]]:
 
 
 def _mail(life: Life, option: str) -> tuple[Tool, dict[str, Any]]:
-    tool = SendMail("127.0.0.1", "us@b.org", port=int(life.place["port"]), tls="none")
+    async def is_filed(message_id: str) -> bool:
+        return message_id in Path(life.place["filed"]).read_text().splitlines()
+
+    tool = SendMail(
+        "127.0.0.1", "us@b.org", port=int(life.place["port"]), tls="none",
+        lookup=is_filed if option == "a lookup" else None,
+    )  # fmt: skip
     return tool, {"to": ["you@b.org"], "subject": EFFECT, "text": "Hello"}
 
 
@@ -105,7 +112,7 @@ _MAKERS = {
 def make_app(life: Life) -> Rota:
     """The app with its one automation."""
     app = Rota(life.url, namespace=life.namespace, keep_days=0, recoveries_max=1000)
-    line = app.automation(NAME, timezone="UTC")
+    line = app.automation(NAME, timezone="UTC", approval=life.kind in APPROVED)
     found, sent = line.topic("found"), line.topic("sent")
     tool, params = make_tool(life)
 
@@ -150,7 +157,9 @@ async def live(life: Life) -> dict[str, Any]:
     testing.GRACE_S = 20.0  # every call of a tool ends by itself
     async with virtual(app, start=START + life.number * 30 * MINUTE, url=life.url) as world:
         faults.reach("taking-up")
-        if life.resolve:
+        if life.resolve == "approve":
+            await app.automations.approve(NAME)
+        elif life.resolve:
             await app.automations.resolve(NAME, life.resolve)  # type: ignore[arg-type]
         await world.settle()
         await world.beat()

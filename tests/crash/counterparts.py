@@ -26,6 +26,7 @@ MOMENTS: dict[str, tuple[str, ...]] = {
     "http with a lookup": ("received", "applied", "answered"),
     "http": ("received", "applied", "answered"),
     "mail": ("greeted", "received", "applied", "answered"),
+    "mail with a lookup": ("greeted", "received", "applied", "answered"),
     "append": (),
     "file": (),
     "sql": (),
@@ -80,11 +81,13 @@ class WatchedSite(Site):
 
 
 class WatchedPostbox(Postbox):
-    """A mail server that lets the assassin know."""
+    """A mail server that lets the assassin know, and files the ids of what it took."""
 
-    def __init__(self, assassin: Assassin) -> None:
+    def __init__(self, assassin: Assassin, filed: Path) -> None:
         super().__init__()
         self.assassin = assassin
+        self.filed = filed
+        filed.touch()
 
     async def handle_MAIL(  # noqa: N802
         self, server: SMTP, session: Session, envelope: Envelope, address: str, options: list[str]
@@ -98,6 +101,8 @@ class WatchedPostbox(Postbox):
         if self.assassin.comes("received"):
             return "451 nobody is there"
         answer = await super().handle_DATA(server, session, envelope)
+        with self.filed.open("a") as file:
+            file.writelines(f"{mail['Message-ID']}\n" for mail in self.mails[-1:])
         self.assassin.comes("applied")
         return answer
 
@@ -117,10 +122,11 @@ async def counterpart(
         site = WatchedSite(assassin, honours_key=kind == "http with a key")
         async with site.up():
             yield {"site": site.url}, lambda: _now(site.effects.total())
-    elif kind == "mail":
-        box = WatchedPostbox(assassin)
+    elif kind.startswith("mail"):
+        filed = folder / "filed"
+        box = WatchedPostbox(assassin, filed)
         async with box.up():
-            yield {"port": str(box.port)}, lambda: _now(len(box.mails))
+            yield {"port": str(box.port), "filed": str(filed)}, lambda: _now(len(box.mails))
     elif kind == "sql":
         query = f"select id from sent where place = '{namespace}'"
         yield {"sql": _plain(url)}, lambda: _rows(url, query)

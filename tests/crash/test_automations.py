@@ -21,7 +21,7 @@ from rota.settings import Settings
 from rota.store import invariants, migrate
 from rota.store.database import Database, open_url
 from tests.builders import NOW, raw
-from tests.crash.automation_life import Life, begin
+from tests.crash.automation_life import APPROVED, Life, begin
 from tests.crash.conftest import MakeDatabase
 from tests.crash.counterparts import MOMENTS, UNKNOWABLE, Assassin, Count, counterpart
 from tests.forks import ended, forked
@@ -87,13 +87,13 @@ class Play:
         told = await self._lives(kill_at=strike.kill_at, moment=strike.moment)
         if told is None and strike.again_at:
             told = await self._lives(kill_at=strike.again_at)
-        struck = told is None
+        struck = told is None or not (strike.kill_at or strike.moment)
         told = answered = told or await self._lives() or {}
         answer_at = strike.answer_at
         skipped = False
         while answered["turn"] != "sleeping:idle":
-            skipped = await self._asks_rightly(answered)
-            answer = "skip" if skipped else "did-not-happen"
+            answer = await self._answer_to(answered)
+            skipped = answer == "skip"
             after = await self._lives(resolve=answer, kill_at=answer_at)
             struck = struck and (after is None or not answer_at)
             answered = after or await self._lives() or {}
@@ -117,6 +117,23 @@ class Play:
         broken = await self._scene.database.read(invariants.broken)
         assert broken == [], f"{life}: {broken}"
         return json.loads((life.folder / "told.json").read_text()) if code == 0 else None
+
+    async def _answer_to(self, told: Told) -> str:
+        """What a person says to what is shown, after a look at the counterpart."""
+        if told["turn"] == "waiting:approval":
+            await self._proposes_rightly(told)
+            return "approve"
+        return "skip" if await self._asks_rightly(told) else "did-not-happen"
+
+    async def _proposes_rightly(self, told: Told) -> None:
+        """Nothing was called yet, and the change is shown."""
+        label = self._label(told)
+        assert self._life.kind in APPROVED, label
+        assert await self._count() == 0, label
+        assert told["sentence"] == "Waiting for your approval: Send them", label
+        assert told["actions"] == ["approve", "reject"], label
+        assert told["events"] == {"e1": "reserved", "e2": "reserved"}, label
+        assert [each for each in told["ledger"] if each != "failed"] == ["proposed"], label
 
     async def _asks_rightly(self, told: Told) -> bool:
         """Only where nobody can look: one reason is shown, with what clears it. True if it did
@@ -244,3 +261,16 @@ async def test_an_answer_that_is_killed_counts_or_is_asked_for_again(
         points = (await scene.play("http", Strike(moment=moment))).answered["points"]
         numbers = until_closing(points, every=scene.every)
         await play_all(scene, "http", (Strike(0, moment, 0, number) for number in numbers))
+
+
+@pytest.mark.parametrize("kind", sorted(APPROVED))
+async def test_a_change_that_must_be_approved_is_made_once_and_not_before(
+    make_database: MakeDatabase, tmp_path: Path, kind: str
+) -> None:
+    """Killed on the way to the question, and again on the way from the answer."""
+    async with opened(make_database, tmp_path) as scene:
+        played = await scene.play(kind, Strike())
+        asking, answering = played.told["points"], played.answered["points"]
+        strikes = [Strike(n) for n in until_closing(asking, every=scene.every)]
+        strikes += [Strike(answer_at=n) for n in until_closing(answering, every=scene.every)]
+        await play_all(scene, kind, strikes)

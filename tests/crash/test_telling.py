@@ -6,6 +6,8 @@ import asyncio
 import signal
 from pathlib import Path
 
+import pytest
+
 from tests.crash.conftest import MakeDatabase
 from tests.crash.telling import NAME, PIPELINE
 from tests.kit import Child, broken, select
@@ -57,6 +59,7 @@ async def at(nth: int, url: str, root: Path) -> bool:
     return code == -signal.SIGKILL
 
 
+@pytest.mark.timeout(300)
 async def test_a_message_survives_a_kill_at_every_commit(
     make_database: MakeDatabase, tmp_path: Path
 ) -> None:

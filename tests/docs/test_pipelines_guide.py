@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -21,7 +23,27 @@ def commands() -> list[str]:
     return [line for block in _BLOCK.findall(GUIDE.read_text()) for line in block.splitlines()]
 
 
+def start_and_stop(command: str, desk: Path, environ: dict[str, str]) -> None:
+    """A scheduler lives until it is told to stop: wait for its first words, then press Ctrl-C."""
+    child = subprocess.Popen(
+        shlex.split(command), cwd=desk, env=environ, stderr=subprocess.PIPE, text=True
+    )
+    assert child.stderr is not None
+    try:
+        said = ""
+        while "Press Ctrl-C to stop" not in said:
+            line = child.stderr.readline()
+            assert line, said
+            said += line
+        child.send_signal(signal.SIGINT)
+        assert child.wait(30) == 0, said
+    finally:
+        child.kill()
+        child.communicate()
+
+
 @pytest.mark.slow
+@pytest.mark.timeout(300)  # some thirty programs, one after the other
 def test_every_command_of_the_guide_works(tmp_path: Path) -> None:
     tools = tmp_path / "bin"
     tools.mkdir()
@@ -33,6 +55,9 @@ def test_every_command_of_the_guide_works(tmp_path: Path) -> None:
     environ["PATH"] = f"{tools}{os.pathsep}{environ['PATH']}"
     assert len(commands()) > 15
     for command in commands():
+        if command.startswith("rota scheduler start"):
+            start_and_stop(command, desk, environ)
+            continue
         done = subprocess.run(
             command, shell=True, cwd=desk, env=environ, capture_output=True, text=True,
             stdin=subprocess.DEVNULL, timeout=60,

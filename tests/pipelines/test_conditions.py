@@ -2,108 +2,23 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from rota import Rota
-from rota.ai import Offline
 from rota.core.outcomes import read_error
-from rota.errors import Transient
-from rota.pipelines import conditions, syncing
+from rota.pipelines import conditions
 from rota.pipelines.conditions import unmet_condition
 from rota.pipelines.discovery import discover
-from rota.pipelines.syncing import Block
 from rota.pipelines.timing import Condition
 from rota.store import afters, executions
-from rota.testing import World, virtual
 from rota.why import why
-from tests.pipelines.kit import load, told, write
+from tests.builders import raw
+from tests.pipelines.kit import told, write
 from tests.pipelines.receiver import Receiver
-from tests.schedules.kit import at, outage, resume_work, sound
-
-PIPELINE = """
-name: {name}
-schedule:
-  timezone: UTC
-  retryPolicy: {{maxRetries: 0}}
-{schedule}
-input:
-  items: [{{title: one}}]
-map:
-  prompt: "{name} {{{{title}}}}"
-reduce:
-  type: list
-"""
-
-
-class Yard:
-    """A folder of pipelines with an app that runs them in virtual time."""
-
-    def __init__(self, root: Path, world: World, app: Rota) -> None:
-        self.root, self.world, self.app = root, world, app
-        self.rows: dict[str, str] = {}
-        self.asked: list[str] = []
-        self.broken: set[str] = set()
-
-    async def add(self, name: str, schedule: str, **words: Any) -> None:
-        """A pipeline, its schedule in force."""
-        lines = "\n".join(f"  {line}" for line in schedule.splitlines())
-        text = PIPELINE.format(name=name, schedule=lines)
-        loaded = load(self.root / name, text)
-        block = Block(f"{name}-1", self.app.settings.namespace, str(self.root), loaded)
-        now = self.app.clock.now()
-        ids = (self.app.ids.make(now), self.app.ids.make(now))
-        synced = await self.app.database.write(syncing.put, block, None, new_ids=ids, now=now)
-        self.rows[name] = synced.row.id
-        self.app.pipelines.know(name, self.root / name)
-        assert self.app.runtime is not None
-        self.app.runtime.scheduler.look()
-
-    async def ends(self, name: str) -> list[str]:
-        """What became of its occurrences, oldest first."""
-        runs = await self.app.schedules.history(f"{name}-1", limit=100)
-        return [run.label for run in reversed(runs)]
-
-    async def reason(self, name: str) -> str:
-        """The sentence of the last one."""
-        [run, *_] = await self.app.schedules.history(f"{name}-1", limit=1)
-        return read_error(run.error)["message"]
-
-    def answer(self, request: Any) -> str | Exception:
-        """The model: notes who asks, and fails for those that are broken."""
-        name = request.prompt.split()[0]
-        self.asked.append(name)
-        return Transient("not now") if name in self.broken else "fine"
-
-
-@contextlib.asynccontextmanager
-async def yard(url: str, root: Path) -> AsyncIterator[Yard]:
-    app = Rota(keep_days=0)
-    app.pipelines.serve()
-    async with virtual(app, url=url) as world:
-        place = Yard(root, world, app)
-        app.pipelines.use(Model(place))
-        yield place
-        await sound(app)
-
-
-class Model(Offline):
-    """Answers as the yard says."""
-
-    def __init__(self, place: Yard) -> None:
-        super().__init__()
-        self._place = place
-
-    async def ask(self, request: Any) -> Any:
-        said = self._place.answer(request)
-        if isinstance(said, Exception):
-            raise said
-        return await super().ask(request)
-
+from tests.pipelines.yard import Yard, written, yard
+from tests.schedules.kit import at, outage, resume_work
 
 # -- condition -----------------------------------------------------------------------------
 
@@ -207,8 +122,6 @@ async def test_it_waits_without_a_seat_while_the_one_before_it_is_tried_again(
 
 
 async def _retries(tx: Any, schedule_id: str, options: str) -> None:
-    from tests.builders import raw
-
     await raw(tx, f"update runs set options = '{options}' where id = '{schedule_id}'")
 
 
@@ -346,22 +259,19 @@ async def test_what_was_left_out_is_told_as_missed(database_url: str, tmp_path: 
 
 def test_a_ring_of_afters_is_refused(tmp_path: Path) -> None:
     for name, other in (("one", "two"), ("two", "three"), ("three", "one")):
-        schedule = f'  cron: "0 9 * * *"\n  after: {other}'
-        write(tmp_path / name, PIPELINE.format(name=name, schedule=schedule))
+        write(tmp_path / name, written(name, f'cron: "0 9 * * *"\nafter: {other}'))
     found = discover(tmp_path, now=0, host_zone="UTC")
     assert all(each.loaded is None for each in found)
     assert all("wait for each other" in str(each.problems) for each in found)
 
 
 def test_one_that_waits_for_itself_is_refused(tmp_path: Path) -> None:
-    schedule = '  cron: "0 9 * * *"\n  after: mine'
-    write(tmp_path / "mine", PIPELINE.format(name="mine", schedule=schedule))
+    write(tmp_path / "mine", written("mine", 'cron: "0 9 * * *"\nafter: mine'))
     [each] = discover(tmp_path, now=0, host_zone="UTC")
     assert each.loaded is None
     assert "a pipeline cannot wait for itself" in str(each.problems)
 
 
 def test_an_unknown_condition_is_refused_with_the_nearest_name(tmp_path: Path) -> None:
-    schedule = '  cron: "0 9 * * *"\n  condition: {file_exist: x}'
-    said = told(tmp_path / "p", PIPELINE.format(name="p", schedule=schedule))
+    said = told(tmp_path / "p", written("p", 'cron: "0 9 * * *"\ncondition: {file_exist: x}'))
     assert any("file_exists" in each for each in said)

@@ -18,15 +18,6 @@ BROKEN = DAILY.replace("prompt:", "promt:")
 UNSCHEDULED = DAILY.replace('schedule:\n  cron: "0 9 * * *"\n  timezone: UTC\n', "")
 
 
-async def due(house: House, scheduler: object, name: str) -> str | None:
-    """When it runs next, as the daemon says."""
-    from rota.pipelines.scheduler import PipelineScheduler
-
-    assert isinstance(scheduler, PipelineScheduler)
-    info = await scheduler.get_schedule(name)
-    return None if info is None else info.state.next_run
-
-
 # -- the table of the design ---------------------------------------------------------------
 
 
@@ -284,3 +275,76 @@ def test_a_file_that_is_changed_and_changed_back_is_no_change(tmp_path: Path) ->
 def test_a_folder_that_is_gone_is_told_apart_from_an_empty_one(tmp_path: Path) -> None:
     assert look(tmp_path) == {}
     assert look(tmp_path / "away") is None
+
+
+# -- odd things ----------------------------------------------------------------------------
+
+
+async def test_a_zone_that_was_not_named_is_guessed_once_and_kept(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rota.pipelines.reading.host_zone_name", lambda: "Asia/Tokyo")
+    house.write("daily", DAILY.replace("  timezone: UTC\n", ""))
+    async with house.daemon():
+        assert house.state("daily")["nextRun"] == "2030-01-02T00:00:00.000Z"
+    monkeypatch.setattr("rota.pipelines.reading.host_zone_name", lambda: "America/New_York")
+    async with house.daemon() as scheduler:
+        assert house.state("daily")["nextRun"] == "2030-01-02T00:00:00.000Z"
+        house.write("daily", DAILY.replace("  timezone: UTC\n", "").replace("0 9", "0 10"))
+        await house.tick(scheduler)
+        assert house.state("daily")["nextRun"] == "2030-01-01T01:00:00.000Z"
+
+
+async def test_a_schedule_that_somebody_deleted_by_hand_comes_back_from_its_file(
+    house: House,
+) -> None:
+    house.write("daily", DAILY)
+    async with house.daemon():
+        app = house.app()
+        await app.connect()
+        await app.schedules.delete(house.state("daily")["scheduleId"])
+        await house.until(lambda: house.changes() == [("daily", "added")] * 2)
+        await app.close()
+        house.pass_time("9h")
+        await house.until(lambda: house.total("daily") == 1)
+
+
+async def test_a_folder_that_cannot_be_read_is_broken_and_disturbs_no_other(
+    small: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    locked = small.write("locked", DAILY)
+    small.write("daily", DAILY)
+    is_file = Path.is_file
+
+    def refuses(path: Path) -> bool:
+        if locked in path.parents:
+            raise PermissionError(13, "Permission denied")
+        return is_file(path)
+
+    async with small.daemon() as scheduler:
+        monkeypatch.setattr(Path, "is_file", refuses)
+        await scheduler.refresh()
+        shown = {info.pipeline_id: info.problem for info in await scheduler.list_schedules()}
+        assert "Permission denied" in str(shown["locked"])
+        assert not shown["daily"]
+        monkeypatch.undo()
+
+
+async def test_a_state_file_that_was_deleted_is_written_again(small: House) -> None:
+    folder = small.write("daily", DAILY)
+    async with small.daemon():
+        (folder / STATE_FILE).unlink()
+        await small.until((folder / STATE_FILE).exists)
+
+
+async def test_a_link_to_a_pipeline_is_a_pipeline(small: House) -> None:
+    elsewhere = House(small.root.parent / "elsewhere", small.url)
+    real = elsewhere.write("real", DAILY)
+    (small.root / "link").symlink_to(real, target_is_directory=True)
+    async with small.daemon() as scheduler:
+        assert [each.pipeline_id for each in await scheduler.list_schedules()] == ["link"]
+        small.pass_time("9h")
+        await small.until(lambda: small.total("link") == 1)
+    async with small.daemon() as scheduler:
+        assert len(await scheduler.list_schedules()) == 1
+        assert small.total("link") == 1

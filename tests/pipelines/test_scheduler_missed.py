@@ -11,9 +11,8 @@ from typing import Any
 
 import pytest
 
-from rota.pipelines import mirror
 from rota.pipelines.keys import schedule_id
-from rota.pipelines.statefile import STATE_FILE, ScheduleState
+from rota.pipelines.statefile import STATE_FILE, ScheduleState, save_state
 from tests.kit import broken
 from tests.pipelines.house import DAILY, House, block
 
@@ -216,15 +215,14 @@ async def test_a_full_disk_for_one_state_file_is_logged_and_the_others_go_on(
 ) -> None:
     house.write("full", DAILY)
     house.write("fine", DAILY)
-    save = mirror.save_state
     is_full = True
 
     def saves(folder: Path, state: ScheduleState) -> None:
         if is_full and folder.name == "full":
             raise OSError(errno.ENOSPC, "No space left on device")
-        save(folder, state)
+        save_state(folder, state)
 
-    monkeypatch.setattr(mirror, "save_state", saves)
+    monkeypatch.setattr("rota.pipelines.mirror.save_state", saves)
     with caplog.at_level(logging.WARNING, "rota.pipelines"):
         async with house.daemon():
             house.pass_time("9h")
@@ -234,3 +232,30 @@ async def test_a_full_disk_for_one_state_file_is_logged_and_the_others_go_on(
             assert caplog.text.count("No space left on device") == 1
             is_full = False
             await house.until(lambda: house.total("full") == 1)
+
+
+# -- many machines -------------------------------------------------------------------------
+
+
+async def test_machines_that_hold_the_same_folder_share_its_schedules(house: House) -> None:
+    house.write("daily", DAILY)
+    twin = House(house.root.parent / "twin", house.url)
+    twin.clock, twin.model = house.clock, house.model
+    twin.write("daily", DAILY)
+    first, second = house.app(), twin.app()
+    one, other = house.scheduler(first), twin.scheduler(second)
+    other._roster.origin = str(house.root)  # the same path, on another machine
+    try:
+        await one.start()
+        await other.start()
+        house.pass_time("9h")
+        await house.until(lambda: house.total("daily") == twin.total("daily") == 1)
+        assert house.model.calls == 2
+        assert house.state("daily")["scheduleId"] == twin.state("daily")["scheduleId"]
+        assert len(await one.list_schedules()) == len(await other.list_schedules()) == 1
+    finally:
+        await one.stop(0)
+        await other.stop(0)
+        await first.close()
+        await second.close()
+    assert await broken(house.url) == []

@@ -133,6 +133,16 @@ CASES += [
         ("s1", NOW, "paused", None, None, None, None, None)),
 ]  # fmt: skip
 
+HISTORY_OF = ("runs_occurrence",)
+CASES += [
+    Case("lock_templates", PRIMARY, {"ids": ["s1"]}),
+    Case("ends_of_chains", CHAIN, {"roots": ["completed000001"]}),
+    Case("start_notices", PRIMARY, {"now": NOW}, ("new", "s1", "x", "{}")),
+    Case("told_of", ("runs_external",), {"namespace": SPACE, "ids": ["x1", "x2"]}),
+    Case("execution_before", HISTORY_OF, {"schedule_id": "s1", "due_at": NOW}),
+    Case("ends_since", HISTORY_OF, {"id": "s1", "since": NOW}),
+]
+
 
 async def _fill(db: Database) -> None:
     counts = {"completed": HISTORY, "failed": 1000} | dict.fromkeys(

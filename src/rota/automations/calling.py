@@ -20,15 +20,11 @@ UNWIND_S = 2.0
 async def call(room: Room, function: Function, is_async: bool, ctx: Context, *args: Any) -> Any:
     """What the function returns. Raises what it raised, or why the host stopped it; HostStop
     without a cause when the run's one change ended it."""
-    loop = asyncio.get_running_loop()
     body = _plain(function, ctx, *args) if is_async else _threaded(room, function, ctx, *args)
-    task = loop.create_task(body)
-    late = asyncio.Event()
+    task = asyncio.get_running_loop().create_task(body)
     limit_s = room.settings.phase_s
-    timer = room.clock.call_at(room.clock.now() + micros(limit_s), late.set)
     try:
-        await _watch(task, late)
-        if late.is_set():
+        if await _is_late(room, task, limit_s):
             error = RunTimeout(f"the handler did not end within {limit_s:g} s")
             ctx.stopped = ctx.stopped or HostStop(error)
             raise error
@@ -39,8 +35,6 @@ async def call(room: Room, function: Function, is_async: bool, ctx: Context, *ar
         if task.cancelled() and not _is_cancelled():
             raise UsageError("a handler let a CancelledError of its own escape") from None
         raise
-    finally:
-        timer.cancel()
     if ctx.stopped is not None:  # it swallowed the stop, which counts all the same
         raise ctx.stopped.cause or ctx.stopped
     return value
@@ -51,22 +45,33 @@ def _is_cancelled() -> bool:
     return task is not None and task.cancelling() > 0
 
 
-async def _watch(task: asyncio.Task[Any], late: asyncio.Event) -> None:
-    """Wait until the task ends or is late; one that swallows its cancellation is left behind."""
-    limit = asyncio.ensure_future(late.wait())
+async def _is_late(room: Room, task: asyncio.Task[Any], limit_s: float) -> bool:
+    """Wait until the task ends or its time is up; one that swallows its cancellation is left
+    behind."""
+    over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def end(_: object = None) -> None:
+        if not over.done():
+            over.set_result(None)
+
+    task.add_done_callback(end)
+    timer = room.clock.call_at(room.clock.now() + micros(limit_s), end)
     try:
-        await asyncio.wait({task, limit}, return_when=asyncio.FIRST_COMPLETED)
-        if task.done():
-            late.clear()
+        await over
+        return not task.done()
     finally:
-        limit.cancel()
+        timer.cancel()
         if not task.done():
-            task.cancel()
-            await asyncio.wait([task], timeout=UNWIND_S)
-            if not task.done():
-                log.error("a handler swallowed its cancellation and is left behind")
-            elif not task.cancelled():
-                task.exception()  # seen: what it said while it was stopped does not matter
+            await _stopped(task)
+
+
+async def _stopped(task: asyncio.Task[Any]) -> None:
+    task.cancel()
+    await asyncio.wait([task], timeout=UNWIND_S)
+    if not task.done():
+        log.error("a handler swallowed its cancellation and is left behind")
+    elif not task.cancelled():
+        task.exception()  # seen: what it said while it was stopped does not matter
 
 
 async def _plain(function: Function, ctx: Context, *args: Any) -> Any:

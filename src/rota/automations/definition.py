@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from types import CodeType
 from typing import Any, NamedTuple, TypeVar
 
@@ -22,7 +23,7 @@ from rota.core.shapes import shape_of
 from rota.core.timing import Spec
 from rota.errors import BadAutomation, RotaError, UsageError
 from rota.hostzone import host_zone_name
-from rota.store.automations import NewHandler, NewVersion, topic_rows
+from rota.store.deploys import NewHandler, NewVersion, topic_rows
 
 F = TypeVar("F")
 Function = Callable[..., Any]
@@ -177,9 +178,17 @@ class Automation:
     def graph(self) -> Graph:
         """All that is declared."""
         topics = tuple(
-            TopicNode(one.name, one.external, shape_of(one.kind)) for one in self.topics.values()
+            TopicNode(one.name, one.external, _shape_of(one.kind)) for one in self.topics.values()
         )
         return Graph(topics, tuple(one.node for one in self._handlers))
+
+    def digest(self) -> str:
+        """Changes when anything does that a deploy would store."""
+        return self._digest(_json(self.graph()))
+
+    def _digest(self, graph: str) -> str:
+        twice = ("twice", *self._twice) if self._twice else ()
+        return _hash(graph, self.queue, *(_digest(one) for one in self._handlers), *twice)
 
     def version(self, *, now: int) -> NewVersion:
         """What a deploy stores, or BadAutomation with everything that is wrong."""
@@ -193,7 +202,7 @@ class Automation:
         specs: dict[str, str] = {}
         for one in graph.producers:
             try:
-                specs[one.name] = msgspec.json.encode(_spec(one, now)).decode()
+                specs[one.name] = _json(_spec(one, now))
             except RotaError as error:
                 found.append(f"producer {one.name}: {error}")
         if found:
@@ -208,17 +217,24 @@ class Automation:
             )
             for one in self._handlers
         ]  # fmt: skip
-        text = msgspec.json.encode(graph).decode()
-        digest = _hash(text, self.queue, *(one.digest for one in handlers))
-        return NewVersion(self.name, self.queue, digest, text, handlers, topic_rows(graph))
+        text = _json(graph)
+        return NewVersion(
+            self.name, self.queue, self._digest(text), text, handlers, topic_rows(graph),
+            self._source(),
+        )  # fmt: skip
 
-    def source(self) -> str:
-        """The text of every function, by handler and phase, as JSON; for a new version only."""
-        sources = {
-            one.node.name: {phase: _text(function) for phase, function in one.functions.items()}
-            for one in self._handlers
-        }
-        return msgspec.json.encode(sources).decode()
+    def _source(self) -> str:
+        """The text of every function, by handler and phase, as JSON."""
+        return _json(
+            {
+                one.node.name: {phase: _text(function) for phase, function in one.functions.items()}
+                for one in self._handlers
+            }
+        )
+
+
+def _json(value: Any) -> str:
+    return msgspec.json.encode(value).decode()
 
 
 def _interval(every: Duration) -> str:
@@ -236,19 +252,40 @@ def _written(node: HandlerNode) -> str | None:
 
 
 def _text(function: Function) -> str:
+    code = getattr(function, "__code__", None)
+    text = None if code is None else _source_of(code)
+    name = getattr(function, "__qualname__", function)
+    return text or f"# the source of {name!s} is not at hand\n"
+
+
+# Automations that one function declares share their code: it is looked at once for all of them.
+@lru_cache(4096)
+def _source_of(code: CodeType) -> str | None:
     try:
-        return inspect.getsource(function)
+        return inspect.getsource(code)
     except (OSError, TypeError):
-        return f"# the source of {getattr(function, '__qualname__', function)!s} is not at hand\n"
+        return None
+
+
+_shape_of_class = lru_cache(4096)(shape_of)
+
+
+def _shape_of(kind: Any) -> dict[str, Any] | None:
+    return _shape_of_class(kind) if isinstance(kind, type) else shape_of(kind)
 
 
 def _digest(handler: Handler) -> str:
     """Changes when the declaration or the compiled code does; comments and lines do not count."""
     codes = [
-        repr(_essence(getattr(handler.functions[phase], "__code__", None)))
+        _print(getattr(handler.functions[phase], "__code__", None))
         for phase in sorted(handler.functions)
     ]
-    return _hash(msgspec.json.encode(handler.node).decode(), *codes)
+    return _hash(_json(handler.node), *codes)
+
+
+@lru_cache(4096)
+def _print(code: CodeType | None) -> str:
+    return repr(_essence(code))
 
 
 def _essence(code: CodeType | None) -> tuple[object, ...]:

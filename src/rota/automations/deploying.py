@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rota.automation_client import Automations
@@ -12,13 +13,14 @@ from rota.automations.executor import AutomationExecutor
 from rota.engine.wakeups import READY, TIMER
 from rota.errors import BadAutomation, UnknownAutomation
 from rota.store import automations as store
-from rota.store.automations import NewVersion
+from rota.store import deploys
+from rota.store.deploys import NewVersion
 
 if TYPE_CHECKING:
     from rota.client import Client
 
 log = logging.getLogger("rota.automations")
-# Deploys that share commits; more at once would only wait in memory.
+# Deploys that share a commit; between two of these, others have the event loop.
 AT_ONCE = 500
 
 
@@ -38,8 +40,9 @@ class AppAutomations(Automations):
             raise UnknownAutomation(
                 f"the code declares no automation {name!r}", hint=f"Declared: {known}."
             )
-        declared = self.declared[name]
-        return await self._put(declared, declared.version(now=self._now()))
+        number = await self._put(self.declared[name].version(now=self._now()))
+        self._tell()
+        return number
 
     async def deploy_all(self) -> None:
         """Deploy everything declared, as a worker does when it starts. One that cannot be
@@ -49,30 +52,53 @@ class AppAutomations(Automations):
         found = await self._client.database.read(store.digests, namespace=self._namespace)
         names = sorted(self.declared)
         for begin in range(0, len(names), AT_ONCE):
-            some = names[begin : begin + AT_ONCE]
-            await asyncio.gather(*(self._deploy_known(name, found.get(name)) for name in some))
+            await self._deploy_some(names[begin : begin + AT_ONCE], found)
+        self._tell()
 
-    async def _deploy_known(self, name: str, digest: str | None) -> None:
-        try:
-            version = self.declared[name].version(now=self._now())
-            if digest == version.digest and self.executor is not None:
-                self.executor.deployed(name, digest)
-            else:
-                await self._put(self.declared[name], version)
-        except BadAutomation as error:
-            log.error("%s %s", error, error.advice)
+    async def _deploy_some(self, names: Sequence[str], found: Mapping[str, str]) -> None:
+        fresh: list[NewVersion] = []
+        changed: list[NewVersion] = []
+        for name in names:
+            if found.get(name) == self.declared[name].digest():
+                self._in_force(name, found[name])
+                continue
+            try:
+                version = self.declared[name].version(now=self._now())
+            except BadAutomation as error:
+                log.error("%s %s", error, error.advice)
+                continue
+            (changed if name in found else fresh).append(version)
+        born = await self._put_new(fresh) if fresh else frozenset()
+        changed += [one for one in fresh if one.name not in born]  # somebody was faster
+        await asyncio.gather(*map(self._put, changed))
 
-    async def _put(self, declared: Automation, version: NewVersion) -> int:
+    async def _put_new(self, fresh: Sequence[NewVersion]) -> frozenset[str]:
         now = self._now()
-        number = await self._client.database.write(
-            store.deploy, self._namespace, version, source=declared.source(), now=now,
+        born = await self._client.database.write(
+            deploys.deploy_new, self._namespace, fresh, now=now,
             new_ids=self._client.ids.endless(now),
         )  # fmt: skip
+        for one in fresh:
+            if one.name in born:
+                self._in_force(one.name, one.digest)
+        return born
+
+    async def _put(self, version: NewVersion) -> int:
+        now = self._now()
+        number = await self._client.database.write(
+            deploys.deploy, self._namespace, version, now=now,
+            new_ids=self._client.ids.endless(now),
+        )  # fmt: skip
+        self._in_force(version.name, version.digest)
+        return number
+
+    def _in_force(self, name: str, digest: str) -> None:
         if self.executor is not None:
-            self.executor.deployed(declared.name, version.digest)
+            self.executor.deployed(name, digest)
+
+    def _tell(self) -> None:
         self._client.wakeups.tell(READY)
         self._client.wakeups.tell(TIMER)
-        return number
 
     def _encoded(self, name: str, topic: str, payload: Any) -> str:
         declared = self.declared.get(name)

@@ -22,7 +22,7 @@ from rota.core.model import Claim
 from rota.core.phases import Mutation
 from rota.core.retry import RetryPolicy
 from rota.errors import NeedsLogin, NeedsPermission, NotSent, Rejected, RotaError, UsageError
-from rota.store import handler_runs
+from rota.store import checkpoints
 from rota.store.mutations import Wanted
 from rota.tools.base import Applied, Call, NotApplied, Safety, Tool, Unknown, Verdict
 
@@ -53,7 +53,7 @@ class Effects:
         automation, handler, title = place
         wanted = Wanted(automation, handler, tool.name, tool.safety, text, title)
         row = await self._room.write(
-            handler_runs.call_begins, self._claim, wanted, approval=approval, now=self._now()
+            checkpoints.call_begins, self._claim, wanted, approval=approval, now=self._now()
         )
         if row.status == Mutation.PROPOSED:
             raise Pause("approval", f"{tool.name} waits for approval")
@@ -158,7 +158,7 @@ class Effects:
         count: int | None = None,
     ) -> LedgerRow:
         return await self._room.write(
-            handler_runs.call_ended, self._claim, row, status, now=self._now(), result=result,
+            checkpoints.call_ended, self._claim, row, status, now=self._now(), result=result,
             error=error, resolved_by=by, reconcile_count=count,
         )  # fmt: skip
 

@@ -1,7 +1,8 @@
 """One turn, performed: the phases of a handler run, each behind its checkpoint.
 
 Decides nothing about what to do next (`core/phases`, `core/planner`) and writes nothing itself
-(`store/handler_runs`): it calls user code and carries results from one checkpoint to the next.
+(`store/handler_runs`, `store/checkpoints`): it calls user code and carries results from one
+checkpoint to the next.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from rota.core.phases import Mutation, Phase, Way
 from rota.core.planner import clamp_wake
 from rota.core.timing import Spec
 from rota.errors import BadReservation, HostStop, NotAllowed, RotaError
-from rota.store import events, handler_runs
+from rota.store import checkpoints, events, handler_runs
 from rota.store.database import BRIEF
 from rota.store.events import Place
 from rota.store.handler_runs import Commit, Notes, Settled, Work
@@ -100,7 +101,7 @@ class Performance:
         if plan.count:
             write = self._room.write if plan.count <= BRIEF else self._room.write_many
             await write(
-                handler_runs.prepared, self._claim, self._work, plan, self.notes(),
+                checkpoints.prepared, self._claim, self._work, plan, self.notes(),
                 now=self._room.clock.now(),
             )  # fmt: skip
             self.phase = Phase.PREPARED
@@ -123,7 +124,7 @@ class Performance:
             self._remarks.append(wake.remark)
         text = self._encoded(given.data, "what prepare returned")
         title = None if given.title is None else str(given.title)[:500]
-        return Plan(wanted, msgspec.json.decode(text), title, wake.at)
+        return Plan(wanted, msgspec.Raw(text), title, wake.at)
 
     async def _mutate(self, plan: Plan) -> LedgerRow | None:
         """At most one change. What user code does after its call, or instead of it, is decided
@@ -283,9 +284,8 @@ def _given(plan: Plan) -> Prepared:
         for topic, ids in plan.reservations.items()
         for message_id in ids
     ]
-    copy = msgspec.json.decode(msgspec.json.encode(plan.data))
     wake_at = None if plan.wake_at is None else iso(plan.wake_at)
-    return Prepared(pinned, copy, plan.title, wake_at)
+    return Prepared(pinned, msgspec.json.decode(plan.data), plan.title, wake_at)
 
 
 def _result(mutation: LedgerRow | None) -> MutationResult:

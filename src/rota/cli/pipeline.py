@@ -9,10 +9,11 @@ import click
 
 from rota.cli import exits, pipeline_words, render
 from rota.cli.base import Call, Group
+from rota.cli.pipeline_again import resume, retry
 from rota.cli.pipeline_generate import generate
 from rota.cli.pipeline_history import history
 from rota.cli.pipeline_render import render_
-from rota.cli.pipeline_run import resume, retry, run
+from rota.cli.pipeline_run import run
 from rota.errors import BadPipeline
 
 if TYPE_CHECKING:

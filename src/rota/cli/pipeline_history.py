@@ -11,9 +11,9 @@ import msgspec
 
 from rota.cli import connect, render
 from rota.cli.base import Call, Command
-from rota.cli.pipeline_life import client_of
+from rota.cli.pipeline_life import chosen_run, client_of, never_ran
 from rota.cli.pipeline_progress import money
-from rota.cli.pipeline_run import chosen_run, never_ran, result_document, summary
+from rota.cli.pipeline_run import result_document, summary
 from rota.core.outcomes import read_error
 from rota.errors import WrongState
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from rota.pipelines.outcome import ItemOutcome, PipelineResult
 
 ITEM_WIDTH = 40
+GOOD = {"completed": 1, "filtered": 2}  # the order in which items are shown
 RESULT_WIDTH = 60
 
 
@@ -43,7 +44,11 @@ class Entry(NamedTuple):
 @click.command("history", cls=Command)
 @click.argument("path")
 @click.option(
-    "--limit", type=click.IntRange(1, 1000), default=20, show_default=True, help="How many."
+    "--limit",
+    type=click.IntRange(1, 1000),
+    default=20,
+    show_default=True,
+    help="How many runs; with --run, how many items.",
 )
 @click.option("--run", "run_id", metavar="ID", help="All about this run: its items, its errors.")
 @click.option("--result", is_flag=True, help="Only the result of the run (the newest), as it was.")
@@ -60,7 +65,7 @@ def history(call: Call, path: str, limit: int, run_id: str | None, result: bool)
     place = locate(path)
     client = client_of(call, place)
     if run_id is not None or result:
-        _one(call, client, place, run_id, result=result)
+        _one(call, client, place, run_id, limit, result=result)
         return
     found: Sequence[Entry] = []
     if client is not None:
@@ -69,7 +74,9 @@ def history(call: Call, path: str, limit: int, run_id: str | None, result: bool)
         render.document([document(each) for each in found])
         return
     rows = [_row(each) for each in found]
-    heads = ("run", "status", "trigger", "started", "took", "items", "failed", "cost", "note")
+    heads = ["run", "status", "trigger", "started", "took", "items", "failed", "cost", "note"]
+    if not any(row[-1] for row in rows):
+        heads, rows = heads[:-1], [row[:-1] for row in rows]
     render.table(heads, rows, f"no runs yet; `rota pipeline run {path}` makes one")
     if found:
         click.echo(f"more about one: rota pipeline history {path} --run ID", err=True)
@@ -87,7 +94,13 @@ class Story(NamedTuple):
 
 
 def _one(
-    call: Call, client: Client | None, path: Path, run_id: str | None, *, result: bool
+    call: Call,
+    client: Client | None,
+    path: Path,
+    run_id: str | None,
+    limit: int,
+    *,
+    result: bool,
 ) -> None:
     if client is None:
         raise never_ran(path)
@@ -98,14 +111,14 @@ def _one(
                 f"run {story.run.root_id} is {story.run.label}: it has no result",
                 hint=f"Its items: `rota pipeline history {path} --run {story.run.root_id}`.",
             )
-        click.echo(story.result.output, nl=not story.result.output.endswith("\n"))
+        render.whole(story.result.output)
     elif call.json:
         render.document(
             {"run": story.run.root_id} | result_document(story.result)
             | {"items": msgspec.to_builtins(story.items)}
         )  # fmt: skip
     else:
-        _page(story, path)
+        _page(story, path, limit)
 
 
 async def _story(client: Client, path: Path, run_id: str | None) -> Story:
@@ -117,7 +130,7 @@ async def _story(client: Client, path: Path, run_id: str | None) -> Story:
     return Story(run, result, items)
 
 
-def _page(story: Story, path: Path) -> None:
+def _page(story: Story, path: Path, limit: int) -> None:
     run, result = story.run, story.result
     click.echo(f"run {run.root_id}  {render.coloured(summary(result))}")
     for name, value in (
@@ -128,12 +141,20 @@ def _page(story: Story, path: Path) -> None:
         if value:
             click.echo(f"  {name:<12}{render.clean(str(value))}")
     render.heading("items")
+    # What went wrong is what people look for; it must not be hidden among thousands.
+    shown = sorted(story.items, key=lambda each: (GOOD.get(each.status, 0), each.position))[:limit]
     rows = [
-        (each.position + 1, render.short(msgspec.json.encode(each.item).decode(), ITEM_WIDTH),
-            each.status, _said(each))
-        for each in story.items
+        (
+            "-" if each.status == "filtered" else each.position + 1,
+            render.short(msgspec.json.encode(each.item).decode(), ITEM_WIDTH), each.status,
+            _said(each),
+        )
+        for each in shown
     ]  # fmt: skip
     render.table(("#", "item", "status", "result"), rows, "no items")
+    if len(story.items) > len(shown):
+        more = len(story.items) - len(shown)
+        click.echo(f"and {more} more: --limit N, or --json for all", err=True)
 
 
 def _said(each: ItemOutcome) -> str:

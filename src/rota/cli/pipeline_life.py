@@ -17,10 +17,12 @@ import msgspec
 from rota.cli import exits, pipeline_place
 from rota.cli.base import Call
 from rota.cli.pipeline_progress import Meter
+from rota.errors import UnknownRun
 
 if TYPE_CHECKING:
     from rota.app import Rota
     from rota.client import Client
+    from rota.core.model import Run
     from rota.pipelines.outcome import PipelineResult, Progress
     from rota.runref import RunRef
 
@@ -62,6 +64,31 @@ def flag_of(call: Call) -> str:
     path = Path((call.url or "").removeprefix("sqlite:///"))
     here = Path.cwd()
     return f" --database sqlite:///{path.relative_to(here) if path.is_relative_to(here) else path}"
+
+
+async def chosen_run(app: Client, path: Path, run_id: str | None) -> Run:
+    """The newest attempt of the run that is meant."""
+    from rota.pipelines.reading import entry_file
+    from rota.pipelines.snapshot import run_name
+
+    name = run_name(entry_file(path).parent.resolve().name)
+    if run_id is not None:
+        last = (await app.chain(run_id))[-1]
+        if last.name != name:
+            raise UnknownRun(f"run {run_id} is one of {last.name}, not of {name}", run_id=run_id)
+        return last
+    found = await app.list(name=name, limit=1)
+    if not found:
+        raise never_ran(path)
+    return found[0]
+
+
+def never_ran(path: Path) -> UnknownRun:
+    """There is nothing to go on with, or to look at."""
+    return UnknownRun(
+        f"{path} has not run yet, as far as this database knows",
+        hint=f"Run it: `rota pipeline run {path}`; or name another --database.",
+    )
 
 
 # -- performing --------------------------------------------------------------------------------
@@ -107,6 +134,13 @@ class Life:
             self._meter.end()
             await app.stop_worker(STOP_S)
             await app.close()
+
+    def leave(self, code: int) -> None:
+        """After an interrupt, end the process here: Python would wait for a thread that reads."""
+        if self._interrupt.is_set():
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(code)
 
     def _heard(self, progress: Progress) -> None:
         if self._root_id in (None, progress.root_id):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -27,6 +28,10 @@ UNKNOWN = "?"
 )  # fmt: skip
 @click.option("--all", "every", is_flag=True, help="Show all prompts.")
 @click.option(
+    "--ai", metavar="FILE", type=click.Path(path_type=Path),
+    help="AI settings, for models and prices. [ROTA_AI_FILE]",
+)  # fmt: skip
+@click.option(
     "--run-commands", is_flag=True, help="Run the command that the items come from; else it is not."
 )
 @click.pass_obj
@@ -34,8 +39,10 @@ def render_(
     call: Call,
     /,
     path: str,
+    *,
     first: int,
     every: bool,
+    ai: Path | None,
     run_commands: bool,
     model: str | None,
     **chosen: Any,
@@ -55,7 +62,7 @@ def render_(
     options = Options(
         parameters=found.given, model=model, runs_commands=run_commands, stdin=piped()
     )
-    forecast = asyncio.run(dry_run(found.loaded, invoker_of(), options, gallery.show))
+    forecast = asyncio.run(dry_run(found.loaded, invoker_of(ai), options, gallery.show))
     if call.json:
         render.document(_document(found.loaded.pipeline_id, forecast, gallery.kept))
     else:
@@ -83,8 +90,7 @@ class _Gallery:
         item = f", item {asked.number}" if asked.number is not None else ""
         model = asked.model or "no model"
         click.secho(f"--- {asked.place}{item} ({model})", bold=True)
-        for line in asked.prompt.splitlines():
-            click.echo(render.clean(line))
+        render.whole(asked.prompt)
         click.echo()
 
 

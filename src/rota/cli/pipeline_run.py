@@ -1,4 +1,4 @@
-"""`rota pipeline run|resume|retry`: perform a pipeline here, results on stdout."""
+"""`rota pipeline run`: perform a pipeline here, results on stdout, all else on stderr."""
 
 from __future__ import annotations
 
@@ -13,15 +13,13 @@ import msgspec
 
 from rota.cli import exits, render
 from rota.cli.base import Call, Command
-from rota.cli.pipeline_life import Begin, End, Life, app_of, flag_of
+from rota.cli.pipeline_life import Begin, End, Life, app_of, chosen_run
 from rota.cli.pipeline_options import choices, must_be_ready, piped, prepare
 from rota.cli.pipeline_progress import Meter, money
-from rota.errors import BadInput, UnknownRun, WrongState
+from rota.errors import BadInput
 
 if TYPE_CHECKING:
     from rota.app import Rota
-    from rota.client import Client
-    from rota.core.model import Run
     from rota.pipelines.outcome import PipelineResult
     from rota.runref import RunRef
 
@@ -44,7 +42,8 @@ _OUT = (
 )  # fmt: skip
 
 
-def _ending(command: Any) -> Any:
+def ending(command: Any) -> Any:
+    """The options of every command that performs a run here."""
     for option in reversed(_OUT):
         command = option(command)
     return command
@@ -58,7 +57,7 @@ def _ending(command: Any) -> Any:
     "--reuse", metavar="RUN",
     help="Take over results of this run (an id, or last) where item, prompt and model are equal.",
 )  # fmt: skip
-@_ending
+@ending
 @click.pass_obj
 def run(
     call: Call,
@@ -98,7 +97,7 @@ def run(
 
     found = prepare(path, **chosen)
     must_be_ready(found, model=model, ai=ai)
-    _must_be_writable(out)
+    must_be_writable(out)
 
     async def begin(app: Rota, queue: str) -> RunRef:
         earlier = None
@@ -111,10 +110,10 @@ def run(
             stdin=piped() if reads_stdin(found.loaded.pipeline) else None,
         )  # fmt: skip
 
-    return _live(call, path, found.path, begin, ai=ai, out=out, quiet=quiet)
+    return live(call, path, found.path, begin, ai=ai, out=out, quiet=quiet)
 
 
-def _live(
+def live(
     call: Call,
     said: str,
     path: Path,
@@ -124,21 +123,34 @@ def _live(
     out: Path | None,
     quiet: bool,
 ) -> int:
-    _hush(call)
-    meter = Meter(quiet=quiet)
-    end = asyncio.run(Life(app_of(call, path, ai), meter).live(begin))
-    _give(call, end, out, said)
-    if not quiet or end.result.outcome != "completed":
-        _sum_up(end, said)
-    return code_of(end)
+    hush(call)
+
+    async def perform() -> int:
+        life = Life(app_of(call, path, ai), Meter(quiet=quiet))
+        end = await life.live(begin)
+        _give(call, end, out, said)
+        if not quiet or end.result.outcome != "completed":
+            _sum_up(end, said)
+        code = code_of(end)
+        life.leave(code)
+        return code
+
+    return asyncio.run(perform())
 
 
-def _hush(call: Call) -> None:
+def hush(call: Call) -> None:
     """What a daemon would log is told here in other words; with --debug it is logged as well."""
-    logging.basicConfig(
-        level=logging.DEBUG if call.debug else logging.CRITICAL, stream=sys.stderr, force=True
-    )
-    logging.getLogger("asyncio").setLevel(logging.WARNING)
+    log = logging.getLogger("rota")
+    level, wire = log.level, logging.StreamHandler(sys.stderr)
+    wire.setFormatter(logging.Formatter("%(levelname)s %(name)s: %(message)s"))
+    log.setLevel(logging.DEBUG if call.debug else logging.CRITICAL)
+    log.addHandler(wire)
+
+    def undo() -> None:
+        log.setLevel(level)
+        log.removeHandler(wire)
+
+    click.get_current_context().call_on_close(undo)
 
 
 def code_of(end: End) -> int:
@@ -148,8 +160,10 @@ def code_of(end: End) -> int:
     return end.result.exit_code
 
 
-def _must_be_writable(out: Path | None) -> None:
+def must_be_writable(out: Path | None) -> None:
     """Refuse a place for the result before anything is paid for."""
+    if out is not None and str(out) == "-":
+        raise BadInput("the result goes to stdout anyway", hint="Leave --output out.")
     if out is not None and not out.resolve().parent.is_dir():
         raise BadInput(f"{out} cannot be written: there is no folder {out.parent}")
 
@@ -172,7 +186,7 @@ def _give(call: Call, end: End, out: Path | None, said: str) -> None:
         document |= {"output": text} if out is None else {"output": None, "file": str(out)}
         render.document(document)
     elif out is None and text:
-        click.echo(text, nl=not text.endswith("\n"))
+        render.whole(text)
 
 
 def result_document(result: PipelineResult) -> dict[str, Any]:
@@ -232,112 +246,3 @@ def summary(result: PipelineResult) -> str:
         f"{result.outcome}: {', '.join(counts)}; {render.count(result.calls, 'call')}, "
         f"{result.tokens:,} tokens, {cost}, {took}"
     )
-
-
-# -- going on ----------------------------------------------------------------------------------
-
-
-def _again(name: str, text: str) -> click.Command:
-    @click.command(name, cls=Command, help=text)
-    @click.argument("path")
-    @click.option("--run", "run_id", metavar="ID", help="This run, instead of the newest one.")
-    @_ending
-    @click.pass_obj
-    def again(
-        call: Call, /, path: str, run_id: str | None, out: Path | None, ai: Path | None, quiet: bool
-    ) -> int:
-        from rota.pipelines.finding import locate
-
-        place = locate(path)
-        _must_be_writable(out)
-
-        async def begin(app: Rota, queue: str) -> RunRef:
-            last = await chosen_run(app, place, run_id)
-            _must_have(name, last, path)
-            await _must_be_free(app, last, flag_of(call))
-            return await app.pipelines.retry(last.root_id, queue=queue)
-
-        return _live(call, path, place, begin, ai=ai, out=out, quiet=quiet)
-
-    return again
-
-
-async def chosen_run(app: Client, path: Path, run_id: str | None) -> Run:
-    """The newest attempt of the run that is meant."""
-    from rota.pipelines.reading import entry_file
-    from rota.pipelines.snapshot import run_name
-
-    name = run_name(entry_file(path).parent.resolve().name)
-    if run_id is not None:
-        last = (await app.chain(run_id))[-1]
-        if last.name != name:
-            raise UnknownRun(f"run {run_id} is one of {last.name}, not of {name}", run_id=run_id)
-        return last
-    found = await app.list(name=name, limit=1)
-    if not found:
-        raise never_ran(path)
-    return found[0]
-
-
-def never_ran(path: Path) -> UnknownRun:
-    """There is nothing to go on with, or to look at."""
-    return UnknownRun(
-        f"{path} has not run yet, as far as this database knows",
-        hint=f"Run it: `rota pipeline run {path}`; or name another --database.",
-    )
-
-
-def _must_have(verb: str, last: Run, path: str) -> None:
-    """Refuse where there is nothing to do."""
-    from rota.pipelines.outcome import PipelineResult
-
-    if last.status != "completed":
-        return
-    result = msgspec.json.decode(last.output or "{}", type=PipelineResult)
-    if result.outcome == "completed":
-        raise WrongState(
-            f"run {last.root_id} is complete: nothing failed, nothing is left",
-            hint=f"A new run: `rota pipeline run {path}`; see `rota pipeline history {path}`.",
-        )
-    if verb == "resume" and not result.skipped:
-        raise WrongState(
-            f"run {last.root_id} came to its end; {result.failed} of its items failed",
-            hint=f"Try these again: `rota pipeline retry {path}`.",
-        )
-
-
-async def _must_be_free(app: Rota, last: Run, flag: str) -> None:
-    """Refuse a run that another process performs; one whose process is gone is ours to take."""
-    from rota.checkup import absence
-
-    if last.status != "running":
-        return
-    now = app.clock.now()
-    workers = await app.workers(everyone=True)
-    holder = next((each for each in workers if each.id == last.lease_owner), None)
-    if holder is not None and holder.stopped_at is None and not absence(holder, app.settings, now):
-        host = holder.host.partition("/")[0]
-        raise WrongState(
-            f"run {last.root_id} is performed right now, by process {holder.pid} on {host}",
-            hint=f"Wait for it, or call it off: `rota run cancel {last.root_id}{flag}`.",
-        )
-
-
-resume = _again(
-    "resume",
-    """Go on with a run that was cut off, from what is done.
-
-    For runs that were cancelled, failed, crashed or ran out of budget: the newest run of the
-    pipeline PATH, or --run. It goes on with the definition and the parameters it began with, and
-    pays for no call twice. Exit codes are those of `rota pipeline run`.
-    """,
-)
-retry = _again(
-    "retry",
-    """Try the failed items of a run again, and only these.
-
-    Then all results are reduced anew. The newest run of the pipeline PATH, or --run. It goes on
-    with the definition and the parameters it began with. Exit codes are those of
-    `rota pipeline run`.
-    """,
-)

@@ -61,8 +61,11 @@ overlap = "skip"
 Only `rota up`, `rota run start` and `rota schedule create` (and `update` with arguments) import the
 project's code; the others do so only when nothing else names the database. So name the database,
 and the namespace if there is one, in `rota.toml`: then runs can be looked at even while the code
-is broken. Only these and `rota migrate` create or migrate a SQLite file; PostgreSQL is migrated by
-`rota migrate` and `rota up --migrate` alone.
+is broken. Only these, `rota migrate`, `rota pipeline run` and `rota scheduler` create or migrate a
+SQLite file; PostgreSQL is migrated by `rota migrate` and with `--migrate` alone.
+
+Pipelines need no project: without a database that is named in one of these ways, `rota pipeline`
+and `rota scheduler` use `.rota.db` in the folder that holds the pipelines' folders.
 
 ## Output
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import re
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -36,6 +37,7 @@ COLOURS = {
     "paused": "yellow",
     "skipped": "yellow",
     "cancelled": "magenta",
+    "partial": "yellow",
     # Automations, their runs, inputs and changes.
     "idle": "green",
     "needs": "red",
@@ -48,6 +50,10 @@ COLOURS = {
     "in_flight": "cyan",
     "needs_reconcile": "yellow",
     "indeterminate": "red",
+    # Pipelines.
+    "broken": "red",
+    "error": "red",
+    "disabled": "yellow",
 }
 
 COLOURED = ("status", "heartbeat")
@@ -60,8 +66,12 @@ PROSE = (
     "means",
     "now",
     "title",
+    "does",
+    "asks for",
+    "gives",
 )  # columns that may be broken into lines
 PROSE_WIDTH = 20
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")  # all but tabs and ends of lines
 
 # -- documents ---------------------------------------------------------------------------------
 
@@ -77,6 +87,14 @@ def result(text: str | None) -> None:
     if sys.stdout.isatty():
         body = msgspec.json.format(body, indent=2)
     click.echo(body)
+
+
+def whole(text: str) -> None:
+    """A text as it is, to the last byte; on a terminal without what could move a cursor."""
+    if sys.stdout.isatty():
+        text = _CONTROL.sub(lambda found: repr(found.group())[1:-1], text)
+    # Left alone, click would take what looks like colour out of a pipe.
+    click.echo(text, nl=not text.endswith("\n"), color=True)
 
 
 def at(instant_us: int | None) -> str | None:

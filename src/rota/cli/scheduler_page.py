@@ -103,11 +103,11 @@ def page(info: Scheduled, now: int, *, looked_after: bool, spent: Spent | None) 
     lines = [
         ("folder", info.pipeline_directory),
         ("cron", f"{info.config.cron}{zone}"),
-        ("means", means(info, now)),
+        ("means", means(info)),
         ("next", f"{_clock(info.state.next_run)} ({when(info.state.next_run, now)})"
             if info.state.next_run else "-"),
         ("runs", _totals(info)),
-        ("average", _millis(info.state.stats.average_duration)),
+        ("average", info.state.stats.total_runs and _millis(info.state.stats.average_duration)),
         ("spent", _spent(spent)),
         ("last", _last(info, now)),
         ("result", None if run is None or run.result_file is UNSET else run.result_file),
@@ -124,7 +124,7 @@ def page(info: Scheduled, now: int, *, looked_after: bool, spent: Spent | None) 
     click.echo(_advice(info, looked_after=looked_after))
 
 
-def means(info: Scheduled, now: int) -> str | None:
+def means(info: Scheduled) -> str | None:
     """The timing in words."""
     from rota.core.describe import describe
     from rota.errors import RotaError

@@ -27,6 +27,10 @@ log = logging.getLogger("rota.scheduler")
 @click.argument("folder", required=False)
 @click.option("--folder", "named", metavar="PATH", help="The same as FOLDER.")
 @click.option("--events", is_flag=True, help="Print every event as a line of JSON on stdout.")
+@click.option(
+    "--ai", metavar="FILE", type=click.Path(path_type=Path),
+    help="AI settings: providers, limits, prices. [ROTA_AI_FILE]",
+)  # fmt: skip
 @click.option("--seats", type=int, help="Runs performed at the same time. [ROTA_SEATS]")
 @click.option("--migrate", is_flag=True, help="PostgreSQL: bring the tables up to date first.")
 @click.option(
@@ -36,9 +40,11 @@ log = logging.getLogger("rota.scheduler")
 @click.pass_obj
 def start(
     call: Call,
+    *,
     folder: str | None,
     named: str | None,
     events: bool,
+    ai: Path | None,
     seats: int | None,
     migrate: bool,
     stop_timeout: str,
@@ -56,6 +62,8 @@ def start(
     timeout_s = micros(stop_timeout) / 1e6
     root = pipeline_place.root_of(folder or named)
     app = pipeline_place.app_of(call, root, migrate=True if migrate else None, seats=seats)
+    if ai is not None:
+        app.pipelines.use(ai)
     write_logs(call)
     code = asyncio.run(Daemon(app, root, prints=events, timeout_s=timeout_s).live())
     leave_threads(code)

@@ -3,62 +3,75 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import click
-import msgspec
 
 from rota.cli import exits, pipeline_place, render, scheduler_page
 from rota.cli.base import Call, Command
+from rota.cli.pipeline_life import End, Life
+from rota.cli.pipeline_progress import Meter
+from rota.cli.pipeline_run import code_of, hush, result_document
 from rota.core.instants import micros
 
 if TYPE_CHECKING:
     from rota.app import Rota
-    from rota.pipelines.outcome import PipelineResult
+    from rota.pipelines.desk import Desk, Scheduled
+    from rota.pipelines.outcome import Progress
+    from rota.runref import RunRef
 
 
 @click.command(cls=Command)
 @click.argument("schedule_id", metavar="ID")
 @click.option("--wait", is_flag=True, help="Wait for the end and tell what came of it.")
 @click.option("--timeout", metavar="DURATION", help="With --wait: how long.")
+@click.option(
+    "--ai", metavar="FILE", type=click.Path(path_type=Path),
+    help="AI settings for what is performed here. [ROTA_AI_FILE]",
+)  # fmt: skip
 @click.option("--folder", metavar="PATH", help="The folder that holds the pipelines.")
 @click.pass_obj
 def trigger(
-    call: Call, schedule_id: str, wait: bool, timeout: str | None, folder: str | None
+    call: Call,
+    schedule_id: str,
+    wait: bool,
+    timeout: str | None,
+    ai: Path | None,
+    folder: str | None,
 ) -> int:
     """Execute a scheduled pipeline now. The schedule itself does not move.
 
     While a scheduler runs, it does the work; with --wait this command waits for it. While none
     runs, this command does the work itself and waits for the end; Ctrl-C then calls it off.
+    Failures are tried again as the pipeline's retryPolicy says.
 
     The exit code is that of the execution: 0 completed, 1 failed, 7 some items failed, 8 the
-    budget was used up.
+    budget was used up, 130 called off.
     """
     if timeout is not None:
         micros(timeout)
+    hush(call)
     root = pipeline_place.root_of(folder)
     app = pipeline_place.app_of(call, root)
-    found = asyncio.run(_live(call, app, root, schedule_id, wait=wait, timeout=timeout))
-    if found is None:
+    if ai is not None:
+        app.pipelines.use(ai)
+    end = asyncio.run(_live(call, app, root, schedule_id, wait=wait, timeout=timeout))
+    if end is None:
         return exits.OK
     if call.json:
-        render.document({"id": found.run_id, "result": msgspec.to_builtins(found.result)})
+        render.document({"id": end.run_id, "result": result_document(end.result)})
     else:
-        click.echo(scheduler_page.outcome_line(found.result))
-    return found.result.exit_code
-
-
-class Executed(NamedTuple):
-    """An execution that has its result."""
-
-    run_id: str
-    result: PipelineResult
+        click.echo(scheduler_page.outcome_line(end.result))
+        if end.result.error:
+            click.echo(f"  {render.clean(end.result.error)}", err=True)
+    return code_of(end)
 
 
 async def _live(
     call: Call, app: Rota, root: Path, schedule_id: str, *, wait: bool, timeout: str | None
-) -> Executed | None:
+) -> End | None:
     from rota.pipelines import lockfile
     from rota.pipelines.desk import Desk
     from rota.pipelines.roster import Roster
@@ -67,20 +80,15 @@ async def _live(
     await app.connect()
     try:
         desk = Desk(app, Roster(app, root, history_max=HISTORY_MAX), now=app.clock.now)
-        run_id = await desk.trigger(schedule_id)
-        info = await desk.show(schedule_id)
+        scheduled = await desk.show(schedule_id)
         holder = lockfile.living(root, now=app.clock.now())
         if holder is None:
-            click.echo(f"no scheduler runs: run {run_id} is performed here", err=True)
-            app.pipelines.know(info.pipeline_id, Path(info.pipeline_directory))
-            await app.start_worker(fires=False)
-        elif not wait:
-            _tell_started(call, run_id, info.schedule_id, holder.pid)
-            return None
-        result = await _result(app, run_id, timeout, here=holder is None)
-        if holder is None:
-            await desk.write_down(schedule_id)
-        return Executed(run_id, result)
+            return await _perform(app, desk, scheduled)
+        run_id = await desk.trigger(scheduled.schedule_id)
+        if wait:
+            return await _await(app, run_id, timeout)
+        _tell_started(call, run_id, scheduled.schedule_id, holder.pid)
+        return None
     finally:
         await app.close()
 
@@ -92,29 +100,51 @@ def _tell_started(call: Call, run_id: str, schedule_id: str, pid: int) -> None:
         click.echo(f"run {run_id} of {schedule_id} started; process {pid} performs it")
 
 
-async def _result(app: Rota, run_id: str, timeout: str | None, *, here: bool) -> PipelineResult:
-    """What came of it. Ctrl-C, or too little time, calls off only what is performed here."""
-    from rota.core.outcomes import end_of, run_failed
-    from rota.pipelines.outcome import PipelineResult
+async def _perform(app: Rota, desk: Desk, scheduled: Scheduled) -> End:
+    """Do the work in this process, and nothing else: no other schedule is fired."""
+    meter = Meter()
+    place = _place(scheduled)
 
+    async def begin(app: Rota, _: str) -> RunRef:
+        app.pipelines.know(*place)
+        run_id = await desk.trigger(scheduled.schedule_id)
+        meter.say(f"no scheduler runs here: this command performs run {run_id}")
+        return app.ref(run_id)
+
+    def tried(progress: Progress) -> None:
+        if progress.phase == "ended" and progress.outcome is None:
+            meter.say("this try failed; it is tried again, as its retryPolicy says")
+
+    unlisten = app.pipelines.listen(tried)
+    try:
+        end = await Life(app, meter).live(begin, "default")
+    finally:
+        unlisten()
+    await app.connect()
+    await desk.write_down(scheduled.schedule_id)
+    return end
+
+
+def _place(scheduled: Scheduled) -> tuple[str, Path]:
+    """The pipeline as its runs call it, and its folder; a link has the name it leads to."""
+    folder = Path(scheduled.pipeline_directory)
+    return folder.resolve().name, folder
+
+
+async def _await(app: Rota, run_id: str, timeout: str | None) -> End:
+    """Wait for what somebody else performs; it goes on when we do not wait any longer."""
+    from rota.core.outcomes import read_error
+
+    look = f"Look with `rota run show {run_id}`."
     try:
         await app.wakeups.listen()
         ended = await app.wait(run_id, timeout=timeout)
     except TimeoutError as error:
-        if here:
-            await app.cancel(run_id)
-        raise exits.TookTooLong(
-            f"run {run_id} has not ended within {timeout}; " + _left(here),
-            hint=f"Look with `rota run show {run_id}`.",
-        ) from error
+        said = f"run {run_id} has not ended within {timeout}; it goes on"
+        raise exits.TookTooLong(said, hint=look) from error
     except asyncio.CancelledError:
-        if here:
-            await app.cancel(run_id)
-        raise exits.Interrupted(f"interrupted; run {run_id} " + _left(here)) from None
-    if ended.status != "completed":
-        raise run_failed(run_id, end_of(ended.status, ended.reason, ended.error))
-    return msgspec.json.decode(ended.output or "null", type=PipelineResult)
-
-
-def _left(here: bool) -> str:
-    return "was called off" if here else "goes on"
+        raise exits.Interrupted(f"stopped waiting; run {run_id} goes on", hint=look) from None
+    error_type = None
+    with contextlib.suppress(ValueError):
+        error_type = read_error(ended.error)["type"] if ended.error else None
+    return End(run_id, await app.pipelines.result(run_id), error_type, None)

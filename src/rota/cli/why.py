@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 )
 @click.pass_obj
 def why(call: Call, name: str, at_text: str | None) -> None:
-    """Say why a schedule ran or did not, or where a run stands.
+    """Say why a schedule or an automation ran or did not, or where a run stands.
 
-    NAME is a schedule, or the id of a run. Without --at it tells of the last occurrence, or of
-    what keeps the schedule from running. TIME is wall time in the schedule's zone, unless it has
-    an offset; without seconds it means the whole minute. Changes nothing.
+    NAME is a schedule, an automation, or the id of a run. Without --at it tells of the last
+    occurrence, or of what keeps it from running. TIME is wall time in the schedule's zone, unless
+    it has an offset; without seconds it means the whole minute. Changes nothing.
     """
     found = connect.ask(call, lambda client: _ask(client, name, at_text))
     if call.json:

@@ -4,7 +4,7 @@ order is the column order of the queries that read them.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
@@ -200,7 +200,7 @@ class Plan(msgspec.Struct, frozen=True):
     """What `prepare` decided, as it is stored: pinned events, its own values, and the wake time."""
 
     reservations: dict[str, list[str]] = {}
-    data: Any = None
+    data: msgspec.Raw = msgspec.Raw("null")
     title: str | None = None
     wake_at: int | None = None
 

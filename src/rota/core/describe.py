@@ -159,7 +159,7 @@ def _numbers(unit: str, field: Field) -> str:
 
 
 def _is_every(field: Field) -> bool:
-    return field.text == "*"
+    return field.text in ("*", "*/1")
 
 
 def _even_step(field: Field, size: int) -> int | None:

@@ -113,6 +113,7 @@ class Signature:
         )
         self.returns = Reader(hints.get("return", Any))
         arguments = msgspec.defstruct(function.__name__, fields, kw_only=True)
+        self._object = Reader(dict[str, Any])
         self._reader = Reader(arguments)
         self._all_reader = msgspec.json.Decoder(list[arguments], dec_hook=_decode_other)  # type: ignore[valid-type]
 
@@ -152,7 +153,7 @@ class Signature:
 
     def check(self, text: str, *, what: str, bytes_max: int) -> str | None:
         """Raw JSON from outside (CLI, HTTP): the same checks, then its canonical form."""
-        value = Reader(dict[str, Any]).read(text, what=what)
+        value = self._object.read(text, what=what)
         unknown = sorted(set(value) - set(self._names))
         if unknown:
             raise BadInput(

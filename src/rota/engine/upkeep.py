@@ -150,20 +150,26 @@ class Upkeep:
         ]
 
     async def _prune(self, now: int) -> None:
-        if now < self._prune_at or (not self._settings.keep_days and not self._settings.keep_runs):
+        keep = self._settings
+        if now < self._prune_at or not (keep.keep_days or keep.keep_runs or keep.keep_events_days):
             return
-        namespace = self._settings.namespace
+        namespace = keep.namespace
         await self._database.write(workers.forget, namespace=namespace, before=now - FORGET_US)
         pruned = 0
-        if self._settings.keep_days:
-            oldest = max(0, now - round(self._settings.keep_days * DAY))
-            # What finished before then was born before then: the id bounds the search.
-            pruned += await self._prune_before(f"{oldest // 1000:012x}g", oldest)
-        if self._settings.keep_runs:
+        if keep.keep_days:
+            oldest = max(0, now - round(keep.keep_days * DAY))
+            pruned += await self._prune_before(_id_at(oldest), oldest)
+        if keep.keep_runs:
             excess = await self._database.read(
-                retention.oldest_to_keep, namespace=namespace, keep=self._settings.keep_runs
+                retention.oldest_to_keep, namespace=namespace, keep=keep.keep_runs
             )
             pruned += await self._prune_before(f"{excess}0", now + 1) if excess else 0
+        if keep.keep_events_days:
+            oldest = max(0, now - round(keep.keep_events_days * DAY))
+            pruned += await self._database.write(
+                retention.prune_events, namespace=namespace, before_id=_id_at(oldest),
+                before_at=oldest, limit=PRUNE_BATCH,
+            )  # fmt: skip
         # A full batch means there is more; else once a minute is plenty.
         self._prune_at = now if pruned >= PRUNE_BATCH else now + micros("1m")
 
@@ -183,3 +189,9 @@ class Upkeep:
     def is_healthy(self) -> bool:
         """Whether the loop turns."""
         return not self._stuck_for_s()
+
+
+def _id_at(instant: int) -> str:
+    """Above every id made until then. What ended before then was born before then: ids are in the
+    order of their births, so this bounds the search."""
+    return f"{instant // 1000:012x}g"

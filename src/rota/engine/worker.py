@@ -407,7 +407,7 @@ class Worker:
     async def drain(self, until: int) -> None:
         """Stop claiming, let runs end until the deadline, then hand over what is left."""
         self.stop()
-        await asyncio.sleep(0)  # what was claimed a moment ago begins, so that it can be handed over
+        await asyncio.sleep(0)  # what was claimed just now begins, so that it can be handed over
         while not self.idle and self._clock.now() < until:
             self.wake.clear()
             if not await self.turn():

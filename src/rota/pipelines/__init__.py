@@ -1,1 +1,56 @@
-"""Pipelines: a folder with a pipeline.yaml, read, checked and taken apart. No engine here yet."""
+"""Pipelines: folders with a pipeline.yaml that say what to ask about which items, and when.
+
+    from rota.pipelines import load
+
+    ref = await app.pipelines.start(load("pipelines/daily-report"))
+    result = await ref.result()          # a PipelineResult
+
+What is named here loads on first use.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rota.pipelines.outcome import EXIT, ItemError, ItemOutcome, PipelineResult, Progress
+    from rota.pipelines.reading import Loaded
+    from rota.pipelines.scheduler import PipelineScheduler
+
+_ROOMS = {
+    "EXIT": "outcome",
+    "ItemError": "outcome",
+    "ItemOutcome": "outcome",
+    "Loaded": "reading",
+    "PipelineResult": "outcome",
+    "PipelineScheduler": "scheduler",
+    "Progress": "outcome",
+}
+
+
+def load(path: Path | str) -> Loaded:
+    """Read and check a pipeline; BadPipeline with everything that is wrong with it."""
+    from rota.engine.clock import SystemClock
+    from rota.pipelines.reading import read_pipeline
+
+    return read_pipeline(Path(path), now=SystemClock().now())
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _ROOMS:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_ROOMS[name]}"), name)
+
+
+__all__ = [
+    "EXIT",
+    "ItemError",
+    "ItemOutcome",
+    "Loaded",
+    "PipelineResult",
+    "PipelineScheduler",
+    "Progress",
+    "load",
+]

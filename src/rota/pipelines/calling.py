@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from rota.pipelines.asking import Usage
-from rota.pipelines.mapping import with_value
-from rota.pipelines.notebook import ItemRecord, item_key, record_of
+from rota.pipelines.mapping import free, with_value
+from rota.pipelines.notebook import ItemRecord, content_of, item_key, record_of
 from rota.pipelines.questions import Question
 from rota.pipelines.room import Room
 
@@ -21,10 +21,9 @@ async def call(
     """
     notebook = room.notebook
     key = item_key(stage, position, question.content)
-    if not notebook.claim.is_fresh:
-        found = await notebook.step(key)
-        if found is not None and found.status == "completed":
-            return record_of(found)
+    known = await _known(room, stage, key, position)
+    if known is not None:
+        return known
     started_at = notebook.clock.now()
     usage = Usage()
     try:
@@ -42,3 +41,19 @@ async def call(
     room.board.count(record)
     room.board.tell()
     return record
+
+
+async def _known(room: Room, stage: str, key: str, position: int) -> ItemRecord | None:
+    """What an earlier attempt, or an earlier run of equal content, has been told."""
+    notebook = room.notebook
+    if not notebook.claim.is_fresh:
+        found = await notebook.step(key)
+        if found is not None and found.status == "completed":
+            return record_of(found)
+    for cache in room.caches:
+        hit = await cache.find(stage, content_of(key))
+        if hit is not None:
+            record = free(hit.record)
+            await notebook.note(key, kind="call", position=position, output=record)
+            return record
+    return None

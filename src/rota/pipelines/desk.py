@@ -22,7 +22,8 @@ from rota.core.recurrence import next_after
 from rota.core.schedule import Intent, jitter_us
 from rota.errors import UnknownSchedule, UsageError, WrongState
 from rota.pipelines import lockfile, mirror, spending
-from rota.pipelines.roster import Entry, Roster
+from rota.pipelines.entries import Entry
+from rota.pipelines.roster import Roster
 from rota.pipelines.spending import Spent
 from rota.pipelines.statefile import RunRecord, ScheduleState, read_time
 from rota.pipelines.syncing import DISABLED
@@ -234,7 +235,7 @@ class Desk:
         await self._read()
         fresh = self.roster.of(entry.pipeline_id)
         if fresh is not None and not is_looked_after(self.roster.root, now=self.now()):
-            self._files.save(fresh.folder, fresh.state)
+            self._files.save_all([(fresh.folder, fresh.state)])
 
     def _shown(self, entry: Entry) -> Scheduled:
         next_run = entry.state.next_run

@@ -7,6 +7,7 @@ goes on was meant to.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import aclosing
 from typing import Any, NamedTuple
 
 from rota.core import rules
@@ -76,14 +77,15 @@ async def filter_items(room: Room, stage: str, shelf: str, out: str, sieve: Siev
     async def judge(placed: Placed) -> Judged:
         return await _judged(room, stage, sieve, placed)
 
-    async for each in in_order(notebook.items(shelf), sieve.parallel, judge):
-        if each.kept:
-            await kept.add(each.item)
-        else:
-            unasked += each.reason.startswith(UNASKED)
-            await dropped.add({"item": each.item, "reason": each.reason})
-        room.board.done += 1
-        room.board.tell()
+    async with aclosing(in_order(notebook.items(shelf), sieve.parallel, judge)) as judged:
+        async for each in judged:
+            if each.kept:
+                await kept.add(each.item)
+            else:
+                unasked += each.reason.startswith(UNASKED)
+                await dropped.add({"item": each.item, "reason": each.reason})
+            room.board.done += 1
+            room.board.tell()
     if unasked:
         room.warnings.append(f"{stage} dropped {unasked} items about which it could not ask")
     await dropped.close()

@@ -161,7 +161,7 @@ async def save_results(
 
 def _written(run_id: str, result: PipelineResult, spool: Spool, text: IO[str]) -> Iterator[str]:
     head = msgspec.to_builtins(msgspec.structs.replace(result, output=None))
-    head = {"runId": run_id, "success": result.success, **head}
+    head = {"run_id": run_id, "success": result.success, **head}
     yield json.dumps(head, ensure_ascii=False, indent=2)[:-2]
     yield ',\n  "output": "'
     text.seek(0)

@@ -19,10 +19,16 @@ from rota.core.instants import iso
 from rota.core.lifecycle import Status
 from rota.core.model import Schedule
 from rota.pipelines import mirror
-from rota.pipelines.events import Events, ExecutionComplete, ExecutionError, ExecutionStart
-from rota.pipelines.roster import Entry, Roster
+from rota.pipelines.entries import Entry
+from rota.pipelines.events import (
+    AnyEvent,
+    Events,
+    ExecutionComplete,
+    ExecutionError,
+    ExecutionStart,
+)
+from rota.pipelines.roster import Roster
 from rota.store import executions
-from rota.store import schedules as store
 from rota.store.database import Tx
 from rota.store.executions import Attempt, Born
 
@@ -45,7 +51,7 @@ class Told:
 class Seen(NamedTuple):
     """What one look at the store finds."""
 
-    rows: dict[str, Schedule]  # by id
+    rows: dict[str, Schedule]  # by id; without those that somebody has deleted
     open_roots: list[tuple[str, str]]  # schedule and root
     born: list[Born]
     chains: dict[str, list[Attempt]]
@@ -64,6 +70,7 @@ class Follower:
         self._open: dict[str, Entry] = {}
         self._since: dict[str, int] = {}
         self._awaited: dict[str, asyncio.Task[None]] = {}
+        self._news: list[AnyEvent] = []
         self.nudge = asyncio.Event()
 
     @property
@@ -84,12 +91,16 @@ class Follower:
         assert entry.row is not None
         for chain in entry.under_way:
             past = [one for one in chain if one.is_final]
-            begun = [one for one in chain if one.started_at is not None]
+            begun = [one for one in chain if one.is_final or mirror.has_begun(one)]
             self._told.setdefault(chain[0].root_id, Told(len(begun), len(past)))
-        due_at = entry.row.due_at
-        known = entry.row.started_at or self._client.clock.now()
-        self._since.setdefault(entry.row.id, known if due_at is None else due_at - 1)
-        self.save(entry)
+        self._since.setdefault(entry.row.id, entry.row.started_at or self._client.clock.now())
+        self._expect(entry.row)
+
+    def _expect(self, row: Schedule) -> None:
+        """What is news: the occurrence that a schedule waits for, and all after it. An edit may
+        have put that before the one it waited for until then."""
+        if row.due_at is not None and row.id in self._since:
+            self._since[row.id] = min(self._since[row.id], row.due_at - 1)
 
     def drop(self, entry: Entry) -> None:
         """Its schedule is gone; executions under way are followed to their end."""
@@ -97,10 +108,18 @@ class Follower:
         if entry.row is not None:
             self._since.pop(entry.row.id, None)
 
-    def save(self, entry: Entry) -> None:
-        """Write its state file, if it has changed and is still anybody's."""
-        if self._roster.entries.get(entry.pipeline_id) is entry:
-            self._files.save(entry.folder, entry.state)
+    async def write(self) -> None:
+        """Write the state files that have changed, beside the loop: a disk may be slow."""
+        entries = list(self._roster.entries.values())
+        changed = [(e.folder, e.state) for e in entries if self._files.differs(e.folder, e.state)]
+        if not changed:
+            return
+        writing = asyncio.ensure_future(asyncio.to_thread(self._files.save_all, changed))
+        try:
+            await asyncio.shield(writing)
+        except asyncio.CancelledError:
+            await writing  # else an older state might be written after a newer one
+            raise
 
     def close(self) -> None:
         """Wait for nothing any more."""
@@ -110,24 +129,30 @@ class Follower:
 
     # -- following -------------------------------------------------------------------------
 
-    async def follow(self) -> None:
-        """Look once, tell what is new, and write what has changed."""
+    async def follow(self) -> list[str]:
+        """Look once, tell what is new, and write what has changed. Returns the pipelines whose
+        schedule is gone from the store, though nobody took it out of their files."""
         entries = {e.row.id: e for e in self._roster.entries.values() if e.row is not None}
+        rows = [entry.row for entry in entries.values() if entry.row is not None]
         since = {row_id: self._since[row_id] for row_id in entries if row_id in self._since}
-        seen = await self._client.database.read(
-            _look, self._client.settings.namespace, self._roster.origin, since, list(self._open)
-        )
-        for row_id, row in seen.rows.items():
-            if row_id in entries:
-                entries[row_id].row = row
+        seen = await self._client.database.read(_look, rows, since, list(self._open))
         self._note_born(seen.born, entries)
+        for row_id, row in seen.rows.items():
+            entries[row_id].row = row
+            self._expect(row)
         for schedule_id, root_id in seen.open_roots:
-            if schedule_id in entries:
-                self._open.setdefault(root_id, entries[schedule_id])
+            self._open.setdefault(root_id, entries[schedule_id])
         self._advance(seen.chains)
         for entry in entries.values():
             self._place(entry, seen.chains)
         self._await_ends()
+        try:
+            await self.write()
+        finally:  # whoever is told finds it in the files
+            news, self._news = self._news, []
+            for event in news:
+                self._events.emit(event)
+        return [e.folder.name for row_id, e in entries.items() if row_id not in seen.rows]
 
     def _note_born(self, born: Sequence[Born], entries: dict[str, Entry]) -> None:
         for one in born:
@@ -166,7 +191,6 @@ class Follower:
         roots = [root for root, owner in self._open.items() if owner is entry]
         entry.under_way = [chains[root] for root in roots if root in chains]
         entry.state = mirror.placed(entry.state, entry.row, entry.under_way)
-        self.save(entry)
 
     def _await_ends(self) -> None:
         """Be nudged as soon as an execution ends, in this process or elsewhere."""
@@ -194,7 +218,7 @@ class Follower:
                     self._tell_end(entry, attempts, number)
 
     def _tell_start(self, entry: Entry, attempt: Attempt, number: int) -> None:
-        self._events.emit(
+        self._news.append(
             ExecutionStart(
                 at=attempt.started_at or 0, schedule_id=entry.schedule_id,
                 pipeline_id=entry.pipeline_id, run_id=attempt.root_id, trigger=attempt.trigger,
@@ -207,7 +231,7 @@ class Follower:
         at = attempt.finished_at or self._client.clock.now()
         if attempt.status == Status.COMPLETED:
             started_at = attempts[0].started_at or attempt.started_at or at
-            self._events.emit(
+            self._news.append(
                 ExecutionComplete(
                     at=at, schedule_id=entry.schedule_id, pipeline_id=entry.pipeline_id,
                     run_id=attempt.root_id, result=_result(attempt),
@@ -216,7 +240,7 @@ class Follower:
             )  # fmt: skip
             return
         again = number + 1 < len(attempts)
-        self._events.emit(
+        self._news.append(
             ExecutionError(
                 at=at, schedule_id=entry.schedule_id, pipeline_id=entry.pipeline_id,
                 run_id=attempt.root_id, error=mirror.error_of(attempt) or attempt.status,
@@ -233,15 +257,13 @@ def _result(attempt: Attempt) -> Any:
     return None if attempt.output is None else msgspec.json.decode(attempt.output)
 
 
-async def _look(
-    tx: Tx, namespace: str, origin: str, since: dict[str, int], known: list[str]
-) -> Seen:
+async def _look(tx: Tx, rows: list[Schedule], since: dict[str, int], known: list[str]) -> Seen:
     """Everything at one moment: where the schedules stand, what is open, what is new."""
-    rows = await store.declared_by(tx, namespace=namespace, origins=[origin])
     ids = [row.id for row in rows]
+    standing = await executions.standings(tx, rows) if ids else {}
     open_roots = await executions.open_chains(tx, ids) if ids else []
     born = await executions.born_since(tx, since)
     roots = {root for _, root in open_roots} | set(known)
     roots |= {one.root_id for one in born if one.status != Status.SKIPPED}
     chains = await executions.chains(tx, sorted(roots)) if roots else {}
-    return Seen({row.id: row for row in rows}, open_roots, born, chains)
+    return Seen(standing, open_roots, born, chains)

@@ -18,8 +18,8 @@ from rota.pipelines.asking import STOPPING, Usage
 from rota.pipelines.fields import BatchMismatch, Fields, read_batch, read_reply
 from rota.pipelines.keys import content_key
 from rota.pipelines.notebook import Item, ItemRecord, Placed, Reader, item_key, stage_prefix
-from rota.pipelines.questions import Asking, Question
-from rota.pipelines.room import Cache, Room
+from rota.pipelines.questions import Asking
+from rota.pipelines.room import Room
 from rota.pipelines.windows import sweep
 
 OPEN, DONE, FAILED = 0, 1, 2
@@ -55,10 +55,7 @@ class Stage:
         *,
         moved: bool = False,
     ) -> None:
-        """`moved`: its items may not stand where they stood in an earlier attempt."""
-        if moved:
-            own = Cache(room.notebook)
-            room = room._replace(caches=(own, *room.caches))
+        """`moved`: its items may not stand where they stood; results are found by content."""
         self._moved = moved
         self._room, self._name, self._asking, self._pace = room, name, asking, pace
         self._failures_max = pace.failures_max(total)
@@ -152,7 +149,7 @@ class Stage:
             content = question.content
             if await self._from_cache(placed, content, started_at):
                 return
-            value = await self._ask(question, usage, reader_of(question.fields))
+            value = await self._room.asker.ask(question, usage, reader_of(question.fields))
         except (LeaseLost, *STOPPING):
             raise
         except Exception as error:
@@ -160,9 +157,6 @@ class Stage:
             await self._fail(placed, key, error, usage.record(raw=usage.raw), started_at)
             return
         await self._keep(placed, content, with_value(usage.record(), value), started_at)
-
-    async def _ask(self, question: Question, usage: Usage, read: Callable[[str], Any]) -> Any:
-        return await self._room.asker.ask(question, usage, read)
 
     async def _from_cache(self, placed: Placed, content: str, started_at: int) -> bool:
         key = item_key(self._name, placed.position, content)
@@ -187,7 +181,7 @@ class Stage:
         count = len(group)
         try:
             question = self._asking.for_batch([each.item for each in group])
-            values = await self._ask(
+            values = await self._room.asker.ask(
                 question, usage, lambda text: read_batch(text, question.fields, count)
             )
         except BatchMismatch as error:

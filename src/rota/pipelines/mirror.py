@@ -151,9 +151,11 @@ def placed(
 
 
 def has_begun(attempt: Attempt) -> bool:
-    """Whether a try has really begun: one that waits for another pipeline has not."""
+    """Whether a try is really under way, or was: one that waits for another pipeline, or that a
+    stopping scheduler has handed over, is not."""
     waits = attempt.status == RunStatus.SLEEPING and attempt.reason == AFTER
-    return attempt.started_at is not None and not waits and attempt.status != RunStatus.SKIPPED
+    rests = waits or attempt.status in (RunStatus.PENDING, RunStatus.SKIPPED)
+    return attempt.started_at is not None and not rests
 
 
 def _is_under_way(chain: Sequence[Attempt]) -> bool:
@@ -221,26 +223,32 @@ class Mirror:
         self._written: dict[Path, ScheduleState] = {}
         self._unwritten: set[Path] = set()
 
-    def save(self, folder: Path, state: ScheduleState) -> None:
-        """Write it, unless that is what is there. A full disk is told of once, and tried again."""
-        if self._written.get(folder) == state and (folder / STATE_FILE).exists():
-            return
-        if not folder.is_dir():
-            return  # it is away, or on its way out; a file alone would bring it back
-        try:
-            save_state(folder, state)
-        except OSError as error:
-            if folder not in self._unwritten:
-                log.warning(
-                    "%s cannot be written: %s. The schedule goes on; the file follows when it can.",
-                    folder / STATE_FILE, error.strerror or error,
-                )  # fmt: skip
-            self._unwritten.add(folder)
-            return
-        if folder in self._unwritten:
-            self._unwritten.discard(folder)
-            log.info("%s is written again", folder / STATE_FILE)
-        self._written[folder] = state
+    def differs(self, folder: Path, state: ScheduleState) -> bool:
+        """Whether the file has to be written; never into a folder that is away or on its way out,
+        which a file alone would bring back."""
+        is_there = self._written.get(folder) == state and (folder / STATE_FILE).exists()
+        return not is_there and folder.is_dir()
+
+    def save_all(self, states: Sequence[tuple[Path, ScheduleState]]) -> None:
+        """Write them. A full disk is told of once, tried again, and disturbs no other."""
+        for folder, state in states:
+            try:
+                save_state(folder, state)
+            except OSError as error:
+                self._complain(folder, error)
+                continue
+            if folder in self._unwritten:
+                self._unwritten.discard(folder)
+                log.info("%s is written again", folder / STATE_FILE)
+            self._written[folder] = state
+
+    def _complain(self, folder: Path, error: OSError) -> None:
+        if folder not in self._unwritten:
+            log.warning(
+                "%s cannot be written: %s. The schedule goes on; the file follows when it can.",
+                folder / STATE_FILE, error.strerror or error,
+            )  # fmt: skip
+        self._unwritten.add(folder)
 
     def forget(self, folder: Path) -> None:
         """Nobody keeps this file any more."""

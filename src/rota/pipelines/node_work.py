@@ -29,7 +29,7 @@ from rota.pipelines.questions import Asking, parallel_of
 from rota.pipelines.reducing import AiReduce, pieces_of, put_whole, reduce_by_form
 from rota.pipelines.reduction import ItemResult, Results
 from rota.pipelines.results import Source, Spool, outcomes
-from rota.pipelines.room import Room
+from rota.pipelines.room import Cache, Room
 from rota.pipelines.scripts import script_items
 from rota.pipelines.shaping import transformed
 from rota.pipelines.sources import AiSource, CommandSource, InlineSource
@@ -46,6 +46,8 @@ class NodeWork:
     def __init__(
         self, room: Room, node_id: str, shelf: str, parents: Sequence[str], *, moved: bool
     ) -> None:
+        if moved:  # what its items were told before is found by their content
+            room = room._replace(caches=(Cache(room.notebook), *room.caches))
         self._room, self._id, self._shelf, self._parents = room, node_id, shelf, parents
         self._stage, self._out = node_stage(node_id), node_output(node_id)
         self._moved = moved

@@ -9,6 +9,7 @@ Keys sort by stage and position, so a page is a range of the primary key and mem
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator, Mapping
 from typing import Any, NamedTuple
 
@@ -167,7 +168,7 @@ class Notebook(Reader):
             root_id=self.root_id, key=key, position=position, kind=kind,
             status="completed" if error is None else "failed", attempt=1,
             run_attempt=self.claim.attempt,
-            output=None if output is None else msgspec.json.encode(output).decode(),
+            output=None if output is None else written(output),
             error=None if error is None else told(error), wake_at=None, child_id=None,
             started_at=now if started_at is None else started_at, finished_at=now,
         )  # fmt: skip
@@ -287,10 +288,19 @@ def record_of(step: Step) -> ItemRecord:
     return msgspec.json.decode(step.output or "{}", type=ItemRecord)
 
 
+def written(value: Any) -> str:
+    """A value as JSON; half characters, which some replies hold, are replaced."""
+    try:
+        return msgspec.json.encode(value).decode()
+    except UnicodeEncodeError:
+        text = json.dumps(msgspec.to_builtins(value), ensure_ascii=False)
+        return text.encode("utf-8", "replace").decode()
+
+
 def told(error: BaseException) -> str:
     """An error as it is stored with an item: short, since there may be many."""
     said = str(error)[:MESSAGE_CHARS_MAX]
     fields: Mapping[str, str] = {
         "type": type(error).__name__, "message": said, "kind": kind_of(error).value,
     }  # fmt: skip
-    return msgspec.json.encode(fields).decode()
+    return written(fields)

@@ -95,18 +95,18 @@ def install(app: Host) -> None:
     look = app.step(name="look")(sender.look)
     send = app.step(name="send", retries=RETRIES)(sender.send)
 
-    async def notify(run_id: str, what: str, notices: Tells) -> list[str]:
+    async def notify(run_id: str, what: str, tells: Tells) -> list[str]:
         """Tell every receiver; those who could not be told are named when it fails."""
 
         async def told(number: int, delivery: Delivery) -> str | None:
             key = f"{delivery.event}-{number}"
             try:
-                await send.keyed(key)(delivery, f"{run_id}-{key}", notices)
+                await send.keyed(key)(delivery, f"{run_id}-{key}", tells)
             except StepFailed as error:
                 return f"{delivery.way} ({delivery.event}): {error}"
             return None
 
-        found: list[Delivery] = await look(run_id, what, notices)
+        found: list[Delivery] = await look(run_id, what, tells)
         failed = await asyncio.gather(*(told(number, one) for number, one in enumerate(found)))
         problems = [problem for problem in failed if problem is not None]
         if problems:

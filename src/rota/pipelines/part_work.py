@@ -55,9 +55,7 @@ async def _snapshot(base: Base, given: PartInput) -> Snapshot:
     return snapshots.read(chain[0].input)
 
 
-def _room(
-    pipelines: AppPipelines, base: Base, notebook: Notebook, snapshot: Snapshot
-) -> Room:
+def _room(pipelines: AppPipelines, base: Base, notebook: Notebook, snapshot: Snapshot) -> Room:
     board = Board(notebook.claim, snapshot.pipeline_id, ())
     earlier = snapshot.overrides.cache_from
     caches = (Cache(notebook.of(earlier)),) if earlier is not None else ()

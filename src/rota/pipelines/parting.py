@@ -16,15 +16,16 @@ from rota.engine.base import Base
 from rota.engine.journal import Journal
 from rota.engine.wakeups import READY
 from rota.pipelines.executor import PART_NAME, PART_QUEUE
-from rota.pipelines.notebook import Reader, StepKey, chunk_prefix
+from rota.pipelines.notebook import Reader, chunk_prefix
 from rota.pipelines.room import Room
 from rota.store import history
+from rota.store.pipelines import StepKey
 
 PARTS = "pt/"  # what the steps begin with that tell of parts
 CHUNKS_MIN = 2  # a map over less than this is not worth sharing
 
 
-class PartsUnderWay(Exception):  # noqa: N818
+class PartsUnderWay(Exception):
     """The run has nothing to do until its parts are over."""
 
 

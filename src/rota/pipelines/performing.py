@@ -85,7 +85,7 @@ class Performance:
         except LeaseLost:
             raise
         except PartsUnderWay:
-            return Outcome(self._claim, "suspend", reason="parts"), None
+            return Outcome(self._claim, "suspend", reason="child"), None
         except Exception as error:
             result = await self._result(snapshot, warnings, "failed", str(error))
             outcome = self._failed(error, result)

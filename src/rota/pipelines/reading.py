@@ -19,6 +19,7 @@ from rota.pipelines.definition import Pipeline
 from rota.pipelines.graph import check_graph
 from rota.pipelines.naming import check_names
 from rota.pipelines.nodes import PlacedAsking
+from rota.pipelines.notify_checks import check_notify
 from rota.pipelines.parts import Asking
 from rota.pipelines.problems import Path, Place, Problem, errors_of, ordered, refusal
 from rota.pipelines.prompts import read_prompt, read_skill, skill_folders, with_skills
@@ -158,7 +159,7 @@ def _check(pipeline: Pipeline, value: dict[str, Any], ids: set[str], report: Rep
 # -- prompts -------------------------------------------------------------------------------
 
 
-def _asking(pipeline: Pipeline) -> Iterator[tuple[str, Asking, Path]]:
+def asking_parts(pipeline: Pipeline) -> Iterator[tuple[str, Asking, Path]]:
     """Every part that asks an AI, by its place."""
     if pipeline.job is not None:
         yield "job", pipeline.job, ("job",)
@@ -177,7 +178,7 @@ def _prompts(
     pipeline: Pipeline, folder: FilePath, skills: list[FilePath], report: Report
 ) -> dict[str, str]:
     prompts: dict[str, str] = {}
-    for key, part, path in _asking(pipeline):
+    for key, part, path in asking_parts(pipeline):
         text = part.prompt
         if text is None and part.prompt_file:
             try:
@@ -241,6 +242,8 @@ def _check_block(block: ScheduleBlock, pipeline_id: str, report: Report) -> None
         (condition.file_exists, condition.file_missing, condition.command)
     ):
         report.error(("schedule", "condition"), "schedule.condition asks for nothing", at_key=True)
+    if block.notify is not None:
+        check_notify(block.notify, report)
 
 
 def _told(error: RotaError) -> str:

@@ -8,6 +8,7 @@ import itertools
 import json
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -68,7 +69,7 @@ class AiReduce(NamedTuple):
             return await self._last("", 0)
         pieces, level = self.pieces, 0
         while len(parts := tree_parts(_sizes(pieces()), self.chars_max - BRACKETS)) > 1:
-            replies = [reply async for reply in self._level(pieces, parts, level)]
+            replies = await self._level(pieces, parts, level)
             pieces, level = _again(replies), level + 1
         return await self._last(joined(pieces()), level)
 
@@ -82,9 +83,8 @@ class AiReduce(NamedTuple):
             filled = {**self._filled(results), "RESULTS_FILE": name}
             return await self._ask(self.asking, stage, filled, 0)
 
-    async def _level(self, pieces: Pieces, parts: list[Part], level: int) -> AsyncIterator[str]:
+    async def _level(self, pieces: Pieces, parts: list[Part], level: int) -> list[str]:
         """The replies about the parts of one level, in order."""
-        texts = _cut(pieces(), parts)
         asking = copy.copy(self.asking)
         asking.fields = []
 
@@ -95,9 +95,10 @@ class AiReduce(NamedTuple):
             record = await self._ask(asking, f"{self.stage}.{level}", filled, number + 1, more)
             return record.text or ""
 
+        works = _streamed(enumerate(_cut(pieces(), parts)))
         parallel = parallel_of(self.room.snapshot, None)
-        async for reply in in_order(_streamed(enumerate(texts)), parallel, one):
-            yield reply
+        async with aclosing(in_order(works, parallel, one)) as replies:
+            return [reply async for reply in replies]
 
     async def _ask(
         self, asking: Asking, stage: str, filled: dict[str, Any], position: int, more: str = ""

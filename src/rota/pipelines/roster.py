@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,18 +16,24 @@ import msgspec
 
 from rota import defining
 from rota.core.model import Schedule
-from rota.core.recurrence import next_after
 from rota.engine.wakeups import SCHEDULE
 from rota.errors import BadInput, BadSchedule, RotaError
-from rota.pipelines import keys, mirror, snapshot, syncing
+from rota.pipelines import keys, mirror, syncing
 from rota.pipelines.discovery import Listed, look, with_chains
-from rota.pipelines.events import Change
-from rota.pipelines.problems import Problem, errors_of
-from rota.pipelines.prompts import prompt_places
-from rota.pipelines.reading import NAMES, Loaded
-from rota.pipelines.statefile import ScheduleState, planned
+from rota.pipelines.entries import (
+    Entry,
+    Moved,
+    expected,
+    in_force,
+    may_be_one,
+    names_in,
+    prompt_files,
+    stored,
+    told,
+)
+from rota.pipelines.reading import Loaded
+from rota.pipelines.statefile import ScheduleState
 from rota.pipelines.syncing import Block
-from rota.pipelines.timing import ScheduleBlock
 from rota.store import executions
 from rota.store import schedules as store
 from rota.store.database import Tx
@@ -38,29 +43,6 @@ if TYPE_CHECKING:
     from rota.client import Client
 
 log = logging.getLogger("rota.pipelines")
-
-
-@dataclass
-class Entry:
-    """One scheduled pipeline. `row` is None while the store does not know it."""
-
-    schedule_id: str
-    pipeline_id: str
-    folder: Path
-    title: str
-    config: ScheduleBlock
-    row: Schedule | None
-    state: ScheduleState
-    problem: str | None = None
-    under_way: list[list[Attempt]] = field(default_factory=list)
-
-
-@dataclass
-class Moved:
-    """What a look at the files has changed about one schedule."""
-
-    entry: Entry
-    change: Change
 
 
 class Roster:
@@ -73,6 +55,7 @@ class Roster:
         self._history_max = history_max
         self._plain: dict[str, Listed] = {}  # each folder as it was read
         self._listed: dict[str, Listed] = {}  # with what they say about each other
+        self.beside: dict[str, list[str]] = {}  # files a pipeline is made of beside pipeline.yaml
         self.entries: dict[str, Entry] = {}  # by the pipeline's id
         self.broken: dict[str, str] = {}  # pipelines with no schedule in force, and why
 
@@ -86,10 +69,6 @@ class Roster:
     def names(self) -> list[str]:
         """Every pipeline of the folder, with a schedule or without."""
         return sorted(self._listed)
-
-    def beside(self) -> dict[str, list[Path]]:
-        """The files that pipelines are made of beside pipeline.yaml."""
-        return {name: _prompt_files(each) for name, each in self._listed.items()}
 
     # -- looking ---------------------------------------------------------------------------
 
@@ -114,19 +93,22 @@ class Roster:
             raise BadInput(
                 f"{self.root} is no folder", hint="Name the folder that holds the pipelines."
             )
-        names = await asyncio.to_thread(_names, self.root)
+        try:
+            names = await asyncio.to_thread(names_in, self.root)
+        except OSError as error:
+            raise BadInput(f"{self.root} cannot be read: {error.strerror}") from error
         await self._look_again({*names, *self._plain}, now)
 
     async def _look_again(self, names: Iterable[str], now: int) -> None:
         """Read these folders; the others stay as they were read last."""
-        for name in names:
-            folder = self.root / name
-            if any((folder / entry).is_file() for entry in NAMES):
-                self._plain[name] = await asyncio.to_thread(look, folder, now=now)
-            else:
+        for name, listed in (await asyncio.to_thread(_looked, self.root, list(names), now)).items():
+            if listed is None:
                 self._plain.pop(name, None)
+            else:
+                self._plain[name] = listed
         chained = with_chains([self._plain[name] for name in sorted(self._plain)])
         self._listed = {each.pipeline_id: each for each in chained}
+        self.beside = {name: prompt_files(each) for name, each in self._listed.items()}
 
     def _key(self, name: str) -> str:
         """The pipeline's id: a folder that is a link has the name of what it leads to."""
@@ -158,7 +140,7 @@ class Roster:
         """What is known of a pipeline; None when it has no schedule, or none that ever worked."""
         loaded = listed.loaded
         problem = told(listed.problems) if loaded is None else None
-        config, title = _in_force(listed, row)
+        config, title = in_force(listed, row)
         if config is None:
             return None
         state = mirror.peek(listed.folder)
@@ -166,7 +148,7 @@ class Roster:
             state = ScheduleState(schedule_id=name, pipeline_id=listed.pipeline_id)
         state = msgspec.structs.replace(state, schedule_id=name, pipeline_id=listed.pipeline_id)
         if row is None and loaded is not None:
-            state = _expected(state, loaded, now)
+            state = expected(state, loaded, now)
         return Entry(name, listed.pipeline_id, listed.folder, title, config, row, state, problem)
 
     async def _id_of(self, listed: Listed, row: Schedule | None) -> str:
@@ -330,7 +312,7 @@ class Roster:
         if entry is None:
             folder = self.root / name
             state = mirror.peek(folder) or ScheduleState(schedule_id=row.name, pipeline_id=name)
-            config, title = _stored(row)
+            config, title = stored(row)
             entry = Entry(row.name, name, folder, title, config, row, state)
         return [Moved(entry, "removed")]
 
@@ -341,53 +323,6 @@ async def _open_of(tx: Tx, schedule_id: str) -> list[list[Attempt]]:
     return list(found.values())
 
 
-def told(problems: Sequence[Problem]) -> str:
-    """What is wrong with a file, in a line: the first error with its place, and how many more."""
-    wrong = errors_of(list(problems)) or list(problems)
-    if not wrong:
-        return "it cannot be read"
-    first = wrong[0]
-    more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
-    return f"{first.file}:{first.place.line}:{first.place.column}: {first.message}{more}"
-
-
-def _in_force(listed: Listed, row: Schedule | None) -> tuple[ScheduleBlock | None, str]:
-    """The schedule block that counts: the file's, or the stored one while the file is broken."""
-    if listed.loaded is not None:
-        return listed.loaded.pipeline.schedule, listed.loaded.pipeline.name
-    return (None, "") if row is None else _stored(row)
-
-
-def _stored(row: Schedule) -> tuple[ScheduleBlock, str]:
-    try:
-        pipeline = snapshot.read(row.input).pipeline
-    except BadInput:
-        return ScheduleBlock(cron=row.cron_expr or "?"), syncing.pipeline_of(row)
-    return pipeline.schedule or ScheduleBlock(cron=row.cron_expr or "?"), pipeline.name
-
-
-def _expected(state: ScheduleState, loaded: Loaded, now: int) -> ScheduleState:
-    """The state of a schedule that no scheduler has seen yet."""
-    assert loaded.schedule is not None
-    if not loaded.schedule.enabled:
-        return msgspec.structs.replace(state, status="disabled", enabled=False, next_run=None)
-    if loaded.schedule.start_paused or state.status == "paused":
-        return msgspec.structs.replace(state, status="paused", next_run=None)
-    return planned(state, next_after(loaded.schedule.intent.spec, now))
-
-
-def _names(root: Path) -> list[str]:
-    return sorted(each.name for each in root.iterdir() if each.is_dir())
-
-
-def _prompt_files(listed: Listed) -> list[Path]:
-    """Every place where prompt files and skills of a pipeline may be found."""
-    if listed.loaded is None:
-        return []
-    from rota.pipelines.reading import _asking
-
-    found: list[Path] = []
-    for _, part, _ in _asking(listed.loaded.pipeline):
-        if part.prompt_file:
-            found += prompt_places(part.prompt_file, listed.folder)
-    return found
+def _looked(root: Path, names: list[str], now: int) -> dict[str, Listed | None]:
+    """Each of these folders as it is now; None for one that is no pipeline."""
+    return {name: look(root / name, now=now) if may_be_one(root / name) else None for name in names}

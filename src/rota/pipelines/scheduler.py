@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, cast
 
 import msgspec
 from msgspec import UNSET
@@ -21,6 +21,7 @@ from rota.core.outcomes import end_of, run_failed
 from rota.errors import BadInput, RotaError, SchedulerLockError, UsageError, WrongState
 from rota.pipelines import lockfile, syncing, watching
 from rota.pipelines.desk import UPCOMING, Desk, Scheduled, Upcoming
+from rota.pipelines.entries import Entry, Moved
 from rota.pipelines.events import (
     Events,
     Listener,
@@ -29,53 +30,23 @@ from rota.pipelines.events import (
     Standing,
 )
 from rota.pipelines.following import Follower
+from rota.pipelines.host import Engine
 from rota.pipelines.lockfile import HEARTBEAT_US, STALE_US, Lock
 from rota.pipelines.outcome import PipelineResult, Progress
-from rota.pipelines.roster import Entry, Moved, Roster
+from rota.pipelines.roster import Roster
 from rota.pipelines.statefile import HISTORY_MAX, RunRecord
 from rota.pipelines.watching import SETTLED_US, Watch
 
 if TYPE_CHECKING:
     from rota.client import Client
     from rota.engine.clock import Clock
-    from rota.engine.runtime import Runtime
 
 log = logging.getLogger("rota.pipelines")
 
 STOP_S = 30.0
 # How often executions are looked after when nobody tells of them: while some are open, and else.
 BUSY_US, IDLE_US = 1_000_000, 10_000_000
-
-
-class Pipelines(Protocol):
-    """What a scheduler needs of `app.pipelines`."""
-
-    def know(self, pipeline_id: str, folder: Path) -> None:
-        """This process may perform runs of the pipeline."""
-        ...
-
-    def serve(self) -> None:
-        """Take parts of big runs of others too."""
-        ...
-
-    def listen(self, callback: Callable[[Progress], object]) -> Callable[[], None]:
-        """Be told of progress; returns what ends it."""
-        ...
-
-
-class Engine(Protocol):
-    """What a scheduler needs of an app beside what every client has."""
-
-    runtime: Runtime | None
-    pipelines: Pipelines
-
-    async def start_worker(self) -> None:
-        """Perform runs, and fire schedules, in this process."""
-        ...
-
-    async def stop_worker(self, timeout_s: float | None = None) -> None:
-        """Drain and sign off."""
-        ...
+GAP_US = 50_000  # between two looks, however much is told
 
 
 class PipelineScheduler:
@@ -112,6 +83,7 @@ class PipelineScheduler:
         self._tasks: list[asyncio.Task[None]] = []
         self._changing = asyncio.Lock()
         self._unlisten: Callable[[], None] | None = None
+        self._trouble = ""
         self.standing: Standing = "stopped"
         self.lost: SchedulerLockError | None = None  # why it stopped by itself
         self.stopped = asyncio.Event()
@@ -178,6 +150,7 @@ class PipelineScheduler:
         moved = await self._roster.sync_all(now=now)
         for entry in self._roster.entries.values():
             self._take(entry)
+        await self._follower.write()
         self._tell(moved)
         # Prompt files are known only now; what is there is what was read.
         self._watched = Watch(await self._look_at_files() or {}, settled_us=SETTLED_US)
@@ -268,11 +241,8 @@ class PipelineScheduler:
 
     # -- loops -----------------------------------------------------------------------------
 
-    def _begin(self, name: str, loop: Callable[[], Awaitable[None]]) -> None:
-        async def keep() -> None:
-            await loop()
-
-        self._tasks.append(asyncio.create_task(keep(), name=name))
+    def _begin(self, name: str, loop: Callable[[], Coroutine[object, object, None]]) -> None:
+        self._tasks.append(asyncio.create_task(loop(), name=name))
 
     async def _cease(self, name: str) -> None:
         for task in [task for task in self._tasks if task.get_name() == name]:
@@ -282,13 +252,17 @@ class PipelineScheduler:
                 await asyncio.gather(task, return_exceptions=True)
 
     async def _quietly(self, act: Callable[[], Awaitable[object]]) -> None:
-        """Do it; what fails for a passing reason is said, and done the next time."""
+        """Do it; what fails is said, once, and done the next time."""
         try:
             await act()
         except (RotaError, OSError) as error:
-            log.warning("the scheduler goes on, but: %s", error)
+            if str(error) != self._trouble:
+                log.warning("the scheduler goes on, but: %s", error)
+            self._trouble = str(error)
         except Exception:
             log.exception("the scheduler goes on, but something failed")
+        else:
+            self._trouble = ""
 
     async def _heartbeat(self) -> None:
         never = asyncio.Event()
@@ -312,12 +286,16 @@ class PipelineScheduler:
         while True:
             self._follower.nudge.clear()
             await self._quietly(self._follow)
+            await self._clock.wait(asyncio.Event(), self._now() + GAP_US)
             rest = BUSY_US if self._follower.open_count else IDLE_US
             await self._clock.wait(self._follower.nudge, self._now() + rest)
 
     async def _follow(self) -> None:
         async with self._changing:
-            await self._follower.follow()
+            gone = await self._follower.follow()
+        if gone and self.is_running:  # what the files say is what counts
+            log.warning("deleted by somebody, but still in its file: %s", ", ".join(gone))
+            await self.refresh(gone)
 
     async def _follow_up(self, entry: Entry) -> None:
         await self._follow()
@@ -364,10 +342,11 @@ class PipelineScheduler:
                     self._follower.drop(one.entry)
                 else:
                     self._take(one.entry)
+            await self._follower.write()
             self._tell(moved)
 
     async def _look_at_files(self) -> dict[str, watching.Seen] | None:
-        return await asyncio.to_thread(watching.look, self._roster.root, self._roster.beside())
+        return await asyncio.to_thread(watching.look, self._roster.root, self._roster.beside)
 
     def _tell(self, moved: Sequence[Moved]) -> None:
         for one in moved:

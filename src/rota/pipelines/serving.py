@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, cast
 
 from rota.core.lifecycle import Trigger
 from rota.core.model import NewRun
+from rota.core.retry import RetryPolicy
 from rota.core.typed import Reader as TypedReader
 from rota.engine.wakeups import READY
 from rota.errors import BadInput, WrongState
@@ -21,7 +22,7 @@ from rota.store import pipelines as store
 if TYPE_CHECKING:
     from rota.ai.base import Invoker
     from rota.ai.limits import Limits
-    from rota.app import Rota
+    from rota.client import Client
     from rota.pipelines.outcome import ItemOutcome, PipelineResult, Progress
     from rota.pipelines.reading import Loaded
     from rota.pipelines.snapshot import Snapshot
@@ -32,7 +33,7 @@ Settings = Mapping[str, Any] | str | Path
 class AppPipelines:
     """The pipelines of an app."""
 
-    def __init__(self, client: Rota) -> None:
+    def __init__(self, client: Client) -> None:
         self._client = client
         self._folders: dict[str, Path | None] = {}
         self._ai: Invoker | None = None
@@ -63,7 +64,7 @@ class AppPipelines:
             from rota.pipelines import notify
 
             self.serves = True
-            notify.install(self._client)
+            notify.install(cast("notify.Host", self._client))  # an app, which knows workflows
 
     def names(self) -> list[str]:
         """The names of the runs that this process may perform."""
@@ -128,11 +129,14 @@ class AppPipelines:
         priority: int = 0,
         tags: dict[str, str] | None = None,
         timeout: float | None = None,
+        retries: int = 0,
+        retry_delay_s: float = 60.0,
         stdin: IO[bytes] | None = None,
     ) -> RunRef:
         """Start a run; durable when this returns. What can be known to be wrong is refused here.
 
-        `timeout_ms` is that of one call, `timeout` (seconds) that of the whole run. `cache_from`
+        `timeout_ms` is that of one call, `timeout` (seconds) that of the whole run, and `retries`
+        are further attempts of it; those of single calls are in the file. `cache_from`
         is an earlier run: where item, prompt and model are equal its results are taken over.
         """
         from rota.pipelines import snapshot as snapshots
@@ -147,7 +151,8 @@ class AppPipelines:
         rows = None if items is None else [dict(item) for item in items]
         taken = snapshots.take(loaded, parameters=parameters, items=rows, overrides=overrides)
         _check(loaded, taken)
-        fresh = self._fresh(taken, external_id, trigger, queue, priority, tags, timeout)
+        options = _options(timeout, retries, retry_delay_s)
+        fresh = self._fresh(taken, external_id, trigger, queue, priority, tags, options)
         self.know(loaded.pipeline_id, loaded.folder)
         if stdin is not None:
             self.stdin[fresh.id] = stdin
@@ -162,10 +167,8 @@ class AppPipelines:
         queue: str,
         priority: int,
         tags: dict[str, str] | None,
-        timeout: float | None,
+        options: str | None,
     ) -> NewRun:
-        import msgspec
-
         from rota.core import typed
         from rota.pipelines.snapshot import run_name
         from rota.starting import TAGS_BYTES_MAX
@@ -173,13 +176,12 @@ class AppPipelines:
         now = self._client.clock.now()
         limit = self._client.settings.payload_bytes_max
         text = typed.encode(taken, what=f"the input of {taken.pipeline_id}", bytes_max=limit)
-        options = None if timeout is None else {"timeout_us": round(timeout * 1_000_000)}
         return NewRun(
             id=self._client.ids.make(now), namespace=self._client.settings.namespace,
             name=run_name(taken.pipeline_id), available_at=now, input=text, kind="pipeline",
             queue=queue, priority=priority, trigger=trigger, external_id=external_id,
             tags=typed.encode(tags, what="tags", bytes_max=TAGS_BYTES_MAX) if tags else None,
-            options=None if options is None else msgspec.json.encode(options).decode(),
+            options=options,
         )  # fmt: skip
 
     async def retry(self, run_id: str, *, queue: str | None = None) -> RunRef:
@@ -248,6 +250,13 @@ class AppPipelines:
         from rota.pipelines import reading_back
 
         return await reading_back.write_results(self._client, run_id, folder)
+
+
+def _options(timeout: float | None, retries: int, retry_delay_s: float) -> str | None:
+    from rota.starting import Options
+
+    policy = RetryPolicy(1 + retries, retry_delay_s, delay_s_max=max(300.0, retry_delay_s))
+    return Options(retries=policy if retries else None, timeout=timeout).stored()
 
 
 def _check(loaded: Loaded, taken: Snapshot) -> None:

@@ -27,6 +27,7 @@ from rota.pipelines import notify, snapshot
 from rota.pipelines.events import Change
 from rota.pipelines.reading import NAMES, Loaded
 from rota.pipelines.statefile import ScheduleState, read_time
+from rota.pipelines.timing import timed
 from rota.starting import Options
 from rota.store import notices
 from rota.store import schedules as store
@@ -126,7 +127,7 @@ def changed(old: Schedule, block: Block, *, now: int) -> Schedule:
     """The row after its file was read again: the same id and history. A timing that is as before
     goes on as before, another one begins with its next occurrence; a person's pause stays."""
     before, problem = defining.found(old)
-    intent = block.intent
+    intent = block.intent if problem is not None else _in_zone_of(before, block)
     same = problem is None and before.spec == intent.spec
     intent = msgspec.structs.replace(
         intent, fired_count=before.fired_count, paused_at=before.paused_at,
@@ -151,6 +152,17 @@ def changed(old: Schedule, block: Block, *, now: int) -> Schedule:
     at = due_at + jitter_us(old.name, intent.policies)
     awake = msgspec.structs.replace(fresh, status=Status.SCHEDULED, reason=None, available_at=at)
     return _with(awake, intent)
+
+
+def _in_zone_of(before: Intent, block: Block) -> Intent:
+    """The intent of a file; where it names no zone, the one that was found at first stays."""
+    config = block.loaded.pipeline.schedule
+    assert config is not None
+    zone = before.spec.timings[0].zone if before.spec.timings else None
+    if config.timezone is not None or zone is None:
+        return block.intent
+    made = timed(config, workflow=before.workflow, host_zone=zone).intent
+    return msgspec.structs.replace(block.intent, spec=made.spec)
 
 
 def _rests_no_more(reason: str) -> bool:

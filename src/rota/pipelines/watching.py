@@ -20,7 +20,7 @@ SETTLED_US = SECOND // 2
 Seen: TypeAlias = tuple[tuple[str, int, int, int], ...]
 
 
-def look(root: Path, more: Mapping[str, Iterable[Path]] | None = None) -> dict[str, Seen] | None:
+def look(root: Path, more: Mapping[str, Iterable[str]] | None = None) -> dict[str, Seen] | None:
     """What is there now: every pipeline by the name of its folder; None when the folder is gone.
 
     `more` are files beside pipeline.yaml that a pipeline is made of, such as prompt files.
@@ -32,21 +32,21 @@ def look(root: Path, more: Mapping[str, Iterable[Path]] | None = None) -> dict[s
     except OSError:
         return None
     for name in names:
-        files = [root / name / entry for entry in NAMES]
-        seen = _traits(files)
+        seen = _traits(os.path.join(root, name, entry) for entry in NAMES)
         if seen:
             found[name] = seen + _traits((more or {}).get(name, ()))
     return found
 
 
-def _traits(files: Iterable[Path]) -> Seen:
+def _traits(files: Iterable[str]) -> Seen:
+    """Plain texts, not paths: this is done twice a second for every file."""
     found = []
     for file in files:
         try:
-            there = file.stat()
+            there = os.stat(file)
         except OSError:
             continue
-        found.append((str(file), there.st_mtime_ns, there.st_size, there.st_ino))
+        found.append((file, there.st_mtime_ns, there.st_size, there.st_ino))
     return tuple(found)
 
 

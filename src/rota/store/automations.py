@@ -1,4 +1,4 @@
-"""Automations: what is deployed, and the one open run of each that is its turn.
+"""Automations: what is in force, and the one open run of each that is its turn.
 
 The automation itself is what is claimed. Its open run sleeps until the earliest due time of its
 handlers; a busy or blocked automation costs nothing. Every function that could make work takes
@@ -7,13 +7,10 @@ the automation's lock first.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
-
-import msgspec
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from rota.core.automation import Automation, Definition, serial_key
-from rota.core.graph import Graph, TopicNode
 from rota.core.lifecycle import Status, Trigger
 from rota.core.model import Run
 from rota.core.planner import Due, Handler, next_due
@@ -22,38 +19,6 @@ from rota.store.events import Place
 
 # Why a turn sleeps when there is nothing to do: until a time, or until an event.
 IDLE, EVENT, PAUSED = "idle", "event", "paused"
-# What a person waits to hear about, and a new version of the code answers.
-CURED_BY_CODE = frozenset({"logic", "internal", "transient", "timeout", "fatal", "crashes"})
-
-
-class NewHandler(NamedTuple):
-    """A handler as the code declares it."""
-
-    name: str
-    kind: str
-    digest: str
-    spec: str | None
-    written: str | None
-
-
-class TopicRow(NamedTuple):
-    """A topic as it is stored."""
-
-    name: str
-    consumer: str | None
-    external: int
-    shape: str | None
-
-
-class NewVersion(NamedTuple):
-    """An automation as the code declares it, checked."""
-
-    name: str
-    queue: str
-    digest: str
-    graph: str
-    handlers: Sequence[NewHandler]
-    topics: Sequence[TopicRow]
 
 
 async def lock(tx: Tx, namespace: str, name: str) -> Automation | None:
@@ -120,90 +85,6 @@ async def versions(tx: Tx, place: Place, *, limit: int = 100) -> list[Definition
     return [Definition(*row) for row in rows]
 
 
-async def deploy(
-    tx: Tx, namespace: str, fresh: NewVersion, *, source: str, now: int, new_ids: Iterator[str]
-) -> int:
-    """Put a version in force: new and changed handlers are due at once, the others keep their
-    times and state; handlers that are gone are removed. Returns the version's number."""
-    old = await lock(tx, namespace, fresh.name)
-    place = Place(namespace, fresh.name)
-    if old is not None and old.digest == fresh.digest:
-        await ensure_turn(tx, old, now=now, new_id=next(new_ids))
-        return old.version
-    made = await versions(tx, place, limit=1)
-    number = made[0].version + 1 if made else 1
-    await tx.rows(
-        "put_automation", namespace=namespace, name=fresh.name, queue=fresh.queue, version=number,
-        digest=fresh.digest, now=now,
-    )  # fmt: skip
-    await tx.rows(
-        "put_definition", namespace=namespace, automation=fresh.name, version=number,
-        digest=fresh.digest, made_by="deploy", graph=fresh.graph, source=source, comment=None,
-        now=now,
-    )  # fmt: skip
-    await _put_parts(tx, place, fresh, now)
-    automation = await find(tx, namespace=namespace, name=fresh.name)
-    assert automation is not None
-    turn = await open_turn(tx, automation)
-    if turn is not None and turn.status == Status.WAITING and turn.reason in CURED_BY_CODE:
-        await resolve(tx, turn.id, now=now)
-    await ensure_turn(tx, automation, now=now, new_id=next(new_ids))
-    return number
-
-
-async def put_fix(
-    tx: Tx, automation: Automation, graph: str, source: str, comment: str, *, now: int
-) -> int:
-    """Record a version made by a fix and put it in force; the declared graph stays."""
-    place = Place(automation.namespace, automation.name)
-    number = (await versions(tx, place, limit=1))[0].version + 1
-    await tx.rows(
-        "put_definition", namespace=place.namespace, automation=place.automation, version=number,
-        digest=automation.digest, made_by="fix", graph=graph, source=source, comment=comment,
-        now=now,
-    )  # fmt: skip
-    await tx.rows(
-        "set_automation_version", namespace=automation.namespace, name=automation.name,
-        version=number, fixes=automation.fixes + 1, now=now,
-    )  # fmt: skip
-    return number
-
-
-async def _put_parts(tx: Tx, place: Place, fresh: NewVersion, now: int) -> None:
-    before = {one.name: one for one in await handlers(tx, place)}
-    rows = []
-    for position, one in enumerate(fresh.handlers):
-        was = before.get(one.name)
-        same_kind = was is not None and was.kind == one.kind
-        changed = was is None or not same_kind or was.digest != one.digest
-        next_run_at, spec = None, one.spec
-        if one.kind == "producer" and was is not None and same_kind and was.written == one.written:
-            spec = was.spec  # with the zone and the anchor it was first given
-            next_run_at = now if changed else was.next_run_at
-        elif one.kind == "producer":
-            next_run_at = now
-        marked = (was.marked if was else 0) + int(changed and one.kind == "consumer")
-        rows.append(
-            (one.name, one.kind, position, one.digest, spec, one.written, next_run_at, marked)
-        )
-    named: dict[str, Any] = {"namespace": place.namespace, "automation": place.automation}
-    await tx.rows("drop_handlers", names=[one.name for one in fresh.handlers], **named)
-    await tx.many("put_handlers", rows, **named)
-    await tx.rows("drop_topics", names=[one.name for one in fresh.topics], **named)
-    if fresh.topics:
-        await tx.many("put_topics", fresh.topics, **named)
-
-
-def topic_rows(graph: Graph) -> list[TopicRow]:
-    """A graph's topics as the store keeps them."""
-
-    def row(topic: TopicNode) -> TopicRow:
-        shape = None if topic.shape is None else msgspec.json.encode(topic.shape).decode()
-        return TopicRow(topic.name, graph.consumer_of(topic.name), int(topic.external), shape)
-
-    return [row(topic) for topic in graph.topics]
-
-
 # -- the turn ----------------------------------------------------------------------------------
 
 
@@ -243,9 +124,17 @@ def rest(due: Due, now: int) -> Rest:
 async def look_ahead(tx: Tx, automation: Automation, now: int) -> Rest:
     """When this automation next has work."""
     if automation.status != "active":
+        return rest_of(automation, (), now)
+    return rest_of(
+        automation, await handlers(tx, Place(automation.namespace, automation.name)), now
+    )
+
+
+def rest_of(automation: Automation, found: Iterable[Handler], now: int) -> Rest:
+    """The same when its handlers are known."""
+    if automation.status != "active":
         return Rest(Status.SLEEPING, PAUSED, None, Trigger.EVENT)
-    found = await handlers(tx, Place(automation.namespace, automation.name))
-    return rest(next_due(found), now)
+    return rest(next_due(list(found)), now)
 
 
 async def put_turn(

@@ -26,7 +26,7 @@ class Published(NamedTuple):
     """What publishing changed: new or corrected events, and the consumers that should look."""
 
     event_ids: list[str]
-    readers: list[str]
+    readers: dict[str, int]  # by name: how often something gave each reason to look
 
 
 async def publish(
@@ -55,7 +55,7 @@ async def publish(
     # The last of several with one message id wins, as it would one after the other.
     unique = {(event.topic, event.message_id): event for event in events}
     if not unique:
-        return Published([], [])
+        return Published([], {})
     items = [(next(new_ids), e.topic, e.message_id, e.payload) for e in unique.values()]
     rows = await tx.many(
         "publish_events", items, namespace=place.namespace, automation=place.automation,
@@ -74,7 +74,7 @@ async def publish(
         if await tx.rows("has_skipped_input", **named):
             await tx.rows("skip_caused", **named, now=now)
     topics = sorted({row[1] for row in rows})
-    readers = await mark(tx, place, topics) if topics else []
+    readers = await mark(tx, place, topics) if topics else {}
     return Published([row[0] for row in rows], readers)
 
 
@@ -97,19 +97,19 @@ async def _register(
     return {(row[1], row[2], row[3]): row[0] for row in rows}
 
 
-async def mark(tx: Tx, place: Place, topics: Sequence[str]) -> list[str]:
-    """Give the readers of these topics reason to look; returns their names."""
+async def mark(tx: Tx, place: Place, topics: Sequence[str]) -> dict[str, int]:
+    """Give the readers of these topics reason to look; returns their marks by name."""
     rows = await tx.rows(
         "mark_readers", namespace=place.namespace, automation=place.automation, topics=list(topics)
     )
-    return [row[0] for row in rows]
+    return {row[0]: row[1] for row in rows}
 
 
 async def peek(tx: Tx, place: Place, topic: str, limit: int) -> list[StoredEvent]:
     """Pending events, oldest first."""
     rows = await tx.rows(
         "peek_events", namespace=place.namespace, automation=place.automation, topic=topic,
-        limit=limit,
+        limit=limit, alone=True,
     )  # fmt: skip
     return [StoredEvent(*row) for row in rows]
 
@@ -126,7 +126,11 @@ async def named(tx: Tx, place: Place, topic: str, ids: Sequence[str]) -> list[St
 async def oldest(tx: Tx, place: Place) -> dict[str, str]:
     """The id of each consumer's oldest pending event."""
     rows = await tx.rows("oldest_events", namespace=place.namespace, automation=place.automation)
-    return {row[0]: row[1] for row in rows}
+    found: dict[str, str] = {}
+    for consumer, event_id in rows:
+        if event_id is not None:
+            found[consumer] = min(event_id, found.get(consumer, event_id))
+    return found
 
 
 async def reserve(
@@ -142,7 +146,7 @@ async def reserve(
     )  # fmt: skip
     if len(rows) < len(set(items)):
         raise BadReservation(await _why_not(tx, place, run_id, wanted))
-    await tx.rows("note_reserved", run_id=run_id, now=now)
+    await tx.rows("note_held", run_id=run_id, act="reserved", now=now)
 
 
 async def _why_not(tx: Tx, place: Place, run_id: str, wanted: Mapping[str, Sequence[str]]) -> str:
@@ -177,17 +181,17 @@ async def release(tx: Tx, root_id: str, *, now: int) -> int:
     return len(await tx.rows("release_events", root_id=root_id, now=now))
 
 
-async def use(tx: Tx, root_id: str, status: EventStatus, *, now: int) -> int:
-    """Consume or skip everything a chain has reserved."""
-    await tx.rows("note_owned", root_id=root_id, act=str(status), now=now)
-    return len(await tx.rows("use_events", root_id=root_id, status=status, now=now))
+async def use(tx: Tx, run_id: str, status: EventStatus, *, now: int) -> None:
+    """Consume or skip what a chain has reserved: its newest run holds all of it."""
+    await tx.rows("note_held", run_id=run_id, act=str(status), now=now)
+    await tx.rows("use_events", run_id=run_id, status=status, now=now)
 
 
 async def transfer(tx: Tx, root_id: str, run_id: str, *, now: int) -> int:
     """Hand everything a chain has reserved to its newest run."""
     await tx.rows("note_owned", root_id=root_id, act="transferred", now=now)
     moved = len(await tx.rows("transfer_events", root_id=root_id, run_id=run_id, now=now))
-    await tx.rows("note_reserved", run_id=run_id, now=now)
+    await tx.rows("note_held", run_id=run_id, act="reserved", now=now)
     return moved
 
 

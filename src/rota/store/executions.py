@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+import msgspec
+
 from rota.core.lifecycle import FINAL
+from rota.core.model import Schedule
 from rota.store.database import Tx
 
 
@@ -39,6 +42,19 @@ class Born(NamedTuple):
     status: str
     reason: str | None
     due_at: int
+
+
+async def standings(tx: Tx, rows: Sequence[Schedule]) -> dict[str, Schedule]:
+    """The same schedules as they are now, by id; those that are gone are left out."""
+    known = {row.id: row for row in rows}
+    found: dict[str, Schedule] = {}
+    for row_id, *values in await tx.rows("standings_of", ids=list(known)):
+        fresh = dict(zip(_STANDING, values, strict=True))
+        found[row_id] = msgspec.structs.replace(known[row_id], **fresh)
+    return found
+
+
+_STANDING = ("status", "reason", "available_at", "due_at", "cron_expr", "spec", "started_at")
 
 
 async def open_chains(tx: Tx, schedule_ids: Sequence[str]) -> list[tuple[str, str]]:

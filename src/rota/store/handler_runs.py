@@ -7,10 +7,11 @@ schedule: a restart has nothing to recover.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from rota.core.automation import Automation, HandlerRun, LedgerRow, NewEvent, NewInput, Plan
 from rota.core.lifecycle import Status, Trigger
@@ -30,12 +31,13 @@ from rota.core.phases import (
 from rota.core.planner import Handler, choose, in_line
 from rota.core.retry import RetryPolicy, next_try_us
 from rota.errors import LeaseLost
-from rota.store import automations, events, mutations, runs
-from rota.store.automations import Rest, put_turn
+from rota.store import automations, deploys, events, mutations, runs
+from rota.store.automations import Rest, put_turn, rest_of
 from rota.store.database import Tx
 from rota.store.events import Place
 
-LOST = "the run is no longer held by this worker"
+# How many columns of a held turn are the automation's.
+_OWN = len(Automation.__struct_fields__)
 
 
 class Work(NamedTuple):
@@ -55,52 +57,78 @@ class Settled(NamedTuple):
     stale: bool = False  # another version of the code is deployed
 
 
-def _place(automation: Automation) -> Place:
-    return Place(automation.namespace, automation.name)
+class Notes(NamedTuple):
+    """What a run leaves for people: its log lines, and what the host remarked."""
+
+    logs: str | None = None
+    remark: str | None = None
 
 
-async def hold(tx: Tx, claim: Claim) -> Automation:
+class Held(NamedTuple):
+    """A turn at work that is ours: its automation, locked, with its handlers by name."""
+
+    automation: Automation
+    handlers: dict[str, Handler]
+
+    @property
+    def place(self) -> Place:
+        """Which automation."""
+        return Place(self.automation.namespace, self.automation.name)
+
+
+def lost(claim: Claim) -> LeaseLost:
+    """Somebody else has taken over: nothing of ours counts."""
+    return LeaseLost(f"{claim.id}: the run is no longer held by this worker", run_id=claim.id)
+
+
+async def hold(tx: Tx, claim: Claim) -> Held:
     """Lock the automation and make sure that its run is ours."""
     rows = await tx.rows(
         "hold_turn", namespace=claim.namespace, name=claim.name, run_id=claim.id,
         claim_count=claim.claim_count,
     )  # fmt: skip
     if not rows:
-        raise LeaseLost(f"{claim.id}: {LOST}", run_id=claim.id)
-    return Automation(*rows[0])
+        raise lost(claim)
+    found = [Handler(*row[_OWN:]) for row in rows]
+    return Held(Automation(*rows[0][:_OWN]), {one.name: one for one in found})
 
 
 async def begin(
     tx: Tx, claim: Claim, *, digest: str, recoveries_max: int, now: int, new_ids: Iterator[str]
 ) -> Work | Settled:
     """Decide what this turn is for, and write it down before any of it happens."""
-    automation = await hold(tx, claim)
+    held = await hold(tx, claim)
+    automation = held.automation
     if automation.digest != digest:
         return Settled(stale=True)
     if automation.status != "active":
-        return await _sleep(tx, claim, await automations.look_ahead(tx, automation, now), now)
+        return await _sleep(tx, claim, held, now)
     if claim.recoveries >= max(1, recoveries_max):
         text = f"its worker died {claim.recoveries} times while it ran"
         await _settle(tx, Outcome(claim, "ask", reason="crashes", error=_error(text)), now)
         return Settled()
     last = await _last_run(tx, claim)
-    found = {one.name: one for one in await automations.handlers(tx, _place(automation))}
     mutation = await mutations.of_chain(tx, claim.root_id) if last else None
     way = take_up(_left(claim, last, mutation))
     if last is None or way is Way.CHOOSE:
-        return await _choose(tx, claim, automation, found, now)
-    handler = found.get(last.handler)
+        return await _choose(tx, claim, held, now)
+    handler = held.handlers.get(last.handler)
     if way is Way.AGAIN or (way is Way.ON and handler is None):
         await _let_go(tx, claim, mutation, now)
         if handler is None:
-            return await _choose(tx, claim, automation, found, now)
+            return await _choose(tx, claim, held, now)
         return await _start(tx, claim, automation, handler, _again(claim), now)
     return await _go_on(tx, claim, Work(automation, handler, last, way, mutation), now, new_ids)
 
 
+def is_first(claim: Claim) -> bool:
+    """Whether it is the first claim of its chain's first run: nothing can have been left."""
+    return claim.claim_count == 1 and claim.root_id == claim.id
+
+
 async def _last_run(tx: Tx, claim: Claim) -> HandlerRun | None:
-    if claim.claim_count == 1 and claim.root_id == claim.id:
-        return None  # the first claim of the first run: there was none before it
+    if is_first(claim):
+        return None
     rows = await tx.rows("last_handler_run", root_id=claim.root_id)
     return HandlerRun(*rows[0]) if rows else None
 
@@ -140,16 +168,14 @@ async def _let_go(tx: Tx, claim: Claim, mutation: LedgerRow | None, now: int) ->
         await mutations.move(tx, mutation, Mutation.FAILED, now=now, resolved_by="never called")
 
 
-async def _choose(
-    tx: Tx, claim: Claim, automation: Automation, found: dict[str, Handler], now: int
-) -> Work | Settled:
-    handlers = list(found.values())
+async def _choose(tx: Tx, claim: Claim, held: Held, now: int) -> Work | Settled:
+    handlers = list(held.handlers.values())
     several = in_line(handlers, now=now) > 1
-    oldest = await events.oldest(tx, _place(automation)) if several else {}
+    oldest = await events.oldest(tx, held.place) if several else {}
     turn = choose(handlers, oldest, now=now)
     if turn is None:
-        return await _sleep(tx, claim, await automations.look_ahead(tx, automation, now), now)
-    return await _start(tx, claim, automation, found[turn.name], turn.cause, now)
+        return await _sleep(tx, claim, held, now)
+    return await _start(tx, claim, held.automation, held.handlers[turn.name], turn.cause, now)
 
 
 async def _start(
@@ -177,7 +203,7 @@ async def _adopt(tx: Tx, claim: Claim, work: Work, now: int) -> HandlerRun:
     """A new run goes on with what the one before it has prepared and reserved."""
     await events.transfer(tx, claim.root_id, claim.id, now=now)
     await mutations.adopt(tx, claim)
-    run = msgspec.structs.replace(
+    run = replace(
         work.run, run_id=claim.id, cause=_again(claim), version=work.automation.version,
         logs=None, remark=None, error_kind=None, started_at=now, finished_at=None,
         phase=Phase.EMITTING if work.way is Way.EMIT else Phase.MUTATING,
@@ -186,8 +212,9 @@ async def _adopt(tx: Tx, claim: Claim, work: Work, now: int) -> HandlerRun:
     return run
 
 
-async def _sleep(tx: Tx, claim: Claim, at: Rest, now: int) -> Settled:
+async def _sleep(tx: Tx, claim: Claim, held: Held, now: int) -> Settled:
     """There is nothing to do after all: the same row rests on."""
+    at = rest_of(held.automation, held.handlers.values(), now)
     if at.status == Status.PENDING:  # it became due between two looks; claimed again at once
         await _settle(tx, Outcome(claim, "release"), now)
         return Settled(now)
@@ -217,87 +244,12 @@ async def _succeed(
 async def _settle(tx: Tx, outcome: Outcome, now: int) -> None:
     settled = await runs.settle(tx, [outcome], now=now, alone=False)
     if outcome.claim.id not in settled.ids:
-        raise LeaseLost(f"{outcome.claim.id}: {LOST}", run_id=outcome.claim.id)
+        raise lost(outcome.claim)
 
 
 def _error(message: str, kind: str = "host") -> str:
     fields = {"type": "Host", "message": message, "kind": kind, "trace": ""}
-    return msgspec.json.encode(fields).decode()
-
-
-# -- checkpoints -------------------------------------------------------------------------------
-
-
-class Notes(NamedTuple):
-    """What a run leaves for people: its log lines, and what the host remarked."""
-
-    logs: str | None = None
-    remark: str | None = None
-
-
-async def prepared(tx: Tx, claim: Claim, work: Work, plan: Plan, notes: Notes, *, now: int) -> None:
-    """Checkpoint: the plan, the reservation of its events and the wake time, all or nothing."""
-    automation = await hold(tx, claim)
-    await events.reserve(tx, _place(automation), claim.id, plan.reservations, now=now)
-    await tx.rows(
-        "prepare_handler_run", run_id=claim.id, phase=Phase.PREPARED,
-        prepared=msgspec.json.encode(plan).decode(), remark=notes.remark, logs=notes.logs,
-        reserved_count=plan.count,
-    )  # fmt: skip
-    if work.handler is not None and work.handler.wake_at == plan.wake_at:
-        return
-    await tx.rows(
-        "set_wake", namespace=automation.namespace, automation=automation.name,
-        name=work.run.handler, wake_at=plan.wake_at,
-    )  # fmt: skip
-
-
-async def call_begins(
-    tx: Tx, claim: Claim, wanted: mutations.Wanted, *, approval: bool, now: int
-) -> LedgerRow:
-    """Checkpoint: the ledger knows of the call before it is made. Where a person must agree, the
-    exact parameters are proposed instead; agreeing to others is not agreeing."""
-    await hold(tx, claim)
-    before = await mutations.all_of_chain(tx, claim.root_id)
-    row = mutations.what_matters(before)
-    await tx.rows("move_handler_run", run_id=claim.id, phase=Phase.MUTATING)
-    if row is not None and row.status == Mutation.PROPOSED:
-        same = (row.tool, row.params) == (wanted.tool, wanted.params)
-        if same and row.approved_at is not None:
-            await mutations.move(tx, row, Mutation.IN_FLIGHT, now=now)
-            return msgspec.structs.replace(row, status=Mutation.IN_FLIGHT)
-        if same:
-            return row
-        await mutations.move(tx, row, Mutation.FAILED, now=now, resolved_by="changed")
-    status = Mutation.PROPOSED if approval else Mutation.IN_FLIGHT
-    return await mutations.put(tx, claim, wanted, status, number=len(before) + 1, now=now)
-
-
-async def call_ended(
-    tx: Tx,
-    claim: Claim,
-    row: LedgerRow,
-    status: Mutation,
-    *,
-    now: int,
-    result: str | None = None,
-    error: str | None = None,
-    resolved_by: str = "tool",
-    reconcile_count: int | None = None,
-) -> LedgerRow:
-    """Checkpoint: what became of the call. Applied moves the phase in the same transaction."""
-    await hold(tx, claim)
-    await mutations.move(
-        tx, row, status, now=now, result=result, error=error, resolved_by=resolved_by,
-        reconcile_count=reconcile_count,
-    )  # fmt: skip
-    if status is Mutation.APPLIED:
-        await tx.rows("move_handler_run", run_id=claim.id, phase=Phase.MUTATED)
-    count = row.reconcile_count if reconcile_count is None else reconcile_count
-    return msgspec.structs.replace(
-        row, status=status, result=result, error=error, resolved_by=resolved_by, updated_at=now,
-        reconcile_count=count,
-    )  # fmt: skip
+    return _encoded(fields)
 
 
 # -- the end -----------------------------------------------------------------------------------
@@ -319,48 +271,68 @@ async def commit(
     tx: Tx, claim: Claim, work: Work, done: Commit, *, now: int, new_ids: Iterator[str]
 ) -> Settled:
     """State, events, inputs, used events, schedule, this run's end and the next turn: one act."""
-    automation = await hold(tx, claim)
-    place = _place(automation)
+    held = await hold(tx, claim)
     took = done.plan.count > 0
     inherited = await events.inherited(tx, claim.id) if took and done.events else ()
     if took:
         skipped = work.mutation is not None and work.mutation.status == Mutation.SKIPPED
         used = EventStatus.SKIPPED if skipped else EventStatus.CONSUMED
-        await events.use(tx, claim.root_id, used, now=now)
+        await events.use(tx, claim.id, used, now=now)
     told = await events.publish(
-        tx, place, done.events, new_ids=new_ids, created_by=claim.id, now=now,
+        tx, held.place, done.events, new_ids=new_ids, created_by=claim.id, now=now,
         inherited=inherited, inputs=done.inputs,
     )  # fmt: skip
-    await _keep(tx, claim, work, done, automation, now)
+    changed = await _keep(tx, claim, work, done, held, now)
     await tx.rows(
         "commit_handler_run", run_id=claim.id, logs=done.notes.logs, remark=done.notes.remark,
-        prepared=msgspec.json.encode(done.plan).decode() if work.run.kind == "consumer" else None,
+        prepared=_encoded(done.plan) if work.run.kind == "consumer" and not took else None,
         state_after=done.state, published_count=len(told.event_ids), now=now,
     )  # fmt: skip
-    output = msgspec.json.encode({"handler": work.run.handler}).decode()
+    output = _encoded({"handler": work.run.handler})
     await _settle(tx, Outcome(claim, "complete", output=output), now)
-    await automations.count_troubles(tx, automation, failures=0, fixes=0)
-    at = await automations.look_ahead(tx, automation, now)
-    await put_turn(tx, automation, next(new_ids), at, now=now)
+    await automations.count_troubles(tx, held.automation, failures=0, fixes=0)
+    at = rest_of(held.automation, _after_run(held, told.readers, changed), now)
+    await put_turn(tx, held.automation, next(new_ids), at, now=now)
     return Settled(at.available_at)
 
 
+def _after_run(held: Held, marks: Mapping[str, int], changed: Handler | None) -> list[Handler]:
+    """The handlers as this transaction leaves them, without reading them again."""
+    after = {
+        name: replace(one, marked=marks[name]) if name in marks else one
+        for name, one in held.handlers.items()
+    }
+    if changed is not None:
+        after[changed.name] = changed
+    return list(after.values())
+
+
 async def _keep(
-    tx: Tx, claim: Claim, work: Work, done: Commit, automation: Automation, now: int
-) -> None:
-    if work.run.kind == "producer":
+    tx: Tx, claim: Claim, work: Work, done: Commit, held: Held, now: int
+) -> Handler | None:
+    """What the handler keeps and waits for from now on; None when it is no longer declared."""
+    before = held.handlers.get(work.run.handler)
+    if before is None or before.kind != work.run.kind:
+        return None
+    place = held.place
+    if before.kind == "producer":
         await tx.rows(
-            "commit_producer", namespace=automation.namespace, automation=automation.name,
-            name=work.run.handler, run_id=claim.id, state=done.state,
+            "commit_producer", namespace=place.namespace, automation=place.automation,
+            name=before.name, run_id=claim.id, state=done.state,
             keeps_state=int(done.keeps_state), next_run_at=done.next_run_at, now=now,
         )  # fmt: skip
-        return
-    await tx.rows(
-        "commit_consumer", namespace=automation.namespace, automation=automation.name,
-        name=work.run.handler, run_id=claim.id, state=done.state,
+        return replace(before, next_run_at=done.next_run_at, queued_at=None)
+    [(marked, cleared)] = await tx.rows(
+        "commit_consumer", namespace=place.namespace, automation=place.automation,
+        name=before.name, run_id=claim.id, state=done.state,
         keeps_state=int(done.keeps_state), wake_at=done.plan.wake_at,
         took=int(done.plan.count > 0), seen=work.run.seen, now=now,
     )  # fmt: skip
+    return replace(before, wake_at=done.plan.wake_at, marked=marked, cleared=cleared)
+
+
+def _encoded(value: object) -> str:
+    return msgspec.json.encode(value).decode()
 
 
 class NewFix(NamedTuple):
@@ -398,7 +370,7 @@ async def stop(
 ) -> Settled:
     """End or suspend a run that could not go on. Its phase stays; its events are released unless
     the world may have changed because of them."""
-    automation = await hold(tx, claim)
+    automation = (await hold(tx, claim)).automation
     over = not stop.asks and stop.wake_at is None
     await tx.rows(
         "stop_handler_run", run_id=claim.id, phase=stop.phase, logs=stop.notes.logs,
@@ -433,7 +405,7 @@ async def _after(
         )  # fmt: skip
     at = Rest(Status.WAITING, stop.kind, None, Trigger.RETRY)
     if stop.fix is not None:
-        await automations.put_fix(tx, automation, *stop.fix, now=now)
+        await deploys.put_fix(tx, automation, *stop.fix, now=now)
         fixes += 1
         at = Rest(Status.PENDING, None, now, Trigger.RETRY)
     elif wait_us is not None:

@@ -1,4 +1,5 @@
-"""The ledger of side effects: written before the call, settled after it, kept for ever.
+"""The ledger of side effects: written before the call, settled after it, kept as
+long as its run.
 
 A chain has at most one that is not a certain failure; the database sees to it.
 """

@@ -67,7 +67,7 @@ async def end_before(tx: Tx, schedule_id: str, *, due_at: int) -> tuple[str, str
 
 def _row(thing: Told, body: str, now: int) -> tuple[str, str, str, str]:
     key = f"{thing.run_id}:began" if thing.what == "began" else thing.run_id
-    text = f'{{"run_id":"{thing.run_id}","what":"{thing.what}","notices":{body}}}'
+    text = f'{{"run_id":"{thing.run_id}","what":"{thing.what}","tells":{body}}}'
     return _id(key, now), thing.schedule_id, key, text
 
 

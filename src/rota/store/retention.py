@@ -25,6 +25,23 @@ async def prune(
     return len(roots)
 
 
+async def prune_events(
+    tx: Tx, *, namespace: str, before_id: str, before_at: int, limit: int
+) -> int:
+    """Delete events born before an id that were used or skipped before an instant, and the
+    inputs that led to nothing else. What is pending or held by a run stays."""
+    rows = await tx.rows(
+        "prunable_events", namespace=namespace, before_id=before_id, before_at=before_at,
+        limit=limit,
+    )  # fmt: skip
+    ids = [row[0] for row in rows]
+    if ids:
+        inputs = [row[0] for row in await tx.rows("inputs_of_events", ids=ids)]
+        await tx.rows("delete_events", ids=ids)
+        await tx.rows("delete_spent_inputs", ids=inputs)
+    return len(ids)
+
+
 async def oldest_to_keep(tx: Tx, *, namespace: str, keep: int) -> str | None:
     """The id below which finished runs exceed `keep`, if any."""
     rows = await tx.rows("nth_newest_id", namespace=namespace, keep=keep)

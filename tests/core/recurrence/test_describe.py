@@ -12,6 +12,7 @@ from rota.core.recurrence import Spec, Timing, parse
 
 CRON = [
     ("* * * * *", "every minute"),
+    ("*/1 * * * *", "every minute"),
     ("*/15 * * * *", "every 15 minutes"),
     ("*/25 * * * *", "at minutes 0, 25 and 50 past every hour"),
     ("0 * * * *", "every hour, on the hour"),

@@ -112,6 +112,7 @@ create table inputs (
     foreign key (namespace, automation) references automations (namespace, name) on delete cascade
 ) {strict};
 create index inputs_by_age on inputs (namespace, automation, id);
+create index inputs_skipped on inputs (namespace, automation) where skipped_at is not null;
 
 -- Which inputs an event comes from, through any number of stages.
 create table causes (

@@ -142,6 +142,7 @@ create table inputs (
     constraint inputs_once UNIQUE (namespace, automation, source, type, external_id)
 );
 CREATE INDEX inputs_by_age ON inputs USING btree (namespace, automation, id);
+CREATE INDEX inputs_skipped ON inputs USING btree (namespace, automation) WHERE (skipped_at IS NOT NULL);
 
 create table migrations (
     number bigint not null,

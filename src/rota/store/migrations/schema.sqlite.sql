@@ -316,6 +316,8 @@ CREATE INDEX handler_runs_chain on handler_runs (root_id, run_id);
 
 CREATE INDEX inputs_by_age on inputs (namespace, automation, id);
 
+CREATE INDEX inputs_skipped on inputs (namespace, automation) where skipped_at is not null;
+
 CREATE INDEX mutations_by_automation on mutations (namespace, automation, id);
 
 CREATE INDEX mutations_by_chain on mutations (root_id, id);

@@ -8,11 +8,19 @@ where namespace = :namespace and name = :name
 {lock}
 
 -- name: hold_turn
--- The same for a turn at work, and its claim with it: whoever lost the claim gets no row.
-select {automation columns} from automations join runs
-    on runs.namespace = automations.namespace and runs.name = automations.name
+-- The same for a turn at work, with its claim and its handlers: whoever lost the claim gets no row.
+select {automation columns}, {handler columns} from automations
+join runs on runs.namespace = automations.namespace and runs.name = automations.name
+join handlers on handlers.namespace = automations.namespace
+    and handlers.automation = automations.name
 where automations.namespace = :namespace and automations.name = :name
     and runs.id = :run_id and runs.claim_count = :claim_count and runs.status = 'running'
+order by handlers.position
+{lock}
+
+-- name: held_run
+-- The claim alone, locked: enough for what only this run's chain is concerned with.
+select id from runs where id = :run_id and claim_count = :claim_count and status = 'running'
 {lock}
 
 -- name: get_automation
@@ -26,16 +34,24 @@ order by name limit :limit
 -- name: automation_digests
 select name, digest from automations where namespace = :namespace
 
--- name: put_automation
+-- name: add_automations
 insert into automations (namespace, name, status, queue, version, digest, created_at, updated_at)
-values (:namespace, :name, 'active', :queue, :version, :digest, :now, :now)
-on conflict (namespace, name) do update
-set queue = excluded.queue, version = excluded.version, digest = excluded.digest, failures = 0,
-    fixes = 0, updated_at = excluded.updated_at
+select :namespace, item.name, 'active', item.queue, 1, item.digest, :now, :now
+{from items: name text, queue text, digest text}
+where true
+on conflict (namespace, name) do nothing
+returning name
 
--- name: put_definition
+-- name: change_automation
+update automations
+set queue = :queue, version = :version, digest = :digest, failures = 0, fixes = 0, updated_at = :now
+where namespace = :namespace and name = :name
+
+-- name: put_definitions
 insert into definitions (namespace, automation, version, digest, made_by, graph, source, comment, created_at)
-values (:namespace, :automation, :version, :digest, :made_by, :graph, :source, :comment, :now)
+select :namespace, item.automation, item.version, item.digest, :made_by, item.graph, item.source,
+    :comment, :now
+{from items: automation text, version int, digest text, graph text, source text}
 
 -- name: definitions_of
 select {definition columns} from definitions
@@ -44,9 +60,9 @@ order by version desc limit :limit
 
 -- name: put_handlers
 insert into handlers (namespace, automation, name, kind, position, digest, spec, written, next_run_at, marked)
-select :namespace, :automation, item.name, item.kind, item.position, item.digest, item.spec,
+select :namespace, item.automation, item.name, item.kind, item.position, item.digest, item.spec,
     item.written, item.next_run_at, item.marked
-{from items: name text, kind text, position int, digest text, spec text, written text, next_run_at int, marked int}
+{from items: automation text, name text, kind text, position int, digest text, spec text, written text, next_run_at int, marked int}
 where true
 on conflict (namespace, automation, name) do update
 set kind = excluded.kind, position = excluded.position, digest = excluded.digest,
@@ -69,8 +85,8 @@ where namespace = :namespace and automation {in automations} order by automation
 
 -- name: put_topics
 insert into topics (namespace, automation, name, consumer, external, shape)
-select :namespace, :automation, item.name, item.consumer, item.external, item.shape
-{from items: name text, consumer text, external int, shape text}
+select :namespace, item.automation, item.name, item.consumer, item.external, item.shape
+{from items: automation text, name text, consumer text, external int, shape text}
 where true
 on conflict (namespace, automation, name) do update
 set consumer = excluded.consumer, external = excluded.external, shape = excluded.shape, declared = 1
@@ -102,6 +118,16 @@ values (:id, :namespace, 'automation', :name, :queue, 0, :status, :reason, :avai
     :root_id, :attempt, 0, :trigger, :serial_key, :now)
 on conflict do nothing
 returning id
+
+-- name: insert_turns
+-- The first turns of new automations: there is work for each.
+insert into runs (id, namespace, kind, name, queue, priority, status, available_at, root_id, attempt,
+    recoveries, trigger, serial_key, created_at)
+select item.id, :namespace, 'automation', item.name, item.queue, 0, 'pending', :now, item.id, 1, 0,
+    item.trigger, item.serial_key, :now
+{from items: id text, name text, queue text, trigger text, serial_key text}
+where true
+on conflict do nothing
 
 -- name: open_turn
 select {run columns} from runs

@@ -19,7 +19,7 @@ update handlers set marked = marked + 1
 where namespace = :namespace and automation = :automation and kind = 'consumer'
     and name in (select consumer from topics where topics.namespace = :namespace
         and topics.automation = :automation and topics.name {in topics})
-returning name
+returning name, marked
 
 -- name: put_inputs
 insert into inputs (id, namespace, automation, source, type, external_id, title, created_by, created_at)
@@ -53,20 +53,20 @@ where namespace = :namespace and automation = :automation and topic = :topic
 order by id
 
 -- name: oldest_events
-select topics.consumer, min(events.id) from topics join events
-    on events.namespace = topics.namespace and events.automation = topics.automation
-    and events.topic = topics.name and events.status = 'pending'
+-- Topic by topic: the first of each is found without counting the others.
+select topics.consumer, (select min(events.id) from events
+    where events.namespace = topics.namespace and events.automation = topics.automation
+        and events.topic = topics.name and events.status = 'pending')
+from topics
 where topics.namespace = :namespace and topics.automation = :automation
     and topics.consumer is not null
-group by topics.consumer
 
 -- name: reserve_events
 update events set status = 'reserved', reserved_by = :run_id, updated_at = :now
-{from items: topic text, message_id text}
-where events.namespace = :namespace and events.automation = :automation
-    and events.topic = item.topic and events.message_id = item.message_id
-    and events.status = 'pending'
-returning events.id
+where status = 'pending' and (namespace, automation, topic, message_id) in (
+    select :namespace, :automation, item.topic, item.message_id
+    {from items: topic text, message_id text})
+returning id
 
 -- name: note_owned
 -- History first: what is about to happen to the events that a chain has reserved.
@@ -76,10 +76,9 @@ where events.reserved_by in (select id from runs where id = :root_id
     or (root_id = :root_id and retry_of is not null))
 on conflict do nothing
 
--- name: note_reserved
+-- name: note_held
 insert into reservations (run_id, event_id, act, at)
-select events.reserved_by, events.id, 'reserved', :now from events
-where events.reserved_by = :run_id
+select :run_id, id, :act, :now from events where reserved_by = :run_id
 on conflict do nothing
 
 -- name: release_events
@@ -90,9 +89,7 @@ returning id
 
 -- name: use_events
 update events set status = :status, reserved_by = null, updated_at = :now
-where reserved_by in (select id from runs where id = :root_id
-    or (root_id = :root_id and retry_of is not null))
-returning id
+where reserved_by = :run_id
 
 -- name: transfer_events
 update events set reserved_by = :run_id, updated_at = :now
@@ -158,3 +155,20 @@ select :run_id, item.event_id, :act, :now
 {from items: event_id text}
 where true
 on conflict do nothing
+
+-- name: prunable_events
+-- By id, oldest first: no index of its own would be worth its cost on every event that is used.
+select id from events
+where id < :before_id and namespace = :namespace and updated_at < :before_at
+    and (status = 'consumed' or status = 'skipped')
+order by id limit :limit
+
+-- name: inputs_of_events
+select distinct input_id from causes where event_id {in ids}
+
+-- name: delete_events
+delete from events where id {in ids} and (status = 'consumed' or status = 'skipped')
+
+-- name: delete_spent_inputs
+delete from inputs where id {in ids}
+    and not exists (select 1 from causes where causes.input_id = inputs.id)

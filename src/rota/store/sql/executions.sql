@@ -1,5 +1,10 @@
 -- Executions of schedules, read back for whoever follows them. Inputs are left out: they are large.
 
+-- name: standings_of
+-- Where schedules stand now. What they hand on to their runs is large, and left out.
+select id, status, reason, available_at, due_at, cron_expr, spec, started_at from runs
+where id {in ids} and kind = 'schedule'
+
 -- name: open_executions
 -- The chains of these schedules that have not ended. The range of the status shows SQLite the index.
 select distinct schedule_id, root_id from runs

@@ -21,10 +21,12 @@ set handler = excluded.handler, kind = excluded.kind, version = excluded.version
 -- name: prepare_handler_run
 update handler_runs
 set phase = :phase, prepared = :prepared, remark = :remark, logs = :logs, reserved_count = :reserved_count
-where run_id = :run_id
+where run_id = ({query held_run})
+returning run_id
 
 -- name: move_handler_run
-update handler_runs set phase = :phase where run_id = :run_id
+update handler_runs set phase = :phase where run_id = ({query held_run})
+returning run_id
 
 -- name: stop_handler_run
 update handler_runs
@@ -33,7 +35,8 @@ where run_id = :run_id
 
 -- name: commit_handler_run
 update handler_runs
-set phase = 'committed', logs = :logs, remark = :remark, prepared = :prepared, state_after = :state_after,
+set phase = 'committed', logs = :logs, remark = :remark,
+    prepared = coalesce(prepared, :prepared), state_after = :state_after,
     published_count = :published_count, error_kind = null, finished_at = :now
 where run_id = :run_id
 
@@ -52,12 +55,14 @@ set state = case when :keeps_state = 1 then state else :state end,
     state_run_id = case when :keeps_state = 1 then state_run_id else :run_id end,
     wake_at = :wake_at, last_run_at = :now,
     cleared = case when :seen <= marked and (:took = 0 or not exists (
-        select 1 from topics join events on events.namespace = topics.namespace
-            and events.automation = topics.automation and events.topic = topics.name
-            and events.status = 'pending'
+        select 1 from topics
         where topics.namespace = :namespace and topics.automation = :automation
-            and topics.consumer = :name)) then :seen else cleared end
+            and topics.consumer = :name and exists (
+                select 1 from events where events.namespace = topics.namespace
+                    and events.automation = topics.automation and events.topic = topics.name
+                    and events.status = 'pending'))) then :seen else cleared end
 where namespace = :namespace and automation = :automation and name = :name and kind = 'consumer'
+returning marked, cleared
 
 -- name: set_wake
 update handlers set wake_at = :wake_at

@@ -1,0 +1,127 @@
+"""Why an automation runs, or does not: its pause, the person it waits for, its retries, its worker,
+and the events it left where they are.
+
+Only looks. The answer is a clause that follows "automation NAME".
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from rota.core.graph import Graph
+from rota.core.instants import iso, span
+from rota.core.lifecycle import Status
+from rota.core.planner import Handler, due_of
+from rota.hostzone import host_zone_name
+from rota.preview import wall
+from rota.standing import Stand, Standing
+
+if TYPE_CHECKING:
+    from rota.automation_client import Standing as Look
+    from rota.client import Client
+
+_GRAPH = msgspec.json.Decoder(Graph)
+
+
+async def stand_of(client: Client, name: str) -> Standing:
+    """Why the automation does what it does, or UnknownAutomation."""
+    look = await client.automations.show(name)
+    found = await _Walk(client, look).answer()
+    facts = {
+        "automation": name, "status": look.status, "pending": look.pending,
+        "run_id": look.turn.id if look.turn else None,
+        "next_at": iso(look.turn.available_at)
+        if look.turn and look.turn.available_at is not None
+        else None,
+    }  # fmt: skip
+    return found._replace(facts=facts | found.facts)
+
+
+class _Walk:
+    def __init__(self, client: Client, look: Look) -> None:
+        self._client = client
+        self._look = look
+        self._name = look.automation.name
+        self._now = client.clock.now()
+        self._zone = host_zone_name()
+
+    async def answer(self) -> Standing:
+        status, turn = self._look.automation.status, self._look.turn
+        resume = f"`rota automation resume {self._name}`."
+        if status == "archived":
+            return Standing("archived", "does not run: it is archived", {}, resume)
+        if turn is not None and turn.status == Status.WAITING:
+            return self._asks(turn.reason or "")
+        if status == "paused" and (turn is None or turn.status != Status.RUNNING):
+            return Standing("paused", "does not run: it was paused", {}, resume)
+        if turn is None:
+            return Standing("no_turn", "has no turn: its last run died too often", {}, resume)
+        if turn.status in (Status.PENDING, Status.RUNNING):
+            return await Stand(self._client, self._zone).of(turn)
+        if turn.reason in ("reconciliation", "transient", "timeout"):
+            return self._tries(turn.reason, turn.available_at or self._now)
+        return await self._rests()
+
+    def _asks(self, reason: str) -> Standing:
+        actions = ", ".join(self._look.said.actions)
+        hint = f"What clears it: {actions}. See `rota automation show {self._name}`."
+        clause = f"stands still until somebody acts: {_lower(self._look.sentence)}"
+        return Standing("needs_person", clause, {"reason": reason}, hint)
+
+    def _tries(self, reason: str, at: int) -> Standing:
+        when = self._when(at)
+        if reason == "reconciliation":
+            clause = f"finds out whether a change happened; next look {when}"
+            hint = f"If you know it: `rota automation show {self._name}`."
+            return Standing("reconciles", clause, {"reason": reason}, hint)
+        count = self._look.automation.failures
+        times = "once" if count == 1 else f"{count} times in a row"
+        _, _, said = self._look.sentence.partition(": ")
+        clause = f"failed {times} and tries again {when}" + (f": {said}" if said else "")
+        return Standing("retries", clause, {"reason": reason, "failures": count})
+
+    async def _rests(self) -> Standing:
+        """It has nothing to do; but events may lie there, and a person wonders about them."""
+        left = await self._left_alone()
+        upcoming = self._next()
+        if left:
+            return Standing("left_alone", f"{'; '.join(left)}; {upcoming}", {})
+        ran = [one.last_run_at for one in self._look.handlers if one.last_run_at is not None]
+        last = f"; it last ran at {wall(max(ran), self._zone)}" if ran else ""
+        return Standing("idle", f"has nothing to do{last}; {upcoming}", {})
+
+    async def _left_alone(self) -> list[str]:
+        [newest, *_] = await self._client.automations.versions(self._name, limit=1)
+        graph = _GRAPH.decode(newest.graph)
+        handlers = {one.name: one for one in self._look.handlers}
+        told = []
+        for topic, count in sorted(self._look.pending.items()):
+            reader = handlers.get(graph.consumer_of(topic) or "")
+            events = f"{count} event{'s' if count > 1 else ''} of topic {topic}"
+            if reader is None:
+                told.append(f"keeps {events}, which nobody reads any more")
+            elif reader.last_run_at is not None:
+                at = wall(reader.last_run_at, self._zone)
+                told.append(f"keeps {events}: {reader.name} looked at {at} and took none of them")
+        return told
+
+    def _next(self) -> str:
+        timed: list[tuple[int, Handler]] = []
+        for one in self._look.handlers:
+            due = due_of(one)
+            if due is not None and due.at is not None:
+                timed.append((due.at, one))
+        if not timed:
+            return "next: when an event comes"
+        at, handler = min(timed, key=lambda item: item[0])
+        return f"next: {handler.kind} {handler.name} {self._when(at)}"
+
+    def _when(self, at: int) -> str:
+        ahead = at - self._now
+        return f"at {wall(at, self._zone)}" + (f" (in {span(ahead)})" if ahead > 0 else "")
+
+
+def _lower(sentence: str) -> str:
+    return sentence[:1].lower() + sentence[1:]

@@ -1,0 +1,124 @@
+"""`rota pipeline resume|retry`: go on with a run from what is done, paying for nothing twice."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+import msgspec
+
+from rota.cli.base import Call, Command
+from rota.cli.pipeline_life import chosen_run, client_of, flag_of, never_ran
+from rota.cli.pipeline_run import ending, live, must_be_writable
+from rota.errors import BadPipeline, WrongState
+
+if TYPE_CHECKING:
+    from rota.app import Rota
+    from rota.core.model import Run
+    from rota.runref import RunRef
+
+
+def _again(name: str, text: str) -> click.Command:
+    @click.command(name, cls=Command, help=text)
+    @click.argument("path")
+    @click.option("--run", "run_id", metavar="ID", help="This run, instead of the newest one.")
+    @ending
+    @click.pass_obj
+    def again(
+        call: Call, /, path: str, run_id: str | None, out: Path | None, ai: Path | None, quiet: bool
+    ) -> int:
+        from rota.pipelines.finding import locate
+        from rota.pipelines.reading import entry_file
+
+        place = locate(path)
+        must_be_writable(out)
+        home = entry_file(place).parent.resolve()
+        if client_of(call, place) is None:
+            raise never_ran(place)
+
+        async def begin(app: Rota, queue: str) -> RunRef:
+            last = await chosen_run(app, place, run_id)
+            _must_have(name, last, path)
+            await _must_be_free(app, last, flag_of(call))
+            _tell_of_changes(last, place, path)
+            app.pipelines.know(home.name, home)
+            return await app.pipelines.retry(last.root_id, queue=queue)
+
+        return live(call, path, place, begin, ai=ai, out=out, quiet=quiet)
+
+    return again
+
+
+def _must_have(verb: str, last: Run, path: str) -> None:
+    """Refuse where there is nothing to do."""
+    from rota.pipelines.outcome import PipelineResult
+
+    if last.status != "completed":
+        return
+    result = msgspec.json.decode(last.output or "{}", type=PipelineResult)
+    if result.outcome == "completed":
+        raise WrongState(
+            f"run {last.root_id} is complete: nothing failed, nothing is left",
+            hint=f"A new run: `rota pipeline run {path}`; see `rota pipeline history {path}`.",
+        )
+    if verb == "resume" and not result.skipped:
+        raise WrongState(
+            f"run {last.root_id} came to its end; {result.failed} of its items failed",
+            hint=f"Try these again: `rota pipeline retry {path}`.",
+        )
+
+
+def _tell_of_changes(last: Run, place: Path, path: str) -> None:
+    """Somebody who has mended the file should know that this run does not see it."""
+    from rota.pipelines import snapshot
+    from rota.pipelines.finding import open_pipeline
+
+    try:
+        now = open_pipeline(place).digest
+    except BadPipeline:
+        now = ""
+    if now != snapshot.read(last.input).digest:
+        click.echo(
+            "note: the pipeline has changed since this run began; it goes on as it began (the new "
+            f"one, without paying again for what is the same: rota pipeline run {path} "
+            f"--reuse last)",
+            err=True,
+        )
+
+
+async def _must_be_free(app: Rota, last: Run, flag: str) -> None:
+    """Refuse a run that another process performs; one whose process is gone is ours to take."""
+    from rota.checkup import absence
+
+    if last.status != "running":
+        return
+    now = app.clock.now()
+    workers = await app.workers(everyone=True)
+    holder = next((each for each in workers if each.id == last.lease_owner), None)
+    if holder is not None and holder.stopped_at is None and not absence(holder, app.settings, now):
+        host = holder.host.partition("/")[0]
+        raise WrongState(
+            f"run {last.root_id} is performed right now, by process {holder.pid} on {host}",
+            hint=f"Wait for it, or call it off: `rota run cancel {last.root_id}{flag}`.",
+        )
+
+
+resume = _again(
+    "resume",
+    """Go on with a run that was cut off, from what is done.
+
+    For runs that were cancelled, failed, crashed or ran out of budget: the newest run of the
+    pipeline PATH, or --run. It goes on with the definition and the parameters it began with, and
+    pays for no call twice. Exit codes are those of `rota pipeline run`.
+    """,
+)
+retry = _again(
+    "retry",
+    """Try the failed items of a run again, and only these.
+
+    Then all results are reduced anew. The newest run of the pipeline PATH, or --run. It goes on
+    with the definition and the parameters it began with. Exit codes are those of
+    `rota pipeline run`.
+    """,
+)

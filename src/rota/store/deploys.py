@@ -1,0 +1,187 @@
+"""Brings versions of automations into force: many new ones with a few statements, a changed one
+under its lock, part by part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import NamedTuple
+
+import msgspec
+
+from rota.core.automation import Automation, serial_key
+from rota.core.graph import Graph, TopicNode
+from rota.core.lifecycle import Status, Trigger
+from rota.core.planner import Handler
+from rota.store import automations
+from rota.store.database import Row, Tx
+from rota.store.events import Place
+
+# What a person waits to hear about, and a new version of the code answers.
+CURED_BY_CODE = frozenset({"logic", "internal", "transient", "timeout", "fatal", "crashes"})
+
+
+class NewHandler(NamedTuple):
+    """A handler as the code declares it."""
+
+    name: str
+    kind: str
+    digest: str
+    spec: str | None
+    written: str | None
+
+
+class TopicRow(NamedTuple):
+    """A topic as it is stored."""
+
+    name: str
+    consumer: str | None
+    external: int
+    shape: str | None
+
+
+class NewVersion(NamedTuple):
+    """An automation as the code declares it, checked."""
+
+    name: str
+    queue: str
+    digest: str
+    graph: str
+    handlers: Sequence[NewHandler]
+    topics: Sequence[TopicRow]
+    source: str
+
+
+def topic_rows(graph: Graph) -> list[TopicRow]:
+    """A graph's topics as the store keeps them."""
+
+    def row(topic: TopicNode) -> TopicRow:
+        shape = None if topic.shape is None else msgspec.json.encode(topic.shape).decode()
+        return TopicRow(topic.name, graph.consumer_of(topic.name), int(topic.external), shape)
+
+    return [row(topic) for topic in graph.topics]
+
+
+async def deploy_new(
+    tx: Tx, namespace: str, fresh: Sequence[NewVersion], *, now: int, new_ids: Iterator[str]
+) -> frozenset[str]:
+    """Put first versions in force, every handler of theirs due at once. Returns the names; what
+    is missing was there already, and is left as it is."""
+    rows = await tx.many(
+        "add_automations", [(one.name, one.queue, one.digest) for one in fresh],
+        namespace=namespace, now=now,
+    )  # fmt: skip
+    names = frozenset(row[0] for row in rows)
+    born = [one for one in fresh if one.name in names]
+    await tx.many(
+        "put_definitions", [(one.name, 1, one.digest, one.graph, one.source) for one in born],
+        namespace=namespace, made_by="deploy", comment=None, now=now,
+    )  # fmt: skip
+    parts = [row for one in born for row in _handler_rows(one, {}, now)]
+    await tx.many("put_handlers", parts, namespace=namespace)
+    await tx.many("put_topics", [row for one in born for row in _topics(one)], namespace=namespace)
+    turns = [
+        (new_id, one.name, one.queue, _first_trigger(one), serial_key(one.name))
+        for one, new_id in zip(born, islice(new_ids, len(born)), strict=True)
+    ]
+    await tx.many("insert_turns", turns, namespace=namespace, now=now)
+    return names
+
+
+def _first_trigger(fresh: NewVersion) -> str:
+    consumes = any(one.kind == "consumer" for one in fresh.handlers)
+    return Trigger.EVENT if consumes else Trigger.SCHEDULE
+
+
+async def deploy(
+    tx: Tx, namespace: str, fresh: NewVersion, *, now: int, new_ids: Iterator[str]
+) -> int:
+    """Put a version in force: new and changed handlers are due at once, the others keep their
+    times and state; handlers that are gone are removed. Returns the version's number."""
+    if await deploy_new(tx, namespace, [fresh], now=now, new_ids=new_ids):
+        return 1
+    old = await automations.lock(tx, namespace, fresh.name)
+    assert old is not None
+    if old.digest == fresh.digest:
+        await automations.ensure_turn(tx, old, now=now, new_id=next(new_ids))
+        return old.version
+    place = Place(namespace, fresh.name)
+    number = await _next_number(tx, place)
+    await tx.rows(
+        "change_automation", namespace=namespace, name=fresh.name, queue=fresh.queue,
+        version=number, digest=fresh.digest, now=now,
+    )  # fmt: skip
+    await tx.many(
+        "put_definitions", [(fresh.name, number, fresh.digest, fresh.graph, fresh.source)],
+        namespace=namespace, made_by="deploy", comment=None, now=now,
+    )  # fmt: skip
+    await _change_parts(tx, place, fresh, now)
+    await _go_on(tx, place, now, next(new_ids))
+    return number
+
+
+async def _go_on(tx: Tx, place: Place, now: int, new_id: str) -> None:
+    """Let the changed automation have its turn, also where new code is what was waited for."""
+    automation = await automations.find(tx, namespace=place.namespace, name=place.automation)
+    assert automation is not None
+    turn = await automations.open_turn(tx, automation)
+    if turn is not None and turn.status == Status.WAITING and turn.reason in CURED_BY_CODE:
+        await automations.resolve(tx, turn.id, now=now)
+    await automations.ensure_turn(tx, automation, now=now, new_id=new_id)
+
+
+async def put_fix(
+    tx: Tx, automation: Automation, graph: str, source: str, comment: str, *, now: int
+) -> int:
+    """Record a version made by a fix and put it in force; the declared graph stays."""
+    place = Place(automation.namespace, automation.name)
+    number = await _next_number(tx, place)
+    await tx.many(
+        "put_definitions", [(place.automation, number, automation.digest, graph, source)],
+        namespace=place.namespace, made_by="fix", comment=comment, now=now,
+    )  # fmt: skip
+    await tx.rows(
+        "set_automation_version", namespace=automation.namespace, name=automation.name,
+        version=number, fixes=automation.fixes + 1, now=now,
+    )  # fmt: skip
+    return number
+
+
+async def _next_number(tx: Tx, place: Place) -> int:
+    return (await automations.versions(tx, place, limit=1))[0].version + 1
+
+
+async def _change_parts(tx: Tx, place: Place, fresh: NewVersion, now: int) -> None:
+    namespace, automation = place
+    before = {one.name: one for one in await automations.handlers(tx, place)}
+    names = [one.name for one in fresh.handlers]
+    await tx.rows("drop_handlers", namespace=namespace, automation=automation, names=names)
+    await tx.many("put_handlers", _handler_rows(fresh, before, now), namespace=namespace)
+    topics = [one.name for one in fresh.topics]
+    await tx.rows("drop_topics", namespace=namespace, automation=automation, names=topics)
+    await tx.many("put_topics", _topics(fresh), namespace=namespace)
+
+
+def _topics(fresh: NewVersion) -> list[Row]:
+    return [(fresh.name, *one) for one in fresh.topics]
+
+
+def _handler_rows(fresh: NewVersion, before: dict[str, Handler], now: int) -> list[Row]:
+    rows: list[Row] = []
+    for position, one in enumerate(fresh.handlers):
+        was = before.get(one.name)
+        same_kind = was is not None and was.kind == one.kind
+        changed = was is None or not same_kind or was.digest != one.digest
+        next_run_at, spec = None, one.spec
+        if one.kind == "producer" and was is not None and same_kind and was.written == one.written:
+            spec = was.spec  # with the zone and the anchor it was first given
+            next_run_at = now if changed else was.next_run_at
+        elif one.kind == "producer":
+            next_run_at = now
+        marked = (was.marked if was else 0) + int(changed and one.kind == "consumer")
+        rows.append(
+            (fresh.name, one.name, one.kind, position, one.digest, spec, one.written, next_run_at,
+             marked)
+        )  # fmt: skip
+    return rows

@@ -1,0 +1,95 @@
+"""A child process that runs a small pipeline, mends it and runs what failed again.
+
+`python -m tests.crash.pipeline_story --database URL --effects FILE [--kill-at N]`: every question
+leaves one line in the effects file, so that what was asked can be held against what is remembered.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+from pathlib import Path
+
+from rota import Rota
+from rota.ai.base import Request
+from rota.ai.offline import Offline
+from rota.errors import Rejected, WrongState
+from rota.pipelines.outcome import PipelineResult
+from tests.crash.story import arm
+from tests.crash.worker import QUICK
+from tests.kit import Effects
+from tests.pipelines.kit import write
+
+TEXT = """
+name: Story
+input: {items: [{w: a}, {w: b}, {w: c}, {w: d}]}
+filter: {type: ai, ai: {prompt: "Keep {{w}}?", parallel: 1}}
+map: {prompt: "Say {{w}}", parallel: 1}
+reduce: {type: ai, prompt: "Join {{COUNT}} {{RESULTS}}"}
+"""
+# d is not kept; c is refused once; so there are two reduces.
+QUESTIONS = [
+    *(f"Keep {letter}?" for letter in "abcd"),
+    *(f"Say {letter}" for letter in "abc"),
+    'Join 3 ["Say a","Say b"]',
+    'Join 3 ["Say a","Say b","Say c"]',
+]
+
+
+def answering(effects: Effects) -> Offline:
+    """Says the question back, after it has noted it."""
+
+    def answer(request: Request) -> str:
+        label = request.prompt.splitlines()[0]
+        first = effects.count(label) == 0
+        effects.add(label)
+        if label.startswith("Keep"):
+            return "no" if "d" in label else "yes"
+        if label == "Say c" and first:
+            raise Rejected("not at the first time")
+        return label
+
+    return Offline(replies=answer)
+
+
+async def live(url: str, effects: Effects, folder: Path) -> PipelineResult:
+    """Run it to its end (again, for all we know), then what failed."""
+    app = Rota(url, migrate=True, **QUICK)
+    app.pipelines.use(answering(effects))
+    async with app:
+        ref = await app.pipelines.start(write(folder, TEXT), external_id="one")
+        result: PipelineResult = await ref.result(timeout=30)
+        if result.outcome == "partial":
+            with contextlib.suppress(WrongState):  # it was on its way already
+                await app.pipelines.retry(ref.id)
+            result = await _next(app, ref.id)
+        return result
+
+
+async def _next(app: Rota, root_id: str) -> PipelineResult:
+    """The result of the attempt after a partial one."""
+    while True:
+        ended = await app.wait(root_id, timeout=30)
+        if (ended.status, ended.reason) == ("completed", None):
+            return await app.pipelines.result(root_id)
+
+
+def main() -> None:
+    """The child process."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--database", required=True)
+    parser.add_argument("--effects", required=True)
+    parser.add_argument("--kill-at", type=int, default=0)
+    options = parser.parse_args()
+    if options.kill_at:
+        arm(options.kill_at)
+    effects = Effects(options.effects)
+    folder = Path(options.effects).parent / "story"
+    result = asyncio.run(live(options.database, effects, folder))
+    assert result.outcome == "completed", result
+    assert result.output in QUESTIONS[-1:], result
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,81 @@
+"""What runs and schedules took, and what is told of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from rota.core.instants import HOUR
+from rota.pipelines import spending
+from rota.pipelines.spending import Spent
+from tests.pipelines.receiver import Receiver
+from tests.pipelines.yard import yard
+
+
+async def test_a_schedule_costs_what_its_executions_cost(database_url: str, tmp_path: Path) -> None:
+    async with yard(database_url, tmp_path) as place:
+        await place.add("sums", 'cron: "0 * * * *"', titles=("one", "two", "three"))
+        assert await spending.of_schedule(place.app, "sums-1") == Spent()
+        await place.world.advance("3h")
+        runs = await place.app.schedules.history("sums-1")
+        each = [await spending.of_run(place.app, run.id) for run in runs]
+        total = await spending.of_schedule(place.app, "sums-1")
+        assert total.executions == 3
+        assert total.calls == 9 == sum(one.calls for one in each)
+        assert total.tokens == sum(one.tokens for one in each) > 0
+        assert total.unpriced_calls == 0
+        expected = (1000 * total.tokens_in + 2000 * total.tokens_out) / 1_000_000
+        assert total.cost_usd == pytest.approx(expected)
+        lately = await spending.of_schedule(place.app, "sums-1", since=place.app.clock.now() - HOUR)
+        assert lately.executions == 2
+
+
+async def test_one_that_failed_or_was_called_off_cost_what_it_had_taken(
+    database_url: str, tmp_path: Path
+) -> None:
+    async with yard(database_url, tmp_path) as place:
+        place.broken.add("two")
+        await place.add("sums", 'cron: "0 * * * *"', titles=("one", "two"))
+        await place.world.advance("1h")
+        assert await place.ends("sums") == ["completed:partial"]
+        partial = await spending.of_schedule(place.app, "sums-1")
+        assert partial.executions == 1
+        assert partial.cost_usd > 0
+        place.broken.add("sums")
+        await place.world.advance("1h")
+        assert (await place.ends("sums"))[-1].startswith("failed")
+        place.broken.clear()
+        place.answers.clear()  # the model does not answer from now on
+        await place.world.advance("1h")
+        [run, *_] = await place.app.schedules.history("sums-1")
+        await place.app.cancel(run.id)
+        place.answers.set()
+        await place.world.settle()
+        assert (await place.ends("sums"))[-1].startswith("cancelled")
+        total = await spending.of_schedule(place.app, "sums-1")
+        assert total.executions == 3
+        assert total.cost_usd == pytest.approx(partial.cost_usd)
+
+
+async def test_a_partial_result_is_told_as_a_failure_with_its_numbers(
+    database_url: str, tmp_path: Path
+) -> None:
+    async with Receiver().up() as receiver, yard(database_url, tmp_path) as place:
+        hook = f"{receiver.url}/hook"
+        notify = f'notify: {{on_success: "{hook}", on_failure: "{hook}", on_recovery: "{hook}"}}'
+        place.broken.add("two")
+        await place.add("sums", f'cron: "0 * * * *"\n{notify}', titles=("one", "two"))
+        await place.world.advance("1h")
+        await place.world.settle()
+        [call] = receiver.calls
+        assert call.message["event"] == "failure"
+        assert call.message["outcome"] == "partial"
+        assert call.message["items"]["failed"] == 1
+        assert call.message["items"]["processed"] == 1
+        assert call.message["costUsd"] > 0
+        assert call.message["text"].startswith("sums: 1 of 2 items failed: ")
+        place.broken.clear()
+        await place.world.advance("1h")
+        await place.world.settle()
+        assert receiver.events == ["failure", "success", "recovery"]
