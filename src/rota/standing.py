@@ -110,6 +110,9 @@ class Stand:
             return await self._turn(run)
         if run.reason == "retry":
             return Standing("retries", f"failed before and tries again {again}", facts)
+        if run.reason == "after":
+            clause = f"waits for a pipeline that it comes after, and looks again {again}"
+            return Standing("waits_after", clause, facts)
         steps = [step for step in await self._client.steps(run.id) if step.status == "waiting"]
         signals = [_signal(step) for step in steps if step.kind == "signal"]
         if signals:

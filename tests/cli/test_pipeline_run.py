@@ -231,6 +231,16 @@ def test_model_parallel_limit_and_parameters_win_over_the_file(folder: Path) -> 
     assert calls(folder) == []
 
 
+def test_a_run_without_items_says_so(folder: Path) -> None:
+    made(folder, ["tea"])
+    result = rota("run", "words", "--ai", "ai.yaml", "--limit", "0")
+    assert "warning: no items came in" in result.stderr
+    rule = {"field": "word", "operator": "equals", "value": "coffee"}
+    made(folder, ["tea"], filter={"type": "rule", "rule": {"rules": [rule]}})
+    result = rota("run", "words", "--ai", "ai.yaml")
+    assert "warning: no item passed the filter" in result.stderr
+
+
 def test_nothing_else_is_performed_by_the_way(folder: Path) -> None:
     """A schedule that is due, and a run that waits, are left to their own workers."""
     made(folder, ["tea"])
@@ -491,3 +501,27 @@ def test_a_filtered_item_is_told_with_its_reason(folder: Path) -> None:
     assert (
         "goes to stdout anyway" in rota("run", "words", "--ai", "ai.yaml", "-o", "-", code=2).stderr
     )
+
+
+@pytest.mark.slow
+def test_skipped_occurrences_are_told_and_never_gone_on_with(folder: Path) -> None:
+    schedule = {"cron": "@every 1s", "condition": {"file_exists": "ready.txt"}}
+    made(folder, ["tea", "bad"], schedule=schedule)
+    rota("run", "words", "--ai", "ai.yaml", code=7)
+    scheduler = subprocess.Popen(
+        [sys.executable, "-m", "rota.cli", "scheduler", "start", "."], cwd=folder,
+        stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    try:
+        wait_for(lambda: document("history", "words")[0]["outcome"] == "skipped:condition")
+    finally:
+        scheduler.send_signal(signal.SIGINT)
+        scheduler.wait(60)
+    skipped = document("history", "words")[0]["run"]
+    assert "ready.txt is not there" in rota("history", "words").stdout
+    page = rota("history", "words", "--run", skipped).stdout
+    assert "skipped:condition: 0 of 0 items done" in page
+    assert "was skipped" in rota("resume", "words", "--run", skipped, code=5).stderr
+    (folder / "mended").touch()
+    rota("retry", "words", "--ai", "ai.yaml")
+    assert calls(folder) == ["tea", "bad", "bad"]

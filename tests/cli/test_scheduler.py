@@ -135,6 +135,16 @@ def test_a_trigger_fires_no_other_schedule_that_is_overdue(desk: Desk) -> None:
     assert not (other / ".results").exists()
 
 
+def test_an_edit_counts_at_once_also_while_nobody_watches(desk: Desk) -> None:
+    desk.run("trigger", "report")
+    edited = PIPELINE.replace("About", "Rather about").replace("0 9 1 1 *", "0 9 2 1 *")
+    desk.write("report", edited)
+    [shown] = desk.json("list")
+    assert shown["state"]["nextRun"].endswith("-01-02T09:00:00.000Z")
+    assert "Rather about one" in desk.json("trigger", "report")["result"]["output"]
+    assert desk.state()["nextRun"].endswith("-01-02T09:00:00.000Z")
+
+
 def test_a_trigger_ends_with_the_code_of_its_execution(desk: Desk) -> None:
     none = "  retryPolicy: {maxRetries: 0}\nsettings:"
     desk.write("bad", PIPELINE.replace("settings:", none).replace("offline:echo", "nobody:echo"))
@@ -157,6 +167,27 @@ def test_pause_and_resume_without_a_scheduler_write_the_state(desk: Desk) -> Non
     assert "is idle; it runs in" in desk.run("resume", "report").stdout
     assert desk.state()["status"] == "idle"
     assert "not paused" in desk.run("resume", "report", code=5).stderr
+
+
+def test_the_history_tells_what_was_skipped_and_why(desk: Desk) -> None:
+    late = PIPELINE.replace("settings:", "  window: {maxDelayMinutes: 30}\nsettings:")
+    folder = desk.write("late", late.replace("0 9 1 1 *", "0 9 * * *"))
+    state = {
+        "version": 1, "scheduleId": "late-a1b2c3", "pipelineId": "late",
+        "nextRun": "2020-01-01T09:00:00.000Z",
+    }  # fmt: skip
+    (folder / ".schedule-state.json").write_text(json.dumps(state))
+    desk.run("pause", "late")
+    desk.run("resume", "late")  # what was owed is left out
+    desk.run("trigger", "late")
+    newest, oldest = desk.json("history", "late")
+    assert (newest["status"], newest["itemsProcessed"]) == ("completed", 2)
+    assert (oldest["status"], oldest["reason"]) == ("skipped", "paused")
+    assert oldest["count"] > 1000
+    lines = desk.run("history", "late").stdout.splitlines()
+    assert lines[0].split()[:3] == ["AT", "STATUS", "TOOK"]
+    assert "skipped" in lines[2]
+    assert "up to here" in lines[2]
 
 
 def test_nothing_to_cancel_is_a_conflict(desk: Desk) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import os
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -60,12 +61,15 @@ async def live(url: str, root: Path, kill_at: int) -> None:
     await app.start_worker()
 
     async def over() -> bool:
-        if not (root / NAME / "told").exists():
+        assert app.runtime is not None
+        if not (root / NAME / "told").exists() or not app.runtime.worker.idle:
             return False
         # One that is to be killed must not look: its looks would be points, without end.
         return bool(kill_at) or await nothing_open(app)
 
     await until(over)
+    if kill_at:
+        os._exit(0)  # all is told; how a worker signs off is another story
     await app.close()
 
 

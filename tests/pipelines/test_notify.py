@@ -270,3 +270,22 @@ async def test_a_schedule_that_is_gone_still_tells_of_what_has_ended(
         await at.app.schedules.delete("hourly")
         await at.hours()
         assert at.receiver.events == ["success", "success"]
+
+
+async def test_an_address_may_stand_in_the_environment_alone(
+    database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with scene(database_url) as at:
+        monkeypatch.delenv("CHAT_HOOK", raising=False)
+        monkeypatch.setenv("SWITCH", f"{at.receiver.url}/ping/secret-part")
+        await at.tells(tmp_path, on_success="env:CHAT_HOOK", ping="env:SWITCH")
+        await at.world.advance("1h")
+        assert at.receiver.paths == ["/ping/secret-part"]
+        monkeypatch.setenv("CHAT_HOOK", f"{at.receiver.url}/hook/secret-part")
+        await at.world.advance("5m")
+        assert at.receiver.paths == ["/ping/secret-part", "/hook/secret-part"]
+    stored = [
+        *await select(database_url, "select input, output, error from runs"),
+        *await select(database_url, "select key, output, error from steps"),
+    ]
+    assert "secret-part" not in repr(stored)

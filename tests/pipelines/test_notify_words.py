@@ -121,6 +121,7 @@ def test_an_address_is_shown_without_what_may_be_secret() -> None:
         ("on_missed: {webhook: 'https://a.example', secretEnv: 'a key!'}", "not the key itself"),
         ("ping: 'https://'", "schedule.notify.ping is no address"),
         ("on_recover: https://a.example", "on_recovery"),
+        ("ping: 'env:MY HOOK'", "env: is followed by the name of a variable"),
     ],
 )
 def test_what_could_never_be_sent_is_told_when_the_file_is_read(
@@ -136,6 +137,7 @@ notify:
   on_failure: https://chat.example/hooks/T0/abc
   on_success: [https://a.example, {command: "cat"}]
   on_recovery: {webhook: "http://localhost:8080/x", secretEnv: OPS_KEY}
+  on_missed: env:CHAT_HOOK
   ping: "https://hc.example/{event}"
 """
     assert told(tmp_path / "p", written("p", f'cron: "0 9 * * *"{notify}')) == []

@@ -172,3 +172,35 @@ nodes:
     async with world(database_url, tmp_path, birds) as it:
         result = await it.run(text)
         assert json.loads(result.output or "") == [{"bird": "owl"}, {"bird": "emu"}]
+
+
+FAILING = """
+name: Failing
+settings: {retry: {maxRetries: 0}}
+nodes:
+  a: {type: load, source: {type: inline, items: [{x: a}, {x: b}]}}
+  first: {type: map, from: a, prompt: "First {{x}}", output: [one]}
+  asked: {type: filter, from: first, rule: {type: ai, prompt: "Is {{one}} good?"}}
+  named: {type: transform, from: asked, ops: [{op: add, field: name, value: "<{{one}}>"}]}
+  out: {type: reduce, from: named, strategy: table}
+"""
+
+
+async def test_an_item_that_failed_is_handed_on_to_the_end(
+    database_url: str, tmp_path: Path
+) -> None:
+    def answer(prompt: str) -> Any:
+        if prompt.startswith("First a"):
+            return Say(status=400, raw=b'{"error": {"message": "no a"}}')
+        return {"one": "b1"} if prompt.startswith("First") else "yes"
+
+    async with world(database_url, tmp_path, Model(answer=says(answer))) as it:
+        result = await it.run(FAILING)
+        assert (result.outcome, result.failed) == ("partial", 1)
+        rows = (result.output or "").splitlines()[2:]
+        assert len(rows) == 2
+        assert "no a" in rows[0]
+        assert "<b1>" in rows[1]
+        assert sorted(prompt.split("\n")[0] for prompt in it.prompts) == [
+            "First a", "First b", "Is b1 good?",
+        ]  # fmt: skip

@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 from rota import Rota
+from rota.pipelines.parting import grouped
+from rota.store.pipelines import StepKey
 from tests.ai.model import Model
 from tests.kit import until
 from tests.pipelines.test_running_after_a_crash import (
@@ -21,7 +23,6 @@ from tests.pipelines.test_running_after_a_crash import (
 )
 from tests.pipelines.world import ai_settings
 
-pytestmark = [pytest.mark.pg, pytest.mark.slow]
 COUNT = 1000
 
 
@@ -44,26 +45,22 @@ class Meeting(Model):
         return {asked.headers["authorization"] for asked in self.asked}
 
 
-@pytest.fixture
-def own_url(database_url: str) -> str:
-    if database_url.startswith("sqlite"):
-        pytest.skip("one process has a SQLite file for itself here")
-    return database_url
-
-
+@pytest.mark.pg
+@pytest.mark.slow
+@pytest.mark.parametrize("database_url", ["postgres"], indirect=True)
 async def test_machines_share_the_items_of_one_run(
-    own_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = put_items(tmp_path / "many", COUNT)
     monkeypatch.setenv("ROTA_TEST_KEY", "here")
     model = Meeting()
     async with model.up():
-        app = Rota(own_url, migrate=True, lease_s=1, heartbeat_s=0.2)
+        app = Rota(database_url, migrate=True, lease_s=1, heartbeat_s=0.2)
         app.pipelines.use(ai_settings(model.url))
         app.pipelines.serve()
         async with app:
             others = [
-                await child(own_url, str(folder), model.url, "serve", key=f"machine-{number}")
+                await child(database_url, str(folder), model.url, "serve", key=f"machine-{number}")
                 for number in range(2)
             ]
             await until(lambda: _workers(app, 3))
@@ -86,3 +83,17 @@ async def _workers(app: Rota, count: int) -> bool:
 
 async def _asked(model: Model, count: int) -> bool:
     return len(model.asked) >= count
+
+
+def test_parts_are_of_a_fair_size() -> None:
+    def parts(*sizes: int) -> list[int]:
+        begins = [sum(sizes[:n]) for n in range(len(sizes))]
+        chunks = [StepKey(f"{begin}", begin, "completed", 1) for begin in begins]
+        groups = grouped(chunks, sum(sizes))
+        assert [key for group in groups for key in group.chunks] == chunks
+        return [group.end - group.chunks[0].position for group in groups]
+
+    assert parts(200, 200, 50) == [200, 200, 50]
+    assert parts(80, 80, 80, 10) == [240, 10]
+    assert parts(*[1] * 40) == [16, 16, 8]
+    assert parts() == []

@@ -12,9 +12,11 @@ import pytest
 
 from rota import Rota
 from rota.ai.base import Estimate, Reply, Request
-from rota.errors import BadInput, RunFailed, WrongState
+from rota.errors import BadInput, RunFailed, StoreUnreachable, WrongState
 from rota.pipelines.outcome import Progress
+from rota.store import history
 from tests.ai.model import Model, Say
+from tests.kit import until
 from tests.pipelines.kit import write
 from tests.pipelines.world import ai_settings, world
 
@@ -237,3 +239,62 @@ async def test_a_pipeline_run_is_not_forked(database_url: str, tmp_path: Path) -
         await ref.result(timeout=60)
         with pytest.raises(WrongState, match="not forked"):
             await it.app.fork(ref.id, from_step="x")
+
+
+async def test_a_folder_that_moved_is_found_where_it_is_known_to_be(
+    database_url: str, tmp_path: Path
+) -> None:
+    async with world(database_url, tmp_path) as it:
+        await it.app.stop_worker()
+        ref = await it.app.pipelines.start(it.pipeline(WORDS))
+        (tmp_path / "work").rename(tmp_path / "gone")
+        await it.app.start_worker()
+        with pytest.raises(RunFailed, match="is not there"):
+            await ref.result(timeout=60)
+        it.app.pipelines.know("work", tmp_path / "gone")
+        result = await (await it.app.pipelines.retry(ref.id)).result(timeout=60)
+        assert result.processed == 3
+        assert (tmp_path / "gone" / (result.result_file or "")).is_file()
+
+
+async def test_a_reduce_of_equal_content_is_taken_over_too(
+    database_url: str, tmp_path: Path
+) -> None:
+    text = WORDS.replace("reduce: {type: json}", 'reduce: {type: ai, prompt: "Join {{RESULTS}}"}')
+    async with world(database_url, tmp_path) as it:
+        first = await it.app.pipelines.start(it.pipeline(text))
+        await first.result(timeout=60)
+        again = await it.app.pipelines.start(it.pipeline(text), cache_from=first.id)
+        result = await again.result(timeout=60)
+        assert (result.outcome, result.calls, result.cost_usd) == ("completed", 0, 0.0)
+        assert result.output == (await it.app.pipelines.result(first.id)).output
+        assert len(it.prompts) == 4
+
+
+async def test_a_database_that_is_away_for_a_while_fails_no_item(
+    database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with world(database_url, tmp_path) as it:
+        real = it.app.database.read
+        calls = 0
+
+        async def sometimes(function: Any, *args: Any, **kwargs: Any) -> Any:
+            nonlocal calls
+            calls += 1
+            if calls % 3 == 0:
+                raise StoreUnreachable("gone for a moment")
+            return await real(function, *args, **kwargs)
+
+        ref = await it.app.pipelines.start(it.pipeline(WORDS))
+        monkeypatch.setattr(it.app.database, "read", sometimes)
+        ended = await until(lambda: _ended(it.app, ref.id, real))
+        assert ended == "completed"
+        monkeypatch.undo()
+        result = await it.app.pipelines.result(ref.id)
+        assert (result.outcome, result.processed) == ("completed", 3)
+        assert len(it.prompts) == 3
+
+
+async def _ended(app: Rota, run_id: str, read: Any) -> str | None:
+    [*_, last] = await read(history.chain, root_id=run_id)
+    return last.label if last.is_final else None

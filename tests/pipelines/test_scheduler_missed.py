@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from rota.pipelines.keys import schedule_id
+from rota.pipelines.roster import Roster
 from rota.pipelines.statefile import STATE_FILE, ScheduleState, save_state
 from tests.kit import broken
 from tests.pipelines.house import DAILY, House, block
@@ -237,14 +238,23 @@ async def test_a_full_disk_for_one_state_file_is_logged_and_the_others_go_on(
 # -- many machines -------------------------------------------------------------------------
 
 
-async def test_machines_that_hold_the_same_folder_share_its_schedules(house: House) -> None:
+async def test_machines_that_hold_the_same_folder_share_its_schedules(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class SamePath(Roster):
+        """The folder of another machine, at the same path."""
+
+        def __init__(self, *args: Any, **more: Any) -> None:
+            super().__init__(*args, **more)
+            self.origin = str(house.root)
+
+    monkeypatch.setattr("rota.pipelines.scheduler.Roster", SamePath)
     house.write("daily", DAILY)
     twin = House(house.root.parent / "twin", house.url)
     twin.clock, twin.model = house.clock, house.model
     twin.write("daily", DAILY)
     first, second = house.app(), twin.app()
     one, other = house.scheduler(first), twin.scheduler(second)
-    other._roster.origin = str(house.root)  # the same path, on another machine
     try:
         await one.start()
         await other.start()

@@ -264,3 +264,32 @@ async def test_jitter_delays_each_schedule_by_its_own_stable_part(house: House) 
     assert all("2030-01-01T09:0" in each for each in (first, second))
     async with house.daemon():
         assert house.state("one")["nextRun"] == first
+
+
+async def test_what_has_ended_is_not_kept_in_memory(small: House) -> None:
+    small.write("job", JOB.replace("0 9 * * *", "* * * * *"))
+    async with small.daemon(watch=None) as scheduler:
+        for count in range(1, 31):
+            small.pass_time("1m")
+            await small.until(lambda count=count: small.total("job") >= count)  # type: ignore[misc]
+        await small.until(lambda: not scheduler._follower.open_count)
+        await scheduler.list_schedules()
+        assert not scheduler._follower._awaited
+        assert scheduler.begun_count == 0
+    assert len(small.of("execution:complete")) == small.total("job")
+
+
+async def test_a_start_by_hand_that_was_over_before_anybody_looked_is_told(house: House) -> None:
+    house.write("job", JOB)
+    async with house.daemon() as scheduler:
+        await scheduler._cease("follow")  # nobody looks while it runs
+        triggering = asyncio.create_task(scheduler.trigger_now("job"))
+        await house.until(triggering.done)
+        assert len(house.of("execution:start")) == len(house.of("execution:complete")) == 1
+        assert house.total("job") == 1
+        await scheduler.list_schedules()
+        assert len(house.of("execution:start")) == 1
+    async with house.daemon() as scheduler:  # and never again
+        await scheduler.list_schedules()
+        assert len(house.of("execution:start")) == 1
+        assert house.total("job") == 1

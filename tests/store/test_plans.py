@@ -142,6 +142,14 @@ CASES += [
     Case("execution_before", HISTORY_OF, {"schedule_id": "s1", "due_at": NOW}),
     Case("ends_since", HISTORY_OF, {"id": "s1", "since": NOW}),
 ]
+CASES += [
+    Case("standings_of", PRIMARY, {"ids": ["s1", "s2"]}),
+    Case("open_executions", OPEN, {"ids": ["s1", "s2"]}),
+    Case("occurrences_since", HISTORY_OF, {"id": "s1", "since": NOW}),
+    Case("started_by_hand", HISTORY_OF, {"ids": ["s1", "s2"], "since": NOW}),
+    Case("latest_executions", HISTORY_OF, {"id": "s1", "limit": 10}),
+    Case("attempts_of", CHAIN, {"roots": ["completed000001"]}),
+]
 
 
 async def _fill(db: Database) -> None:

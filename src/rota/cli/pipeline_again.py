@@ -54,6 +54,11 @@ def _must_have(verb: str, last: Run, path: str) -> None:
     """Refuse where there is nothing to do."""
     from rota.pipelines.outcome import PipelineResult
 
+    if last.status == "skipped":
+        raise WrongState(
+            f"run {last.root_id} was skipped, so it has nothing to go on with",
+            hint=f"Run it now: `rota pipeline run {path}`.",
+        )
     if last.status != "completed":
         return
     result = msgspec.json.decode(last.output or "{}", type=PipelineResult)

@@ -132,7 +132,8 @@ async def _story(client: Client, path: Path, run_id: str | None) -> Story:
 
 def _page(story: Story, path: Path, limit: int) -> None:
     run, result = story.run, story.result
-    click.echo(f"run {run.root_id}  {render.coloured(summary(result))}")
+    outcome = run.label if run.status == "skipped" else Entry(run, result).outcome
+    click.echo(f"run {run.root_id}  {render.coloured(summary(result, outcome))}")
     for name, value in (
         ("trigger", run.trigger), ("attempt", run.attempt),
         ("started", render.clock(run.started_at)),

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from rota.runref import RunRef
 
 DATABASE = ".rota.db"  # as in pipelines.finding, which is loaded only when it is needed
+PAGE = 50
 REFRESH_S = 1.0
 UNREDUCED = ("cancelled", "failed")
 STOP_S = 5.0  # for what is in flight when it was cancelled
@@ -67,7 +68,7 @@ def flag_of(call: Call) -> str:
 
 
 async def chosen_run(app: Client, path: Path, run_id: str | None) -> Run:
-    """The newest attempt of the run that is meant."""
+    """The newest attempt of the run that is meant; skipped occurrences are none."""
     from rota.pipelines.reading import entry_file
     from rota.pipelines.snapshot import run_name
 
@@ -77,10 +78,13 @@ async def chosen_run(app: Client, path: Path, run_id: str | None) -> Run:
         if last.name != name:
             raise UnknownRun(f"run {run_id} is one of {last.name}, not of {name}", run_id=run_id)
         return last
-    found = await app.list(name=name, limit=1)
-    if not found:
-        raise never_ran(path)
-    return found[0]
+    before = ""
+    while page := await app.list(name=name, before=before, limit=PAGE):
+        performed = next((run for run in page if run.status != "skipped"), None)
+        if performed is not None:
+            return performed
+        before = page[-1].id
+    raise never_ran(path)
 
 
 def never_ran(path: Path) -> UnknownRun:

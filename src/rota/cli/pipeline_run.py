@@ -208,10 +208,17 @@ def _sum_up(end: End, said: str) -> None:
         click.echo(f"  and {render.count(more, 'more failed item')}", err=True)
     if result.error and result.outcome != "cancelled" and not result.errors:
         click.echo(f"  {render.clean(result.error)}", err=True)
-    for warning in result.warnings:
+    for warning in [*result.warnings, *_emptiness(result)]:
         click.echo(f"  warning: {render.clean(warning)}", err=True)
     if result.outcome != "completed":
         _advise(end, said)
+
+
+def _emptiness(result: PipelineResult) -> list[str]:
+    """A run without items succeeds, and is seldom what somebody wanted."""
+    if result.outcome != "completed" or result.processed:
+        return []
+    return ["no item passed the filter" if result.filtered else "no items came in"]
 
 
 def _advise(end: End, said: str) -> None:
@@ -231,7 +238,7 @@ def _advise(end: End, said: str) -> None:
         click.echo(f"{what}: rota pipeline resume {said}", err=True)
 
 
-def summary(result: PipelineResult) -> str:
+def summary(result: PipelineResult, outcome: str | None = None) -> str:
     """`partial: 96 of 100 items done, 4 failed; 103 calls, 51,200 tokens, $0.1234, 1m3s`."""
     counts = [f"{result.processed} of {render.count(result.total, 'item')} done"]
     for word, number in (
@@ -240,9 +247,10 @@ def summary(result: PipelineResult) -> str:
         counts += [f"{number} {word}"] if number else []
     cost = money(result.cost_usd)
     if result.unpriced_calls:
-        cost += f" and {render.count(result.unpriced_calls, 'call')} without a price"
+        unpriced = f"{render.count(result.unpriced_calls, 'call')} without a price"
+        cost = f"{cost} and {unpriced}" if result.cost_usd else unpriced
     took = render.took(0, result.duration_ms * 1000)
     return (
-        f"{result.outcome}: {', '.join(counts)}; {render.count(result.calls, 'call')}, "
+        f"{outcome or result.outcome}: {', '.join(counts)}; {render.count(result.calls, 'call')}, "
         f"{result.tokens:,} tokens, {cost}, {took}"
     )

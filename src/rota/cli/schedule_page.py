@@ -11,6 +11,7 @@ from rota.cli import render
 from rota.cli.next import occurrence_document, occurrences
 from rota.core.instants import span
 from rota.core.lifecycle import Status
+from rota.core.outcomes import read_error
 
 if TYPE_CHECKING:
     from rota.client import Client
@@ -123,6 +124,7 @@ def entry_document(entry: Entry) -> dict[str, Any]:
     first_at, last_at, count = range_of(row) if skipped else (row.due_at, row.due_at, 1)
     return {
         "outcome": outcome(row), "reason": row.reason if skipped else None,
+        "detail": _detail(row) if skipped else None,
         "due_at": render.at(row.due_at), "from_at": render.at(first_at),
         "to_at": render.at(last_at), "count": count, "trigger": row.trigger,
         "recorded_at": render.at(row.created_at),
@@ -246,6 +248,11 @@ def _label(run: Run) -> str:
     return "-" if run.status == Status.SKIPPED else run.label
 
 
+def _detail(row: Run) -> str | None:
+    """What was noted about an occurrence that did not run, beyond its reason."""
+    return read_error(row.error)["message"] if row.error else None
+
+
 def _note(row: Run, zone: str) -> str:
     from rota.preview import wall
     from rota.why import pause_of, range_of
@@ -253,7 +260,7 @@ def _note(row: Run, zone: str) -> str:
     if row.status == Status.SKIPPED:
         first, _, count = range_of(row)
         pause = pause_of(row)
-        why = row.reason or ""
+        why = ": ".join(filter(None, (row.reason, _detail(row))))
         if pause is not None:
             why = f"paused since {wall(pause.paused_at, zone)} ({pause.note})"
         if count == 1:

@@ -15,8 +15,9 @@ from rota.cli.scheduler_trigger import trigger
 
 if TYPE_CHECKING:
     from rota.client import Client
-    from rota.pipelines.desk import Desk, Scheduled
+    from rota.pipelines.desk import Desk, Scheduled, Skipped
     from rota.pipelines.spending import Spent
+    from rota.pipelines.statefile import RunRecord
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
@@ -156,22 +157,19 @@ def _status_of_scheduler(call: Call, folder: str | None) -> None:
 @in_folder
 @click.pass_obj
 def history(call: Call, schedule_id: str, limit: int, folder: str | None) -> None:
-    """Show the executions of a schedule that have ended, newest first.
+    """Show the executions of a schedule, newest first; also those that were skipped, and why.
 
-    The last 50 are kept in the pipeline's folder. `rota schedule history` tells of every
-    occurrence, also of those that were skipped, and `rota why` tells why.
+    The last 50 that took place are kept in the pipeline's folder, the others in the database.
     """
 
-    async def look(desk: Desk) -> list[Any]:
-        return await desk.history(schedule_id, limit)
+    async def look(desk: Desk) -> tuple[list[RunRecord], list[Skipped]]:
+        return await desk.history(schedule_id, limit), await desk.skipped(schedule_id, limit)
 
-    found = at_desk(call, folder, look, writes=False)
+    ran, skipped = at_desk(call, folder, look, writes=False)
     if call.json:
-        import msgspec
-
-        render.document(msgspec.to_builtins(found))
+        render.document(scheduler_page.history_document(ran, skipped)[:limit])
     else:
-        scheduler_page.history(found)
+        scheduler_page.history(ran, skipped, limit)
 
 
 @scheduler.command("upcoming")

@@ -10,12 +10,12 @@ import msgspec
 from msgspec import UNSET
 
 from rota.cli import render
-from rota.core.instants import SECOND, instant, span
+from rota.core.instants import SECOND, instant, iso, span
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from rota.pipelines.desk import Scheduled, Upcoming
+    from rota.pipelines.desk import Scheduled, Skipped, Upcoming
     from rota.pipelines.events import ExecutionComplete
     from rota.pipelines.lockfile import LockContent
     from rota.pipelines.outcome import PipelineResult
@@ -164,12 +164,13 @@ def _advice(info: Scheduled, *, looked_after: bool) -> str:
     return "Nothing to do."
 
 
-def history(records: Sequence[RunRecord]) -> None:
-    """Executions, newest first."""
+def history(
+    records: Sequence[RunRecord], skipped: Sequence[Skipped] = (), limit: int = 1000
+) -> None:
+    """Executions, newest first, with those that were left out."""
     rows = [
         (
-            _clock(run.started_at), "completed" if run.success else "failed",
-            _millis(run.duration),
+            run.started_at, "completed" if run.success else "failed", _millis(run.duration),
             "-" if run.items_processed is UNSET else run.items_processed,
             "-" if run.retry_attempt is UNSET else run.retry_attempt,
             "-" if run.result_file is UNSET else run.result_file,
@@ -177,8 +178,34 @@ def history(records: Sequence[RunRecord]) -> None:
         )
         for run in records
     ]  # fmt: skip
-    heads = ("started", "status", "took", "items", "retries", "result file", "error")
-    render.table(heads, rows, "no execution has ended yet")
+    rows += [(iso(one.due_at), "skipped", "-", "-", "-", "-", _why(one)) for one in skipped]
+    rows.sort(key=lambda row: str(row[0]), reverse=True)
+    shown = [(_clock(str(when)), *rest) for when, *rest in rows[:limit]]
+    heads = ("at", "status", "took", "items", "retries", "result file", "note")
+    render.table(heads, shown, "no execution has ended yet")
+
+
+def _why(one: Skipped) -> str:
+    return one.reason if one.occurrences == 1 else f"{one.reason} ({one.occurrences} up to here)"
+
+
+def history_document(
+    records: Sequence[RunRecord], skipped: Sequence[Skipped]
+) -> list[dict[str, Any]]:
+    """The same for machines."""
+    rows: list[tuple[str, dict[str, Any]]] = [
+        (run.started_at, {"status": "completed" if run.success else "failed"} | _fields(run))
+        for run in records
+    ]
+    for one in skipped:
+        fields = {"status": "skipped", "dueAt": iso(one.due_at), "reason": one.reason}
+        rows.append((iso(one.due_at), fields | {"count": one.occurrences}))
+    return [fields for _, fields in sorted(rows, key=lambda row: row[0], reverse=True)]
+
+
+def _fields(run: RunRecord) -> dict[str, Any]:
+    found: dict[str, Any] = msgspec.to_builtins(run)
+    return found
 
 
 def upcoming(found: Sequence[Upcoming], now: int) -> None:

@@ -153,16 +153,14 @@ def _say(event: AnyEvent) -> None:
 
     match event:
         case kinds.ExecutionStart():
-            again = f", retry {event.retry_attempt}" if event.retry_attempt else ""
-            log.info(
-                "%s began (%s%s), run %s", event.pipeline_id, event.trigger, again, event.run_id
-            )
+            why = f"retry {event.retry_attempt}" if event.retry_attempt else event.trigger
+            log.info("%s began (%s), run %s", event.pipeline_id, why, event.run_id)
         case kinds.ExecutionComplete():
             log.info("%s ended, %s", event.pipeline_id, scheduler_page.outcome_of(event))
         case kinds.ExecutionError():
             then = "it is tried again" if event.will_retry else "no try is left"
             log.error("%s failed: %s; %s", event.pipeline_id, event.error, then)
-        case kinds.ScheduleChanged():
+        case kinds.ScheduleChanged() if not event.problem:  # else the log has told it already
             log.info("schedule %s %s", event.schedule_id, event.change)
         case kinds.SchedulerStatus():
             log.debug("scheduler %s", event.status)

@@ -36,7 +36,9 @@ class Story(NamedTuple):
 async def read(client: Client, run_id: str) -> Story:
     """Ask for all of it."""
     attempts = await client.chain(run_id)
-    return Story(attempts, await client.steps(run_id), client.clock.now())
+    # A pipeline has a step for each item: `rota pipeline history` shows them as items.
+    steps = [] if attempts[-1].kind == "pipeline" else await client.steps(run_id)
+    return Story(attempts, steps, client.clock.now())
 
 
 def document(story: Story) -> dict[str, Any]:
@@ -58,6 +60,9 @@ def page(story: Story) -> None:
     if story.steps:
         render.heading("steps")
         _steps(story)
+    if story.last.kind == "pipeline":
+        name = render.clean(story.last.name.removeprefix("pipeline:"))
+        click.echo(f"\nitems: rota pipeline history {name} --run {story.last.root_id}")
     _error(story.last)
     click.echo()
     click.echo(advice.next_step(story.last, story.steps, story.now))

@@ -90,6 +90,8 @@ def source_of(text: str, form: Format | None) -> FileSource:
         return JsonSource(path=str(path))
     if form == "jsonl":
         return JsonlSource(path=str(path))
+    if form == "lines":
+        raise BadInput("lines are read from stdin only", hint=f"Write --items - < {text}.")
     raise BadInput(
         f"the items in {text} have no known format",
         hint="Name the file .csv, .json or .jsonl, or say --items-format csv.",

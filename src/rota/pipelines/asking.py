@@ -19,10 +19,12 @@ from rota.core.failures import Kind, kind_of, names_of
 from rota.core.instants import SECOND
 from rota.core.retry import next_try_us
 from rota.engine.clock import Clock
+from rota.engine.journal import PASSING
 from rota.errors import (
     BadReply,
     BadSetting,
     BudgetSpent,
+    LeaseLost,
     MissingExtra,
     NeedsLogin,
     NeedsPermission,
@@ -38,6 +40,8 @@ T = TypeVar("T")
 
 # What concerns every item alike: the run stops, and what is done is kept.
 STOPPING = (NeedsLogin, NeedsPermission, BudgetSpent, BadSetting, MissingExtra)
+# What is about our own database: never the fault of an item, and over when it is back.
+LOST = (LeaseLost, *PASSING)
 RETRIED = frozenset({Kind.TRANSIENT, Kind.TIMEOUT})
 PATIENCE_S = 1800.0  # for a provider that is broken or throttles, before it counts as a failure
 WAIT_S_MIN = 0.1
@@ -126,7 +130,7 @@ class Asker:
             began = asyncio.get_running_loop().time()
             try:
                 reply = await self._once(question, prompt, timeout_s)
-            except STOPPING:
+            except (*LOST, *STOPPING):
                 raise
             except Exception as error:
                 usage.calls += _may_have_begun(error)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from rota.pipelines.asking import Usage
+from rota.pipelines.asking import LOST, Usage
 from rota.pipelines.mapping import free, with_value
 from rota.pipelines.notebook import ItemRecord, content_of, item_key, record_of
 from rota.pipelines.questions import Question
@@ -28,6 +28,8 @@ async def call(
     usage = Usage()
     try:
         value = await room.asker.ask(question, usage, read)
+    except LOST:
+        raise
     except Exception as error:
         if usage.calls:
             record = usage.record(raw=usage.raw)

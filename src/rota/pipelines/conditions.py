@@ -32,7 +32,7 @@ from rota.store.database import Tx
 from rota.store.schedules import read_intent
 
 COMMAND_S = 60.0
-LOOK_US_MIN, LOOK_US_MAX = 5 * SECOND, 60 * SECOND
+LOOK_US_MIN, LOOK_US_MAX = SECOND, 60 * SECOND
 AFTER, CONDITION = "after", "condition"
 
 

@@ -17,7 +17,9 @@ from msgspec import UNSET, UnsetType
 
 from rota import defining
 from rota.core.instants import moment
+from rota.core.lifecycle import Status
 from rota.core.nearest import did_you_mean
+from rota.core.outcomes import read_error
 from rota.core.recurrence import next_after
 from rota.core.schedule import Intent, jitter_us
 from rota.errors import UnknownSchedule, UsageError, WrongState
@@ -59,6 +61,14 @@ class Upcoming(NamedTuple):
     next_run: datetime
 
 
+class Skipped(NamedTuple):
+    """An execution that did not take place, and why; a long row of them is one, at its last."""
+
+    due_at: int
+    reason: str
+    occurrences: int
+
+
 class Desk:
     """Looks at schedules and steers them. Without a client, only the files are looked at."""
 
@@ -68,6 +78,7 @@ class Desk:
         self.now = now
         self._files = mirror.Mirror()
         # A scheduler that runs keeps the roster itself; else it is read anew every time.
+        self.syncs = True  # whether a verb first brings the store in step with the file
         self.refresh: Callable[[], Awaitable[None]] = self._read
         self.told: Callable[[Entry], Awaitable[None]] = self._wrote
 
@@ -129,6 +140,22 @@ class Desk:
         """Executions that have ended, newest first."""
         entry = await self._entry(schedule_id)
         return list(entry.state.history[:limit])
+
+    async def skipped(self, schedule_id: str, limit: int) -> list[Skipped]:
+        """Executions that were left out, newest first, as far as the store remembers them."""
+        entry = await self._entry(schedule_id)
+        if self._client is None or entry.row is None:
+            return []
+        rows = await self._client.schedules.history(entry.schedule_id, limit=limit)
+        return [
+            Skipped(
+                row.due_at or row.created_at,
+                read_error(row.error)["message"] if row.error else row.reason or "",
+                store.read_range(row)[2],
+            )
+            for row in rows
+            if row.status == Status.SKIPPED
+        ]
 
     async def spent(self, schedule_id: str) -> Spent | None:
         """What its executions have cost, as far as the store remembers them."""
@@ -197,9 +224,10 @@ class Desk:
         return entry
 
     async def _stored(self, schedule_id: str) -> Entry:
-        """An entry that the store knows; one that is new to it is made known."""
+        """An entry that the store knows as its file is now; where a scheduler looks after the
+        folder, it sees to that."""
         entry = await self._entry(schedule_id)
-        if entry.row is None:
+        if self.syncs and not is_looked_after(self.roster.root, now=self.now()):
             await self.roster.sync([entry.folder.name], now=self.now())
             entry = self.roster.of(entry.pipeline_id) or entry
         return entry

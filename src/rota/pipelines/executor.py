@@ -5,11 +5,14 @@ Light on purpose: what it takes to perform a pipeline is loaded with the first o
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from rota.core.model import Claim, Outcome, Step
+from rota.engine.journal import PASSING
 
+log = logging.getLogger("rota.pipelines")
 PART_NAME, PART_QUEUE = "pipeline:/part", "pipeline-parts"
 
 if TYPE_CHECKING:
@@ -38,6 +41,10 @@ class PipelineExecutor:
         from rota.pipelines.part_work import perform_part
         from rota.pipelines.performing import Performance
 
-        if claim.name == PART_NAME:
-            return await perform_part(self._pipelines, self._base, self._journal, claim)
-        return await Performance(self._pipelines, self._base, self._journal, claim).perform()
+        try:
+            if claim.name == PART_NAME:
+                return await perform_part(self._pipelines, self._base, self._journal, claim)
+            return await Performance(self._pipelines, self._base, self._journal, claim).perform()
+        except PASSING as error:  # it goes on from what is recorded when the database is back
+            log.warning("pipeline run %s is handed over: %s", claim.id, error)
+            return Outcome(claim, "release")

@@ -12,8 +12,7 @@ from typing import Any, NamedTuple
 
 from rota.core import rules
 from rota.core.rules import Rule
-from rota.errors import LeaseLost
-from rota.pipelines.asking import STOPPING
+from rota.pipelines.asking import LOST, STOPPING
 from rota.pipelines.calling import call
 from rota.pipelines.definition import Filter
 from rota.pipelines.fields import read_decision
@@ -23,6 +22,7 @@ from rota.pipelines.questions import Asking, parallel_of
 from rota.pipelines.room import Room
 from rota.pipelines.rules import NodeRule, questions_of, tree_of_node
 from rota.pipelines.shaping import tree_of_filter
+from rota.pipelines.stages import ERROR
 from rota.pipelines.windows import in_order
 
 UNASKED = "the AI could not be asked"
@@ -35,6 +35,7 @@ class Sieve(NamedTuple):
     rule: Rule
     questions: Sequence[Asking]
     parallel: int
+    hands_on: bool = False  # items that failed in a node before
 
 
 class Judged(NamedTuple):
@@ -65,7 +66,7 @@ def sieve_of_node(room: Room, rule: NodeRule) -> Sieve:
         for each in asked
     ]  # fmt: skip
     own = min((each.concurrency for each in asked if each.concurrency), default=None)
-    return Sieve(tree_of_node(rule), questions, parallel_of(room.snapshot, own))
+    return Sieve(tree_of_node(rule), questions, parallel_of(room.snapshot, own), hands_on=True)
 
 
 async def filter_items(room: Room, stage: str, shelf: str, out: str, sieve: Sieve) -> int:
@@ -93,13 +94,15 @@ async def filter_items(room: Room, stage: str, shelf: str, out: str, sieve: Siev
 
 
 async def _judged(room: Room, stage: str, sieve: Sieve, placed: Placed) -> Judged:
+    if sieve.hands_on and ERROR in placed.item:
+        return Judged(placed.item, True, "it has failed before")
     answers: dict[int, bool] = {}
     said = ""
     while (verdict := rules.judge(sieve.rule, placed.item, answers)).asks is not None:
         number = verdict.asks
         try:
             answers[number], said = await _asked(room, f"{stage}.{number}", sieve, number, placed)
-        except (LeaseLost, *STOPPING):
+        except (*LOST, *STOPPING):
             raise
         except Exception as error:
             return Judged(placed.item, False, f"{UNASKED}: {error}")

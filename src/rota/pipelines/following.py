@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("rota.pipelines")
 
+OVERLAP_US = 60_000_000
 REMEMBERED = 10_000  # chains whose events were told; one may be taken up again later
 
 
@@ -48,11 +49,22 @@ class Told:
     ends: int = 0
 
 
+class Asked(NamedTuple):
+    """What one look asks for."""
+
+    rows: list[Schedule]
+    since: dict[str, int]  # by schedule: occurrences after this are news
+    dues: dict[str, int | None]  # by schedule: what it waited for at the last look
+    by_hand_since: int
+    known: list[str]  # chains that were open at the last look
+
+
 class Seen(NamedTuple):
     """What one look at the store finds."""
 
     rows: dict[str, Schedule]  # by id; without those that somebody has deleted
     open_roots: list[tuple[str, str]]  # schedule and root
+    by_hand: list[tuple[str, str]]  # the same of what was started by hand, ended or not
     born: list[Born]
     chains: dict[str, list[Attempt]]
 
@@ -69,6 +81,9 @@ class Follower:
         self._told: dict[str, Told] = {}
         self._open: dict[str, Entry] = {}
         self._since: dict[str, int] = {}
+        self._dues: dict[str, int | None] = {}  # as the last look found them
+        self._begun_at: int | None = None
+        self._looked_at = 0
         self._awaited: dict[str, asyncio.Task[None]] = {}
         self._news: list[AnyEvent] = []
         self.nudge = asyncio.Event()
@@ -93,7 +108,9 @@ class Follower:
             past = [one for one in chain if one.is_final]
             begun = [one for one in chain if one.is_final or mirror.has_begun(one)]
             self._told.setdefault(chain[0].root_id, Told(len(begun), len(past)))
-        self._since.setdefault(entry.row.id, entry.row.started_at or self._client.clock.now())
+        now = self._client.clock.now()
+        self._begun_at = now if self._begun_at is None else self._begun_at
+        self._since.setdefault(entry.row.id, entry.row.started_at or now)
         self._expect(entry.row)
 
     def _expect(self, row: Schedule) -> None:
@@ -135,13 +152,18 @@ class Follower:
         entries = {e.row.id: e for e in self._roster.entries.values() if e.row is not None}
         rows = [entry.row for entry in entries.values() if entry.row is not None]
         since = {row_id: self._since[row_id] for row_id in entries if row_id in self._since}
-        seen = await self._client.database.read(_look, rows, since, list(self._open))
+        asked = Asked(rows, since, self._dues, self._hands_since(), list(self._open))
+        seen = await self._client.database.read(_look, asked)
         self._note_born(seen.born, entries)
         for row_id, row in seen.rows.items():
             entries[row_id].row = row
             self._expect(row)
+        self._dues = {row_id: row.due_at for row_id, row in seen.rows.items()}
         for schedule_id, root_id in seen.open_roots:
             self._open.setdefault(root_id, entries[schedule_id])
+        for schedule_id, root_id in seen.by_hand:
+            if root_id not in self._told:
+                self._open.setdefault(root_id, entries[schedule_id])
         self._advance(seen.chains)
         for entry in entries.values():
             self._place(entry, seen.chains)
@@ -153,6 +175,15 @@ class Follower:
             for event in news:
                 self._events.emit(event)
         return [e.folder.name for row_id, e in entries.items() if row_id not in seen.rows]
+
+    def _hands_since(self) -> int:
+        """Since when a start by hand is news. Clocks of machines differ, and commits take time, so
+        that one is looked for again which came a little before the last look."""
+        now = self._client.clock.now()
+        if self._begun_at is None:
+            self._begun_at = now
+        before, self._looked_at = self._looked_at, now
+        return max(self._begun_at, before - OVERLAP_US)
 
     def _note_born(self, born: Sequence[Born], entries: dict[str, Entry]) -> None:
         for one in born:
@@ -257,13 +288,22 @@ def _result(attempt: Attempt) -> Any:
     return None if attempt.output is None else msgspec.json.decode(attempt.output)
 
 
-async def _look(tx: Tx, rows: list[Schedule], since: dict[str, int], known: list[str]) -> Seen:
-    """Everything at one moment: where the schedules stand, what is open, what is new."""
-    ids = [row.id for row in rows]
-    standing = await executions.standings(tx, rows) if ids else {}
-    open_roots = await executions.open_chains(tx, ids) if ids else []
-    born = await executions.born_since(tx, since)
-    roots = {root for _, root in open_roots} | set(known)
+async def _look(tx: Tx, asked: Asked) -> Seen:
+    """Everything at one moment: where the schedules stand, what is open, what is new. A schedule
+    that waits for the same occurrence as before has no news."""
+    ids = [row.id for row in asked.rows]
+    if not ids:
+        known = await executions.chains(tx, asked.known) if asked.known else {}
+        return Seen({}, [], [], [], known)
+    standing = await executions.standings(tx, asked.rows)
+    open_roots = await executions.open_chains(tx, ids)
+    by_hand = await executions.by_hand(tx, ids, asked.by_hand_since)
+    born: list[Born] = []
+    for row_id, row in standing.items():
+        is_news = row_id not in asked.dues or asked.dues[row_id] != row.due_at
+        if row_id in asked.since and is_news:
+            born += await executions.born_since(tx, row_id, asked.since[row_id])
+    roots = {root for _, root in [*open_roots, *by_hand]} | set(asked.known)
     roots |= {one.root_id for one in born if one.status != Status.SKIPPED}
     chains = await executions.chains(tx, sorted(roots)) if roots else {}
-    return Seen(standing, open_roots, born, chains)
+    return Seen(standing, open_roots, by_hand, born, chains)

@@ -58,7 +58,7 @@ async def _map(
     room: Room, part: MapStep, shelf: str, total: int, parting: Parting | None
 ) -> list[Any]:
     stage = map_stage(room, part, total)
-    parts = [] if parting is None else await parting.parts_of(room, MAP, shelf, total)
+    parts = [] if parting is None else await parting.parts_of(room, shelf, total)
     await stage.mark(parts)
     await stage.perform(room.notebook.items(shelf))
     return parts

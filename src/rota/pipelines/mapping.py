@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 import msgspec
 
 from rota.core.batches import halves
-from rota.errors import BadReply, ItemsFailed, LeaseLost
-from rota.pipelines.asking import STOPPING, Usage
+from rota.errors import BadReply, ItemsFailed
+from rota.pipelines.asking import LOST, STOPPING, Usage
 from rota.pipelines.fields import BatchMismatch, Fields, read_batch, read_reply
 from rota.pipelines.keys import content_key
 from rota.pipelines.notebook import Item, ItemRecord, Placed, Reader, item_key, stage_prefix
@@ -150,7 +150,7 @@ class Stage:
             if await self._from_cache(placed, content, started_at):
                 return
             value = await self._room.asker.ask(question, usage, reader_of(question.fields))
-        except (LeaseLost, *STOPPING):
+        except (*LOST, *STOPPING):
             raise
         except Exception as error:
             key = content or content_key("item", placed.item)
@@ -192,7 +192,7 @@ class Stage:
             for number, half in enumerate(halves(group)):
                 await self._batch(list(half), usage if number == 0 else Usage())
             return
-        except (LeaseLost, *STOPPING):
+        except (*LOST, *STOPPING):
             raise
         except Exception as error:
             await self._fail_all(group, error, usage, started_at)

@@ -33,10 +33,9 @@ from rota.pipelines.room import Cache, Room
 from rota.pipelines.scripts import script_items
 from rota.pipelines.shaping import transformed
 from rota.pipelines.sources import AiSource, CommandSource, InlineSource
-from rota.pipelines.stages import node_output, node_stage
+from rota.pipelines.stages import ERROR, node_output, node_stage
 
 RESULT = "result"  # the field of an item that holds a reply without fields
-ERROR = "$error"  # and the one that says why a map failed; no map asks about such an item again
 CHARS_MAX = 200_000
 
 
@@ -105,6 +104,9 @@ class NodeWork:
 
     async def _transformed(self, node: TransformNode) -> AsyncIterator[Item]:
         async for item in self._items():
+            if ERROR in item:
+                yield item
+                continue
             for changed in transformed([item], node.ops, self._room.snapshot.parameters):
                 yield changed
 

@@ -77,7 +77,7 @@ class FilterNode(Placed, frozen=True, kw_only=True, tag="filter", tag_field="typ
 
 
 class MapNode(PlacedAsking, frozen=True, kw_only=True, tag="map", tag_field="type"):
-    """One AI call for each item, or for each batch of items."""
+    """One AI call for each item or batch; its fields (or `result`), or `$error`, join the item."""
 
     concurrency: Annotated[Positive | None, Meta(description="Calls at the same time.")] = None
     batch_size: Annotated[
@@ -86,7 +86,7 @@ class MapNode(PlacedAsking, frozen=True, kw_only=True, tag="map", tag_field="typ
 
 
 class ReduceNode(PlacedAsking, frozen=True, kw_only=True, tag="reduce", tag_field="type"):
-    """All items into one."""
+    """All items into one, with the text in `result`; alone at the end, its text is the output."""
 
     strategy: Annotated[
         Literal["list", "table", "json", "csv", "concat", "ai"],
@@ -139,7 +139,7 @@ class TransformNode(Placed, frozen=True, kw_only=True, tag="transform", tag_fiel
 
 
 class AiNode(PlacedAsking, frozen=True, kw_only=True, tag="ai", tag_field="type"):
-    """One AI call over all items ({{ITEMS}}); one item comes out."""
+    """One AI call over all items ({{ITEMS}}); one item comes out, with its fields or `result`."""
 
 
 Node: TypeAlias = (

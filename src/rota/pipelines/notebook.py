@@ -10,15 +10,15 @@ Keys sort by stage and position, so a page is a range of the primary key and mem
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Mapping
-from typing import Any, NamedTuple
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
 from rota.core.failures import kind_of
 from rota.core.model import Claim, Step
 from rota.engine.clock import Clock
-from rota.engine.journal import Journal
+from rota.engine.journal import Journal, insist
 from rota.store import pipelines as store
 from rota.store.database import Database
 from rota.store.pipelines import StepKey
@@ -34,6 +34,7 @@ _NODES = {"/": "%2F", "%": "%25"}
 MESSAGE_CHARS_MAX = 2000
 
 Item = dict[str, Any]
+T = TypeVar("T")
 
 
 class Placed(NamedTuple):
@@ -75,19 +76,22 @@ class Reader:
         self._database = database
         self.root_id = root_id
 
+    async def _read(self, function: Callable[..., Awaitable[T]], **where: Any) -> T:
+        return await self._database.read(function, **where)
+
     def of(self, root_id: str) -> Reader:
         """A reader of another chain."""
         return Reader(self._database, root_id)
 
     async def step(self, key: str) -> Step | None:
         """One step, if it is there."""
-        return await self._database.read(store.step, root_id=self.root_id, key=key)
+        return await self._read(store.step, root_id=self.root_id, key=key)
 
     async def steps(self, prefix: str, limit: int = PAGE) -> AsyncIterator[Step]:
         """All steps under a prefix, in the order of their keys."""
         after = prefix
         while True:
-            page = await self._database.read(
+            page = await self._read(
                 store.page, root_id=self.root_id, after=after, until=prefix + LAST, limit=limit
             )
             for step in page:
@@ -100,7 +104,7 @@ class Reader:
         """The same without what they hold."""
         after = prefix
         while True:
-            page = await self._database.read(
+            page = await self._read(
                 store.keys, root_id=self.root_id, after=after, until=prefix + LAST, limit=KEYS_PAGE
             )
             for key in page:
@@ -151,6 +155,11 @@ class Notebook(Reader):
     def clock(self) -> Clock:
         """The clock of this process."""
         return self._journal.clock
+
+    async def _read(self, function: Callable[..., Awaitable[T]], **where: Any) -> T:
+        """A database that is away for a while is not the run's fault."""
+        read = self._database.read
+        return await insist(self.clock, lambda: read(function, **where), "reading back")
 
     async def note(
         self,

@@ -25,7 +25,7 @@ from rota.engine.base import Base
 from rota.engine.clock import Clock
 from rota.engine.wakeups import READY
 from rota.errors import Fatal, Rejected, StepFailed, Transient, UnknownRun
-from rota.pipelines import commands, telling, webhooks
+from rota.pipelines import commands, pings, telling, webhooks
 from rota.pipelines.reading import Loaded
 from rota.pipelines.telling import Delivery, Facts, Tells
 from rota.settings import Settings
@@ -144,7 +144,7 @@ class Sender:
                 case "command":
                     await self._run(delivery, message_id, tells)
                 case "ping":
-                    await webhooks.call("GET", delivery.target, headers={})
+                    await self._ping(delivery)
         except Exception as error:
             log.warning("%s of %s was not told (%s): %s", delivery.way, tells.pipeline_id,
                 delivery.event, names_of(error)[0])  # fmt: skip
@@ -164,7 +164,14 @@ class Sender:
         headers = webhooks.signed_headers(
             key, message_id=message_id, timestamp=timestamp, body=body
         )
-        await webhooks.call("POST", delivery.target, headers=headers, body=body)
+        url = webhooks.resolved(delivery.target)
+        await webhooks.call("POST", url, headers=headers, body=body)
+
+    async def _ping(self, delivery: Delivery) -> None:
+        assert delivery.ping is not None
+        url = webhooks.resolved(delivery.target)
+        url = pings.address(url, delivery.ping, run_id=delivery.run_id)
+        await webhooks.call("GET", url, headers={})
 
     async def _run(self, delivery: Delivery, message_id: str, tells: Tells) -> None:
         env = {

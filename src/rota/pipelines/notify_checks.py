@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 from rota.pipelines.problems import Path, path_text
 from rota.pipelines.report import Report
 from rota.pipelines.timing import Notice, Notify
+from rota.pipelines.webhooks import ENV
 
 EVENTS = ("success", "failure", "recovery", "missed")
 _VARIABLE = re.compile(r"[A-Za-z_]\w*")
@@ -48,10 +49,15 @@ def _check_receiver(given: str | Notice, path: Path, report: Report) -> None:
 
 
 def _check_address(text: str, path: Path, report: Report) -> None:
+    if text.startswith(ENV):
+        if not _VARIABLE.fullmatch(text.removeprefix(ENV)):
+            report.error(path, f"{path_text(path)}: env: is followed by the name of a variable")
+        return
     try:
         parts = urlsplit(text)
         fits = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
     except ValueError:
         fits = False
     if not fits or any(char.isspace() for char in text):
-        report.error(path, f"{path_text(path)} is no address; write it as https://host/path")
+        told = "is no address; write it as https://host/path, or env:NAME"
+        report.error(path, f"{path_text(path)} {told}")

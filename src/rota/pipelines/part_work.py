@@ -1,4 +1,4 @@
-"""A part of a big run: one chunk of its items, mapped on this machine."""
+"""A part of a big run: neighbouring chunks of its items, mapped on this machine."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from rota.core.failures import describe, kind_of
 from rota.core.model import Claim, Outcome
 from rota.engine.base import Base
 from rota.engine.journal import Journal
-from rota.errors import LeaseLost, RunCancelled
+from rota.errors import RunCancelled
 from rota.pipelines import snapshot as snapshots
-from rota.pipelines.asking import Asker
+from rota.pipelines.asking import LOST, Asker
 from rota.pipelines.linear import map_stage
 from rota.pipelines.notebook import Notebook, Placed, Reader, chunk_items
 from rota.pipelines.parting import PartInput
@@ -40,7 +40,7 @@ async def perform_part(
         assert part is not None
         stage = map_stage(room, part, given.end)
         await stage.perform(_items(Reader(base.database, given.whole), given))
-    except LeaseLost:
+    except LOST:
         raise
     except Exception as error:
         log.warning("part %s of run %s stopped: %s", claim.id, given.whole, error)
@@ -64,8 +64,9 @@ def _room(pipelines: AppPipelines, base: Base, notebook: Notebook, snapshot: Sna
 
 
 async def _items(reader: Reader, given: PartInput) -> AsyncIterator[Placed]:
-    step = await reader.step(given.chunk)
-    if step is None:
-        return
-    for number, item in enumerate(chunk_items(step)):
-        yield Placed(step.position + number, item)
+    for key in given.chunks:
+        step = await reader.step(key)
+        if step is None:
+            return  # the run was pruned meanwhile
+        for number, item in enumerate(chunk_items(step)):
+            yield Placed(step.position + number, item)

@@ -6,6 +6,7 @@ whatever reason, the run does itself afterwards; so nothing depends on who takes
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -22,7 +23,9 @@ from rota.store import history
 from rota.store.pipelines import StepKey
 
 PARTS = "pt/"  # what the steps begin with that tell of parts
-CHUNKS_MIN = 2  # a map over less than this is not worth sharing
+PARTS_MIN = 2  # a map of fewer parts is not worth sharing
+PART_ITEMS = 200
+PART_CHUNKS = 16  # of large items, of which a chunk holds few
 
 
 class PartsUnderWay(Exception):
@@ -30,12 +33,32 @@ class PartsUnderWay(Exception):
 
 
 class PartInput(msgspec.Struct, frozen=True):
-    """What a part goes over: one chunk of a shelf of the whole run."""
+    """What a part goes over: neighbouring chunks of a shelf of the whole run."""
 
     whole: str  # the chain of the whole run
-    stage: str
-    chunk: str  # the key of the chunk
-    end: int  # the position after its last item
+    chunks: list[str]  # their keys
+    begin: int  # the position of the first item
+    end: int  # and the one after the last
+
+
+class Group(NamedTuple):
+    """The chunks of one part, and the position after its last item."""
+
+    chunks: list[StepKey]
+    end: int
+
+
+def grouped(chunks: Sequence[StepKey], total: int) -> list[Group]:
+    """Neighbouring chunks in parts of a fair size."""
+    groups: list[Group] = []
+    waiting: list[StepKey] = []
+    ends = [*(chunk.position for chunk in chunks[1:]), total]
+    for chunk, end in zip(chunks, ends, strict=False):
+        waiting.append(chunk)
+        if end - waiting[0].position >= PART_ITEMS or len(waiting) >= PART_CHUNKS or end == total:
+            groups.append(Group(waiting, end))
+            waiting = []
+    return groups
 
 
 class Parting(NamedTuple):
@@ -45,7 +68,7 @@ class Parting(NamedTuple):
     journal: Journal
     claim: Claim
 
-    async def parts_of(self, room: Room, stage: str, shelf: str, total: int) -> list[Reader]:
+    async def parts_of(self, room: Room, shelf: str, total: int) -> list[Reader]:
         """The chains of the parts, all of them over; none when the run goes alone."""
         if not self._is_worth_it(room):
             return []
@@ -53,7 +76,7 @@ class Parting(NamedTuple):
         if not known:
             if self.claim.attempt > 1:
                 return []  # what is left after a failure is the run's own
-            known = await self._share_out(room, stage, shelf, total)
+            known = await self._share_out(room, shelf, total)
         children = [step.child_id for step in known if step.child_id is not None]
         ended = await self.base.database.read(history.ended, children)
         if len(ended) < len(children):
@@ -70,21 +93,20 @@ class Parting(NamedTuple):
             and not room.asker.is_limited
         )
 
-    async def _share_out(self, room: Room, stage: str, shelf: str, total: int) -> list[Step]:
+    async def _share_out(self, room: Room, shelf: str, total: int) -> list[Step]:
         prefix = await chunk_prefix(room.notebook, shelf)
-        chunks = [key async for key in room.notebook.keys(prefix)]
-        if len(chunks) < CHUNKS_MIN:
+        groups = grouped([key async for key in room.notebook.keys(prefix)], total)
+        if len(groups) < PARTS_MIN:
             return []
-        ends = [chunk.position for chunk in chunks[1:]] + [total]
-        made = [
-            await self._part(stage, chunk, end) for chunk, end in zip(chunks, ends, strict=True)
-        ]
+        made = [await self._part(group) for group in groups]
         self.base.wakeups.tell(READY)
         return made
 
-    async def _part(self, stage: str, chunk: StepKey, end: int) -> Step:
+    async def _part(self, group: Group) -> Step:
         now = self.base.clock.now()
-        given = PartInput(self.claim.root_id, stage, chunk.key, end)
+        keys = [chunk.key for chunk in group.chunks]
+        begin = group.chunks[0].position
+        given = PartInput(self.claim.root_id, keys, begin, group.end)
         child = NewRun(
             id=self.base.ids.make(now), namespace=self.claim.namespace, name=PART_NAME,
             available_at=now, input=msgspec.json.encode(given).decode(), kind="pipeline",
@@ -92,8 +114,8 @@ class Parting(NamedTuple):
             parent_id=self.claim.root_id,
         )  # fmt: skip
         step = Step(
-            root_id=self.claim.root_id, key=f"{PARTS}{chunk.position:09d}",
-            position=chunk.position, kind="part", status="waiting", attempt=1,
+            root_id=self.claim.root_id, key=f"{PARTS}{begin:09d}", position=begin, kind="part",
+            status="waiting", attempt=1,
             run_attempt=self.claim.attempt, output=None, error=None, wake_at=None,
             child_id=child.id, started_at=now, finished_at=None,
         )  # fmt: skip

@@ -6,7 +6,6 @@ import asyncio
 import logging
 import random
 from collections.abc import Coroutine
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -17,10 +16,10 @@ from rota.core.model import Claim, NewRun, Outcome
 from rota.core.retry import RetryPolicy, next_try_us
 from rota.engine.base import Base
 from rota.engine.journal import Journal
-from rota.errors import BadInput, LeaseLost, RotaError, RunTimeout
+from rota.errors import BadInput, RotaError, RunTimeout
 from rota.pipelines import conditions, notify
 from rota.pipelines import snapshot as snapshots
-from rota.pipelines.asking import Asker
+from rota.pipelines.asking import LOST, Asker
 from rota.pipelines.finishing import OUTPUT_CHARS_MAX, result_of, save_results, standing
 from rota.pipelines.linear import perform_job, perform_linear
 from rota.pipelines.notebook import Notebook, record_of
@@ -57,7 +56,7 @@ class Performance:
     async def perform(self) -> Outcome:
         """Perform it; an error of the run is an outcome, one about the claim is raised."""
         try:
-            snapshot = snapshots.read(self._claim.input)
+            snapshot = self._here(snapshots.read(self._claim.input))
         except RotaError as error:
             return self._failed(error, None)
         held_back = await conditions.decide(self._base, self._claim, snapshot)
@@ -82,7 +81,7 @@ class Performance:
         warnings: list[str] = []
         try:
             await self._in_time(self._run(snapshot, board, warnings))
-        except LeaseLost:
+        except LOST:
             raise
         except PartsUnderWay:
             return Outcome(self._claim, "suspend", reason="child"), None
@@ -109,12 +108,15 @@ class Performance:
         if asker.is_limited and not self._claim.is_fresh:
             async for step in self._notebook.steps("at/"):
                 asker.spent(record_of(step))
+        if not snapshot.place.is_dir():
+            raise BadInput(
+                f"the folder {snapshot.folder} of {snapshot.pipeline_id} is not there",
+                hint="Put it back, or start the pipeline from where it is now.",
+            )
         earlier = snapshot.overrides.cache_from
         caches = (Cache(self._notebook.of(earlier)),) if earlier is not None else ()
         stdin = self._pipelines.stdin.pop(self._claim.root_id, None)
-        return Room(
-            snapshot, self._notebook, asker, board, self._place(snapshot), caches, stdin, warnings
-        )
+        return Room(snapshot, self._notebook, asker, board, snapshot.place, caches, stdin, warnings)
 
     def _parting(self) -> Parting | None:
         """Whether others may take part: those who share this database, on other machines."""
@@ -122,17 +124,12 @@ class Performance:
             return None
         return Parting(self._base, self._journal, self._claim)
 
-    def _place(self, snapshot: Snapshot) -> Path:
-        """The folder of the pipeline; on another machine it may stand elsewhere."""
-        if snapshot.place.is_dir():
-            return snapshot.place
+    def _here(self, snapshot: Snapshot) -> Snapshot:
+        """With the pipeline's folder as it is on this machine, where it may stand elsewhere."""
         known = self._pipelines.folder_of(snapshot.pipeline_id)
-        if known is None or not known.is_dir():
-            raise BadInput(
-                f"the folder {snapshot.folder} of {snapshot.pipeline_id} is not there",
-                hint="Put it back, or start the pipeline from where it is now.",
-            )
-        return known
+        if snapshot.place.is_dir() or known is None or not known.is_dir():
+            return snapshot
+        return msgspec.structs.replace(snapshot, folder=str(known))
 
     async def _in_time(self, work: Coroutine[Any, Any, None]) -> None:
         """Do it within the timeout of the run as a whole, counted from its first claim."""

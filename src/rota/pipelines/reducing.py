@@ -68,10 +68,14 @@ class AiReduce(NamedTuple):
         if "RESULTS" not in self.asking.template.names:
             return await self._last("", 0)
         pieces, level = self.pieces, 0
-        while len(parts := tree_parts(_sizes(pieces()), self.chars_max - BRACKETS)) > 1:
+        while len(parts := await self._parts(pieces)) > 1:
             replies = await self._level(pieces, parts, level)
             pieces, level = _again(replies), level + 1
         return await self._last(joined(pieces()), level)
+
+    async def _parts(self, pieces: Pieces) -> list[Part]:
+        sizes = await asyncio.to_thread(lambda: [len(piece) for piece in pieces()])
+        return tree_parts(sizes, self.chars_max - BRACKETS)
 
     async def _last(self, results: str, level: int) -> ItemRecord:
         stage = f"{self.stage}.{level}"
@@ -113,10 +117,6 @@ class AiReduce(NamedTuple):
 def pieces_of(results: Results, *, failures: bool) -> Pieces:
     """Each result as the JSON that {{RESULTS}} is made of."""
     return lambda: shown(results, failures=failures)
-
-
-def _sizes(pieces: Iterable[str]) -> list[int]:
-    return [len(piece) for piece in pieces]
 
 
 def _again(replies: list[str]) -> Pieces:

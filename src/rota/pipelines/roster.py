@@ -84,9 +84,17 @@ class Roster:
                 self._note_broken(listed)
                 continue
             if row is not None:
+                entry.row = self._in_step(listed, row, now)
                 entry.state = await self._followed(entry.state, row)
                 await self.look_at(entry)
             self.entries[name] = entry
+
+    def _in_step(self, listed: Listed, row: Schedule, now: int) -> Schedule:
+        """A schedule as it will be as soon as somebody brings it in step with its file."""
+        if listed.loaded is None or self._client is None:
+            return row
+        block = Block(row.name, row.namespace, self.origin, listed.loaded)
+        return syncing.changed(row, block, now=now)
 
     async def _discover(self, now: int) -> None:
         if not self.root.is_dir():

@@ -11,8 +11,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 
-from rota.errors import LeaseLost
-from rota.pipelines.asking import STOPPING
+from rota.pipelines.asking import LOST, STOPPING
 from rota.pipelines.graph import leaves
 from rota.pipelines.inputs import stream
 from rota.pipelines.node_work import NodeWork
@@ -37,7 +36,6 @@ class Graph:
         self._nodes = room.snapshot.pipeline.nodes or {}
         self._parents = {each: parents_of(node) for each, node in self._nodes.items()}
         self._done = {each: asyncio.Event() for each in self._nodes}
-        self._anew: set[str] = set()  # done again, so that what follows must be too
 
     async def perform(self) -> None:
         """All nodes, then the output of those that no other takes items from."""
@@ -53,12 +51,15 @@ class Graph:
         for parent in self._parents[node_id]:
             await self._done[parent].wait()
         done = await self._room.notebook.shelf(node_output(node_id))
-        moved = any(parent in self._anew for parent in self._parents[node_id])
+        moved = done is not None and await self._is_older(done, self._parents[node_id])
         if done is None or moved or self._may_have_more(done):
             await self._performed(node_id, node, moved=moved)
-            if done is not None:
-                self._anew.add(node_id)
         self._done[node_id].set()
+
+    async def _is_older(self, done: Shelf, parents: list[str]) -> bool:
+        """Whether a parent was done again since; the shelves tell, so a crash forgets nothing."""
+        shelves = [await self._room.notebook.shelf(node_output(parent)) for parent in parents]
+        return any(shelf is not None and shelf.attempt > done.attempt for shelf in shelves)
 
     def _may_have_more(self, done: Shelf) -> bool:
         return not done.whole and done.attempt < self._room.notebook.claim.attempt
@@ -72,7 +73,7 @@ class Graph:
         own = room._replace(board=room.board.apart(node_id, found.count if found else None))
         try:
             await NodeWork(own, node_id, shelf, parents, moved=moved).perform(node)
-        except (LeaseLost, *STOPPING):
+        except (*LOST, *STOPPING):
             raise
         except Exception as error:
             if (node.on_error or room.snapshot.pipeline.settings.on_error) == "abort":

@@ -19,7 +19,7 @@ from rota.core.instants import Duration, micros
 from rota.core.lifecycle import Status
 from rota.core.outcomes import end_of, run_failed
 from rota.errors import BadInput, RotaError, SchedulerLockError, UsageError, WrongState
-from rota.pipelines import lockfile, syncing, watching
+from rota.pipelines import syncing, watching
 from rota.pipelines.desk import UPCOMING, Desk, Scheduled, Upcoming
 from rota.pipelines.entries import Entry, Moved
 from rota.pipelines.events import (
@@ -30,8 +30,9 @@ from rota.pipelines.events import (
     Standing,
 )
 from rota.pipelines.following import Follower
+from rota.pipelines.holding import Holding
 from rota.pipelines.host import Engine
-from rota.pipelines.lockfile import HEARTBEAT_US, STALE_US, Lock
+from rota.pipelines.lockfile import HEARTBEAT_US, STALE_US
 from rota.pipelines.outcome import PipelineResult, Progress
 from rota.pipelines.roster import Roster
 from rota.pipelines.statefile import HISTORY_MAX, RunRecord
@@ -71,13 +72,14 @@ class PipelineScheduler:
         self.directory = Path(directory)
         self._app = app
         self._engine = cast(Engine, app)
-        self._stale_us, self._heartbeat_us = micros(lock_stale), micros(heartbeat)
+        self._holding = Holding(
+            self.directory, lambda: self._clock, stale_us=micros(lock_stale),
+            beat_us=micros(heartbeat), lost=lambda: self._begin("goodbye", self.stop),
+        )  # fmt: skip
         self._watch_us = None if watch is None else micros(watch)
-        self._roster = Roster(app, self.directory, history_max=history_max)
-        self._desk = Desk(app, self._roster, now=self._now)
+        self._history_max = history_max
         self._events = Events()
-        self._follower = Follower(app, self._roster, self._events, history_max=history_max)
-        self._lock: Lock | None = None
+        self._begin_anew()
         self._watched: Watch | None = None
         self._owns_worker = False
         self._tasks: list[asyncio.Task[None]] = []
@@ -85,9 +87,16 @@ class PipelineScheduler:
         self._unlisten: Callable[[], None] | None = None
         self._trouble = ""
         self.standing: Standing = "stopped"
-        self.lost: SchedulerLockError | None = None  # why it stopped by itself
         self.stopped = asyncio.Event()
         self.stopped.set()
+
+    def _begin_anew(self) -> None:
+        """Know nothing yet: everything is read when it is asked for, or at the start."""
+        self._roster = Roster(self._app, self.directory, history_max=self._history_max)
+        self._desk = Desk(self._app, self._roster, now=self._now)
+        self._follower = Follower(
+            self._app, self._roster, self._events, history_max=self._history_max
+        )
 
     @property
     def _clock(self) -> Clock:
@@ -117,6 +126,11 @@ class PipelineScheduler:
         """Whether it looks after its folder."""
         return self.standing == "running"
 
+    @property
+    def lost(self) -> SchedulerLockError | None:
+        """Why it stopped by itself: its lock was taken."""
+        return self._holding.lost
+
     async def start(self) -> None:
         """Take the lock, read the pipelines, continue their state, and begin to run them.
 
@@ -129,12 +143,12 @@ class PipelineScheduler:
                 f"{self.directory} is no folder", hint="Name the folder that holds the pipelines."
             )
         await self._app.connect()
-        self._lock = lockfile.acquire(self.directory, now=self._now(), stale_us=self._stale_us)
-        self.lost = None
+        self._holding.take()
         self.stopped.clear()
+        self._begin_anew()
         self._emit_status("starting")
         try:
-            self._begin("heartbeat", self._heartbeat)
+            self._begin("heartbeat", self._holding.beat)
             await self._load()
             await self._run()
         except BaseException:
@@ -144,16 +158,17 @@ class PipelineScheduler:
 
     async def _load(self) -> None:
         """Everything that must be known before the first schedule fires."""
-        now = self._now()
-        seen = await self._look_at_files()
-        self._watched = Watch(seen or {}, settled_us=SETTLED_US)
-        moved = await self._roster.sync_all(now=now)
+        before = await self._look_at_files() or {}
+        moved = await self._roster.sync_all(now=self._now())
         for entry in self._roster.entries.values():
             self._take(entry)
         await self._follower.write()
         self._tell(moved)
-        # Prompt files are known only now; what is there is what was read.
-        self._watched = Watch(await self._look_at_files() or {}, settled_us=SETTLED_US)
+        # Prompt files are known only now. What has changed since it was read is a change.
+        seen = await self._look_at_files() or {}
+        same = {name: each for name, each in seen.items() if name in before}
+        same = {name: e for name, e in same.items() if e[: len(before[name])] == before[name]}
+        self._watched = Watch(before | same)
 
     def _take(self, entry: Entry) -> None:
         """Perform its runs here, and follow them."""
@@ -164,6 +179,7 @@ class PipelineScheduler:
     async def _run(self) -> None:
         self._desk.refresh = self._follow
         self._desk.told = self._follow_up
+        self._desk.syncs = False  # the watching does
         self._unlisten = self._engine.pipelines.listen(self._progressed)
         self._app.wakeups.subscribe(self._heard)
         self._engine.pipelines.serve()
@@ -210,10 +226,8 @@ class PipelineScheduler:
             await self._quietly(self._follow)
         self._follower.close()
         await self._cease("heartbeat")
-        if self._lock is not None:
-            lockfile.release(self._lock)
-            self._lock = None
-        self._desk = Desk(self._app, self._roster, now=self._now)
+        self._holding.release()
+        self._begin_anew()
         self._emit_status("stopped")
         self.stopped.set()
 
@@ -233,9 +247,11 @@ class PipelineScheduler:
         self._tasks.clear()
         self._follower.close()
         self._events.clear()
-        if self._lock is not None:
-            lockfile.release(self._lock)
-            self._lock = None
+        if self._unlisten is not None:
+            self._unlisten()
+            self._unlisten = None
+            self._app.wakeups.unsubscribe(self._heard)
+        self._holding.release()
         self.standing = "stopped"
         self.stopped.set()
 
@@ -263,24 +279,6 @@ class PipelineScheduler:
             log.exception("the scheduler goes on, but something failed")
         else:
             self._trouble = ""
-
-    async def _heartbeat(self) -> None:
-        never = asyncio.Event()
-        while True:
-            await self._clock.wait(never, self._now() + self._heartbeat_us)
-            never.clear()
-            assert self._lock is not None
-            if not self.directory.is_dir():
-                continue  # away, as a mount may be: nobody else can take it either
-            try:
-                self._lock = lockfile.heartbeat(self._lock, now=self._now())
-            except SchedulerLockError as error:
-                log.error("%s %s", error, error.advice)
-                self.lost, self._lock = error, None
-                self._begin("goodbye", self.stop)
-                return
-            except OSError as error:  # a full disk is no reason to leave the folder alone
-                log.warning("the lock's heartbeat cannot be written: %s", error)
 
     async def _follow_on(self) -> None:
         while True:

@@ -8,6 +8,9 @@ from rota.pipelines.nodes import MapNode, parents_of
 from rota.pipelines.snapshot import Snapshot
 
 INPUT, FILTER, MAP, REDUCE, JOB = "input", "filter", "map", "reduce", "job"
+# The field that says why a map node failed with an item. Such an item is handed on as it is, up to
+# a reduce: nobody asks about it again.
+ERROR = "$error"
 
 
 class Mapped(NamedTuple):

@@ -9,7 +9,6 @@ import msgspec
 
 from rota.core.instants import iso, span
 from rota.core.outcomes import read_error
-from rota.pipelines import pings
 from rota.pipelines.outcome import PipelineResult
 from rota.pipelines.pings import Ping
 from rota.pipelines.timing import Notice, Notices, Notify
@@ -40,10 +39,12 @@ class Delivery(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One message for one receiver."""
 
     way: Literal["webhook", "command", "ping"]
-    target: str  # an address or a command
+    target: str  # an address, `env:` and the name of a variable that holds one, or a command
     event: str
-    body: str
+    body: str = ""
     secret_env: str | None = None
+    ping: Ping | None = None
+    run_id: str = ""  # of a ping: which calls belong together
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -114,8 +115,7 @@ def deliveries(tells: Tells, facts: Facts) -> list[Delivery]:
 
 def ping(url: str, event: Ping, run_id: str) -> Delivery:
     """A call of the dead-man's switch."""
-    target = pings.address(url, event, run_id=run_id)
-    return Delivery(way="ping", target=target, event=f"ping {event}", body="")
+    return Delivery(way="ping", target=url, event=f"ping {event}", ping=event, run_id=run_id)
 
 
 def receivers(notify: Notify, event: Event) -> Iterator[Notice]:
@@ -206,7 +206,8 @@ def _detail(facts: Facts, result: PipelineResult | None) -> str:
     begun, ended = facts.attempts[0].started_at, facts.last.finished_at
     took = f" in {span(ended - begun)}" if begun is not None and ended is not None else ""
     cost = f", ${result.cost_usd:.2f}" if result.cost_usd else ""
-    return f": {result.processed} items{took}{cost}"
+    items = "1 item" if result.processed == 1 else f"{result.processed} items"
+    return f": {items}{took}{cost}"
 
 
 def _result(last: Attempt) -> PipelineResult | None:

@@ -54,7 +54,9 @@ class Condition(Part, frozen=True, kw_only=True):
 class Notice(Part, frozen=True, kw_only=True):
     """Who is told, and how: a webhook or a command."""
 
-    webhook: Annotated[str | None, Meta(description="An URL that receives a POST.")] = None
+    webhook: Annotated[
+        str | None, Meta(description="An URL that receives a POST, or env:NAME.")
+    ] = None
     command: Annotated[
         str | None, Meta(description="A command; the message comes on its standard input.")
     ] = None
@@ -67,7 +69,7 @@ Notices: TypeAlias = str | Notice | list[str | Notice] | None
 
 
 class Notify(Part, frozen=True, kw_only=True):
-    """Who is told about executions. A text is an URL."""
+    """Who is told about executions. A text is an URL, or env: and the variable that holds it."""
 
     on_failure: Annotated[Notices, Meta(description="It failed, and no try is left.")] = (
         msgspec.field(default=None, name="on_failure")

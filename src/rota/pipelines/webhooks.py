@@ -13,6 +13,7 @@ import binascii
 import hashlib
 import hmac
 import logging
+import os
 from collections.abc import Mapping
 from contextvars import ContextVar
 from urllib.parse import urlsplit
@@ -23,6 +24,7 @@ TIMEOUT_S = 15.0
 ANSWER_BYTES_MAX = 4096
 RETRY_AFTER_S_MAX = 3600.0
 PREFIX = "whsec_"
+ENV = "env:"
 LATER = (408, 425, 429)
 _calling: ContextVar[bool] = ContextVar("calling", default=False)
 
@@ -58,6 +60,17 @@ def signed_headers(
             key, message_id=message_id, timestamp=timestamp, body=body
         )
     return headers
+
+
+def resolved(address: str) -> str:
+    """An address as it is, or what the variable holds that `env:NAME` names."""
+    if not address.startswith(ENV):
+        return address
+    name = address.removeprefix(ENV)
+    found = os.environ.get(name, "").strip()
+    if not found.startswith(("http://", "https://")):
+        raise Transient(f"the environment has no address in {name}")
+    return found
 
 
 async def call(

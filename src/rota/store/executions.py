@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -63,12 +63,15 @@ async def open_chains(tx: Tx, schedule_ids: Sequence[str]) -> list[tuple[str, st
     return [(row[0], row[1]) for row in rows]
 
 
-async def born_since(tx: Tx, since: Mapping[str, int]) -> list[Born]:
-    """Occurrences after an instant, for each schedule, oldest first."""
-    if not since:
-        return []
-    rows = await tx.many("occurrences_since", list(since.items()))
-    return sorted((Born(*row) for row in rows), key=lambda born: (born.due_at, born.root_id))
+async def by_hand(tx: Tx, schedule_ids: Sequence[str], since: int) -> list[tuple[str, str]]:
+    """Schedule and root of every execution that was started by hand since an instant."""
+    rows = await tx.rows("started_by_hand", ids=list(schedule_ids), since=since)
+    return [(row[0], row[1]) for row in rows]
+
+
+async def born_since(tx: Tx, schedule_id: str, since: int) -> list[Born]:
+    """Occurrences of a schedule after an instant, oldest first."""
+    return [Born(*row) for row in await tx.rows("occurrences_since", id=schedule_id, since=since)]
 
 
 async def chains(tx: Tx, roots: Sequence[str]) -> dict[str, list[Attempt]]:

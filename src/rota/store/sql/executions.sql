@@ -14,10 +14,15 @@ where schedule_id {in ids} and schedule_id is not null
 
 -- name: occurrences_since
 -- What became of the occurrences after an instant: the first run of each chain, or a skipped row.
-select runs.schedule_id, runs.root_id, runs.status, runs.reason, runs.due_at
-from runs {, items: schedule_id text, since int}
-where runs.schedule_id = item.schedule_id and runs.schedule_id is not null
-    and runs.due_at > item.since and runs.retry_of is null
+select schedule_id, root_id, status, reason, due_at from runs
+where schedule_id = :id and schedule_id is not null and due_at > :since and retry_of is null
+order by due_at, root_id
+
+-- name: started_by_hand
+-- Executions beside the schedule, which no occurrence tells of; they are few.
+select schedule_id, root_id from runs
+where schedule_id {in ids} and schedule_id is not null and due_at is null and retry_of is null
+    and created_at >= :since and status <> 'skipped'
 
 -- name: latest_executions
 -- The newest chains of a schedule, by the instant they were meant for or were started by hand.
