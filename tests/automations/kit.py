@@ -6,15 +6,15 @@ Virtual time begins on Tuesday, 2030-01-01, at midnight in UTC.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
 from rota import Rota, faults
 from rota.automations import Automation, Context, MutationResult, Prepared
 from rota.core.phases import shown
 from rota.store import invariants, runs
-from rota.testing import World
+from rota.testing import World, virtual
 from rota.tools import Applied, Call, NotApplied, Safety, Tool, Unknown, Verdict
 from tests.builders import raw
 
@@ -173,6 +173,14 @@ async def started(world: World, app: Line, *ids: str) -> None:
     app.told.clear()
     await app.feed(*ids)
     await world.settle()
+
+
+@asynccontextmanager
+async def begun(app: Line, url: str, *ids: str) -> AsyncIterator[World]:
+    """The app on virtual time: deployed, at rest, then given work."""
+    async with virtual(app, url=url) as world:
+        await started(world, app, *ids)
+        yield world
 
 
 def takes_from_faulty(app: Line) -> None:

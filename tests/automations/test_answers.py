@@ -14,11 +14,11 @@ from rota.tools import Safety
 from tests.automations.kit import (
     UNSURE,
     Line,
+    begun,
     dying,
     event_statuses,
     raising,
     sound,
-    started,
     turn,
 )
 
@@ -28,8 +28,7 @@ async def test_nobody_answers_for_other_parameters_than_those_shown(
     database_url: str, verb: str
 ) -> None:
     app = Line(approval=True)
-    async with virtual(app, url=database_url) as world:
-        await started(world, app, "e1")
+    async with begun(app, database_url, "e1") as world:
         seen = (await app.automations.show("line")).mutation
         assert seen is not None
         await app.automations.publish("line", "work", "e1", {"id": "other"})
@@ -55,8 +54,7 @@ async def test_nobody_answers_for_other_parameters_than_those_shown(
 
 async def test_an_answer_may_name_the_run_instead(database_url: str) -> None:
     app = Line(Safety.UNKNOWABLE)
-    async with virtual(app, url=database_url) as world:
-        await started(world, app)
+    async with begun(app, database_url) as world:
         app.outside.after = raising(OutcomeUnknown("lost"))
         await app.feed("e1")
         await world.settle()
@@ -78,8 +76,7 @@ async def test_a_failure_in_prepare_is_skipped_with_the_event_that_is_named(
     database_url: str,
 ) -> None:
     app = Line()
-    async with virtual(app, url=database_url) as world:
-        await started(world, app)
+    async with begun(app, database_url) as world:
         app.in_prepare = raising(ValueError("cannot read the first one"))
         await app.feed("e1", "e2")
         await world.settle()
@@ -126,8 +123,7 @@ async def test_what_a_producer_failed_at_cannot_be_skipped(database_url: str) ->
 
 async def test_after_the_change_skip_is_not_offered(database_url: str) -> None:
     app = Line()
-    async with virtual(app, url=database_url) as world:
-        await started(world, app)
+    async with begun(app, database_url) as world:
         app.in_next = raising(ValueError("bug in next"))
         await app.feed("e1", "e2")
         await world.settle()
@@ -136,8 +132,7 @@ async def test_after_the_change_skip_is_not_offered(database_url: str) -> None:
 
 async def test_what_was_skipped_by_name_is_not_replaced_by_another(database_url: str) -> None:
     app = Line()
-    async with virtual(app, url=database_url) as world:
-        await started(world, app)
+    async with begun(app, database_url) as world:
         app.in_mutate = raising(ValueError("not this one"))
         await app.feed("e1", "e2")
         await world.settle()
@@ -149,8 +144,7 @@ async def test_what_was_skipped_by_name_is_not_replaced_by_another(database_url:
 @pytest.mark.parametrize("moment", ["in_prepare", "in_mutate"])
 async def test_an_event_that_kills_workers_can_be_skipped(database_url: str, moment: str) -> None:
     app = Line(recoveries_max=2)
-    async with virtual(app, url=database_url) as world:
-        await started(world, app)
+    async with begun(app, database_url) as world:
         setattr(app, moment, dying(app, times=9))
         await app.feed("e1", "e2")
         await world.settle()
@@ -167,8 +161,7 @@ async def test_an_event_that_kills_workers_can_be_skipped(database_url: str, mom
 
 async def test_only_what_is_offered_is_taken_for_an_answer(database_url: str) -> None:
     app = Line(failures_max=0)
-    async with virtual(app, url=database_url) as world:
-        await started(world, app)
+    async with begun(app, database_url) as world:
         app.in_prepare = raising(Transient("down"))
         await app.feed("e1")
         await world.settle()
@@ -182,8 +175,7 @@ async def test_only_what_is_offered_is_taken_for_an_answer(database_url: str) ->
 
 async def test_what_the_tool_said_stays_visible_while_nobody_knows(database_url: str) -> None:
     app = Line(reconcile_max=2)
-    async with virtual(app, url=database_url) as world:
-        await started(world, app)
+    async with begun(app, database_url) as world:
         app.outside.after = raising(OutcomeUnknown("the line broke after DATA"))
         app.outside.verdict = UNSURE
         await app.feed("e1")
@@ -201,8 +193,7 @@ async def test_a_change_that_only_a_person_can_tell_of_keeps_the_words_of_its_to
     database_url: str,
 ) -> None:
     app = Line(Safety.UNKNOWABLE)
-    async with virtual(app, url=database_url) as world:
-        await started(world, app)
+    async with begun(app, database_url) as world:
         app.outside.after = raising(OutcomeUnknown("the line broke after DATA"))
         await app.feed("e1")
         await world.settle()
@@ -213,8 +204,7 @@ async def test_a_change_that_only_a_person_can_tell_of_keeps_the_words_of_its_to
 
 async def test_a_change_whose_worker_died_says_so(database_url: str) -> None:
     app = Line(Safety.UNKNOWABLE)
-    async with virtual(app, url=database_url) as world:
-        await started(world, app)
+    async with begun(app, database_url) as world:
         app.outside.after = dying(app)
         await app.feed("e1")
         await world.settle()
@@ -226,8 +216,7 @@ async def test_a_change_whose_worker_died_says_so(database_url: str) -> None:
 async def test_a_turn_that_no_worker_has_taken_waits_for_one(database_url: str) -> None:
     app = Line()
     seen: list[str] = []
-    async with virtual(app, url=database_url) as world:
-        await started(world, app)
+    async with begun(app, database_url) as world:
 
         async def look() -> None:
             seen.append((await app.automations.show("line")).sentence)
@@ -243,8 +232,7 @@ async def test_a_crash_that_may_not_be_recovered_shows_a_reason_and_what_clears_
     database_url: str,
 ) -> None:
     app = Line(recoveries_max=0)
-    async with virtual(app, url=database_url) as world:
-        await started(world, app)
+    async with begun(app, database_url) as world:
         app.in_mutate = dying(app)
         await app.feed("e1")
         await world.settle()
@@ -263,8 +251,7 @@ async def test_a_crash_that_may_not_be_recovered_shows_a_reason_and_what_clears_
 
 async def test_run_now_that_is_refused_says_where_to_look(database_url: str) -> None:
     app = Line()
-    async with virtual(app, url=database_url) as world:
-        await started(world, app)
+    async with begun(app, database_url) as world:
         app.in_prepare = raising(ValueError("bug"))
         await app.feed("e1")
         await world.settle()

@@ -16,11 +16,11 @@ from rota.testing import virtual
 from tests.automations.kit import (
     UNSURE,
     Line,
+    begun,
     event_statuses,
     last,
     raising,
     sound,
-    started,
     takes_from_faulty,
     turn,
 )
@@ -36,8 +36,7 @@ async def test_prepared_persists_the_plan_the_reservation_and_the_wake_time(
 ) -> None:
     app = Line()
     seen: list[Any] = []
-    async with virtual(app, url=database_url) as world:
-        await started(world, app)
+    async with begun(app, database_url) as world:
 
         async def look() -> None:
             [handler] = (await app.automations.show("line")).handlers
@@ -58,8 +57,7 @@ async def test_prepared_persists_the_plan_the_reservation_and_the_wake_time(
 async def test_mutated_persists_the_result_with_the_phase(database_url: str) -> None:
     app = Line()
     seen: list[Any] = []
-    async with virtual(app, url=database_url) as world:
-        await started(world, app)
+    async with begun(app, database_url) as world:
 
         async def look() -> None:
             [row] = await app.automations.outputs("line")
@@ -73,8 +71,7 @@ async def test_mutated_persists_the_result_with_the_phase(database_url: str) -> 
 
 async def test_committed_persists_state_and_consumption(database_url: str) -> None:
     app = Line()
-    async with virtual(app, url=database_url) as world:
-        await started(world, app, "e1")
+    async with begun(app, database_url, "e1"):
         [handler] = (await app.automations.show("line")).handlers
         assert handler.state == "1"
         assert (await newest(app)).phase == "committed"
@@ -123,8 +120,7 @@ async def test_each_status_pauses_the_automation_and_is_resolved_as_the_table_sa
     database_url: str, trouble: str, status: str, waits: str, cleared_by: Any
 ) -> None:
     app = Line()
-    async with virtual(app, url=database_url) as world:
-        await started(world, app)
+    async with begun(app, database_url) as world:
         match trouble:
             case "transient":
                 app.in_prepare = raising(Transient("down"))

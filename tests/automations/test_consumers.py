@@ -16,9 +16,9 @@ from rota.testing import virtual
 from tests.automations.kit import (
     QUIET,
     Line,
+    begun,
     event_statuses,
     sound,
-    started,
     statuses,
     turn,
 )
@@ -140,8 +140,7 @@ async def test_publishing_marks_the_reader_dirty(database_url: str) -> None:
 
 async def test_a_commit_clears_dirty_when_nothing_is_left(database_url: str) -> None:
     app = Line()
-    async with virtual(app, url=database_url) as world:
-        await started(world, app, "e1")
+    async with begun(app, database_url, "e1"):
         assert not await is_dirty(app)
         assert app.prepared == [["e1"]]
 
@@ -150,8 +149,7 @@ async def test_a_consumer_that_took_something_is_called_until_nothing_is_left(
     database_url: str,
 ) -> None:
     app = Line()
-    async with virtual(app, url=database_url) as world:
-        await started(world, app, "e1", "e2", "e3")
+    async with begun(app, database_url, "e1", "e2", "e3"):
         assert app.done == [["e1"], ["e2"], ["e3"]]
         assert set((await event_statuses(app)).values()) == {"consumed"}
         await sound(app)
@@ -209,8 +207,7 @@ async def test_a_wake_time_survives_a_restart(database_url: str) -> None:
 async def test_empty_reservations_with_a_wake_time_schedule_the_next_run(database_url: str) -> None:
     app = Line()
     app.take = 0
-    async with virtual(app, url=database_url) as world:
-        await started(world, app)
+    async with begun(app, database_url) as world:
         app.wake_at = world.clock.moment() + timedelta(minutes=10)
         await app.feed("e1")
         await world.settle()
@@ -238,8 +235,7 @@ async def test_a_wake_time_that_is_omitted_is_cleared(database_url: str) -> None
 
 async def test_a_wake_time_beside_reservations_is_recorded(database_url: str) -> None:
     app = Line()
-    async with virtual(app, url=database_url) as world:
-        await started(world, app)
+    async with begun(app, database_url) as world:
         app.wake_at = world.clock.moment() + timedelta(minutes=10)
         await app.feed("e1")
         await world.settle()
@@ -250,8 +246,7 @@ async def test_a_wake_time_beside_reservations_is_recorded(database_url: str) ->
 async def test_empty_reservations_skip_mutate_run_next_and_never_loop(database_url: str) -> None:
     app = Line()
     app.take = 0
-    async with virtual(app, url=database_url) as world:
-        await started(world, app, "e1", "e2")
+    async with begun(app, database_url, "e1", "e2") as world:
         await world.advance("6h")
         assert len(app.prepared) == 1
         assert [one.status for one in app.told] == ["none"]
@@ -272,8 +267,7 @@ async def test_a_deploy_runs_prepare_at_once(database_url: str) -> None:
 async def test_many_triggers_during_one_run_make_one_more(database_url: str) -> None:
     app = Line(mutates=False)
     app.take = 0
-    async with virtual(app, url=database_url) as world:
-        await started(world, app)
+    async with begun(app, database_url) as world:
 
         async def busy(ctx: Context, state: Any) -> Prepared:
             app.prepared.append([])

@@ -11,7 +11,7 @@ from rota import Rota
 from rota.automations import Automation, Context, Prepared
 from rota.errors import BadAutomation, UnknownAutomation, UsageError
 from rota.testing import virtual
-from tests.automations.kit import QUIET, Line, plain, sound, started, turn
+from tests.automations.kit import QUIET, Line, begun, plain, sound, started, turn
 
 
 async def produce(ctx: Context, state: Any) -> None: ...
@@ -147,8 +147,7 @@ def test_names_are_taken_once() -> None:
 
 async def test_what_cannot_be_deployed_leaves_everything_as_it_was(database_url: str) -> None:
     app = Line()
-    async with virtual(app, url=database_url) as world:
-        await started(world, app)
+    async with begun(app, database_url) as world:
         app.line.topic("lonely")
         with pytest.raises(BadAutomation):
             await app.automations.deploy("line")
@@ -164,8 +163,7 @@ async def test_one_bad_automation_keeps_no_other_from_running(
 ) -> None:
     app = Line()
     plain(app, "broken")
-    async with virtual(app, url=database_url) as world:
-        await started(world, app, "e1")
+    async with begun(app, database_url, "e1"):
         assert app.done == [["e1"]]
         assert "automation broken cannot be deployed" in caplog.text
         with pytest.raises(UnknownAutomation):
@@ -174,8 +172,7 @@ async def test_one_bad_automation_keeps_no_other_from_running(
 
 async def test_a_deploy_of_the_same_code_changes_nothing(database_url: str) -> None:
     app = Line()
-    async with virtual(app, url=database_url) as world:
-        await started(world, app)
+    async with begun(app, database_url) as world:
         assert await app.automations.deploy("line") == 1
         await world.settle()
         assert app.prepared == []
@@ -185,8 +182,7 @@ async def test_a_deploy_of_the_same_code_changes_nothing(database_url: str) -> N
 
 async def test_an_unknown_automation_is_named_with_its_nearest(database_url: str) -> None:
     app = Line()
-    async with virtual(app, url=database_url) as world:
-        await started(world, app)
+    async with begun(app, database_url):
         with pytest.raises(UnknownAutomation, match="lime") as caught:
             await app.automations.pause("lime")
         assert "line" in caught.value.advice
@@ -284,8 +280,7 @@ async def test_sync_handlers_run_in_threads_with_the_same_words(database_url: st
         return mutation.status
 
     app.line.handlers["worker"].functions.update(prepare=prepare, mutate=mutate, next=emit)
-    async with virtual(app, url=database_url) as world:
-        await started(world, app, "e1")
+    async with begun(app, database_url, "e1"):
         assert [params for _, params in app.outside.effects] == [{"items": ["e1"]}]
         assert (await app.automations.show("line")).handlers[0].state == '"applied"'
         await sound(app)

@@ -16,12 +16,12 @@ from rota.tools import Call, Safety, Tool
 from tests.automations.kit import (
     QUIET,
     Line,
+    begun,
     event_statuses,
     last,
     plain,
     sound,
     sql,
-    started,
     turn,
 )
 
@@ -36,8 +36,7 @@ async def test_the_last_write_of_a_message_id_wins_and_its_status_is_kept(
 ) -> None:
     app = Line()
     app.take = 0
-    async with virtual(app, url=database_url) as world:
-        await started(world, app)
+    async with begun(app, database_url):
         assert await app.automations.publish("line", "work", "e1", 1)
         assert await app.automations.publish("line", "work", "e1", 2)
         assert not await app.automations.publish("line", "work", "e1", 2)
@@ -47,8 +46,7 @@ async def test_the_last_write_of_a_message_id_wins_and_its_status_is_kept(
 
 async def test_a_consumed_event_is_never_rewritten_nor_done_again(database_url: str) -> None:
     app = Line()
-    async with virtual(app, url=database_url) as world:
-        await started(world, app, "e1")
+    async with begun(app, database_url, "e1") as world:
         assert not await app.automations.publish("line", "work", "e1", "other")
         await world.settle()
         assert await payloads(app) == {"e1": '{"id":"e1"}'}
@@ -74,8 +72,7 @@ async def test_peek_is_oldest_first_within_its_limit_and_pending_only(database_u
     app = Line()
     app.take = 0
     seen: list[list[str]] = []
-    async with virtual(app, url=database_url) as world:
-        await started(world, app, "a", "b", "c")
+    async with begun(app, database_url, "a", "b", "c") as world:
         await app.automations.skip_event("line", "work", "a")
 
         async def prepare(ctx: Context, state: Any) -> None:
@@ -107,8 +104,7 @@ async def test_only_pending_events_of_subscribed_topics_can_be_reserved(
     database_url: str, wanted: list[Event], complaint: str
 ) -> None:
     app = Line()
-    async with virtual(app, url=database_url) as world:
-        await started(world, app, "used")
+    async with begun(app, database_url, "used") as world:
 
         async def prepare(ctx: Context, state: Any) -> Prepared:
             return Prepared(wanted)
@@ -128,8 +124,7 @@ async def test_an_event_of_another_automation_cannot_be_reserved(database_url: s
     other = plain(app, "other")
     other.topic("work", external=True)
     other.consumer("idle", subscribes=["work"], prepare=_nothing)
-    async with virtual(app, url=database_url) as world:
-        await started(world, app)
+    async with begun(app, database_url) as world:
         await app.automations.publish("other", "work", "theirs")
 
         async def prepare(ctx: Context, state: Any) -> Prepared:
@@ -275,8 +270,7 @@ async def test_bad_calls_of_a_producer_are_logic_failures_and_publish_nothing(
 
 async def test_a_state_that_is_too_big_is_refused_and_nothing_is_lost(database_url: str) -> None:
     app = Line(payload_bytes_max=1024)
-    async with virtual(app, url=database_url) as world:
-        await started(world, app)
+    async with begun(app, database_url) as world:
 
         async def emit(ctx: Context, prepared: Prepared, mutation: Any) -> Any:
             return "x" * 2000
@@ -330,8 +324,7 @@ async def test_several_events_with_one_id_in_one_run_are_one(database_url: str) 
 async def test_an_event_can_be_skipped_while_it_is_pending(database_url: str) -> None:
     app = Line()
     app.take = 0
-    async with virtual(app, url=database_url) as world:
-        await started(world, app, "e1")
+    async with begun(app, database_url, "e1"):
         await app.automations.skip_event("line", "work", "e1")
         assert await event_statuses(app) == {"e1": "skipped"}
         with pytest.raises(WrongState, match="is skipped"):
@@ -365,8 +358,7 @@ async def test_the_database_itself_refuses_impossible_rows(database_url: str) ->
             " from mutations"
         ),
     ]
-    async with virtual(app, url=database_url) as world:
-        await started(world, app, "e1")
+    async with begun(app, database_url, "e1"):
         for text in bad:
             with pytest.raises(Exception, match=r"(?i)constraint|unique|foreign"):
                 await sql(app, text)

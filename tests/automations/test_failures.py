@@ -14,6 +14,7 @@ from rota.errors import WrongState
 from rota.testing import virtual
 from tests.automations.kit import (
     Line,
+    begun,
     event_statuses,
     last,
     raising,
@@ -26,8 +27,7 @@ from tests.automations.kit import (
 
 async def test_a_transient_failure_backs_off_and_a_new_run_starts_afresh(database_url: str) -> None:
     app = Line()
-    async with virtual(app, url=database_url) as world:
-        await started(world, app)
+    async with begun(app, database_url) as world:
         app.in_prepare = raising(Transient("rate limit"))
         await app.feed("e1")
         await world.settle()
@@ -47,8 +47,7 @@ async def test_a_transient_failure_backs_off_and_a_new_run_starts_afresh(databas
 async def test_the_back_off_grows_is_capped_and_is_kept_in_the_database(database_url: str) -> None:
     app = Line(failures_max=50)
     pauses: list[float] = []
-    async with virtual(app, url=database_url) as world:
-        await started(world, app)
+    async with begun(app, database_url) as world:
         app.in_prepare = raising(Transient("down"), times=9)
         await app.feed("e1")
         for _ in range(9):
@@ -67,8 +66,7 @@ async def test_the_back_off_grows_is_capped_and_is_kept_in_the_database(database
 
 async def test_a_retry_after_of_the_counterpart_is_honoured(database_url: str) -> None:
     app = Line()
-    async with virtual(app, url=database_url) as world:
-        await started(world, app)
+    async with begun(app, database_url) as world:
         app.in_prepare = raising(Transient("busy", retry_after_s=90))
         await app.feed("e1")
         await world.advance("89s")
@@ -79,8 +77,7 @@ async def test_a_retry_after_of_the_counterpart_is_honoured(database_url: str) -
 
 async def test_when_the_retries_are_used_up_a_person_is_asked(database_url: str) -> None:
     app = Line()
-    async with virtual(app, url=database_url) as world:
-        await started(world, app)
+    async with begun(app, database_url) as world:
         app.in_prepare = raising(Transient("down"), times=6)
         await app.feed("e1")
         await world.advance("2h")
@@ -103,8 +100,7 @@ async def test_a_logic_failure_blocks_the_automation_until_somebody_acts(
     database_url: str, error: Exception
 ) -> None:
     app = Line()
-    async with virtual(app, url=database_url) as world:
-        await started(world, app)
+    async with begun(app, database_url) as world:
         app.in_prepare = raising(error)
         await app.feed("e1")
         await world.advance("1d")
@@ -122,8 +118,7 @@ async def test_a_logic_failure_blocks_the_automation_until_somebody_acts(
 
 async def test_a_redeploy_answers_a_logic_failure(database_url: str) -> None:
     first = Line()
-    async with virtual(first, url=database_url) as world:
-        await started(world, first)
+    async with begun(first, database_url) as world:
         first.in_prepare = raising(ValueError("bug"), times=99)
         await first.feed("e1")
         await world.settle()
@@ -140,8 +135,7 @@ async def test_a_restart_with_the_same_code_does_not_answer_a_logic_failure(
     database_url: str,
 ) -> None:
     first = Line()
-    async with virtual(first, url=database_url) as world:
-        await started(world, first)
+    async with begun(first, database_url) as world:
         first.in_prepare = raising(ValueError("bug"))
         await first.feed("e1")
         await world.settle()
@@ -155,8 +149,7 @@ async def test_a_restart_with_the_same_code_does_not_answer_a_logic_failure(
 
 async def test_skip_lets_go_of_what_the_failed_run_had_taken(database_url: str) -> None:
     app = Line()
-    async with virtual(app, url=database_url) as world:
-        await started(world, app)
+    async with begun(app, database_url) as world:
         app.in_mutate = raising(ValueError("cannot read this one"))
         await app.feed("bad", "good")
         await world.settle()
@@ -178,8 +171,7 @@ async def test_auth_and_permission_wait_for_a_person_and_the_same_run_goes_on(
     database_url: str, error: Exception, reason: str, begins: str
 ) -> None:
     app = Line()
-    async with virtual(app, url=database_url) as world:
-        await started(world, app)
+    async with begun(app, database_url) as world:
         app.in_prepare = raising(error)
         await app.feed("e1")
         await world.advance("1d")
@@ -199,8 +191,7 @@ async def test_a_fault_of_the_host_stops_the_automation_and_says_so(
     database_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     app = Line()
-    async with virtual(app, url=database_url) as world:
-        await started(world, app)
+    async with begun(app, database_url) as world:
         takes_from_faulty(app)
         await app.feed("e1")
         await world.advance("1d")
@@ -213,8 +204,7 @@ async def test_a_fault_of_the_host_stops_the_automation_and_says_so(
 
 async def test_a_failure_after_the_change_retries_next_alone(database_url: str) -> None:
     app = Line()
-    async with virtual(app, url=database_url) as world:
-        await started(world, app)
+    async with begun(app, database_url) as world:
         app.in_next = raising(ValueError("bug in next"))
         await app.feed("e1")
         await world.settle()
@@ -232,8 +222,7 @@ async def test_a_failure_after_the_change_retries_next_alone(database_url: str) 
 
 async def test_a_failure_after_the_change_cannot_be_skipped(database_url: str) -> None:
     app = Line()
-    async with virtual(app, url=database_url) as world:
-        await started(world, app)
+    async with begun(app, database_url) as world:
         app.in_next = raising(ValueError("bug in next"))
         await app.feed("e1")
         await world.settle()
@@ -249,8 +238,7 @@ async def test_one_failed_handler_stops_the_line_and_triggers_accumulate(databas
         polled.append(f"{ctx.now:%M}")
 
     app.line.producer(every="1m", publishes=[app.work])(poll)
-    async with virtual(app, url=database_url) as world:
-        await started(world, app)
+    async with begun(app, database_url) as world:
         app.in_prepare = raising(ValueError("bug"))
         await app.feed("e1")
         await world.settle()
@@ -269,8 +257,7 @@ async def test_one_failed_handler_stops_the_line_and_triggers_accumulate(databas
 async def test_a_handler_that_never_returns_is_stopped(database_url: str) -> None:
     app = Line()
     cancelled: list[str] = []
-    async with virtual(app, url=database_url) as world:
-        await started(world, app)
+    async with begun(app, database_url) as world:
 
         async def hang(ctx: Context, state: Any) -> None:
             try:
@@ -299,8 +286,7 @@ async def test_a_handler_cannot_end_the_program(
     database_url: str, kind: type[BaseException]
 ) -> None:
     app = Line()
-    async with virtual(app, url=database_url) as world:
-        await started(world, app)
+    async with begun(app, database_url) as world:
         app.in_prepare = raising(kind("stop"))
         await app.feed("e1")
         await world.settle()
@@ -310,8 +296,7 @@ async def test_a_handler_cannot_end_the_program(
 
 async def test_logs_of_every_phase_are_kept_also_of_the_one_that_failed(database_url: str) -> None:
     app = Line()
-    async with virtual(app, url=database_url) as world:
-        await started(world, app)
+    async with begun(app, database_url) as world:
 
         async def prepare(ctx: Context, state: Any) -> Prepared:
             ctx.log("prepare", 1)
@@ -336,8 +321,7 @@ async def test_a_paused_automation_begins_nothing_and_resumes_where_it_was(
     database_url: str,
 ) -> None:
     app = Line()
-    async with virtual(app, url=database_url) as world:
-        await started(world, app)
+    async with begun(app, database_url) as world:
         await app.automations.pause("line")
         await app.feed("e1")
         await world.advance("1d")
@@ -354,8 +338,7 @@ async def test_a_paused_automation_begins_nothing_and_resumes_where_it_was(
 
 async def test_a_pause_during_a_run_lets_it_end_and_is_no_error(database_url: str) -> None:
     app = Line()
-    async with virtual(app, url=database_url) as world:
-        await started(world, app)
+    async with begun(app, database_url) as world:
 
         async def pause() -> None:
             await app.automations.pause("line")
@@ -374,8 +357,7 @@ async def test_a_pause_during_a_run_lets_it_end_and_is_no_error(database_url: st
 
 async def test_a_pause_during_a_back_off_keeps_the_retry(database_url: str) -> None:
     app = Line()
-    async with virtual(app, url=database_url) as world:
-        await started(world, app)
+    async with begun(app, database_url) as world:
         app.in_next = raising(Transient("down"))
         await app.feed("e1")
         await world.settle()
@@ -392,8 +374,7 @@ async def test_a_pause_during_a_back_off_keeps_the_retry(database_url: str) -> N
 
 async def test_an_archived_automation_is_left_out_and_comes_back(database_url: str) -> None:
     app = Line()
-    async with virtual(app, url=database_url) as world:
-        await started(world, app)
+    async with begun(app, database_url):
         await app.automations.archive("line")
         assert await app.automations.list() == []
         [one] = await app.automations.list(archived=True)
@@ -434,8 +415,7 @@ async def test_a_fix_is_recorded_as_a_version_and_the_chain_goes_on_with_it(
 
     app = Line(fix=fixer)
     mended(app)
-    async with virtual(app, url=database_url) as world:
-        await started(world, app, "e1")
+    async with begun(app, database_url, "e1") as world:
         [failure] = asked
         assert (failure.handler, failure.phase, failure.attempt) == ("worker", "preparing", 1)
         assert "a bug" in failure.error
@@ -469,8 +449,7 @@ async def test_fixes_have_a_budget(database_url: str) -> None:
 
     app = Line(fix=hopeless)
     mended(app)
-    async with virtual(app, url=database_url) as world:
-        await started(world, app, "e1")
+    async with begun(app, database_url, "e1") as world:
         await world.advance("1d")
         assert asked == [1, 2, 3]
         assert await turn(app) == "waiting:logic"
@@ -499,8 +478,7 @@ async def test_a_fix_that_is_none_is_refused_and_the_failure_stays_visible(
 
     app = Line(fix=fixer)
     mended(app)
-    async with virtual(app, url=database_url) as world:
-        await started(world, app, "e1")
+    async with begun(app, database_url, "e1"):
         assert await turn(app) == "waiting:logic"
         [run] = await app.automations.activity("line", limit=1)
         assert complaint in (run.run.remark or "")

@@ -16,16 +16,15 @@ from rota.errors import (
     Transient,
     WrongState,
 )
-from rota.testing import virtual
 from rota.tools import Safety
 from tests.automations.kit import (
     UNSURE,
     Line,
+    begun,
     event_statuses,
     last,
     raising,
     sound,
-    started,
     turn,
 )
 
@@ -40,8 +39,7 @@ async def test_an_applied_change_is_recorded_with_its_parameters_and_result(
     database_url: str,
 ) -> None:
     app = Line()
-    async with virtual(app, url=database_url) as world:
-        await started(world, app, "e1")
+    async with begun(app, database_url, "e1"):
         [row] = await app.automations.outputs("line")
         assert (row.status, row.tool, row.title) == ("applied", "outside", "Work")
         assert msgspec.json.decode(row.params) == {"items": [{"id": "e1"}]}
@@ -54,8 +52,7 @@ async def test_an_applied_change_is_recorded_with_its_parameters_and_result(
 async def test_the_ledger_knows_of_the_call_before_it_is_made(database_url: str) -> None:
     app = Line()
     seen: list[list[str]] = []
-    async with virtual(app, url=database_url) as world:
-        await started(world, app)
+    async with begun(app, database_url) as world:
         perform = app.outside.perform
 
         async def look(params: Any, call: Any) -> Any:
@@ -72,8 +69,7 @@ async def test_a_consumer_without_a_call_tells_next_none_and_uses_its_events(
     database_url: str,
 ) -> None:
     app = Line()
-    async with virtual(app, url=database_url) as world:
-        await started(world, app)
+    async with begun(app, database_url) as world:
 
         async def idle(ctx: Context, prepared: Prepared) -> None:
             ctx.log("nothing to change")
@@ -89,8 +85,7 @@ async def test_a_consumer_without_a_call_tells_next_none_and_uses_its_events(
 async def test_what_stands_after_the_call_is_not_executed(database_url: str) -> None:
     app = Line()
     after: list[str] = []
-    async with virtual(app, url=database_url) as world:
-        await started(world, app)
+    async with begun(app, database_url) as world:
 
         async def chatty(ctx: Context, prepared: Prepared) -> None:
             try:
@@ -109,8 +104,7 @@ async def test_what_stands_after_the_call_is_not_executed(database_url: str) -> 
 async def test_a_second_change_is_refused_and_the_first_counts(database_url: str) -> None:
     """Even when the handler swallows everything."""
     app = Line()
-    async with virtual(app, url=database_url) as world:
-        await started(world, app)
+    async with begun(app, database_url) as world:
 
         async def greedy(ctx: Context, prepared: Prepared) -> None:
             for item in (1, 2):
@@ -139,8 +133,7 @@ async def test_a_certain_failure_releases_the_events_and_is_no_doubt(
     database_url: str, error: Exception, status: str
 ) -> None:
     app = Line()
-    async with virtual(app, url=database_url) as world:
-        await started(world, app)
+    async with begun(app, database_url) as world:
         app.outside.before = raising(error)
         await app.feed("e1")
         await world.settle()
@@ -158,8 +151,7 @@ async def test_a_certain_failure_releases_the_events_and_is_no_doubt(
 @pytest.mark.parametrize("error", [LOST, RuntimeError("what?"), TimeoutError()], ids=str)
 async def test_an_unknown_outcome_is_looked_up_at_once(database_url: str, error: Exception) -> None:
     app = Line()
-    async with virtual(app, url=database_url) as world:
-        await started(world, app)
+    async with begun(app, database_url) as world:
         app.outside.after = raising(error)
         await app.feed("e1")
         await world.settle()
@@ -172,8 +164,7 @@ async def test_an_unknown_outcome_is_looked_up_at_once(database_url: str, error:
 
 async def test_an_unknown_outcome_that_did_not_happen_starts_over(database_url: str) -> None:
     app = Line()
-    async with virtual(app, url=database_url) as world:
-        await started(world, app)
+    async with begun(app, database_url) as world:
         app.outside.before = raising(LOST)
         await app.feed("e1")
         await world.settle()
@@ -188,8 +179,7 @@ async def test_an_unknown_outcome_that_did_not_happen_starts_over(database_url: 
 
 async def test_an_idempotent_tool_is_called_again_with_the_same_key(database_url: str) -> None:
     app = Line(Safety.IDEMPOTENT)
-    async with virtual(app, url=database_url) as world:
-        await started(world, app)
+    async with begun(app, database_url) as world:
         app.outside.after = raising(LOST)
         await app.feed("e1")
         await world.settle()
@@ -206,8 +196,7 @@ async def test_a_later_refusal_does_not_prove_that_the_first_call_had_no_effect(
     def refuse() -> None:
         raise LOST if app.outside.calls == 1 else Rejected("duplicate")
 
-    async with virtual(app, url=database_url) as world:
-        await started(world, app)
+    async with begun(app, database_url) as world:
         app.outside.after = refuse
         await app.feed("e1")
         await world.settle()
@@ -220,8 +209,7 @@ async def test_while_the_outcome_is_unknown_the_run_sleeps_and_looks_again_with_
 ) -> None:
     app = Line()
     app.outside.verdict = UNSURE
-    async with virtual(app, url=database_url) as world:
-        await started(world, app)
+    async with begun(app, database_url) as world:
         app.outside.after = raising(LOST)
         await app.feed("e1")
         await world.settle()
@@ -244,8 +232,7 @@ async def test_while_the_outcome_is_unknown_the_run_sleeps_and_looks_again_with_
 async def test_after_five_looks_a_person_is_asked(database_url: str) -> None:
     app = Line()
     app.outside.verdict = UNSURE
-    async with virtual(app, url=database_url) as world:
-        await started(world, app)
+    async with begun(app, database_url) as world:
         app.outside.after = raising(LOST)
         await app.feed("e1")
         await world.advance("10m")
@@ -261,8 +248,7 @@ async def test_after_five_looks_a_person_is_asked(database_url: str) -> None:
 async def test_a_person_lets_the_tool_look_again(database_url: str) -> None:
     app = Line()
     app.outside.verdict = UNSURE
-    async with virtual(app, url=database_url) as world:
-        await started(world, app)
+    async with begun(app, database_url) as world:
         app.outside.after = raising(LOST)
         await app.feed("e1")
         await world.advance("10m")
@@ -277,8 +263,7 @@ async def test_a_person_lets_the_tool_look_again(database_url: str) -> None:
 
 async def test_a_person_says_that_it_did_not_happen_and_it_is_done_anew(database_url: str) -> None:
     app = Line(Safety.UNKNOWABLE)
-    async with virtual(app, url=database_url) as world:
-        await started(world, app)
+    async with begun(app, database_url) as world:
         app.outside.before = raising(LOST)
         await app.feed("e1")
         await world.settle()
@@ -293,8 +278,7 @@ async def test_a_person_says_that_it_did_not_happen_and_it_is_done_anew(database
 
 async def test_a_person_skips_what_is_in_doubt_and_next_is_told(database_url: str) -> None:
     app = Line(Safety.UNKNOWABLE)
-    async with virtual(app, url=database_url) as world:
-        await started(world, app)
+    async with begun(app, database_url) as world:
         app.outside.after = raising(LOST)
         await app.feed("e1")
         await world.settle()
@@ -309,8 +293,7 @@ async def test_a_person_skips_what_is_in_doubt_and_next_is_told(database_url: st
 
 async def test_a_tool_that_cannot_look_cannot_try_again(database_url: str) -> None:
     app = Line(Safety.UNKNOWABLE)
-    async with virtual(app, url=database_url) as world:
-        await started(world, app)
+    async with begun(app, database_url) as world:
         app.outside.after = raising(LOST)
         await app.feed("e1")
         await world.settle()
@@ -324,8 +307,7 @@ async def test_a_tool_that_cannot_look_cannot_try_again(database_url: str) -> No
 async def test_a_person_may_decide_before_the_looks_are_used_up(database_url: str) -> None:
     app = Line()
     app.outside.verdict = UNSURE
-    async with virtual(app, url=database_url) as world:
-        await started(world, app)
+    async with begun(app, database_url) as world:
         app.outside.after = raising(LOST)
         await app.feed("e1")
         await world.settle()
@@ -338,8 +320,7 @@ async def test_a_person_may_decide_before_the_looks_are_used_up(database_url: st
 async def test_a_result_that_cannot_be_stored_is_still_applied(database_url: str) -> None:
     app = Line()
     app.outside.result = object()
-    async with virtual(app, url=database_url) as world:
-        await started(world, app, "e1")
+    async with begun(app, database_url, "e1"):
         [row] = await app.automations.outputs("line")
         assert (row.status, row.result) == ("applied", None)
         assert "cannot be written" in (row.error or "")
@@ -349,8 +330,7 @@ async def test_a_result_that_cannot_be_stored_is_still_applied(database_url: str
 async def test_a_tool_that_settles_late_is_not_asked_too_soon(database_url: str) -> None:
     app = Line()
     app.outside.settle_s = 60.0
-    async with virtual(app, url=database_url) as world:
-        await started(world, app)
+    async with begun(app, database_url) as world:
         app.outside.after = raising(LOST)
         await app.feed("e1")
         await world.advance("59s")
@@ -367,8 +347,7 @@ async def test_approval_shows_the_exact_parameters_before_anything_is_called(
     database_url: str,
 ) -> None:
     app = Line(approval=True)
-    async with virtual(app, url=database_url) as world:
-        await started(world, app, "e1")
+    async with begun(app, database_url, "e1"):
         assert app.outside.calls == 0
         standing = await app.automations.show("line")
         assert standing.sentence == "Waiting for your approval: Work"
@@ -381,8 +360,7 @@ async def test_approval_shows_the_exact_parameters_before_anything_is_called(
 
 async def test_what_is_approved_is_done(database_url: str) -> None:
     app = Line(approval=True)
-    async with virtual(app, url=database_url) as world:
-        await started(world, app, "e1")
+    async with begun(app, database_url, "e1") as world:
         await app.automations.approve("line")
         await world.settle()
         assert len(app.outside.effects) == 1
@@ -393,8 +371,7 @@ async def test_what_is_approved_is_done(database_url: str) -> None:
 
 async def test_what_is_rejected_is_skipped(database_url: str) -> None:
     app = Line(approval=True)
-    async with virtual(app, url=database_url) as world:
-        await started(world, app, "e1")
+    async with begun(app, database_url, "e1") as world:
         await app.automations.reject("line")
         await world.settle()
         assert app.outside.calls == 0
@@ -406,8 +383,7 @@ async def test_what_is_rejected_is_skipped(database_url: str) -> None:
 async def test_agreeing_to_other_parameters_is_not_agreeing(database_url: str) -> None:
     app = Line(approval=True)
     amount = [1]
-    async with virtual(app, url=database_url) as world:
-        await started(world, app)
+    async with begun(app, database_url) as world:
 
         async def pay(ctx: Context, prepared: Prepared) -> None:
             await ctx.call(app.outside, amount=amount[0])
@@ -428,8 +404,7 @@ async def test_agreeing_to_other_parameters_is_not_agreeing(database_url: str) -
 
 async def test_approving_what_does_not_wait_is_refused(database_url: str) -> None:
     app = Line(approval=True)
-    async with virtual(app, url=database_url) as world:
-        await started(world, app)
+    async with begun(app, database_url):
         for verb in (app.automations.approve, app.automations.reject):
             with pytest.raises(WrongState, match="does not wait for approval"):
                 await verb("line")
@@ -439,8 +414,7 @@ async def test_approving_what_does_not_wait_is_refused(database_url: str) -> Non
 
 async def test_auth_in_the_call_waits_and_then_the_same_run_goes_on(database_url: str) -> None:
     app = Line()
-    async with virtual(app, url=database_url) as world:
-        await started(world, app)
+    async with begun(app, database_url) as world:
         app.outside.before = raising(NeedsLogin("the token has expired"))
         await app.feed("e1")
         await world.settle()
@@ -457,8 +431,7 @@ async def test_auth_in_the_call_waits_and_then_the_same_run_goes_on(database_url
 
 async def test_an_error_of_the_script_before_its_call_is_its_own(database_url: str) -> None:
     app = Line()
-    async with virtual(app, url=database_url) as world:
-        await started(world, app)
+    async with begun(app, database_url) as world:
         app.in_mutate = raising(Transient("later"))
         await app.feed("e1")
         await world.settle()

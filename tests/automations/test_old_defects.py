@@ -18,6 +18,7 @@ from tests.automations.kit import (
     QUIET,
     UNSURE,
     Line,
+    begun,
     bury,
     dying,
     dying_at,
@@ -27,7 +28,6 @@ from tests.automations.kit import (
     raising,
     sound,
     sql,
-    started,
     statuses,
     turn,
 )
@@ -39,8 +39,7 @@ async def test_an_uncertain_change_keeps_its_events_and_is_not_repeated(database
     """They were released, and the change was made twice after it was found to be applied."""
     app = Line()
     app.outside.verdict = UNSURE
-    async with virtual(app, url=database_url) as world:
-        await started(world, app)
+    async with begun(app, database_url) as world:
         app.outside.after = raising(LOST)
         await app.feed("e1")
         await world.settle()
@@ -64,8 +63,7 @@ async def test_a_definite_failure_of_a_change_is_not_an_internal_one(
     database_url: str, error: Exception, status: str
 ) -> None:
     app = Line()
-    async with virtual(app, url=database_url) as world:
-        await started(world, app)
+    async with begun(app, database_url) as world:
         app.outside.before = raising(error)
         await app.feed("e1")
         await world.settle()
@@ -76,8 +74,7 @@ async def test_a_definite_failure_of_a_change_is_not_an_internal_one(
 async def test_no_failure_makes_the_scheduler_loop(database_url: str, phase: str) -> None:
     """A failed run once was retried at full speed, creating failed runs for ever."""
     app = Line()
-    async with virtual(app, url=database_url) as world:
-        await started(world, app)
+    async with begun(app, database_url) as world:
         setattr(app, f"in_{phase}", raising(ValueError("bug"), times=99))
         await app.feed("e1")
         await world.advance("1d")
@@ -89,8 +86,7 @@ async def test_no_failure_makes_the_scheduler_loop(database_url: str, phase: str
 async def test_a_retry_of_next_is_told_what_was_applied(database_url: str) -> None:
     """The ledger was looked up by run, so a retry was told that nothing had happened."""
     app = Line()
-    async with virtual(app, url=database_url) as world:
-        await started(world, app)
+    async with begun(app, database_url) as world:
         app.in_next = raising(Transient("down"), times=2)
         await app.feed("e1")
         await world.advance("1m")
@@ -101,8 +97,7 @@ async def test_a_retry_of_next_is_told_what_was_applied(database_url: str) -> No
 async def test_without_a_change_a_failure_in_next_starts_from_prepare(database_url: str) -> None:
     """It was taken for one after the change, so that mending prepare could not help."""
     app = Line(mutates=False)
-    async with virtual(app, url=database_url) as world:
-        await started(world, app)
+    async with begun(app, database_url) as world:
         app.in_next = raising(ValueError("prepare gave rubbish"))
         await app.feed("e1")
         await world.settle()
@@ -115,8 +110,7 @@ async def test_without_a_change_a_failure_in_next_starts_from_prepare(database_u
 
 async def test_an_exception_after_sending_is_no_definite_failure(database_url: str) -> None:
     app = Line(Safety.UNKNOWABLE)
-    async with virtual(app, url=database_url) as world:
-        await started(world, app)
+    async with begun(app, database_url) as world:
         app.outside.after = raising(KeyError("in the code that reads the answer"))
         await app.feed("e1")
         await world.advance("1h")
@@ -128,8 +122,7 @@ async def test_an_exception_after_sending_is_no_definite_failure(database_url: s
 async def test_a_crash_in_flight_can_be_settled(database_url: str) -> None:
     """Its ledger row was left in flight, where neither the host nor a person could reach it."""
     app = Line(Safety.UNKNOWABLE)
-    async with virtual(app, url=database_url) as world:
-        await started(world, app)
+    async with begun(app, database_url) as world:
         with dying_at("after-call"):
             await app.feed("e1")
             await world.settle()
@@ -145,8 +138,7 @@ async def test_a_crash_in_flight_can_be_settled(database_url: str) -> None:
 
 async def test_exhausted_retries_leave_no_orphaned_reservation(database_url: str) -> None:
     app = Line(failures_max=1)
-    async with virtual(app, url=database_url) as world:
-        await started(world, app)
+    async with begun(app, database_url) as world:
         app.in_next = raising(Transient("down"), times=2)
         await app.feed("e1")
         await world.advance("1h")
@@ -161,8 +153,7 @@ async def test_exhausted_retries_leave_no_orphaned_reservation(database_url: str
 
 async def test_a_restart_changes_no_counter_and_repeats_nothing(database_url: str) -> None:
     first = Line()
-    async with virtual(first, url=database_url) as world:
-        await started(world, first)
+    async with begun(first, database_url) as world:
         first.in_prepare = raising(Transient("down"))
         await first.feed("e1")
         await world.settle()
@@ -179,8 +170,7 @@ async def test_events_of_a_topic_whose_reader_is_gone_make_no_loop(database_url:
     """77 of them once kept a scheduler busy for ever."""
     first = Line()
     first.take = 0
-    async with virtual(first, url=database_url) as world:
-        await started(world, first, "e1", "e2")
+    async with begun(first, database_url, "e1", "e2") as world:
         stopped_at = world.clock.now()
     second = Rota(**QUIET)
     auto = plain(second, "line")
@@ -202,8 +192,7 @@ async def test_a_batch_is_not_stranded_after_its_first_part(database_url: str) -
     """Clearing the flag on every commit stopped after one event."""
     app = Line()
     app.take = 10
-    async with virtual(app, url=database_url) as world:
-        await started(world, app)
+    async with begun(app, database_url) as world:
         await app.automations.pause("line")
         await app.feed(*(f"e{n:02d}" for n in range(35)))
         await app.automations.resume("line")
@@ -215,8 +204,7 @@ async def test_a_failure_after_the_change_with_new_code_repeats_no_change(
     database_url: str,
 ) -> None:
     first = Line()
-    async with virtual(first, url=database_url) as world:
-        await started(world, first)
+    async with begun(first, database_url) as world:
         first.in_next = raising(ValueError("bug"), times=9)
         await first.feed("e1")
         await world.settle()
@@ -239,15 +227,13 @@ async def test_a_failure_after_the_change_with_new_code_repeats_no_change(
 async def test_the_result_of_the_tool_is_kept_not_that_of_mutate(database_url: str) -> None:
     app = Line()
     app.outside.result = {"id": 9}
-    async with virtual(app, url=database_url) as world:
-        await started(world, app, "e1")
+    async with begun(app, database_url, "e1"):
         assert app.applied == [("applied", {"id": 9})]
 
 
 async def test_a_user_pause_is_never_overwritten_by_the_system(database_url: str) -> None:
     app = Line()
-    async with virtual(app, url=database_url) as world:
-        await started(world, app)
+    async with begun(app, database_url) as world:
         app.in_prepare = raising(Transient("down"), times=9)
         await app.feed("e1")
         await world.settle()
@@ -278,8 +264,7 @@ async def test_bad_parameters_of_a_tool_fail_the_run_instead_of_looping(database
         raise BadInput("text is missing")
 
     app.outside.read = refuse  # type: ignore[method-assign]
-    async with virtual(app, url=database_url) as world:
-        await started(world, app, "e1")
+    async with begun(app, database_url, "e1") as world:
         await world.advance("1h")
         assert await last(app, 1) == ["mutating failed:logic"]
         assert await app.automations.outputs("line") == []
@@ -289,8 +274,7 @@ async def test_bad_parameters_of_a_tool_fail_the_run_instead_of_looping(database
 async def test_a_mutation_in_the_background_is_seen_to_its_end(database_url: str) -> None:
     """mutate returns before its call has: the call decides, not the return."""
     app = Line()
-    async with virtual(app, url=database_url) as world:
-        await started(world, app)
+    async with begun(app, database_url) as world:
         tasks: list[Any] = []
 
         async def hasty(ctx: Context, prepared: Prepared) -> None:
@@ -307,8 +291,7 @@ async def test_a_mutation_in_the_background_is_seen_to_its_end(database_url: str
 async def test_two_workers_never_run_one_automation_at_once(database_url: str) -> None:
     """The lease of its one row is the single thread; the database keeps it to one row."""
     app = Line()
-    async with virtual(app, url=database_url) as world:
-        await started(world, app)
+    async with begun(app, database_url):
         with pytest.raises(Exception, match=r"(?i)unique|constraint"):
             await sql(
                 app,
@@ -322,8 +305,7 @@ async def test_two_workers_never_run_one_automation_at_once(database_url: str) -
 async def test_a_reservation_survives_transfer_in_the_history(database_url: str) -> None:
     """Which inputs led to an output was lost once its reservation had moved to a retry."""
     app = Line()
-    async with virtual(app, url=database_url) as world:
-        await started(world, app)
+    async with begun(app, database_url) as world:
         app.in_next = dying(app)
         await app.feed("e1")
         await world.settle()

@@ -10,7 +10,7 @@ from typing import Any
 from rota import Rota
 from rota.automations import Automation, Context, Prepared
 from rota.testing import virtual
-from tests.automations.kit import QUIET, Line, event_statuses, sound, started
+from tests.automations.kit import QUIET, Line, begun, event_statuses, sound
 
 
 def one_consumer(*topics: str) -> tuple[Rota, Automation]:
@@ -23,8 +23,7 @@ def one_consumer(*topics: str) -> tuple[Rota, Automation]:
 
 async def test_first_in_first_out(database_url: str) -> None:
     app = Line()
-    async with virtual(app, url=database_url) as world:
-        await started(world, app, "a", "b", "c")
+    async with begun(app, database_url, "a", "b", "c"):
         assert app.done == [["a"], ["b"], ["c"]]
 
 

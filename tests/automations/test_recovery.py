@@ -12,6 +12,7 @@ from rota.tools import Safety
 from tests.automations.kit import (
     UNSURE,
     Line,
+    begun,
     bury,
     dying,
     dying_at,
@@ -19,7 +20,6 @@ from tests.automations.kit import (
     last,
     raising,
     sound,
-    started,
     turn,
 )
 
@@ -39,8 +39,7 @@ async def test_an_effect_happens_once_whenever_the_worker_dies(
     database_url: str, safety: Safety, point: str
 ) -> None:
     app = Line(safety)
-    async with virtual(app, url=database_url) as world:
-        await started(world, app)
+    async with begun(app, database_url) as world:
         await dies(world, app, point)
         await world.advance("1m")
         assert len(app.outside.effects) == 1
@@ -54,8 +53,7 @@ async def test_an_effect_that_nobody_can_look_up_happens_at_most_once(
     database_url: str, point: str
 ) -> None:
     app = Line(Safety.UNKNOWABLE)
-    async with virtual(app, url=database_url) as world:
-        await started(world, app)
+    async with begun(app, database_url) as world:
         await dies(world, app, point)
         await world.advance("1h")
         assert len(app.outside.effects) == (0 if point == "before-call" else 1)
@@ -67,9 +65,7 @@ async def test_an_effect_that_nobody_can_look_up_happens_at_most_once(
 
 async def test_a_crash_during_prepare_starts_afresh(database_url: str) -> None:
     app = Line()
-    async with virtual(app, url=database_url) as world:
-        await started(world, app)
-
+    async with begun(app, database_url) as world:
         app.in_prepare = dying(app)
         await app.feed("e1")
         await world.settle()
@@ -84,8 +80,7 @@ async def test_a_crash_after_prepare_releases_the_events_and_starts_afresh(
     database_url: str,
 ) -> None:
     app = Line()
-    async with virtual(app, url=database_url) as world:
-        await started(world, app)
+    async with begun(app, database_url) as world:
         app.in_mutate = dying(app)
         await app.feed("e1")
         await world.settle()
@@ -101,8 +96,7 @@ async def test_a_crash_after_the_change_goes_on_with_next_and_what_was_copied(
     database_url: str,
 ) -> None:
     app = Line()
-    async with virtual(app, url=database_url) as world:
-        await started(world, app)
+    async with begun(app, database_url) as world:
         app.in_next = dying(app)
         await app.feed("e1")
         await world.settle()
@@ -125,8 +119,7 @@ async def test_a_crash_after_the_change_goes_on_with_next_and_what_was_copied(
 
 async def test_a_crash_while_it_is_looked_up_looks_again(database_url: str) -> None:
     app = Line()
-    async with virtual(app, url=database_url) as world:
-        await started(world, app)
+    async with begun(app, database_url) as world:
         await dies(world, app, "after-call")
         look_up = app.outside.look_up
 
@@ -144,8 +137,7 @@ async def test_a_crash_while_it_is_looked_up_looks_again(database_url: str) -> N
 
 async def test_one_that_kills_its_worker_too_often_waits_for_a_person(database_url: str) -> None:
     app = Line(recoveries_max=2)
-    async with virtual(app, url=database_url) as world:
-        await started(world, app)
+    async with begun(app, database_url) as world:
         app.in_prepare = dying(app, times=2)
         await app.feed("e1")
         await world.settle()
@@ -163,8 +155,7 @@ async def test_one_that_kills_its_worker_too_often_waits_for_a_person(database_u
 async def test_a_worker_that_lost_its_lease_changes_nothing(database_url: str) -> None:
     """Another has taken over while it was away; what it brings back does not count."""
     app = Line()
-    async with virtual(app, url=database_url) as world:
-        await started(world, app)
+    async with begun(app, database_url) as world:
         prepare = app._prepare
 
         async def away(ctx: Any, state: Any) -> Any:
@@ -186,8 +177,7 @@ async def test_a_handler_that_was_stopped_for_a_shutdown_goes_on_elsewhere(
 ) -> None:
     """The worker hands its run over; the next one sees what the ledger knows."""
     first = Line()
-    async with virtual(first, url=database_url) as world:
-        await started(world, first)
+    async with begun(first, database_url) as world:
 
         async def hang(params: Any, call: Any) -> Any:
             first.outside.effects.append((call.key, params))
@@ -217,8 +207,7 @@ async def test_a_handler_that_is_gone_after_its_change_is_finished_without_next(
     database_url: str,
 ) -> None:
     first = Line()
-    async with virtual(first, url=database_url) as world:
-        await started(world, first)
+    async with begun(first, database_url) as world:
         first.in_next = raising(ConnectionError("gone"))
         await first.feed("e1")
         await world.settle()

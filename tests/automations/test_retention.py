@@ -8,7 +8,7 @@ import pytest
 
 from rota.automations import Context, Prepared
 from rota.testing import World, virtual
-from tests.automations.kit import Line, event_statuses, raising, sound, started, turn
+from tests.automations.kit import Line, begun, event_statuses, raising, sound, turn
 
 
 async def days_later(world: World, days: int) -> None:
@@ -18,8 +18,7 @@ async def days_later(world: World, days: int) -> None:
 
 async def test_used_events_and_their_inputs_go_when_their_days_are_over(database_url: str) -> None:
     app = Line(keep_events_days=10)
-    async with virtual(app, url=database_url) as world:
-        await started(world, app, "e1")
+    async with begun(app, database_url, "e1") as world:
         await days_later(world, 9)
         assert await event_statuses(app) == {"e1": "consumed"}
         await days_later(world, 2)
@@ -30,8 +29,7 @@ async def test_used_events_and_their_inputs_go_when_their_days_are_over(database
 
 async def test_without_days_events_are_kept(database_url: str) -> None:
     app = Line(keep_days=1)
-    async with virtual(app, url=database_url) as world:
-        await started(world, app, "e1")
+    async with begun(app, database_url, "e1") as world:
         await days_later(world, 400)
         assert await event_statuses(app) == {"e1": "consumed"}
         assert len(await app.automations.inputs("line")) == 1
@@ -39,8 +37,7 @@ async def test_without_days_events_are_kept(database_url: str) -> None:
 
 async def test_a_message_id_is_new_again_when_its_event_is_gone(database_url: str) -> None:
     app = Line(keep_events_days=1)
-    async with virtual(app, url=database_url) as world:
-        await started(world, app, "e1")
+    async with begun(app, database_url, "e1") as world:
         await app.feed("e1")
         await world.settle()
         assert app.done == [["e1"]]
@@ -52,8 +49,7 @@ async def test_a_message_id_is_new_again_when_its_event_is_gone(database_url: st
 
 async def test_what_is_pending_stays_however_old_it_is(database_url: str) -> None:
     app = Line(keep_days=1, keep_events_days=1)
-    async with virtual(app, url=database_url) as world:
-        await started(world, app)
+    async with begun(app, database_url) as world:
         await app.automations.pause("line")
         await app.feed("e1", "e2")
         await app.automations.skip_event("line", "work", "e2")
@@ -71,8 +67,7 @@ async def test_what_is_blocked_stays_with_its_run_and_its_change(
     database_url: str, reason: str
 ) -> None:
     app = Line(approval=reason == "approval", keep_days=1, keep_events_days=1)
-    async with virtual(app, url=database_url) as world:
-        await started(world, app, *(["e0"] if reason != "approval" else []))
+    async with begun(app, database_url, *(["e0"] if reason != "approval" else [])) as world:
         if reason == "logic":
             app.in_next = raising(ValueError("a bug"))
         elif reason == "reconciliation":

@@ -20,6 +20,7 @@ from rota.testing import World, virtual
 from tests.automations.kit import (
     UNSURE,
     Line,
+    begun,
     both,
     dying,
     event_statuses,
@@ -99,8 +100,7 @@ async def test_queued_triggers_that_fired_during_an_active_run_are_recovered_aft
         return app
 
     first = made()
-    async with virtual(first, url=database_url) as world:
-        await started(world, first)
+    async with begun(first, database_url) as world:
         polled.clear()
 
         async def everything_comes_due() -> None:
@@ -127,8 +127,7 @@ async def test_queued_triggers_that_fired_during_an_active_run_are_recovered_aft
 async def test_active_means_that_it_is_executing(database_url: str) -> None:
     app = Line()
     seen: list[tuple[str, str, str]] = []
-    async with virtual(app, url=database_url) as world:
-        await started(world, app)
+    async with begun(app, database_url) as world:
 
         async def look() -> None:
             seen.append(await standing_now(app))
@@ -163,8 +162,7 @@ async def test_paused_approval_waits_until_the_user_approves_or_rejects(
     database_url: str, verb: str, event: str, told: str
 ) -> None:
     app = Line(approval=True)
-    async with virtual(app, url=database_url) as world:
-        await started(world, app, "e1")
+    async with begun(app, database_url, "e1") as world:
         await world.advance("1d")
         status, phase, run_id = await standing_now(app)
         assert (status, phase) == ("paused:approval", "mutating")
@@ -222,8 +220,7 @@ async def test_failed_internal_leaves_the_workflow_paused(
 
 async def test_committed_is_successfully_completed(database_url: str) -> None:
     app = Line()
-    async with virtual(app, url=database_url) as world:
-        await started(world, app, "e1")
+    async with begun(app, database_url, "e1") as world:
         status, phase, run_id = await standing_now(app)
         assert (status, phase) == ("committed", "committed")
         await world.advance("1d")
@@ -234,8 +231,7 @@ async def test_crashed_is_found_incomplete_and_recovery_creates_a_new_run(
     database_url: str,
 ) -> None:
     app = Line()
-    async with virtual(app, url=database_url) as world:
-        await started(world, app)
+    async with begun(app, database_url) as world:
         app.in_prepare = dying(app)
         await app.feed("e1")
         await world.settle()
@@ -253,12 +249,11 @@ async def test_before_the_mutation_is_applied_a_new_run_starts_fresh_from_prepar
     database_url: str, phase: str
 ) -> None:
     app = Line()
-    begun: list[str] = []
-    async with virtual(app, url=database_url) as world:
-        await started(world, app)
+    stood: list[str] = []
+    async with begun(app, database_url) as world:
 
         async def look() -> None:
-            begun.append((await newest(app)).run.phase)
+            stood.append((await newest(app)).run.phase)
 
         app.in_prepare = look
         match phase:
@@ -270,7 +265,7 @@ async def test_before_the_mutation_is_applied_a_new_run_starts_fresh_from_prepar
                 app.in_mutate = raising(Transient("down"))
         await app.feed("e1")
         await world.advance("10s")
-        assert begun == ["preparing", "preparing"]
+        assert stood == ["preparing", "preparing"]
         fresh, before = await app.automations.activity("line", limit=2)
         assert (before.run.phase, fresh.retry_of) == (phase, before.run.run_id)
         assert len(app.outside.effects) == 1
@@ -282,18 +277,17 @@ async def test_after_the_mutation_is_applied_a_new_run_copies_results_and_is_emi
     database_url: str, phase: str
 ) -> None:
     app = Line()
-    begun: list[str] = []
-    async with virtual(app, url=database_url) as world:
-        await started(world, app)
+    stood: list[str] = []
+    async with begun(app, database_url) as world:
 
         async def look() -> None:
-            begun.append((await newest(app)).run.phase)
+            stood.append((await newest(app)).run.phase)
 
         strike = dying(app) if phase == "mutated" else raising(Transient("down"))
         app.in_next = both(strike, look)
         await app.feed("e1")
         await world.advance("10s")
-        assert begun == ["emitting"]
+        assert stood == ["emitting"]
         copy, before = await app.automations.activity("line", limit=2)
         assert (before.run.phase, copy.retry_of) == (phase, before.run.run_id)
         assert copy.run.prepared == before.run.prepared is not None
@@ -349,8 +343,7 @@ async def test_on_committed_wake_at_is_recorded_flags_are_cleared_and_triggers_c
     database_url: str,
 ) -> None:
     app = Line()
-    async with virtual(app, url=database_url) as world:
-        await started(world, app)
+    async with begun(app, database_url) as world:
         app.wake_at = world.clock.moment() + timedelta(hours=1)
         await app.feed("e1", "e2")
         await world.settle()
@@ -433,8 +426,7 @@ async def test_users_see_a_status(database_url: str, word: str) -> None:
     async def look() -> None:
         seen.append((await app.automations.show("line")).status)
 
-    async with virtual(app, url=database_url) as world:
-        await started(world, app)
+    async with begun(app, database_url) as world:
         match word:
             case "Running":
                 app.in_prepare = look
@@ -482,8 +474,7 @@ async def test_users_see_a_schedule(
 async def test_users_see_recent_activity(database_url: str) -> None:
     app = Line()
     app.take = 3
-    async with virtual(app, url=database_url) as world:
-        await started(world, app)
+    async with begun(app, database_url) as world:
         await app.automations.pause("line")
         await app.feed("e1", "e2", "e3")
         await app.automations.resume("line")

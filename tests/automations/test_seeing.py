@@ -14,6 +14,7 @@ from tests.automations.kit import (
     QUIET,
     UNSURE,
     Line,
+    begun,
     event_statuses,
     plain,
     raising,
@@ -97,8 +98,7 @@ async def test_an_output_of_several_inputs_names_them_all(database_url: str) -> 
 async def test_an_input_is_pending_until_all_its_events_are_done(database_url: str) -> None:
     app = Line()
     app.take = 0
-    async with virtual(app, url=database_url) as world:
-        await started(world, app, "e1")
+    async with begun(app, database_url, "e1") as world:
         [one] = await app.automations.inputs("line")
         assert (one.input.source, one.input.type, one.status) == ("external", "work", "pending")
         assert [x.input.id for x in await app.automations.pending("line")] == [one.input.id]
@@ -128,8 +128,7 @@ async def test_an_input_without_events_is_not_done(database_url: str) -> None:
 async def test_the_title_of_an_input_is_refreshed(database_url: str) -> None:
     app = Line()
     app.take = 0
-    async with virtual(app, url=database_url) as world:
-        await started(world, app)
+    async with begun(app, database_url):
         for n in (1, 2):
             await app.automations.publish("line", "work", "e1", n, title=f"Title {n}")
         [one] = await app.automations.inputs("line")
@@ -139,8 +138,7 @@ async def test_the_title_of_an_input_is_refreshed(database_url: str) -> None:
 async def test_skipping_an_input_skips_what_it_leads_to(database_url: str) -> None:
     app = Line()
     app.take = 0
-    async with virtual(app, url=database_url) as world:
-        await started(world, app, "e1", "e2")
+    async with begun(app, database_url, "e1", "e2"):
         first = (await app.automations.inputs("line"))[-1].input.id
         assert await app.automations.skip_input("line", first) == 1
         assert await event_statuses(app) == {"e1": "skipped", "e2": "pending"}
@@ -211,8 +209,7 @@ async def test_the_words_of_a_life(database_url: str) -> None:
 
 async def test_activity_tells_what_each_run_did(database_url: str) -> None:
     app = Line()
-    async with virtual(app, url=database_url) as world:
-        await started(world, app, "e1")
+    async with begun(app, database_url, "e1"):
         [run] = await app.automations.activity("line", limit=1)
         assert (run.run.handler, run.run.cause, run.run.reserved_count) == ("worker", "event", 1)
         assert (run.run.state_before, run.run.state_after) == ("1", "1")
@@ -225,8 +222,7 @@ async def test_activity_tells_what_each_run_did(database_url: str) -> None:
 
 async def test_turns_are_steered_by_the_verbs_of_automations(database_url: str) -> None:
     app = Line()
-    async with virtual(app, url=database_url) as world:
-        await started(world, app)
+    async with begun(app, database_url):
         [run] = await app.list(name="line", status="sleeping")
         for verb in (app.cancel, app.retry):
             with pytest.raises(WrongState, match="a turn of the automation line"):
@@ -236,8 +232,7 @@ async def test_turns_are_steered_by_the_verbs_of_automations(database_url: str) 
 
 async def test_old_turns_are_pruned_and_what_dedup_needs_stays(database_url: str) -> None:
     app = Line(keep_days=1)
-    async with virtual(app, url=database_url) as world:
-        await started(world, app, "e1")
+    async with begun(app, database_url, "e1") as world:
         assert len(await app.automations.activity("line")) == 2
         await world.advance("3d")
         await world.beat()
@@ -251,8 +246,7 @@ async def test_old_turns_are_pruned_and_what_dedup_needs_stays(database_url: str
 
 async def test_an_input_whose_events_were_all_skipped_is_skipped(database_url: str) -> None:
     app = Line()
-    async with virtual(app, url=database_url) as world:
-        await started(world, app)
+    async with begun(app, database_url) as world:
         await app.automations.pause("line")
         await app.feed("e1", "e2")
         await app.automations.skip_event("line", "work", "e1")
@@ -266,8 +260,7 @@ async def test_the_outcome_of_an_unknown_input_points_at_the_list_of_inputs(
     database_url: str,
 ) -> None:
     app = Line()
-    async with virtual(app, url=database_url) as world:
-        await started(world, app)
+    async with begun(app, database_url):
         with pytest.raises(UnknownInput, match="has no input nope") as told:
             await app.automations.outcome("line", "nope")
         assert "`rota automation inputs line`" in told.value.advice
@@ -275,8 +268,7 @@ async def test_the_outcome_of_an_unknown_input_points_at_the_list_of_inputs(
 
 async def test_a_run_that_was_in_doubt_and_committed_complains_no_more(database_url: str) -> None:
     app = Line()
-    async with virtual(app, url=database_url) as world:
-        await started(world, app)
+    async with begun(app, database_url) as world:
         app.outside.after = raising(OutcomeUnknown("the line broke"))
         app.outside.verdict = UNSURE
         await app.feed("e1")

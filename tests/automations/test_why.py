@@ -12,7 +12,7 @@ from rota.automations import Context
 from rota.errors import UnknownSchedule, UsageError
 from rota.testing import virtual
 from rota.why import Answer, why
-from tests.automations.kit import UNSURE, Line, raising, started
+from tests.automations.kit import UNSURE, Line, begun, raising, started
 
 
 @pytest.fixture(autouse=True)
@@ -30,8 +30,7 @@ async def ask(app: Line) -> Answer:
 
 async def test_idle(database_url: str) -> None:
     app = Line()
-    async with virtual(app, url=database_url) as world:
-        await started(world, app, "e1")
+    async with begun(app, database_url, "e1"):
         found = await ask(app)
         assert (found.verdict, found.hint) == ("idle", None)
         assert found.sentence == (
@@ -67,8 +66,7 @@ async def test_events_that_its_consumer_left_where_they_are(database_url: str) -
 
 async def test_paused_and_archived(database_url: str) -> None:
     app = Line()
-    async with virtual(app, url=database_url) as world:
-        await started(world, app)
+    async with begun(app, database_url):
         await app.automations.pause("line")
         found = await ask(app)
         assert (found.verdict, found.hint) == ("paused", "`rota automation resume line`.")
@@ -79,8 +77,7 @@ async def test_paused_and_archived(database_url: str) -> None:
 @pytest.mark.parametrize("approval", [False, True])
 async def test_it_waits_for_a_person(database_url: str, approval: bool) -> None:
     app = Line(approval=approval)
-    async with virtual(app, url=database_url) as world:
-        await started(world, app)
+    async with begun(app, database_url) as world:
         if not approval:
             app.in_prepare = raising(NeedsLogin("reconnect Gmail"))
         await app.feed("e1")
@@ -97,8 +94,7 @@ async def test_it_waits_for_a_person(database_url: str, approval: bool) -> None:
 
 async def test_it_backs_off(database_url: str) -> None:
     app = Line()
-    async with virtual(app, url=database_url) as world:
-        await started(world, app)
+    async with begun(app, database_url) as world:
         app.in_prepare = raising(Transient("rate limit", retry_after_s=60))
         await app.feed("e1")
         await world.settle()
@@ -110,8 +106,7 @@ async def test_it_backs_off(database_url: str) -> None:
 
 async def test_it_finds_out(database_url: str) -> None:
     app = Line()
-    async with virtual(app, url=database_url) as world:
-        await started(world, app)
+    async with begun(app, database_url) as world:
         app.outside.after = raising(ConnectionError("gone"))
         app.outside.verdict = UNSURE
         await app.feed("e1")
@@ -122,8 +117,7 @@ async def test_it_finds_out(database_url: str) -> None:
 async def test_it_runs_or_waits_for_a_worker(database_url: str) -> None:
     app = Line()
     seen: list[str] = []
-    async with virtual(app, url=database_url) as world:
-        await started(world, app)
+    async with begun(app, database_url) as world:
 
         async def look() -> None:
             seen.append((await ask(app)).verdict)
@@ -138,8 +132,7 @@ async def test_it_runs_or_waits_for_a_worker(database_url: str) -> None:
 
 async def test_its_open_run_is_answered_as_the_automation(database_url: str) -> None:
     app = Line()
-    async with virtual(app, url=database_url) as world:
-        await started(world, app)
+    async with begun(app, database_url):
         turn = (await app.automations.show("line")).turn
         assert turn is not None
         assert await why(app, turn.id) == await why(app, "line")

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from rota import Rota
+from rota.pipelines.outcome import Progress
 from rota.pipelines.parting import grouped
 from rota.store.pipelines import StepKey
 from tests.ai.model import Model
@@ -58,21 +59,29 @@ async def test_machines_share_the_items_of_one_run(
         app = Rota(database_url, migrate=True, lease_s=1, heartbeat_s=0.2)
         app.pipelines.use(ai_settings(model.url))
         app.pipelines.serve()
+        told: list[Progress] = []
+        app.pipelines.listen(told.append)
         async with app:
             others = [
                 await child(database_url, str(folder), model.url, "serve", key=f"machine-{number}")
                 for number in range(2)
             ]
-            await until(lambda: _workers(app, 3))
-            ref = await app.pipelines.start(folder)
-            await until(lambda: _asked(model, COUNT // 2))
-            others[0].kill()  # a machine is lost in the middle of its part
-            result = await ref.result(timeout=100)
-            others[1].kill()
-            await asyncio.gather(*(other.wait() for other in others))
+            try:
+                await until(lambda: _workers(app, 3))
+                ref = await app.pipelines.start(folder)
+                await until(lambda: _asked(model, COUNT // 2))
+                others[0].kill()  # a machine is lost in the middle of its part
+                result = await ref.result(timeout=100)
+            finally:
+                for other in others:
+                    if other.returncode is None:
+                        other.kill()
+                    await other.wait()
             assert (result.outcome, result.processed) == ("completed", COUNT)
             assert len(json.loads((await app.pipelines.result(ref.id)).output or "")) == COUNT
     assert len(model.askers) > 1
+    assert {each.root_id for each in told} == {ref.id}
+    assert any(0 < each.done < COUNT for each in told)
     assert COUNT <= len(model.asked) <= COUNT + PARALLEL
     check_output(folder, COUNT)
 

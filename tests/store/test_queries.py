@@ -27,6 +27,10 @@ ONE_SIDED = {
     "fire_and_advance",
     "ready_runs",
     "take_runs",
+    "note_prepared",
+    "begin_call",
+    "end_call",
+    "close_consumer",
 }
 
 

@@ -22,9 +22,10 @@ from rota.core.model import Claim, Outcome, Step
 from rota.engine.base import Base
 from rota.engine.wakeups import READY, TIMER
 from rota.errors import LeaseLost, RotaError
-from rota.store import automations, handler_runs
+from rota.store import automations, handler_ends, handler_runs
 from rota.store.events import Place
-from rota.store.handler_runs import Settled, Stop, Work
+from rota.store.handler_ends import NewFix, Stop
+from rota.store.handler_runs import Settled, Work
 
 log = logging.getLogger("rota.automations")
 
@@ -121,7 +122,7 @@ class AutomationExecutor:
 
     async def _stop(self, claim: Claim, stop: Stop) -> Settled:
         return await self._room.write(
-            handler_runs.stop, claim, stop, policy=self._room.backoff, chance=self._room.chance(),
+            handler_ends.stop, claim, stop, policy=self._room.backoff, chance=self._room.chance(),
             now=self._room.clock.now(), new_id=self._room.ids.make(self._room.clock.now()),
         )  # fmt: skip
 
@@ -151,9 +152,7 @@ class AutomationExecutor:
             return {}
         return msgspec.json.decode(newest.source or "{}", type=dict[str, dict[str, str]])
 
-    async def _fix(
-        self, work: Work, performance: Performance, error: Exception
-    ) -> handler_runs.NewFix | None:
+    async def _fix(self, work: Work, performance: Performance, error: Exception) -> NewFix | None:
         """Ask the hook, if there is one and its budget is not used up."""
         declared = self._declared[work.automation.name]
         if declared.fix is None:
@@ -190,13 +189,11 @@ class AutomationExecutor:
             tuple(one.comment for one in made if one.comment),
         )  # fmt: skip
 
-    async def _as_version(self, declared: Automation, work: Work, fix: Fix) -> handler_runs.NewFix:
+    async def _as_version(self, declared: Automation, work: Work, fix: Fix) -> NewFix:
         sources = await self._sources(work)
         sources[work.run.handler] = sources.get(work.run.handler, {}) | dict(fix.source)
         graph = msgspec.json.encode(declared.graph()).decode()
-        return handler_runs.NewFix(
-            graph, msgspec.json.encode(sources).decode(), str(fix.comment)[:2000]
-        )
+        return NewFix(graph, msgspec.json.encode(sources).decode(), str(fix.comment)[:2000])
 
 
 def _kind(error: Exception) -> Kind:

@@ -1,7 +1,7 @@
 """One turn, performed: the phases of a handler run, each behind its checkpoint.
 
 Decides nothing about what to do next (`core/phases`, `core/planner`) and writes nothing itself
-(`store/handler_runs`, `store/checkpoints`): it calls user code and carries results from one
+(`store/checkpoints`, `store/handler_ends`): it calls user code and carries results from one
 checkpoint to the next.
 """
 
@@ -27,10 +27,11 @@ from rota.core.phases import Mutation, Phase, Way
 from rota.core.planner import clamp_wake
 from rota.core.timing import Spec
 from rota.errors import BadReservation, HostStop, NotAllowed, RotaError
-from rota.store import checkpoints, events, handler_runs
+from rota.store import checkpoints, events, handler_ends
 from rota.store.database import BRIEF
 from rota.store.events import Place
-from rota.store.handler_runs import Commit, Notes, Settled, Work
+from rota.store.handler_ends import Commit
+from rota.store.handler_runs import Notes, Settled, Work
 from rota.tools.base import Call, Tool
 
 _PLAN = msgspec.json.Decoder(Plan)
@@ -162,7 +163,7 @@ class Performance:
         few = len(done.events) + len(done.inputs) + plan.count <= BRIEF
         write = self._room.write if few else self._room.write_many
         return await write(
-            handler_runs.commit, self._claim, self._work, done, now=self._room.clock.now(),
+            handler_ends.commit, self._claim, self._work, done, now=self._room.clock.now(),
             new_ids=self._room.new_ids(),
         )  # fmt: skip
 

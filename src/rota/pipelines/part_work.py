@@ -17,7 +17,7 @@ from rota.pipelines import snapshot as snapshots
 from rota.pipelines.asking import LOST, Asker
 from rota.pipelines.linear import map_stage
 from rota.pipelines.notebook import Notebook, Placed, Reader, chunk_items
-from rota.pipelines.parting import PartInput
+from rota.pipelines.parting import PartInput, PartOutput
 from rota.pipelines.room import Board, Cache, Room
 from rota.pipelines.snapshot import Snapshot
 from rota.store import history
@@ -45,7 +45,8 @@ async def perform_part(
     except Exception as error:
         log.warning("part %s of run %s stopped: %s", claim.id, given.whole, error)
         return Outcome(claim, "fail", kind_of(error), error=describe(error))
-    return Outcome(claim, "complete")
+    done = PartOutput(room.board.done, room.board.failed)
+    return Outcome(claim, "complete", output=msgspec.json.encode(done).decode())
 
 
 async def _snapshot(base: Base, given: PartInput) -> Snapshot:

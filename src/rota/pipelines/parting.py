@@ -41,6 +41,13 @@ class PartInput(msgspec.Struct, frozen=True):
     end: int  # and the one after the last
 
 
+class PartOutput(msgspec.Struct, frozen=True):
+    """What became of its items."""
+
+    done: int
+    failed: int
+
+
 class Group(NamedTuple):
     """The chunks of one part, and the position after its last item."""
 
@@ -80,6 +87,7 @@ class Parting(NamedTuple):
         children = [step.child_id for step in known if step.child_id is not None]
         ended = await self.base.database.read(history.ended, children)
         if len(ended) < len(children):
+            _tell(room, ended)
             raise PartsUnderWay
         return [room.notebook.of(child) for child in children]
 
@@ -121,6 +129,14 @@ class Parting(NamedTuple):
         )  # fmt: skip
         started = await self.journal.record_child(self.claim, step, child)
         return msgspec.structs.replace(step, child_id=started.id)
+
+
+def _tell(room: Room, ended: Sequence[history.Ended]) -> None:
+    """How far the run has come by the parts that are over."""
+    told = [msgspec.json.decode(each.output, type=PartOutput) for each in ended if each.output]
+    room.board.done = sum(each.done for each in told)
+    room.board.failed = sum(each.failed for each in told)
+    room.board.tell()
 
 
 async def part_readers(reader: Reader) -> list[Reader]:

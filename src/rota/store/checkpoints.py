@@ -1,9 +1,12 @@
 """Checkpoints of a handler run between its beginning and its end: each is one transaction under
 the run's claim, which it locks. They concern this run's chain alone, so the automation is not
-locked: others publish to it meanwhile.
+locked: others publish to it meanwhile. Where one statement may write several times, the usual
+ones are one statement. Each may be repeated: its answer may have been lost.
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 import msgspec
 from msgspec.structs import replace
@@ -11,6 +14,7 @@ from msgspec.structs import replace
 from rota.core.automation import LedgerRow, Plan
 from rota.core.model import Claim
 from rota.core.phases import Mutation, Phase
+from rota.errors import WrongState
 from rota.store import events, mutations
 from rota.store.database import Tx
 from rota.store.events import Place
@@ -19,14 +23,25 @@ from rota.store.handler_runs import Notes, Work, is_first, lost
 
 async def prepared(tx: Tx, claim: Claim, work: Work, plan: Plan, notes: Notes, *, now: int) -> None:
     """Checkpoint: the plan, the reservation of its events and the wake time, all or nothing."""
-    held = await tx.rows(
-        "prepare_handler_run", run_id=claim.id, claim_count=claim.claim_count,
-        phase=Phase.PREPARED, prepared=msgspec.json.encode(plan).decode(), remark=notes.remark,
-        logs=notes.logs, reserved_count=plan.count,
-    )  # fmt: skip
-    if not held:
-        raise lost(claim)
     place = Place(claim.namespace, claim.name)
+    named: dict[str, Any] = {
+        "run_id": claim.id, "claim_count": claim.claim_count, "phase": Phase.PREPARED,
+        "prepared": msgspec.json.encode(plan).decode(), "remark": notes.remark,
+        "logs": notes.logs, "reserved_count": plan.count,
+    }  # fmt: skip
+    if tx.dialect.fuses:
+        items = [(topic, each) for topic, ids in plan.reservations.items() for each in ids]
+        [(held, moved)] = await tx.many(
+            "note_prepared", items, namespace=place.namespace, automation=place.automation,
+            handler=work.run.handler, wake_at=plan.wake_at, now=now, alone=True, **named,
+        )  # fmt: skip
+        if not held:
+            raise lost(claim)
+        if not moved:
+            await events.complain(tx, place, claim.id, plan.reservations)
+        return
+    if not await tx.rows("prepare_handler_run", **named):
+        raise lost(claim)
     await events.reserve(tx, place, claim.id, plan.reservations, now=now)
     if work.handler is not None and work.handler.wake_at == plan.wake_at:
         return
@@ -41,8 +56,11 @@ async def call_begins(
 ) -> LedgerRow:
     """Checkpoint: the ledger knows of the call before it is made. Where a person must agree, the
     exact parameters are proposed instead; agreeing to others is not agreeing."""
+    status = Mutation.PROPOSED if approval else Mutation.IN_FLIGHT
+    if is_first(claim):
+        return await _first_call(tx, claim, wanted, status, now)
     await _move(tx, claim, Phase.MUTATING)
-    before = [] if is_first(claim) else await mutations.all_of_chain(tx, claim.root_id)
+    before = await mutations.all_of_chain(tx, claim.root_id)
     row = mutations.what_matters(before)
     if row is not None and row.status == Mutation.PROPOSED:
         same = (row.tool, row.params) == (wanted.tool, wanted.params)
@@ -52,8 +70,37 @@ async def call_begins(
         if same:
             return row
         await mutations.move(tx, row, Mutation.FAILED, now=now, resolved_by="changed")
-    status = Mutation.PROPOSED if approval else Mutation.IN_FLIGHT
-    return await mutations.put(tx, claim, wanted, status, number=len(before) + 1, now=now)
+    put = await mutations.put(tx, claim, wanted, status, number=len(before) + 1, now=now)
+    return put or await _put_before(tx, claim, wanted)
+
+
+async def _first_call(
+    tx: Tx, claim: Claim, wanted: mutations.Wanted, status: Mutation, now: int
+) -> LedgerRow:
+    """The chain has no past: its ledger is empty."""
+    if not tx.dialect.fuses:
+        await _move(tx, claim, Phase.MUTATING)
+        put = await mutations.put(tx, claim, wanted, status, number=1, now=now)
+        return put or await _put_before(tx, claim, wanted)
+    rows = await tx.rows(
+        "begin_call", claim_count=claim.claim_count, phase=Phase.MUTATING,
+        id=mutations.entry_id(claim, 1), root_id=claim.root_id, run_id=claim.id,
+        namespace=claim.namespace, automation=wanted.automation, handler=wanted.handler,
+        tool=wanted.tool, safety=wanted.safety, params=wanted.params, title=wanted.title,
+        status=status, now=now, alone=True,
+    )  # fmt: skip
+    return LedgerRow(*rows[0]) if rows else await _put_before(tx, claim, wanted)
+
+
+async def _put_before(tx: Tx, claim: Claim, wanted: mutations.Wanted) -> LedgerRow:
+    """The entry that this very run wrote, whose answer was lost: nothing was called since."""
+    if not await tx.rows("held_run", run_id=claim.id, claim_count=claim.claim_count):
+        raise lost(claim)
+    row = await mutations.of_chain(tx, claim.root_id)
+    own = row is not None and row.run_id == claim.id
+    if row is None or not own or (row.tool, row.params) != (wanted.tool, wanted.params):
+        raise WrongState(f"run {claim.id} has another side effect in the ledger")
+    return row
 
 
 async def call_ended(
@@ -69,6 +116,8 @@ async def call_ended(
     reconcile_count: int | None = None,
 ) -> LedgerRow:
     """Checkpoint: what became of the call. Applied moves the phase in the same transaction."""
+    if status is Mutation.APPLIED and tx.dialect.fuses:
+        return await _applied(tx, claim, row, result, error, resolved_by, now)
     if status is Mutation.APPLIED:
         await _move(tx, claim, Phase.MUTATED)
     elif not await tx.rows("held_run", run_id=claim.id, claim_count=claim.claim_count):
@@ -82,6 +131,22 @@ async def call_ended(
         row, status=status, result=result, error=error, resolved_by=resolved_by, updated_at=now,
         reconcile_count=count,
     )  # fmt: skip
+
+
+async def _applied(
+    tx: Tx, claim: Claim, row: LedgerRow, result: str | None, error: str | None, by: str, now: int
+) -> LedgerRow:
+    status = Mutation.APPLIED
+    [(held, moved)] = await tx.rows(
+        "end_call", run_id=claim.id, claim_count=claim.claim_count, phase=Phase.MUTATED,
+        id=row.id, status=status, sources=mutations.sources(status), result=result, error=error,
+        resolved_by=by, now=now, alone=True,
+    )  # fmt: skip
+    if not held:
+        raise lost(claim)
+    if not moved:
+        raise mutations.moved_on(row)
+    return replace(row, status=status, result=result, error=error, resolved_by=by, updated_at=now)
 
 
 async def _move(tx: Tx, claim: Claim, phase: Phase) -> None:

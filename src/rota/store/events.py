@@ -145,11 +145,13 @@ async def reserve(
         run_id=run_id, now=now,
     )  # fmt: skip
     if len(rows) < len(set(items)):
-        raise BadReservation(await _why_not(tx, place, run_id, wanted))
+        await complain(tx, place, run_id, wanted)
     await tx.rows("note_held", run_id=run_id, act="reserved", now=now)
 
 
-async def _why_not(tx: Tx, place: Place, run_id: str, wanted: Mapping[str, Sequence[str]]) -> str:
+async def complain(tx: Tx, place: Place, run_id: str, wanted: Mapping[str, Sequence[str]]) -> None:
+    """BadReservation with what cannot be pinned for the run. What it holds already is no reason:
+    the answer to an earlier try was lost."""
     complaints = []
     for topic, ids in wanted.items():
         found = {one.message_id: one for one in await named(tx, place, topic, ids)}
@@ -159,7 +161,9 @@ async def _why_not(tx: Tx, place: Place, run_id: str, wanted: Mapping[str, Seque
                 complaints.append(f"{topic}/{message_id} does not exist")
             elif event.reserved_by != run_id:
                 complaints.append(f"{topic}/{message_id} is {event.status}")
-    return f"only pending events can be reserved: {'; '.join(complaints[:10])}"
+    if complaints:
+        listed = "; ".join(complaints[:10])
+        raise BadReservation(f"only pending events can be reserved: {listed}")
 
 
 async def note_refused(tx: Tx, run_id: str, event_ids: Sequence[str], *, now: int) -> None:

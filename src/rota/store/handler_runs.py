@@ -1,27 +1,23 @@
-"""One turn of an automation: begin, checkpoints, commit or stop. Each is one transaction, under
-the automation's lock and the run's claim. A worker that lost its lease changes nothing.
+"""The beginning of a turn: what it is for, written down before any of it happens. One transaction
+under the automation's lock and the run's claim; a worker that lost its lease changes nothing.
 
-Settling a turn and giving birth to the next one is one act, together with state, events and
-schedule: a restart has nothing to recover.
+What follows is in `checkpoints`, and its end in `handler_ends`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import msgspec
 from msgspec.structs import replace
 
-from rota.core.automation import Automation, HandlerRun, LedgerRow, NewEvent, NewInput, Plan
+from rota.core.automation import Automation, HandlerRun, LedgerRow
 from rota.core.lifecycle import Status, Trigger
 from rota.core.model import Claim, Outcome
 from rota.core.phases import (
     CONSUMER,
-    DECIDED,
     PRODUCER,
-    UNCERTAIN,
-    EventStatus,
     Left,
     Mutation,
     Phase,
@@ -29,9 +25,8 @@ from rota.core.phases import (
     take_up,
 )
 from rota.core.planner import Handler, choose, in_line
-from rota.core.retry import RetryPolicy, next_try_us
 from rota.errors import LeaseLost
-from rota.store import automations, deploys, events, mutations, runs
+from rota.store import events, mutations, runs
 from rota.store.automations import Rest, put_turn, rest_of
 from rota.store.database import Tx
 from rota.store.events import Place
@@ -105,7 +100,7 @@ async def begin(
         return await _sleep(tx, claim, held, now)
     if claim.recoveries >= max(1, recoveries_max):
         text = f"its worker died {claim.recoveries} times while it ran"
-        await _settle(tx, Outcome(claim, "ask", reason="crashes", error=_error(text)), now)
+        await settle(tx, Outcome(claim, "ask", reason="crashes", error=_error(text)), now)
         return Settled()
     last = await _last_run(tx, claim)
     mutation = await mutations.of_chain(tx, claim.root_id) if last else None
@@ -114,7 +109,7 @@ async def begin(
         return await _choose(tx, claim, held, now)
     handler = held.handlers.get(last.handler)
     if way is Way.AGAIN or (way is Way.ON and handler is None):
-        await _let_go(tx, claim, mutation, now)
+        await let_go(tx, claim, mutation, now)
         if handler is None:
             return await _choose(tx, claim, held, now)
         return await _start(tx, claim, automation, handler, _again(claim), now)
@@ -139,7 +134,7 @@ async def _go_on(
     if work.way is Way.GIVE_WAY:
         return await _give_way(tx, claim, work.automation, now, next(new_ids))
     if work.way is Way.ASK:
-        await _settle(tx, Outcome(claim, "ask", reason="approval"), now)
+        await settle(tx, Outcome(claim, "ask", reason="approval"), now)
         return Settled()
     if work.run.run_id == claim.id:
         return work
@@ -162,7 +157,8 @@ def _again(claim: Claim) -> str:
     return claim.trigger if claim.trigger == Trigger.RECOVERY else Trigger.RETRY
 
 
-async def _let_go(tx: Tx, claim: Claim, mutation: LedgerRow | None, now: int) -> None:
+async def let_go(tx: Tx, claim: Claim, mutation: LedgerRow | None, now: int) -> None:
+    """Release what the chain holds; what was only proposed is off."""
     await events.release(tx, claim.root_id, now=now)
     if mutation is not None and mutation.status == Mutation.PROPOSED:
         await mutations.move(tx, mutation, Mutation.FAILED, now=now, resolved_by="never called")
@@ -216,9 +212,9 @@ async def _sleep(tx: Tx, claim: Claim, held: Held, now: int) -> Settled:
     """There is nothing to do after all: the same row rests on."""
     at = rest_of(held.automation, held.handlers.values(), now)
     if at.status == Status.PENDING:  # it became due between two looks; claimed again at once
-        await _settle(tx, Outcome(claim, "release"), now)
+        await settle(tx, Outcome(claim, "release"), now)
         return Settled(now)
-    await _settle(tx, Outcome(claim, "suspend", reason=at.reason, wake_at=at.available_at), now)
+    await settle(tx, Outcome(claim, "suspend", reason=at.reason, wake_at=at.available_at), now)
     return Settled(at.available_at)
 
 
@@ -226,22 +222,24 @@ async def _give_way(tx: Tx, claim: Claim, automation: Automation, now: int, new_
     """It turned out that the effect did not happen: this run is over, another starts afresh."""
     await events.release(tx, claim.root_id, now=now)
     error = _error("the side effect did not happen; a new run starts afresh")
-    await _settle(tx, Outcome(claim, "fail", reason="not applied", error=error), now)
+    await settle(tx, Outcome(claim, "fail", reason="not applied", error=error), now)
     at = Rest(Status.PENDING, None, now, Trigger.RETRY)
-    await _succeed(tx, claim, automation, new_id, at, now)
+    await succeed(tx, claim, automation, new_id, at, now)
     return Settled(now)
 
 
-async def _succeed(
+async def succeed(
     tx: Tx, claim: Claim, automation: Automation, new_id: str, at: Rest, now: int
 ) -> None:
+    """Give the chain its next run."""
     await put_turn(
         tx, automation, new_id, at, now=now, retry_of=claim.id, root_id=claim.root_id,
         attempt=claim.attempt + 1,
     )  # fmt: skip
 
 
-async def _settle(tx: Tx, outcome: Outcome, now: int) -> None:
+async def settle(tx: Tx, outcome: Outcome, now: int) -> None:
+    """End or suspend the run, or LeaseLost."""
     settled = await runs.settle(tx, [outcome], now=now, alone=False)
     if outcome.claim.id not in settled.ids:
         raise lost(outcome.claim)
@@ -249,166 +247,9 @@ async def _settle(tx: Tx, outcome: Outcome, now: int) -> None:
 
 def _error(message: str, kind: str = "host") -> str:
     fields = {"type": "Host", "message": message, "kind": kind, "trace": ""}
-    return _encoded(fields)
+    return encoded(fields)
 
 
-# -- the end -----------------------------------------------------------------------------------
-
-
-class Commit(NamedTuple):
-    """Everything a handler run leaves when it succeeds."""
-
-    plan: Plan
-    state: str | None
-    keeps_state: bool
-    events: Sequence[NewEvent]
-    inputs: Sequence[NewInput]
-    next_run_at: int | None
-    notes: Notes
-
-
-async def commit(
-    tx: Tx, claim: Claim, work: Work, done: Commit, *, now: int, new_ids: Iterator[str]
-) -> Settled:
-    """State, events, inputs, used events, schedule, this run's end and the next turn: one act."""
-    held = await hold(tx, claim)
-    took = done.plan.count > 0
-    inherited = await events.inherited(tx, claim.id) if took and done.events else ()
-    if took:
-        skipped = work.mutation is not None and work.mutation.status == Mutation.SKIPPED
-        used = EventStatus.SKIPPED if skipped else EventStatus.CONSUMED
-        await events.use(tx, claim.id, used, now=now)
-    told = await events.publish(
-        tx, held.place, done.events, new_ids=new_ids, created_by=claim.id, now=now,
-        inherited=inherited, inputs=done.inputs,
-    )  # fmt: skip
-    changed = await _keep(tx, claim, work, done, held, now)
-    await tx.rows(
-        "commit_handler_run", run_id=claim.id, logs=done.notes.logs, remark=done.notes.remark,
-        prepared=_encoded(done.plan) if work.run.kind == "consumer" and not took else None,
-        state_after=done.state, published_count=len(told.event_ids), now=now,
-    )  # fmt: skip
-    output = _encoded({"handler": work.run.handler})
-    await _settle(tx, Outcome(claim, "complete", output=output), now)
-    await automations.count_troubles(tx, held.automation, failures=0, fixes=0)
-    at = rest_of(held.automation, _after_run(held, told.readers, changed), now)
-    await put_turn(tx, held.automation, next(new_ids), at, now=now)
-    return Settled(at.available_at)
-
-
-def _after_run(held: Held, marks: Mapping[str, int], changed: Handler | None) -> list[Handler]:
-    """The handlers as this transaction leaves them, without reading them again."""
-    after = {
-        name: replace(one, marked=marks[name]) if name in marks else one
-        for name, one in held.handlers.items()
-    }
-    if changed is not None:
-        after[changed.name] = changed
-    return list(after.values())
-
-
-async def _keep(
-    tx: Tx, claim: Claim, work: Work, done: Commit, held: Held, now: int
-) -> Handler | None:
-    """What the handler keeps and waits for from now on; None when it is no longer declared."""
-    before = held.handlers.get(work.run.handler)
-    if before is None or before.kind != work.run.kind:
-        return None
-    place = held.place
-    if before.kind == "producer":
-        await tx.rows(
-            "commit_producer", namespace=place.namespace, automation=place.automation,
-            name=before.name, run_id=claim.id, state=done.state,
-            keeps_state=int(done.keeps_state), next_run_at=done.next_run_at, now=now,
-        )  # fmt: skip
-        return replace(before, next_run_at=done.next_run_at, queued_at=None)
-    [(marked, cleared)] = await tx.rows(
-        "commit_consumer", namespace=place.namespace, automation=place.automation,
-        name=before.name, run_id=claim.id, state=done.state,
-        keeps_state=int(done.keeps_state), wake_at=done.plan.wake_at,
-        took=int(done.plan.count > 0), seen=work.run.seen, now=now,
-    )  # fmt: skip
-    return replace(before, wake_at=done.plan.wake_at, marked=marked, cleared=cleared)
-
-
-def _encoded(value: object) -> str:
+def encoded(value: object) -> str:
+    """As JSON text."""
     return msgspec.json.encode(value).decode()
-
-
-class NewFix(NamedTuple):
-    """A new version of some functions, found by the hook and checked."""
-
-    graph: str
-    source: str
-    comment: str
-
-
-class Stop(NamedTuple):
-    """Why a handler run could not go on, and how far it had got."""
-
-    phase: Phase
-    kind: str
-    error: str
-    notes: Notes
-    retried: bool = False  # by itself, after a pause
-    asks: bool = False  # a person has to act; then the same run goes on
-    retry_after_s: float | None = None
-    wake_at: int | None = None  # the same run looks again then
-    fix: NewFix | None = None
-    refused: Sequence[str] = ()  # ids of events that it could not read
-
-
-async def stop(
-    tx: Tx,
-    claim: Claim,
-    stop: Stop,
-    *,
-    policy: RetryPolicy,
-    chance: float,
-    now: int,
-    new_id: str,
-) -> Settled:
-    """End or suspend a run that could not go on. Its phase stays; its events are released unless
-    the world may have changed because of them."""
-    automation = (await hold(tx, claim)).automation
-    over = not stop.asks and stop.wake_at is None
-    await tx.rows(
-        "stop_handler_run", run_id=claim.id, phase=stop.phase, logs=stop.notes.logs,
-        remark=stop.notes.remark, error_kind=stop.kind, finished_at=now if over else None,
-    )  # fmt: skip
-    await events.note_refused(tx, claim.id, stop.refused, now=now)
-    if not over:
-        verb = "ask" if stop.asks else "suspend"
-        await _settle(
-            tx, Outcome(claim, verb, stop.kind, error=stop.error, wake_at=stop.wake_at), now
-        )
-        return Settled(stop.wake_at)
-    mutation = await mutations.of_chain(tx, claim.root_id)
-    if mutation is None or mutation.status not in UNCERTAIN | DECIDED:
-        await _let_go(tx, claim, mutation, now)
-    await _settle(tx, Outcome(claim, "fail", reason=stop.kind, error=stop.error), now)
-    at = await _after(tx, automation, stop, policy, chance, now)
-    await _succeed(tx, claim, automation, new_id, at, now)
-    return Settled(at.available_at)
-
-
-async def _after(
-    tx: Tx, automation: Automation, stop: Stop, policy: RetryPolicy, chance: float, now: int
-) -> Rest:
-    """How the next attempt begins: at once with a fix, after a pause, or when a person says so."""
-    failures, fixes = automation.failures + 1, automation.fixes
-    wait_us = None
-    if stop.retried:
-        wait_us = next_try_us(
-            policy, attempt=failures, error_names=(), retry_after_s=stop.retry_after_s,
-            chance=chance,
-        )  # fmt: skip
-    at = Rest(Status.WAITING, stop.kind, None, Trigger.RETRY)
-    if stop.fix is not None:
-        await deploys.put_fix(tx, automation, *stop.fix, now=now)
-        fixes += 1
-        at = Rest(Status.PENDING, None, now, Trigger.RETRY)
-    elif wait_us is not None:
-        at = Rest(Status.SLEEPING, stop.kind, now + wait_us, Trigger.RETRY)
-    await automations.count_troubles(tx, automation, failures=failures, fixes=fixes)
-    return at

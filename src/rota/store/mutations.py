@@ -54,15 +54,26 @@ def what_matters(rows: Sequence[LedgerRow]) -> LedgerRow | None:
 
 async def put(
     tx: Tx, claim: Claim, wanted: Wanted, status: Mutation, *, number: int, now: int
-) -> LedgerRow:
-    """Write the chain's entry of this number, for a side effect that has not been called."""
-    [row] = await tx.rows(
-        "put_mutation", id=f"{claim.root_id}-{number:03d}", root_id=claim.root_id,
+) -> LedgerRow | None:
+    """Write the chain's entry of this number, for a side effect that has not been called; None
+    when there is one already."""
+    rows = await tx.rows(
+        "put_mutation", id=entry_id(claim, number), root_id=claim.root_id,
         run_id=claim.id, namespace=claim.namespace, automation=wanted.automation,
         handler=wanted.handler, tool=wanted.tool, safety=wanted.safety, params=wanted.params,
         title=wanted.title, status=status, now=now,
     )  # fmt: skip
-    return LedgerRow(*row)
+    return LedgerRow(*rows[0]) if rows else None
+
+
+def entry_id(claim: Claim, number: int) -> str:
+    """The id of a chain's entry, which is the idempotency key of the call."""
+    return f"{claim.root_id}-{number:03d}"
+
+
+def sources(status: Mutation) -> list[str]:
+    """From where the ledger's table leads to this status, or stays there."""
+    return [str(before) for before, after in LEDGER.items() if status in after or before == status]
 
 
 async def move(
@@ -77,14 +88,18 @@ async def move(
     reconcile_count: int | None = None,
 ) -> None:
     """Follow one arrow of the ledger's table, or WrongState and nothing changed."""
-    sources = [before for before, after in LEDGER.items() if status in after or before == status]
     moved = await tx.rows(
         "move_mutation", id=row.id, status=status, result=result, error=error,
-        resolved_by=resolved_by, now=now, sources=[str(source) for source in sources],
+        resolved_by=resolved_by, now=now, sources=sources(status),
         reconcile_count=row.reconcile_count if reconcile_count is None else reconcile_count,
     )  # fmt: skip
     if not moved:
-        raise WrongState(f"side effect {row.id} is no longer {row.status}", mutation_id=row.id)
+        raise moved_on(row)
+
+
+def moved_on(row: LedgerRow) -> WrongState:
+    """It is no longer where it was seen."""
+    return WrongState(f"side effect {row.id} is no longer {row.status}", mutation_id=row.id)
 
 
 async def adopt(tx: Tx, claim: Claim) -> None:

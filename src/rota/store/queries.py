@@ -103,7 +103,8 @@ def compiled(dialect_name: str) -> dict[str, Compiled]:
 
 def _expand(text: str, found: dict[str, str]) -> str:
     """Replace `{query name}` by that query's text, then lists of columns."""
-    text = _QUERY.sub(lambda match: found[match.group(1)], text)
+    while _QUERY.search(text):
+        text = _QUERY.sub(lambda match: found[match.group(1)], text)
     for record in _RECORDS:
         if f"{{{record} columns}}" in text:
             text = text.replace(f"{{{record} columns}}", _columns(record))

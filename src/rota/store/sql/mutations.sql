@@ -11,6 +11,7 @@ insert into mutations (id, root_id, run_id, namespace, automation, handler, tool
     title, status, created_at, updated_at)
 values (:id, :root_id, :run_id, :namespace, :automation, :handler, :tool, :safety, :params, :title,
     :status, :now, :now)
+on conflict do nothing
 returning {mutation columns}
 
 -- name: move_mutation

@@ -34,3 +34,65 @@ from (values (1)) as always (one) left join taken on true
 -- Both in one round trip; each sees the templates as they were.
 with moved as ({query advance_plain})
 {query fire_plain}
+
+-- name: note_prepared
+-- A checkpoint in one round trip: all of its events are pinned, or nothing happens.
+with held as ({query held_run}),
+wanted as (
+    select events.id from events {, items: topic text, message_id text}
+    where events.namespace = :namespace and events.automation = :automation
+        and events.topic = item.topic and events.message_id = item.message_id
+        and events.status = 'pending' and exists (select 1 from held)
+    for update of events
+),
+whole as (select held.id from held where (select count(*) from wanted) = :reserved_count),
+pinned as (
+    update events set status = 'reserved', reserved_by = :run_id, updated_at = :now
+    where id in (select wanted.id from wanted, whole)
+    returning id
+),
+noted as (
+    insert into reservations (run_id, event_id, act, at)
+    select :run_id, id, 'reserved', :now from pinned
+),
+woken as (
+    update handlers set wake_at = :wake_at
+    where namespace = :namespace and automation = :automation and name = :handler
+        and kind = 'consumer' and wake_at is distinct from :wake_at
+        and exists (select 1 from whole)
+),
+moved as (
+    update handler_runs set phase = :phase, prepared = :prepared, remark = :remark, logs = :logs,
+        reserved_count = :reserved_count
+    where run_id in (select id from whole)
+    returning run_id
+)
+select (select count(*) from held), (select count(*) from moved)
+
+-- name: begin_call
+with moved as ({query move_handler_run})
+insert into mutations (id, root_id, run_id, namespace, automation, handler, tool, safety, params,
+    title, status, created_at, updated_at)
+select :id, :root_id, :run_id, :namespace, :automation, :handler, :tool, :safety, :params, :title,
+    :status, :now, :now
+from moved
+on conflict do nothing
+returning {mutation columns}
+
+-- name: end_call
+with ended as ({query move_handler_run}),
+moved as (
+    update mutations
+    set status = :status, result = :result, error = :error, resolved_by = :resolved_by,
+        updated_at = :now
+    where id = :id and status {in sources} and exists (select 1 from ended)
+    returning id
+)
+select (select count(*) from ended), (select count(*) from moved)
+
+-- name: close_consumer
+-- What a run that publishes nothing leaves, but for its end.
+with noted as ({query note_held}),
+used as ({query use_events}),
+ended as ({query commit_handler_run})
+{query commit_consumer}
