@@ -101,6 +101,7 @@ class WorkflowExecutor:
             return self._ended_by(error, flow, workflow, options, limit)
         finally:
             limit.cancel()
+            flow.end()
 
     def _ended_by(
         self,
