@@ -15,7 +15,7 @@ from rota import errors
 from rota.cli import reference
 from rota.core import failures, lifecycle
 from rota.core.lifecycle import BIRTHS, FINAL, OPEN, RULES, Status
-from rota.pipelines import schema
+from rota.pipelines.document import schema
 
 FOLDER = Path(__file__).resolve().parents[1] / "docs" / "reference"
 

@@ -16,10 +16,10 @@ from pathlib import Path
 from rota import Rota
 from rota.ai import Offline
 from rota.core.instants import instant, iso, moment
-from rota.pipelines import syncing
-from rota.pipelines.reading import read_pipeline
-from rota.pipelines.statefile import ScheduleState
-from rota.pipelines.syncing import Block
+from rota.pipelines.document.reading import read_pipeline
+from rota.pipelines.scheduling import syncing
+from rota.pipelines.scheduling.statefile import ScheduleState
+from rota.pipelines.scheduling.syncing import Block
 from tests.crash.story import QUICK, arm
 from tests.crash.verbs import nothing_open
 from tests.kit import until

@@ -14,7 +14,7 @@ for name in (
     "rota.store.sqlite",
     "rota.tools.sql_postgres",
     "rota.tools.sql_sqlite",
-    "rota.pipelines.performing",
+    "rota.pipelines.running.performing",
     "tests.crash.automation_life",
     "tests.crash.pipeline_story",
     "tests.crash.story",

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from rota.core.outcomes import read_error
-from rota.pipelines import conditions
-from rota.pipelines.conditions import unmet_condition
-from rota.pipelines.discovery import discover
-from rota.pipelines.timing import Condition
+from rota.pipelines.document.discovery import discover
+from rota.pipelines.document.timing import Condition
+from rota.pipelines.scheduling import conditions
+from rota.pipelines.scheduling.conditions import unmet_condition
 from rota.store import afters, executions
 from rota.why import why
 from tests.builders import raw

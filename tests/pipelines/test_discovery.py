@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from rota.errors import BadInput
-from rota.pipelines.discovery import discover, input_kind
+from rota.pipelines.document.discovery import discover, input_kind
 from tests.pipelines.kit import GOOD, NOW, load, write
 
 

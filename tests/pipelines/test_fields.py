@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from rota.errors import BadReply
-from rota.pipelines.fields import (
+from rota.pipelines.document.fields import (
     BatchMismatch,
     fields_of,
     instruction,
@@ -16,7 +16,7 @@ from rota.pipelines.fields import (
     read_decision,
     read_reply,
 )
-from rota.pipelines.parts import OutputField
+from rota.pipelines.document.parts import OutputField
 
 NAMES = fields_of(["severity", "ticket_id"])
 TYPED = fields_of([

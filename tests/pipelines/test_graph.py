@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rota.core.rules import judge
-from rota.pipelines.graph import cycles, leaves, order
-from rota.pipelines.nodes import FilterNode, MapNode, parents_of
-from rota.pipelines.rules import questions_of, tree_of_node
+from rota.pipelines.document.graph import cycles, leaves, order
+from rota.pipelines.document.nodes import FilterNode, MapNode, parents_of
+from rota.pipelines.document.rules import questions_of, tree_of_node
 from tests.pipelines.kit import load, told
 
 WHOLE = """

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 
 from rota.core.sampling import Reservoir
 from rota.errors import BadInput
-from rota.pipelines.definition import Input
-from rota.pipelines.inputs import items_of, read_items
-from rota.pipelines.sources import CsvSource
+from rota.pipelines.document.definition import Input
+from rota.pipelines.document.sources import CsvSource
+from rota.pipelines.running.inputs import items_of, read_items
 from tests.families import PARENT, given_up, gone, until
 
 

@@ -11,8 +11,8 @@ import pytest
 
 from rota.core.instants import SECOND
 from rota.errors import SchedulerLockError
-from rota.pipelines import lockfile
-from rota.pipelines.lockfile import LOCK_FILE, Lock, acquire, heartbeat, holder, release
+from rota.pipelines.scheduling import lockfile
+from rota.pipelines.scheduling.lockfile import LOCK_FILE, Lock, acquire, heartbeat, holder, release
 from tests.pipelines.kit import NOW
 
 DEAD, ALIVE = 11, 22

@@ -13,9 +13,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from rota.pipelines import notify
-from rota.pipelines.telling import Tells
-from rota.pipelines.timing import Notify
+from rota.pipelines.document.timing import Notify
+from rota.pipelines.notifying import notify
+from rota.pipelines.notifying.telling import Tells
 from rota.store import notices
 from rota.testing import World, virtual
 from tests.kit import select

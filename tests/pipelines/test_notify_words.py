@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from rota.errors import Rejected
-from rota.pipelines.pings import Ping, address
-from rota.pipelines.telling import Facts, Tells, deliveries, events_of, receivers
-from rota.pipelines.timing import Notice, Notify
-from rota.pipelines.webhooks import key_bytes, shown, signature
+from rota.pipelines.document.timing import Notice, Notify
+from rota.pipelines.notifying.pings import Ping, address
+from rota.pipelines.notifying.telling import Facts, Tells, deliveries, events_of, receivers
+from rota.pipelines.notifying.webhooks import key_bytes, shown, signature
 from rota.store.executions import Attempt
 from tests.pipelines.kit import told
 from tests.pipelines.yard import written

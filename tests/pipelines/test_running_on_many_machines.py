@@ -11,7 +11,7 @@ import pytest
 
 from rota import Rota
 from rota.pipelines.outcome import Progress
-from rota.pipelines.parting import grouped
+from rota.pipelines.running.parting import grouped
 from rota.store.pipelines import StepKey
 from tests.ai.model import Model
 from tests.kit import until

@@ -9,8 +9,8 @@ from typing import Any
 from rota import Rota
 from rota.ai.offline import Offline
 from rota.pipelines import snapshot
-from rota.pipelines.reading import read_pipeline
-from rota.pipelines.syncing import Block, born
+from rota.pipelines.document.reading import read_pipeline
+from rota.pipelines.scheduling.syncing import Block, born
 from rota.store import schedules as store
 from rota.testing import virtual
 from tests.ai.model import Model

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from rota.pipelines.keys import schedule_id
-from rota.pipelines.roster import Roster
-from rota.pipelines.statefile import STATE_FILE, ScheduleState, save_state
+from rota.pipelines.running.keys import schedule_id
+from rota.pipelines.scheduling.roster import Roster
+from rota.pipelines.scheduling.statefile import STATE_FILE, ScheduleState, save_state
 from tests.kit import broken
 from tests.pipelines.house import DAILY, House, block
 
@@ -223,7 +223,7 @@ async def test_a_full_disk_for_one_state_file_is_logged_and_the_others_go_on(
             raise OSError(errno.ENOSPC, "No space left on device")
         save_state(folder, state)
 
-    monkeypatch.setattr("rota.pipelines.mirror.save_state", saves)
+    monkeypatch.setattr("rota.pipelines.scheduling.mirror.save_state", saves)
     with caplog.at_level(logging.WARNING, "rota.pipelines"):
         async with house.daemon():
             house.pass_time("9h")

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 from rota.core.instants import instant
-from rota.pipelines.desk import Desk
-from rota.pipelines.lockfile import LOCK_FILE, acquire, release
-from rota.pipelines.roster import Roster
+from rota.pipelines.document.timing import RetryPolicyBlock, ScheduleBlock, policies_of
 from rota.pipelines.scheduler import PipelineScheduler
-from rota.pipelines.statefile import STATE_FILE
-from rota.pipelines.timing import RetryPolicyBlock, ScheduleBlock, policies_of
+from rota.pipelines.scheduling.desk import Desk
+from rota.pipelines.scheduling.lockfile import LOCK_FILE, acquire, release
+from rota.pipelines.scheduling.roster import Roster
+from rota.pipelines.scheduling.statefile import STATE_FILE
 from tests.pipelines.house import DAILY, JOB, START, House
 
 NOW = instant(START)  # Tuesday, 2030-01-01, midnight in UTC

@@ -10,12 +10,12 @@ import pytest
 
 from rota.core.rules import judge
 from rota.errors import BadInput
-from rota.pipelines.definition import Filter
-from rota.pipelines.discovery import discover
-from rota.pipelines.nodes import TransformOp
-from rota.pipelines.parameters import check_given, parameters_of, read_given, values_for
-from rota.pipelines.readiness import obstacles
-from rota.pipelines.shaping import merged, transformed, tree_of_filter
+from rota.pipelines.document.definition import Filter
+from rota.pipelines.document.discovery import discover
+from rota.pipelines.document.nodes import TransformOp
+from rota.pipelines.document.parameters import check_given, parameters_of, read_given, values_for
+from rota.pipelines.document.readiness import obstacles
+from rota.pipelines.running.shaping import merged, transformed, tree_of_filter
 from tests.pipelines.kit import NOW, load, write
 
 RULES = {"rules": [{"field": "n", "operator": "gte", "value": 5}]}

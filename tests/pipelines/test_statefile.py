@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from rota.core.instants import SECOND, iso
-from rota.pipelines.files import free_result_name, prune_results, write_result, write_whole
-from rota.pipelines.keys import schedule_id
-from rota.pipelines.statefile import (
+from rota.pipelines.document.files import free_result_name, prune_results, write_result, write_whole
+from rota.pipelines.running.keys import schedule_id
+from rota.pipelines.scheduling.statefile import (
     STATE_FILE,
     ScheduleState,
     begun,

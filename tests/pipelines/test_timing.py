@@ -10,8 +10,8 @@ import pytest
 from rota.core.instants import MINUTE, SECOND, iso
 from rota.core.recurrence import next_after
 from rota.core.schedule import Intent, Missed, Overlap
-from rota.pipelines.reading import read_pipeline
-from rota.pipelines.timing import Timed
+from rota.pipelines.document.reading import read_pipeline
+from rota.pipelines.document.timing import Timed
 from tests.pipelines.kit import NOW, load, told, write
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from rota.pipelines.problems import Place
-from rota.pipelines.yamltree import read_yaml
+from rota.pipelines.document.problems import Place
+from rota.pipelines.document.yamltree import read_yaml
 
 
 @pytest.mark.parametrize(

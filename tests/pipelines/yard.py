@@ -14,8 +14,8 @@ from rota import Rota
 from rota.ai import Offline, Prices, Reply, Request
 from rota.core.outcomes import read_error
 from rota.errors import Rejected
-from rota.pipelines import syncing
-from rota.pipelines.syncing import Block
+from rota.pipelines.scheduling import syncing
+from rota.pipelines.scheduling.syncing import Block
 from rota.testing import World, virtual
 from tests.pipelines.kit import load
 from tests.schedules.kit import sound

@@ -17,7 +17,7 @@ from rota.cli.pipeline_run import run
 from rota.errors import BadPipeline
 
 if TYPE_CHECKING:
-    from rota.pipelines.discovery import Listed
+    from rota.pipelines.document.discovery import Listed
 
 STARTERS = ("custom", "data", "models", "generated")
 
@@ -78,7 +78,7 @@ def validate(call: Call, paths: tuple[str, ...], params: tuple[str, ...], strict
     pipeline: exit code 2. Warnings tell what a run would still have to be given, or find: a
     parameter, a file.
     """
-    from rota.pipelines.parameters import read_given
+    from rota.pipelines.document.parameters import read_given
 
     given = read_given(params)
     found = _examined(paths or (".",), given)
@@ -101,9 +101,9 @@ def validate(call: Call, paths: tuple[str, ...], params: tuple[str, ...], strict
 
 def _examined(paths: tuple[str, ...], given: dict[str, Any]) -> list[Listed]:
     """Every pipeline that the paths name; a folder of pipelines stands for all in it."""
-    from rota.pipelines.discovery import with_chains
-    from rota.pipelines.finding import locate, pipelines_in
-    from rota.pipelines.verdict import examined
+    from rota.pipelines.document.discovery import with_chains
+    from rota.pipelines.document.finding import locate, pipelines_in
+    from rota.pipelines.preview.verdict import examined
 
     found: list[Listed] = []
     for text in paths:
@@ -127,9 +127,9 @@ def list_(call: Call, folder: Path) -> None:
     FOLDER is this one if it is not named. Where it has no pipelines, those of its folder
     `pipelines` (or `.vscode/pipelines`) are listed.
     """
-    from rota.pipelines.discovery import with_chains
-    from rota.pipelines.finding import pipelines_in
-    from rota.pipelines.verdict import examined
+    from rota.pipelines.document.discovery import with_chains
+    from rota.pipelines.document.finding import pipelines_in
+    from rota.pipelines.preview.verdict import examined
 
     if not folder.is_dir():
         raise click.UsageError(f"{folder} is no folder")
@@ -154,9 +154,9 @@ def show(call: Call, path: str) -> None:
     PATH is a pipeline.yaml, its folder, or the name of a pipeline in this folder or in its folder
     `pipelines`.
     """
-    from rota.pipelines.finding import locate, next_of
-    from rota.pipelines.problems import refusal
-    from rota.pipelines.verdict import examined
+    from rota.pipelines.document.finding import locate, next_of
+    from rota.pipelines.document.problems import refusal
+    from rota.pipelines.preview.verdict import examined
 
     found = examined(locate(path))
     loaded = found.loaded

@@ -28,8 +28,8 @@ def _again(name: str, text: str) -> click.Command:
     def again(
         call: Call, /, path: str, run_id: str | None, out: Path | None, ai: Path | None, quiet: bool
     ) -> int:
-        from rota.pipelines.finding import locate
-        from rota.pipelines.reading import entry_file
+        from rota.pipelines.document.finding import locate
+        from rota.pipelines.document.reading import entry_file
 
         place = locate(path)
         must_be_writable(out)
@@ -77,7 +77,7 @@ def _must_have(verb: str, last: Run, path: str) -> None:
 def _tell_of_changes(last: Run, place: Path, path: str) -> None:
     """Somebody who has mended the file should know that this run does not see it."""
     from rota.pipelines import snapshot
-    from rota.pipelines.finding import open_pipeline
+    from rota.pipelines.document.finding import open_pipeline
 
     try:
         now = open_pipeline(place).digest

@@ -16,7 +16,7 @@ from rota.errors import BadInput
 
 if TYPE_CHECKING:
     from rota.ai.base import Reply
-    from rota.pipelines.definition import Generate
+    from rota.pipelines.document.definition import Generate
     from rota.pipelines.snapshot import Snapshot
 
 
@@ -38,8 +38,8 @@ def generate(
     to `rota pipeline run PATH --items FILE`. Each item is a line of JSON; with --json they are one
     list. Nothing is stored.
     """
-    from rota.pipelines.finding import locate, open_pipeline
-    from rota.pipelines.parameters import read_given
+    from rota.pipelines.document.finding import locate, open_pipeline
+    from rota.pipelines.document.parameters import read_given
     from rota.pipelines.snapshot import Overrides, take
 
     loaded = open_pipeline(locate(path))
@@ -68,8 +68,8 @@ async def _made(
 ) -> tuple[list[dict[str, Any]], Reply]:
     from rota.ai.base import release
     from rota.ai.choosing import invoker_of
-    from rota.pipelines.fields import fields_of
-    from rota.pipelines.generating import generate_question, read_items_reply
+    from rota.pipelines.document.fields import fields_of
+    from rota.pipelines.running.generating import generate_question, read_items_reply
 
     invoker = invoker_of(ai)
     question = generate_question(snapshot, part.prompt, part.schema, part.model)

@@ -60,7 +60,7 @@ def history(call: Call, path: str, limit: int, run_id: str | None, result: bool)
     pipeline run`). With --run the items of one run and what became of them; with --result what
     it printed.
     """
-    from rota.pipelines.finding import locate
+    from rota.pipelines.document.finding import locate
 
     place = locate(path)
     client = client_of(call, place)
@@ -122,7 +122,7 @@ def _one(
 
 
 async def _story(client: Client, path: Path, run_id: str | None) -> Story:
-    from rota.pipelines import reading_back
+    from rota.pipelines.running import reading_back
 
     run = await chosen_run(client, path, run_id)
     result = await reading_back.result(client, run.root_id)
@@ -171,9 +171,9 @@ def _said(each: ItemOutcome) -> str:
 
 async def _entries(client: Client, path: Path, limit: int) -> Sequence[Entry]:
     """Chains by their newest attempts; a page of rows may hold several attempts of one."""
-    from rota.pipelines import reading_back
+    from rota.pipelines.document.reading import entry_file
     from rota.pipelines.outcome import PipelineResult
-    from rota.pipelines.reading import entry_file
+    from rota.pipelines.running import reading_back
     from rota.pipelines.snapshot import run_name
 
     name = run_name(entry_file(path).parent.resolve().name)

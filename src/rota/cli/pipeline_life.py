@@ -39,7 +39,7 @@ Begin = Callable[["Rota", str], Awaitable["RunRef"]]
 
 def app_of(call: Call, path: Path, ai: Path | None) -> Rota:
     """An app on the database of a pipeline, that asks whom the AI settings name."""
-    from rota.pipelines.finding import root_of
+    from rota.pipelines.document.finding import root_of
 
     app = pipeline_place.app_of(call, root_of(path))
     if ai is not None:
@@ -50,7 +50,7 @@ def app_of(call: Call, path: Path, ai: Path | None) -> Rota:
 def client_of(call: Call, path: Path) -> Client | None:
     """Only to look; None where no database was made yet, and so nothing has run."""
     from rota.client import Client
-    from rota.pipelines.finding import root_of
+    from rota.pipelines.document.finding import root_of
 
     place = pipeline_place.place_of(call, root_of(path))
     if not pipeline_place.exists(place.url):
@@ -69,7 +69,7 @@ def flag_of(call: Call) -> str:
 
 async def chosen_run(app: Client, path: Path, run_id: str | None) -> Run:
     """The newest attempt of the run that is meant; skipped occurrences are none."""
-    from rota.pipelines.reading import entry_file
+    from rota.pipelines.document.reading import entry_file
     from rota.pipelines.snapshot import run_name
 
     name = run_name(entry_file(path).parent.resolve().name)
@@ -175,7 +175,7 @@ class Life:
 
     async def _end(self, ref: RunRef) -> End:
         from rota.core.outcomes import read_error
-        from rota.pipelines.partial import partial_output
+        from rota.pipelines.running.partial import partial_output
 
         pipelines = self._app.pipelines
         result = await pipelines.result(ref.id)

@@ -13,7 +13,7 @@ import click
 from rota.errors import BadInput, UsageError
 
 if TYPE_CHECKING:
-    from rota.pipelines.reading import Loaded
+    from rota.pipelines.document.reading import Loaded
 
 F = TypeVar("F", bound=Callable[..., Any])
 FORMATS = ("csv", "json", "jsonl", "lines")
@@ -72,10 +72,10 @@ def prepare(
     seed: int | None,
 ) -> Prepared:
     """Read everything that was named; remarks go to stderr."""
-    from rota.pipelines.adjusting import adjusted
-    from rota.pipelines.finding import locate, open_pipeline
-    from rota.pipelines.parameters import check_given, read_given
-    from rota.pipelines.verdict import names_of
+    from rota.pipelines.document.adjusting import adjusted
+    from rota.pipelines.document.finding import locate, open_pipeline
+    from rota.pipelines.document.parameters import check_given, read_given
+    from rota.pipelines.preview.verdict import names_of
 
     if seed is not None and sample is None:
         raise BadInput("--seed means something only with --sample")
@@ -95,9 +95,9 @@ def must_be_ready(found: Prepared, *, model: str | None, ai: Path | None) -> Non
     """Refuse a run that could not come to its end, before anything is paid for."""
     _must_be_approved(found)
     from rota.ai.choosing import invoker_of
-    from rota.pipelines.adjusting import reads_stdin
-    from rota.pipelines.readiness import obstacles
-    from rota.pipelines.verdict import models_of
+    from rota.pipelines.document.adjusting import reads_stdin
+    from rota.pipelines.document.readiness import obstacles
+    from rota.pipelines.preview.verdict import models_of
 
     said = obstacles(found.loaded, given=found.given)
     answering = invoker_of(ai)
@@ -138,7 +138,7 @@ def piped() -> IO[bytes] | None:
 def read_file(path: Path | None) -> dict[str, Any]:
     """Parameters from a file: a mapping in YAML, of which JSON is a part."""
     from rota.core.templates import RESERVED
-    from rota.pipelines.yamltree import read_yaml
+    from rota.pipelines.document.yamltree import read_yaml
 
     if path is None:
         return {}

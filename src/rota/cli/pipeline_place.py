@@ -18,7 +18,7 @@ PLACES = (".", "pipelines", ".vscode/pipelines")
 
 def root_of(folder: str | None) -> Path:
     """The folder that was named, or the first of the usual ones that holds pipelines."""
-    from rota.pipelines.reading import NAMES
+    from rota.pipelines.document.reading import NAMES
 
     if folder is not None:
         root = Path(folder).expanduser()
@@ -48,7 +48,7 @@ def place_of(call: Call, root: Path, **flags: Any) -> Place:
     `flags` are settings of the command line; one that is None was not given.
     """
     from rota import project, settings
-    from rota.pipelines.finding import database_url
+    from rota.pipelines.document.finding import database_url
     from rota.project import Place
 
     found = connect.project_of(call)

@@ -14,7 +14,7 @@ from rota.cli.base import Call, Command
 from rota.cli.pipeline_options import choices, piped, prepare
 
 if TYPE_CHECKING:
-    from rota.pipelines.dryrun import Forecast, Question, Share
+    from rota.pipelines.preview.dryrun import Forecast, Question, Share
 
 UNKNOWN = "?"
 
@@ -55,7 +55,7 @@ def render_(
     and the notes say how. PATH is as for `rota pipeline show`.
     """
     from rota.ai.choosing import invoker_of
-    from rota.pipelines.dryrun import Options, dry_run
+    from rota.pipelines.preview.dryrun import Options, dry_run
 
     found = prepare(path, **chosen)
     gallery = _Gallery(None if every else first, as_json=call.json)

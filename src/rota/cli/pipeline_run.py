@@ -93,7 +93,7 @@ def run(
     Exit codes: 0 completed, 7 partial (some items failed), 1 failed,
     2 the definition or an option is wrong, 8 budget used up, 130 cancelled.
     """
-    from rota.pipelines.adjusting import reads_stdin
+    from rota.pipelines.document.adjusting import reads_stdin
 
     found = prepare(path, **chosen)
     must_be_ready(found, model=model, ai=ai)
@@ -170,7 +170,7 @@ def must_be_writable(out: Path | None) -> None:
 
 def _give(call: Call, end: End, out: Path | None, said: str) -> None:
     """The result: to the file, or to stdout and nowhere else."""
-    from rota.pipelines.files import write_whole
+    from rota.pipelines.document.files import write_whole
 
     text = end.text
     if out is not None and text is not None:

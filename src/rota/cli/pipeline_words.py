@@ -10,11 +10,11 @@ import click
 from rota.cli import render
 
 if TYPE_CHECKING:
-    from rota.pipelines.definition import Filter, Pipeline
-    from rota.pipelines.discovery import Listed
-    from rota.pipelines.parts import Asking, Budget, OutputField
-    from rota.pipelines.problems import Problem
-    from rota.pipelines.reading import Loaded
+    from rota.pipelines.document.definition import Filter, Pipeline
+    from rota.pipelines.document.discovery import Listed
+    from rota.pipelines.document.parts import Asking, Budget, OutputField
+    from rota.pipelines.document.problems import Problem
+    from rota.pipelines.document.reading import Loaded
 
 LEVELS = {"error": "red", "warning": "yellow"}
 VALUE_WIDTH = 60
@@ -60,7 +60,7 @@ def tally(problems: Sequence[Problem]) -> str:
 
 def list_document(found: Listed) -> dict[str, Any]:
     """A row of the list for machines."""
-    from rota.pipelines.discovery import input_kind
+    from rota.pipelines.document.discovery import input_kind
 
     document = verdict_document(found)
     loaded = found.loaded
@@ -79,7 +79,7 @@ def list_document(found: Listed) -> dict[str, Any]:
 
 def list_row(found: Listed) -> tuple[object, ...]:
     """A row of the list for people."""
-    from rota.pipelines.discovery import input_kind
+    from rota.pipelines.document.discovery import input_kind
 
     loaded = found.loaded
     if loaded is None:
@@ -109,8 +109,8 @@ def document(found: Listed, loaded: Loaded, next_at: int | None) -> dict[str, An
     """The page for machines: the definition as it was understood."""
     import msgspec
 
-    from rota.pipelines.parameters import parameters_of
-    from rota.pipelines.verdict import names_of
+    from rota.pipelines.document.parameters import parameters_of
+    from rota.pipelines.preview.verdict import names_of
 
     return list_document(found) | {
         "file": str(loaded.file),
@@ -125,7 +125,7 @@ def document(found: Listed, loaded: Loaded, next_at: int | None) -> dict[str, An
 
 def page(found: Listed, loaded: Loaded, next_at: int | None, now: int) -> None:
     """The page for people."""
-    from rota.pipelines.parameters import parameters_of
+    from rota.pipelines.document.parameters import parameters_of
 
     pipeline = loaded.pipeline
     click.echo(
@@ -241,8 +241,8 @@ def _filter(part: Filter) -> str:
 
 
 def _nodes(loaded: Loaded) -> list[tuple[str, str, str, str, str]]:
-    from rota.pipelines.graph import order
-    from rota.pipelines.nodes import PlacedAsking, parents_of
+    from rota.pipelines.document.graph import order
+    from rota.pipelines.document.nodes import PlacedAsking, parents_of
 
     nodes = loaded.pipeline.nodes or {}
     rows = []

@@ -15,9 +15,9 @@ from rota.cli.scheduler_trigger import trigger
 
 if TYPE_CHECKING:
     from rota.client import Client
-    from rota.pipelines.desk import Desk, Scheduled, Skipped
+    from rota.pipelines.scheduling.desk import Desk, Scheduled, Skipped
+    from rota.pipelines.scheduling.statefile import RunRecord
     from rota.pipelines.spending import Spent
-    from rota.pipelines.statefile import RunRecord
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
@@ -48,9 +48,9 @@ def at_desk(
 ) -> T:
     """Look at a folder, or change something about it; only what changes it makes a database."""
     from rota.app import Rota
-    from rota.pipelines.desk import Desk
-    from rota.pipelines.roster import Roster
-    from rota.pipelines.statefile import HISTORY_MAX
+    from rota.pipelines.scheduling.desk import Desk
+    from rota.pipelines.scheduling.roster import Roster
+    from rota.pipelines.scheduling.statefile import HISTORY_MAX
 
     root = pipeline_place.root_of(folder)
     place = pipeline_place.place_of(call, root)
@@ -99,7 +99,7 @@ def list_(call: Call, folder: str | None) -> None:
 
 def _tell_holder(folder: str | None, now: int) -> None:
     """Whether anybody executes what is listed: on stderr, so that the list stays a list."""
-    from rota.pipelines import lockfile
+    from rota.pipelines.scheduling import lockfile
 
     root = pipeline_place.root_of(folder)
     holder = lockfile.living(root, now=now)
@@ -120,7 +120,7 @@ def status(call: Call, schedule_id: str | None, folder: str | None) -> None:
         _status_of_scheduler(call, folder)
         return
 
-    from rota.pipelines.desk import is_looked_after
+    from rota.pipelines.scheduling.desk import is_looked_after
 
     async def look(desk: Desk) -> tuple[Scheduled, Spent | None, int]:
         return await desk.show(schedule_id), await desk.spent(schedule_id), desk.now()
@@ -134,7 +134,7 @@ def status(call: Call, schedule_id: str | None, folder: str | None) -> None:
 
 
 def _status_of_scheduler(call: Call, folder: str | None) -> None:
-    from rota.pipelines import lockfile
+    from rota.pipelines.scheduling import lockfile
 
     async def look(desk: Desk) -> tuple[Path, int]:
         return desk.roster.root, desk.now()

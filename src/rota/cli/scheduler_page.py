@@ -15,12 +15,12 @@ from rota.core.instants import SECOND, instant, iso, span
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from rota.pipelines.desk import Scheduled, Skipped, Upcoming
-    from rota.pipelines.events import ExecutionComplete
-    from rota.pipelines.lockfile import LockContent
     from rota.pipelines.outcome import PipelineResult
+    from rota.pipelines.scheduling.desk import Scheduled, Skipped, Upcoming
+    from rota.pipelines.scheduling.events import ExecutionComplete
+    from rota.pipelines.scheduling.lockfile import LockContent
+    from rota.pipelines.scheduling.statefile import RunRecord
     from rota.pipelines.spending import Spent
-    from rota.pipelines.statefile import RunRecord
 
 LAST_COUNT = 5
 
@@ -58,7 +58,7 @@ def when(text: str | None, now: int) -> str:
     """A time of a state file, as somebody would say it."""
     if text is None:
         return "-"
-    from rota.pipelines.statefile import read_time
+    from rota.pipelines.scheduling.statefile import read_time
 
     said = render.ago(read_time(text), now)
     return f"due {said}" if said.endswith("ago") else said
@@ -68,7 +68,7 @@ def _last(info: Scheduled, now: int) -> str:
     run = info.state.last_run
     if run is None:
         return "never"
-    from rota.pipelines.statefile import read_time
+    from rota.pipelines.scheduling.statefile import read_time
 
     if run.completed_at is None:
         return f"began {render.ago(read_time(run.started_at), now)}"
@@ -129,7 +129,7 @@ def means(info: Scheduled) -> str | None:
     from rota.core.describe import describe
     from rota.errors import RotaError
     from rota.hostzone import host_zone_name
-    from rota.pipelines.timing import timed
+    from rota.pipelines.document.timing import timed
 
     try:
         return describe(timed(info.config, workflow="", host_zone=host_zone_name()).intent.spec)
@@ -218,7 +218,7 @@ def upcoming(found: Sequence[Upcoming], now: int) -> None:
 
 
 def _clock(text: str | None) -> str:
-    from rota.pipelines.statefile import read_time
+    from rota.pipelines.scheduling.statefile import read_time
 
     return "-" if text is None else _clock_at(read_time(text))
 
@@ -248,7 +248,7 @@ def holder_line(root: Path, holder: LockContent | None, now: int) -> str:
     """Who looks after the folder, in a sentence."""
     if holder is None:
         return f"no scheduler looks after {root}; `rota scheduler start` begins"
-    from rota.pipelines.statefile import read_time
+    from rota.pipelines.scheduling.statefile import read_time
 
     beat = span(max(0, now - read_time(holder.heartbeat)) // SECOND * SECOND)
     since = render.ago(read_time(holder.started_at), now)

@@ -17,8 +17,8 @@ from rota.core.instants import micros
 
 if TYPE_CHECKING:
     from rota.app import Rota
-    from rota.pipelines.events import AnyEvent
     from rota.pipelines.scheduler import PipelineScheduler
+    from rota.pipelines.scheduling.events import AnyEvent
 
 log = logging.getLogger("rota.scheduler")
 
@@ -149,7 +149,7 @@ def _print(event: AnyEvent) -> None:
 
 def _say(event: AnyEvent) -> None:
     """The event in words, in the log."""
-    from rota.pipelines import events as kinds
+    from rota.pipelines.scheduling import events as kinds
 
     match event:
         case kinds.ExecutionStart():

@@ -18,8 +18,8 @@ from rota.core.instants import micros
 
 if TYPE_CHECKING:
     from rota.app import Rota
-    from rota.pipelines.desk import Desk, Scheduled
     from rota.pipelines.outcome import Progress
+    from rota.pipelines.scheduling.desk import Desk, Scheduled
     from rota.runref import RunRef
 
 
@@ -72,10 +72,10 @@ def trigger(
 async def _live(
     call: Call, app: Rota, root: Path, schedule_id: str, *, wait: bool, timeout: str | None
 ) -> End | None:
-    from rota.pipelines import lockfile
-    from rota.pipelines.desk import Desk
-    from rota.pipelines.roster import Roster
-    from rota.pipelines.statefile import HISTORY_MAX
+    from rota.pipelines.scheduling import lockfile
+    from rota.pipelines.scheduling.desk import Desk
+    from rota.pipelines.scheduling.roster import Roster
+    from rota.pipelines.scheduling.statefile import HISTORY_MAX
 
     await app.connect()
     try:

@@ -38,8 +38,8 @@ class PipelineExecutor:
 
     async def perform(self, claim: Claim, steps: Sequence[Step]) -> Outcome | None:
         """Perform a run to its end, its suspension or its failure."""
-        from rota.pipelines.part_work import perform_part
-        from rota.pipelines.performing import Performance
+        from rota.pipelines.running.part_work import perform_part
+        from rota.pipelines.running.performing import Performance
 
         try:
             if claim.name == PART_NAME:

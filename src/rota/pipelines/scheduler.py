@@ -19,24 +19,24 @@ from rota.core.instants import Duration, micros
 from rota.core.lifecycle import Status
 from rota.core.outcomes import end_of, run_failed
 from rota.errors import BadInput, RotaError, SchedulerLockError, UsageError, WrongState
-from rota.pipelines import syncing, watching
-from rota.pipelines.desk import UPCOMING, Desk, Scheduled, Upcoming
-from rota.pipelines.entries import Entry, Moved
-from rota.pipelines.events import (
+from rota.pipelines.outcome import PipelineResult, Progress
+from rota.pipelines.scheduling import syncing, watching
+from rota.pipelines.scheduling.desk import UPCOMING, Desk, Scheduled, Upcoming
+from rota.pipelines.scheduling.entries import Entry, Moved
+from rota.pipelines.scheduling.events import (
     Events,
     Listener,
     ScheduleChanged,
     SchedulerStatus,
     Standing,
 )
-from rota.pipelines.following import Follower
-from rota.pipelines.holding import Holding
-from rota.pipelines.host import Engine
-from rota.pipelines.lockfile import HEARTBEAT_US, STALE_US
-from rota.pipelines.outcome import PipelineResult, Progress
-from rota.pipelines.roster import Roster
-from rota.pipelines.statefile import HISTORY_MAX, RunRecord
-from rota.pipelines.watching import SETTLED_US, Watch
+from rota.pipelines.scheduling.following import Follower
+from rota.pipelines.scheduling.holding import Holding
+from rota.pipelines.scheduling.host import Engine
+from rota.pipelines.scheduling.lockfile import HEARTBEAT_US, STALE_US
+from rota.pipelines.scheduling.roster import Roster
+from rota.pipelines.scheduling.statefile import HISTORY_MAX, RunRecord
+from rota.pipelines.scheduling.watching import SETTLED_US, Watch
 
 if TYPE_CHECKING:
     from rota.client import Client

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from rota.ai.base import Invoker
     from rota.ai.limits import Limits
     from rota.client import Client
+    from rota.pipelines.document.reading import Loaded
     from rota.pipelines.outcome import ItemOutcome, PipelineResult, Progress
-    from rota.pipelines.reading import Loaded
     from rota.pipelines.snapshot import Snapshot
 
 Settings = Mapping[str, Any] | str | Path
@@ -61,7 +61,7 @@ class AppPipelines:
         """Take part in big runs of other machines, and tell whom schedules name. Before the
         worker starts."""
         if not self.serves:
-            from rota.pipelines import notify
+            from rota.pipelines.notifying import notify
 
             self.serves = True
             notify.install(cast("notify.Host", self._client))  # an app, which knows workflows
@@ -108,7 +108,7 @@ class AppPipelines:
 
     def load(self, path: Path | str) -> Loaded:
         """Read and check a pipeline; BadPipeline with everything that is wrong with it."""
-        from rota.pipelines.reading import read_pipeline
+        from rota.pipelines.document.reading import read_pipeline
 
         return read_pipeline(Path(path), now=self._client.clock.now())
 
@@ -227,27 +227,27 @@ class AppPipelines:
 
     async def result(self, run_id: str) -> PipelineResult:
         """How a run stands or ended, its whole output included; also for a cancelled one."""
-        from rota.pipelines import reading_back
+        from rota.pipelines.running import reading_back
 
         return await reading_back.result(self._client, run_id)
 
     async def items(self, run_id: str) -> AsyncIterator[ItemOutcome]:
         """Every item of a run with what became of it, in order."""
-        from rota.pipelines import reading_back
+        from rota.pipelines.running import reading_back
 
         async for each in reading_back.items(self._client, run_id):
             yield each
 
     async def output(self, run_id: str) -> AsyncIterator[str]:
         """The output of a run, piece by piece, however long it is."""
-        from rota.pipelines import reading_back
+        from rota.pipelines.running import reading_back
 
         async for piece in reading_back.output(self._client, run_id):
             yield piece
 
     async def write_results(self, run_id: str, folder: Path | None = None) -> str | None:
         """Write the results file of a run from what is recorded; answers its relative name."""
-        from rota.pipelines import reading_back
+        from rota.pipelines.running import reading_back
 
         return await reading_back.write_results(self._client, run_id, folder)
 
@@ -261,7 +261,7 @@ def _options(timeout: float | None, retries: int, retry_delay_s: float) -> str |
 
 def _check(loaded: Loaded, taken: Snapshot) -> None:
     """Refuse what could not come to its end, before anything is paid."""
-    from rota.pipelines.readiness import obstacles
+    from rota.pipelines.document.readiness import obstacles
 
     part = loaded.pipeline.input
     made = part.generate if part is not None else None

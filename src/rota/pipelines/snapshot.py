@@ -14,9 +14,9 @@ import msgspec
 
 from rota.core.templates import RESERVED
 from rota.errors import BadInput
-from rota.pipelines.definition import Pipeline
-from rota.pipelines.parameters import parameters_of
-from rota.pipelines.reading import Loaded
+from rota.pipelines.document.definition import Pipeline
+from rota.pipelines.document.parameters import parameters_of
+from rota.pipelines.document.reading import Loaded
 
 NAME_PREFIX = "pipeline:"
 

@@ -48,7 +48,7 @@ class Spent(msgspec.Struct, frozen=True, kw_only=True):
 
 async def of_run(client: Client, run_id: str) -> Spent:
     """What one run took, with all its attempts."""
-    from rota.pipelines import reading_back
+    from rota.pipelines.running import reading_back
 
     return taken(await reading_back.result(client, run_id))
 

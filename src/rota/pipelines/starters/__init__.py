@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from rota.errors import BadInput, WrongState
-from rota.pipelines.reading import NAMES
+from rota.pipelines.document.reading import NAMES
 
 HERE = Path(__file__).parent
 NAME_MARK = '"{name}"'

@@ -1,0 +1,113 @@
+"""A pipeline with other items than its file says, for one run: a file, a part, a sample."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from rota.errors import BadInput
+from rota.pipelines.document.definition import Input, Pipeline, Sample
+from rota.pipelines.document.nodes import LoadNode
+from rota.pipelines.document.reading import Loaded
+from rota.pipelines.document.sources import (
+    CsvSource,
+    FileSource,
+    Format,
+    JsonlSource,
+    JsonSource,
+    StdinSource,
+)
+
+STDIN = "-"
+_FORMS: dict[str, Format] = {
+    ".csv": "csv", ".json": "json", ".jsonl": "jsonl", ".ndjson": "jsonl",
+}  # fmt: skip
+
+
+def adjusted(
+    loaded: Loaded,
+    *,
+    items: str | None = None,
+    form: Format | None = None,
+    limit: int | None = None,
+    sample: int | None = None,
+    seed: int | None = None,
+) -> Loaded:
+    """The pipeline with these items in place of its own; what is None stays as it is.
+
+    `items` is a file, or - for standard input, in the format `form` or that of its name.
+    """
+    pipeline = loaded.pipeline
+    mode = pipeline.mode
+    if mode == "map-reduce":
+        assert pipeline.input is not None
+        part = _input(pipeline.input, items, form, limit, sample, seed)
+        return loaded._replace(pipeline=msgspec.structs.replace(pipeline, input=part))
+    if items is not None or sample is not None:
+        raise BadInput(
+            f"{loaded.pipeline_id} takes no items and no sample: it is a {mode}",
+            hint="Give parameters instead, or change the file.",
+        )
+    if limit is None:
+        return loaded
+    if mode == "job":
+        raise BadInput(f"{loaded.pipeline_id} has no items to limit: it is a job")
+    return loaded._replace(pipeline=_limited(pipeline, limit))
+
+
+def _input(
+    part: Input,
+    items: str | None,
+    form: Format | None,
+    limit: int | None,
+    sample: int | None,
+    seed: int | None,
+) -> Input:
+    changes: dict[str, Any] = {}
+    if items is not None:
+        changes |= {"source": source_of(items, form), "items": None, "generate": None}
+    if limit is not None:
+        changes["limit"] = limit
+    if sample is not None:
+        old = part.sample.seed if part.sample else 0
+        changes["sample"] = Sample(size=sample, seed=old if seed is None else seed)
+    return msgspec.structs.replace(part, **changes)
+
+
+def source_of(text: str, form: Format | None) -> FileSource:
+    """The source that `--items` means."""
+    if text == STDIN:
+        return StdinSource(format=form or "jsonl")
+    path = Path(text).expanduser().resolve()
+    if not path.is_file():
+        raise BadInput(f"the items in {text} cannot be read: there is no such file")
+    form = form or _FORMS.get(path.suffix.lower())
+    if form == "csv":
+        return CsvSource(path=str(path))
+    if form == "json":
+        return JsonSource(path=str(path))
+    if form == "jsonl":
+        return JsonlSource(path=str(path))
+    if form == "lines":
+        raise BadInput("lines are read from stdin only", hint=f"Write --items - < {text}.")
+    raise BadInput(
+        f"the items in {text} have no known format",
+        hint="Name the file .csv, .json or .jsonl, or say --items-format csv.",
+    )
+
+
+def _limited(pipeline: Pipeline, limit: int) -> Pipeline:
+    nodes = {
+        node_id: msgspec.structs.replace(node, limit=limit) if isinstance(node, LoadNode) else node
+        for node_id, node in (pipeline.nodes or {}).items()
+    }
+    return msgspec.structs.replace(pipeline, nodes=nodes)
+
+
+def reads_stdin(pipeline: Pipeline) -> bool:
+    """Whether the items come from standard input."""
+    sources: list[Any] = [pipeline.input.source] if pipeline.input else []
+    sources += [n.source for n in (pipeline.nodes or {}).values() if isinstance(n, LoadNode)]
+    return any(isinstance(source, StdinSource) for source in sources)

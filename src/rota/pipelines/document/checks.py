@@ -1,0 +1,253 @@
+"""What types cannot say about the linear form: which keys go together, and what they must hold."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from rota.core.rules import Operator, number_of
+from rota.core.templates import RESERVED, Template
+from rota.pipelines.document.definition import Filter, Input, Pipeline
+from rota.pipelines.document.parts import Asking, OutputField, Parameter, ReduceStep
+from rota.pipelines.document.problems import Path, path_text
+from rota.pipelines.document.report import Report
+from rota.pipelines.document.rules import SHORT, FieldRule, Rule, RuleGroup
+
+_IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
+_DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
+_RANKS = {Operator.GREATER_THAN, Operator.LESS_THAN, Operator.GTE, Operator.LTE}
+LINEAR = ("input", "filter", "map", "reduce")
+
+
+def check_linear(pipeline: Pipeline, written: set[str], report: Report) -> None:
+    """Check the linear form; `written` are the keys of the file, also those that are broken."""
+    _check_mode(written, report)
+    check_parameters(pipeline.parameters, ("parameters",), report)
+    if pipeline.input is not None:
+        _check_input(pipeline.input, report)
+    if pipeline.filter is not None:
+        _check_filter(pipeline.filter, report)
+    if pipeline.map is not None:
+        check_asking(pipeline.map, ("map",), report)
+        if pipeline.map.batch_size > 1 and pipeline.map.prompt:
+            check_batch_prompt(pipeline.map.prompt, ("map", "prompt"), report)
+    if pipeline.job is not None:
+        check_asking(pipeline.job, ("job",), report)
+    if pipeline.reduce is not None:
+        _check_reduce(pipeline.reduce, report)
+
+
+def _check_mode(written: set[str], report: Report) -> None:
+    linear = [key for key in LINEAR if key in written]
+    if "nodes" in written:
+        for key in [*linear, *(["job"] if "job" in written else [])]:
+            report.error((key,), f"{key} and nodes cannot stand together; choose one", at_key=True)
+        return
+    if "job" in written:
+        for key in linear:
+            report.error((key,), f"{key} and job cannot stand together; choose one", at_key=True)
+        return
+    if not linear:
+        report.error((), "there is nothing to do: give input, map and reduce; or job; or nodes")
+        return
+    for key in ("input", "map", "reduce"):
+        if key not in written:
+            report.error((), f'"{key}" is missing: a pipeline has input, map and reduce')
+
+
+# -- input ---------------------------------------------------------------------------------
+
+
+def _check_input(part: Input, report: Report) -> None:
+    sources = {"items": part.items, "from": part.source, "generate": part.generate}
+    given = [key for key, value in sources.items() if value is not None]
+    if not given:
+        report.missing(("input",), "input has no source: give items, from or generate")
+    for key in given[1:]:
+        report.error(
+            ("input", key),
+            f"input has more than one source: {' and '.join(given)}; keep one",
+            at_key=True,
+        )
+    check_parameters(part.parameters, ("input", "parameters"), report)
+    if part.limit == 0:
+        report.warning(("input", "limit"), "input.limit is 0, so no item is taken")
+    if part.generate is not None:
+        path: Path = ("input", "generate")
+        check_fields(part.generate.schema, (*path, "schema"), report, identifiers=True)
+        if not part.generate.auto_approve and (*path, "autoApprove") not in report.wrong:
+            report.warning(
+                path,
+                "input.generate without autoApprove: a person must look at the items before the"
+                " run goes on",
+                at_key=True,
+            )
+
+
+def check_parameters(
+    given: Sequence[Parameter] | dict[str, Any], path: Path, report: Report
+) -> None:
+    """Names once, none of them reserved, no value null."""
+    if isinstance(given, dict):
+        listed = [(name, value, (*path, name)) for name, value in given.items()]
+    else:
+        listed = [(each.name, each.value, (*path, n)) for n, each in enumerate(given)]
+    counts = Counter(name for name, _, _ in listed)
+    seen: set[str] = set()
+    for name, value, where in listed:
+        if value is None:
+            report.error(where, f'the parameter "{name}" has no value')
+        if name in RESERVED:
+            report.error(where, f'"{name}" is filled in by the runner; choose another name')
+        if counts[name] > 1 and name in seen:
+            report.error(where, f'the parameter "{name}" is given twice')
+        seen.add(name)
+
+
+# -- fields and prompts --------------------------------------------------------------------
+
+
+def check_fields(
+    fields: Sequence[str | OutputField], path: Path, report: Report, *, identifiers: bool = False
+) -> None:
+    """Each field once; for generated items, names that can stand in a template."""
+    seen: set[str] = set()
+    for index, field in enumerate(fields):
+        name = field if isinstance(field, str) else field.name
+        if not name.strip():
+            report.error((*path, index), f"{path_text(path)}: a field has no name")
+        elif name in seen:
+            report.error((*path, index), f'{path_text(path)}: "{name}" stands here twice')
+        elif identifiers and not _IDENTIFIER.fullmatch(name):
+            report.error(
+                (*path, index),
+                f'{path_text(path)}: "{name}" is no name; use letters, digits and _, '
+                "a letter first",
+            )
+        if isinstance(field, OutputField) and field.enum == []:
+            report.error((*path, index, "enum"), f'"{name}": enum has no values')
+        seen.add(name)
+
+
+def check_asking(part: Asking, path: Path, report: Report, *, required: bool = True) -> None:
+    """Exactly one prompt, and fields that stand once."""
+    where = path_text(path)
+    if part.prompt is not None and part.prompt_file is not None:
+        report.error(
+            (*path, "promptFile"), f"{where} has prompt and promptFile; keep one", at_key=True
+        )
+    elif part.prompt is None and part.prompt_file is None and required:
+        report.missing(path, f"{where} has no prompt: give prompt or promptFile")
+    for key, text in (("prompt", part.prompt), ("promptFile", part.prompt_file)):
+        if text is not None and not text.strip():
+            report.error((*path, key), f"{where}.{key} is empty")
+    check_fields(part.output, (*path, "output"), report)
+    if part.skill is not None and not part.skill.strip():
+        report.error((*path, "skill"), f"{where}.skill is empty")
+
+
+def check_batch_prompt(prompt: str, path: Path, report: Report) -> None:
+    """A batch that its prompt does not show is a mistake, though one that can be run."""
+    if "ITEMS" not in Template(prompt).names:
+        report.warning(path, "batchSize is more than 1, but the prompt does not hold {{ITEMS}}")
+
+
+def _check_reduce(part: ReduceStep, report: Report) -> None:
+    if part.type == "ai":
+        check_asking(part, ("reduce",), report)
+        return
+    given = {
+        "prompt": part.prompt, "promptFile": part.prompt_file, "skill": part.skill,
+        "skills": part.skills, "output": part.output, "model": part.model,
+    }  # fmt: skip
+    for key, value in given.items():
+        if value:
+            report.error(
+                ("reduce", key),
+                f"reduce.{key} means something only with type: ai; this is type: {part.type}",
+                at_key=True,
+            )
+
+
+# -- filter --------------------------------------------------------------------------------
+
+
+def _check_filter(part: Filter, report: Report) -> None:
+    wanted = {"rule": ("rule",), "ai": ("ai",), "hybrid": ("rule", "ai")}[part.type]
+    for key, value in (("rule", part.rule), ("ai", part.ai)):
+        if key in wanted and value is None:
+            report.missing(("filter",), f'filter: "{key}" is missing for type: {part.type}')
+        elif key not in wanted and value is not None:
+            report.warning(
+                ("filter", key), f"filter.{key} is not used with type: {part.type}", at_key=True
+            )
+    if part.rule is not None:
+        _check_group(part.rule, report)
+    if part.ai is not None:
+        check_asking(part.ai, ("filter", "ai"), report)
+        names = [each if isinstance(each, str) else each.name for each in part.ai.output]
+        if names and "include" not in names:
+            report.error(
+                ("filter", "ai", "output"),
+                'filter.ai.output needs the field "include": it says whether the item is kept',
+            )
+
+
+def _check_group(group: RuleGroup, report: Report) -> None:
+    path: Path = ("filter", "rule", "rules")
+    if not group.rules:
+        report.error(path, "filter.rule has no rules")
+    for index, rule in enumerate(group.rules):
+        _check_rule(rule, (*path, index), report)
+
+
+def _check_rule(rule: Rule, path: Path, report: Report) -> None:
+    kinds = {"field": rule.field, "all": rule.all, "any": rule.any, "not": rule.negated}
+    given = [key for key, value in kinds.items() if value is not None]
+    if len(given) != 1:
+        told = " and ".join(given) or "none"
+        report.error(path, f"a rule has exactly one of field, all, any and not; this has {told}")
+        return
+    for key, inner in (("all", rule.all), ("any", rule.any)):
+        if inner == []:
+            report.error((*path, key), f"{key} has no rules")
+        for index, each in enumerate(inner or []):
+            _check_rule(each, (*path, key, index), report)
+    if rule.negated is not None:
+        _check_rule(rule.negated, (*path, "not"), report)
+    if rule.field is not None:
+        if rule.operator is None:
+            report.error(path, f'the rule about "{rule.field}" has no operator')
+        else:
+            check_operand(rule, rule.operator, path, report)
+
+
+def check_operand(rule: Rule | FieldRule, operator: str, path: Path, report: Report) -> None:
+    """The operand that an operator needs, and no other."""
+    name = Operator(SHORT.get(operator, operator))
+    if name in (Operator.IN, Operator.NOT_IN):
+        if rule.values is None and not isinstance(rule.value, list):
+            report.error(path, f"{operator} needs values: a list of what to compare with")
+    elif name is Operator.MATCHES:
+        _check_pattern(rule.pattern if rule.pattern is not None else rule.value, path, report)
+    elif rule.value is None:
+        report.error(path, f"{operator} needs value: what to compare with")
+    elif name in _RANKS and not _ranked(rule.value):
+        report.error((*path, "value"), f"{operator} compares numbers and dates; this is neither")
+
+
+def _ranked(value: object) -> bool:
+    is_date = isinstance(value, str) and _DATE.match(value) is not None
+    return is_date or number_of(value) is not None
+
+
+def _check_pattern(pattern: object, path: Path, report: Report) -> None:
+    if not isinstance(pattern, str) or not pattern:
+        report.error(path, "matches needs pattern: a regular expression")
+        return
+    try:
+        re.compile(pattern)
+    except re.error as error:
+        report.error((*path, "pattern"), f"the pattern is not a regular expression: {error}")

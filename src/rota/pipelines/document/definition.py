@@ -1,0 +1,132 @@
+"""What a pipeline.yaml may say, as types: the one source of checks, JSON Schema and reference.
+
+Keys in the file are camelCase. What types alone cannot say (exactly one of two keys, names that
+must exist) is in `checks` and `graph`.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, TypeAlias
+
+import msgspec
+
+from rota.pipelines.document.nodes import Node
+from rota.pipelines.document.parts import (
+    AiFilter,
+    Item,
+    Job,
+    MapStep,
+    OutputField,
+    Parameter,
+    Part,
+    ReduceStep,
+    Settings,
+)
+from rota.pipelines.document.rules import RuleGroup
+from rota.pipelines.document.sources import FileSource
+from rota.pipelines.document.timing import ScheduleBlock
+
+Meta = msgspec.Meta
+
+__all__ = ["Filter", "Generate", "Input", "Pipeline", "Sample"]
+
+Name: TypeAlias = Annotated[str, Meta(min_length=1)]
+
+
+class Generate(Part, frozen=True, kw_only=True):
+    """Items made by an AI call."""
+
+    prompt: Annotated[Name, Meta(description="What to ask for.")]
+    schema: Annotated[
+        list[str | OutputField],
+        Meta(min_length=1, description="The fields of each item; names, or fields with a type."),
+    ]
+    model: Annotated[str | None, Meta(description="Model for this call.")] = None
+    auto_approve: Annotated[
+        bool, Meta(description="Run without a person looking at the generated items first.")
+    ] = False
+
+
+class Sample(Part, frozen=True, kw_only=True):
+    """A random choice of items, the same every time for one seed."""
+
+    size: Annotated[Annotated[int, Meta(ge=1)], Meta(description="How many items to keep.")]
+    seed: Annotated[int, Meta(description="Another seed, another choice.")] = 0
+
+
+class Input(Part, frozen=True, kw_only=True):
+    """Where items come from: exactly one of items, from and generate."""
+
+    items: Annotated[
+        list[Item] | None,
+        Meta(description="The items themselves. May be empty: items are then given at the start."),
+    ] = None
+    source: Annotated[
+        list[Item] | FileSource | None,
+        Meta(description="A list of items, or a source of items."),
+    ] = msgspec.field(default=None, name="from")
+    generate: Annotated[Generate | None, Meta(description="Items made by an AI call.")] = None
+    parameters: Annotated[
+        list[Parameter] | dict[str, Any],
+        Meta(description="Values for every item; a field of the item wins over them."),
+    ] = msgspec.field(default_factory=list)
+    offset: Annotated[
+        Annotated[int, Meta(ge=0)], Meta(description="Leave out so many items at the front.")
+    ] = 0
+    limit: Annotated[
+        Annotated[int, Meta(ge=0)] | None,
+        Meta(description="Take at most so many items, after offset, before sample and filter."),
+    ] = None
+    sample: Annotated[
+        Sample | None, Meta(description="A seeded random choice, after offset and limit.")
+    ] = None
+
+
+class Filter(Part, frozen=True, kw_only=True):
+    """Which items go on to the map."""
+
+    type: Annotated[
+        Literal["rule", "ai", "hybrid"], Meta(description="By rules, by an AI, or by both.")
+    ]
+    rule: Annotated[RuleGroup | None, Meta(description="The rules.")] = None
+    ai: Annotated[AiFilter | None, Meta(description="The question to the AI.")] = None
+    combine_mode: Annotated[
+        Literal["and", "or"],
+        Meta(
+            description="hybrid only. and: the AI is asked about items that pass the rules; "
+            "or: about items that do not."
+        ),
+    ] = "and"
+
+
+class Pipeline(Part, frozen=True, kw_only=True):
+    """A whole pipeline.yaml: input, map and reduce; or a job; or nodes."""
+
+    name: Annotated[Name, Meta(description="What people call it.")]
+    description: Annotated[str | None, Meta(description="One line for lists.")] = None
+    schedule: Annotated[ScheduleBlock | None, Meta(description="When it runs by itself.")] = None
+    working_directory: Annotated[
+        str | None,
+        Meta(description="Where AI sessions and commands run; relative to the pipeline's folder."),
+    ] = None
+    parameters: Annotated[
+        list[Parameter] | dict[str, Any],
+        Meta(description="Values for templates: a list of name and value, or a mapping."),
+    ] = msgspec.field(default_factory=list)
+    settings: Annotated[Settings, Meta(description="Defaults for every part.")] = Settings()
+    input: Annotated[Input | None, Meta(description="Where items come from.")] = None
+    filter: Annotated[Filter | None, Meta(description="Which items go on.")] = None
+    map: Annotated[MapStep | None, Meta(description="One AI call for each item.")] = None
+    reduce: Annotated[ReduceStep | None, Meta(description="All results into one.")] = None
+    job: Annotated[Job | None, Meta(description="A single AI call instead of items.")] = None
+    nodes: Annotated[
+        dict[str, Node] | None,
+        Meta(description="A graph instead of input, map and reduce: an id and a node each."),
+    ] = None
+
+    @property
+    def mode(self) -> Literal["map-reduce", "job", "graph"]:
+        """Which of the three forms this is."""
+        if self.nodes is not None:
+            return "graph"
+        return "job" if self.job is not None else "map-reduce"

@@ -1,0 +1,93 @@
+"""From what somebody typed to a pipeline: a file, its folder, or the name of one nearby.
+
+Also where the runs of a folder of pipelines are kept when nobody says otherwise.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rota.core.nearest import did_you_mean
+from rota.core.recurrence import next_after
+from rota.engine.clock import SystemClock
+from rota.errors import UnknownPipeline
+from rota.pipelines.document.reading import NAMES, Loaded, read_pipeline
+
+NEARBY = ("pipelines", ".vscode/pipelines")  # the folders that a name is also looked for in
+DATABASE = ".rota.db"
+NAMED_MAX = 8
+
+
+def locate(text: str, here: Path = Path()) -> Path:
+    """The pipeline.yaml or folder that is meant; UnknownPipeline tells the nearest names."""
+    path = here / Path(text).expanduser()
+    if path.is_file() or _holds_one(path):
+        return path
+    if path.is_dir():
+        raise UnknownPipeline(f"{text} holds no pipeline.yaml", hint=_inside(path, text))
+    beside = {each.name: each for each in _around(path, here)}
+    if path.name in beside and len(Path(text).parts) == 1:
+        return beside[path.name]
+    raise UnknownPipeline(
+        f"there is no pipeline {text}{did_you_mean(path.name, beside)}",
+        hint=f"There are: {_listed(list(beside))}." if beside else None,
+    )
+
+
+def open_pipeline(path: Path) -> Loaded:
+    """Read and check a pipeline now, or raise BadPipeline with everything that is wrong with it."""
+    return read_pipeline(path, now=SystemClock().now())
+
+
+def pipelines_in(folder: Path) -> list[Path]:
+    """The pipelines of a folder by name, or of its usual folders; none if it is one itself."""
+    if not folder.is_dir() or _holds_one(folder):
+        return []
+    places = [folder, *(folder / name for name in NEARBY)]
+    return next((found for place in places if (found := _within(place))), [])
+
+
+def next_of(loaded: Loaded) -> tuple[int | None, int]:
+    """When its schedule would fire next, if it has one that is enabled; and the time now."""
+    now = SystemClock().now()
+    timed = loaded.schedule
+    return next_after(timed.intent.spec, now) if timed and timed.enabled else None, now
+
+
+def root_of(path: Path) -> Path:
+    """The folder of pipelines that a pipeline (its file or its folder) stands in."""
+    folder = path.parent if path.is_file() else path
+    return folder.resolve().parent
+
+
+def database_url(root: Path) -> str:
+    """Where the runs of a folder of pipelines are kept, when nobody says otherwise."""
+    return f"sqlite:///{root.resolve() / DATABASE}"
+
+
+def _holds_one(folder: Path) -> bool:
+    return any((folder / name).is_file() for name in NAMES)
+
+
+def _within(folder: Path) -> list[Path]:
+    if not folder.is_dir():
+        return []
+    return sorted(each for each in folder.iterdir() if each.is_dir() and _holds_one(each))
+
+
+def _around(path: Path, here: Path) -> list[Path]:
+    """Pipelines that a name may mean: beside it, and in the usual folders of this one."""
+    nearby = [each for name in NEARBY for each in _within(here / name)]
+    return [*nearby, *_within(path.parent)]
+
+
+def _inside(folder: Path, text: str) -> str:
+    names = [each.name for each in _within(folder)]
+    if not names:
+        return f"Make one with `rota pipeline init {text}/NAME`."
+    return f"It holds pipelines; name one of them: {_listed(names)}."
+
+
+def _listed(names: list[str]) -> str:
+    more = f" and {len(names) - NAMED_MAX} more" if len(names) > NAMED_MAX else ""
+    return ", ".join(sorted(names)[:NAMED_MAX]) + more

@@ -1,0 +1,149 @@
+"""The graph form: parents that exist, no cycles, what each kind of node needs. And its order."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+
+from rota.core.nearest import did_you_mean
+from rota.pipelines.document.checks import (
+    check_asking,
+    check_batch_prompt,
+    check_fields,
+    check_operand,
+)
+from rota.pipelines.document.nodes import (
+    AiNode,
+    FilterNode,
+    LoadNode,
+    MapNode,
+    MergeNode,
+    Node,
+    ReduceNode,
+    ScriptNode,
+    parents_of,
+)
+from rota.pipelines.document.problems import Path
+from rota.pipelines.document.report import Report
+from rota.pipelines.document.rules import AndRule, FieldRule, NodeRule, NotRule, OrRule
+from rota.pipelines.document.sources import AiSource
+
+_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
+
+
+def check_graph(nodes: Mapping[str, Node], ids: Collection[str], report: Report) -> None:
+    """Check the nodes that could be read; `ids` are all that the file has, also broken ones."""
+    if not ids:
+        report.error(("nodes",), "nodes is empty: a graph has at least one node", at_key=True)
+    for node_id, node in nodes.items():
+        if not _ID.fullmatch(node_id):
+            report.error(("nodes", node_id), f'"{node_id}" is no id: use letters, digits, _ . -')
+        _check_parents(node_id, node, ids, report)
+        _check_node(node, ("nodes", node_id), report)
+    for cycle in cycles({each: parents_of(node) for each, node in nodes.items()}):
+        told = " → ".join([*cycle, cycle[0]])
+        report.error(("nodes", cycle[0]), f"these nodes wait for each other: {told}", at_key=True)
+
+
+def _check_parents(node_id: str, node: Node, ids: Collection[str], report: Report) -> None:
+    parents = parents_of(node)
+    path: Path = ("nodes", node_id, "from")
+    for index, parent in enumerate(parents):
+        place = path if isinstance(node.parents, str) else (*path, index)
+        if parent not in ids:
+            report.error(place, f'no node is called "{parent}"{did_you_mean(parent, ids)}')
+        elif parent in parents[:index]:
+            report.error(place, f'"{parent}" stands here twice')
+    if isinstance(node, LoadNode):
+        if parents:
+            report.warning(path, "a load node takes no items; from only delays it")
+    elif isinstance(node, MergeNode):
+        if len(parents) < 2:
+            report.error(("nodes", node_id), "a merge node needs two nodes or more in from")
+    elif not parents and not isinstance(node, ScriptNode | AiNode):
+        report.error(
+            ("nodes", node_id), f'"{node_id}" takes items: say in from which node has them'
+        )
+
+
+def _check_node(node: Node, path: Path, report: Report) -> None:
+    match node:
+        case MapNode():
+            check_asking(node, path, report)
+            if node.batch_size > 1 and node.prompt:
+                check_batch_prompt(node.prompt, (*path, "prompt"), report)
+        case AiNode():
+            check_asking(node, path, report)
+        case ReduceNode():
+            if node.strategy == "ai":
+                check_asking(node, path, report)
+            elif node.prompt is not None or node.prompt_file is not None:
+                report.error(path, f"a prompt needs strategy: ai; this is {node.strategy}")
+        case FilterNode():
+            _check_rule(node.rule, (*path, "rule"), report)
+        case LoadNode(source=AiSource() as source):
+            check_fields(source.schema, (*path, "source", "schema"), report, identifiers=True)
+        case _:
+            pass
+
+
+def _check_rule(rule: NodeRule, path: Path, report: Report) -> None:
+    if isinstance(rule, FieldRule):
+        check_operand(rule, rule.op, path, report)
+    elif isinstance(rule, AndRule | OrRule):
+        if not rule.rules:
+            report.error(path, "this rule holds no rules")
+        for index, inner in enumerate(rule.rules):
+            _check_rule(inner, (*path, "rules", index), report)
+    elif isinstance(rule, NotRule):
+        _check_rule(rule.rule, (*path, "rule"), report)
+
+
+def cycles(parents: Mapping[str, list[str]]) -> list[list[str]]:
+    """Every group of nodes that wait for each other, each as one path, in the order of the file."""
+    found: list[list[str]] = []
+    done: set[str] = set()
+    for start in parents:
+        trail: list[str] = []
+        stack = [(start, iter(parents.get(start, [])))] if start not in done else []
+        trail.extend(each for each, _ in stack)
+        while stack:
+            node_id, rest = stack[-1]
+            parent = next((each for each in rest if each in parents), None)
+            if parent is None:
+                done.add(node_id)
+                stack.pop()
+                trail.pop()
+            elif parent in trail:
+                found.append(_from_first(trail[trail.index(parent) :], list(parents)))
+            elif parent not in done:
+                stack.append((parent, iter(parents[parent])))
+                trail.append(parent)
+    return found
+
+
+def _from_first(trail: list[str], ids: list[str]) -> list[str]:
+    """A cycle in the direction of the items, from the node that stands first in the file."""
+    cycle = trail[::-1]
+    first = cycle.index(min(cycle, key=ids.index))
+    return cycle[first:] + cycle[:first]
+
+
+def order(parents: Mapping[str, list[str]]) -> list[str]:
+    """The nodes so that each comes after its parents; the order of the file where it is free."""
+    placed: dict[str, None] = {}
+    waiting = dict(parents)
+    while waiting:
+        ready = [each for each, before in waiting.items() if all(p in placed for p in before)]
+        if not ready:
+            raise ValueError("the graph has a cycle")  # refused long before
+        for each in ready:
+            placed[each] = None
+            del waiting[each]
+    return list(placed)
+
+
+def leaves(parents: Mapping[str, list[str]]) -> list[str]:
+    """The nodes that no other takes items from: their items are the result."""
+    used = {parent for before in parents.values() for parent in before}
+    return [each for each in parents if each not in used]

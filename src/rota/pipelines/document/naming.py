@@ -1,0 +1,83 @@
+"""Whether every {{placeholder}} of a pipeline can have a value, as far as the file tells."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from rota.core.templates import RESERVED, Template
+from rota.pipelines.document.definition import Input, Pipeline
+from rota.pipelines.document.parameters import parameters_of
+from rota.pipelines.document.problems import Level, Path
+from rota.pipelines.document.report import Report
+
+BATCH = ("ITEMS",)
+REDUCE = RESERVED
+
+
+def check_names(pipeline: Pipeline, prompts: Mapping[str, str], report: Report) -> None:
+    """Check the prompts against parameters and inline items; `prompts` by their place.
+
+    What a scheduled pipeline lacks nobody will give, so that is an error. Without a schedule
+    the value may still be given at the start: a warning.
+    """
+    level = Level.WARNING if pipeline.schedule is None else Level.ERROR
+    checking = _Checking(report, level, list(parameters_of(pipeline)))
+    if pipeline.job is not None:
+        checking.against(prompts.get("job"), ("job", "prompt"), [])
+        checking.against(pipeline.job.model, ("job", "model"), [])
+    if pipeline.reduce is not None:
+        checking.against(prompts.get("reduce"), ("reduce", "prompt"), list(REDUCE))
+    items = inline_items(pipeline.input)
+    if items:
+        checking.items(prompts.get("filter"), ("filter", "ai", "prompt"), items)
+        checking.items(prompts.get("map"), ("map", "prompt"), items)
+        checking.items(pipeline.map.model if pipeline.map else None, ("map", "model"), items)
+    if pipeline.map is not None and "map" in prompts and not Template(prompts["map"]).names:
+        report.warning(
+            ("map", "prompt"), "the prompt holds no {{placeholder}}: every item asks the same"
+        )
+
+
+def inline_items(part: Input | None) -> Sequence[Mapping[str, Any]]:
+    """The items that stand in the file itself."""
+    if part is None:
+        return []
+    return part.source if isinstance(part.source, list) else part.items or []
+
+
+class _Checking:
+    def __init__(self, report: Report, level: Level, parameters: list[str]) -> None:
+        self._report = report
+        self._level = level
+        self._parameters = parameters
+
+    def against(self, text: str | None, path: Path, names: list[str]) -> None:
+        """Names that are neither parameters nor filled in."""
+        for absent in Template(text or "").missing([*self._parameters, *names]):
+            self._say(path, absent.name, f"has no value{absent.advice}")
+
+    def items(self, text: str | None, path: Path, items: Sequence[Mapping[str, Any]]) -> None:
+        """Names that not every item has."""
+        template = Template(text or "")
+        every = {*self._parameters, *BATCH, *(key for item in items for key in item)}
+        nowhere = {absent.name: absent.advice for absent in template.missing(every)}
+        for name in template.names:
+            if name in nowhere:
+                self._say(path, name, f"is no field of the items{nowhere[name]}")
+                continue
+            lacking = list(_lacking(name, items, [*self._parameters, *BATCH]))
+            if lacking:
+                told = ", ".join(str(number) for number in lacking[:5])
+                more = f" and {len(lacking) - 5} more" if len(lacking) > 5 else ""
+                self._say(path, name, f"has no value in item {told}{more}")
+
+    def _say(self, path: Path, name: str, message: str) -> None:
+        shown = f"{{{{{name}}}}}"
+        self._report.at_text(path, shown, f"{shown} {message}", self._level)
+
+
+def _lacking(name: str, items: Sequence[Mapping[str, Any]], known: Sequence[str]) -> Iterator[int]:
+    for number, item in enumerate(items, start=1):
+        if Template(f"{{{{{name}}}}}").missing([*known, *item]):
+            yield number

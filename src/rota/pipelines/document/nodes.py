@@ -1,0 +1,152 @@
+"""The graph form: eight kinds of nodes, each with what comes before it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, TypeAlias
+
+import msgspec
+
+from rota.pipelines.document.parts import Asking, Natural, OnError, Part, Positive
+from rota.pipelines.document.rules import NodeRule
+from rota.pipelines.document.sources import LoadSource
+
+Meta = msgspec.Meta
+
+Parents: TypeAlias = Annotated[
+    list[str] | str, Meta(description="The nodes whose items this one takes, in this order.")
+]
+Label: TypeAlias = Annotated[str | None, Meta(description="What people see instead of the id.")]
+Failing: TypeAlias = Annotated[
+    OnError | None,
+    Meta(description="abort ends the run, warn goes on without items; else settings.onError."),
+]
+
+
+class Placed(Part, frozen=True, kw_only=True):
+    """A node without an AI."""
+
+    parents: Parents = msgspec.field(default_factory=list, name="from")
+    label: Label = None
+    on_error: Failing = None
+
+
+class PlacedAsking(Asking, frozen=True, kw_only=True):
+    """A node that asks an AI. (A struct can have one base only, so three keys stand twice.)"""
+
+    parents: Parents = msgspec.field(default_factory=list, name="from")
+    label: Label = None
+    on_error: Failing = None
+
+
+class LoadNode(Placed, frozen=True, kw_only=True, tag="load", tag_field="type"):
+    """Reads items."""
+
+    source: Annotated[LoadSource, Meta(description="Where items come from.")]
+    offset: Annotated[Natural, Meta(description="Leave out so many items at the front.")] = 0
+    limit: Annotated[Natural | None, Meta(description="Take at most so many items.")] = None
+
+
+class ScriptNode(Placed, frozen=True, kw_only=True, tag="script", tag_field="type"):
+    """Runs a command over the items."""
+
+    run: Annotated[str, Meta(min_length=1, description="The command line, for the shell.")]
+    args: Annotated[list[str], Meta(description="Further arguments, passed as they are.")] = (
+        msgspec.field(default_factory=list)
+    )
+    env: Annotated[dict[str, str], Meta(description="Variables for its environment.")] = (
+        msgspec.field(default_factory=dict)
+    )
+    cwd: Annotated[str | None, Meta(description="Its folder; relative to the pipeline's.")] = None
+    timeout_ms: Annotated[Positive, Meta(description="Milliseconds until it is killed.")] = 60_000
+    input: Annotated[
+        Literal["json", "csv", "none"], Meta(description="How items reach its standard input.")
+    ] = "none"
+    output: Annotated[
+        Literal["json", "csv", "text", "passthrough"],
+        Meta(description="How its output is read; passthrough hands the items on unchanged."),
+    ] = "passthrough"
+    shell: Annotated[
+        Literal["default", "powershell", "bash"], Meta(description="The shell to use.")
+    ] = "default"
+
+
+class FilterNode(Placed, frozen=True, kw_only=True, tag="filter", tag_field="type"):
+    """Keeps the items that a rule is true for."""
+
+    rule: Annotated[NodeRule, Meta(description="The rule; and, or, not and ai may be nested.")]
+
+
+class MapNode(PlacedAsking, frozen=True, kw_only=True, tag="map", tag_field="type"):
+    """One AI call for each item or batch; its fields (or `result`), or `$error`, join the item."""
+
+    concurrency: Annotated[Positive | None, Meta(description="Calls at the same time.")] = None
+    batch_size: Annotated[
+        Positive, Meta(description="Items in one call; the prompt then holds {{ITEMS}}.")
+    ] = 1
+
+
+class ReduceNode(PlacedAsking, frozen=True, kw_only=True, tag="reduce", tag_field="type"):
+    """All items into one, with the text in `result`; alone at the end, its text is the output."""
+
+    strategy: Annotated[
+        Literal["list", "table", "json", "csv", "concat", "ai"],
+        Meta(description="The form of the result; ai asks a model with {{RESULTS}}."),
+    ]
+
+
+class MergeNode(Placed, frozen=True, kw_only=True, tag="merge", tag_field="type"):
+    """The items of several nodes as one list."""
+
+    strategy: Annotated[
+        Literal["concat", "zip"],
+        Meta(description="One after the other; or side by side, the later parent's fields win."),
+    ] = "concat"
+
+
+class SelectOp(Part, frozen=True, kw_only=True, tag="select", tag_field="op"):
+    """Keeps only these fields."""
+
+    fields: Annotated[list[str], Meta(min_length=1, description="The fields to keep.")]
+
+
+class DropOp(Part, frozen=True, kw_only=True, tag="drop", tag_field="op"):
+    """Takes these fields away."""
+
+    fields: Annotated[list[str], Meta(min_length=1, description="The fields to take away.")]
+
+
+class RenameOp(Part, frozen=True, kw_only=True, tag="rename", tag_field="op"):
+    """Gives a field another name."""
+
+    old: Annotated[str, Meta(min_length=1, description="The field.")] = msgspec.field(name="from")
+    to: Annotated[str, Meta(min_length=1, description="Its new name.")]
+
+
+class AddOp(Part, frozen=True, kw_only=True, tag="add", tag_field="op"):
+    """Adds a field, or replaces it."""
+
+    field: Annotated[str, Meta(min_length=1, description="The field.")]
+    value: Annotated[str, Meta(description="Its value, with {{placeholders}}.")]
+
+
+TransformOp: TypeAlias = SelectOp | DropOp | RenameOp | AddOp
+
+
+class TransformNode(Placed, frozen=True, kw_only=True, tag="transform", tag_field="type"):
+    """Changes the fields of each item."""
+
+    ops: Annotated[list[TransformOp], Meta(min_length=1, description="What to do, in this order.")]
+
+
+class AiNode(PlacedAsking, frozen=True, kw_only=True, tag="ai", tag_field="type"):
+    """One AI call over all items ({{ITEMS}}); one item comes out, with its fields or `result`."""
+
+
+Node: TypeAlias = (
+    LoadNode | ScriptNode | FilterNode | MapNode | ReduceNode | MergeNode | TransformNode | AiNode
+)
+
+
+def parents_of(node: Node) -> list[str]:
+    """The ids of the nodes before this one."""
+    return [node.parents] if isinstance(node.parents, str) else list(node.parents)

@@ -1,0 +1,63 @@
+"""What types cannot say about `notify`: addresses that can be called, receivers that are one."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+from urllib.parse import urlsplit
+
+from rota.pipelines.document.problems import Path, path_text
+from rota.pipelines.document.report import Report
+from rota.pipelines.document.timing import Notice, Notify
+from rota.pipelines.notifying.webhooks import ENV
+
+EVENTS = ("success", "failure", "recovery", "missed")
+_VARIABLE = re.compile(r"[A-Za-z_]\w*")
+
+
+def check_notify(notify: Notify, report: Report) -> None:
+    """Check every receiver; a message that could never go out is told before it has to."""
+    for event in EVENTS:
+        given: Any = getattr(notify, f"on_{event}")
+        path: Path = ("schedule", "notify", f"on_{event}")
+        if isinstance(given, list):
+            for index, each in enumerate(given):
+                _check_receiver(each, (*path, index), report)
+        elif given is not None:
+            _check_receiver(given, path, report)
+    if notify.ping is not None:
+        _check_address(notify.ping, ("schedule", "notify", "ping"), report)
+
+
+def _check_receiver(given: str | Notice, path: Path, report: Report) -> None:
+    if isinstance(given, str):
+        _check_address(given, path, report)
+        return
+    if given.webhook is None and given.command is None:
+        report.error(path, f"{path_text(path)} names nobody: give webhook or command", at_key=True)
+    if given.webhook is not None:
+        _check_address(given.webhook, (*path, "webhook"), report)
+    if given.command is not None and not given.command.strip():
+        report.error((*path, "command"), f"{path_text((*path, 'command'))} is empty")
+    if given.secret_env is None:
+        return
+    where: Path = (*path, "secretEnv")
+    if given.webhook is None:
+        report.error(where, "secretEnv signs a webhook, and there is none", at_key=True)
+    if not _VARIABLE.fullmatch(given.secret_env):
+        report.error(where, "secretEnv is the name of an environment variable, not the key itself")
+
+
+def _check_address(text: str, path: Path, report: Report) -> None:
+    if text.startswith(ENV):
+        if not _VARIABLE.fullmatch(text.removeprefix(ENV)):
+            report.error(path, f"{path_text(path)}: env: is followed by the name of a variable")
+        return
+    try:
+        parts = urlsplit(text)
+        fits = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        fits = False
+    if not fits or any(char.isspace() for char in text):
+        told = "is no address; write it as https://host/path, or env:NAME"
+        report.error(path, f"{path_text(path)} {told}")

@@ -1,0 +1,258 @@
+"""A pipeline's folder → its checked definition, or every problem at once."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from pathlib import Path as FilePath
+from typing import Any, NamedTuple
+
+import msgspec
+from msgspec import inspect
+
+from rota.core.recurrence import next_after
+from rota.core.zones import zone_named
+from rota.errors import BadInput, BadPipeline, RotaError, UnknownZone
+from rota.hostzone import host_zone_name
+from rota.pipelines.document.checks import check_linear
+from rota.pipelines.document.definition import Pipeline
+from rota.pipelines.document.graph import check_graph
+from rota.pipelines.document.naming import check_names
+from rota.pipelines.document.nodes import PlacedAsking
+from rota.pipelines.document.notify_checks import check_notify
+from rota.pipelines.document.parts import Asking
+from rota.pipelines.document.problems import Path, Place, Problem, errors_of, ordered, refusal
+from rota.pipelines.document.prompts import read_prompt, read_skill, skill_folders, with_skills
+from rota.pipelines.document.report import Report
+from rota.pipelines.document.shape import Shape
+from rota.pipelines.document.timing import ScheduleBlock, Timed, bound, jitter_of, timed
+from rota.pipelines.document.yamltree import read_yaml
+
+NAMES = ("pipeline.yaml", "pipeline.yml")
+_TYPE = inspect.type_info(Pipeline)
+
+
+class Loaded(NamedTuple):
+    """A pipeline that can be run."""
+
+    pipeline: Pipeline
+    pipeline_id: str  # the name of its folder
+    folder: FilePath
+    file: FilePath
+    prompts: dict[str, str]  # "map", "reduce", "filter", "job", or the id of a node
+    schedule: Timed | None
+    warnings: list[Problem]
+    digest: str  # changes when the file, a prompt file or a skill does
+
+
+def entry_file(path: FilePath) -> FilePath:
+    """The pipeline.yaml that a file or a folder means."""
+    if path.is_dir():
+        found = [path / name for name in NAMES if (path / name).is_file()]
+        if len(found) == 2:
+            raise BadInput(f"{path} holds pipeline.yaml and pipeline.yml", hint="Remove one.")
+        if not found:
+            raise BadInput(f"{path} holds no pipeline.yaml", hint="Name another folder.")
+        return found[0]
+    if not path.exists():
+        raise BadInput(f"{path} is not there", hint="Name a pipeline.yaml, or its folder.")
+    return path
+
+
+def read_pipeline(
+    path: FilePath, *, now: int, host_zone: str | None = None, skill_root: FilePath | None = None
+) -> Loaded:
+    """Read and check a pipeline, or raise BadPipeline with everything that is wrong with it."""
+    file = entry_file(path)
+    try:
+        raw = file.read_bytes()
+    except OSError as error:
+        problem = Problem(str(file), Place(1, 1), f"it cannot be read: {error.strerror}")
+        raise refusal(str(file), [problem]) from error
+    return read_text(raw, file, now=now, host_zone=host_zone, skill_root=skill_root)
+
+
+def read_text(
+    raw: bytes | str,
+    file: FilePath,
+    *,
+    now: int,
+    host_zone: str | None = None,
+    skill_root: FilePath | None = None,
+) -> Loaded:
+    """The same for text that may differ from what the file holds, as an editor has it."""
+    text = raw.decode("utf-8-sig", "replace") if isinstance(raw, bytes) else raw
+    document = read_yaml(raw, str(file))
+    report = Report(document, str(file), text)
+    if not document.places:
+        raise refusal(str(file), report.problems)
+    if not isinstance(document.value, dict):
+        report.error((), "a pipeline is a mapping: name, input, map and reduce")
+        raise refusal(str(file), report.problems)
+    pipeline, node_ids = _converted(document.value, report)
+    folder = file.parent
+    _check(pipeline, document.value, node_ids, report)
+    prompts = _prompts(pipeline, folder, skill_folders(folder, skill_root), report)
+    check_names(pipeline, prompts, report)
+    zone = host_zone or host_zone_name()
+    schedule = _schedule(pipeline.schedule, folder.resolve().name, zone, now, report)
+    if errors_of(report.problems):
+        raise refusal(str(file), report.problems)
+    digest = hashlib.sha256("\0".join([text, *prompts.values()]).encode()).hexdigest()[:16]
+    return Loaded(
+        pipeline, folder.resolve().name, folder, file, prompts, schedule,
+        ordered(report.problems), digest,
+    )  # fmt: skip
+
+
+def _converted(value: dict[str, Any], report: Report) -> tuple[Pipeline, set[str]]:
+    """The definition made of what is right, so that the rest of the file is checked too."""
+    Shape(report).check(value, _TYPE, ())
+    nodes = value.get("nodes")
+    node_ids = set(nodes) if isinstance(nodes, dict) else set()
+    right: dict[str, Any] = {"name": "?"}
+    for key, part in value.items():
+        cuts = [path[: _in_list(path)] for path in report.wrong if path[0:1] == (key,)]
+        pruned = _without({key: part}, cuts)
+        if pruned and _converts({"name": "?", **pruned}, key if not cuts else None, report):
+            right |= pruned
+    return msgspec.convert(right, Pipeline), node_ids
+
+
+def _converts(value: dict[str, Any], sound: str | None, report: Report) -> bool:
+    """Whether a part becomes what it should; a `sound` one that does not is told about."""
+    try:
+        msgspec.convert(value, Pipeline)
+    except msgspec.ValidationError as error:
+        if sound is not None:
+            report.error((sound,), f"{sound}: {error}")
+        return False
+    return True
+
+
+def _in_list(path: Path) -> int:
+    """How much of a path to cut away: a whole node, or a whole list, lest its numbers change."""
+    if path[:1] == ("nodes",):
+        return 2
+    return next((n for n, part in enumerate(path) if isinstance(part, int)), len(path))
+
+
+def _without(value: dict[Any, Any], paths: list[Path]) -> dict[Any, Any]:
+    """A copy of the value without what stands at these paths."""
+    copy = dict(value)
+    for key in {path[0] for path in paths if path}:
+        inner = [path[1:] for path in paths if path and path[0] == key]
+        if all(inner) and isinstance(copy.get(key), dict):
+            copy[key] = _without(copy[key], inner)
+        else:
+            copy.pop(key, None)
+    return copy
+
+
+def _check(pipeline: Pipeline, value: dict[str, Any], ids: set[str], report: Report) -> None:
+    written = {key for key, part in value.items() if part is not None or key == "nodes"}
+    check_linear(pipeline, written, report)
+    if pipeline.nodes is not None:
+        check_graph(pipeline.nodes, ids, report)
+
+
+# -- prompts -------------------------------------------------------------------------------
+
+
+def asking_parts(pipeline: Pipeline) -> Iterator[tuple[str, Asking, Path]]:
+    """Every part that asks an AI, by its place."""
+    if pipeline.job is not None:
+        yield "job", pipeline.job, ("job",)
+    if pipeline.filter is not None and pipeline.filter.ai is not None:
+        yield "filter", pipeline.filter.ai, ("filter", "ai")
+    if pipeline.map is not None:
+        yield "map", pipeline.map, ("map",)
+    if pipeline.reduce is not None and pipeline.reduce.type == "ai":
+        yield "reduce", pipeline.reduce, ("reduce",)
+    for node_id, node in (pipeline.nodes or {}).items():
+        if isinstance(node, PlacedAsking):
+            yield node_id, node, ("nodes", node_id)
+
+
+def _prompts(
+    pipeline: Pipeline, folder: FilePath, skills: list[FilePath], report: Report
+) -> dict[str, str]:
+    prompts: dict[str, str] = {}
+    for key, part, path in asking_parts(pipeline):
+        text = part.prompt
+        if text is None and part.prompt_file:
+            try:
+                text = read_prompt(part.prompt_file, folder)
+            except BadInput as error:
+                report.error((*path, "promptFile"), error.message)
+        found = []
+        for name in part.skill_names:
+            try:
+                found.append(read_skill(name, skills))
+            except BadInput as error:
+                where = "skill" if name == part.skill else "skills"
+                report.error((*path, where), error.message)
+        if text is not None:
+            prompts[key] = with_skills(text, found)
+    return prompts
+
+
+# -- schedule ------------------------------------------------------------------------------
+
+
+def _schedule(
+    block: ScheduleBlock | None, pipeline_id: str, zone: str, now: int, report: Report
+) -> Timed | None:
+    if block is None:
+        return None
+    count = len(errors_of(report.problems))
+    _check_block(block, pipeline_id, report)
+    try:
+        zone = zone_named(block.timezone or zone).key
+    except UnknownZone as error:
+        report.error(("schedule", "timezone"), _told(error))
+    if len(errors_of(report.problems)) > count:  # The cron text is still to be looked at alone.
+        block = ScheduleBlock(cron=block.cron)
+    try:
+        plain = msgspec.structs.replace(block, timezone=zone)
+        made = timed(plain, workflow=f"pipeline:{pipeline_id}", host_zone=zone)
+    except RotaError as error:
+        report.error(("schedule", "cron"), _told(error))
+        return None
+    if next_after(made.intent.spec, now) is None:
+        report.warning(("schedule",), "the schedule is over: no occurrence is left", at_key=True)
+    return made
+
+
+def _check_block(block: ScheduleBlock, pipeline_id: str, report: Report) -> None:
+    if block.jitter is not None:
+        try:
+            jitter_of(block.jitter)
+        except BadInput as error:
+            report.error(("schedule", "jitter"), f"schedule.jitter: {error.message}")
+    for key, text in (("start", block.start), ("end", block.end)):
+        try:
+            bound(key, text, "UTC")
+        except RotaError as error:
+            report.error(("schedule", key), _told(error))
+    if pipeline_id in block.after_ids:
+        report.error(("schedule", "after"), "a pipeline cannot wait for itself")
+    condition = block.condition
+    if condition is not None and not any(
+        (condition.file_exists, condition.file_missing, condition.command)
+    ):
+        report.error(("schedule", "condition"), "schedule.condition asks for nothing", at_key=True)
+    if block.notify is not None:
+        check_notify(block.notify, report)
+
+
+def _told(error: RotaError) -> str:
+    """An error of the core in one line."""
+    first = error.message.strip().splitlines()[0]
+    return f"{first}. {error.advice}" if error.advice else first
+
+
+def problems_of(error: BadPipeline) -> list[Problem]:
+    """What a refused pipeline carries."""
+    found = error.facts.get("problems", [])
+    return list(found) if isinstance(found, list) else []

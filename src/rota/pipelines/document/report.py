@@ -1,0 +1,47 @@
+"""Collects what is wrong with one file, at the places of its document."""
+
+from __future__ import annotations
+
+from rota.pipelines.document.problems import Level, Path, Place, Problem
+from rota.pipelines.document.yamltree import Document
+
+
+class Report:
+    """The problems of one file, in the order they were found."""
+
+    def __init__(self, document: Document, file: str, text: str) -> None:
+        self.problems: list[Problem] = list(document.problems)
+        self.document = document
+        self.file = file
+        self.wrong: set[Path] = set()  # what does not have the right shape, and is left out
+        self._lines = text.splitlines()
+
+    def error(self, path: Path, message: str, *, at_key: bool = False) -> None:
+        """Note what stops the pipeline, at a value or at its key."""
+        self._say(path, message, at_key, Level.ERROR)
+
+    def missing(self, path: Path, message: str) -> None:
+        """Note that something is not there; unless something wrong is, which was told already."""
+        if not any(each[: len(path)] == path for each in self.wrong if len(each) > len(path)):
+            self._say(path, message, True, Level.ERROR)
+
+    def warning(self, path: Path, message: str, *, at_key: bool = False) -> None:
+        """Note what a person should know."""
+        self._say(path, message, at_key, Level.WARNING)
+
+    def at_text(self, path: Path, text: str, message: str, level: Level = Level.ERROR) -> None:
+        """Note a problem of a text within a value, such as a placeholder of a prompt."""
+        place = self._find(text, self.document.place(path))
+        self.problems.append(Problem(self.file, place, message, level))
+
+    def _say(self, path: Path, message: str, at_key: bool, level: Level) -> None:
+        place = self.document.key_place(path) if at_key else self.document.place(path)
+        self.problems.append(Problem(self.file, place, message, level))
+
+    def _find(self, text: str, place: Place) -> Place:
+        for number in range(place.line - 1, len(self._lines)):
+            begin = place.column - 1 if number == place.line - 1 else 0
+            found = self._lines[number].find(text, begin)
+            if found >= 0:
+                return Place(number + 1, found + 1)
+        return place

@@ -1,0 +1,107 @@
+"""Where items come from, as written in a pipeline.yaml."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, TypeAlias
+
+import msgspec
+
+from rota.pipelines.document.parts import Item, OutputField, Part, Positive
+
+Meta = msgspec.Meta
+ColumnType: TypeAlias = Literal["string", "integer", "number", "boolean", "json"]
+Format: TypeAlias = Literal["json", "jsonl", "csv", "lines"]
+
+FilePath: TypeAlias = Annotated[
+    str, Meta(min_length=1, description="The file; relative to the pipeline's folder.")
+]
+Encoding: TypeAlias = Annotated[
+    str, Meta(description="How the file is encoded; a byte-order mark is taken off.")
+]
+Delimiter: TypeAlias = Annotated[
+    str, Meta(min_length=1, max_length=1, description="The character between columns.")
+]
+Types: TypeAlias = Annotated[
+    dict[str, ColumnType],
+    Meta(description="Columns that are not text: string, integer, number, boolean or json."),
+]
+
+
+class CsvSource(Part, frozen=True, kw_only=True, tag="csv", tag_field="type"):
+    """Rows of a CSV file, read as a stream. Values are text unless `types` says otherwise."""
+
+    path: FilePath
+    delimiter: Delimiter = ","
+    has_headers: Annotated[
+        bool, Meta(description="Whether the first row names the columns; else col0, col1, …")
+    ] = True
+    encoding: Encoding = "utf-8"
+    types: Types = msgspec.field(default_factory=dict)
+
+
+class JsonSource(Part, frozen=True, kw_only=True, tag="json", tag_field="type"):
+    """A JSON file: a list of objects, or an object with a list under `items`."""
+
+    path: FilePath
+    encoding: Encoding = "utf-8"
+
+
+class JsonlSource(Part, frozen=True, kw_only=True, tag="jsonl", tag_field="type"):
+    """A file with one JSON object in each line, read as a stream."""
+
+    path: FilePath
+    encoding: Encoding = "utf-8"
+
+
+class GlobSource(Part, frozen=True, kw_only=True, tag="glob", tag_field="type"):
+    """One item for each file: path, name, stem, folder, and content when asked for."""
+
+    pattern: Annotated[
+        str, Meta(min_length=1, description="Such as src/**/*.py; relative to the folder.")
+    ]
+    content: Annotated[bool, Meta(description="Whether to read the files.")] = False
+    encoding: Encoding = "utf-8"
+
+
+class CommandSource(Part, frozen=True, kw_only=True, tag="command", tag_field="type"):
+    """What a command prints."""
+
+    run: Annotated[str, Meta(min_length=1, description="The command line, for the shell.")]
+    format: Annotated[Format, Meta(description="How to read what it prints.")] = "json"
+    delimiter: Delimiter = ","
+    types: Types = msgspec.field(default_factory=dict)
+    timeout_ms: Annotated[Positive, Meta(description="Milliseconds until it is killed.")] = 60_000
+    cwd: Annotated[str | None, Meta(description="Its folder; relative to the pipeline's.")] = None
+    env: Annotated[dict[str, str], Meta(description="Variables for its environment.")] = (
+        msgspec.field(default_factory=dict)
+    )
+
+
+class StdinSource(Part, frozen=True, kw_only=True, tag="stdin", tag_field="type"):
+    """What is piped into `rota pipeline run`."""
+
+    format: Annotated[Format, Meta(description="How to read it.")] = "jsonl"
+    delimiter: Delimiter = ","
+    types: Types = msgspec.field(default_factory=dict)
+
+
+class InlineSource(Part, frozen=True, kw_only=True, tag="inline", tag_field="type"):
+    """The items themselves."""
+
+    items: Annotated[list[Item], Meta(description="The items.")]
+
+
+class AiSource(Part, frozen=True, kw_only=True, tag="ai", tag_field="type"):
+    """Items made by an AI call."""
+
+    prompt: Annotated[str, Meta(min_length=1, description="What to ask for.")]
+    schema: Annotated[
+        list[str | OutputField], Meta(min_length=1, description="The fields of each item.")
+    ]
+    model: Annotated[str | None, Meta(description="Model for this call.")] = None
+
+
+FileSource: TypeAlias = (
+    CsvSource | JsonSource | JsonlSource | GlobSource | CommandSource | StdinSource
+)
+LoadSource: TypeAlias = FileSource | InlineSource | AiSource

@@ -1,0 +1,207 @@
+"""The schedule block of a pipeline.yaml, and what it means to the scheduler."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Literal, NamedTuple, TypeAlias
+
+import msgspec
+
+from rota.core.instants import MINUTE, instant, micros
+from rota.core.recurrence import parse
+from rota.core.retry import RetryPolicy
+from rota.core.schedule import Intent, Missed, Overlap, Policies
+from rota.core.zones import zone_named
+from rota.errors import BadSchedule
+from rota.pipelines.document.parts import Natural, Part, Positive
+
+Meta = msgspec.Meta
+RETRY_DELAY_S_MAX = 24 * 3600.0
+
+
+class RetryPolicyBlock(Part, frozen=True, kw_only=True):
+    """How a failed execution is tried again."""
+
+    max_retries: Annotated[Natural, Meta(description="Further tries after the first.")] = 3
+    retry_delay_ms: Annotated[
+        Natural, Meta(description="Milliseconds before the first of them; doubled each time.")
+    ] = 60_000
+
+
+class Window(Part, frozen=True, kw_only=True):
+    """Limits of an execution's time."""
+
+    max_delay_minutes: Annotated[
+        Annotated[float, Meta(ge=0)] | None,
+        Meta(description="An execution that is later than this is skipped."),
+    ] = None
+
+
+class Condition(Part, frozen=True, kw_only=True):
+    """What must be so for an execution to begin; else it is skipped, and the history says why."""
+
+    file_exists: Annotated[
+        str | list[str] | None, Meta(description="Files that must be there.")
+    ] = msgspec.field(default=None, name="file_exists")
+    file_missing: Annotated[
+        str | list[str] | None, Meta(description="Files that must not be there.")
+    ] = msgspec.field(default=None, name="file_missing")
+    command: Annotated[
+        str | None, Meta(description="A command that must end with exit code 0.")
+    ] = None
+
+
+class Notice(Part, frozen=True, kw_only=True):
+    """Who is told, and how: a webhook or a command."""
+
+    webhook: Annotated[
+        str | None, Meta(description="An URL that receives a POST, or env:NAME.")
+    ] = None
+    command: Annotated[
+        str | None, Meta(description="A command; the message comes on its standard input.")
+    ] = None
+    secret_env: Annotated[
+        str | None, Meta(description="The environment variable with the key of the signature.")
+    ] = None
+
+
+Notices: TypeAlias = str | Notice | list[str | Notice] | None
+
+
+class Notify(Part, frozen=True, kw_only=True):
+    """Who is told about executions. A text is an URL, or env: and the variable that holds it."""
+
+    on_failure: Annotated[Notices, Meta(description="It failed, and no try is left.")] = (
+        msgspec.field(default=None, name="on_failure")
+    )
+    on_success: Annotated[Notices, Meta(description="It succeeded.")] = msgspec.field(
+        default=None, name="on_success"
+    )
+    on_recovery: Annotated[Notices, Meta(description="It succeeded after it had failed.")] = (
+        msgspec.field(default=None, name="on_recovery")
+    )
+    on_missed: Annotated[Notices, Meta(description="It was skipped or missed.")] = msgspec.field(
+        default=None, name="on_missed"
+    )
+    ping: Annotated[
+        str | None,
+        Meta(description="A dead-man's switch: an URL that is called at start, success and fail."),
+    ] = None
+
+
+class ScheduleBlock(Part, frozen=True, kw_only=True):
+    """When a pipeline runs by itself."""
+
+    cron: Annotated[
+        str,
+        Meta(
+            min_length=1,
+            description="Cron with 5 or 6 fields, @daily, an interval (15m), or words.",
+        ),
+    ]
+    timezone: Annotated[
+        str | None, Meta(description="An IANA name; else the zone of the machine.")
+    ] = None
+    enabled: Annotated[bool, Meta(description="Whether it is active.")] = True
+    start_paused: Annotated[
+        bool, Meta(description="Whether it waits for `resume` on every machine it is new to.")
+    ] = False
+    retry_policy: Annotated[
+        RetryPolicyBlock, Meta(description="How a failed execution is tried again.")
+    ] = RetryPolicyBlock()
+    missed_execution: Annotated[
+        Missed, Meta(description="Executions missed while nothing ran: the latest, none, or all.")
+    ] = Missed.RUN
+    window: Annotated[Window, Meta(description="Limits of an execution's time.")] = Window()
+    overlap: Annotated[
+        Overlap, Meta(description="What to do when the execution before has not ended.")
+    ] = Overlap.QUEUE
+    jitter: Annotated[
+        str | None, Meta(description='Spread the start over so much time, such as "5m".')
+    ] = None
+    start: Annotated[str | None, Meta(description="Nothing runs before this time.")] = None
+    end: Annotated[str | None, Meta(description="Nothing runs after this time.")] = None
+    max_runs: Annotated[Positive | None, Meta(description="Stop after so many.")] = None
+    pause_after_failures: Annotated[
+        Positive | None, Meta(description="Pause after so many failures in a row.")
+    ] = None
+    after: Annotated[
+        str | list[str],
+        Meta(description="Pipelines (their folders' names) that must have completed first."),
+    ] = msgspec.field(default_factory=list)
+    condition: Annotated[Condition | None, Meta(description="What must be so to begin.")] = None
+    notify: Annotated[Notify | None, Meta(description="Who is told.")] = None
+    gap: Annotated[
+        Literal["auto", "next", "skip"],
+        Meta(description="A wall time that the clock leaves out: see the page about cron."),
+    ] = "auto"
+    repeat: Annotated[
+        Literal["auto", "first", "second", "both"],
+        Meta(description="A wall time that comes twice: see the page about cron."),
+    ] = "auto"
+
+    @property
+    def after_ids(self) -> list[str]:
+        """The pipelines before this one."""
+        return [self.after] if isinstance(self.after, str) else list(self.after)
+
+
+class Timed(NamedTuple):
+    """A schedule block as the scheduler takes it."""
+
+    intent: Intent
+    enabled: bool
+    start_paused: bool
+
+
+def timed(block: ScheduleBlock, *, workflow: str, host_zone: str) -> Timed:
+    """The intent of a schedule block, or BadSchedule or UnknownZone that says what is wrong.
+
+    The same file means the same intent whenever it is read: intervals count from the epoch (or
+    from `start`), and times that are over are no error.
+    """
+    zone = block.timezone or host_zone
+    zone_named(zone)
+    spec = parse(
+        block.cron, zone=zone, now=0, gap=block.gap, repeat=block.repeat,
+        start_at=bound("start", block.start, zone), end_at=bound("end", block.end, zone),
+    )  # fmt: skip
+    intent = Intent(workflow=workflow, spec=spec, text=block.cron, policies=policies_of(block))
+    return Timed(intent, block.enabled, block.start_paused)
+
+
+def policies_of(block: ScheduleBlock) -> Policies:
+    """Everything but the times."""
+    delay = block.window.max_delay_minutes
+    return Policies(
+        overlap=block.overlap,
+        missed=block.missed_execution,
+        delay_us_max=None if delay is None else round(delay * MINUTE),
+        jitter_us=0 if block.jitter is None else jitter_of(block.jitter),
+        runs_max=block.max_runs,
+        failures_max=block.pause_after_failures,
+        retry=RetryPolicy(
+            attempts=1 + block.retry_policy.max_retries,
+            delay_s=block.retry_policy.retry_delay_ms / 1000,
+            factor=2.0,
+            delay_s_max=max(RETRY_DELAY_S_MAX, block.retry_policy.retry_delay_ms / 1000),
+        ),
+    )
+
+
+def jitter_of(text: str) -> int:
+    """Microseconds of a duration with its unit."""
+    return micros(text)
+
+
+def bound(key: str, text: str | None, zone: str) -> int | None:
+    """The instant of `start` or `end`; without an offset it is wall time in the zone."""
+    if text is None:
+        return None
+    try:
+        read = datetime.fromisoformat(text.strip())
+    except ValueError as error:
+        raise BadSchedule(
+            f"{key}: {text!r} is not a time", hint="Write 2027-03-28T09:00 or 2027-03-28."
+        ) from error
+    return instant(read if read.tzinfo else read.replace(tzinfo=zone_named(zone)))

@@ -1,0 +1,1 @@
+"""Who is told how an execution ended: webhooks, commands, pings."""

@@ -1,0 +1,217 @@
+"""Tells others how scheduled executions end: webhooks, commands, dead-man's switches.
+
+The run that does it, `rota.notify`, is born in the very transaction in which an execution ends or
+is skipped (`store.notices`), so a crash loses no message. Each receiver is a step of its own: one
+that has taken its message is remembered and never told again, one that has not is tried for hours,
+and neither keeps the others waiting.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Protocol
+
+import msgspec
+
+from rota.core.failures import names_of
+from rota.core.instants import SECOND
+from rota.core.model import Claim
+from rota.core.retry import RetryPolicy
+from rota.engine.base import Base
+from rota.engine.clock import Clock
+from rota.engine.wakeups import READY
+from rota.errors import Fatal, Rejected, StepFailed, Transient, UnknownRun
+from rota.pipelines.document.reading import Loaded
+from rota.pipelines.notifying import commands, pings, telling, webhooks
+from rota.pipelines.notifying.telling import Delivery, Facts, Tells
+from rota.settings import Settings
+from rota.store import executions, history, notices, schedules
+from rota.store.database import Database, Tx
+
+log = logging.getLogger("rota.notify")
+
+# 5 s, 20 s, 80 s … an hour: about four hours in all.
+RETRIES = RetryPolicy(attempts=10, delay_s=5.0, factor=4.0, delay_s_max=3600.0, jitter=0.2,
+    never=(Rejected.__name__,))  # fmt: skip
+COMMAND_S = 60.0
+
+
+class Host(Protocol):
+    """The app, as far as telling needs it."""
+
+    clock: Clock
+    settings: Settings
+
+    @property
+    def database(self) -> Database:
+        """Where executions are remembered."""
+        ...
+
+    @property
+    def workflow(self) -> Callable[..., Any]:
+        """Registers a workflow."""
+        ...
+
+    @property
+    def step(self) -> Callable[..., Any]:
+        """Makes a function a step."""
+        ...
+
+
+def stored(loaded: Loaded) -> str | None:
+    """What to keep beside the schedule of a pipeline (`store.notices.put`), if it tells anybody."""
+    block = loaded.pipeline.schedule
+    if block is None or block.notify is None:
+        return None
+    tells = Tells(
+        pipeline_id=loaded.pipeline_id,
+        name=loaded.pipeline.name,
+        folder=str(loaded.folder.resolve()),
+        notify=block.notify,
+    )
+    return msgspec.json.encode(tells).decode()
+
+
+async def began(base: Base, claim: Claim) -> None:
+    """Tell a dead-man's switch that an execution has begun; once, however often it begins."""
+    if claim.schedule_id is None:
+        return
+    found = await base.database.read(notices.of, [claim.schedule_id])
+    body = found.get(claim.schedule_id)
+    if body is None or msgspec.json.decode(body, type=Tells).notify.ping is None:
+        return
+    thing = notices.Told(claim.schedule_id, claim.root_id, "began")
+    if await base.database.write_brief(notices.tell, [thing], now=base.clock.now()):
+        base.wakeups.tell(READY)
+
+
+def install(app: Host) -> None:
+    """Register the workflow that tells; whoever performs pipelines performs it too."""
+    sender = Sender(app)
+    look = app.step(name="look")(sender.look)
+    send = app.step(name="send", retries=RETRIES)(sender.send)
+
+    async def notify(run_id: str, what: str, tells: Tells) -> list[str]:
+        """Tell every receiver; those who could not be told are named when it fails."""
+
+        async def told(number: int, delivery: Delivery) -> str | None:
+            key = f"{delivery.event}-{number}"
+            try:
+                await send.keyed(key)(delivery, f"{run_id}-{key}", tells)
+            except StepFailed as error:
+                return f"{delivery.way} ({delivery.event}): {error}"
+            return None
+
+        found: list[Delivery] = await look(run_id, what, tells)
+        failed = await asyncio.gather(*(told(number, one) for number, one in enumerate(found)))
+        problems = [problem for problem in failed if problem is not None]
+        if problems:
+            raise Fatal("; ".join(problems))
+        return [f"{one.way}: {one.event}" for one in found]
+
+    app.workflow(name=notices.NOTIFY)(notify)
+
+
+class Sender:
+    """The steps of telling."""
+
+    def __init__(self, app: Host) -> None:
+        self._app = app
+
+    async def look(self, run_id: str, what: str, tells: Tells) -> list[Delivery]:
+        """What there is to send."""
+        namespace = self._app.settings.namespace
+        facts = await self._app.database.read(_facts, run_id, namespace=namespace)
+        if facts is None:
+            return []
+        if what == "began":
+            # Told late, it would look like an execution that never ended.
+            over = facts.last.is_final
+            url = tells.notify.ping
+            return [] if over or url is None else [telling.ping(url, "start", run_id)]
+        return telling.deliveries(tells, facts)
+
+    async def send(self, delivery: Delivery, message_id: str, tells: Tells) -> str:
+        """Send one message; returns once the receiver has taken it."""
+        try:
+            match delivery.way:
+                case "webhook":
+                    await self._post(delivery, message_id)
+                case "command":
+                    await self._run(delivery, message_id, tells)
+                case "ping":
+                    await self._ping(delivery)
+        except Exception as error:
+            log.warning("%s of %s was not told (%s): %s", delivery.way, tells.pipeline_id,
+                delivery.event, names_of(error)[0])  # fmt: skip
+            raise
+        return "sent"
+
+    async def _post(self, delivery: Delivery, message_id: str) -> None:
+        body = delivery.body.encode()
+        key = None
+        if delivery.secret_env is not None:
+            key = os.environ.get(delivery.secret_env, "")
+            if not key:
+                raise Transient(
+                    f"the environment has no {delivery.secret_env}, and nothing goes unsigned"
+                )
+        timestamp = self._app.clock.now() // SECOND
+        headers = webhooks.signed_headers(
+            key, message_id=message_id, timestamp=timestamp, body=body
+        )
+        url = webhooks.resolved(delivery.target)
+        await webhooks.call("POST", url, headers=headers, body=body)
+
+    async def _ping(self, delivery: Delivery) -> None:
+        assert delivery.ping is not None
+        url = webhooks.resolved(delivery.target)
+        url = pings.address(url, delivery.ping, run_id=delivery.run_id)
+        await webhooks.call("GET", url, headers={})
+
+    async def _run(self, delivery: Delivery, message_id: str, tells: Tells) -> None:
+        env = {
+            "ROTA_EVENT": delivery.event,
+            "ROTA_PIPELINE": tells.pipeline_id,
+            "ROTA_MESSAGE_ID": message_id,
+        }
+        ended = await commands.run(
+            delivery.target, Path(tells.folder), stdin=delivery.body, env=env, timeout_s=COMMAND_S
+        )
+        if ended.code != 0:
+            raise Transient(ended.told(f"`{delivery.target}`"))
+
+
+async def _facts(tx: Tx, run_id: str, *, namespace: str) -> Facts | None:
+    """An execution as it is remembered; None when it is not any more."""
+    try:
+        run = await history.get(tx, namespace=namespace, run_id=run_id)
+    except UnknownRun:
+        return None
+    found = await executions.chains(tx, [run.root_id])
+    attempts = found[run.root_id]
+    place = next(at for at, one in enumerate(attempts) if one.id == run.id)
+    earlier, attempts = attempts[:place], attempts[: place + 1]
+    schedule = await _schedule_name(tx, run.schedule_id, namespace)
+    # A chain that has ended before, and been told of, was tried again by a person.
+    told = await notices.told_before(tx, [one.id for one in earlier], namespace=namespace)
+    ailing = bool(told)
+    if not told and run.schedule_id is not None:
+        at = run.due_at if run.due_at is not None else run.created_at
+        before = await notices.end_before(tx, run.schedule_id, due_at=at)
+        ailing = before is not None and before != ("completed", None)
+    count = schedules.read_range(run)[2] if run.status == "skipped" else 1
+    return Facts(attempts=attempts, schedule=schedule, ailing=ailing, skipped_count=count)
+
+
+async def _schedule_name(tx: Tx, schedule_id: str | None, namespace: str) -> str | None:
+    if schedule_id is None:
+        return None
+    try:
+        return (await history.get(tx, namespace=namespace, run_id=schedule_id)).name
+    except UnknownRun:
+        return None

@@ -1,0 +1,247 @@
+"""What there is to tell of an execution: which event it is, to whom, in which words. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+
+from rota.core.instants import iso, span
+from rota.core.outcomes import read_error
+from rota.pipelines.document.timing import Notice, Notices, Notify
+from rota.pipelines.notifying.pings import Ping
+from rota.pipelines.outcome import PipelineResult
+from rota.store.executions import Attempt
+
+Event: TypeAlias = Literal["success", "failure", "recovery", "missed"]
+ERROR_CHARS_MAX = 2000
+SKIPPED = {
+    "missed": "nobody was there in time",
+    "too late": "it was later than its window allows",
+    "overlap": "the execution before it had not ended",
+    "overtaken": "a newer one was due as well",
+    "after": "what it comes after had not completed",
+    "condition": "its condition did not hold",
+}
+
+
+class Tells(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Whom a schedule tells, as it is stored beside it."""
+
+    pipeline_id: str
+    name: str
+    folder: str
+    notify: Notify
+
+
+class Delivery(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One message for one receiver."""
+
+    way: Literal["webhook", "command", "ping"]
+    target: str  # an address, `env:` and the name of a variable that holds one, or a command
+    event: str
+    body: str = ""
+    secret_env: str | None = None
+    ping: Ping | None = None
+    run_id: str = ""  # of a ping: which calls belong together
+
+
+class Message(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What a webhook or a command is given, as JSON. `text` is all of it in one sentence."""
+
+    event: Event
+    text: str
+    pipeline: str
+    name: str
+    schedule: str | None
+    run: str
+    outcome: str  # completed, partial, failed, or skipped
+    trigger: str
+    attempts: int
+    due_at: str | None = None
+    started_at: str | None = None
+    finished_at: str | None = None
+    duration_ms: int | None = None
+    items: dict[str, int] | None = None
+    tokens: int | None = None
+    cost_usd: float | None = None
+    result_file: str | None = None
+    error: str | None = None
+    reason: str | None = None  # why it was skipped
+    occurrences: int = 1  # how many were skipped in a row
+
+
+class Facts(msgspec.Struct, frozen=True, kw_only=True):
+    """An execution that is over, and what went before it."""
+
+    attempts: Sequence[Attempt]
+    schedule: str | None
+    ailing: bool  # the end before this one was a failure
+    skipped_count: int = 1
+
+    @property
+    def last(self) -> Attempt:
+        """How it ended."""
+        return self.attempts[-1]
+
+
+def events_of(facts: Facts) -> list[Event]:
+    """What an end means to those who listen; nothing, if it was called off."""
+    last = facts.last
+    match last.status:
+        case "completed" if last.reason is None:
+            return ["success", "recovery"] if facts.ailing else ["success"]
+        case "completed" | "failed" | "crashed":  # a partial result is a failure of some items
+            return ["failure"]
+        case "skipped":
+            return ["missed"]
+    return []
+
+
+_PINGS: dict[Event, Ping] = {"success": "success", "failure": "fail", "missed": "missed"}
+
+
+def deliveries(tells: Tells, facts: Facts) -> list[Delivery]:
+    """Every message that follows from an end, for every receiver."""
+    found: list[Delivery] = []
+    for event in events_of(facts):
+        body = msgspec.json.encode(message(event, tells, facts)).decode()
+        found += [_to(notice, event, body) for notice in receivers(tells.notify, event)]
+        if tells.notify.ping and event in _PINGS:
+            found.append(ping(tells.notify.ping, _PINGS[event], facts.last.root_id))
+    return found
+
+
+def ping(url: str, event: Ping, run_id: str) -> Delivery:
+    """A call of the dead-man's switch."""
+    return Delivery(way="ping", target=url, event=f"ping {event}", ping=event, run_id=run_id)
+
+
+def receivers(notify: Notify, event: Event) -> Iterator[Notice]:
+    """Who hears of an event; one that has a webhook and a command is two."""
+    given: Notices = getattr(notify, f"on_{event}")
+    listed = given if isinstance(given, list) else [given]
+    for one in listed:
+        if isinstance(one, str):
+            yield Notice(webhook=one)
+        elif one is not None:
+            if one.webhook is not None:
+                yield Notice(webhook=one.webhook, secret_env=one.secret_env)
+            if one.command is not None:
+                yield Notice(command=one.command)
+
+
+def _to(notice: Notice, event: Event, body: str) -> Delivery:
+    if notice.webhook is not None:
+        return Delivery(
+            way="webhook", target=notice.webhook, event=event, body=body,
+            secret_env=notice.secret_env,
+        )  # fmt: skip
+    return Delivery(way="command", target=notice.command or "", event=event, body=body)
+
+
+def message(event: Event, tells: Tells, facts: Facts) -> Message:
+    """The message of an event."""
+    first, last = facts.attempts[0], facts.last
+    result = _result(last)
+    skipped = last.status == "skipped"
+    begun = None if skipped else first.started_at
+    took = last.finished_at - begun if begun is not None and last.finished_at is not None else None
+    return Message(
+        event=event,
+        text=text_of(event, tells.name, facts, result),
+        pipeline=tells.pipeline_id,
+        name=tells.name,
+        schedule=facts.schedule,
+        run=last.root_id,
+        outcome=result.outcome if result is not None else _outcome(last),
+        trigger=first.trigger,
+        attempts=0 if skipped else last.attempt,
+        due_at=_iso(first.due_at),
+        started_at=_iso(begun),
+        finished_at=_iso(last.finished_at),
+        duration_ms=None if took is None else took // 1000,
+        reason=_why(last) if skipped else None,
+        occurrences=facts.skipped_count,
+        error=_error(last, result),
+        **_counted(result),
+    )
+
+
+def _counted(result: PipelineResult | None) -> dict[str, Any]:
+    if result is None:
+        return {}
+    names = ("total", "processed", "failed", "skipped", "filtered")
+    return {
+        "items": {name: getattr(result, name) for name in names},
+        "tokens": result.tokens,
+        "cost_usd": result.cost_usd,
+        "result_file": result.result_file,
+    }
+
+
+def text_of(event: Event, name: str, facts: Facts, result: PipelineResult | None) -> str:
+    """One sentence for people."""
+    last = facts.last
+    error = _error(last, result)
+    if event == "missed":
+        when = f" for {iso(last.due_at)}" if last.due_at is not None else ""
+        more = f" ({facts.skipped_count} executions)" if facts.skipped_count > 1 else ""
+        return f"{name} was skipped{when}{more}: {_why(last)}."
+    if event == "failure":
+        if result is not None and result.outcome == "partial":
+            said = f"{name}: {result.failed} of {result.total} items failed"
+        else:
+            tries = f" after {last.attempt} attempts" if last.attempt > 1 else ""
+            said = f"{name} failed{tries}"
+        return f"{said}: {error}" if error else f"{said}."
+    verb = "works again" if event == "recovery" else "completed"
+    return f"{name} {verb}{_detail(facts, result)}."
+
+
+def _detail(facts: Facts, result: PipelineResult | None) -> str:
+    if result is None:
+        return ""
+    begun, ended = facts.attempts[0].started_at, facts.last.finished_at
+    took = f" in {span(ended - begun)}" if begun is not None and ended is not None else ""
+    cost = f", ${result.cost_usd:.2f}" if result.cost_usd else ""
+    items = "1 item" if result.processed == 1 else f"{result.processed} items"
+    return f": {items}{took}{cost}"
+
+
+def _result(last: Attempt) -> PipelineResult | None:
+    if last.status == "skipped" or not last.output:
+        return None
+    try:
+        return msgspec.json.decode(last.output, type=PipelineResult)
+    except msgspec.MsgspecError:
+        return None
+
+
+def _outcome(last: Attempt) -> str:
+    return "failed" if last.status == "crashed" else last.status
+
+
+def _why(last: Attempt) -> str:
+    if last.error:
+        return read_error(last.error)["message"]
+    return SKIPPED.get(last.reason or "", last.reason or "no reason is known")
+
+
+def _error(last: Attempt, result: PipelineResult | None) -> str | None:
+    if last.status == "skipped":
+        return None
+    if last.error:
+        told = read_error(last.error)
+        return f"{told['type']}: {told['message']}"[:ERROR_CHARS_MAX]
+    if last.status == "crashed":
+        return "its worker died, too often to try again"
+    if result is not None and (result.error or result.errors):
+        said = result.error or f"{result.errors[0].type}: {result.errors[0].message}"
+        return said[:ERROR_CHARS_MAX]
+    return None
+
+
+def _iso(at: int | None) -> str | None:
+    return None if at is None else iso(at)

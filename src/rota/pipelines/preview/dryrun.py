@@ -1,0 +1,321 @@
+"""A dry run: the prompts as they would be sent, and what a run would take. Asks and changes nobody.
+
+Files are read, since the prompts are made of them. Commands are run only on request. What only
+the run itself can tell (replies, generated items) is bounded, and the notes say how.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Callable, Hashable, Iterator, Mapping, Sequence
+from typing import IO, Any
+
+import msgspec
+
+from rota.ai.base import ANSWER_TOKENS, Invoker, Request
+from rota.ai.tokens import ASCII_CHARS, estimate
+from rota.core import rules
+from rota.core.templates import Missing, Template
+from rota.errors import BadInput, RotaError
+from rota.pipelines.document.definition import Input, Pipeline
+from rota.pipelines.document.fields import fields_of, instruction
+from rota.pipelines.document.parts import Asking, OutputField, ReduceStep
+from rota.pipelines.document.reading import Loaded
+from rota.pipelines.document.sources import CommandSource, StdinSource
+from rota.pipelines.running import questions
+from rota.pipelines.running.generating import generate_question
+from rota.pipelines.running.inputs import items_of
+from rota.pipelines.running.shaping import tree_of_filter
+from rota.pipelines.snapshot import Overrides, take
+
+Item = dict[str, Any]
+TOLD_MAX = 5  # items that cannot be rendered, each with its reason
+
+
+class Question(msgspec.Struct, frozen=True):
+    """One call that a run would make."""
+
+    place: str  # "input", "filter", "map", "reduce", "job", or the id of a node
+    number: int | None  # of the item, from one; the first one of a batch
+    model: str
+    prompt: str
+    tokens_in: int
+    tokens_out: int
+    cost_usd: float | None
+
+
+class Share(msgspec.Struct):
+    """What one part of the pipeline would take."""
+
+    place: str
+    calls: int = 0
+    tokens_in: int = 0
+    tokens_out: int = 0
+    cost_usd: float | None = 0.0  # None: no price is known for a model
+    is_bound: bool = False  # at most this
+    is_open: bool = False  # there may be more; nobody knows how many
+
+    def add(self, asked: Question, times: int = 1) -> None:
+        """Count a call."""
+        self.calls += times
+        self.tokens_in += asked.tokens_in * times
+        self.tokens_out += asked.tokens_out * times
+        known = self.cost_usd is not None and asked.cost_usd is not None
+        self.cost_usd = (self.cost_usd or 0.0) + (asked.cost_usd or 0.0) * times if known else None
+
+
+class Forecast(msgspec.Struct):
+    """What a run would take, part by part."""
+
+    items: int | None = None  # that come in; None: only the run will tell
+    kept: int | None = None  # that pass the filter, at most
+    shares: list[Share] = msgspec.field(default_factory=list)
+    notes: list[str] = msgspec.field(default_factory=list)
+
+    def share(self, place: str) -> Share:
+        """The one of a part; made when it is first asked for."""
+        found = next((each for each in self.shares if each.place == place), None)
+        if found is None:
+            found = Share(place)
+            self.shares.append(found)
+        return found
+
+    def total(self) -> Share:
+        """All parts together."""
+        whole = Share("total")
+        for each in self.shares:
+            whole.calls += each.calls
+            whole.tokens_in += each.tokens_in
+            whole.tokens_out += each.tokens_out
+            known = whole.cost_usd is not None and each.cost_usd is not None
+            whole.cost_usd = (whole.cost_usd or 0) + (each.cost_usd or 0) if known else None
+            whole.is_bound |= each.is_bound
+            whole.is_open |= each.is_open
+        return whole
+
+    def note(self, text: str) -> None:
+        """Say something once."""
+        if text not in self.notes:
+            self.notes.append(text)
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True):
+    """What a run was to be started with."""
+
+    parameters: Mapping[str, Any] = {}
+    model: str | None = None
+    runs_commands: bool = False
+    stdin: IO[bytes] | None = None
+
+
+class Desk:
+    """Where questions are written, priced and shown, but not sent."""
+
+    def __init__(
+        self, loaded: Loaded, ai: Invoker, options: Options, show: Callable[[Question], None]
+    ) -> None:
+        self.loaded, self.options = loaded, options
+        overrides = Overrides(model=options.model)
+        self._snapshot = take(loaded, parameters=options.parameters, overrides=overrides)
+        self.parameters = self._snapshot.parameters
+        self.forecast = Forecast()
+        self._ai, self._show = ai, show
+
+    def asking(self, place: str, part: Asking) -> questions.Asking:
+        """How a run asks in this part."""
+        return questions.Asking(self._snapshot, place, part)
+
+    def question(self, place: str, made: questions.Question, number: int | None = None) -> None:
+        """Show and count a question as a run would ask it."""
+        self.asked(place, made.model, made.prompt, number)
+
+    def open_question(self, place: str, part: Asking, times: int, batch: int | None = None) -> None:
+        """Show and count one whose item is not known yet: its names stay as they are."""
+        text = Template(self.loaded.prompts[place]).render(self.parameters, Missing.KEEP)
+        prompt = text + instruction(fields_of(part.output), batch)
+        self.asked(place, self.model(part.model, self.parameters), prompt, times=times)
+
+    def generation(
+        self, place: str, prompt: str, schema: Sequence[str | OutputField], model: str | None
+    ) -> None:
+        """Show and count the question that asks for items."""
+        self.question(place, generate_question(self._snapshot, prompt, schema, model))
+
+    def asked(
+        self, place: str, model: str, prompt: str, number: int | None = None, times: int = 1
+    ) -> Question:
+        """The same for a prompt that is written already."""
+        asked = self.priced(place, model, prompt, number)
+        self._show(asked)
+        self.forecast.share(place).add(asked, times)
+        return asked
+
+    def priced(self, place: str, model: str, prompt: str, number: int | None = None) -> Question:
+        """A question with what it takes."""
+        try:
+            told = self._ai.estimate(Request(model, prompt))
+        except RotaError as error:
+            self.forecast.note(f"{error.message}. {error.advice}")
+            return Question(place, number, model, prompt, estimate(prompt), ANSWER_TOKENS, None)
+        if told.cost_usd is None:
+            self.forecast.note(f"no price is known for {told.model}, so its cost is not counted")
+        return Question(
+            place, number, told.model, prompt, told.tokens_in, told.tokens_out, told.cost_usd
+        )
+
+    def model(self, text: str | None, values: Mapping[str, Any]) -> str:
+        """The model of a part: what was asked for, what the part says, what the settings say."""
+        if self.options.model:
+            return self.options.model
+        named = Template(text or "").render(values, Missing.KEEP)
+        return named or self.loaded.pipeline.settings.model or ""
+
+    def open_results(self, place: str, part: Asking, base: Mapping[str, Any], replies: int) -> None:
+        """The last call over replies that nobody has yet: as long as they are guessed to be."""
+        room = part.max_chars if isinstance(part, ReduceStep) else ReduceStep(type="ai").max_chars
+        chars = replies * ANSWER_TOKENS * ASCII_CHARS
+        parts = max(1, -(-chars // room))
+        filled = {"RESULTS": "x" * min(chars, room)}
+        text = Template(self.loaded.prompts[place]).render({**base, **filled}, Missing.KEEP)
+        plain = Template(self.loaded.prompts[place]).render(base, Missing.KEEP)
+        tail = instruction(fields_of(part.output))
+        model = self.model(part.model, base)
+        share = self.forecast.share(place)
+        share.add(self.priced(place, model, text + tail), parts + (parts > 1))
+        share.is_bound = True
+        self._show(self.priced(place, model, plain + tail))
+
+
+async def dry_run(
+    loaded: Loaded,
+    ai: Invoker,
+    options: Options,
+    show: Callable[[Question], None] = lambda _: None,
+) -> Forecast:
+    """Go through a pipeline without asking; `show` sees every question, in order."""
+    desk = Desk(loaded, ai, options, show)
+    pipeline = loaded.pipeline
+    if pipeline.nodes is not None:
+        from rota.pipelines.preview.dryrun_graph import walk
+
+        await walk(desk, pipeline.nodes)
+    elif pipeline.job is not None:
+        desk.question("job", desk.asking("job", pipeline.job).without_item())
+    else:
+        await _Line(desk, pipeline).go()
+    desk.forecast.note(
+        f"replies are guessed to be {ANSWER_TOKENS} tokens long; "
+        "tries after a failure are not counted"
+    )
+    return desk.forecast
+
+
+def known_items(desk: Desk, part: Input) -> AsyncIterator[Item] | None:
+    """The items as a stream, or None when only the run will tell, which is noted."""
+    options = desk.options
+    if part.generate is not None:
+        return None
+    if isinstance(part.source, CommandSource) and not options.runs_commands:
+        desk.forecast.note(f"the items come from `{part.source.run}`, which was not run")
+        return None
+    if isinstance(part.source, StdinSource) and options.stdin is None:
+        desk.forecast.note("the items come from standard input, and nothing was piped in")
+        return None
+    return items_of(part, desk.loaded.folder, stdin=options.stdin)
+
+
+class _Line:
+    """input, filter, map, reduce."""
+
+    def __init__(self, desk: Desk, pipeline: Pipeline) -> None:
+        assert pipeline.input is not None
+        assert pipeline.map is not None
+        self._desk, self._pipeline = desk, pipeline
+        self._input, self._map = pipeline.input, pipeline.map
+        self._filter = pipeline.filter
+        self._tree = tree_of_filter(pipeline.filter) if pipeline.filter else None
+        self._asking = desk.asking("map", pipeline.map)
+        ai = pipeline.filter.ai if pipeline.filter else None
+        self._judging = desk.asking("filter", ai) if ai else None
+        self._batches: dict[Hashable, list[Item]] = {}
+        self._bad: list[int] = []
+
+    async def go(self) -> None:
+        """From the first item to the reduce."""
+        desk = self._desk
+        forecast = desk.forecast
+        items = known_items(desk, self._input)
+        if items is None:
+            calls = self._unknown()
+        else:
+            forecast.items = forecast.kept = 0
+            async for item in items:
+                forecast.items += 1
+                if self._keeps(item, forecast.items):
+                    forecast.kept += 1
+                    self._take(item, forecast.items)
+            for batch in self._batches.values():
+                desk.question("map", self._asking.for_batch(batch))
+            calls = forecast.kept
+            if not forecast.kept:
+                forecast.note("no item would reach the map")
+        if self._bad:
+            forecast.note(f"items that cannot be rendered, and would fail: {len(self._bad)}")
+        reduce = self._pipeline.reduce
+        if reduce is not None and reduce.type == "ai" and calls:
+            counts = {"COUNT": calls, "SUCCESS_COUNT": calls, "FAILURE_COUNT": 0}
+            desk.open_results("reduce", reduce, {**desk.parameters, **counts}, calls)
+
+    def _unknown(self) -> int:
+        """Items nobody knows: one question to look at, as many as the limit allows."""
+        desk = self._desk
+        generate = self._input.generate
+        if generate is not None:
+            desk.generation("input", generate.prompt, generate.schema, generate.model)
+        limit = self._input.limit
+        count = 1 if limit is None else limit
+        ai = self._filter.ai if self._filter else None
+        size = self._map.batch_size
+        if ai is not None and count:
+            desk.open_question("filter", ai, count)
+        if count:
+            desk.open_question("map", self._map, -(-count // size), size if size > 1 else None)
+        for share in desk.forecast.shares:
+            if share.place != "input":
+                share.is_bound, share.is_open = limit is not None, limit is None
+        if limit is None:
+            desk.forecast.note("how many items there will be is not known; counted is one")
+        return count
+
+    def _keeps(self, item: Item, number: int) -> bool:
+        if self._tree is None:
+            return True
+        verdict = rules.judge(self._tree, item)
+        if verdict.asks is None or self._judging is None:
+            return verdict.kept
+        with self._telling(number):
+            self._desk.question("filter", self._judging.for_decision(item), number)
+        self._desk.forecast.share("map").is_bound = True
+        self._desk.forecast.note("the AI filter is taken to keep every item it is asked about")
+        return True
+
+    def _take(self, item: Item, number: int) -> None:
+        with self._telling(number):
+            if self._map.batch_size == 1:
+                self._desk.question("map", self._asking.for_item(item), number)
+                return
+            key = self._asking.shared(item)
+            batch = self._batches.setdefault(key, [])
+            batch.append(item)
+            if len(batch) == self._map.batch_size:
+                self._desk.question("map", self._asking.for_batch(self._batches.pop(key)))
+
+    @contextlib.contextmanager
+    def _telling(self, number: int) -> Iterator[None]:
+        """An item that cannot be rendered is told, and counted no further."""
+        try:
+            yield
+        except BadInput as error:
+            if len(self._bad) < TOLD_MAX:
+                self._desk.forecast.note(f"item {number}: {error.message}")
+            self._bad.append(number)

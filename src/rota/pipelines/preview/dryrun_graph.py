@@ -1,0 +1,170 @@
+"""The dry run of the graph form: node by node, as far as the items can be known."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import TypeGuard
+
+from rota.core import rules
+from rota.errors import BadInput
+from rota.pipelines.document.definition import Input
+from rota.pipelines.document.graph import order
+from rota.pipelines.document.nodes import (
+    AiNode,
+    FilterNode,
+    LoadNode,
+    MapNode,
+    MergeNode,
+    Node,
+    ReduceNode,
+    ScriptNode,
+    TransformNode,
+    parents_of,
+)
+from rota.pipelines.document.parts import Asking
+from rota.pipelines.document.rules import questions_of, tree_of_node
+from rota.pipelines.document.sources import AiSource, InlineSource
+from rota.pipelines.preview.dryrun import Desk, Item, known_items
+from rota.pipelines.running.shaping import merged, transformed
+
+# What a node hands on: items, or only their number (at most), or None when nobody knows.
+Flow = list[Item] | int | None
+
+
+async def walk(desk: Desk, nodes: Mapping[str, Node]) -> None:
+    """Every node after its parents."""
+    flows: dict[str, Flow] = {}
+    for node_id in order({each: parents_of(node) for each, node in nodes.items()}):
+        node = nodes[node_id]
+        before = [flows[parent] for parent in parents_of(node)]
+        flows[node_id] = await _after(desk, node_id, node, before)
+
+
+async def _after(desk: Desk, node_id: str, node: Node, before: list[Flow]) -> Flow:
+    together = _together(before)
+    match node:
+        case LoadNode():
+            return await _loaded(desk, node_id, node)
+        case FilterNode():
+            return _filtered(desk, node_id, node, together)
+        case MapNode():
+            return _mapped(desk, node_id, node, together)
+        case ReduceNode() | AiNode():
+            return _one(desk, node_id, node, together)
+        case MergeNode(strategy=strategy):
+            return _merged(before, strategy)
+        case TransformNode(ops=ops):
+            flow = together
+            return list(transformed(flow, ops, desk.parameters)) if _is_known(flow) else flow
+        case ScriptNode(output=output):
+            if output != "passthrough":
+                desk.forecast.note(f"{node_id}: the script was not run; what it gives is not known")
+            return together if output == "passthrough" else None
+
+
+def _is_known(flow: Flow) -> TypeGuard[list[Item]]:
+    return isinstance(flow, list)
+
+
+def _merged(before: list[Flow], strategy: str) -> Flow:
+    known = [flow for flow in before if _is_known(flow)]
+    if len(known) == len(before):
+        return list(merged(known, strategy))
+    return _least(before) if strategy == "zip" else _together(before)
+
+
+async def _loaded(desk: Desk, node_id: str, node: LoadNode) -> Flow:
+    source = node.source
+    if isinstance(source, AiSource):
+        desk.generation(node_id, source.prompt, source.schema, source.model)
+        return node.limit
+    if isinstance(source, InlineSource):
+        part = Input(source=source.items, offset=node.offset, limit=node.limit)
+    else:
+        part = Input(source=source, offset=node.offset, limit=node.limit)
+    items = known_items(desk, part)
+    if items is None:
+        return node.limit
+    found = [item async for item in items]
+    desk.forecast.items = (desk.forecast.items or 0) + len(found)
+    return found
+
+
+def _filtered(desk: Desk, node_id: str, node: FilterNode, flow: Flow) -> Flow:
+    questions = [Asking(prompt=each.prompt, model=each.model) for each in questions_of(node.rule)]
+    if not isinstance(flow, list):
+        if questions:
+            _open(desk, node_id)
+        return flow
+    tree = tree_of_node(node.rule)
+    kept: list[Item] = []
+    for number, item in enumerate(flow, start=1):
+        verdict = rules.judge(tree, item)
+        if verdict.asks is not None:
+            asked = questions[verdict.asks]
+            desk.question(node_id, desk.asking("", asked).for_decision(item), number)
+            desk.forecast.note("an AI filter is taken to keep every item it is asked about")
+        if verdict.kept or verdict.asks is not None:
+            kept.append(item)
+    return kept
+
+
+def _mapped(desk: Desk, node_id: str, node: MapNode, flow: Flow) -> Flow:
+    size = node.batch_size
+    if not isinstance(flow, list):
+        times = 1 if flow is None else -(-flow // size)
+        if times:
+            desk.open_question(node_id, node, times, size if size > 1 else None)
+        _open(desk, node_id, known=flow is not None)
+        return flow
+    asking = desk.asking(node_id, node)
+    for begin in range(0, len(flow), size):
+        try:
+            made = asking.for_item(flow[begin]) if size == 1 else asking.for_batch(
+                flow[begin : begin + size])  # fmt: skip
+            desk.question(node_id, made, begin + 1)
+        except BadInput as error:
+            desk.forecast.note(f"{node_id}, item {begin + 1}: {error.message}")
+    return len(flow)  # what its fields will hold is the model's to say
+
+
+def _one(desk: Desk, node_id: str, node: ReduceNode | AiNode, flow: Flow) -> Flow:
+    if isinstance(node, ReduceNode) and node.strategy != "ai":
+        return 1
+    count = len(flow) if isinstance(flow, list) else flow or 1
+    counts: dict[str, object] = {} if flow is None else {
+        "COUNT": count, "SUCCESS_COUNT": count, "FAILURE_COUNT": 0,
+    }  # fmt: skip
+    if isinstance(flow, list):
+        listed = json.dumps(flow, ensure_ascii=False)
+        filled = {**counts, "ITEMS": listed, "RESULTS": listed}
+        desk.question(node_id, desk.asking(node_id, node).without_item(filled))
+    else:
+        desk.open_results(node_id, node, {**desk.parameters, **counts}, count)
+        _open(desk, node_id, known=flow is not None)
+    return 1
+
+
+def _open(desk: Desk, node_id: str, *, known: bool = False) -> None:
+    share = desk.forecast.share(node_id)
+    share.is_bound, share.is_open = known, not known
+    if not known:
+        desk.forecast.note(f"{node_id}: how many items reach it is not known; counted is one")
+
+
+def _together(before: list[Flow]) -> Flow:
+    """The items of all parents, one after the other."""
+    if len(before) == 1:
+        return before[0]
+    if any(flow is None for flow in before):
+        return None
+    if all(isinstance(flow, list) for flow in before):
+        return [item for flow in before if isinstance(flow, list) for item in flow]
+    return sum(len(flow) if isinstance(flow, list) else flow or 0 for flow in before)
+
+
+def _least(before: list[Flow]) -> Flow:
+    counts = [len(flow) if isinstance(flow, list) else flow for flow in before]
+    known = [each for each in counts if each is not None]
+    return min(known) if len(known) == len(counts) else None

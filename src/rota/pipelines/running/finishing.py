@@ -1,0 +1,173 @@
+"""How a run stands, from what it has written down: counts, costs, output, results file.
+
+Works on any chain, also one that was cancelled in the middle.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import IO, NamedTuple
+
+import msgspec
+
+from rota.core.model import Step
+from rota.pipelines.document.files import write_result
+from rota.pipelines.outcome import ItemOutcome, OutcomeWord, PipelineResult
+from rota.pipelines.running.notebook import ItemRecord, Placed, Reader, record_of, stage_prefix
+from rota.pipelines.running.parting import part_readers
+from rota.pipelines.running.reducing import OUTPUT
+from rota.pipelines.running.results import Source, Spool, Tally, dropped, outcome_of, outcomes
+from rota.pipelines.running.stages import INPUT, JOB, filter_stages, mapped_stages
+from rota.pipelines.snapshot import Snapshot
+
+log = logging.getLogger("rota.pipelines")
+OUTPUT_CHARS_MAX = 2000  # of the text that stands in the run's own row
+
+
+class Totals:
+    """What all calls of a run took."""
+
+    def __init__(self) -> None:
+        self.calls = self.tokens_in = self.tokens_out = self.unpriced = 0
+        self.cost_usd = 0.0
+
+    def add(self, record: ItemRecord) -> None:
+        """One more step."""
+        self.calls += record.calls
+        self.tokens_in += record.tokens_in
+        self.tokens_out += record.tokens_out
+        self.unpriced += record.unpriced
+        self.cost_usd += record.cost_usd or 0.0
+
+
+class Standing(NamedTuple):
+    """What was found out about a chain."""
+
+    tally: Tally
+    totals: Totals
+    filtered: int
+    text: str | None  # None when there is none, or it is long
+    text_chars: int
+    fields: dict[str, object] | None
+
+
+async def standing(reader: Reader, snapshot: Snapshot, *, chars_max: int) -> Standing:
+    """Read everything once, in pages."""
+    parts = await part_readers(reader)
+    tally, totals = Tally(), Totals()
+    async for outcome in item_outcomes(reader, snapshot, parts):
+        if outcome.status != "filtered":
+            tally.add(outcome)
+    for each in (reader, *parts):
+        async for step in each.steps("at/"):
+            totals.add(record_of(step))
+    filtered = await _filtered(reader, snapshot)
+    text, chars = await _text(reader, chars_max)
+    return Standing(tally, totals, filtered, text, chars, await _fields(reader, snapshot))
+
+
+async def item_outcomes(
+    reader: Reader, snapshot: Snapshot, parts: list[Reader] | None = None
+) -> AsyncIterator[ItemOutcome]:
+    """Every item with what became of it; those that a filter dropped come last."""
+    parts = await part_readers(reader) if parts is None else parts
+    if snapshot.pipeline.mode == "job":
+        async for step in reader.steps(stage_prefix(JOB)):
+            yield outcome_of(Placed(0, snapshot.parameters), step)
+        return
+    for mapped in mapped_stages(snapshot):
+        async for outcome in outcomes(Source(reader, mapped.shelf, mapped.stage, parts)):
+            yield outcome
+    for stage in filter_stages(snapshot):
+        async for outcome in dropped(reader, stage):
+            yield outcome
+
+
+async def _filtered(reader: Reader, snapshot: Snapshot) -> int:
+    count = 0
+    for stage in filter_stages(snapshot):
+        kept, before = await reader.shelf(stage), await reader.shelf(INPUT)
+        count += before.count - kept.count if kept and before else 0
+    return count
+
+
+async def _text(reader: Reader, chars_max: int) -> tuple[str | None, int]:
+    pieces: list[str] = []
+    chars = 0
+    async for piece in reader.text(OUTPUT):
+        chars += len(piece)
+        if chars <= chars_max:
+            pieces.append(piece)
+    return ("".join(pieces) if 0 < chars <= chars_max else None), chars
+
+
+async def _fields(reader: Reader, snapshot: Snapshot) -> dict[str, object] | None:
+    """The fields of the last call, where the result is one with fields."""
+    pipeline = snapshot.pipeline
+    if pipeline.job is not None and pipeline.job.output:
+        prefix = stage_prefix(JOB)
+    elif pipeline.reduce is not None and pipeline.reduce.type == "ai" and pipeline.reduce.output:
+        prefix = "at/reduce."
+    else:
+        return None
+    last: Step | None = None
+    async for step in reader.steps(prefix):
+        if step.status == "completed" and record_of(step).output is not None:
+            last = step
+    return None if last is None else record_of(last).output
+
+
+def result_of(
+    found: Standing, snapshot: Snapshot, *, outcome: OutcomeWord | None = None, **more: object
+) -> PipelineResult:
+    """The result; without a word of the caller the items decide between completed and partial."""
+    tally, totals = found.tally, found.totals
+    word: OutcomeWord = outcome or ("partial" if tally.failed or tally.skipped else "completed")
+    return PipelineResult(
+        outcome=word, pipeline_id=snapshot.pipeline_id, total=tally.total + found.filtered,
+        processed=tally.processed, failed=tally.failed, skipped=tally.skipped,
+        filtered=found.filtered, output=found.text, output_chars=found.text_chars,
+        output_fields=found.fields, calls=totals.calls, tokens_in=totals.tokens_in,
+        tokens_out=totals.tokens_out, cost_usd=round(totals.cost_usd, 9),
+        unpriced_calls=totals.unpriced, errors=tally.errors,
+        **more,  # type: ignore[arg-type]
+    )  # fmt: skip
+
+
+# -- the results file ----------------------------------------------------------------------
+
+
+async def save_results(
+    reader: Reader, snapshot: Snapshot, result: PipelineResult, *, run_id: str, started_at: int,
+    folder: Path,
+) -> str | None:  # fmt: skip
+    """Write the results file beside the pipeline; a disk that will not is told in the log."""
+    try:
+        with Spool() as spool, tempfile.TemporaryFile("w+", encoding="utf-8", newline="") as text:
+            await spool.take(item_outcomes(reader, snapshot), whole=True)
+            async for piece in reader.text(OUTPUT):
+                text.write(piece)
+            pieces = _written(run_id, result, spool, text)
+            return await asyncio.to_thread(write_result, folder, started_at, pieces)
+    except OSError as error:
+        log.warning("the results of run %s could not be written: %s", run_id, error)
+        return None
+
+
+def _written(run_id: str, result: PipelineResult, spool: Spool, text: IO[str]) -> Iterator[str]:
+    head = msgspec.to_builtins(msgspec.structs.replace(result, output=None))
+    head = {"run_id": run_id, "success": result.success, **head}
+    yield json.dumps(head, ensure_ascii=False, indent=2)[:-2]
+    yield ',\n  "output": "'
+    text.seek(0)
+    while piece := text.read(100_000):
+        yield json.dumps(piece, ensure_ascii=False)[1:-1]
+    yield '",\n  "items": ['
+    for number, each in enumerate(spool.outcomes()):
+        yield ("," if number else "") + "\n    " + msgspec.json.encode(each).decode()
+    yield "\n  ]\n}\n"

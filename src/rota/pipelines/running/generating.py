@@ -1,0 +1,75 @@
+"""Items made by an AI call: what is asked, and how the reply becomes items."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from rota.core.replies import NoJson, extract
+from rota.errors import BadReply
+from rota.pipelines.document.fields import fields_of, instruction, read_reply
+from rota.pipelines.document.parts import Asking as AskingPart
+from rota.pipelines.document.parts import OutputField
+from rota.pipelines.running.calling import call
+from rota.pipelines.running.inputs import Item
+from rota.pipelines.running.questions import Asking, Question
+from rota.pipelines.running.room import Room
+from rota.pipelines.snapshot import Snapshot
+
+
+def generate_question(
+    snapshot: Snapshot, prompt: str, schema: Sequence[str | OutputField], model: str | None
+) -> Question:
+    """The question that asks for items; parameters may stand in its prompt."""
+    fields = _fields(schema)
+    asking = Asking(snapshot, "", AskingPart(prompt=prompt, model=model))
+    # As for a batch, but nobody knows how many there will be.
+    told = instruction(fields, 0).replace("exactly 0 elements, ", "")
+    told = told.replace(", in the order of ITEMS.", ".")
+    question = asking.without_item(more=told)
+    return question._replace(batch=0, fields=fields)
+
+
+async def generated(
+    room: Room, stage: str, prompt: str, schema: Sequence[str | OutputField], model: str | None
+) -> list[Item]:
+    """Ask for items; the call is remembered."""
+    question = generate_question(room.snapshot, prompt, schema, model)
+    fields = _fields(schema)
+
+    def read(text: str) -> dict[str, Any]:
+        return {"items": read_items_reply(text, fields)}
+
+    # Asked like a single question, so that a reply that cannot be read is asked for once more.
+    record = await call(room, stage, question._replace(batch=None, fields=[]), read)
+    assert record.output is not None
+    return list(record.output["items"])
+
+
+def read_items_reply(text: str, fields: Sequence[OutputField]) -> list[Item]:
+    """The items of a reply, each with all fields; BadReply that says what is wrong."""
+    try:
+        found = extract(text, lambda value: _listed(value) is not None)
+    except NoJson as error:
+        raise BadReply(f"The reply cannot be read: {error}.") from error
+    items: list[Item] = []
+    for number, each in enumerate(_listed(found) or [], start=1):
+        if not isinstance(each, dict):
+            raise BadReply(f"Item {number} is no object.")
+        try:
+            items.append(read_reply(json.dumps(each), fields))
+        except BadReply as error:
+            raise BadReply(f"Item {number}: {error.message}") from error
+    return items
+
+
+def _listed(value: Any) -> list[Any] | None:
+    if isinstance(value, list):
+        return value
+    lists = [each for each in value.values() if isinstance(each, list)] if value else []
+    return lists[0] if isinstance(value, dict) and len(lists) == 1 else None
+
+
+def _fields(schema: Sequence[str | OutputField]) -> list[OutputField]:
+    return fields_of(schema)

@@ -1,0 +1,316 @@
+"""Items from wherever a pipeline says, as streams: files, globs, commands, standard input.
+
+Nothing is loaded whole except JSON files, which cannot be read otherwise. The order is: source,
+offset, limit, sample; the filter comes after.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import codecs
+import contextlib
+import io
+import itertools
+import os
+import random
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import IO, Any
+
+import msgspec
+
+from rota.core.sampling import Reservoir
+from rota.errors import BadInput
+from rota.pipelines.document.definition import Input, Sample
+from rota.pipelines.document.sources import (
+    CommandSource,
+    CsvSource,
+    GlobSource,
+    InlineSource,
+    JsonlSource,
+    JsonSource,
+    StdinSource,
+)
+from rota.pipelines.running.tables import read_csv
+from rota.programs import born, kill
+
+CHUNK = 500  # items taken in one go from a stream that reads files
+STDERR_TAIL = 2000
+Item = dict[str, Any]
+Readable = CsvSource | JsonSource | JsonlSource | GlobSource | StdinSource | InlineSource
+
+
+def read_items(source: Readable, folder: Path, stdin: IO[bytes] | None = None) -> Iterator[Item]:
+    """Items of a source that needs no command. Blocks while it reads."""
+    match source:
+        case InlineSource():
+            yield from source.items
+        case GlobSource():
+            yield from _globbed(source, folder)
+        case StdinSource():
+            with contextlib.nullcontext(stdin or sys.stdin.buffer) as raw:
+                yield from parse(
+                    raw, source.format, name="standard input", delimiter=source.delimiter,
+                    types=source.types,
+                )  # fmt: skip
+        case CsvSource():
+            with _opened(folder / source.path) as raw:
+                yield from parse(
+                    raw, "csv", name=source.path, delimiter=source.delimiter, types=source.types,
+                    has_headers=source.has_headers, encoding=source.encoding,
+                )  # fmt: skip
+        case JsonSource():
+            with _opened(folder / source.path) as raw:
+                yield from parse(raw, "json", name=source.path, encoding=source.encoding)
+        case JsonlSource():
+            with _opened(folder / source.path) as raw:
+                yield from parse(raw, "jsonl", name=source.path, encoding=source.encoding)
+
+
+def parse(
+    raw: IO[bytes],
+    form: str,
+    *,
+    name: str,
+    delimiter: str = ",",
+    types: Mapping[str, str] | None = None,
+    has_headers: bool = True,
+    encoding: str = "utf-8",
+) -> Iterator[Item]:
+    """Items from bytes in one of the four formats."""
+    if form == "json":
+        yield from _json(raw.read(), name, encoding)
+        return
+    lines = _lines(raw, name, encoding)
+    if form == "csv":
+        yield from read_csv(
+            lines, name=name, delimiter=delimiter, has_headers=has_headers, types=types
+        )
+        return
+    for number, line in enumerate(lines, start=1):
+        text = line.strip().removeprefix("\ufeff")
+        if text and form == "lines":
+            yield {"line": text}
+        elif text:
+            yield _object(_decoded(text, f"{name}:{number}"), f"{name}:{number}")
+
+
+def _opened(path: Path) -> IO[bytes]:
+    try:
+        return path.open("rb")
+    except OSError as error:
+        raise BadInput(
+            f"{path} cannot be read: {error.strerror}",
+            hint="Paths are relative to the pipeline's folder.",
+        ) from error
+
+
+def _lines(raw: IO[bytes], name: str, encoding: str) -> Iterator[str]:
+    """Lines with their ends; a line that is not in the encoding is told by its number."""
+    try:
+        codecs.lookup(encoding)
+    except LookupError as error:
+        raise BadInput(f"{name}: {encoding!r} is no encoding", hint="Use utf-8.") from error
+    text = io.TextIOWrapper(
+        io.BufferedReader(_Borrowed(raw)), encoding=_marked(encoding), newline=""
+    )
+    number = 0
+    try:
+        for line in text:
+            number += 1
+            yield line
+    except UnicodeError as error:
+        raise BadInput(
+            f"{name}: not {encoding} near line {number + 1}",
+            hint="Save the file as UTF-8, or name its encoding, such as encoding: cp1252.",
+        ) from error
+
+
+class _Borrowed(io.RawIOBase):
+    """Bytes that somebody else closes."""
+
+    def __init__(self, raw: IO[bytes]) -> None:
+        self._raw = raw
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        got = self._raw.read(len(buffer))
+        buffer[: len(got)] = got
+        return len(got)
+
+
+def _marked(encoding: str) -> str:
+    plain = encoding.lower().replace("_", "-")
+    return "utf-8-sig" if plain in ("utf-8", "utf8") else encoding
+
+
+def _json(raw: bytes, name: str, encoding: str) -> Iterator[Item]:
+    try:
+        text = raw.decode(_marked(encoding))
+    except (UnicodeError, LookupError) as error:
+        raise BadInput(f"{name} is not {encoding}", hint="Save it as UTF-8.") from error
+    value = _decoded(text, name)
+    if isinstance(value, dict) and isinstance(value.get("items"), list):
+        value = value["items"]
+    if not isinstance(value, list):
+        raise BadInput(
+            f"{name} holds neither a list nor an object with a list under items",
+            hint='Write [{"a": 1}, …] or {"items": [{"a": 1}, …]}.',
+        )
+    for number, each in enumerate(value, start=1):
+        yield _object(each, f"{name}, item {number}")
+
+
+def _decoded(text: str, place: str) -> Any:
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError as error:
+        raise BadInput(f"{place}: not JSON: {error}") from error
+
+
+def _object(value: Any, place: str) -> Item:
+    if not isinstance(value, dict):
+        raise BadInput(f"{place}: an item must be an object; this is {type(value).__name__}")
+    return value
+
+
+def _globbed(source: GlobSource, folder: Path) -> Iterator[Item]:
+    pattern = Path(source.pattern)
+    base = Path(pattern.anchor) if pattern.is_absolute() else folder
+    inner = str(pattern.relative_to(pattern.anchor)) if pattern.is_absolute() else source.pattern
+    try:
+        found = sorted(path for path in base.glob(inner) if path.is_file())
+    except (ValueError, NotImplementedError) as error:
+        raise BadInput(f"{source.pattern!r} is no pattern: {error}") from error
+    for path in found:
+        shown = path if pattern.is_absolute() else path.relative_to(base)
+        item: Item = {
+            "path": shown.as_posix(), "name": path.name, "stem": path.stem,
+            "folder": shown.parent.as_posix(),
+        }  # fmt: skip
+        if source.content:
+            with _opened(path) as raw:
+                item["content"] = "".join(_lines(raw, item["path"], source.encoding))
+        yield item
+
+
+# -- commands ------------------------------------------------------------------------------
+
+
+async def command_items(source: CommandSource, folder: Path) -> AsyncIterator[Item]:
+    """Items that a command prints. Its output goes through a file, so memory stays flat."""
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        await _run(source, folder, out, err)
+        out.seek(0)
+        rows = parse(
+            out, source.format, name=f"`{source.run}`", delimiter=source.delimiter,
+            types=source.types,
+        )  # fmt: skip
+        async for item in stream(rows):
+            yield item
+
+
+def existing(folder: Path, command: str) -> Path:
+    """The folder a command works in; a missing one is told as what it is."""
+    if not folder.is_dir():
+        raise BadInput(
+            f"`{command}` cannot run: its folder {folder} is not there",
+            hint="Correct cwd, which is relative to the pipeline's folder, or make the folder.",
+        )
+    return folder
+
+
+async def _run(source: CommandSource, folder: Path, out: IO[bytes], err: IO[bytes]) -> None:
+    child = await born(
+        asyncio.create_subprocess_shell(
+            source.run,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=out,
+            stderr=err,
+            cwd=existing(folder / (source.cwd or "."), source.run),
+            env={**os.environ, **source.env},
+            start_new_session=True,  # so that what the shell starts can be ended with it
+        )
+    )
+    try:
+        code = await asyncio.wait_for(child.wait(), source.timeout_ms / 1000)
+    except TimeoutError as error:
+        raise BadInput(
+            f"`{source.run}` did not end within {source.timeout_ms} ms", hint="Raise timeoutMs."
+        ) from error
+    finally:
+        await kill(child)
+    if code != 0:
+        err.seek(max(0, err.seek(0, os.SEEK_END) - STDERR_TAIL))
+        said = err.read().decode("utf-8", "replace").strip()
+        raise BadInput(f"`{source.run}` ended with exit code {code}: {said or 'it said nothing'}")
+
+
+# -- streams and choices -------------------------------------------------------------------
+
+
+async def stream(items: Iterable[Item]) -> AsyncIterator[Item]:
+    """A blocking stream as an async one: read ahead a little, in a thread."""
+    iterator = iter(items)
+    while chunk := await asyncio.to_thread(lambda: list(itertools.islice(iterator, CHUNK))):
+        for item in chunk:
+            yield item
+
+
+async def select(
+    items: AsyncIterator[Item],
+    *,
+    offset: int = 0,
+    limit: int | None = None,
+    sample: Sample | None = None,
+) -> AsyncIterator[Item]:
+    """Some of the items: after offset, at most limit, then a seeded choice in their order."""
+    if sample is None:
+        async for item in _slice(items, offset, limit):
+            yield item
+        return
+    chance = random.Random(sample.seed).random  # stable over versions of Python
+    reservoir: Reservoir[Item] = Reservoir(sample.size, chance)
+    async for item in _slice(items, offset, limit):
+        reservoir.show(item)
+    for item in reservoir.chosen():
+        yield item
+
+
+async def _slice(items: AsyncIterator[Item], offset: int, limit: int | None) -> AsyncIterator[Item]:
+    taken = 0
+    if limit == 0:
+        return
+    async for item in items:
+        if offset > 0:
+            offset -= 1
+            continue
+        yield item
+        taken += 1
+        if taken == limit:
+            return
+
+
+async def items_of(
+    part: Input,
+    folder: Path,
+    *,
+    given: Iterable[Item] | None = None,
+    stdin: IO[bytes] | None = None,
+) -> AsyncIterator[Item]:
+    """The items of an input that needs no AI; `given` takes the place of an empty list."""
+    source: AsyncIterator[Item]
+    if isinstance(part.source, CommandSource):
+        source = command_items(part.source, folder)
+    elif part.source is not None and not isinstance(part.source, list):
+        source = stream(read_items(part.source, folder, stdin))
+    else:
+        inline = part.source if isinstance(part.source, list) else part.items
+        source = stream(given if given is not None and not inline else inline or [])
+    chosen = select(source, offset=part.offset, limit=part.limit, sample=part.sample)
+    async for item in chosen:
+        yield item

@@ -1,0 +1,54 @@
+"""The first stage: items from wherever the pipeline says, written down before anything is paid.
+
+From then on the run no longer depends on the file, the command or the pipe they came from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+
+import msgspec
+
+from rota.errors import BadInput
+from rota.pipelines.document.definition import Generate, Input
+from rota.pipelines.document.sources import StdinSource
+from rota.pipelines.running.generating import generated
+from rota.pipelines.running.inputs import Item, items_of, select, stream
+from rota.pipelines.running.room import Room
+from rota.pipelines.running.stages import INPUT
+
+
+async def load_input(room: Room) -> int:
+    """Write the items of the linear form down, unless that was done; answers how many."""
+    found = await room.notebook.shelf(INPUT)
+    if found is not None:
+        return found.count
+    room.board.enter("loading")
+    part = room.snapshot.pipeline.input
+    assert part is not None, "checked when the pipeline was read"
+    return await room.notebook.put_items(INPUT, await _items(room, part))
+
+
+async def _items(room: Room, part: Input) -> AsyncIterator[Item]:
+    given = room.snapshot.items
+    limit = room.snapshot.overrides.limit
+    if limit is not None:
+        part = msgspec.structs.replace(part, limit=limit)
+    if isinstance(part.source, StdinSource) and given is None and room.stdin is None:
+        raise BadInput(
+            f"{room.snapshot.pipeline_id} reads standard input, and there is none here",
+            hint="Run it with `rota pipeline run` and a pipe, or give items at the start.",
+        )
+    if given is not None and (part.generate is not None or isinstance(part.source, StdinSource)):
+        return _chosen(part, given)
+    if part.generate is not None:
+        return _chosen(part, await _generate(room, part.generate))
+    return items_of(part, room.place, given=given, stdin=room.stdin)
+
+
+def _chosen(part: Input, items: Sequence[Item]) -> AsyncIterator[Item]:
+    return select(stream(items), offset=part.offset, limit=part.limit, sample=part.sample)
+
+
+async def _generate(room: Room, part: Generate) -> list[Item]:
+    return await generated(room, "generate", part.prompt, part.schema, part.model)

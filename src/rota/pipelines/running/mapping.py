@@ -1,0 +1,308 @@
+"""The map: a sliding window of calls over items, each result durable before its seat is free.
+
+What an earlier attempt has finished is passed over; what failed in this attempt stays failed, what
+failed in an earlier one is tried again. One that fails is a result too, not an exception.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Hashable, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from rota.core.batches import halves
+from rota.errors import BadReply, ItemsFailed
+from rota.pipelines.document.fields import BatchMismatch, Fields, read_batch, read_reply
+from rota.pipelines.running.asking import LOST, STOPPING, Usage
+from rota.pipelines.running.keys import content_key
+from rota.pipelines.running.notebook import Item, ItemRecord, Placed, Reader, item_key, stage_prefix
+from rota.pipelines.running.questions import Asking
+from rota.pipelines.running.room import Room
+from rota.pipelines.running.windows import sweep
+
+OPEN, DONE, FAILED = 0, 1, 2
+
+
+class Pace(NamedTuple):
+    """How a stage goes over its items."""
+
+    parallel: int
+    batch_size: int = 1
+    fail_fast: bool = False
+    max_failures: int | str | None = None
+
+    def failures_max(self, total: int) -> int | None:
+        """How many may fail; None for any number."""
+        if self.fail_fast:
+            return 0
+        if isinstance(self.max_failures, str):
+            return total * int(self.max_failures.rstrip("%")) // 100
+        return self.max_failures
+
+
+class Stage:
+    """One pass over items that asks about each."""
+
+    def __init__(
+        self,
+        room: Room,
+        name: str,
+        asking: Asking,
+        pace: Pace,
+        total: int,
+        *,
+        moved: bool = False,
+    ) -> None:
+        """`moved`: its items may not stand where they stood; results are found by content."""
+        self._moved = moved
+        self._room, self._name, self._asking, self._pace = room, name, asking, pace
+        self._failures_max = pace.failures_max(total)
+        self._marks = bytearray(total)
+        self._stopped: Exception | None = None
+
+    async def perform(self, items: AsyncIterator[Placed]) -> None:
+        """Ask about every item that is open; raises what stopped it before the end."""
+        await self._look_back()
+        self._room.board.tell()
+        self._check_ceiling()
+        count = max(1, min(self._pace.parallel, len(self._marks)))
+        await sweep(self._works(items), count, self._seated, lambda: self._stopped is not None)
+        if self._stopped is not None:
+            raise self._stopped
+
+    async def mark(self, parts: Sequence[Reader]) -> None:
+        """Pass over what the parts of the run have done; a retry tries what failed there."""
+        first = self._room.notebook.claim.attempt == 1
+        for reader in parts:
+            async for key in reader.keys(stage_prefix(self._name)):
+                if key.status == "completed" or first:
+                    self._mark(key.position, failed=key.status != "completed")
+
+    def _mark(self, position: int, *, failed: bool) -> None:
+        board = self._room.board
+        if self._marks[position] == OPEN:
+            board.done += 1
+            board.failed += failed
+        elif self._marks[position] == FAILED and not failed:
+            board.failed -= 1
+        self._marks[position] = FAILED if failed else DONE
+
+    async def _look_back(self) -> None:
+        """Mark what earlier attempts have done."""
+        notebook = self._room.notebook
+        if notebook.claim.is_fresh or self._moved:
+            return
+        async for key in notebook.keys(stage_prefix(self._name)):
+            if key.status == "completed":
+                self._mark(key.position, failed=False)
+            elif key.run_attempt == notebook.claim.attempt and not self._marks[key.position]:
+                self._mark(key.position, failed=True)
+
+    async def _seated(self, work: list[Placed]) -> None:
+        board = self._room.board
+        board.running += len(work)
+        try:
+            await self._one(work)
+        finally:
+            board.running -= len(work)
+
+    async def _works(self, items: AsyncIterator[Placed]) -> AsyncGenerator[list[Placed], None]:
+        size = self._pace.batch_size
+        waiting: dict[Hashable, list[Placed]] = {}
+        async for placed in items:
+            if self._marks[placed.position] != OPEN:
+                continue
+            if size == 1:
+                yield [placed]
+                continue
+            try:
+                shared = self._asking.shared(placed.item)
+            except Exception:  # it has no value for a name: it will fail alone
+                yield [placed]
+                continue
+            group = waiting.setdefault(shared, [])
+            group.append(placed)
+            if len(group) == size:
+                yield waiting.pop(shared)
+        for group in waiting.values():
+            yield group
+
+    async def _one(self, work: list[Placed]) -> None:
+        try:
+            if self._pace.batch_size == 1:
+                await self._single(work[0])
+            else:
+                await self._batch(work, Usage())
+        except STOPPING as error:
+            self._stopped = self._stopped or error
+
+    # -- one item --------------------------------------------------------------------------
+
+    async def _single(self, placed: Placed) -> None:
+        started_at = self._room.notebook.clock.now()
+        usage = Usage()
+        content = ""
+        try:
+            question = self._asking.for_item(placed.item)
+            content = question.content
+            if await self._from_cache(placed, content, started_at):
+                return
+            value = await self._room.asker.ask(question, usage, reader_of(question.fields))
+        except (*LOST, *STOPPING):
+            raise
+        except Exception as error:
+            key = content or content_key("item", placed.item)
+            await self._fail(placed, key, error, usage.record(raw=usage.raw), started_at)
+            return
+        await self._keep(placed, content, with_value(usage.record(), value), started_at)
+
+    async def _from_cache(self, placed: Placed, content: str, started_at: int) -> bool:
+        key = item_key(self._name, placed.position, content)
+        for cache in self._room.caches:
+            hit = await cache.find(self._name, content)
+            if hit is None:
+                continue
+            if hit.key == key and cache.reader.root_id == self._room.notebook.root_id:
+                self._count()  # it stands there already
+            else:
+                await self._keep(placed, content, free(hit.record), started_at)
+            return True
+        return False
+
+    # -- batches ---------------------------------------------------------------------------
+
+    async def _batch(self, group: list[Placed], usage: Usage) -> None:
+        started_at = self._room.notebook.clock.now()
+        group = [each for each in group if not await self._cached_of_batch(each, started_at)]
+        if not group:
+            return
+        count = len(group)
+        try:
+            question = self._asking.for_batch([each.item for each in group])
+            values = await self._room.asker.ask(
+                question, usage, lambda text: read_batch(text, question.fields, count)
+            )
+        except BatchMismatch as error:
+            if count == 1:
+                await self._fail_all(group, error, usage, started_at)
+                return
+            # What the wrong answer took is told with the first half.
+            for number, half in enumerate(halves(group)):
+                await self._batch(list(half), usage if number == 0 else Usage())
+            return
+        except (*LOST, *STOPPING):
+            raise
+        except Exception as error:
+            await self._fail_all(group, error, usage, started_at)
+            return
+        await self._spread(group, values, usage, started_at)
+
+    async def _spread(
+        self, group: list[Placed], values: list[Any], usage: Usage, started_at: int
+    ) -> None:
+        """Write down what a batch brought; a bad one in it is asked about alone."""
+        wrong: list[tuple[Placed, BadReply]] = []
+        notes = []
+        for number, (placed, value) in enumerate(zip(group, values, strict=True)):
+            record = usage.record(len(group), first=number == 0)
+            if isinstance(value, BadReply) and len(group) > 1:
+                wrong.append((placed, value))
+                continue
+            content = self._content_in_batch(placed.item)
+            if isinstance(value, BadReply):
+                notes.append(self._fail(placed, content, value, record, started_at))
+            else:
+                notes.append(self._keep(placed, content, with_value(record, value), started_at))
+        await asyncio.gather(*notes)
+        for placed, _ in wrong:
+            await self._batch([placed], Usage())
+
+    async def _fail_all(
+        self, group: list[Placed], error: Exception, usage: Usage, started_at: int
+    ) -> None:
+        await asyncio.gather(
+            *(
+                self._fail(
+                    placed, self._content_in_batch(placed.item), error,
+                    usage.record(len(group), first=number == 0, raw=usage.raw), started_at,
+                )
+                for number, placed in enumerate(group)
+            )
+        )  # fmt: skip
+
+    async def _cached_of_batch(self, placed: Placed, started_at: int) -> bool:
+        if not self._room.caches:
+            return False
+        content = self._content_in_batch(placed.item)
+        return await self._from_cache(placed, content, started_at)
+
+    def _content_in_batch(self, item: Item) -> str:
+        """The same item, prompt and model in whatever company."""
+        try:
+            return self._asking.for_batch([item]).content
+        except Exception:
+            return content_key("item", item)
+
+    # -- writing down ----------------------------------------------------------------------
+
+    async def _keep(
+        self, placed: Placed, content: str, record: ItemRecord, started_at: int
+    ) -> None:
+        await self._note(placed, content, record, None, started_at)
+
+    async def _fail(
+        self, placed: Placed, content: str, error: Exception, record: ItemRecord, started_at: int
+    ) -> None:
+        await self._note(placed, content, record, error, started_at)
+        self._room.board.failed += 1
+        self._check_ceiling()
+
+    async def _note(
+        self,
+        placed: Placed,
+        content: str,
+        record: ItemRecord,
+        error: Exception | None,
+        started_at: int,
+    ) -> None:
+        key = item_key(self._name, placed.position, content)
+        await self._room.notebook.note(
+            key, kind="item", position=placed.position, output=record, error=error,
+            started_at=started_at,
+        )  # fmt: skip
+        self._room.board.count(record)
+        self._count()
+
+    def _count(self) -> None:
+        self._room.board.done += 1
+        self._room.board.tell()
+
+    def _check_ceiling(self) -> None:
+        failed, limit = self._room.board.failed, self._failures_max
+        if limit is None or failed <= limit or self._stopped is not None:
+            return
+        allowed = "fail_fast allows none" if self._pace.fail_fast else f"max_failures is {limit}"
+        self._stopped = ItemsFailed(
+            f"stopped after {failed} of {len(self._marks)} items failed; {allowed}",
+            failed=failed,
+        )
+
+
+def reader_of(fields: Fields) -> Callable[[str], Any]:
+    """What makes a value of a reply: its fields, or the text as it is."""
+    return (lambda text: read_reply(text, fields)) if fields else (lambda text: text)
+
+
+def free(record: ItemRecord) -> ItemRecord:
+    """A result that was paid for elsewhere."""
+    return msgspec.structs.replace(
+        record, calls=0, tokens_in=0, tokens_out=0, cost_usd=None, unpriced=0, ms=0
+    )
+
+
+def with_value(record: ItemRecord, value: Any) -> ItemRecord:
+    """The record with what came out."""
+    field = "output" if isinstance(value, dict) else "text"
+    return msgspec.structs.replace(record, **{field: value})

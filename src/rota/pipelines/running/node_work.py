@@ -1,0 +1,216 @@
+"""What each of the eight kinds of nodes does: it takes a shelf of items and fills one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+
+from rota.pipelines.document.nodes import (
+    AiNode,
+    FilterNode,
+    LoadNode,
+    MapNode,
+    MergeNode,
+    Node,
+    ReduceNode,
+    ScriptNode,
+    TransformNode,
+)
+from rota.pipelines.document.sources import AiSource, CommandSource, InlineSource
+from rota.pipelines.outcome import ItemOutcome
+from rota.pipelines.running.calling import call
+from rota.pipelines.running.filtering import filter_items, sieve_of_node
+from rota.pipelines.running.generating import generated
+from rota.pipelines.running.inputs import command_items, read_items, select, stream
+from rota.pipelines.running.linear import check_items, text_of
+from rota.pipelines.running.mapping import Pace, Stage, reader_of
+from rota.pipelines.running.notebook import Item, ItemRecord, Placed
+from rota.pipelines.running.questions import Asking, parallel_of
+from rota.pipelines.running.reducing import AiReduce, pieces_of, put_whole, reduce_by_form
+from rota.pipelines.running.reduction import ItemResult, Results
+from rota.pipelines.running.results import Source, Spool, outcomes
+from rota.pipelines.running.room import Cache, Room
+from rota.pipelines.running.scripts import script_items
+from rota.pipelines.running.shaping import transformed
+from rota.pipelines.running.stages import ERROR, node_output, node_stage
+
+RESULT = "result"  # the field of an item that holds a reply without fields
+CHARS_MAX = 200_000
+
+
+class NodeWork:
+    """One node of one run."""
+
+    def __init__(
+        self, room: Room, node_id: str, shelf: str, parents: Sequence[str], *, moved: bool
+    ) -> None:
+        if moved:  # what its items were told before is found by their content
+            room = room._replace(caches=(Cache(room.notebook), *room.caches))
+        self._room, self._id, self._shelf, self._parents = room, node_id, shelf, parents
+        self._stage, self._out = node_stage(node_id), node_output(node_id)
+        self._moved = moved
+
+    async def perform(self, node: Node) -> None:
+        """Fill the node's shelf."""
+        match node:
+            case LoadNode():
+                await self._put(await self._loaded(node))
+            case ScriptNode():
+                await self._put(script_items(node, self._room.place, self._items()))
+            case FilterNode():
+                sieve = sieve_of_node(self._room, node.rule)
+                await filter_items(self._room, self._stage, self._shelf, self._out, sieve)
+            case MapNode():
+                await self._map(node)
+            case ReduceNode():
+                await self._reduce(node)
+            case MergeNode():
+                await self._put(self._merged(node))
+            case TransformNode():
+                await self._put(self._transformed(node))
+            case AiNode():
+                await self._ai(node)
+
+    async def _put(self, items: AsyncIterator[Item], *, whole: bool = True) -> None:
+        await self._room.notebook.put_items(self._out, items, whole=whole)
+
+    async def _items(self, shelf: str | None = None) -> AsyncIterator[Item]:
+        if shelf is None and not self._parents:
+            return
+        async for placed in self._room.notebook.items(shelf or self._shelf):
+            yield placed.item
+
+    # -- nodes that ask nobody -------------------------------------------------------------
+
+    async def _loaded(self, node: LoadNode) -> AsyncIterator[Item]:
+        source = node.source
+        items: AsyncIterator[Item]
+        if isinstance(source, AiSource):
+            made = await generated(
+                self._room, self._stage, source.prompt, source.schema, source.model
+            )
+            items = stream(made)
+        elif isinstance(source, CommandSource):
+            items = command_items(source, self._room.place)
+        elif isinstance(source, InlineSource):
+            items = stream(source.items)
+        else:
+            items = stream(read_items(source, self._room.place, self._room.stdin))
+        limits = [
+            each for each in (node.limit, self._room.snapshot.overrides.limit) if each is not None
+        ]
+        return select(items, offset=node.offset, limit=min(limits, default=None))
+
+    async def _transformed(self, node: TransformNode) -> AsyncIterator[Item]:
+        async for item in self._items():
+            if ERROR in item:
+                yield item
+                continue
+            for changed in transformed([item], node.ops, self._room.snapshot.parameters):
+                yield changed
+
+    async def _merged(self, node: MergeNode) -> AsyncIterator[Item]:
+        columns = [self._items(node_output(parent)) for parent in self._parents]
+        if node.strategy == "concat":
+            for column in columns:
+                async for item in column:
+                    yield item
+            return
+        while True:
+            together: Item = {}
+            for column in columns:
+                try:
+                    together |= await anext(column)
+                except StopAsyncIteration:
+                    return  # the shortest is over
+            yield together
+
+    # -- nodes that ask --------------------------------------------------------------------
+
+    async def _map(self, node: MapNode) -> None:
+        room = self._room
+        found = await room.notebook.shelf(self._shelf)
+        total = found.count if found else 0
+        pace = Pace(parallel_of(room.snapshot, node.concurrency), node.batch_size)
+        stage = Stage(
+            room, self._stage, Asking(room.snapshot, self._id, node), pace, total,
+            moved=self._moved,
+        )  # fmt: skip
+        await stage.perform(_sound(room.notebook.items(self._shelf)))
+        with Spool() as spool:
+            source = Source(room.notebook, self._shelf, self._stage)
+            await spool.take(outcomes(source), whole=True)
+            check_items(spool)
+            whole = not spool.tally.failed and not spool.tally.skipped
+            await self._put(stream(map(item_after, spool.outcomes())), whole=whole)
+
+    async def _reduce(self, node: ReduceNode) -> None:
+        room = self._room
+        with Spool() as spool:
+            await spool.take(_as_outcomes(self._items()))
+            if node.strategy != "ai":
+                await reduce_by_form(room, self._out, node.strategy, _results(spool))
+                text = "".join([piece async for piece in room.notebook.text(self._out)])
+                await self._put(stream([{RESULT: text}]))
+                return
+            if not spool.tally.processed:
+                room.warnings.append(f"node {self._id}: there was nothing to reduce")
+                await self._put(stream([]))
+                return
+            pieces = pieces_of(_results(spool), failures=False)
+            asking = Asking(room.snapshot, self._id, node)
+            reduce = AiReduce(room, self._stage, asking, pieces, spool.tally.counts, CHARS_MAX)
+            record = await reduce.perform()
+        await put_whole(room, self._out, text_of(record))
+        await self._put(stream([_item_of(record)]))
+
+    async def _ai(self, node: AiNode) -> None:
+        asking = Asking(self._room.snapshot, self._id, node)
+        items = [item async for item in self._items() if ERROR not in item]
+        listed: dict[str, Any] = {
+            "ITEMS": json.dumps(items, ensure_ascii=False), "COUNT": len(items),
+        }  # fmt: skip
+        question = asking.without_item(listed)
+        record = await call(self._room, self._stage, question, reader_of(asking.fields))
+        await self._put(stream([_item_of(record)]))
+
+
+def item_after(outcome: ItemOutcome) -> Item:
+    """What a map node hands on: the item with its fields or its text, or with its error."""
+    if outcome.status != "completed":
+        return {ERROR: outcome.error or "it was not begun", **outcome.item}
+    more = outcome.output if outcome.output is not None else {RESULT: outcome.text}
+    return {**outcome.item, **more}
+
+
+async def _sound(items: AsyncIterator[Placed]) -> AsyncIterator[Placed]:
+    """Without those that have failed on their way here."""
+    async for placed in items:
+        if ERROR not in placed.item:
+            yield placed
+
+
+async def _as_outcomes(items: AsyncIterator[Item]) -> AsyncIterator[ItemOutcome]:
+    """Items of a node as results: the item is what came out, or it tells its error."""
+    position = 0
+    async for item in items:
+        error = item.get(ERROR)
+        yield ItemOutcome(
+            position=position, item=item, status="completed" if error is None else "failed",
+            error=None if error is None else str(error),
+        )  # fmt: skip
+        position += 1
+
+
+def _results(spool: Spool) -> Results:
+    def results() -> Any:
+        for each in spool.outcomes():
+            item = {name: value for name, value in each.item.items() if name != ERROR}
+            yield ItemResult({} if each.error is None else item, item, error=each.error)
+
+    return results
+
+
+def _item_of(record: ItemRecord) -> Item:
+    return record.output if record.output is not None else {RESULT: record.text}

@@ -1,0 +1,146 @@
+"""Many machines: the map of a big run in parts, each a run of its own that any worker may take.
+
+The run sleeps meanwhile and is woken by the end of each part. Whatever a part did not do, for
+whatever reason, the run does itself afterwards; so nothing depends on who takes part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from rota.core.lifecycle import Trigger
+from rota.core.model import Claim, NewRun, Step
+from rota.engine.base import Base
+from rota.engine.journal import Journal
+from rota.engine.wakeups import READY
+from rota.pipelines.executor import PART_NAME, PART_QUEUE
+from rota.pipelines.running.notebook import Reader, chunk_prefix
+from rota.pipelines.running.room import Room
+from rota.store import history
+from rota.store.pipelines import StepKey
+
+PARTS = "pt/"  # what the steps begin with that tell of parts
+PARTS_MIN = 2  # a map of fewer parts is not worth sharing
+PART_ITEMS = 200
+PART_CHUNKS = 16  # of large items, of which a chunk holds few
+
+
+class PartsUnderWay(Exception):
+    """The run has nothing to do until its parts are over."""
+
+
+class PartInput(msgspec.Struct, frozen=True):
+    """What a part goes over: neighbouring chunks of a shelf of the whole run."""
+
+    whole: str  # the chain of the whole run
+    chunks: list[str]  # their keys
+    begin: int  # the position of the first item
+    end: int  # and the one after the last
+
+
+class PartOutput(msgspec.Struct, frozen=True):
+    """What became of its items."""
+
+    done: int
+    failed: int
+
+
+class Group(NamedTuple):
+    """The chunks of one part, and the position after its last item."""
+
+    chunks: list[StepKey]
+    end: int
+
+
+def grouped(chunks: Sequence[StepKey], total: int) -> list[Group]:
+    """Neighbouring chunks in parts of a fair size."""
+    groups: list[Group] = []
+    waiting: list[StepKey] = []
+    ends = [*(chunk.position for chunk in chunks[1:]), total]
+    for chunk, end in zip(chunks, ends, strict=False):
+        waiting.append(chunk)
+        if end - waiting[0].position >= PART_ITEMS or len(waiting) >= PART_CHUNKS or end == total:
+            groups.append(Group(waiting, end))
+            waiting = []
+    return groups
+
+
+class Parting(NamedTuple):
+    """Shares out the map of a run."""
+
+    base: Base
+    journal: Journal
+    claim: Claim
+
+    async def parts_of(self, room: Room, shelf: str, total: int) -> list[Reader]:
+        """The chains of the parts, all of them over; none when the run goes alone."""
+        if not self._is_worth_it(room):
+            return []
+        known = [step async for step in room.notebook.steps(PARTS)]
+        if not known:
+            if self.claim.attempt > 1:
+                return []  # what is left after a failure is the run's own
+            known = await self._share_out(room, shelf, total)
+        children = [step.child_id for step in known if step.child_id is not None]
+        ended = await self.base.database.read(history.ended, children)
+        if len(ended) < len(children):
+            _tell(room, ended)
+            raise PartsUnderWay
+        return [room.notebook.of(child) for child in children]
+
+    def _is_worth_it(self, room: Room) -> bool:
+        """Not where something has to be counted at once: a budget, or failures."""
+        part = room.snapshot.pipeline.map
+        return (
+            part is not None
+            and not part.fail_fast
+            and part.max_failures is None
+            and not room.asker.is_limited
+        )
+
+    async def _share_out(self, room: Room, shelf: str, total: int) -> list[Step]:
+        prefix = await chunk_prefix(room.notebook, shelf)
+        groups = grouped([key async for key in room.notebook.keys(prefix)], total)
+        if len(groups) < PARTS_MIN:
+            return []
+        made = [await self._part(group) for group in groups]
+        self.base.wakeups.tell(READY)
+        return made
+
+    async def _part(self, group: Group) -> Step:
+        now = self.base.clock.now()
+        keys = [chunk.key for chunk in group.chunks]
+        begin = group.chunks[0].position
+        given = PartInput(self.claim.root_id, keys, begin, group.end)
+        child = NewRun(
+            id=self.base.ids.make(now), namespace=self.claim.namespace, name=PART_NAME,
+            available_at=now, input=msgspec.json.encode(given).decode(), kind="pipeline",
+            queue=PART_QUEUE, priority=self.claim.priority, trigger=Trigger.CHILD,
+            parent_id=self.claim.root_id,
+        )  # fmt: skip
+        step = Step(
+            root_id=self.claim.root_id, key=f"{PARTS}{begin:09d}", position=begin, kind="part",
+            status="waiting", attempt=1,
+            run_attempt=self.claim.attempt, output=None, error=None, wake_at=None,
+            child_id=child.id, started_at=now, finished_at=None,
+        )  # fmt: skip
+        started = await self.journal.record_child(self.claim, step, child)
+        return msgspec.structs.replace(step, child_id=started.id)
+
+
+def _tell(room: Room, ended: Sequence[history.Ended]) -> None:
+    """How far the run has come by the parts that are over."""
+    told = [msgspec.json.decode(each.output, type=PartOutput) for each in ended if each.output]
+    room.board.done = sum(each.done for each in told)
+    room.board.failed = sum(each.failed for each in told)
+    room.board.tell()
+
+
+async def part_readers(reader: Reader) -> list[Reader]:
+    """The chains of the parts of a run, in the order of their items."""
+    return [
+        reader.of(step.child_id) async for step in reader.steps(PARTS) if step.child_id is not None
+    ]

@@ -1,0 +1,202 @@
+"""One run, from its claim to its outcome: sets the room up, performs, tells, settles."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from rota.core.failures import TABLE, Kind, describe, kind_of, names_of
+from rota.core.lifecycle import Status, Trigger
+from rota.core.model import Claim, NewRun, Outcome
+from rota.core.retry import RetryPolicy, next_try_us
+from rota.engine.base import Base
+from rota.engine.journal import Journal
+from rota.errors import BadInput, RotaError, RunTimeout
+from rota.pipelines import snapshot as snapshots
+from rota.pipelines.notifying import notify
+from rota.pipelines.outcome import OutcomeWord, PipelineResult
+from rota.pipelines.running.asking import LOST, Asker
+from rota.pipelines.running.finishing import OUTPUT_CHARS_MAX, result_of, save_results, standing
+from rota.pipelines.running.linear import perform_job, perform_linear
+from rota.pipelines.running.notebook import Notebook, record_of
+from rota.pipelines.running.parting import Parting, PartsUnderWay
+from rota.pipelines.running.room import Board, Cache, Room
+from rota.pipelines.running.running_nodes import perform_graph
+from rota.pipelines.scheduling import conditions
+from rota.pipelines.snapshot import Snapshot
+from rota.store.runs import successor
+
+if TYPE_CHECKING:
+    from rota.pipelines.serving import AppPipelines
+
+log = logging.getLogger("rota.pipelines")
+
+
+class RunOptions(msgspec.Struct, frozen=True):
+    """What a start or a schedule says about the run as a whole."""
+
+    retry: RetryPolicy = RetryPolicy()
+    timeout_us: int | None = None
+
+
+class Performance:
+    """One claim of a pipeline run."""
+
+    def __init__(self, pipelines: AppPipelines, base: Base, journal: Journal, claim: Claim) -> None:
+        self._pipelines, self._base, self._claim = pipelines, base, claim
+        self._journal = journal
+        self._notebook = Notebook(base.database, journal, claim)
+        self._options = msgspec.json.decode(claim.options or "{}", type=RunOptions)
+        self._began = base.clock.now()
+
+    async def perform(self) -> Outcome:
+        """Perform it; an error of the run is an outcome, one about the claim is raised."""
+        try:
+            snapshot = self._here(snapshots.read(self._claim.input))
+        except RotaError as error:
+            return self._failed(error, None)
+        held_back = await conditions.decide(self._base, self._claim, snapshot)
+        if held_back is not None:
+            return held_back
+        listeners = self._pipelines.listeners
+        board = Board(self._claim, snapshot.pipeline_id, listeners)
+        board.tell()
+        await notify.began(self._base, self._claim)
+        outcome, word = None, None
+        try:
+            outcome, word = await self._performed(snapshot, board)
+            return outcome
+        finally:
+            if outcome is None or outcome.verb != "suspend":
+                board.phase = "ended"
+                board.tell(word)
+
+    async def _performed(
+        self, snapshot: Snapshot, board: Board
+    ) -> tuple[Outcome, OutcomeWord | None]:
+        warnings: list[str] = []
+        try:
+            await self._in_time(self._run(snapshot, board, warnings))
+        except LOST:
+            raise
+        except PartsUnderWay:
+            return Outcome(self._claim, "suspend", reason="child"), None
+        except Exception as error:
+            result = await self._result(snapshot, warnings, "failed", str(error))
+            outcome = self._failed(error, result)
+            return outcome, None if outcome.retry else "failed"
+        result = await self._result(snapshot, warnings)
+        reason = "partial" if result.outcome == "partial" else None
+        return Outcome(self._claim, "complete", reason, _text(result)), result.outcome
+
+    async def _run(self, snapshot: Snapshot, board: Board, warnings: list[str]) -> None:
+        room = await self._room(snapshot, board, warnings)
+        match room.snapshot.pipeline.mode:
+            case "map-reduce":
+                await perform_linear(room, self._parting())
+            case "job":
+                await perform_job(room)
+            case "graph":
+                await perform_graph(room)
+
+    async def _room(self, snapshot: Snapshot, board: Board, warnings: list[str]) -> Room:
+        asker = Asker(self._pipelines.ai(), self._base.clock, snapshot.pipeline.settings.budget)
+        if asker.is_limited and not self._claim.is_fresh:
+            async for step in self._notebook.steps("at/"):
+                asker.spent(record_of(step))
+        if not snapshot.place.is_dir():
+            raise BadInput(
+                f"the folder {snapshot.folder} of {snapshot.pipeline_id} is not there",
+                hint="Put it back, or start the pipeline from where it is now.",
+            )
+        earlier = snapshot.overrides.cache_from
+        caches = (Cache(self._notebook.of(earlier)),) if earlier is not None else ()
+        stdin = self._pipelines.stdin.pop(self._claim.root_id, None)
+        return Room(snapshot, self._notebook, asker, board, snapshot.place, caches, stdin, warnings)
+
+    def _parting(self) -> Parting | None:
+        """Whether others may take part: those who share this database, on other machines."""
+        if not self._pipelines.serves or self._base.database.is_local:
+            return None
+        return Parting(self._base, self._journal, self._claim)
+
+    def _here(self, snapshot: Snapshot) -> Snapshot:
+        """With the pipeline's folder as it is on this machine, where it may stand elsewhere."""
+        known = self._pipelines.folder_of(snapshot.pipeline_id)
+        if snapshot.place.is_dir() or known is None or not known.is_dir():
+            return snapshot
+        return msgspec.structs.replace(snapshot, folder=str(known))
+
+    async def _in_time(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do it within the timeout of the run as a whole, counted from its first claim."""
+        limit_us = self._options.timeout_us
+        if limit_us is None:
+            await work
+            return
+        left_us = self._claim.started_at + limit_us - self._base.clock.now()
+        limit = asyncio.timeout(max(0.0, left_us / 1e6))
+        try:
+            async with limit:
+                await work
+        except TimeoutError as error:
+            if not limit.expired():
+                raise
+            raise RunTimeout(
+                f"run {self._claim.id} ({self._claim.name}) took longer than {limit_us / 1e6:g} s"
+            ) from error
+
+    async def _result(
+        self,
+        snapshot: Snapshot,
+        warnings: list[str],
+        outcome: OutcomeWord | None = None,
+        error: str | None = None,
+    ) -> PipelineResult:
+        """What is written down about the run, and the results file beside the pipeline."""
+        found = await standing(self._notebook, snapshot, chars_max=OUTPUT_CHARS_MAX)
+        ms = (self._base.clock.now() - self._claim.started_at) // 1000
+        result = result_of(
+            found, snapshot, outcome=outcome, duration_ms=ms, error=error, warnings=warnings
+        )
+        name = None
+        if snapshot.place.is_dir():
+            name = await save_results(
+                self._notebook, snapshot, result, run_id=self._claim.root_id,
+                started_at=self._claim.started_at, folder=snapshot.place,
+            )  # fmt: skip
+        return msgspec.structs.replace(result, result_file=name)
+
+    # -- failures --------------------------------------------------------------------------
+
+    def _failed(self, error: Exception, result: PipelineResult | None) -> Outcome:
+        kind = kind_of(error)
+        retry = self._successor(kind, error)
+        if retry is None:
+            said = error.advice if isinstance(error, RotaError) else ""
+            log.error("pipeline run %s (%s): %s. %s", self._claim.id, self._claim.name, error, said)
+        output = None if result is None else _text(result)
+        return Outcome(self._claim, "fail", kind, output, describe(error), retry=retry)
+
+    def _successor(self, kind: Kind, error: Exception) -> NewRun | None:
+        if not TABLE[kind].retried or TABLE[kind].status is not Status.FAILED:
+            return None
+        wait_us = next_try_us(
+            self._options.retry, attempt=self._claim.attempt, error_names=names_of(error),
+            retry_after_s=getattr(error, "retry_after_s", None), chance=random.random(),
+        )  # fmt: skip
+        if wait_us is None:
+            return None
+        now = self._base.clock.now()
+        return successor(
+            self._claim, self._base.ids.make(now), trigger=Trigger.RETRY,
+            available_at=now + wait_us, attempt=self._claim.attempt + 1, reason="retry",
+        )  # fmt: skip
+
+
+def _text(result: PipelineResult) -> str:
+    return msgspec.json.encode(result).decode()

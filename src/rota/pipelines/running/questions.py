@@ -1,0 +1,138 @@
+"""From an item to the question about it: template, values, fields, model. One way for all.
+
+Runs, dry runs and rendering build their prompts here, so what is shown is what is asked.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from rota.ai.base import Request
+from rota.core.retry import RetryPolicy
+from rota.core.templates import Template
+from rota.pipelines.document import fields as fields_
+from rota.pipelines.document.fields import Fields, fields_of
+from rota.pipelines.document.parameters import values_for
+from rota.pipelines.document.parts import Asking as AskingPart
+from rota.pipelines.document.parts import Retry
+from rota.pipelines.running.keys import content_key
+from rota.pipelines.snapshot import Snapshot
+
+TIMEOUT_MS = 300_000
+PARALLEL = 5
+RETRY_DELAY_S_MAX = 60.0
+JITTER = 0.2
+YES_OR_NO = "\n\nReply with yes or no."
+
+Item = Mapping[str, Any]
+
+
+class Question(NamedTuple):
+    """One call to be made."""
+
+    prompt: str
+    model: str  # "" means the default of whoever answers
+    fields: Fields
+    timeout_s: float
+    retry: RetryPolicy
+    cwd: str | None = None
+    batch: int | None = None  # how many items it is about, when several
+    content: str = ""  # the same content, the same call
+
+    def request(self, prompt: str | None = None, timeout_s: float | None = None) -> Request:
+        """As an invoker takes it."""
+        return Request(
+            model=self.model, prompt=self.prompt if prompt is None else prompt,
+            timeout_s=timeout_s or self.timeout_s, cwd=self.cwd,
+            wants_json=bool(self.fields) and self.batch is None,
+        )  # fmt: skip
+
+
+class Asking:
+    """One part of a pipeline that asks: map, filter, reduce, job, or a node."""
+
+    def __init__(self, snapshot: Snapshot, key: str, part: AskingPart) -> None:
+        settings, overrides = snapshot.pipeline.settings, snapshot.overrides
+        self.template = Template(snapshot.prompts.get(key, part.prompt or ""))
+        self._lists = "ITEMS" in self.template.names
+        self.fields = fields_of(part.output)
+        self.model = Template(overrides.model or part.model or settings.model or "")
+        self.timeout_s = (
+            overrides.timeout_ms or part.timeout_ms or settings.timeout_ms or TIMEOUT_MS
+        ) / 1000
+        self.retry = policy_of(part.retry or settings.retry)
+        self._parameters = snapshot.parameters
+        self._cwd = working_directory(snapshot)
+
+    def for_item(self, item: Item, filled: Mapping[str, Any] | None = None) -> Question:
+        """The question about one item; `filled` are the names of the runner."""
+        values = values_for(item, self._parameters, filled)
+        if self._lists:
+            values["ITEMS"] = json.dumps([dict(item)], ensure_ascii=False)
+        prompt = self.template.render(values) + fields_.instruction(self.fields)
+        model = self.model.render(values)
+        return self._question(prompt, model, content_key("item", dict(item), prompt, model))
+
+    def for_decision(self, item: Item) -> Question:
+        """The question of a filter; without fields of its own it wants yes or no."""
+        question = self.for_item(item)
+        return question if self.fields else question._replace(prompt=question.prompt + YES_OR_NO)
+
+    def for_batch(self, items: Sequence[Item]) -> Question:
+        """The question about several; the other names are those of the first."""
+        count = len(items)
+        listed = json.dumps([dict(item) for item in items], ensure_ascii=False)
+        values = values_for(items[0], self._parameters, {"ITEMS": listed})
+        prompt = self.template.render(values) + fields_.instruction(self.fields, count)
+        content = content_key("batch", [dict(item) for item in items], prompt)
+        question = self._question(prompt, self.model.render(values), content)
+        return question._replace(batch=count)
+
+    def without_item(self, filled: Mapping[str, Any] | None = None, more: str = "") -> Question:
+        """The question that is about no single item; `more` is put after the template."""
+        values = values_for({}, self._parameters, filled)
+        text = self.template.render(values) + more
+        prompt = text + fields_.instruction(self.fields)
+        model = self.model.render(values)
+        return self._question(prompt, model, content_key("call", prompt, model))
+
+    def model_of(self, item: Item) -> str:
+        """The model for an item; items of different models share no batch."""
+        return self.model.render(values_for(item, self._parameters))
+
+    def shared(self, item: Item) -> tuple[str, ...]:
+        """What items must have in common to share a batch: the model, and all names but ITEMS."""
+        values = values_for(item, self._parameters)
+        names = [name for name in self.template.names if name != "ITEMS"]
+        return (
+            self.model.render(values),
+            *(Template(f"{{{{{n}}}}}").render(values) for n in names),
+        )
+
+    def _question(self, prompt: str, model: str, content: str) -> Question:
+        return Question(
+            prompt, model, self.fields, self.timeout_s, self.retry, self._cwd, content=content
+        )
+
+
+def policy_of(retry: Retry) -> RetryPolicy:
+    """How a failed call is tried again."""
+    delay_s = retry.retry_delay_ms / 1000
+    return RetryPolicy(
+        attempts=1 + retry.max_retries, delay_s=delay_s,
+        delay_s_max=max(delay_s, RETRY_DELAY_S_MAX), jitter=JITTER,
+    )  # fmt: skip
+
+
+def working_directory(snapshot: Snapshot) -> str | None:
+    """Where commands that answer work."""
+    chosen = snapshot.pipeline.working_directory or snapshot.pipeline.settings.working_directory
+    return None if chosen is None else str(snapshot.place / chosen)
+
+
+def parallel_of(snapshot: Snapshot, own: int | None) -> int:
+    """How many calls at the same time."""
+    chosen = snapshot.overrides.parallel or own or snapshot.pipeline.settings.concurrency
+    return chosen or PARALLEL

@@ -1,0 +1,87 @@
+"""Results of runs for those who ask afterwards, from any process."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from rota.core.model import Run
+from rota.core.outcomes import read_error
+from rota.errors import WrongState
+from rota.pipelines import snapshot as snapshots
+from rota.pipelines.outcome import ItemOutcome, OutcomeWord, PipelineResult
+from rota.pipelines.running.finishing import item_outcomes, result_of, save_results, standing
+from rota.pipelines.running.notebook import Reader
+from rota.pipelines.running.reducing import OUTPUT
+from rota.pipelines.snapshot import Snapshot
+
+if TYPE_CHECKING:
+    from rota.client import Client
+
+WHOLE = 1 << 62
+_WORDS: dict[str, OutcomeWord] = {
+    "completed": "completed", "cancelled": "cancelled", "failed": "failed", "crashed": "failed",
+}  # fmt: skip
+
+
+class Found:
+    """A pipeline run that was looked up."""
+
+    def __init__(self, client: Client, run: Run, snapshot: Snapshot) -> None:
+        self.run, self.snapshot = run, snapshot
+        self.reader = Reader(client.database, run.root_id)
+
+
+async def find(client: Client, run_id: str) -> Found:
+    """The newest attempt of a run; WrongState when it is no pipeline's."""
+    run = (await client.chain(run_id))[-1]
+    if run.kind != "pipeline":
+        raise WrongState(f"run {run_id} is no pipeline run", hint="See `rota run show`.")
+    return Found(client, run, snapshots.read(run.input))
+
+
+async def result(client: Client, run_id: str) -> PipelineResult:
+    """The stored result with its whole output, or how far the run has come."""
+    found = await find(client, run_id)
+    run = found.run
+    if run.output is not None:
+        stored = msgspec.json.decode(run.output, type=PipelineResult)
+        if stored.output is not None or not stored.output_chars:
+            return stored
+        text = "".join([piece async for piece in found.reader.text(OUTPUT)])
+        return msgspec.structs.replace(stored, output=text)
+    stands = await standing(found.reader, found.snapshot, chars_max=WHOLE)
+    ended = run.finished_at or run.started_at or run.created_at
+    return result_of(
+        stands, found.snapshot, outcome=_WORDS.get(run.status, "partial"),
+        duration_ms=(ended - (run.started_at or ended)) // 1000,
+        error=read_error(run.error)["message"] if run.error else run.reason,
+    )  # fmt: skip
+
+
+async def items(client: Client, run_id: str) -> AsyncIterator[ItemOutcome]:
+    """Every item with what became of it."""
+    found = await find(client, run_id)
+    async for each in item_outcomes(found.reader, found.snapshot):
+        yield each
+
+
+async def output(client: Client, run_id: str) -> AsyncIterator[str]:
+    """The output, piece by piece."""
+    found = await find(client, run_id)
+    async for piece in found.reader.text(OUTPUT):
+        yield piece
+
+
+async def write_results(client: Client, run_id: str, folder: Path | None) -> str | None:
+    """Write the results file from what is recorded."""
+    found = await find(client, run_id)
+    told = await result(client, run_id)
+    return await save_results(
+        found.reader, found.snapshot, told, run_id=found.run.root_id,
+        started_at=found.run.started_at or found.run.created_at,
+        folder=folder or found.snapshot.place,
+    )  # fmt: skip

@@ -1,0 +1,135 @@
+"""The reduce: all results into one text; by form in a thread, by AI in as many calls as needed."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import itertools
+import json
+import tempfile
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from contextlib import aclosing
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from rota.core.batches import Part, tree_parts
+from rota.pipelines.running.calling import call
+from rota.pipelines.running.mapping import reader_of
+from rota.pipelines.running.notebook import PIECE_CHARS, ItemRecord
+from rota.pipelines.running.questions import Asking, parallel_of
+from rota.pipelines.running.reduction import (
+    Counts,
+    Results,
+    joined,
+    part_prompt,
+    reduced,
+    shown,
+)
+from rota.pipelines.running.results import results_file
+from rota.pipelines.running.room import Room
+from rota.pipelines.running.windows import in_order
+
+OUTPUT = "output"
+BRACKETS = 2  # around a JSON array
+Pieces = Callable[[], Iterable[str]]
+
+
+async def reduce_by_form(room: Room, name: str, kind: str, results: Results) -> int:
+    """Write the result down in one of the five forms; answers its length."""
+    with tempfile.TemporaryFile("w+", encoding="utf-8", newline="") as file:
+        await asyncio.to_thread(file.writelines, reduced(kind, results))
+        file.seek(0)
+        return await room.notebook.put_text(name, _pieces(file.read))
+
+
+async def put_whole(room: Room, name: str, text: str) -> int:
+    """Write down a text that is at hand."""
+    cuts = iter([text[at : at + PIECE_CHARS] for at in range(0, len(text), PIECE_CHARS)])
+    return await room.notebook.put_text(name, _pieces(lambda _: next(cuts, "")))
+
+
+async def _pieces(read: Callable[[int], str]) -> AsyncIterator[str]:
+    while piece := read(PIECE_CHARS):
+        yield piece
+
+
+class AiReduce(NamedTuple):
+    """What an AI reduce is made of; `pieces` gives each result as JSON, from the first."""
+
+    room: Room
+    stage: str
+    asking: Asking
+    pieces: Pieces
+    counts: Counts
+    chars_max: int
+
+    async def perform(self) -> ItemRecord:
+        """Reduce in one call, or in parts whose replies are reduced again until one is left."""
+        if "RESULTS" not in self.asking.template.names:
+            return await self._last("", 0)
+        pieces, level = self.pieces, 0
+        while len(parts := await self._parts(pieces)) > 1:
+            replies = await self._level(pieces, parts, level)
+            pieces, level = _again(replies), level + 1
+        return await self._last(joined(pieces()), level)
+
+    async def _parts(self, pieces: Pieces) -> list[Part]:
+        sizes = await asyncio.to_thread(lambda: [len(piece) for piece in pieces()])
+        return tree_parts(sizes, self.chars_max - BRACKETS)
+
+    async def _last(self, results: str, level: int) -> ItemRecord:
+        stage = f"{self.stage}.{level}"
+        if "RESULTS_FILE" not in self.asking.template.names:
+            return await self._ask(self.asking, stage, self._filled(results), 0)
+        # The same name in every attempt, or the call would not be known again.
+        path = str(Path(tempfile.gettempdir()) / f"rota-results-{self.room.notebook.root_id}.json")
+        with results_file(iter(self.pieces()), path) as name:
+            filled = {**self._filled(results), "RESULTS_FILE": name}
+            return await self._ask(self.asking, stage, filled, 0)
+
+    async def _level(self, pieces: Pieces, parts: list[Part], level: int) -> list[str]:
+        """The replies about the parts of one level, in order."""
+        asking = copy.copy(self.asking)
+        asking.fields = []
+
+        async def one(work: tuple[int, str]) -> str:
+            number, results = work
+            more = part_prompt("", number + 1, len(parts))
+            filled = self._filled(results)
+            record = await self._ask(asking, f"{self.stage}.{level}", filled, number + 1, more)
+            return record.text or ""
+
+        works = _streamed(enumerate(_cut(pieces(), parts)))
+        parallel = parallel_of(self.room.snapshot, None)
+        async with aclosing(in_order(works, parallel, one)) as replies:
+            return [reply async for reply in replies]
+
+    async def _ask(
+        self, asking: Asking, stage: str, filled: dict[str, Any], position: int, more: str = ""
+    ) -> ItemRecord:
+        question = asking.without_item(filled, more)
+        return await call(self.room, stage, question, reader_of(asking.fields), position)
+
+    def _filled(self, results: str) -> dict[str, Any]:
+        return {"RESULTS": results, **self.counts.filled()}
+
+
+def pieces_of(results: Results, *, failures: bool) -> Pieces:
+    """Each result as the JSON that {{RESULTS}} is made of."""
+    return lambda: shown(results, failures=failures)
+
+
+def _again(replies: list[str]) -> Pieces:
+    return lambda: [json.dumps(reply, ensure_ascii=False) for reply in replies]
+
+
+def _cut(pieces: Iterable[str], parts: list[Part]) -> Iterator[str]:
+    """The text of each part; one part at a time is in memory."""
+    stream = iter(pieces)
+    for part in parts:
+        yield joined(itertools.islice(stream, part.end - part.begin))
+
+
+async def _streamed(works: Iterable[tuple[int, str]]) -> AsyncIterator[tuple[int, str]]:
+    for work in works:
+        yield work

@@ -1,0 +1,209 @@
+"""All results into one, without an AI; and what an AI reduce is shown, in parts that fit.
+
+Nothing is cut off in any form. Results come as a function that gives them again from the start:
+tables need to know all columns before the first row, and results may be too many for memory.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+from rota.core.batches import Part, tree_parts
+from rota.core.templates import text_of
+from rota.pipelines.running.tables import write_csv
+
+PREFIX = "out_"  # of output columns, so that a field may be called like a column of the input
+
+
+class ItemResult(NamedTuple):
+    """What became of one item: fields (`output`) or a text; or an error."""
+
+    item: dict[str, Any]
+    output: dict[str, Any] | None = None
+    text: str | None = None
+    error: str | None = None
+
+    @property
+    def success(self) -> bool:
+        """Whether it has a result."""
+        return self.error is None
+
+    @property
+    def value(self) -> Any:
+        """Its fields, or its text in text mode."""
+        return self.output if self.output is not None else self.text
+
+
+Results = Callable[[], Iterable[ItemResult]]
+
+
+def reduced(kind: str, results: Results) -> Iterator[str]:
+    """The result in one of the five forms, piece by piece."""
+    forms = {
+        "list": as_list, "table": as_table, "json": as_json, "csv": as_csv, "text": as_text,
+        "concat": as_text,
+    }  # fmt: skip
+    return forms[kind](results)
+
+
+def as_json(results: Results) -> Iterator[str]:
+    """A JSON array of input, output, success and error."""
+    first = True
+    for each in results():
+        record: dict[str, Any] = {
+            "input": each.item, "output": each.value, "success": each.success,
+        }  # fmt: skip
+        if each.error is not None:
+            record["error"] = each.error
+        yield ("[\n" if first else ",\n") + json.dumps(record, ensure_ascii=False)
+        first = False
+    yield "[]\n" if first else "\n]\n"
+
+
+def as_csv(results: Results) -> Iterator[str]:
+    """Input columns, output columns with a prefix, success and error."""
+    inputs, outputs, _ = _columns(results)
+    named = [PREFIX + column for column in outputs]
+    head = [*inputs, *named, PREFIX + "success", PREFIX + "error"]
+    yield from write_csv(head, (_cells(each, inputs, outputs) for each in results()))
+
+
+def _cells(each: ItemResult, inputs: Sequence[str], outputs: Sequence[str]) -> list[Any]:
+    fields = _fields(each)
+    return [
+        *(each.item.get(column) for column in inputs),
+        *(fields.get(column) for column in outputs),
+        each.success,
+        each.error,
+    ]
+
+
+def as_table(results: Results) -> Iterator[str]:
+    """A markdown table: input columns, output columns, status."""
+    inputs, outputs, _ = _columns(results)
+    yield _row([*inputs, *(f"→ {column}" for column in outputs), "status"])
+    yield _row(["---"] * (len(inputs) + len(outputs) + 1), escape=False)
+    for each in results():
+        cells = _cells(each, inputs, outputs)[:-2]
+        yield _row([*cells, "ok" if each.success else f"failed: {each.error}"])
+
+
+def _row(cells: Sequence[Any], *, escape: bool = True) -> str:
+    texts = [_escaped(text_of(cell)) if escape else str(cell) for cell in cells]
+    return f"| {' | '.join(texts)} |\n"
+
+
+def _escaped(text: str) -> str:
+    """Text in one cell of a markdown table."""
+    plain = text.replace("\\", "\\\\").replace("|", "\\|")
+    return plain.replace("\r\n", "\n").replace("\r", "\n").replace("\n", "<br>")
+
+
+def as_list(results: Results) -> Iterator[str]:
+    """Markdown: a section for each item, and a count at the end."""
+    count = failed = 0
+    for count, each in enumerate(results(), start=1):
+        failed += not each.success
+        yield f"### Item {count}\n\n"
+        yield "".join(f"- **{name}**: {_indented(value)}\n" for name, value in each.item.items())
+        if each.error is not None:
+            yield f"\nFailed: {each.error}\n\n"
+        elif each.output is not None:
+            lines = (f"- {name}: {_indented(value)}\n" for name, value in each.output.items())
+            yield "\nOutput:\n\n" + "".join(lines) + "\n"
+        else:
+            yield f"\n{each.text or ''}\n\n"
+    yield f"---\n{count} items: {count - failed} succeeded, {failed} failed\n"
+
+
+def _indented(value: Any) -> str:
+    """A value of several lines stays within its entry."""
+    return text_of(value).replace("\n", "\n  ")
+
+
+def as_text(results: Results) -> Iterator[str]:
+    """The replies; a single one as it is, several with a line between. Failed ones are left out."""
+    kept = ((number, each) for number, each in enumerate(results(), start=1) if each.success)
+    first, second = next(kept, None), next(kept, None)
+    if first is None:
+        return
+    if second is None:
+        yield text_of(first[1].value)
+        return
+    yield f"--- Item {first[0]} ---\n{text_of(first[1].value)}\n"
+    yield f"\n--- Item {second[0]} ---\n{text_of(second[1].value)}\n"
+    for number, each in kept:
+        yield f"\n--- Item {number} ---\n{text_of(each.value)}\n"
+
+
+def _columns(results: Results) -> tuple[list[str], list[str], int]:
+    """All columns of inputs and outputs, in the order they come up, and how many results."""
+    inputs: dict[str, None] = {}
+    outputs: dict[str, None] = {}
+    count = 0
+    for each in results():
+        count += 1
+        inputs.update(dict.fromkeys(each.item))
+        outputs.update(dict.fromkeys(_fields(each)))
+    return list(inputs), list(outputs), count
+
+
+def _fields(each: ItemResult) -> dict[str, Any]:
+    if each.output is not None:
+        return each.output
+    return {} if each.text is None else {"text": each.text}
+
+
+# -- for an AI -----------------------------------------------------------------------------
+
+
+class Counts(NamedTuple):
+    """What a reduce prompt may say about the items."""
+
+    total: int
+    success: int
+    failure: int
+
+    def filled(self) -> dict[str, Any]:
+        """As names in a template."""
+        return {
+            "COUNT": self.total, "SUCCESS_COUNT": self.success, "FAILURE_COUNT": self.failure,
+        }  # fmt: skip
+
+
+def shown(results: Results, *, failures: bool = False) -> Iterator[str]:
+    """Each result as the JSON that {{RESULTS}} is made of; failed ones only when asked for."""
+    for each in results():
+        if each.success:
+            yield json.dumps(each.value, ensure_ascii=False)
+        elif failures:
+            yield json.dumps({"input": each.item, "error": each.error}, ensure_ascii=False)
+
+
+def joined(pieces: Iterable[str]) -> str:
+    """{{RESULTS}}: a JSON array."""
+    return f"[{','.join(pieces)}]"
+
+
+def counted(results: Results) -> Counts:
+    """How many there are."""
+    total = success = 0
+    for each in results():
+        total += 1
+        success += each.success
+    return Counts(total, success, total - success)
+
+
+def parts_of(pieces: Sequence[str], chars_max: int) -> list[Part]:
+    """The calls of one level of an AI reduce; one part means that it all fits."""
+    return tree_parts([len(piece) for piece in pieces], chars_max - 2)
+
+
+def part_prompt(prompt: str, number: int, count: int) -> str:
+    """The prompt of one part; its replies are reduced again by the same prompt."""
+    return (
+        f"{prompt}\n\n[Part {number} of {count}] These are not all results. Keep everything that "
+        "is needed to combine your reply with those about the other parts."
+    )

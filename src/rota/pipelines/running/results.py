@@ -1,0 +1,188 @@
+"""Results read back from what a chain has written down: in item order, in pages."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from collections.abc import AsyncIterator, Iterator, Sequence
+from pathlib import Path
+from typing import IO, NamedTuple, Self
+
+import msgspec
+
+from rota.core.model import Step
+from rota.core.outcomes import read_error
+from rota.pipelines.outcome import ERRORS_MAX, ItemError, ItemOutcome
+from rota.pipelines.running.filtering import DROPPED
+from rota.pipelines.running.notebook import Placed, Reader, record_of, stage_prefix
+from rota.pipelines.running.reduction import Counts, ItemResult
+
+
+class Source(NamedTuple):
+    """Where the items of a stage and their results are: own chain first, then those of parts."""
+
+    reader: Reader
+    shelf: str
+    stage: str
+    parts: Sequence[Reader] = ()
+
+
+async def outcomes(source: Source) -> AsyncIterator[ItemOutcome]:
+    """Every item of the stage with what became of it, in order."""
+    own = Ahead(_best(source.reader.steps(stage_prefix(source.stage))))
+    theirs = Ahead(_of_parts(source))
+    async for placed in source.reader.items(source.shelf):
+        found = await own.at(placed.position)
+        other = await theirs.at(placed.position)
+        # The run itself comes after its parts: what it executed is what counts.
+        yield outcome_of(placed, found or other)
+
+
+async def dropped(reader: Reader, stage: str) -> AsyncIterator[ItemOutcome]:
+    """The items that a filter has dropped, with the reason."""
+    async for placed in reader.items(stage + DROPPED):
+        yield ItemOutcome(
+            position=placed.position, item=placed.item["item"], status="filtered",
+            reason=placed.item["reason"],
+        )  # fmt: skip
+
+
+async def _of_parts(source: Source) -> AsyncIterator[Step]:
+    for reader in source.parts:
+        async for step in _best(reader.steps(stage_prefix(source.stage))):
+            yield step
+
+
+async def _best(steps: AsyncIterator[Step]) -> AsyncIterator[Step]:
+    """One step for each position: a completed one, of the last attempt that has one."""
+    last: Step | None = None
+    async for step in steps:
+        if last is None or step.position != last.position:
+            if last is not None:
+                yield last
+            last = step
+        elif _counts_more(step, last):
+            last = step
+    if last is not None:
+        yield last
+
+
+def _counts_more(one: Step, other: Step) -> bool:
+    done, was = one.status == "completed", other.status == "completed"
+    return (done, one.run_attempt) > (was, other.run_attempt)
+
+
+class Ahead:
+    """Steps in the order of their positions, of which one is looked at ahead."""
+
+    def __init__(self, steps: AsyncIterator[Step]) -> None:
+        self._steps = steps
+        self._next: Step | None = None
+        self._begun = False
+
+    async def at(self, position: int) -> Step | None:
+        """The step at a position; positions only grow from call to call."""
+        while not self._begun or (self._next is not None and self._next.position < position):
+            self._begun = True
+            self._next = await anext(self._steps, None)
+        found = self._next
+        return found if found is not None and found.position == position else None
+
+
+def outcome_of(placed: Placed, step: Step | None) -> ItemOutcome:
+    """An item with what its step tells; without one it was not begun."""
+    if step is None:
+        return ItemOutcome(position=placed.position, item=placed.item, status="skipped")
+    record = record_of(step)
+    error = read_error(step.error) if step.status == "failed" else None
+    return ItemOutcome(
+        position=placed.position, item=placed.item,
+        status="completed" if error is None else "failed",
+        output=record.output, text=record.text, raw=record.raw if error else None,
+        error=error["message"] if error else None,
+        error_type=error["type"] if error else None,
+        model=record.model, calls=record.calls, tokens_in=record.tokens_in,
+        tokens_out=record.tokens_out, cost_usd=record.cost_usd, duration_ms=record.ms,
+    )  # fmt: skip
+
+
+class Tally:
+    """How many became what, and the first errors."""
+
+    def __init__(self) -> None:
+        self.processed = self.failed = self.skipped = 0
+        self.errors: list[ItemError] = []
+
+    def add(self, outcome: ItemOutcome) -> None:
+        """One more item."""
+        if outcome.status == "completed":
+            self.processed += 1
+        elif outcome.status == "failed":
+            self.failed += 1
+            if len(self.errors) < ERRORS_MAX:
+                said = ItemError(
+                    outcome.position, outcome.error or "", outcome.error_type or "Error"
+                )
+                self.errors.append(said)
+        else:
+            self.skipped += 1
+
+    @property
+    def total(self) -> int:
+        """All of them."""
+        return self.processed + self.failed + self.skipped
+
+    @property
+    def counts(self) -> Counts:
+        """As a reduce prompt may tell them."""
+        return Counts(self.processed + self.failed, self.processed, self.failed)
+
+
+class Spool:
+    """Results in a file of their own, to be gone over more than once with little memory."""
+
+    def __init__(self) -> None:
+        self._file: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115
+        self.tally = Tally()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._file.close()
+
+    async def take(self, found: AsyncIterator[ItemOutcome], *, whole: bool = False) -> None:
+        """Write down every item; unless all are wanted, those not begun are only counted."""
+        async for outcome in found:
+            self.tally.add(outcome)
+            if whole or outcome.status != "skipped":
+                self._file.write(msgspec.json.encode(outcome) + b"\n")
+
+    def outcomes(self) -> Iterator[ItemOutcome]:
+        """All of them again, from the first."""
+        decoder = msgspec.json.Decoder(ItemOutcome)
+        self._file.seek(0)
+        while line := self._file.readline():
+            place = self._file.tell()
+            yield decoder.decode(line)
+            self._file.seek(place)
+
+    def results(self) -> Iterator[ItemResult]:
+        """The same, as a reduce takes them."""
+        for each in self.outcomes():
+            yield ItemResult(each.item, each.output, each.text, each.error)
+
+
+@contextlib.contextmanager
+def results_file(text: Iterator[str], path: str) -> Iterator[str]:
+    """A JSON array in a file for a prompt that names it; gone afterwards."""
+    place = Path(path)
+    try:
+        with place.open("w", encoding="utf-8") as file:
+            file.write("[")
+            for number, piece in enumerate(text):
+                file.write(("," if number else "") + piece)
+            file.write("]")
+        yield path
+    finally:
+        place.unlink(missing_ok=True)

@@ -1,0 +1,135 @@
+"""What every stage of a run works with: definition, notebook, asker, and whoever is told."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import IO, NamedTuple
+
+from rota.core.model import Claim
+from rota.pipelines.outcome import OutcomeWord, Progress
+from rota.pipelines.running.asking import Asker
+from rota.pipelines.running.notebook import (
+    ItemRecord,
+    Notebook,
+    Reader,
+    content_of,
+    record_of,
+    stage_prefix,
+)
+from rota.pipelines.snapshot import Snapshot
+
+log = logging.getLogger("rota.pipelines")
+Listener = Callable[[Progress], object]
+
+
+class Bill:
+    """What this process has spent on the run."""
+
+    def __init__(self) -> None:
+        self.calls = self.tokens = 0
+        self.cost_usd = 0.0
+
+    def add(self, record: ItemRecord) -> None:
+        """One more step."""
+        self.calls += record.calls
+        self.tokens += record.tokens_in + record.tokens_out
+        self.cost_usd += record.cost_usd or 0.0
+
+
+class Board:
+    """Counts, and tells those who listen. A listener that fails is left out of the story."""
+
+    def __init__(self, claim: Claim, pipeline_id: str, listeners: Iterable[Listener]) -> None:
+        self._claim = claim
+        self._pipeline_id = pipeline_id
+        self._listeners = listeners
+        self.phase, self.node = "begun", ""
+        self.total: int | None = None
+        self.done = self.failed = self.filtered = self.running = 0
+        self.bill = Bill()
+
+    def enter(self, phase: str, *, total: int | None = None, node: str = "") -> None:
+        """A new phase, with its own counts."""
+        self.phase, self.node, self.total = phase, node, total
+        self.done = self.failed = self.running = 0
+        self.tell()
+
+    def apart(self, node: str, total: int | None) -> Board:
+        """A board for a node, beside others that count at the same time."""
+        own = Board(self._claim, self._pipeline_id, self._listeners)
+        own.bill = self.bill
+        own.enter("node", total=total, node=node)
+        return own
+
+    def count(self, record: ItemRecord) -> None:
+        """What a call took."""
+        self.bill.add(record)
+
+    def tell(self, outcome: OutcomeWord | None = None) -> None:
+        """Say where the run stands."""
+        listeners = list(self._listeners)
+        if not listeners:
+            return
+        progress = Progress(
+            run_id=self._claim.id, root_id=self._claim.root_id, pipeline_id=self._pipeline_id,
+            phase=self.phase, node=self.node or None, total=self.total, done=self.done,
+            failed=self.failed, filtered=self.filtered, running=self.running, calls=self.bill.calls,
+            tokens=self.bill.tokens, cost_usd=self.bill.cost_usd, outcome=outcome,
+            schedule_id=self._claim.schedule_id, trigger=self._claim.trigger,
+            attempt=self._claim.attempt,
+        )  # fmt: skip
+        for listener in listeners:
+            try:
+                listener(progress)
+            except Exception:
+                log.exception("a listener of pipelines failed")
+
+
+class Hit(NamedTuple):
+    """A result of equal content, and the step it was found at."""
+
+    key: str
+    record: ItemRecord
+
+
+class Cache:
+    """Results by content: of an earlier run, or of earlier attempts of this one."""
+
+    def __init__(self, reader: Reader) -> None:
+        self.reader = reader
+        self._stages: dict[str, dict[str, str]] = {}
+        self._lock = asyncio.Lock()
+
+    async def find(self, stage: str, content: str) -> Hit | None:
+        """The result of equal content, or None."""
+        async with self._lock:  # whoever asks first reads for all
+            if stage not in self._stages:
+                self._stages[stage] = await self._read(stage)
+        key = self._stages[stage].get(content)
+        step_found = None if key is None else await self.reader.step(key)
+        if key is None or step_found is None:
+            return None
+        return Hit(key, record_of(step_found))
+
+    async def _read(self, stage: str) -> dict[str, str]:
+        return {
+            content_of(step.key): step.key
+            async for step in self.reader.keys(stage_prefix(stage))
+            if step.status == "completed"
+        }
+
+
+class Room(NamedTuple):
+    """One run being performed."""
+
+    snapshot: Snapshot
+    notebook: Notebook
+    asker: Asker
+    board: Board
+    place: Path
+    caches: tuple[Cache, ...]
+    stdin: IO[bytes] | None
+    warnings: list[str]

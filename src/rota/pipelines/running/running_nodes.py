@@ -1,0 +1,105 @@
+"""The graph form: every node begins as soon as its parents are done.
+
+A node whose shelf is full was done before. A retry does again what failed, and all that came of
+it; what a node asked is found by its content, so nothing is paid for twice. What a failed node does
+to the run is its own word, or that of the settings: abort it, or warn and go on without items.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+
+from rota.pipelines.document.graph import leaves
+from rota.pipelines.document.nodes import MergeNode, Node, ReduceNode, parents_of
+from rota.pipelines.running.asking import LOST, STOPPING
+from rota.pipelines.running.inputs import stream
+from rota.pipelines.running.node_work import NodeWork
+from rota.pipelines.running.notebook import Item, Shelf
+from rota.pipelines.running.reducing import OUTPUT
+from rota.pipelines.running.room import Room
+from rota.pipelines.running.stages import node_input, node_output
+from rota.pipelines.running.windows import first_of
+
+
+async def perform_graph(room: Room) -> None:
+    """Perform all nodes; raises what aborted the run."""
+    await Graph(room).perform()
+
+
+class Graph:
+    """One run of the graph form."""
+
+    def __init__(self, room: Room) -> None:
+        self._room = room
+        self._nodes = room.snapshot.pipeline.nodes or {}
+        self._parents = {each: parents_of(node) for each, node in self._nodes.items()}
+        self._done = {each: asyncio.Event() for each in self._nodes}
+
+    async def perform(self) -> None:
+        """All nodes, then the output of those that no other takes items from."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                for node_id, node in self._nodes.items():
+                    group.create_task(self._placed(node_id, node))
+        except BaseExceptionGroup as errors:
+            raise first_of(errors) from None
+        await self._output()
+
+    async def _placed(self, node_id: str, node: Node) -> None:
+        for parent in self._parents[node_id]:
+            await self._done[parent].wait()
+        done = await self._room.notebook.shelf(node_output(node_id))
+        moved = done is not None and await self._is_older(done, self._parents[node_id])
+        if done is None or moved or self._may_have_more(done):
+            await self._performed(node_id, node, moved=moved)
+        self._done[node_id].set()
+
+    async def _is_older(self, done: Shelf, parents: list[str]) -> bool:
+        """Whether a parent was done again since; the shelves tell, so a crash forgets nothing."""
+        shelves = [await self._room.notebook.shelf(node_output(parent)) for parent in parents]
+        return any(shelf is not None and shelf.attempt > done.attempt for shelf in shelves)
+
+    def _may_have_more(self, done: Shelf) -> bool:
+        return not done.whole and done.attempt < self._room.notebook.claim.attempt
+
+    async def _performed(self, node_id: str, node: Node, *, moved: bool) -> None:
+        room, parents = self._room, self._parents[node_id]
+        shelf = node_input(room.snapshot, node_id)
+        if len(parents) > 1 and not isinstance(node, MergeNode):
+            await room.notebook.put_items(shelf, self._joined(parents))
+        found = await room.notebook.shelf(shelf) if parents else None
+        own = room._replace(board=room.board.apart(node_id, found.count if found else None))
+        try:
+            await NodeWork(own, node_id, shelf, parents, moved=moved).perform(node)
+        except (*LOST, *STOPPING):
+            raise
+        except Exception as error:
+            if (node.on_error or room.snapshot.pipeline.settings.on_error) == "abort":
+                raise
+            room.warnings.append(f"node {node_id}: {error}")
+            await room.notebook.put_items(node_output(node_id), stream([]), whole=False)
+
+    async def _joined(self, parents: list[str]) -> AsyncIterator[Item]:
+        """The items of several parents, one after the other."""
+        for parent in parents:
+            async for placed in self._room.notebook.items(node_output(parent)):
+                yield placed.item
+
+    async def _output(self) -> None:
+        """A single reduce at the end is the output as it is; else the items of all ends."""
+        notebook = self._room.notebook
+        self._room.board.enter("reducing")
+        ends = leaves(self._parents)
+        if len(ends) == 1 and isinstance(self._nodes[ends[0]], ReduceNode):
+            await notebook.put_text(OUTPUT, notebook.text(node_output(ends[0])))
+        else:
+            await notebook.put_text(OUTPUT, self._ends(ends))
+
+    async def _ends(self, ends: list[str]) -> AsyncIterator[str]:
+        count = 0
+        async for item in self._joined(ends):
+            yield ("[\n" if not count else ",\n") + json.dumps(item, ensure_ascii=False)
+            count += 1
+        yield "\n]\n" if count else "[]\n"

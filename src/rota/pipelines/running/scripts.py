@@ -1,0 +1,111 @@
+"""Script nodes: a command over the items. Its output goes through a file."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import IO
+
+import msgspec
+
+from rota.core.replies import NoJson, extract
+from rota.errors import BadInput
+from rota.pipelines.document.nodes import ScriptNode
+from rota.pipelines.running.inputs import STDERR_TAIL, Item, existing, parse, stream
+from rota.pipelines.running.tables import write_csv
+from rota.programs import born, kill
+
+SHELLS = {
+    "default": ["/bin/sh", "-c"],
+    "bash": ["bash", "-c"],
+    "powershell": ["pwsh", "-NoProfile", "-Command"],
+}
+
+
+async def script_items(
+    node: ScriptNode, folder: Path, items: AsyncIterator[Item]
+) -> AsyncIterator[Item]:
+    """What comes out of a script: items it prints, one with its text, or those that went in."""
+    with (
+        tempfile.TemporaryFile() as given,
+        tempfile.TemporaryFile() as out,
+        tempfile.TemporaryFile() as err,
+    ):
+        kept = [item async for item in items] if node.output == "passthrough" else None
+        await _fill(given, node.input, items if kept is None else stream(kept))
+        given.seek(0)
+        await _run(node, folder, given, out, err)
+        out.seek(0)
+        async for item in stream(kept if kept is not None else _read(node, out)):
+            yield item
+
+
+async def _fill(file: IO[bytes], form: str, items: AsyncIterator[Item]) -> None:
+    rows = [item async for item in items] if form != "none" else []
+    if form == "json":
+        file.write(msgspec.json.encode(rows))
+    elif form == "csv":
+        columns = list(dict.fromkeys(name for row in rows for name in row))
+        lines = write_csv(columns, ([row.get(name) for name in columns] for row in rows))
+        file.writelines(line.encode() for line in lines)
+
+
+async def _run(
+    node: ScriptNode, folder: Path, given: IO[bytes], out: IO[bytes], err: IO[bytes]
+) -> None:
+    child = await born(
+        asyncio.create_subprocess_exec(
+            *_argv(node), stdin=given, stdout=out, stderr=err,
+            cwd=existing(folder / (node.cwd or "."), node.run),
+            env={**os.environ, **node.env},
+            start_new_session=True,  # so that what the shell starts can be ended with it
+        )
+    )  # fmt: skip
+    try:
+        code = await asyncio.wait_for(child.wait(), node.timeout_ms / 1000)
+    except TimeoutError as error:
+        raise BadInput(
+            f"`{node.run}` did not end within {node.timeout_ms} ms", hint="Raise timeoutMs."
+        ) from error
+    finally:
+        await kill(child)
+    if code != 0:
+        err.seek(max(0, err.seek(0, os.SEEK_END) - STDERR_TAIL))
+        said = err.read().decode("utf-8", "replace").strip()
+        raise BadInput(f"`{node.run}` ended with exit code {code}: {said or 'it said nothing'}")
+
+
+def _argv(node: ScriptNode) -> list[str]:
+    shell = SHELLS[node.shell]
+    if not node.args:
+        return [*shell, node.run]
+    if node.shell == "powershell":
+        return [*shell, node.run, *node.args]
+    return [*shell, f'{node.run} "$@"', "sh", *node.args]
+
+
+def _read(node: ScriptNode, out: IO[bytes]) -> Iterator[Item]:
+    name = f"`{node.run}`"
+    if node.output == "csv":
+        yield from parse(out, "csv", name=name)
+    elif node.output == "text":
+        yield {"result": out.read().decode("utf-8", "replace")}
+    else:
+        yield from _json_items(out.read().decode("utf-8", "replace"), name)
+
+
+def _json_items(text: str, name: str) -> Iterator[Item]:
+    """JSON as programs print it: a list, an object with a list under items, or one object."""
+    try:
+        value = extract(text, lambda value: isinstance(value, list | dict))
+    except NoJson as error:
+        raise BadInput(f"{name} did not print JSON: {error}") from error
+    if isinstance(value, dict):
+        value = value["items"] if isinstance(value.get("items"), list) else [value]
+    for number, each in enumerate(value, start=1):
+        if not isinstance(each, dict):
+            raise BadInput(f"{name}, item {number}: an item must be an object")
+        yield each

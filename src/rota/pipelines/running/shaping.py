@@ -1,0 +1,70 @@
+"""What filters, transform and merge nodes do with items, as far as no AI is asked. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from rota.core import rules
+from rota.core.templates import Template
+from rota.pipelines.document.definition import Filter
+from rota.pipelines.document.nodes import AddOp, DropOp, RenameOp, SelectOp, TransformOp
+from rota.pipelines.document.rules import tree_of_group
+
+Item = dict[str, Any]
+
+
+def tree_of_filter(part: Filter) -> rules.Rule:
+    """The filter of the linear form as one rule; its question to the AI is number 0.
+
+    Rules are looked at first, so the AI is asked (and paid) only for items they leave open.
+    """
+    if part.rule is None or part.type == "ai":
+        return rules.Ask(0)
+    group = tree_of_group(part.rule)
+    if part.type == "rule":
+        return group
+    both = (group, rules.Ask(0))
+    return rules.AllOf(both) if part.combine_mode == "and" else rules.AnyOf(both)
+
+
+def transformed(
+    items: Iterable[Item], ops: Sequence[TransformOp], parameters: Mapping[str, Any]
+) -> Iterator[Item]:
+    """Each item after all operations, in their order."""
+    templates = {id(op): Template(op.value) for op in ops if isinstance(op, AddOp)}
+    for item in items:
+        for op in ops:
+            item = _after(item, op, parameters, templates.get(id(op)))  # noqa: PLW2901
+        yield item
+
+
+def _after(
+    item: Item, op: TransformOp, parameters: Mapping[str, Any], template: Template | None
+) -> Item:
+    match op:
+        case SelectOp(fields=fields):
+            return {name: item[name] for name in fields if name in item}
+        case DropOp(fields=fields):
+            return {name: value for name, value in item.items() if name not in fields}
+        case RenameOp(old=old, to=to):
+            if old not in item:
+                return item
+            kept = {name: value for name, value in item.items() if name != to or name == old}
+            return {(to if name == old else name): value for name, value in kept.items()}
+        case AddOp(field=field):
+            values = {**parameters, **item}
+            return {**item, field: template.render(values) if template else ""}
+
+
+def merged(parents: Sequence[Iterable[Item]], strategy: str) -> Iterator[Item]:
+    """The items of several nodes: one after the other, or side by side as far as the shortest."""
+    if strategy == "concat":
+        for items in parents:
+            yield from items
+        return
+    for row in zip(*parents, strict=False):
+        together: Item = {}
+        for item in row:
+            together |= item
+        yield together

@@ -1,0 +1,1 @@
+"""A folder of pipelines on their schedules: lock, state files, watching, events."""

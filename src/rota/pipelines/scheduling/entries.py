@@ -1,0 +1,106 @@
+"""What is known of one scheduled pipeline, and how that is read from its files. Writes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+
+from rota.core.model import Schedule
+from rota.core.recurrence import next_after
+from rota.errors import BadInput
+from rota.pipelines import snapshot
+from rota.pipelines.document.discovery import Listed
+from rota.pipelines.document.problems import Problem, errors_of
+from rota.pipelines.document.prompts import SKILL_FILE, prompt_places, skill_folders
+from rota.pipelines.document.reading import NAMES, Loaded, asking_parts
+from rota.pipelines.document.timing import ScheduleBlock
+from rota.pipelines.scheduling import syncing
+from rota.pipelines.scheduling.events import Change
+from rota.pipelines.scheduling.statefile import ScheduleState, planned
+from rota.store.executions import Attempt
+
+
+@dataclass
+class Entry:
+    """One scheduled pipeline. `row` is None while the store does not know it."""
+
+    schedule_id: str
+    pipeline_id: str
+    folder: Path
+    title: str
+    config: ScheduleBlock
+    row: Schedule | None
+    state: ScheduleState
+    problem: str | None = None
+    under_way: list[list[Attempt]] = field(default_factory=list)
+
+
+@dataclass
+class Moved:
+    """What a look at the files has changed about one schedule."""
+
+    entry: Entry
+    change: Change
+
+
+def told(problems: Sequence[Problem]) -> str:
+    """What is wrong with a file, in a line: the first error with its place, and how many more."""
+    wrong = errors_of(list(problems)) or list(problems)
+    if not wrong:
+        return "it cannot be read"
+    first = wrong[0]
+    more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
+    return f"{first.file}:{first.place.line}:{first.place.column}: {first.message}{more}"
+
+
+def in_force(listed: Listed, row: Schedule | None) -> tuple[ScheduleBlock | None, str]:
+    """The schedule block that counts: the file's, or the stored one while the file is broken."""
+    if listed.loaded is not None:
+        return listed.loaded.pipeline.schedule, listed.loaded.pipeline.name
+    return (None, "") if row is None else stored(row)
+
+
+def stored(row: Schedule) -> tuple[ScheduleBlock, str]:
+    try:
+        pipeline = snapshot.read(row.input).pipeline
+    except BadInput:
+        return ScheduleBlock(cron=row.cron_expr or "?"), syncing.pipeline_of(row)
+    return pipeline.schedule or ScheduleBlock(cron=row.cron_expr or "?"), pipeline.name
+
+
+def expected(state: ScheduleState, loaded: Loaded, now: int) -> ScheduleState:
+    """The state of a schedule that no scheduler has seen yet."""
+    assert loaded.schedule is not None
+    if not loaded.schedule.enabled:
+        return msgspec.structs.replace(state, status="disabled", enabled=False, next_run=None)
+    if loaded.schedule.start_paused or state.status == "paused":
+        return msgspec.structs.replace(state, status="paused", next_run=None)
+    return planned(state, next_after(loaded.schedule.intent.spec, now))
+
+
+def names_in(root: Path) -> list[str]:
+    return sorted(each.name for each in root.iterdir() if each.is_dir())
+
+
+def may_be_one(folder: Path) -> bool:
+    """Whether a folder is a pipeline; one that cannot be looked into may be, and is broken."""
+    try:
+        return any((folder / entry).is_file() for entry in NAMES)
+    except OSError:
+        return True
+
+
+def prompt_files(listed: Listed) -> list[str]:
+    """Every place where prompt files and skills of a pipeline may be found."""
+    if listed.loaded is None:
+        return []
+    found: list[Path] = []
+    for _, part, _ in asking_parts(listed.loaded.pipeline):
+        if part.prompt_file:
+            found += prompt_places(part.prompt_file, listed.folder)
+        for name in part.skill_names:
+            found += [place / name / SKILL_FILE for place in skill_folders(listed.folder)]
+    return [str(each) for each in found]

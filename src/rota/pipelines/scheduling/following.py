@@ -1,0 +1,309 @@
+"""Follows the executions of a folder's schedules, whoever performs them: events and state files.
+
+The store is asked; what somebody tells in between only makes it be asked sooner.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+from msgspec import UNSET
+
+from rota.core.instants import iso
+from rota.core.lifecycle import Status
+from rota.core.model import Schedule
+from rota.pipelines.scheduling import mirror
+from rota.pipelines.scheduling.entries import Entry
+from rota.pipelines.scheduling.events import (
+    AnyEvent,
+    Events,
+    ExecutionComplete,
+    ExecutionError,
+    ExecutionStart,
+)
+from rota.pipelines.scheduling.roster import Roster
+from rota.store import executions
+from rota.store.database import Tx
+from rota.store.executions import Attempt, Born
+
+if TYPE_CHECKING:
+    from rota.client import Client
+
+log = logging.getLogger("rota.pipelines")
+
+OVERLAP_US = 60_000_000
+REMEMBERED = 10_000  # chains whose events were told; one may be taken up again later
+
+
+@dataclass
+class Told:
+    """How many tries of a chain were told about: their beginnings, and their ends."""
+
+    starts: int = 0
+    ends: int = 0
+
+
+class Asked(NamedTuple):
+    """What one look asks for."""
+
+    rows: list[Schedule]
+    since: dict[str, int]  # by schedule: occurrences after this are news
+    dues: dict[str, int | None]  # by schedule: what it waited for at the last look
+    by_hand_since: int
+    known: list[str]  # chains that were open at the last look
+
+
+class Seen(NamedTuple):
+    """What one look at the store finds."""
+
+    rows: dict[str, Schedule]  # by id; without those that somebody has deleted
+    open_roots: list[tuple[str, str]]  # schedule and root
+    by_hand: list[tuple[str, str]]  # the same of what was started by hand, ended or not
+    born: list[Born]
+    chains: dict[str, list[Attempt]]
+
+
+class Follower:
+    """Tells what happens to the schedules of a roster, each thing once."""
+
+    def __init__(self, client: Client, roster: Roster, events: Events, *, history_max: int) -> None:
+        self._client = client
+        self._roster = roster
+        self._events = events
+        self._history_max = history_max
+        self._files = mirror.Mirror()
+        self._told: dict[str, Told] = {}
+        self._open: dict[str, Entry] = {}
+        self._since: dict[str, int] = {}
+        self._dues: dict[str, int | None] = {}  # as the last look found them
+        self._begun_at: int | None = None
+        self._looked_at = 0
+        self._awaited: dict[str, asyncio.Task[None]] = {}
+        self._news: list[AnyEvent] = []
+        self.nudge = asyncio.Event()
+
+    @property
+    def open_count(self) -> int:
+        """Executions that have not ended."""
+        return len(self._open)
+
+    @property
+    def begun_count(self) -> int:
+        """Executions that are under way."""
+        under_way = [chain for e in self._roster.entries.values() for chain in e.under_way]
+        return sum(mirror.has_begun(chain[-1]) for chain in under_way)
+
+    # -- beginning and end -----------------------------------------------------------------
+
+    def take(self, entry: Entry) -> None:
+        """Follow a schedule from here on; what it did before is nobody's news any more."""
+        assert entry.row is not None
+        for chain in entry.under_way:
+            past = [one for one in chain if one.is_final]
+            begun = [one for one in chain if one.is_final or mirror.has_begun(one)]
+            self._told.setdefault(chain[0].root_id, Told(len(begun), len(past)))
+        now = self._client.clock.now()
+        self._begun_at = now if self._begun_at is None else self._begun_at
+        self._since.setdefault(entry.row.id, entry.row.started_at or now)
+        self._expect(entry.row)
+
+    def _expect(self, row: Schedule) -> None:
+        """What is news: the occurrence that a schedule waits for, and all after it. An edit may
+        have put that before the one it waited for until then."""
+        if row.due_at is not None and row.id in self._since:
+            self._since[row.id] = min(self._since[row.id], row.due_at - 1)
+
+    def drop(self, entry: Entry) -> None:
+        """Its schedule is gone; executions under way are followed to their end."""
+        self._files.forget(entry.folder)
+        if entry.row is not None:
+            self._since.pop(entry.row.id, None)
+
+    async def write(self) -> None:
+        """Write the state files that have changed, beside the loop: a disk may be slow."""
+        entries = list(self._roster.entries.values())
+        changed = [(e.folder, e.state) for e in entries if self._files.differs(e.folder, e.state)]
+        if not changed:
+            return
+        writing = asyncio.ensure_future(asyncio.to_thread(self._files.save_all, changed))
+        try:
+            await asyncio.shield(writing)
+        except asyncio.CancelledError:
+            await writing  # else an older state might be written after a newer one
+            raise
+
+    def close(self) -> None:
+        """Wait for nothing any more."""
+        for task in self._awaited.values():
+            task.cancel()
+        self._awaited.clear()
+
+    # -- following -------------------------------------------------------------------------
+
+    async def follow(self) -> list[str]:
+        """Look once, tell what is new, and write what has changed. Returns the pipelines whose
+        schedule is gone from the store, though nobody took it out of their files."""
+        entries = {e.row.id: e for e in self._roster.entries.values() if e.row is not None}
+        rows = [entry.row for entry in entries.values() if entry.row is not None]
+        since = {row_id: self._since[row_id] for row_id in entries if row_id in self._since}
+        asked = Asked(rows, since, self._dues, self._hands_since(), list(self._open))
+        seen = await self._client.database.read(_look, asked)
+        self._note_born(seen.born, entries)
+        for row_id, row in seen.rows.items():
+            entries[row_id].row = row
+            self._expect(row)
+        self._dues = {row_id: row.due_at for row_id, row in seen.rows.items()}
+        for schedule_id, root_id in seen.open_roots:
+            self._open.setdefault(root_id, entries[schedule_id])
+        for schedule_id, root_id in seen.by_hand:
+            if root_id not in self._told:
+                self._open.setdefault(root_id, entries[schedule_id])
+        self._advance(seen.chains)
+        for entry in entries.values():
+            self._place(entry, seen.chains)
+        self._await_ends()
+        try:
+            await self.write()
+        finally:  # whoever is told finds it in the files
+            news, self._news = self._news, []
+            for event in news:
+                self._events.emit(event)
+        return [e.folder.name for row_id, e in entries.items() if row_id not in seen.rows]
+
+    def _hands_since(self) -> int:
+        """Since when a start by hand is news. Clocks of machines differ, and commits take time, so
+        that one is looked for again which came a little before the last look."""
+        now = self._client.clock.now()
+        if self._begun_at is None:
+            self._begun_at = now
+        before, self._looked_at = self._looked_at, now
+        return max(self._begun_at, before - OVERLAP_US)
+
+    def _note_born(self, born: Sequence[Born], entries: dict[str, Entry]) -> None:
+        for one in born:
+            entry = entries.get(one.schedule_id)
+            if entry is None:
+                continue
+            self._since[one.schedule_id] = max(self._since[one.schedule_id], one.due_at)
+            if one.status == Status.SKIPPED:
+                self._log_skip(entry, one.due_at, one.reason)
+            elif one.root_id not in self._told:
+                self._open.setdefault(one.root_id, entry)
+
+    def _log_skip(self, entry: Entry, due_at: int | None, why: str | None) -> None:
+        when = "an execution" if due_at is None else iso(due_at)
+        log.info("schedule %s: %s was skipped: %s", entry.schedule_id, when, why)
+
+    def _advance(self, chains: dict[str, list[Attempt]]) -> None:
+        for root_id, entry in list(self._open.items()):
+            attempts = chains.get(root_id)
+            if attempts is None:  # pruned, or its schedule was deleted with it
+                del self._open[root_id]
+                continue
+            self._tell(entry, attempts)
+            if attempts[-1].status == Status.SKIPPED:
+                self._log_skip(entry, attempts[-1].due_at, mirror.error_of(attempts[-1]))
+            if attempts[-1].is_final:
+                del self._open[root_id]
+                entry.state = mirror.with_end(entry.state, attempts, history_max=self._history_max)
+            else:
+                entry.state = mirror.with_start(entry.state, attempts)
+        while len(self._told) > REMEMBERED:
+            self._told.pop(next(iter(self._told)))
+
+    def _place(self, entry: Entry, chains: dict[str, list[Attempt]]) -> None:
+        assert entry.row is not None
+        roots = [root for root, owner in self._open.items() if owner is entry]
+        entry.under_way = [chains[root] for root in roots if root in chains]
+        entry.state = mirror.placed(entry.state, entry.row, entry.under_way)
+
+    def _await_ends(self) -> None:
+        """Be nudged as soon as an execution ends, in this process or elsewhere."""
+        for root_id in self._awaited.keys() - self._open.keys():
+            self._awaited.pop(root_id).cancel()
+        for root_id in self._open.keys() - self._awaited.keys():
+            self._awaited[root_id] = asyncio.create_task(self._nudge_after(root_id))
+
+    async def _nudge_after(self, root_id: str) -> None:
+        with contextlib.suppress(Exception):
+            await self._client.results.wait(root_id)
+        self.nudge.set()
+
+    # -- telling ---------------------------------------------------------------------------
+
+    def _tell(self, entry: Entry, attempts: Sequence[Attempt]) -> None:
+        told = self._told.setdefault(attempts[0].root_id, Told())
+        for number, attempt in enumerate(attempts):
+            if number >= told.starts and mirror.has_begun(attempt):
+                told.starts = number + 1
+                self._tell_start(entry, attempt, number)
+            if number >= told.ends and attempt.is_final:
+                told.ends = number + 1
+                if told.starts > number:
+                    self._tell_end(entry, attempts, number)
+
+    def _tell_start(self, entry: Entry, attempt: Attempt, number: int) -> None:
+        self._news.append(
+            ExecutionStart(
+                at=attempt.started_at or 0, schedule_id=entry.schedule_id,
+                pipeline_id=entry.pipeline_id, run_id=attempt.root_id, trigger=attempt.trigger,
+                retry_attempt=number or UNSET,
+            )
+        )  # fmt: skip
+
+    def _tell_end(self, entry: Entry, attempts: Sequence[Attempt], number: int) -> None:
+        attempt = attempts[number]
+        at = attempt.finished_at or self._client.clock.now()
+        if attempt.status == Status.COMPLETED:
+            started_at = attempts[0].started_at or attempt.started_at or at
+            self._news.append(
+                ExecutionComplete(
+                    at=at, schedule_id=entry.schedule_id, pipeline_id=entry.pipeline_id,
+                    run_id=attempt.root_id, result=_result(attempt),
+                    duration=max(0, at - started_at) // 1000,
+                )
+            )  # fmt: skip
+            return
+        again = number + 1 < len(attempts)
+        self._news.append(
+            ExecutionError(
+                at=at, schedule_id=entry.schedule_id, pipeline_id=entry.pipeline_id,
+                run_id=attempt.root_id, error=mirror.error_of(attempt) or attempt.status,
+                will_retry=again, retry_attempt=number + 1 if again else UNSET,
+            )
+        )  # fmt: skip
+
+
+def _result(attempt: Attempt) -> Any:
+    """What a run answered, as it is known to people."""
+    result = mirror.result_of(attempt)
+    if result is not None:
+        return result
+    return None if attempt.output is None else msgspec.json.decode(attempt.output)
+
+
+async def _look(tx: Tx, asked: Asked) -> Seen:
+    """Everything at one moment: where the schedules stand, what is open, what is new. A schedule
+    that waits for the same occurrence as before has no news."""
+    ids = [row.id for row in asked.rows]
+    if not ids:
+        known = await executions.chains(tx, asked.known) if asked.known else {}
+        return Seen({}, [], [], [], known)
+    standing = await executions.standings(tx, asked.rows)
+    open_roots = await executions.open_chains(tx, ids)
+    by_hand = await executions.by_hand(tx, ids, asked.by_hand_since)
+    born: list[Born] = []
+    for row_id, row in standing.items():
+        is_news = row_id not in asked.dues or asked.dues[row_id] != row.due_at
+        if row_id in asked.since and is_news:
+            born += await executions.born_since(tx, row_id, asked.since[row_id])
+    roots = {root for _, root in [*open_roots, *by_hand]} | set(asked.known)
+    roots |= {one.root_id for one in born if one.status != Status.SKIPPED}
+    chains = await executions.chains(tx, sorted(roots)) if roots else {}
+    return Seen(standing, open_roots, by_hand, born, chains)

@@ -1,0 +1,256 @@
+"""The state file of a pipeline, kept like the store: what its runs did, what it does next.
+
+What is said of executions is pure. A file that cannot be written now is written later; a
+schedule runs all the same.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import msgspec
+from msgspec import UNSET
+
+from rota.core.instants import iso
+from rota.core.lifecycle import Status as RunStatus
+from rota.core.model import Schedule
+from rota.core.outcomes import read_error
+from rota.pipelines.outcome import PipelineResult
+from rota.pipelines.scheduling.statefile import (
+    HISTORY_MAX,
+    STATE_FILE,
+    Found,
+    RunRecord,
+    ScheduleState,
+    Status,
+    begun,
+    ended,
+    interrupted,
+    load_state,
+    planned,
+    save_state,
+)
+from rota.pipelines.scheduling.syncing import DISABLED
+from rota.store.executions import Attempt
+
+log = logging.getLogger("rota.pipelines")
+
+AFTER = "after"  # why a run sleeps that waits for another pipeline
+ARCHIVE = ".schedule-state.archived.json"
+
+
+# -- what is said of executions ------------------------------------------------------------
+
+
+def result_of(attempt: Attempt) -> PipelineResult | None:
+    """What came of a try, if it said."""
+    if attempt.output is None:
+        return None
+    try:
+        return msgspec.json.decode(attempt.output, type=PipelineResult)
+    except msgspec.MsgspecError:
+        return None
+
+
+def error_of(attempt: Attempt) -> str | None:
+    """Why a try is no success, in a sentence; None when it is one."""
+    result = result_of(attempt)
+    if attempt.status == RunStatus.COMPLETED:
+        if result is None or result.outcome == "completed":
+            return None
+        return f"{result.failed} of {result.total} items failed"
+    if attempt.status == RunStatus.CANCELLED:
+        return f"cancelled {attempt.reason}" if attempt.reason else "cancelled"
+    if attempt.error is not None:
+        told = read_error(attempt.error)
+        return told["message"] or told["type"]
+    return "its worker died" if attempt.status == RunStatus.CRASHED else attempt.status
+
+
+def with_start(state: ScheduleState, attempts: Sequence[Attempt]) -> ScheduleState:
+    """An execution is under way; tries after the first belong to the same one."""
+    tries = _uncounted(state, attempts)
+    last = state.last_run
+    under_way = last is not None and last.completed_at is None
+    if not tries or (under_way and last is not None and last.run_id == attempts[0].root_id):
+        return state
+    return begun(state, tries[0].started_at or 0, run_id=attempts[0].root_id)
+
+
+def with_end(
+    state: ScheduleState, attempts: Sequence[Attempt], *, history_max: int = HISTORY_MAX
+) -> ScheduleState:
+    """An execution is over after its last try; one that is in the history stays as it is."""
+    last = attempts[-1]
+    if last.status == RunStatus.SKIPPED:
+        return _unbegun(state, last.root_id)
+    tries = _uncounted(state, attempts)
+    if not tries or last.finished_at is None:
+        return state  # it is counted, or was called off before it began
+    result = result_of(last)
+    return ended(
+        state, started_at=tries[0].started_at or 0, completed_at=last.finished_at,
+        error=error_of(last), items=None if result is None else result.processed,
+        result_file=None if result is None else result.result_file,
+        retry_attempt=len(tries) - 1 or None, run_id=last.root_id, history_max=history_max,
+    )  # fmt: skip
+
+
+def _unbegun(state: ScheduleState, run_id: str) -> ScheduleState:
+    """It was found out at its very beginning that it need not run."""
+    last = state.last_run
+    if last is None or last.run_id != run_id or last.completed_at is not None:
+        return state
+    return msgspec.structs.replace(state, last_run=state.history[0] if state.history else None)
+
+
+def _uncounted(state: ScheduleState, attempts: Sequence[Attempt]) -> list[Attempt]:
+    """The tries that the history does not hold: all, or those after a person took it up again."""
+    older = {run.started_at for run in state.history if run.run_id is UNSET}
+    tries = [one for one in attempts if has_begun(one) and iso(one.started_at or 0) not in older]
+    mine = [run for run in state.history if run.run_id == attempts[0].root_id]
+    counted = sum(1 + (run.retry_attempt or 0) for run in mine)
+    return tries[counted:]
+
+
+def caught_up(
+    state: ScheduleState, chains: Iterable[Sequence[Attempt]], *, history_max: int = HISTORY_MAX
+) -> ScheduleState:
+    """The state with executions that ended while nobody wrote it; chains come newest first."""
+    over = [chain for chain in chains if chain[-1].is_final and chain[-1].finished_at is not None]
+    over.sort(key=lambda chain: chain[-1].finished_at or 0)
+    full = len(state.history) >= history_max
+    oldest = state.history[-1].completed_at if full else None
+    for chain in over:
+        # Of a full history the oldest ones may have been counted and forgotten.
+        if oldest is None or iso(chain[-1].finished_at or 0) > oldest:
+            state = with_end(state, chain, history_max=history_max)
+    return state
+
+
+def placed(
+    state: ScheduleState, row: Schedule, open_chains: Sequence[Sequence[Attempt]]
+) -> ScheduleState:
+    """The state with where the schedule stands now, and when it runs next."""
+    rests = row.status == RunStatus.PAUSED
+    is_disabled = rests and row.reason == DISABLED
+    state = planned(state, None if rests else row.available_at)
+    failing = any(_failed_before(chain) for chain in open_chains)
+    status: Status = "idle"
+    if any(_is_under_way(chain) for chain in open_chains):
+        status = "running"
+    elif is_disabled:
+        status = "disabled"
+    elif rests:
+        status = "paused"
+    elif failing or (state.last_run is not None and _failed(state.last_run)):
+        status = "error"
+    return msgspec.structs.replace(state, status=status, enabled=not is_disabled)
+
+
+def has_begun(attempt: Attempt) -> bool:
+    """Whether a try is really under way, or was: one that waits for another pipeline, or that a
+    stopping scheduler has handed over, is not."""
+    waits = attempt.status == RunStatus.SLEEPING and attempt.reason == AFTER
+    rests = waits or attempt.status in (RunStatus.PENDING, RunStatus.SKIPPED)
+    return attempt.started_at is not None and not rests
+
+
+def _is_under_way(chain: Sequence[Attempt]) -> bool:
+    return has_begun(chain[-1]) and not chain[-1].is_final
+
+
+def _failed_before(chain: Sequence[Attempt]) -> bool:
+    return len(chain) > 1
+
+
+def _failed(record: RunRecord) -> bool:
+    return record.completed_at is not None and not record.success
+
+
+# -- the file ------------------------------------------------------------------------------
+
+
+def peek(folder: Path) -> ScheduleState | None:
+    """What the file says, if it can be read. Changes nothing."""
+    try:
+        return msgspec.json.decode((folder / STATE_FILE).read_bytes(), type=ScheduleState)
+    except (OSError, msgspec.MsgspecError):
+        return None
+
+
+def take_over(
+    folder: Path, *, schedule_id: str, pipeline_id: str, is_known: bool, now: int
+) -> Found:
+    """The state to go on from, under this schedule's id; one that was archived comes back.
+
+    Where the store knows the schedule, it also knows what became of a run that was under way.
+    """
+    archived = folder / ARCHIVE
+    if not (folder / STATE_FILE).exists() and archived.exists():
+        archived.replace(folder / STATE_FILE)
+    found = load_state(folder, schedule_id=schedule_id, pipeline_id=pipeline_id)
+    state = found.state if is_known else interrupted(found.state, now)
+    renamed = msgspec.structs.replace(state, schedule_id=schedule_id, pipeline_id=pipeline_id)
+    return found._replace(state=renamed)
+
+
+def archive(folder: Path) -> None:
+    """The pipeline has no schedule any more; its state is kept under another name."""
+    try:
+        (folder / STATE_FILE).replace(folder / ARCHIVE)
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        log.warning("the state of %s stays where it is: %s", folder, error)
+
+
+def clean_up(folder: Path) -> None:
+    """The pipeline is gone; so is its state."""
+    for name in (STATE_FILE, ARCHIVE):
+        try:
+            (folder / name).unlink(missing_ok=True)
+        except OSError as error:
+            log.warning("%s cannot be removed: %s", folder / name, error)
+
+
+class Mirror:
+    """Writes state files when they have changed."""
+
+    def __init__(self) -> None:
+        self._written: dict[Path, ScheduleState] = {}
+        self._unwritten: set[Path] = set()
+
+    def differs(self, folder: Path, state: ScheduleState) -> bool:
+        """Whether the file has to be written; never into a folder that is away or on its way out,
+        which a file alone would bring back."""
+        is_there = self._written.get(folder) == state and (folder / STATE_FILE).exists()
+        return not is_there and folder.is_dir()
+
+    def save_all(self, states: Sequence[tuple[Path, ScheduleState]]) -> None:
+        """Write them. A full disk is told of once, tried again, and disturbs no other."""
+        for folder, state in states:
+            try:
+                save_state(folder, state)
+            except OSError as error:
+                self._complain(folder, error)
+                continue
+            if folder in self._unwritten:
+                self._unwritten.discard(folder)
+                log.info("%s is written again", folder / STATE_FILE)
+            self._written[folder] = state
+
+    def _complain(self, folder: Path, error: OSError) -> None:
+        if folder not in self._unwritten:
+            log.warning(
+                "%s cannot be written: %s. The schedule goes on; the file follows when it can.",
+                folder / STATE_FILE, error.strerror or error,
+            )  # fmt: skip
+        self._unwritten.add(folder)
+
+    def forget(self, folder: Path) -> None:
+        """Nobody keeps this file any more."""
+        self._written.pop(folder, None)
+        self._unwritten.discard(folder)

@@ -1,0 +1,337 @@
+"""The scheduled pipelines of a folder, as files and store know them, and how the two are joined.
+
+Only looking changes nothing. Syncing makes schedules for new blocks, brings changed ones in step,
+and lets go of those whose block or pipeline is gone. What is broken keeps its last good schedule.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from rota import defining
+from rota.core.model import Schedule
+from rota.engine.wakeups import SCHEDULE
+from rota.errors import BadInput, BadSchedule, RotaError
+from rota.pipelines.document.discovery import Listed, look, with_chains
+from rota.pipelines.document.reading import Loaded
+from rota.pipelines.running import keys
+from rota.pipelines.scheduling import mirror, syncing
+from rota.pipelines.scheduling.entries import (
+    Entry,
+    Moved,
+    expected,
+    in_force,
+    may_be_one,
+    names_in,
+    prompt_files,
+    stored,
+    told,
+)
+from rota.pipelines.scheduling.statefile import ScheduleState
+from rota.pipelines.scheduling.syncing import Block
+from rota.store import executions
+from rota.store import schedules as store
+from rota.store.database import Tx
+from rota.store.executions import Attempt
+
+if TYPE_CHECKING:
+    from rota.client import Client
+
+log = logging.getLogger("rota.pipelines")
+
+
+class Roster:
+    """The pipelines of one folder."""
+
+    def __init__(self, client: Client | None, root: Path, *, history_max: int) -> None:
+        self._client = client
+        self.root = root.resolve()
+        self.origin = str(self.root)
+        self._history_max = history_max
+        self._plain: dict[str, Listed] = {}  # each folder as it was read
+        self._listed: dict[str, Listed] = {}  # with what they say about each other
+        self.beside: dict[str, list[str]] = {}  # files a pipeline is made of beside pipeline.yaml
+        self.entries: dict[str, Entry] = {}  # by the pipeline's id
+        self.broken: dict[str, str] = {}  # pipelines with no schedule in force, and why
+
+    def of(self, schedule_id: str) -> Entry | None:
+        """An entry by the id of its schedule, or of its pipeline."""
+        if schedule_id in self.entries:
+            return self.entries[schedule_id]
+        return next((e for e in self.entries.values() if e.schedule_id == schedule_id), None)
+
+    @property
+    def names(self) -> list[str]:
+        """Every pipeline of the folder, with a schedule or without."""
+        return sorted(self._listed)
+
+    # -- looking ---------------------------------------------------------------------------
+
+    async def read(self, *, now: int) -> None:
+        """Look at all pipelines and at the store; nothing is changed by it."""
+        await self._discover(now)
+        rows = await self._rows()
+        self.entries, self.broken = {}, {}
+        for name, listed in self._listed.items():
+            row = rows.get(self._key(name)) or await self._row_of_state(listed.folder)
+            entry = self._entry(listed, row, await self._id_of(listed, row), now)
+            if entry is None:
+                self._note_broken(listed)
+                continue
+            if row is not None:
+                entry.row = self._in_step(listed, row, now)
+                entry.state = await self._followed(entry.state, row)
+                await self.look_at(entry)
+            self.entries[name] = entry
+
+    def _in_step(self, listed: Listed, row: Schedule, now: int) -> Schedule:
+        """A schedule as it will be as soon as somebody brings it in step with its file."""
+        if listed.loaded is None or self._client is None:
+            return row
+        block = Block(row.name, row.namespace, self.origin, listed.loaded)
+        return syncing.changed(row, block, now=now)
+
+    async def _discover(self, now: int) -> None:
+        if not self.root.is_dir():
+            raise BadInput(
+                f"{self.root} is no folder", hint="Name the folder that holds the pipelines."
+            )
+        try:
+            names = await asyncio.to_thread(names_in, self.root)
+        except OSError as error:
+            raise BadInput(f"{self.root} cannot be read: {error.strerror}") from error
+        await self._look_again({*names, *self._plain}, now)
+
+    async def _look_again(self, names: Iterable[str], now: int) -> None:
+        """Read these folders; the others stay as they were read last."""
+        for name, listed in (await asyncio.to_thread(_looked, self.root, list(names), now)).items():
+            if listed is None:
+                self._plain.pop(name, None)
+            else:
+                self._plain[name] = listed
+        chained = with_chains([self._plain[name] for name in sorted(self._plain)])
+        self._listed = {each.pipeline_id: each for each in chained}
+        self.beside = {name: prompt_files(each) for name, each in self._listed.items()}
+
+    def _key(self, name: str) -> str:
+        """The pipeline's id: a folder that is a link has the name of what it leads to."""
+        return (self.root / name).resolve().name
+
+    async def _rows(self) -> dict[str, Schedule]:
+        """The schedules of this folder that the store knows, by pipeline."""
+        if self._client is None:
+            return {}
+        rows = await self._client.database.read(
+            store.declared_by, namespace=self._client.settings.namespace, origins=[self.origin]
+        )
+        mine = [row for row in rows if syncing.is_ours(row, self.origin)]
+        return {syncing.pipeline_of(row): row for row in mine}
+
+    async def _row_of_state(self, folder: Path) -> Schedule | None:
+        """The schedule that the state file names, unless it belongs to a folder that is there."""
+        state = mirror.peek(folder)
+        if self._client is None or state is None:
+            return None
+        row = await self._client.database.read(
+            store.find, namespace=self._client.settings.namespace, name=state.schedule_id
+        )
+        if row is None or defining.found(row).intent.owner != syncing.OWNER:
+            return None
+        return None if syncing.still_there(row) else row
+
+    def _entry(self, listed: Listed, row: Schedule | None, name: str, now: int) -> Entry | None:
+        """What is known of a pipeline; None when it has no schedule, or none that ever worked."""
+        loaded = listed.loaded
+        problem = told(listed.problems) if loaded is None else None
+        config, title = in_force(listed, row)
+        if config is None:
+            return None
+        state = mirror.peek(listed.folder)
+        if state is None:
+            state = ScheduleState(schedule_id=name, pipeline_id=listed.pipeline_id)
+        state = msgspec.structs.replace(state, schedule_id=name, pipeline_id=listed.pipeline_id)
+        if row is None and loaded is not None:
+            state = expected(state, loaded, now)
+        return Entry(name, listed.pipeline_id, listed.folder, title, config, row, state, problem)
+
+    async def _id_of(self, listed: Listed, row: Schedule | None) -> str:
+        """The schedule's id: the one it has, the one it had in a folder that was copied here, or,
+        where that one is looked after too, one of its own."""
+        own = keys.schedule_id(listed.pipeline_id, listed.folder)
+        state = mirror.peek(listed.folder)
+        if row is not None:
+            return row.name
+        if state is None or state.pipeline_id != listed.pipeline_id or self._client is None:
+            return own
+        taken = await self._client.database.read(
+            store.find, namespace=self._client.settings.namespace, name=state.schedule_id
+        )
+        return state.schedule_id if taken is None else own
+
+    async def _followed(self, state: ScheduleState, row: Schedule) -> ScheduleState:
+        assert self._client is not None
+        chains = await self._client.database.read(
+            executions.latest, row.id, limit=self._history_max
+        )
+        return mirror.caught_up(state, chains, history_max=self._history_max)
+
+    async def look_at(self, entry: Entry) -> None:
+        """What is under way, and where the schedule stands."""
+        assert self._client is not None
+        assert entry.row is not None
+        entry.under_way = await self._client.database.read(_open_of, entry.row.id)
+        entry.state = mirror.placed(entry.state, entry.row, entry.under_way)
+
+    def _note_broken(self, listed: Listed) -> None:
+        if listed.loaded is None:
+            self.broken[listed.pipeline_id] = told(listed.problems)
+
+    # -- syncing ---------------------------------------------------------------------------
+
+    async def sync_all(self, *, now: int) -> list[Moved]:
+        """Bring the store in step with the whole folder, as at a start."""
+        await self._discover(now)
+        rows = await self._rows()
+        moved = []
+        known = {self._key(name) for name in self._listed}
+        for name in sorted(self._listed.keys() | (rows.keys() - known)):
+            moved += await self._sync(name, rows.get(self._key(name)), now)
+        return moved
+
+    async def sync(self, names: Sequence[str], *, now: int) -> list[Moved]:
+        """Bring the store in step with some pipelines of the folder."""
+        await self._look_again(names, now)
+        rows = await self._rows()
+        moved = []
+        for name in names:
+            moved += await self._sync(name, rows.get(self._key(name)), now)
+        return moved
+
+    async def _sync(self, name: str, row: Schedule | None, now: int) -> list[Moved]:
+        listed = self._listed.get(name)
+        if listed is None:
+            return await self._gone(name, row, now)
+        if listed.loaded is None:
+            return await self._in_trouble(listed, row, now)
+        self.broken.pop(name, None)
+        if listed.loaded.schedule is None:
+            return await self._unscheduled(listed, row, now)
+        return await self._put(listed, listed.loaded, row, now)
+
+    async def _put(
+        self, listed: Listed, loaded: Loaded, row: Schedule | None, now: int
+    ) -> list[Moved]:
+        assert self._client is not None
+        before = self.entries.get(listed.pipeline_id)
+        row = row or await self._row_of_state(listed.folder)
+        name = await self._id_of(listed, row)
+        found = mirror.take_over(
+            listed.folder, schedule_id=name, pipeline_id=listed.pipeline_id,
+            is_known=row is not None, now=now,
+        )  # fmt: skip
+        if found.warning:
+            log.warning("%s", found.warning)
+        block = Block(name, self._client.settings.namespace, self.origin, loaded)
+        try:
+            synced = await self._client.database.write(
+                syncing.put, block, None if found.fresh else found.state,
+                new_ids=(self._client.ids.make(now), self._client.ids.make(now)), now=now,
+            )  # fmt: skip
+        except (BadSchedule, BadInput) as error:
+            return self._refused(listed, row, error)
+        assert loaded.pipeline.schedule is not None
+        config, title = loaded.pipeline.schedule, loaded.pipeline.name
+        entry = before or Entry(
+            name, listed.pipeline_id, listed.folder, title, config, synced.row, found.state
+        )
+        mended = entry.problem is not None
+        # The same entry: whoever follows its executions goes on doing so.
+        entry.title, entry.config, entry.row, entry.problem = title, config, synced.row, None
+        if before is None and row is not None:
+            entry.state = await self._followed(entry.state, synced.row)
+        await self.look_at(entry)
+        self.entries[listed.pipeline_id] = entry
+        self._warn(listed)
+        if mended:
+            log.info("pipeline %s is good again", listed.pipeline_id)
+        if synced.change is not None:
+            self._client.wakeups.tell(SCHEDULE)
+        change = synced.change or ("updated" if mended else None)
+        return [] if change is None else [Moved(entry, change)]
+
+    def _warn(self, listed: Listed) -> None:
+        for problem in listed.problems:
+            log.warning("%s", problem)
+
+    def _refused(self, listed: Listed, row: Schedule | None, error: RotaError) -> list[Moved]:
+        log.warning("pipeline %s: %s %s", listed.pipeline_id, error, error.advice)
+        if row is None:
+            self.broken[listed.pipeline_id] = error.message
+        return []
+
+    async def _in_trouble(self, listed: Listed, row: Schedule | None, now: int) -> list[Moved]:
+        """A broken file: the last good definition stays in force, if there was one."""
+        name, problem = listed.pipeline_id, told(listed.problems)
+        if row is None:
+            row = await self._row_of_state(listed.folder)
+        entry = self.entries.get(name)
+        if entry is None and row is not None:
+            entry = self._entry(listed, row, row.name, now)
+            if entry is not None:
+                entry.state = await self._followed(entry.state, row)
+                await self.look_at(entry)
+                self.entries[name] = entry
+        if entry is None:
+            self.broken[name] = problem
+            log.warning("pipeline %s is broken, so it has no schedule: %s", name, problem)
+            return []
+        entry.problem = problem
+        log.warning(
+            "pipeline %s is broken: its last good definition stays in force. %s", name, problem
+        )
+        return [Moved(entry, "updated")]
+
+    async def _unscheduled(self, listed: Listed, row: Schedule | None, now: int) -> list[Moved]:
+        moved = await self._drop(listed.pipeline_id, row, now)
+        if moved:
+            mirror.archive(listed.folder)
+        return moved
+
+    async def _gone(self, name: str, row: Schedule | None, now: int) -> list[Moved]:
+        self.broken.pop(name, None)
+        moved = await self._drop(name, row, now)
+        if moved:
+            mirror.clean_up(self.root / name)
+        return moved
+
+    async def _drop(self, name: str, row: Schedule | None, now: int) -> list[Moved]:
+        """Let go of a schedule; its runs stay, and those under way go on."""
+        assert self._client is not None
+        if row is None:
+            return []
+        await self._client.database.write(store.delete, row.id, now=now)
+        self._client.wakeups.tell(SCHEDULE)
+        entry = self.entries.pop(name, None)
+        if entry is None:
+            folder = self.root / name
+            state = mirror.peek(folder) or ScheduleState(schedule_id=row.name, pipeline_id=name)
+            config, title = stored(row)
+            entry = Entry(row.name, name, folder, title, config, row, state)
+        return [Moved(entry, "removed")]
+
+
+async def _open_of(tx: Tx, schedule_id: str) -> list[list[Attempt]]:
+    roots = [root for _, root in await executions.open_chains(tx, [schedule_id])]
+    found = await executions.chains(tx, roots) if roots else {}
+    return list(found.values())
+
+
+def _looked(root: Path, names: list[str], now: int) -> dict[str, Listed | None]:
+    """Each of these folders as it is now; None for one that is no pipeline."""
+    return {name: look(root / name, now=now) if may_be_one(root / name) else None for name in names}

@@ -1,0 +1,234 @@
+"""`.schedule-state.json`: what a pipeline's schedule did and will do, beside the pipeline.
+
+A copied folder keeps its history by it. The changes are pure; times are arguments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Literal, NamedTuple, TypeAlias
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from rota.core.instants import instant, iso
+from rota.pipelines.document.files import write_whole
+
+STATE_FILE = ".schedule-state.json"
+VERSION = 1
+HISTORY_MAX = 50
+
+Status: TypeAlias = Literal["idle", "running", "paused", "error", "disabled"]
+
+
+class RunRecord(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """One execution. Times are ISO 8601 in UTC, durations milliseconds."""
+
+    started_at: str
+    completed_at: str | None
+    success: bool
+    duration: int | UnsetType = UNSET
+    result_file: str | UnsetType = UNSET
+    items_processed: int | UnsetType = UNSET
+    error: str | UnsetType | None = UNSET
+    retry_attempt: int | UnsetType = UNSET
+    run_id: str | UnsetType = UNSET  # by which the database knows it
+
+
+class Stats(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Totals over all executions, also those that the history has forgotten."""
+
+    total_runs: int = 0
+    successful_runs: int = 0
+    failed_runs: int = 0
+    last_failure: str | None = None
+    average_duration: float | UnsetType = UNSET  # milliseconds
+
+
+class ScheduleState(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """The whole file."""
+
+    version: int = VERSION
+    schedule_id: str
+    pipeline_id: str
+    status: Status = "idle"
+    enabled: bool = True
+    last_run: RunRecord | None = None
+    next_run: str | None = None
+    stats: Stats = Stats()
+    history: list[RunRecord] = msgspec.field(default_factory=list)  # newest first
+
+
+class Found(NamedTuple):
+    """A state, and what a person should know about how it was come by."""
+
+    state: ScheduleState
+    fresh: bool  # it was not in the file, so nothing is known from before
+    warning: str | None = None
+
+
+# -- the file ------------------------------------------------------------------------------
+
+
+def load_state(folder: Path, *, schedule_id: str, pipeline_id: str, enabled: bool = True) -> Found:
+    """The state of a pipeline's folder; a new one when there is none, or none that can be read.
+
+    A file that cannot be read is put aside, not overwritten.
+    """
+    path = folder / STATE_FILE
+    new = ScheduleState(
+        schedule_id=schedule_id, pipeline_id=pipeline_id, enabled=enabled,
+        status="idle" if enabled else "disabled",
+    )  # fmt: skip
+    try:
+        raw = path.read_bytes()
+    except FileNotFoundError:
+        return Found(new, fresh=True)
+    try:
+        state = msgspec.json.decode(raw, type=ScheduleState)
+        if state.version != VERSION:
+            raise msgspec.ValidationError(f"it has version {state.version}, not {VERSION}")
+        _check_times(state)
+    except (msgspec.DecodeError, UnicodeDecodeError, ValueError) as error:
+        aside = path.with_name(f"{STATE_FILE}.corrupt")
+        path.replace(aside)
+        return Found(
+            new,
+            fresh=True,
+            warning=f"{path} cannot be read ({error}); it is now {aside.name}, "
+            "and the schedule begins anew",
+        )
+    return Found(state, fresh=False)
+
+
+def save_state(folder: Path, state: ScheduleState) -> None:
+    """Write the state; the old one stays when this fails."""
+    text = msgspec.json.format(msgspec.json.encode(state), indent=2).decode()
+    write_whole(folder / STATE_FILE, [text, "\n"])
+
+
+def _check_times(state: ScheduleState) -> None:
+    runs = [state.last_run] if state.last_run else []
+    for run in [*runs, *state.history]:
+        read_time(run.started_at)
+    if state.next_run is not None:
+        read_time(state.next_run)
+
+
+def read_time(text: str) -> int:
+    """A time of the file as an instant."""
+    read = datetime.fromisoformat(text)
+    if read.tzinfo is None:
+        raise ValueError(f"{text!r} has no offset")
+    return instant(read)
+
+
+# -- changes -------------------------------------------------------------------------------
+
+
+def begun(state: ScheduleState, started_at: int, *, run_id: str | None = None) -> ScheduleState:
+    """An execution has begun; `lastRun` holds it without an end."""
+    record = RunRecord(
+        started_at=iso(started_at), completed_at=None, success=False,
+        run_id=UNSET if run_id is None else run_id,
+    )  # fmt: skip
+    return msgspec.structs.replace(state, status="running", last_run=record)
+
+
+def ended(
+    state: ScheduleState,
+    *,
+    started_at: int,
+    completed_at: int,
+    error: str | None = None,
+    items: int | None = None,
+    result_file: str | None = None,
+    retry_attempt: int | None = None,
+    run_id: str | None = None,
+    next_at: int | None = None,
+    history_max: int = HISTORY_MAX,
+) -> ScheduleState:
+    """An execution has come to its end, after its last try."""
+    record = RunRecord(
+        started_at=iso(started_at),
+        completed_at=iso(completed_at),
+        success=error is None,
+        duration=(completed_at - started_at) // 1000,
+        result_file=UNSET if result_file is None else result_file,
+        items_processed=UNSET if items is None else items,
+        error=error,
+        retry_attempt=UNSET if retry_attempt is None else retry_attempt,
+        run_id=UNSET if run_id is None else run_id,
+    )
+    status: Status = "idle" if error is None else "error"
+    if state.status == "paused" or not state.enabled:
+        status = "paused" if state.enabled else "disabled"
+    return msgspec.structs.replace(
+        state,
+        status=status,
+        last_run=record,
+        next_run=None if next_at is None else iso(next_at),
+        stats=_counted(state.stats, record),
+        history=[record, *state.history][:history_max],
+    )
+
+
+def _counted(stats: Stats, record: RunRecord) -> Stats:
+    before = 0.0 if stats.average_duration is UNSET else stats.average_duration
+    total = stats.total_runs + 1
+    duration = 0 if record.duration is UNSET else record.duration
+    average = (
+        before + (duration - before) / total if stats.average_duration is not UNSET else duration
+    )
+    return Stats(
+        total_runs=total,
+        successful_runs=stats.successful_runs + record.success,
+        failed_runs=stats.failed_runs + (not record.success),
+        last_failure=stats.last_failure if record.success else record.started_at,
+        average_duration=round(float(average), 1),
+    )
+
+
+def planned(state: ScheduleState, next_at: int | None) -> ScheduleState:
+    """The next execution is known, or there is none."""
+    return msgspec.structs.replace(state, next_run=None if next_at is None else iso(next_at))
+
+
+def paused(state: ScheduleState) -> ScheduleState:
+    """A person paused it."""
+    return msgspec.structs.replace(state, status="paused", next_run=None)
+
+
+def resumed(state: ScheduleState, next_at: int | None) -> ScheduleState:
+    """A person resumed it."""
+    status: Status = "idle" if state.enabled else "disabled"
+    return planned(msgspec.structs.replace(state, status=status), next_at)
+
+
+def enabled(state: ScheduleState, on: bool, next_at: int | None) -> ScheduleState:
+    """The file says whether it is active."""
+    if state.enabled == on:
+        return state
+    status: Status = "idle" if on else "disabled"
+    changed = msgspec.structs.replace(state, enabled=on, status=status)
+    return planned(changed, next_at if on else None)
+
+
+def interrupted(state: ScheduleState, now: int) -> ScheduleState:
+    """After a crash: an execution that was running then did not end, and the history says so."""
+    run = state.last_run
+    if state.status != "running" or run is None or run.completed_at is not None:
+        return state
+    return ended(
+        state,
+        started_at=min(read_time(run.started_at), now),
+        completed_at=now,
+        error="the scheduler stopped while it was running",
+    )
+
+
+def recent(state: ScheduleState, limit: int | None = None) -> Sequence[RunRecord]:
+    """The latest executions, newest first."""
+    return state.history[:limit]

@@ -1,0 +1,227 @@
+"""A schedule block of a file becomes a schedule of the store, and is kept in step with it.
+
+The file says when; a person says whether it rests. Pure but for `put` and `remove`, which are one
+transaction each.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from rota import defining
+from rota.core.lifecycle import Status, Trigger
+from rota.core.model import Schedule
+from rota.core.recurrence import next_after
+from rota.core.schedule import (
+    ENDED,
+    NO_FURTHER,
+    PUT_ASIDE,
+    RUNS_DONE,
+    Intent,
+    jitter_us,
+)
+from rota.pipelines import snapshot
+from rota.pipelines.document.reading import NAMES, Loaded
+from rota.pipelines.document.timing import timed
+from rota.pipelines.notifying import notify
+from rota.pipelines.scheduling.events import Change
+from rota.pipelines.scheduling.statefile import ScheduleState, read_time
+from rota.starting import Options
+from rota.store import notices
+from rota.store import schedules as store
+from rota.store.database import Tx
+
+OWNER = "pipeline"
+DISABLED = "disabled in its file"
+START_PAUSED = "its file asks to start paused"
+ADOPTED = "paused, as its state file says"
+QUEUE = "default"
+
+
+class Block(NamedTuple):
+    """What a file says about its schedule, ready to become a row."""
+
+    name: str  # the schedule's id, such as daily-report-a1b2c3
+    namespace: str
+    origin: str  # the folder that holds the pipelines
+    loaded: Loaded
+
+    @property
+    def intent(self) -> Intent:
+        """The intent of the row, without what only the row knows."""
+        assert self.loaded.schedule is not None
+        return msgspec.structs.replace(
+            self.loaded.schedule.intent, owner=OWNER, origin=self.origin, declared=self.mark
+        )
+
+    @property
+    def mark(self) -> str:
+        """What the files say, in a word."""
+        return self.loaded.digest
+
+    @property
+    def is_enabled(self) -> bool:
+        """Whether the file lets it run."""
+        return self.loaded.schedule is not None and self.loaded.schedule.enabled
+
+
+class Synced(NamedTuple):
+    """What became of a block: the row as it is now, and whether that is something new."""
+
+    row: Schedule
+    change: Change | None
+
+
+def born(block: Block, state: ScheduleState | None, *, schedule_id: str, now: int) -> Schedule:
+    """The row of a schedule that the store does not know; a state that came along is continued:
+    what it was about to do, and whether it rests."""
+    intent = block.intent
+    due_at = _first_due(block, intent, state, now)
+    reason = _rest_at_birth(block, state)
+    if due_at is None:
+        reason = NO_FURTHER
+    intent = msgspec.structs.replace(
+        intent, paused_at=now if reason else 0, since_at=0 if due_at is None else due_at - 1
+    )
+    at = None if reason or due_at is None else due_at + jitter_us(block.name, intent.policies)
+    return Schedule(
+        schedule_id, block.namespace, block.name, QUEUE, 0,
+        Status.PAUSED if reason else Status.SCHEDULED, reason, at, due_at, intent.text,
+        defining.stored(intent), _options(intent), snapshot.text_of(block.loaded), now,
+        block.origin,
+    )  # fmt: skip
+
+
+def _rest_at_birth(block: Block, state: ScheduleState | None) -> str | None:
+    assert block.loaded.schedule is not None
+    if not block.is_enabled:
+        return DISABLED
+    if block.loaded.schedule.start_paused:
+        return START_PAUSED
+    return ADOPTED if state is not None and state.status == "paused" else None
+
+
+def _first_due(block: Block, intent: Intent, state: ScheduleState | None, now: int) -> int | None:
+    """The next occurrence, or the one that was missed while the folder was looked after by nobody.
+
+    The state keeps when it would have run; the occurrence is before that by the schedule's jitter.
+    """
+    upcoming = next_after(intent.spec, now)
+    if state is None or state.next_run is None or not state.enabled:
+        return upcoming
+    planned = read_time(state.next_run) - jitter_us(block.name, intent.policies)
+    missed = next_after(intent.spec, min(planned, now) - 1)
+    return missed if missed is not None and missed <= now else upcoming
+
+
+def _options(intent: Intent) -> str | None:
+    return Options(retries=intent.policies.retry).stored()
+
+
+# -- changes -------------------------------------------------------------------------------
+
+
+def changed(old: Schedule, block: Block, *, now: int) -> Schedule:
+    """The row after its file was read again: the same id and history. A timing that is as before
+    goes on as before, another one begins with its next occurrence; a person's pause stays."""
+    before, problem = defining.found(old)
+    intent = block.intent if problem is not None else _in_zone_of(before, block)
+    same = problem is None and before.spec == intent.spec
+    intent = msgspec.structs.replace(
+        intent, fired_count=before.fired_count, paused_at=before.paused_at,
+        forgiven_at=before.forgiven_at, since_at=before.since_at,
+    )  # fmt: skip
+    upcoming = next_after(intent.spec, now)
+    awakes = old.status == Status.PAUSED and _rests_no_more(old.reason or "")
+    due_at = old.due_at if same and old.due_at is not None and not awakes else upcoming
+    fresh = msgspec.structs.replace(
+        old, queue=QUEUE, cron_expr=intent.text, due_at=due_at, options=_options(intent),
+        input=snapshot.text_of(block.loaded), parent_id=block.origin,
+    )  # fmt: skip
+    if not block.is_enabled:
+        return _resting(fresh, intent, DISABLED, now)
+    if old.status == Status.PAUSED and not awakes:
+        return _with(fresh, intent)
+    if due_at is None:
+        return _resting(fresh, intent, NO_FURTHER, now)
+    if not intent.runs_left:
+        return _resting(msgspec.structs.replace(fresh, due_at=None), intent, RUNS_DONE, now)
+    intent = msgspec.structs.replace(intent, paused_at=0)
+    at = due_at + jitter_us(old.name, intent.policies)
+    awake = msgspec.structs.replace(fresh, status=Status.SCHEDULED, reason=None, available_at=at)
+    return _with(awake, intent)
+
+
+def _in_zone_of(before: Intent, block: Block) -> Intent:
+    """The intent of a file; where it names no zone, the one that was found at first stays."""
+    config = block.loaded.pipeline.schedule
+    assert config is not None
+    zone = before.spec.timings[0].zone if before.spec.timings else None
+    if config.timezone is not None or zone is None:
+        return block.intent
+    made = timed(config, workflow=before.workflow, host_zone=zone).intent
+    return msgspec.structs.replace(block.intent, spec=made.spec)
+
+
+def _rests_no_more(reason: str) -> bool:
+    """Whether what made a schedule rest was in its file, so that another file may wake it."""
+    return reason == DISABLED or reason in ENDED or reason.startswith(PUT_ASIDE)
+
+
+def _resting(row: Schedule, intent: Intent, reason: str, now: int) -> Schedule:
+    """At rest; one that a person has paused keeps the person's reason, and stays so."""
+    if row.status == Status.PAUSED and not _rests_no_more(row.reason or ""):
+        return _with(row, intent)
+    since = intent.paused_at or now
+    rest = msgspec.structs.replace(row, status=Status.PAUSED, reason=reason, available_at=None)
+    return _with(rest, msgspec.structs.replace(intent, paused_at=since))
+
+
+def _with(row: Schedule, intent: Intent) -> Schedule:
+    return msgspec.structs.replace(row, spec=defining.stored(intent))
+
+
+# -- the store -----------------------------------------------------------------------------
+
+
+async def put(
+    tx: Tx, block: Block, state: ScheduleState | None, *, new_ids: tuple[str, str], now: int
+) -> Synced:
+    """Make the schedule, or bring it in step with its file."""
+    old = await store.find(tx, namespace=block.namespace, name=block.name, lock=True)
+    if old is None:
+        row = born(block, state, schedule_id=new_ids[0], now=now)
+        await store.put(tx, row, trigger=Trigger.DEPLOY, now=now)
+        await notices.put(tx, row.id, notify.stored(block.loaded))
+        return Synced(row, "added")
+    fresh = changed(old, block, now=now)
+    if fresh == old:
+        return Synced(old, None)
+    await store.replace(tx, old, fresh, now=now, new_id=new_ids[1])
+    await notices.put(tx, old.id, notify.stored(block.loaded))
+    found = await store.find(tx, namespace=block.namespace, name=block.name)
+    assert found is not None
+    return Synced(found, "updated")
+
+
+def is_ours(row: Schedule, origin: str) -> bool:
+    """Whether a schedule belongs to a folder of pipelines."""
+    intent = defining.found(row).intent
+    return intent.owner == OWNER and intent.origin == origin
+
+
+def pipeline_of(row: Schedule) -> str:
+    """The pipeline that a schedule runs."""
+    return defining.found(row).intent.workflow.removeprefix(snapshot.NAME_PREFIX)
+
+
+def still_there(row: Schedule) -> bool:
+    """Whether the folder that a schedule was made from is still where it was."""
+    origin = defining.found(row).intent.origin
+    if origin is None:
+        return False
+    folder = Path(origin) / pipeline_of(row)
+    return any((folder / name).is_file() for name in NAMES)

@@ -1,0 +1,82 @@
+"""Which pipelines of a folder have changed on disk, by looking at it again and again.
+
+Looking works on every file system, also where no notice comes. A change counts once the files
+have stayed the same for a while, so that a half-written file is left alone.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TypeAlias
+
+from rota.core.instants import SECOND
+from rota.pipelines.document.reading import NAMES
+
+SETTLED_US = SECOND // 2
+
+# What is seen of one pipeline: of each of its files the path, and when there, its traits.
+Seen: TypeAlias = tuple[tuple[str, int, int, int], ...]
+
+
+def look(root: Path, more: Mapping[str, Iterable[str]] | None = None) -> dict[str, Seen] | None:
+    """What is there now: every pipeline by the name of its folder; None when the folder is gone.
+
+    `more` are files beside pipeline.yaml that a pipeline is made of, such as prompt files.
+    """
+    found: dict[str, Seen] = {}
+    try:
+        with os.scandir(root) as folders:
+            names = [each.name for each in folders if each.is_dir()]
+    except OSError:
+        return None
+    for name in names:
+        seen = _traits(os.path.join(root, name, entry) for entry in NAMES)
+        if seen:
+            found[name] = seen + _traits((more or {}).get(name, ()))
+    return found
+
+
+def _traits(files: Iterable[str]) -> Seen:
+    """Plain texts, not paths: this is done twice a second for every file."""
+    found = []
+    for file in files:
+        try:
+            there = os.stat(file)
+        except OSError:
+            continue
+        found.append((file, there.st_mtime_ns, there.st_size, there.st_ino))
+    return tuple(found)
+
+
+class Watch:
+    """Tells changes from what was seen before. Pure: what is seen and the time are arguments."""
+
+    def __init__(self, seen: Mapping[str, Seen], *, settled_us: int = SETTLED_US) -> None:
+        self._known = dict(seen)
+        self._settled_us = settled_us
+        self._unsettled: dict[str, tuple[Seen | None, int]] = {}
+
+    def changed(self, seen: Mapping[str, Seen], now: int) -> list[str]:
+        """The pipelines that differ from before, and have stayed as they are for long enough."""
+        settled = []
+        for name in sorted(self._known.keys() | seen.keys()):
+            fresh = seen.get(name)
+            if fresh == self._known.get(name):
+                self._unsettled.pop(name, None)
+                continue
+            before, since = self._unsettled.get(name, (None, None))
+            if since is None or before != fresh or now < since:
+                self._unsettled[name] = (fresh, now)
+            elif now - since >= self._settled_us:
+                settled.append(name)
+        return settled
+
+    def took(self, name: str, seen: Seen | None) -> None:
+        """This state of a pipeline is known now."""
+        self._unsettled.pop(name, None)
+        if seen is None:
+            self._known.pop(name, None)
+        else:
+            self._known[name] = seen
