@@ -150,6 +150,13 @@ CASES += [
     Case("latest_executions", HISTORY_OF, {"id": "s1", "limit": 10}),
     Case("attempts_of", CHAIN, {"roots": ["completed000001"]}),
 ]
+CASES += [
+    Case("count_open", ("runs_resting",), {"namespace": SPACE, "now": NOW}),
+    Case("count_newest", PRIMARY, {"namespace": SPACE, "since_id": "sleeping", "limit": 10}),
+    Case("count_schedules", ("runs_templates",), {"namespace": SPACE, "now": NOW}),
+    Case("count_automations", ("runs_serial",), {"namespace": SPACE, "key_prefix": "automation:"}),
+    Case("recent_executions", HISTORY_OF, {"namespace": SPACE, "since": NOW, "limit": 10}),
+]
 
 
 async def _fill(db: Database) -> None:
@@ -239,3 +246,12 @@ async def test_a_claim_sorts_nothing(full_url: str) -> None:
         plan = await db.read(_plan, claim)
     assert "USE TEMP B-TREE" not in plan
     assert not re.search(r"\bSort\b", plan), plan
+
+
+async def test_every_open_run_is_counted_from_an_index_of_open_runs(full_url: str) -> None:
+    """Else a scrape would read all history to find the few that wait."""
+    counts = next(case for case in CASES if case.query == "count_open")
+    async with opened(full_url, migrated=False) as db:
+        plan = await db.read(_plan, counts)
+    for index in ("runs_ready", "runs_running", "runs_timer", "runs_resting"):
+        assert index in plan, plan

@@ -11,6 +11,7 @@ from rota.cli.answers import approve, reject, resolve
 from rota.cli.automation import automation
 from rota.cli.base import Root
 from rota.cli.database import doctor, migrate
+from rota.cli.metrics import metrics
 from rota.cli.next import next_
 from rota.cli.pipeline import pipeline
 from rota.cli.runs import run
@@ -55,6 +56,7 @@ for command in (
     queue,
     migrate,
     doctor,
+    metrics,
 ):
     cli.add_command(command)
 

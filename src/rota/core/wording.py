@@ -87,6 +87,17 @@ def say(
     return Said(Word.IDLE, _next_check(turn, handlers, now))
 
 
+def word_of(status: str, turn_status: str | None, turn_reason: str | None) -> Word:
+    """The word alone, from how an automation and its turn stand: what `say` begins with."""
+    if status == "archived" or (status == "paused" and turn_status != Status.WAITING):
+        return Word.STOPPED
+    if turn_status is None or turn_status == Status.WAITING:
+        return Word.ATTENTION
+    busy = turn_status in (Status.RUNNING, Status.PENDING)
+    goes_on = turn_reason in ("reconciliation", "transient", "timeout")
+    return Word.RUNNING if busy or goes_on else Word.IDLE
+
+
 def can_skip(turn: Run | None) -> bool:
     """Whether it stands still in a way that leaving out events may clear."""
     if turn is None or turn.status != Status.WAITING or turn.reason == "reconciliation":

@@ -269,6 +269,7 @@ CREATE INDEX runs_chain ON runs USING btree (root_id) WHERE (retry_of IS NOT NUL
 CREATE INDEX runs_children ON runs USING btree (parent_id) WHERE (parent_id IS NOT NULL);
 CREATE INDEX runs_limit_keys ON runs USING btree (namespace, queue, limit_key, status, priority DESC, available_at, id) WHERE ((limit_key IS NOT NULL) AND ((status = 'pending'::text) OR (status = 'running'::text)));
 CREATE INDEX runs_ready ON runs USING btree (namespace, queue, priority DESC, available_at, id) WHERE (status = 'pending'::text);
+CREATE INDEX runs_resting ON runs USING btree (namespace, status, kind, reason) WHERE (((status = 'waiting'::text) OR (status = 'sleeping'::text)) AND ((status = 'waiting'::text) OR (available_at IS NULL)));
 CREATE INDEX runs_running ON runs USING btree (namespace, queue, lease_until) WHERE (status = 'running'::text);
 CREATE INDEX runs_schedule_open ON runs USING btree (schedule_id, status, reason, due_at) WHERE ((schedule_id IS NOT NULL) AND ((status = 'pending'::text) OR (status = 'running'::text) OR (status = 'sleeping'::text) OR (status = 'waiting'::text)));
 CREATE INDEX runs_timer ON runs USING btree (namespace, status, available_at) WHERE ((available_at IS NOT NULL) AND ((status = 'sleeping'::text) OR (status = 'scheduled'::text) OR (status = 'paused'::text)));

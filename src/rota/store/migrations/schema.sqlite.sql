@@ -344,6 +344,10 @@ CREATE UNIQUE INDEX runs_occurrence on runs (schedule_id, due_at,
 CREATE INDEX runs_ready on runs (namespace, queue, priority desc, available_at, id)
     where status = 'pending';
 
+CREATE INDEX runs_resting on runs (namespace, status, kind, reason)
+    where (status = 'waiting' or status = 'sleeping')
+        and (status = 'waiting' or available_at is null);
+
 CREATE UNIQUE INDEX runs_retry_once on runs (retry_of) where retry_of is not null;
 
 CREATE INDEX runs_running on runs (namespace, queue, lease_until) where status = 'running';

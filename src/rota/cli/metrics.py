@@ -1,0 +1,58 @@
+"""`rota metrics`: the state of the store as numbers, for Prometheus."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from rota.cli import connect, render
+from rota.cli.base import Call, Command
+from rota.core import exposition
+from rota.core.exposition import Metric
+from rota.errors import BadInput
+
+
+@click.command(cls=Command)
+@click.option(
+    "-o", "--output", metavar="FILE", type=click.Path(path_type=Path),
+    help="Write the text to FILE, whole or not at all, and nothing to stdout.",
+)  # fmt: skip
+@click.pass_obj
+def metrics(call: Call, output: Path | None) -> None:
+    """Print the state of the store as Prometheus reads it.
+
+    Text exposition format 0.0.4, for the textfile collector of node_exporter: let a timer run it
+    with --output. What is open is counted exactly; what is over, within the stretch that each HELP
+    line states. With --json and --output, stdout tells the file and how many numbers it has.
+    """
+    from rota.metrics import collect
+
+    found = connect.ask(call, collect)
+    if output is not None:
+        _write(output, exposition.text(found))
+        if call.json:
+            count = sum(len(one.samples) for one in found)
+            render.document({"file": str(output), "samples": count})
+    elif call.json:
+        render.document([_document(one) for one in found if one.samples])
+    else:
+        render.whole(exposition.text(found))
+
+
+def _document(metric: Metric) -> dict[str, Any]:
+    samples = [{"labels": dict(one.labels), "value": one.value} for one in metric.samples]
+    return {"name": metric.name, "type": "gauge", "help": metric.help, "samples": samples}
+
+
+def _write(path: Path, text: str) -> None:
+    from rota.pipelines.document.files import write_whole
+
+    try:
+        write_whole(path, [text])
+    except OSError as error:
+        raise BadInput(
+            f"{path} cannot be written: {error.strerror or error}",
+            hint="Give a file in a folder that this user may write to; an older file is unchanged.",
+        ) from error

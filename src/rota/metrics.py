@@ -1,0 +1,279 @@
+"""The state of a store as numbers, for `rota metrics` and whoever else watches. Only looks.
+
+What is open is counted exactly. What is over is counted over a stated stretch and up to a stated
+number of rows, so that a scrape costs the same however long the history is.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from rota.checkup import absence
+from rota.core.exposition import Metric, Sample
+from rota.core.instants import DAY, HOUR, SECOND
+from rota.core.lifecycle import FINAL, OPEN, Status
+from rota.core.schedule import ENDED, PUT_ASIDE
+from rota.core.wording import Word, word_of
+from rota.settings import Settings
+from rota.store import metrics as store
+from rota.store.metrics import Bounds, Counted, Execution, Schedules
+
+if TYPE_CHECKING:
+    from rota.client import Client
+
+NEWEST_US = HOUR
+NEWEST_MAX = 100_000
+EXECUTIONS_US = DAY
+EXECUTIONS_MAX = 10_000
+
+KINDS = ("workflow", "automation", "pipeline")
+STANDINGS = ("scheduled", "paused", "ended", "put_aside")
+
+_PIPELINES = (
+    "of pipeline executions that were due, or started by hand, in the last 24 hours "
+    f"(of all schedules, the newest {EXECUTIONS_MAX})"
+)
+
+
+class _Result(msgspec.Struct, frozen=True):
+    """What is counted of a pipeline's result."""
+
+    outcome: str
+    processed: int = 0
+    failed: int = 0
+    skipped: int = 0
+    filtered: int = 0
+    calls: int = 0
+    tokens_in: int = 0
+    tokens_out: int = 0
+    cost_usd: float = 0.0
+
+
+class _Look(NamedTuple):
+    """What was counted, when, and for whom."""
+
+    counted: Counted
+    settings: Settings
+    now: int
+
+
+async def collect(client: Client) -> list[Metric]:
+    """All metrics of the client's namespace; each number has the label `namespace`."""
+    now, space = client.clock.now(), client.settings.namespace
+    bounds = Bounds(now - NEWEST_US, NEWEST_MAX, now - EXECUTIONS_US, EXECUTIONS_MAX)
+    counted = await client.database.read(store.count, namespace=space, now=now, bounds=bounds)
+    look = _Look(counted, client.settings, now)
+    found = [
+        *_open(look), *_ended(look), *_queues(look), *_workers(look), *_schedules(look),
+        _automations(look), *_pipelines(counted.executions),
+    ]  # fmt: skip
+    return [_placed(metric, space) for metric in found]
+
+
+def _placed(metric: Metric, space: str) -> Metric:
+    samples = [Sample(one.value, {"namespace": space} | dict(one.labels)) for one in metric.samples]
+    return metric._replace(samples=samples)
+
+
+def _by(names: tuple[str, ...], counts: Mapping[tuple[str, ...], float]) -> list[Sample]:
+    """One number for each combination of labels, in order."""
+    return [Sample(counts[key], dict(zip(names, key, strict=True))) for key in sorted(counts)]
+
+
+def _one(value: float) -> list[Sample]:
+    return [Sample(value)]
+
+
+def _seconds(since: int | None, now: int) -> float:
+    return 0.0 if since is None else max(0, now - since) / SECOND
+
+
+# -- runs --------------------------------------------------------------------------------------
+
+
+def _open(look: _Look) -> Iterable[Metric]:
+    rows = look.counted.open_runs
+    runs: Counter[tuple[str, ...]] = Counter()
+    for status in OPEN:
+        runs.update({(kind, status.value): 0 for kind in KINDS})
+    waiting: Counter[tuple[str, ...]] = Counter()
+    for row in rows:
+        runs[row.kind, row.status] += row.run_count
+        if row.status == Status.WAITING:
+            waiting[row.kind, row.reason] += row.run_count
+    yield Metric(
+        "rota_runs_open",
+        "Runs that have not ended, all of them, by kind and status.",
+        _by(("kind", "status"), runs),
+    )
+    yield Metric(
+        "rota_runs_waiting",
+        "Runs that wait for a person, all of them, by kind and by what they wait for.",
+        _by(("kind", "reason"), waiting),
+    )
+    yield Metric(
+        "rota_runs_lapsed",
+        "Runs whose worker has let the lease lapse and which nobody has taken over yet.",
+        _one(sum(row.lapsed_count for row in rows)),
+    )
+
+
+def _ended(look: _Look) -> Iterable[Metric]:
+    rows = look.counted.newest
+    ended: Counter[tuple[str, ...]] = Counter()
+    for row in rows:
+        if row.own and row.status in FINAL:
+            ended[row.kind, row.status] += row.run_count
+    window = NEWEST_US / SECOND
+    if sum(row.run_count for row in rows) >= NEWEST_MAX:
+        window = _seconds(min(row.oldest_at for row in rows), look.now)
+    yield Metric(
+        "rota_runs_ended",
+        "Runs that were born within rota_runs_ended_window_seconds and have ended, by kind and "
+        "status; each attempt is a run. One that was born earlier is not counted.",
+        _by(("kind", "status"), ended),
+    )
+    yield Metric(
+        "rota_runs_ended_window_seconds",
+        f"How far back rota_runs_ended reaches: an hour, or less where more than {NEWEST_MAX} runs "
+        "were born in it.",
+        _one(window),
+    )
+
+
+def _queues(look: _Look) -> Iterable[Metric]:
+    pending: Counter[tuple[str, ...]] = Counter()
+    oldest: dict[tuple[str, ...], float] = {}
+    for row in look.counted.open_runs:
+        if row.status == Status.PENDING:
+            key = (row.queue,)
+            pending[key] += row.run_count
+            oldest[key] = max(oldest.get(key, 0.0), _seconds(row.oldest_at, look.now))
+    yield Metric(
+        "rota_queue_pending_runs",
+        "Runs that a worker could take now, by queue; a queue in which nothing waits is left out.",
+        _by(("queue",), pending),
+    )
+    yield Metric(
+        "rota_queue_oldest_pending_seconds",
+        "For how long the oldest run that a worker could take has been ready, by queue.",
+        _by(("queue",), oldest),
+    )
+
+
+# -- who works, and what makes work --------------------------------------------------------------
+
+
+def _workers(look: _Look) -> Iterable[Metric]:
+    states: Counter[tuple[str, ...]] = Counter({("alive",): 0, ("gone",): 0, ("silent",): 0})
+    seats = 0
+    for row in look.counted.workers:
+        why = absence(row, look.settings, look.now)
+        states[why or "alive",] += 1
+        seats += row.seats if why is None else 0
+    yield Metric(
+        "rota_workers",
+        "Workers that have not signed off: alive, silent (no heartbeat), or gone (their process on "
+        "this machine is).",
+        _by(("state",), states),
+    )
+    yield Metric("rota_worker_seats", "Runs that the living workers can hold.", _one(seats))
+
+
+def _schedules(look: _Look) -> Iterable[Metric]:
+    rows = look.counted.schedules
+    standings: Counter[tuple[str, ...]] = Counter({(word,): 0 for word in STANDINGS})
+    for row in rows:
+        standings[_standing(row),] += row.schedule_count
+    first = min((row.first_at for row in rows if row.first_at is not None), default=None)
+    yield Metric(
+        "rota_schedules",
+        "Schedules: scheduled, paused, ended (nothing is left to fire), or put_aside (unreadable).",
+        _by(("status",), standings),
+    )
+    yield Metric(
+        "rota_schedules_overdue",
+        "Schedules whose time has come and which nobody has fired yet.",
+        _one(sum(row.overdue_count for row in rows)),
+    )
+    yield Metric(
+        "rota_schedules_overdue_seconds_max",
+        "How late the latest of the overdue schedules is; 0 when none is.",
+        _one(_seconds(first, look.now)),
+    )
+
+
+def _standing(row: Schedules) -> str:
+    reason = row.reason or ""
+    if reason.startswith(PUT_ASIDE):
+        return "put_aside"
+    return "ended" if row.status == Status.PAUSED and reason in ENDED else row.status
+
+
+def _automations(look: _Look) -> Metric:
+    words: Counter[tuple[str, ...]] = Counter({(word.value,): 0 for word in Word})
+    for row in look.counted.automations:
+        words[word_of(row.status, row.turn_status, row.turn_reason).value,] += row.automation_count
+    return Metric(
+        "rota_automations",
+        "Automations by the word that `rota automation list` has for them.",
+        _by(("word",), words),
+    )
+
+
+# -- pipelines ---------------------------------------------------------------------------------
+
+
+def _pipelines(rows: Iterable[Execution]) -> Iterable[Metric]:
+    executions: Counter[tuple[str, ...]] = Counter()
+    items: Counter[tuple[str, ...]] = Counter()
+    calls: Counter[tuple[str, ...]] = Counter()
+    tokens: Counter[tuple[str, ...]] = Counter()
+    dollars: dict[tuple[str, ...], float] = {}
+    for row in rows:
+        name, result = row.schedule, _result(row)
+        executions[name, result.outcome] += 1
+        for outcome in ("processed", "failed", "skipped", "filtered"):
+            items[name, outcome] += getattr(result, outcome)
+        calls[name,] += result.calls
+        tokens[name, "in"] += result.tokens_in
+        tokens[name, "out"] += result.tokens_out
+        dollars[name,] = dollars.get((name,), 0.0) + result.cost_usd
+    yield Metric(
+        "rota_pipeline_executions",
+        f"How many, by schedule and outcome (open: not ended), {_PIPELINES}.",
+        _by(("schedule", "outcome"), executions),
+    )
+    recorded = f"as recorded in the results {_PIPELINES}."
+    yield Metric(
+        "rota_pipeline_items", f"Items by what became of them, {recorded}",
+        _by(("schedule", "outcome"), items),
+    )  # fmt: skip
+    yield Metric(
+        "rota_pipeline_calls", f"Calls of language models, {recorded}", _by(("schedule",), calls)
+    )
+    yield Metric(
+        "rota_pipeline_tokens", f"Tokens in and out, {recorded}",
+        _by(("schedule", "direction"), tokens),
+    )  # fmt: skip
+    yield Metric(
+        "rota_pipeline_cost_dollars",
+        f"Cost of the calls whose price is known, {recorded}",
+        _by(("schedule",), dollars),
+    )
+
+
+def _result(row: Execution) -> _Result:
+    """What an execution says of itself; one without a result has only its status."""
+    if row.status not in FINAL:
+        return _Result("open")
+    if row.output is None:
+        return _Result(row.status)
+    try:
+        return msgspec.json.decode(row.output, type=_Result)
+    except msgspec.DecodeError:  # one odd row must not blind whoever watches
+        return _Result(row.status)

@@ -1,0 +1,81 @@
+-- What `rota metrics` counts. Asked at every scrape, so nothing here reads all that is over.
+
+-- name: count_open
+-- Open runs. Each part has an index that holds nothing else; the last two are what sleeps until
+-- something wakes it, and what waits for a person.
+select queue, kind, 'pending' as status, '' as reason, count(*), min(available_at), 0
+from runs where namespace = :namespace and status = 'pending'
+group by queue, kind
+union all
+select queue, kind, 'running', '', count(*), 0,
+    sum(case when lease_until < :now then 1 else 0 end)
+from runs where namespace = :namespace and status = 'running'
+group by queue, kind
+union all
+select '', kind, 'sleeping', '', count(*), 0, 0
+from runs where namespace = :namespace and status = 'sleeping' and available_at is not null
+group by kind
+union all
+select '', kind, 'sleeping', '', count(*), 0, 0
+from runs where namespace = :namespace and status = 'sleeping' and available_at is null
+group by kind
+union all
+select '', kind, 'waiting', coalesce(reason, ''), count(*), 0, 0
+from runs where namespace = :namespace and status = 'waiting'
+group by kind, reason
+
+-- name: count_newest
+-- The newest runs of all namespaces, up to a limit: filtered before it, they would be no bound to
+-- what is read.
+select case when newest.namespace = :namespace then 1 else 0 end as own, newest.kind,
+    newest.status, count(*), min(newest.created_at)
+from (
+    select runs.namespace, runs.kind, runs.status, runs.created_at from runs
+    where runs.id >= :since_id order by runs.id desc limit :limit
+) as newest
+group by 1, 2, 3
+
+-- name: count_schedules
+select status, reason, count(*),
+    sum(case when status = 'scheduled' and due_at is not null and available_at < :now
+        then 1 else 0 end),
+    min(case when status = 'scheduled' and due_at is not null then available_at end)
+from runs
+where namespace = :namespace and kind = 'schedule'
+group by status, reason
+
+-- name: count_automations
+-- With how the one open run of each stands.
+select automations.status, turn.status, turn.reason, count(*)
+from automations
+left join runs as turn on turn.namespace = automations.namespace
+    and turn.serial_key = :key_prefix || automations.name and turn.serial_key is not null
+    and (turn.status = 'pending' or turn.status = 'running'
+        or turn.status = 'sleeping' or turn.status = 'waiting')
+where automations.namespace = :namespace
+group by automations.status, turn.status, turn.reason
+
+-- name: recent_executions
+-- Of every schedule of a pipeline, the last attempt of each execution that was due, or was started
+-- by hand, since an instant; of very many, the newest.
+with recent as (
+    select template.name as schedule, runs.id as id
+    from runs as template join runs on runs.schedule_id = template.id
+    where template.namespace = :namespace and template.kind = 'schedule'
+        and template.spec like '%"workflow":"pipeline:%'
+        and runs.schedule_id is not null and runs.due_at >= :since
+        and runs.kind = 'pipeline' and runs.status <> 'skipped'
+        and not exists (select 1 from runs as later where later.retry_of = runs.id)
+    union all
+    select template.name as schedule, runs.id as id
+    from runs as template join runs on runs.schedule_id = template.id
+    where template.namespace = :namespace and template.kind = 'schedule'
+        and template.spec like '%"workflow":"pipeline:%'
+        and runs.schedule_id is not null and runs.due_at is null and runs.created_at >= :since
+        and runs.kind = 'pipeline' and runs.status <> 'skipped'
+        and not exists (select 1 from runs as later where later.retry_of = runs.id)
+    order by id desc limit :limit
+)
+select recent.schedule, runs.status, coalesce(runs.output, (select body from payloads
+    where run_id = runs.id and part = 'output')) as output
+from recent join runs on runs.id = recent.id
