@@ -34,6 +34,11 @@ def _postgres_url() -> str:
     return os.environ[URL_VARIABLE]
 
 
+def pytest_xdist_auto_num_workers() -> int:
+    """Tests wait for disks and servers a third of their time: three for every two cores."""
+    return max(2, (os.cpu_count() or 1) * 3 // 2)
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Start the server before xdist starts its workers: they inherit its URL by environment."""
     controls_workers = bool(config.getoption("numprocesses", None))
