@@ -236,18 +236,25 @@ async def _run(source: CommandSource, folder: Path, out: IO[bytes], err: IO[byte
             start_new_session=True,  # so that what the shell starts can be ended with it
         )
     )
+    await ended_well(child, source.run, source.timeout_ms, err)
+
+
+async def ended_well(
+    child: asyncio.subprocess.Process, run: str, timeout_ms: int, err: IO[bytes]
+) -> None:
+    """Wait for a command's end; BadInput when it takes too long or fails, with what it said."""
     try:
-        code = await asyncio.wait_for(child.wait(), source.timeout_ms / 1000)
+        code = await asyncio.wait_for(child.wait(), timeout_ms / 1000)
     except TimeoutError as error:
         raise BadInput(
-            f"`{source.run}` did not end within {source.timeout_ms} ms", hint="Raise timeoutMs."
+            f"`{run}` did not end within {timeout_ms} ms", hint="Raise timeoutMs."
         ) from error
     finally:
         await kill(child)
     if code != 0:
         err.seek(max(0, err.seek(0, os.SEEK_END) - STDERR_TAIL))
         said = err.read().decode("utf-8", "replace").strip()
-        raise BadInput(f"`{source.run}` ended with exit code {code}: {said or 'it said nothing'}")
+        raise BadInput(f"`{run}` ended with exit code {code}: {said or 'it said nothing'}")
 
 
 # -- streams and choices -------------------------------------------------------------------

@@ -14,9 +14,9 @@ import msgspec
 from rota.core.replies import NoJson, extract
 from rota.errors import BadInput
 from rota.pipelines.document.nodes import ScriptNode
-from rota.pipelines.running.inputs import STDERR_TAIL, Item, existing, parse, stream
+from rota.pipelines.running.inputs import Item, ended_well, existing, parse, stream
 from rota.pipelines.running.tables import write_csv
-from rota.programs import born, kill
+from rota.programs import born
 
 SHELLS = {
     "default": ["/bin/sh", "-c"],
@@ -64,18 +64,7 @@ async def _run(
             start_new_session=True,  # so that what the shell starts can be ended with it
         )
     )  # fmt: skip
-    try:
-        code = await asyncio.wait_for(child.wait(), node.timeout_ms / 1000)
-    except TimeoutError as error:
-        raise BadInput(
-            f"`{node.run}` did not end within {node.timeout_ms} ms", hint="Raise timeoutMs."
-        ) from error
-    finally:
-        await kill(child)
-    if code != 0:
-        err.seek(max(0, err.seek(0, os.SEEK_END) - STDERR_TAIL))
-        said = err.read().decode("utf-8", "replace").strip()
-        raise BadInput(f"`{node.run}` ended with exit code {code}: {said or 'it said nothing'}")
+    await ended_well(child, node.run, node.timeout_ms, err)
 
 
 def _argv(node: ScriptNode) -> list[str]:
