@@ -17,6 +17,8 @@ from functools import cache
 from typing import Any, NamedTuple, Protocol
 from zoneinfo import ZoneInfo
 
+import apsw
+
 from bench import raw_postgres, raw_sqlite
 from bench.ours import make_app
 from rota.core.instants import instant
@@ -72,7 +74,11 @@ class Hand(Protocol):
 
 class _SqliteHand:
     def __init__(self, url: str) -> None:
-        self._connection = raw_sqlite.connect(raw_sqlite.path_of(url))
+        # By Rota's own SQLite: two SQLite libraries with one file in one process drop each
+        # other's locks, and end in a bus error.
+        self._connection = apsw.Connection(str(raw_sqlite.path_of(url)))
+        self._connection.set_busy_timeout(30_000)
+        self._connection.pragma("synchronous", "full")
 
     async def run(self, text: str) -> None:
         for statement in text.split(";"):

@@ -226,6 +226,16 @@ class StoreReadOnly(StoreError):
     hint = "Check the permissions of the file and its folder, or the role's grants."
 
 
+class StoreHeld(StoreError):
+    """Python's `sqlite3` was asked for a file that Rota has open in the same process."""
+
+    code = "store_held"
+    hint = (
+        "Open it with apsw, which is the SQLite that Rota uses, or from another process: two SQLite"
+        " libraries in one process would damage the file."
+    )
+
+
 class StoreCorrupt(StoreError):
     """The file is not a SQLite database, or is damaged."""
 

@@ -22,6 +22,7 @@ import msgspec
 
 from rota import errors, faults
 from rota.settings import Settings
+from rota.store import one_library
 from rota.store.database import Row
 from rota.store.dialect import SQLITE
 from rota.store.logroom import LogRoom
@@ -355,6 +356,7 @@ class SqliteDatabase:
             else _Thread("rota-reader", lambda: self._connect(write=False), False)
         )
         self._signal = None if self._memory else LocalSignal(path)
+        self._held: one_library.Identity | None = None
 
     async def open(self) -> None:
         """Open the file, creating it (never its folder) when missing."""
@@ -362,6 +364,7 @@ class SqliteDatabase:
             await self._writer.open()
             if self._reader is not None:
                 await self._reader.open()
+                self._held = one_library.hold(self.path)
         except apsw.Error as error:
             raise translate(error, self.place) from error
 
@@ -372,6 +375,9 @@ class SqliteDatabase:
         if self._reader is not None:
             await self._reader.close()
         await self._writer.close()
+        if self._held is not None:
+            one_library.release(self._held)
+            self._held = None
 
     async def write(
         self,

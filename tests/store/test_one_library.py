@@ -1,0 +1,62 @@
+"""A file that Rota holds is refused to Python's own SQLite in the same process, and only there."""
+
+from __future__ import annotations
+
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import apsw
+import pytest
+
+from rota.errors import StoreHeld
+from tests.builders import opened
+
+
+@pytest.mark.parametrize("spelling", ["{path}", "{folder}/./a.db", "file:{path}?mode=ro"])
+async def test_the_other_library_is_refused_a_file_that_is_open(
+    tmp_path: Path, spelling: str
+) -> None:
+    path = tmp_path / "a.db"
+    database = spelling.format(path=path, folder=tmp_path)
+    async with opened(f"sqlite:///{path}"):
+        with pytest.raises(StoreHeld, match=r"a\.db is open in this process by Rota"):
+            sqlite3.connect(database, uri=True)
+    sqlite3.connect(database, uri=True).close()
+
+
+async def test_a_link_to_the_file_is_refused_too(tmp_path: Path) -> None:
+    (tmp_path / "b.db").symlink_to(tmp_path / "a.db")
+    async with opened(f"sqlite:///{tmp_path / 'a.db'}"):
+        with pytest.raises(StoreHeld):
+            sqlite3.connect(tmp_path / "b.db")
+
+
+async def test_it_stays_refused_until_the_last_of_two_stores_is_closed(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    async with opened(f"sqlite:///{path}"):
+        async with opened(f"sqlite:///{path}"):
+            pass
+        with pytest.raises(StoreHeld):
+            sqlite3.connect(path)
+
+
+async def test_other_files_memory_and_the_same_library_are_let_through(tmp_path: Path) -> None:
+    async with opened(f"sqlite:///{tmp_path / 'a.db'}"):
+        sqlite3.connect(tmp_path / "b.db").close()
+        sqlite3.connect(":memory:").close()
+        apsw.Connection(str(tmp_path / "a.db")).close()
+
+
+async def test_another_process_may_look_with_any_library(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    look = "import sqlite3, sys; [row] = sqlite3.connect(sys.argv[1]).execute(sys.argv[2])"
+    async with opened(f"sqlite:///{path}"):
+        asked = subprocess.run(
+            [sys.executable, "-c", f"{look}; print(*row)", str(path), "select count(*) from runs"],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+    assert asked.stdout == "0\n"
