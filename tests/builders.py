@@ -78,7 +78,8 @@ async def raw(tx: Tx, text: str) -> list[Row]:
     if isinstance(tx, SqliteTx):
         return list(tx._cursor.execute(text).fetchall())
     assert isinstance(tx, PostgresTx)
-    return await tx._run(text, [], alone=False)
+    await tx._begin()
+    return list(await tx.connection.fetch(text))
 
 
 async def sql(db: Database, text: str) -> list[Row]:

@@ -184,12 +184,14 @@ EQUALS = r"status\s*=\s*'\w+'"
 
 
 def _lists(text: str) -> list[frozenset[str]]:
-    """Every list of statuses in a text: `status in (…)`, or equalities joined by `or`."""
+    """Every list of statuses in a text: `status in (…)`, equalities joined by `or`, constants."""
     text = re.sub(r"::text|[()]", " ", text.replace("runs.", ""))
     chains = re.findall(rf"{EQUALS}(?:\s+or\s+{EQUALS})+", text, re.IGNORECASE)
     chains += re.findall(r"status\s+in\s+'\w+'(?:\s*,\s*'\w+')*", text, re.IGNORECASE)
     chains += re.findall(r"status\s*=\s*ANY\s+ARRAY\[[^\]]*\]", text)
-    return [frozenset(re.findall(r"'(\w+)'", chain)) for chain in chains]
+    lists = [frozenset(re.findall(r"'(\w+)'", chain)) for chain in chains]
+    constants = re.findall(r"status\s*=\s*ANY\s+'\{([\w,]*)\}'", text)
+    return lists + [frozenset(constant.split(",")) for constant in constants]
 
 
 async def test_the_lists_in_the_schema_are_those_of_the_table(db: Database) -> None:

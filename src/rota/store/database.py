@@ -24,6 +24,13 @@ Row = Sequence[Any]
 BRIEF = 64
 
 
+class Taken(Exception):
+    """A unique key stood in the way of a statement that has no `on conflict`; nothing was written.
+
+    Such a statement is the quicker way where hardly ever something is in the way. Another may
+    follow it if it was alone, or on SQLite."""
+
+
 class Tx(Protocol):
     """A transaction. `alone` says that the statement is the whole of it (one round trip)."""
 

@@ -9,6 +9,7 @@ Queries are written once with these tokens:
   {skip_locked} {lock} {share}  row locks, where the database has rows to lock
   {int} {text} {key} {strict} types and table options in migrations; {clustered} for a table that is
                               read by its primary key alone, and stored in it where that is possible
+  {postgres}                  before a line of a migration that only PostgreSQL needs
 """
 
 from __future__ import annotations
@@ -105,6 +106,7 @@ SQLITE = Dialect(
         "key": "text",
         "strict": "strict",
         "clustered": "strict, without rowid",
+        "postgres": "-- ",
     },
     compile=_compile_sqlite,
     fuses=False,
@@ -121,6 +123,7 @@ POSTGRES = Dialect(
         "key": 'text collate "C"',
         "strict": "",
         "clustered": "",
+        "postgres": "",
     },
     compile=_compile_postgres,
     fuses=True,

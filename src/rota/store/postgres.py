@@ -25,7 +25,7 @@ except ImportError as missing:
 
 from rota import errors, faults
 from rota.settings import Settings
-from rota.store.database import Row
+from rota.store.database import Row, Taken
 from rota.store.dialect import POSTGRES
 from rota.store.queries import compiled
 
@@ -80,7 +80,8 @@ class PostgresTx:
     async def rows(self, query: str, *, alone: bool = False, **parameters: Any) -> list[Row]:
         """Run one named query."""
         text, _, names, _ = self._queries[query]
-        return await self._run(text, [parameters[name] for name in names], alone)
+        values = [parameters[name] for name in names]
+        return cast(list[Row], await self._send(self.connection.fetch, text, values, alone))
 
     async def many(
         self, query: str, items: Sequence[Row], *, alone: bool = False, **parameters: Any
@@ -89,7 +90,7 @@ class PostgresTx:
         if not items:
             return []
         text, values = self._prepared(query, items, parameters)
-        return await self._run(text, values, alone)
+        return cast(list[Row], await self._send(self.connection.fetch, text, values, alone))
 
     async def change(
         self, query: str, items: Sequence[Row], *, alone: bool = False, **parameters: Any
@@ -98,13 +99,7 @@ class PostgresTx:
         if not items:
             return 0
         text, values = self._prepared(query, items, parameters)
-        if alone and not self.begun:
-            faults.reach("before-commit")
-            status = await self.connection.execute(text, *values)
-            faults.reach("after-commit")
-        else:
-            await self._begin()
-            status = await self.connection.execute(text, *values)
+        status = await self._send(self.connection.execute, text, values, alone)
         return int(status.rpartition(" ")[2])
 
     def _prepared(
@@ -126,14 +121,19 @@ class PostgresTx:
         await self._begin()
         await self.connection.execute(text, timeout=SCRIPT_TIMEOUT_S)
 
-    async def _run(self, text: str, values: list[Any], alone: bool) -> list[Row]:
-        if alone and not self.begun:
-            faults.reach("before-commit")
-            rows = await self.connection.fetch(text, *values)
-            faults.reach("after-commit")
-            return cast(list[Row], rows)
-        await self._begin()
-        return cast(list[Row], await self.connection.fetch(text, *values))
+    async def _send(
+        self, send: Callable[..., Awaitable[Any]], text: str, values: list[Any], alone: bool
+    ) -> Any:
+        try:
+            if alone and not self.begun:
+                faults.reach("before-commit")
+                answer = await send(text, *values)
+                faults.reach("after-commit")
+                return answer
+            await self._begin()
+            return await send(text, *values)
+        except asyncpg.UniqueViolationError as error:
+            raise Taken(str(error)) from error
 
     async def _begin(self) -> None:
         if not self.begun:

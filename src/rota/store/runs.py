@@ -5,6 +5,7 @@ Every change names the status and the claim it expects; no row is an answer with
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
@@ -13,7 +14,7 @@ import msgspec
 from rota.core.lifecycle import FINAL, RULES, Status, Trigger
 from rota.core.model import Claim, NewRun, Outcome, Run, Started
 from rota.store.claiming import Claimed, ClaimRequest, claim, claim_order
-from rota.store.database import Row, Tx
+from rota.store.database import Row, Taken, Tx
 from rota.store.lines import End, give_turns
 
 # Larger bodies live in `payloads`: a claim or a settlement rewrites the row, not the body.
@@ -58,12 +59,14 @@ async def start(
     """Give birth to runs. One whose external id or id exists already is answered with that run.
 
     `told_to`: where a lone run's birth is told in the same commit (see `Database.carry`)."""
-    if len(runs) == 1 and _is_lone(runs[0]):
+    if len(runs) == 1 and _is_lone(runs[0]) and (alone or not tx.dialect.fuses):
         [run] = runs
         row = (run.id, run.input)
-        if await tx.many("start_lone", [row], alone=alone, told_to=told_to, **_alike(run, now)):
+        try:
+            await tx.many("start_lone", [row], alone=alone, told_to=told_to, **_alike(run, now))
             return [Started(run.id, existed=False)]
-        return await _with_existing(tx, runs, set())
+        except Taken:
+            return await _with_existing(tx, runs, set())
     bodies = _big((run.id, "input", run.input) for run in runs if run.root_id in (None, run.id))
     rows = [_row(run, now) for run in runs]
     born = {
@@ -116,9 +119,10 @@ async def start_alike(
     shared = _alike(template, now)
     if all(item[1] is None and item[2] is None for item in items):
         few = [(item[0], item[3]) for item in items]
-        count = await tx.change("start_plain", few, alone=True, **shared)
-    else:
-        count = await tx.change("start_alike", items, alone=True, **shared)
+        with contextlib.suppress(Taken):
+            await tx.change("start_plain", few, alone=True, **shared)
+            return [Started(item[0], existed=False) for item in items]
+    count = await tx.change("start_alike", items, alone=True, **shared)
     if count == len(items):
         return [Started(item[0], existed=False) for item in items]
     ids = [item[0] for item in items]

@@ -23,7 +23,7 @@ import msgspec
 from rota import errors, faults
 from rota.settings import Settings
 from rota.store import one_library
-from rota.store.database import Row
+from rota.store.database import Row, Taken
 from rota.store.dialect import SQLITE
 from rota.store.logroom import LogRoom
 from rota.store.queries import compiled
@@ -52,6 +52,8 @@ _ERRORS: tuple[tuple[type[apsw.Error], type[errors.StoreError], str], ...] = (
     (apsw.CantOpenError, errors.StoreUnreachable, "the file cannot be opened"),
     (apsw.IOError, errors.StoreFull, "the disk refused to write"),
 )
+
+_TAKEN = (apsw.SQLITE_CONSTRAINT_UNIQUE, apsw.SQLITE_CONSTRAINT_PRIMARYKEY)
 
 _HINTS: dict[type[apsw.Error], str] = {
     apsw.CantOpenError: "Check the path and its permissions; this user must be able to write it.",
@@ -85,8 +87,7 @@ class SqliteTx:
     async def rows(self, query: str, *, alone: bool = False, **parameters: Any) -> list[Row]:
         """Run one named query."""
         text, _, names, _ = self._queries[query]
-        values = tuple(_plain(parameters[name]) for name in names)
-        return cast(list[Row], self._cursor.execute(text, values).fetchall())
+        return self._execute(text, tuple(_plain(parameters[name]) for name in names))
 
     async def many(
         self, query: str, items: Sequence[Row], *, alone: bool = False, **parameters: Any
@@ -95,8 +96,7 @@ class SqliteTx:
         if not items:
             return []
         text, _, names, _ = self._queries[query]
-        values = (_json(items), *(_plain(parameters[name]) for name in names))
-        return cast(list[Row], self._cursor.execute(text, values).fetchall())
+        return self._execute(text, (_json(items), *(_plain(parameters[name]) for name in names)))
 
     async def change(
         self, query: str, items: Sequence[Row], *, alone: bool = False, **parameters: Any
@@ -105,8 +105,16 @@ class SqliteTx:
         if not items:
             return 0
         text, _, names, _ = self._queries[query]
-        self._cursor.execute(text, (_json(items), *(_plain(parameters[name]) for name in names)))
+        self._execute(text, (_json(items), *(_plain(parameters[name]) for name in names)))
         return self.connection.changes()
+
+    def _execute(self, text: str, values: tuple[Any, ...]) -> list[Row]:
+        try:
+            return cast(list[Row], self._cursor.execute(text, values).fetchall())
+        except apsw.ConstraintError as error:
+            if getattr(error, "extendedresult", None) in _TAKEN:
+                raise Taken(str(error)) from error
+            raise
 
     async def script(self, text: str) -> None:
         """Run plain statements."""

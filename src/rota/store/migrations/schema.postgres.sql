@@ -258,10 +258,10 @@ create table runs (
     started_at bigint,
     finished_at bigint,
     constraint runs_due CHECK (((available_at IS NOT NULL) OR ((status <> 'pending'::text) AND (status <> 'scheduled'::text)))),
-    constraint runs_finished CHECK (((finished_at IS NOT NULL) = ((status = 'completed'::text) OR (status = 'failed'::text) OR (status = 'cancelled'::text) OR (status = 'crashed'::text) OR (status = 'skipped'::text)))),
+    constraint runs_finished CHECK (((finished_at IS NOT NULL) = (status = ANY ('{completed,failed,cancelled,crashed,skipped}'::text[])))),
     constraint runs_lease_whole CHECK (((lease_owner IS NULL) = (lease_until IS NULL))),
     constraint runs_leased CHECK (((status = 'running'::text) = (lease_owner IS NOT NULL))),
-    constraint runs_status CHECK (((status = 'pending'::text) OR (status = 'running'::text) OR (status = 'completed'::text) OR (status = 'sleeping'::text) OR (status = 'failed'::text) OR (status = 'cancelled'::text) OR (status = 'crashed'::text) OR (status = 'waiting'::text) OR (status = 'scheduled'::text) OR (status = 'paused'::text) OR (status = 'skipped'::text))),
+    constraint runs_status CHECK ((status = ANY ('{pending,running,completed,sleeping,failed,cancelled,crashed,waiting,scheduled,paused,skipped}'::text[]))),
     constraint runs_schedule_id_fkey FOREIGN KEY (schedule_id) REFERENCES runs(id) ON DELETE SET NULL,
     constraint runs_pkey PRIMARY KEY (id)
 );

@@ -24,24 +24,17 @@ where true
 on conflict do nothing
 
 -- name: start_plain
--- The same where even those are few: an id and an input each.
+-- The same where even those are few: an id and an input each. Only an id could be in the way, and
+-- that of a start which is repeated: `on conflict` would ask every unique index, for each of them.
 insert into runs (id, namespace, kind, name, queue, priority, status, available_at, root_id, attempt,
     recoveries, trigger, version, tags, options, input, created_at)
 select item.id, :namespace, :kind, :name, :queue, :priority, :status, :available_at, item.id, 1,
     0, :trigger, :version, :tags, :options, item.input, :now
 {from items: id text, input text}
-where true
-on conflict do nothing
 
 -- name: start_lone
--- One run that only its id could bring into conflict: asking for that alone is less to do than
--- `on conflict`, which asks every unique index.
-insert into runs (id, namespace, kind, name, queue, priority, status, available_at, root_id, attempt,
-    recoveries, trigger, version, tags, options, input, created_at)
-select item.id, :namespace, :kind, :name, :queue, :priority, :status, :available_at, item.id, 1,
-    0, :trigger, :version, :tags, :options, item.input, :now
-{from items: id text, input text}
-where not exists (select 1 from runs where runs.id = item.id)
+-- The same for one run, which tells of itself.
+{query start_plain}
 returning id
 
 -- name: find_started
