@@ -98,8 +98,14 @@ async def test_a_run_that_ends_elsewhere_unheard_is_found_by_the_poll(
         await eventually(lambda: gate.under_way == 1)
         # Only now: else it might be the one who performs the run.
         async with beside(other, database_url, clock):
+            looked: list[str] = []
+
+            async def note(name: str) -> None:
+                looked.append(name)
+
+            StoreTap(other).after = note
             waiter = asyncio.ensure_future(other.ref(run.id).result(timeout=30))
-            await eventually(lambda: other.results.awaits(run.id))
+            await eventually(lambda: "ended" in looked)  # its first look finds nothing
             gate.open.set()
             assert await result(run) == 1
             assert not waiter.done()

@@ -108,7 +108,9 @@ class Worker:
             if not 0 < poll_at - self._clock.now() <= poll_us:  # it came, or the clock went back
                 self.look()
                 poll_at = self._clock.now() + poll_us
-            if not await self.turn():
+            if await self.turn():
+                await asyncio.sleep(0)  # what was claimed begins before more is looked for
+            else:
                 rest = poll_at if self._due_at is None else min(poll_at, self._due_at)
                 self._resting = True
                 await self._clock.wait(self.wake, rest)

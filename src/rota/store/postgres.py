@@ -163,6 +163,7 @@ class PostgresDatabase:
         self._places = asyncio.Semaphore(settings.connections)
         self._topics: set[str] = set()
         self._teller: asyncio.Task[None] | None = None
+        self._told_at = float("-inf")  # by the clock of the event loop
         self._ear: asyncio.Task[None] | None = None
         self._closed = False
         self._own: set[int] = set()  # server processes that work for us
@@ -248,36 +249,35 @@ class PostgresDatabase:
     def carry(self, topic: str) -> str | None:
         """A lone start notifies in its own commit, unless words come thick and fast: commits that
         notify queue up behind each other."""
-        if topic != "ready" or self._closed or (self._teller and not self._teller.done()):
+        now = asyncio.get_running_loop().time()
+        thick = self._topics or now < self._told_at + TELL_EVERY_S
+        if topic != "ready" or self._closed or thick:
             return None
-        self._teller = asyncio.get_running_loop().create_task(
-            asyncio.sleep(TELL_EVERY_S), context=contextvars.Context()
-        )
+        self._told_at = now
         return self._channel()
 
     def tell(self, topic: str) -> None:
         """NOTIFY soon, on its own, once for all that happened meanwhile."""
-        if not self._topics and not self._closed:
-            loop = asyncio.get_running_loop()
-            resting = None if self._teller is None or self._teller.done() else self._teller
-            self._teller = loop.create_task(self._tell(resting), context=contextvars.Context())
         self._topics.add(topic)
+        if not self._closed and (self._teller is None or self._teller.done()):
+            loop = asyncio.get_running_loop()
+            self._teller = loop.create_task(self._tell(), context=contextvars.Context())
 
-    async def _tell(self, resting: asyncio.Task[None] | None = None) -> None:
+    async def _tell(self) -> None:
         channel = self._channel()
+        loop = asyncio.get_running_loop()
 
         async def notify(tx: PostgresTx, topics: list[str]) -> None:
             await tx.rows("notify", alone=True, channel=channel, topics=topics)
 
-        if resting is not None:
-            await resting
         while self._topics:
+            await asyncio.sleep(self._told_at + TELL_EVERY_S - loop.time())
             topics, self._topics = sorted(self._topics), set()
+            self._told_at = loop.time()
             try:
                 await self.write(notify, topics)
             except errors.StoreError as error:  # only a hint: polling finds the work
                 log.debug("wake-up not sent: %s", error)
-            await asyncio.sleep(TELL_EVERY_S)
 
     async def listen(self, heard: Callable[[str], None]) -> None:
         """Keep one connection listening, for as long as this database is open."""
