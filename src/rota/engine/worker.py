@@ -109,7 +109,8 @@ class Worker:
                 self.look()
                 poll_at = self._clock.now() + poll_us
             if await self.turn():
-                await asyncio.sleep(0)  # what was claimed begins before more is looked for
+                if not self._outcomes and not self._hungry:
+                    await asyncio.sleep(0)  # what was claimed begins before anything else is done
             else:
                 rest = poll_at if self._due_at is None else min(poll_at, self._due_at)
                 self._resting = True
@@ -120,6 +121,10 @@ class Worker:
         """Look for work at the next turn, whatever was found before (the poll)."""
         self._due_at = 0
         self._feed()
+
+    @property
+    def _hungry(self) -> bool:
+        return any(queue.hungry for queue in self._queues.values())
 
     def _feed(self) -> None:
         """Believe that every queue may hold work."""
