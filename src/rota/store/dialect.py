@@ -19,6 +19,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 _ITEMS = re.compile(r"\{(from|,) items: ([^}]*)\}")
+_ITEM = re.compile(r"\bitem\.(\w+)")
 _IN = re.compile(r"\{in (\w+)\}")
 _PARAMETER = re.compile(r"(?<![:\w]):([a-z_]+)\b")
 
@@ -26,7 +27,7 @@ _PARAMETER = re.compile(r"(?<![:\w]):([a-z_]+)\b")
 class Compiled(NamedTuple):
     """A query ready for one database: text, item columns, then parameters, in order.
 
-    `single` is the same for exactly one item, where the database is faster without arrays.
+    `single` is the same for exactly one item, whose columns stand in the text as values.
     """
 
     text: str
@@ -50,22 +51,34 @@ class Dialect(NamedTuple):
         return text
 
 
-def _columns(declaration: str) -> list[tuple[str, str]]:
-    pairs = (part.split() for part in declaration.split(","))
+def _columns(text: str) -> list[tuple[str, str]]:
+    """The columns of a query's items, with their types."""
+    found = _ITEMS.search(text)
+    pairs = (part.split() for part in found.group(2).split(",")) if found else ()
     return [(name, kind) for name, kind in pairs]
 
 
 def _compile_sqlite(text: str) -> Compiled:
     """Set-based statements take all items as one JSON array: one statement, one release of the
     interpreter lock, where a prepared statement per item costs twice the time."""
-    found = _ITEMS.search(text)
-    columns = tuple(name for name, _ in _columns(found.group(2))) if found else ()
-    picks = ", ".join(f"value ->> {index} as {name}" for index, name in enumerate(columns))
+    names = tuple(name for name, _ in _columns(text))
+    text = _IN.sub(r"in (select value from json_each(:\1))", SQLITE.render(text))
+    picks = ", ".join(f"value ->> {index} as {name}" for index, name in enumerate(names))
     # jsonb: the plain form would parse each element again for every column.
     items = f"(select {picks} from jsonb_each(?1)) as item"
-    text = _ITEMS.sub(lambda match: f"{match.group(1)} {items}", SQLITE.render(text))
-    text = _IN.sub(r"in (select value from json_each(:\1))", text)
-    return _placed(text, columns, "?", 2 if columns else 1)
+    together = _ITEMS.sub(lambda match: f"{match.group(1)} {items}", text)
+    single = _single(text, {name: f"?{index}" for index, name in enumerate(names, 1)})
+    return _placed(together, names, "?", 2 if names else 1)._replace(
+        single=_placed(single, names, "?", len(names) + 1).text
+    )
+
+
+def _single(text: str, values: dict[str, str]) -> str:
+    """With the values in the place of the columns; each value has to stand somewhere."""
+    if values.keys() == set(_ITEM.findall(text)):
+        return _ITEM.sub(lambda match: values[match.group(1)], _ITEMS.sub("", text))
+    row = ", ".join(f"{value} as {name}" for name, value in values.items())
+    return _ITEMS.sub(lambda match: f"{match.group(1)} (select {row}) as item", text)
 
 
 def _placed(text: str, columns: tuple[str, ...], mark: str, first: int) -> Compiled:
@@ -77,20 +90,18 @@ def _placed(text: str, columns: tuple[str, ...], mark: str, first: int) -> Compi
 
 def _compile_postgres(text: str) -> Compiled:
     """Set-based statements take one array per column, or plain values for a single item."""
-    found = _ITEMS.search(text)
-    columns = _columns(found.group(2)) if found else []
+    columns = _columns(text)
     names = tuple(name for name, _ in columns)
     types = [(f"${index}", _TYPES[kind]) for index, (_, kind) in enumerate(columns, 1)]
     arrays = ", ".join(f"{mark}::{kind}[]" for mark, kind in types)
-    values = ", ".join(f"{mark}::{kind}" for mark, kind in types)
+    values = [f"{mark}::{kind}" for mark, kind in types]
     text = _IN.sub(r"= any(:\1)", POSTGRES.render(text))
-
-    def over(rows: str) -> Compiled:
-        item = f"{rows} as item({', '.join(names)})"
-        with_items = _ITEMS.sub(lambda match: f"{match.group(1)} {item}", text)
-        return _placed(with_items, names, "$", len(columns) + 1)
-
-    return over(f"unnest({arrays})")._replace(single=over(f"(values ({values}))").text)
+    items = f"unnest({arrays}) as item({', '.join(names)})"
+    together = _ITEMS.sub(lambda match: f"{match.group(1)} {items}", text)
+    single = _single(text, dict(zip(names, values, strict=True)))
+    return _placed(together, names, "$", len(names) + 1)._replace(
+        single=_placed(single, names, "$", len(names) + 1).text
+    )
 
 
 _TYPES = {"int": "bigint", "text": "text"}

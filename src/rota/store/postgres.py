@@ -112,8 +112,9 @@ class PostgresTx:
         values = [*items[0], *shared]
         channel = parameters.get("told_to")
         if channel is not None:
-            # Ends in `returning id`: a lone start tells of itself in its own commit.
-            return f"{single}, pg_notify(${len(values) + 1}, 'ready')", [*values, channel]
+            # A lone start tells of itself in its own commit.
+            also = "," if single.endswith("returning id") else " returning"
+            return f"{single}{also} pg_notify(${len(values) + 1}, 'ready')", [*values, channel]
         return single, values
 
     async def script(self, text: str) -> None:

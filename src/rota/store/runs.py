@@ -63,7 +63,7 @@ async def start(
         [run] = runs
         row = (run.id, run.input)
         try:
-            await tx.many("start_lone", [row], alone=alone, told_to=told_to, **_alike(run, now))
+            await tx.change("start_plain", [row], alone=alone, told_to=told_to, **_alike(run, now))
             return [Started(run.id, existed=False)]
         except Taken:
             return await _with_existing(tx, runs, set())

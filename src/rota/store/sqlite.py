@@ -93,10 +93,7 @@ class SqliteTx:
         self, query: str, items: Sequence[Row], *, alone: bool = False, **parameters: Any
     ) -> list[Row]:
         """Run one set-based query: all items travel as one JSON array."""
-        if not items:
-            return []
-        text, _, names, _ = self._queries[query]
-        return self._execute(text, (_json(items), *(_plain(parameters[name]) for name in names)))
+        return self._execute(*self._prepared(query, items, parameters)) if items else []
 
     async def change(
         self, query: str, items: Sequence[Row], *, alone: bool = False, **parameters: Any
@@ -104,9 +101,17 @@ class SqliteTx:
         """Run one set-based query that answers nothing."""
         if not items:
             return 0
-        text, _, names, _ = self._queries[query]
-        self._execute(text, (_json(items), *(_plain(parameters[name]) for name in names)))
+        self._execute(*self._prepared(query, items, parameters))
         return self.connection.changes()
+
+    def _prepared(
+        self, query: str, items: Sequence[Row], parameters: dict[str, Any]
+    ) -> tuple[str, tuple[Any, ...]]:
+        text, _, names, single = self._queries[query]
+        shared = [_plain(parameters[name]) for name in names]
+        if len(items) == 1:
+            return single, (*map(_plain, items[0]), *shared)
+        return text, (_json(items), *shared)
 
     def _execute(self, text: str, values: tuple[Any, ...]) -> list[Row]:
         try:

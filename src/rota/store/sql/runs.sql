@@ -32,11 +32,6 @@ select item.id, :namespace, :kind, :name, :queue, :priority, :status, :available
     0, :trigger, :version, :tags, :options, item.input, :now
 {from items: id text, input text}
 
--- name: start_lone
--- The same for one run, which tells of itself.
-{query start_plain}
-returning id
-
 -- name: find_started
 -- Who holds the external id, for starts that found it taken.
 select runs.id, runs.namespace, runs.name, runs.external_id
