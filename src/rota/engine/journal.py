@@ -25,6 +25,8 @@ T = TypeVar("T")
 
 PASSING = (StoreUnreachable, StoreBusy, StoreFull)
 PAUSE_US_MIN, PAUSE_US_MAX = SECOND // 20, 2 * SECOND
+# Of more runs than this, some go on while the steps of the others are written.
+TOGETHER = 250
 
 
 async def insist(clock: Clock, call: Callable[[], Awaitable[T]], what: str) -> T:
@@ -45,7 +47,7 @@ class Journal:
     def __init__(self, database: Database, clock: Clock) -> None:
         self._database = database
         self.clock = clock
-        self._batch: Batch[StepRecord, bool] = Batch(self._send)
+        self._batch: Batch[StepRecord, bool] = Batch(self._send, TOGETHER)
 
     async def record(self, claim: Claim, step: Step) -> None:
         """Durable when this returns; LeaseLost when the run is not ours any more."""
@@ -100,4 +102,6 @@ class Journal:
         brief = len(records) <= BRIEF
         write = self._database.write_brief if brief else self._database.write
         written = await insist(self.clock, lambda: write(steps.record, records), "recording steps")
+        if len(written) == len(records):
+            return [True] * len(records)
         return [(record.claim.root_id, record.step.key) in written for record in records]

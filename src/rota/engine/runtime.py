@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import sys
 from collections.abc import Awaitable, Callable, Sequence
 
 from rota.core.instants import micros
@@ -21,6 +22,9 @@ from rota.store import workers
 log = logging.getLogger("rota.runtime")
 
 PAUSE_S_MIN, PAUSE_S_MAX = 0.1, 5.0
+# A thread that wants the interpreter asks a busy event loop for it after this. Python's own 5 ms
+# are more than a commit takes, and SQLite's thread has to ask between any two statements.
+SWITCH_S, PYTHONS_SWITCH_S = 0.0005, 0.005
 
 
 class Runtime:
@@ -58,6 +62,8 @@ class Runtime:
 
     async def start(self) -> None:
         """Sign on and turn the loops."""
+        if self._database.is_local and sys.getswitchinterval() == PYTHONS_SWITCH_S:
+            sys.setswitchinterval(SWITCH_S)
         await self.register()
         await self._wakeups.listen()
         self._watchdog.start()

@@ -19,8 +19,11 @@ BATCH_MAX = 1000
 class Batch(Generic[I, O]):
     """Collects items and hands them over together; each caller gets its own answer."""
 
-    def __init__(self, send: Callable[[Sequence[I]], Awaitable[Sequence[O]]]) -> None:
+    def __init__(
+        self, send: Callable[[Sequence[I]], Awaitable[Sequence[O]]], most: int = BATCH_MAX
+    ) -> None:
         self._send = send
+        self._most = most
         self._waiting: list[tuple[I, asyncio.Future[O]]] = []
         self._sending = False
 
@@ -53,8 +56,8 @@ class Batch(Generic[I, O]):
     async def _drain(self) -> None:
         try:
             while self._waiting:
-                group = self._waiting[:BATCH_MAX]
-                del self._waiting[:BATCH_MAX]
+                group = self._waiting[: self._most]
+                del self._waiting[: self._most]
                 await self._send_group(group)
         finally:
             self._sending = False
