@@ -404,11 +404,21 @@ async def cancel(tx: Tx, root_ids: Sequence[str], *, reason: str, now: int) -> l
     """Call off the open runs of these chains and of all chains below them."""
     cancelled: list[Row] = []
     # Again until nobody is left: while we waited for a row, a child or a successor may have come.
-    while family := await tx.rows("family_of", roots=list(root_ids)):
-        ids = sorted(row[0] for row in family)
+    while found := await tx.rows("open_of_chains", roots=await _family(tx, root_ids)):
+        ids = sorted(row[0] for row in found)
         cancelled += await tx.rows("cancel_runs", ids=ids, reason=reason, now=now)
     await _after_ends(tx, [End(row[1], row[2], row[3]) for row in cancelled], now)
     return [row[0] for row in cancelled]
+
+
+async def _family(tx: Tx, root_ids: Sequence[str]) -> list[str]:
+    """These chains and all chains below them."""
+    family = parents = set(root_ids)
+    while parents:
+        below = await tx.rows("chains_below", parents=sorted(parents))
+        parents = {row[0] for row in below} - family
+        family = family | parents
+    return sorted(family)
 
 
 async def retry_chain(tx: Tx, root_id: str, new_id: str, *, now: int) -> Run | None:

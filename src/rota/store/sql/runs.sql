@@ -223,18 +223,14 @@ where lease_owner = :worker_id and status = 'running' and namespace = :namespace
     and not ((id || ':' || claim_count) {in held})
 returning id
 
--- name: family_of
--- Open runs of these chains and of all chains below them.
-with recursive family (root) as (
-    select id from runs where id {in roots}
-    union
-    select runs.root_id from runs join family on runs.parent_id = family.root
-)
-select runs.id from runs join family on runs.root_id = family.root and runs.retry_of is not null
-where runs.status in ('pending', 'running', 'sleeping', 'waiting')
-union
-select runs.id from runs join family on runs.id = family.root
-where runs.status in ('pending', 'running', 'sleeping', 'waiting')
+-- name: chains_below
+-- One level of them. Asked for all levels at once, PostgreSQL reads the whole table.
+select distinct root_id from runs where parent_id {in parents} and parent_id is not null
+
+-- name: open_of_chains
+select id from runs
+where (id {in roots} or (root_id {in roots} and retry_of is not null))
+    and status in ('pending', 'running', 'sleeping', 'waiting')
 
 -- name: cancel_runs
 update runs
