@@ -7,6 +7,7 @@ Knows no user code: declaring and deploying are the app's.
 from __future__ import annotations
 
 import difflib
+import functools
 from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -33,6 +34,7 @@ from rota.engine.wakeups import READY, TIMER
 from rota.errors import UnknownAutomation, UnknownInput
 from rota.store import automations as store
 from rota.store import mutations, sightings, steering
+from rota.store.batch import Batch
 from rota.store.database import Tx
 from rota.store.events import Place
 
@@ -40,6 +42,9 @@ if TYPE_CHECKING:
     from rota.client import Client
 
 Resolution = Literal["try-again", "did-not-happen", "skip"]
+
+# In one transaction, which holds the lock of the automation.
+PUBLISHED_MAX = 100
 
 
 class Standing(NamedTuple):
@@ -71,6 +76,8 @@ class Automations:
 
     def __init__(self, client: Client) -> None:
         self._client = client
+        self._publishers: dict[str, Batch[NewEvent, bool]] = {}  # by automation
+        self._publishing = 0
 
     # -- seeing ----------------------------------------------------------------------------
 
@@ -185,11 +192,33 @@ class Automations:
         text = self._encoded(name, topic, payload)
         came_in = NewInput("external", topic, message_id, title or message_id)
         event = NewEvent(topic, message_id, text, (came_in,))
+        batch = self._publishers.get(name)
+        if batch is None:
+            batch = Batch(functools.partial(self._publish, name), PUBLISHED_MAX)
+            self._publishers[name] = batch
+        try:
+            return await batch.put(event)
+        except UnknownAutomation:
+            self._publishers.pop(name, None)
+            await self._found(name)  # which knows the nearest names
+            raise
+
+    async def _publish(self, name: str, fresh: Sequence[NewEvent]) -> Sequence[bool]:
+        """What comes to one automation at the same moment shares a transaction."""
         now = self._now()
-        told = await self._steer(
-            steering.publish, name, [event], new_ids=self._client.ids.endless(now)
-        )
-        return bool(told.event_ids)
+        database = self._client.database
+        # Alone it is done at once; with others it shares their commit.
+        write = database.write if self._publishing or len(fresh) > 1 else database.write_brief
+        self._publishing += 1
+        try:
+            changed = await write(
+                steering.publish_all, self._namespace, name, fresh, now=now,
+                new_ids=self._client.ids.endless(now),
+            )  # fmt: skip
+        finally:
+            self._publishing -= 1
+        self._told()
+        return changed
 
     def _encoded(self, name: str, topic: str, payload: Any) -> str:
         limit = self._client.settings.payload_bytes_max
@@ -237,9 +266,12 @@ class Automations:
         except UnknownAutomation:
             await self._found(name)  # which knows the nearest names
             raise
+        self._told()
+        return done
+
+    def _told(self) -> None:
         self._client.wakeups.tell(READY)
         self._client.wakeups.tell(TIMER)
-        return done
 
     async def _found(self, name: str) -> Automation:
         database = self._client.database

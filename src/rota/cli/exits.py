@@ -61,6 +61,7 @@ EXITS: dict[str, int] = {
     "store_full": DATABASE,
     "store_read_only": DATABASE,
     "store_corrupt": DATABASE,
+    "store_held": DATABASE,
     "schema_too_new": DATABASE,
     "schema_missing": DATABASE,
     "lease_lost": CONFLICT,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from rota.core.automation import NewEvent, NewInput, StoredEvent
+from rota.core.automation import EventName, NewEvent, NewInput, StoredEvent
 from rota.core.phases import EventStatus
 from rota.errors import BadReservation
 from rota.store.database import Tx
@@ -25,7 +25,7 @@ class Place(NamedTuple):
 class Published(NamedTuple):
     """What publishing changed: new or corrected events, and the consumers that should look."""
 
-    event_ids: list[str]
+    events: list[EventName]
     readers: dict[str, int]  # by name: how often something gave each reason to look
 
 
@@ -75,7 +75,7 @@ async def publish(
             await tx.rows("skip_caused", **named, now=now)
     topics = sorted({row[1] for row in rows})
     readers = await mark(tx, place, topics) if topics else {}
-    return Published([row[0] for row in rows], readers)
+    return Published([EventName(*row) for row in rows], readers)
 
 
 async def _register(

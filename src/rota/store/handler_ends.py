@@ -58,7 +58,7 @@ async def commit(
     else:
         told = await _use_and_publish(tx, claim, work, done, held, now, new_ids)
         changed = await _keep(tx, claim, work, done, handler, now) if handler else None
-        end = _end_of(claim, work, done, len(told.event_ids), now)
+        end = _end_of(claim, work, done, len(told.events), now)
         await tx.rows("commit_handler_run", **end)
     output = encoded({"handler": work.run.handler})
     await settle(tx, Outcome(claim, "complete", output=output), now)

@@ -122,6 +122,29 @@ async def publish(
     return told
 
 
+async def publish_all(
+    tx: Tx, namespace: str, name: str, fresh: Sequence[NewEvent], *, now: int,
+    new_ids: Iterator[str],
+) -> list[bool]:  # fmt: skip
+    """Publish what several callers brought; whether each event was new or corrected."""
+    changed = [False] * len(fresh)
+    for wave in _waves(fresh):
+        told = await publish(tx, namespace, name, list(wave.values()), now=now, new_ids=new_ids)
+        names = {(event.topic, event.message_id) for event in told.events}
+        for index, event in wave.items():
+            changed[index] = (event.topic, event.message_id) in names
+    return changed
+
+
+def _waves(fresh: Sequence[NewEvent]) -> Iterator[dict[int, NewEvent]]:
+    """In the order in which they came; of several with one message id each in a wave of its own."""
+    left = dict(enumerate(fresh))
+    while left:
+        first = {(left[index].topic, left[index].message_id): index for index in reversed(left)}
+        wave = {index: left.pop(index) for index in sorted(first.values())}
+        yield wave
+
+
 def _fits(name: str, event: NewEvent, known: Mapping[str, TopicDoor]) -> None:
     """Whether an event from outside may enter its topic, or BadInput."""
     topic = event.topic
