@@ -10,8 +10,10 @@ import asyncio
 import re
 import secrets
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, NamedTuple
 
+import apsw
 import pytest
 
 from rota.store import queries
@@ -253,3 +255,39 @@ async def test_every_open_run_is_counted_from_an_index_of_open_runs(full_url: st
         plan = await db.read(_plan, counts)
     for index in ("runs_ready", "runs_running", "runs_timer", "runs_resting"):
         assert index in plan, plan
+
+
+def _other(value: Any, turn: int) -> Any:
+    """A value of the same kind, another one at every turn."""
+    if isinstance(value, list):
+        return [_other(one, turn) for one in value]
+    return value + (str(turn) if isinstance(value, str) else turn) if value is not None else None
+
+
+async def _run_again(tx: Tx) -> set[str]:
+    """Run each of the queries with other values; which of them SQLite compiled anew."""
+    assert isinstance(tx, SqliteTx)
+    running, anew = "", set()
+
+    def compiling(*_: Any) -> int:  # SQLite asks the authorizer when it compiles, not when it runs
+        anew.add(running)
+        return apsw.SQLITE_OK
+
+    tx.connection.set_authorizer(compiling)
+    for case in CASES:
+        running = case.query
+        for turn in range(3):
+            given = {name: _other(value, turn) for name, value in case.parameters.items()}
+            items = [tuple(_other(value, turn) for value in case.item)]
+            await (
+                tx.many(case.query, items, **given) if case.item else tx.rows(case.query, **given)
+            )
+            if turn == 0:
+                anew.discard(running)
+    tx.connection.set_authorizer(None)
+    return anew
+
+
+async def test_sqlite_compiles_a_query_once_whatever_it_is_asked_with(tmp_path: Path) -> None:
+    async with opened(f"sqlite:///{tmp_path / 'rota.db'}") as db:
+        assert await db.write(_run_again) == set()

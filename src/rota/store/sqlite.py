@@ -457,6 +457,9 @@ class SqliteDatabase:
         tx = SqliteTx(connection)
         busy_s = self._settings.busy_s
         connection.set_busy_handler(lambda tries: tx.wait_for_lock(tries, busy_s))
+        # Plans that do not depend on values. Otherwise SQLite compiles a statement anew whenever it
+        # gets other values that might decide about a partial index, which is nearly always here.
+        connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
         if not self._memory and write:
             connection.execute("pragma journal_mode = wal").fetchall()
         connection.execute(f"pragma synchronous = {self._settings.synchronous}")
