@@ -29,7 +29,7 @@ class IdMaker:
         if value <= self._last:
             value = self._last + 1
         self._last = value + count - 1
-        return map("{:032x}".format, range(value, value + count))
+        return (one.to_bytes(16, "big").hex() for one in range(value, value + count))
 
     def endless(self, now: int) -> Iterator[str]:
         """New ids in rising order for as long as somebody takes them."""

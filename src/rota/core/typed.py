@@ -115,7 +115,7 @@ class Signature:
         arguments = msgspec.defstruct(function.__name__, fields, kw_only=True)
         self._object = Reader(dict[str, Any])
         self._reader = Reader(arguments)
-        self._all_reader = msgspec.json.Decoder(list[arguments], dec_hook=_decode_other)  # type: ignore[valid-type]
+        self._lines_reader = msgspec.json.Decoder(arguments, dec_hook=_decode_other)
 
     def write(
         self, args: tuple[Any, ...], kwargs: Mapping[str, Any], *, what: str, bytes_max: int
@@ -133,12 +133,13 @@ class Signature:
     ) -> list[str | None]:
         """The same for many calls by position; the types of all are checked in one go."""
         names = self._names
-        if names and self._positional == len(names) == min(map(len, items), default=0):
+        if names and self._positional == len(names) and set(map(len, items)) == {len(names)}:
             try:
-                raw = [_ENCODER.encode(dict(zip(names, args, strict=True))) for args in items]
-                self._all_reader.decode(b"[%s]" % b",".join(raw))
-                if max(map(len, raw)) <= bytes_max:
-                    return [text.decode() for text in raw]
+                raw = _ENCODER.encode_lines([dict(zip(names, args, strict=True)) for args in items])
+                self._lines_reader.decode_lines(raw)
+                texts = raw.decode().split("\n")[:-1]
+                if len(texts) == len(items) and _each_within(bytes_max, raw):
+                    return list(texts)
             except Exception:
                 pass
         return [self.write(args, {}, what=what, bytes_max=bytes_max) for args in items]
@@ -181,6 +182,10 @@ class Signature:
             for name in self._names
             if (item := getattr(value, name)) is not msgspec.UNSET
         }
+
+
+def _each_within(bytes_max: int, lines: bytes) -> bool:
+    return len(lines) <= bytes_max or max(map(len, lines.split(b"\n"))) <= bytes_max
 
 
 def returns_of(function: Callable[..., Any]) -> Reader:
