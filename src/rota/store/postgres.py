@@ -33,7 +33,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 log = logging.getLogger("rota.store")
 
-TELL_EVERY_S = 0.01
+TELL_EVERY_S, TELL_ALONE_S = 0.01, 0.015
 COMMAND_TIMEOUT_S_MIN = 5.0
 CONNECT_TIMEOUT_S = 10.0
 SCRIPT_TIMEOUT_S = 24 * 3600.0  # a migration of a large table takes what it takes
@@ -248,13 +248,13 @@ class PostgresDatabase:
         return await self.read(ask)
 
     def carry(self, topic: str) -> str | None:
-        """A lone start notifies in its own commit, unless words come thick and fast: commits that
-        notify queue up behind each other."""
+        """A lone start notifies in its own commit, for those before it too, unless words come thick
+        and fast: commits that notify queue up behind each other."""
         now = asyncio.get_running_loop().time()
-        thick = self._topics or now < self._told_at + TELL_EVERY_S
-        if topic != "ready" or self._closed or thick:
+        if topic != "ready" or self._closed or now < self._told_at + TELL_EVERY_S:
             return None
         self._told_at = now
+        self._topics.discard(topic)
         return self._channel()
 
     def tell(self, topic: str) -> None:
@@ -272,7 +272,10 @@ class PostgresDatabase:
             await tx.rows("notify", alone=True, channel=channel, topics=topics)
 
         while self._topics:
-            await asyncio.sleep(self._told_at + TELL_EVERY_S - loop.time())
+            # A little later than a start would: it carries the word for less than this costs.
+            await asyncio.sleep(self._told_at + TELL_ALONE_S - loop.time())
+            if loop.time() < self._told_at + TELL_ALONE_S:
+                continue  # one has carried it meanwhile
             topics, self._topics = sorted(self._topics), set()
             self._told_at = loop.time()
             try:
