@@ -6,6 +6,7 @@ import asyncio
 import itertools
 import logging
 import queue
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -211,3 +212,18 @@ async def test_work_goes_on_while_one_run_blocks_nothing_but_itself(database_url
         assert [await result(await app.start(flow, n)) for n in range(3)] == [0, 1, 2]
         await timer_set(clock, "5s")
         gate.open.set()
+
+
+@pytest.mark.parametrize(("chosen_s", "local_s"), [(0.005, 0.0005), (0.002, 0.002)])
+async def test_beside_sqlites_thread_the_interpreter_is_handed_over_sooner(
+    database_url: str, chosen_s: float, local_s: float
+) -> None:
+    """Unless somebody has chosen how soon; PostgreSQL has no thread of ours."""
+    before_s = sys.getswitchinterval()
+    sys.setswitchinterval(chosen_s)
+    try:
+        async with live(Rota(), database_url):
+            wanted_s = local_s if database_url.startswith("sqlite") else chosen_s
+            assert sys.getswitchinterval() == pytest.approx(wanted_s)
+    finally:
+        sys.setswitchinterval(before_s)

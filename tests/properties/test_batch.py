@@ -105,6 +105,13 @@ async def test_a_call_is_bounded() -> None:
     assert [len(call) for call in sender.calls] == [1, BATCH_MAX, BATCH_MAX, 1]
 
 
+async def test_a_call_is_bounded_as_its_owner_wants() -> None:
+    sender = Sender(pauses=1)
+    batch: Batch[int, int] = Batch(sender, 10)
+    await asyncio.gather(*(batch.put(n) for n in range(26)))
+    assert [len(call) for call in sender.calls] == [1, 10, 10, 5]
+
+
 async def test_a_sender_that_answers_too_little_leaves_nobody_waiting() -> None:
     async def forgetful(items: Sequence[int]) -> list[int]:
         await asyncio.sleep(0)

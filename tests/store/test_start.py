@@ -10,7 +10,7 @@ import pytest
 from rota.core.model import NewRun, Started
 from rota.errors import UsageError
 from rota.store import runs
-from rota.store.database import Database
+from rota.store.database import Database, Tx
 from tests.builders import (
     BIG,
     NOW,
@@ -83,6 +83,26 @@ async def test_the_same_start_sent_again_is_success(db: Database) -> None:
     await start(db, fresh)
     assert await start(db, fresh) == [Started(fresh.id, existed=False)]
     assert await sql(db, "select count(*) from runs") == [(1,)]
+
+
+async def test_a_start_that_only_its_id_can_stop_is_success_when_sent_again(db: Database) -> None:
+    """The plain insert finds its own row, alone and inside of a larger transaction."""
+
+    async def within(tx: Tx) -> list[Started]:
+        return await runs.start(tx, [fresh], now=NOW, alone=False)
+
+    fresh = new_run()
+    await start(db, fresh)
+    assert await start(db, fresh) == [Started(fresh.id, existed=False)]
+    assert await db.write(within) == [Started(fresh.id, existed=False)]
+    assert await sql(db, "select count(*) from runs") == [(1,)]
+
+
+async def test_a_plain_bulk_sent_again_is_success_and_brings_what_was_missing(db: Database) -> None:
+    items = [(fresh_id(), None, None, str(n)) for n in range(4)]
+    await _alike(db, items[:2])
+    assert await _alike(db, items) == [Started(item[0], existed=False) for item in items]
+    assert await sql(db, "select input from runs order by id") == [(item[3],) for item in items]
 
 
 async def test_a_bulk_of_old_and_new_is_answered_in_its_order(db: Database) -> None:
