@@ -92,6 +92,7 @@ CASES = [
     Case("claim_listed", PRIMARY, {"ids": ["pending000001"], **LEASE}),
     Case("renew_leases", PRIMARY, {"lease_until": NOW}, ("running000001", 1)),
     Case("complete_runs", PRIMARY, {"now": NOW}, ("running000001", 1, None)),
+    Case("complete_silent", PRIMARY, {"now": NOW}, ("running000001",)),
     Case("poke_runs", CHAIN, {"roots": ["sleeping000001"], "now": NOW}),
     Case("ended_chains", CHAIN, {"roots": ["completed000001"]}),
     Case("chains_below", ("runs_children",), {"parents": ["running000001"]}),

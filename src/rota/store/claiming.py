@@ -62,14 +62,14 @@ async def _claim_ready(
             alone=alone,
         )  # fmt: skip
         return _in_order(rows)
-    [[ready]] = await tx.rows(
+    [[ready, places]] = await tx.rows(
         "ready_runs", namespace=request.namespace, queue=queue, names=request.names, limit=seats,
         now=request.now,
     )  # fmt: skip
     claims = _CLAIMS.decode(ready)
     if claims:
         await tx.rows(
-            "take_runs", ids=[claim.id for claim in claims], worker_id=request.worker_id,
+            "take_runs", places=places, worker_id=request.worker_id,
             lease_until=request.lease_until, now=request.now,
         )  # fmt: skip
     return claims

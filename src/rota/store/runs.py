@@ -194,7 +194,12 @@ async def _complete(
     tx: Tx, outcomes: Sequence[Outcome], now: int, *, alone: bool
 ) -> frozenset[str]:
     items = [(o.claim.id, o.claim.claim_count, o.output) for o in outcomes]
-    if await tx.change("complete_runs", items, now=now, alone=alone) == len(items):
+    if len(items) > 1 and {item[1:] for item in items} == {(1, None)}:
+        ids = [item[:1] for item in items]
+        done = await tx.change("complete_silent", ids, now=now, alone=alone)
+    else:
+        done = await tx.change("complete_runs", items, now=now, alone=alone)
+    if done == len(items):
         return frozenset([item[0] for item in items])
     return frozenset([row[0] for row in await tx.many("completed_of", items, alone=alone)])
 

@@ -23,17 +23,49 @@ def _row(record: StepRecord) -> Row:
     )  # fmt: skip
 
 
+def _own(record: StepRecord) -> Row:
+    """What hardly two steps of one commit have in common."""
+    claim, step = record.claim, record.step
+    return (
+        claim.id, claim.claim_count, step.key, step.position, step.output, step.started_at,
+        step.finished_at,
+    )  # fmt: skip
+
+
+def _shared(record: StepRecord) -> Row:
+    """What they mostly share."""
+    step = record.step
+    return (
+        step.kind, step.status, step.attempt, step.run_attempt, step.error, step.wake_at,
+        step.child_id,
+    )  # fmt: skip
+
+
 async def record(
     tx: Tx, records: Sequence[StepRecord], *, alone: bool = True
 ) -> frozenset[tuple[str, str]]:
     """Write steps under their claims; what is missing from the answer was not ours to write."""
     # Sorted, so that two batches which lock the same runs cannot wait for each other.
-    items = sorted((_row(record) for record in records), key=lambda row: (row[0], row[2]))
-    if await tx.change("record_steps", items, alone=alone) == len(items):
+    records = sorted(records, key=lambda record: (record.claim.id, record.step.key))
+    if await _write(tx, records, alone) == len(records):
         return frozenset((record.claim.root_id, record.step.key) for record in records)
-    asked = [(row[0], row[1], row[2], row[12]) for row in items]
+    asked = [
+        (record.claim.id, record.claim.claim_count, record.step.key, record.step.started_at)
+        for record in records
+    ]
     rows = await tx.many("recorded_of", asked, alone=alone)
     return frozenset((row[0], row[1]) for row in rows)
+
+
+async def _write(tx: Tx, records: Sequence[StepRecord], alone: bool) -> int:
+    alike = set(map(_shared, records))
+    if len(alike) != 1:
+        return await tx.change("record_steps", list(map(_row, records)), alone=alone)
+    [(kind, status, attempt, run_attempt, error, wake_at, child_id)] = alike
+    return await tx.change(
+        "record_alike", list(map(_own, records)), kind=kind, status=status, attempt=attempt,
+        run_attempt=run_attempt, error=error, wake_at=wake_at, child_id=child_id, alone=alone,
+    )  # fmt: skip
 
 
 async def load(tx: Tx, roots: Sequence[str]) -> dict[str, list[Step]]:

@@ -13,6 +13,9 @@ from collections.abc import Callable, Container
 from typing import Any
 
 
+NONE: frozenset[str] = frozenset()
+
+
 class Branch:
     """One task of a flow, with the counts of its calls by name."""
 
@@ -24,7 +27,7 @@ class Branch:
         self.task = task
         self.counts: dict[str, int] = {}
         self.children: list[Branch] = []
-        self.failures: set[str] = set()  # raised here and not known to be caught
+        self.failures: frozenset[str] = NONE  # raised here and not known to be caught
         self.chance: random.Random | None = None
 
     def next_key(self, name: str) -> str:
@@ -35,12 +38,12 @@ class Branch:
 
     def went_on(self) -> None:
         """The code went on to another call: what was raised before has been caught."""
-        self.failures.clear()
+        self.failures = NONE
         for child in self.children:
             if child.is_over():
                 child.went_on()
 
-    def uncaught(self) -> set[str]:
+    def uncaught(self) -> frozenset[str]:
         """Failures that nobody is known to have caught, here and below."""
         return self.failures.union(*(child.uncaught() for child in self.children))
 

@@ -61,6 +61,7 @@ class Flow:
     wake_at: int | None = None
     waits_for: Collection[str] = ()
     _failed_before: Collection[str] = ()
+    _unasked: set[str] | None = None
     _position = 0
     _lingered = False
     _busy = 0
@@ -84,7 +85,6 @@ class Flow:
         self._root = branches.Branch(self, "", None if threaded else self.task)
         self._seed = seed or claim.root_id
         self._recorded: dict[str, Step] = {}
-        self._unasked: set[str] = set()
         self._waits: dict[asyncio.Future[None], tuple[str, int | None]] = {}
         self._held: list[asyncio.Future[None]] = []
         if recorded:
@@ -133,7 +133,8 @@ class Flow:
 
     def fails(self, key: str) -> None:
         """A step that failed for good is about to be raised into user code."""
-        branches.current(self._root).failures.add(key)
+        branch = branches.current(self._root)
+        branch.failures |= {key}
 
     def uncaught(self) -> tuple[str, ...]:
         """The failed steps that user code did not catch; a retry tries them again."""
@@ -142,7 +143,8 @@ class Flow:
     def recall(self, key: str) -> Step | None:
         """What is recorded under a key; asking counts as having replayed it."""
         self._activity += 1
-        self._unasked.discard(key)
+        if self._unasked:
+            self._unasked.discard(key)
         return self._recorded.get(key)
 
     def failed_before(self, key: str) -> bool:

@@ -152,6 +152,14 @@ set status = 'completed', reason = null, output = item.output, finished_at = :no
 where runs.id = item.id and runs.claim_count = item.claim_count
     and runs.lease_owner is not null
 
+-- name: complete_silent
+-- The same for runs that were claimed once and return nothing: only their ids differ.
+update runs
+set status = 'completed', reason = null, output = null, finished_at = :now,
+    lease_owner = null, lease_until = null
+where id in (select item.id {from items: id text}) and claim_count = 1
+    and lease_owner is not null
+
 -- name: completed_of
 -- Which of these claims have completed their runs, when the count says: not all.
 select runs.id from runs {, items: id text, claim_count int, output text}

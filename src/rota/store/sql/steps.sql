@@ -20,6 +20,25 @@ set status = excluded.status, attempt = excluded.attempt, run_attempt = excluded
     finished_at = excluded.finished_at
 where steps.status <> 'completed' or steps.started_at = excluded.started_at
 
+-- name: record_alike
+-- The same for steps that share all but five columns, as those of a fan-out mostly do: what they
+-- share travels once.
+insert into steps (root_id, key, position, kind, status, attempt, run_attempt, output,
+    error, wake_at, child_id,
+    started_at, finished_at)
+select runs.root_id, item.key, item.position, :kind, :status, :attempt, :run_attempt, item.output,
+    :error, :wake_at, :child_id, item.started_at, item.finished_at
+from runs {, items: run_id text, claim_count int, key text, position int, output text, started_at int, finished_at int}
+where runs.id = item.run_id and runs.claim_count = item.claim_count
+    and runs.lease_owner is not null
+{share}
+on conflict (root_id, key) do update
+set status = excluded.status, attempt = excluded.attempt, run_attempt = excluded.run_attempt,
+    output = excluded.output,
+    error = excluded.error, wake_at = excluded.wake_at, started_at = excluded.started_at,
+    finished_at = excluded.finished_at
+where steps.status <> 'completed' or steps.started_at = excluded.started_at
+
 -- name: recorded_of
 -- Which of these steps stand as they were written, when the count says: not all.
 select steps.root_id, steps.key
