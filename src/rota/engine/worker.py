@@ -368,7 +368,8 @@ class Worker:
                 log.info("run %s (%s) was settled by somebody else", claim.id, claim.name)
                 continue
             limited = limited or claim.queue in self._limits
-            self._note_wake(outcome)
+            if outcome.verb != "complete":
+                self._note_wake(outcome)
             target = RULES[outcome.verb].target
             if target in FINAL and outcome.retry is None:
                 ended = True

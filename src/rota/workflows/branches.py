@@ -12,7 +12,6 @@ import random
 from collections.abc import Callable, Container
 from typing import Any
 
-
 NONE: frozenset[str] = frozenset()
 
 

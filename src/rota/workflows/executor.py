@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import functools
 import logging
 import random
 import threading
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -92,9 +93,15 @@ class WorkflowExecutor:
         timeout_us = options.timeout_us or workflow.timeout_us
         limit = _Deadline(flow, claim, timeout_us) if timeout_us else _UNLIMITED
         try:
-            output = await self._call(workflow, flow, claim)
-            done = Outcome(claim, "complete", output=output)
-            return _swallowed(flow, limit.at) if flow.suspending else done
+            arguments = workflow.signature.read(claim.input, what="the input of this run")
+            work = workflow.function if workflow.is_async else self._in_thread(workflow)
+            value = await work(**arguments)
+            if flow.suspending:
+                return _swallowed(flow, limit.at)
+            if problem := flow.stranded():
+                raise problem
+            output = None if value is None else self._written(value, workflow)
+            return Outcome(claim, "complete", output=output)
         except (KeyboardInterrupt, GeneratorExit):
             raise
         except BaseException as error:
@@ -125,22 +132,18 @@ class WorkflowExecutor:
             raise LeaseLost(f"run {run_id} is no longer ours", run_id=run_id) from None
         return self._failed(flow, workflow, options, error)
 
-    async def _call(self, workflow: Workflow[..., Any], flow: Flow, claim: Claim) -> str | None:
-        arguments = workflow.signature.read(claim.input, what=f"the input of run {claim.id}")
-        if workflow.is_async:
-            value = await workflow.function(**arguments)
-        else:
-            context = contextvars.copy_context()
-            value = await asyncio.get_running_loop().run_in_executor(
-                self._flow_threads, lambda: context.run(workflow.function, **arguments)
-            )
-        if not flow.suspending and (problem := flow.stranded()):
-            raise problem
-        if value is None:
-            return None
-        what = f"the result of workflow {claim.name}"
+    def _in_thread(self, workflow: Workflow[..., Any]) -> Callable[..., Awaitable[Any]]:
+        """A sync workflow as something to await."""
+        call = functools.partial(contextvars.copy_context().run, workflow.function)
+        return lambda **arguments: self._loop.run_in_executor(
+            self._flow_threads, functools.partial(call, **arguments)
+        )
+
+    def _written(self, value: Any, workflow: Workflow[..., Any]) -> str:
+        """The result as JSON. One that its own type cannot read back is no result."""
+        what = f"the result of workflow {workflow.name}"
         text = typed.encode(value, what=what, bytes_max=self._settings.payload_bytes_max)
-        workflow.signature.returns.read(text, what=what)  # what nobody could read is no result
+        workflow.signature.returns.read(text, what=what)
         return text
 
     def _failed(

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import random
 import threading
-from collections.abc import Collection, Coroutine, Sequence
+from collections.abc import Awaitable, Collection, Coroutine, Sequence
 from concurrent.futures import Executor as Threads
 from typing import Any, NamedTuple, TypeVar
 
@@ -128,7 +128,8 @@ class Flow:
         """The name of one call: by order among calls of that name, or as given."""
         self.check_open()
         branch = branches.current(self._root)
-        branch.went_on()
+        if branch.failures or branch.children:
+            branch.went_on()
         return branch.next_key(name) if explicit is None else f"{name}:{explicit}"
 
     def fails(self, key: str) -> None:
@@ -175,11 +176,15 @@ class Flow:
     async def record(self, step: Step) -> None:
         """Write a step and remember it."""
         with self.busy():
-            await self.write(step)
+            self.written(step, await self.write(step))
 
-    async def write(self, step: Step) -> None:
-        """The same for a caller that is busy already."""
-        if not await self.room.journal.put(self.claim, step):
+    def write(self, step: Step) -> Awaitable[bool]:
+        """The same for a caller that is busy already; the answer goes to `written`."""
+        return self.room.journal.put(self.claim, step)
+
+    def written(self, step: Step, is_ours: bool) -> None:
+        """Remember a step that was written, or unwind user code: the run is not ours any more."""
+        if not is_ours:
             self.interrupted = True
             raise RunInterrupted
         self._recorded[step.key] = step
@@ -202,9 +207,17 @@ class Flow:
 
     # -- activity, quiet, suspension -------------------------------------------------------
 
-    def busy(self) -> _Busy:
+    def busy(self) -> Flow:
         """Marks work under way; while there is any, the flow does not suspend."""
-        return _Busy(self)
+        return self
+
+    def __enter__(self) -> None:
+        self._busy += 1
+        self._activity += 1
+
+    def __exit__(self, *_: object) -> None:
+        self._busy -= 1
+        self._note()  # the last of it has ended, perhaps: quiet may follow
 
     @property
     def is_replaying(self) -> bool:
@@ -323,23 +336,6 @@ class Flow:
 
 
 _NOBODY = branches.Branch(None, "", None)
-
-
-class _Busy:
-    """Counts work under way; when the last of it ends, quiet may follow."""
-
-    __slots__ = ("_flow",)
-
-    def __init__(self, flow: Flow) -> None:
-        self._flow = flow
-
-    def __enter__(self) -> None:
-        self._flow._busy += 1
-        self._flow._activity += 1
-
-    def __exit__(self, *_: object) -> None:
-        self._flow._busy -= 1
-        self._flow._note()
 
 
 def _arrive(future: asyncio.Future[None]) -> None:

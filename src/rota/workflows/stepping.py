@@ -19,6 +19,7 @@ class StepLike(Protocol):
     """What performing a step needs to know of it."""
 
     name: str
+    result: str  # how messages call what it returns
     function: Any
     retry: RetryPolicy
     timeout_us: int | None
@@ -63,7 +64,7 @@ async def _try_step(
         try:
             result = await calls.invoke(step, args, kwargs, flow.room.threads, flow.clock)
             flow.check_open()  # a step that swallowed its cancellation has no result
-            output = flow.encode(result, f"the result of step {step.name}")
+            output = flow.encode(result, step.result)
             # Read back at once: live and replayed code see the same value, and one that does not
             # fit its hint fails here instead of poisoning every replay.
             value = _value(step, output)
@@ -77,7 +78,7 @@ async def _try_step(
             flow.claim.root_id, key, position, "step", "failed" if trouble else "completed",
             attempt, flow.claim.attempt, output, problem, wake_at, None, began, flow.clock.now(),
         )  # fmt: skip
-        await flow.write(done)
+        flow.written(done, await flow.write(done))
     return done, value, trouble
 
 
@@ -91,7 +92,7 @@ def _wait_us(step: StepLike, attempt: int, error: Exception) -> int | None:
 
 
 def _value(step: StepLike, output: str | None) -> Any:
-    return step.returns.read(output, what=f"the result of step {step.name}")
+    return step.returns.read(output, what=step.result)
 
 
 def _step_failed(step: StepLike, known: Step) -> StepFailed:
