@@ -14,6 +14,7 @@ from typing import Protocol
 from rota.core.instants import SECOND
 
 STEP_US = 1 * SECOND
+STEP_NS = STEP_US * 1000
 
 
 class Timer(Protocol):
@@ -50,22 +51,25 @@ class SystemClock:
     def __init__(self) -> None:
         self._offset = 0
         self._shared = False
-        self._anchor = (time.time_ns() - time.monotonic_ns()) // 1000
+        self._lead_ns = time.time_ns() - time.monotonic_ns()
         # A newcomer cannot know whether the clock has jumped just before it came.
         self._stepped_at = time.monotonic_ns() // 1000
 
     def now(self) -> int:
         """Microseconds since the epoch, by the database's clock."""
-        wall = time.time_ns()
-        lead = (wall - time.monotonic_ns()) // 1000
-        jump = lead - self._anchor
-        self._anchor = lead  # a slow drift is never a step
-        if not -STEP_US <= jump <= STEP_US:
-            self._stepped_at = time.monotonic_ns() // 1000
-            if self._shared:
-                # The server's clock did not jump with ours: stay with it until the next sync.
-                self._offset -= jump
-        return wall // 1000 + self._offset
+        wall_ns = time.time_ns()
+        lead_ns = wall_ns - time.monotonic_ns()
+        jump_ns = lead_ns - self._lead_ns
+        self._lead_ns = lead_ns  # a slow drift is never a step
+        if not -STEP_NS <= jump_ns <= STEP_NS:
+            self._note_jump(jump_ns // 1000)
+        return wall_ns // 1000 + self._offset
+
+    def _note_jump(self, jump_us: int) -> None:
+        self._stepped_at = time.monotonic_ns() // 1000
+        if self._shared:
+            # The server's clock did not jump with ours: stay with it until the next sync.
+            self._offset -= jump_us
 
     def steady_for(self) -> int:
         """Microseconds since the clock was last seen to jump."""

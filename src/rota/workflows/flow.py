@@ -56,17 +56,12 @@ class Room(NamedTuple):
 class Flow:
     """The inside of one run."""
 
-    interrupted = False
-    suspending = False
-    wake_at: int | None = None
-    waits_for: Collection[str] = ()
-    _failed_before: Collection[str] = ()
-    _unasked: set[str] | None = None
-    _position = 0
-    _lingered = False
-    _busy = 0
-    _activity = 0
-    _checking = False
+    # Thousands of these are made a second, and what is read at every call lies at hand this way.
+    __slots__ = (
+        "_activity", "_busy", "_checking", "_failed_before", "_held", "_lingered", "_position",
+        "_recorded", "_root", "_seed", "_unasked", "_waits", "claim", "clock", "interrupted",
+        "room", "suspending", "task", "threaded", "waits_for", "wake_at",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -82,11 +77,18 @@ class Flow:
         self.claim = claim
         self.task = asyncio.current_task(room.loop)
         self.threaded = threaded
+        self.interrupted = self.suspending = False
+        self.wake_at: int | None = None
+        self.waits_for: Collection[str] = ()
         self._root = branches.Branch(self, "", None if threaded else self.task)
         self._seed = seed or claim.root_id
+        self._position = self._busy = self._activity = 0
         self._recorded: dict[str, Step] = {}
+        self._unasked: set[str] | None = None
+        self._failed_before: Collection[str] = ()
         self._waits: dict[asyncio.Future[None], tuple[str, int | None]] = {}
         self._held: list[asyncio.Future[None]] = []
+        self._lingered = self._checking = False
         if recorded:
             self._learn(recorded)
 
