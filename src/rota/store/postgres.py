@@ -28,15 +28,16 @@ from rota.settings import Settings
 from rota.store.database import Row, Taken
 from rota.store.dialect import POSTGRES
 from rota.store.queries import compiled
+from rota.store.silence import Silence
 
 P = ParamSpec("P")
 T = TypeVar("T")
 log = logging.getLogger("rota.store")
 
 TELL_EVERY_S, TELL_ALONE_S = 0.01, 0.015
-COMMAND_TIMEOUT_S_MIN = 5.0
+SILENCE_S_MIN = 5.0
 CONNECT_TIMEOUT_S = 10.0
-SCRIPT_TIMEOUT_S = 24 * 3600.0  # a migration of a large table takes what it takes
+SCRIPT_LOOKS = 1_000_000  # a migration of a large table takes what it takes
 _RETRIES = 5
 
 _ERRORS: tuple[tuple[type[BaseException], type[errors.StoreError]], ...] = (
@@ -76,6 +77,7 @@ class PostgresTx:
         self.connection = connection
         self._queries = compiled("postgres")
         self.begun = False
+        self.looks = 0
 
     async def rows(self, query: str, *, alone: bool = False, **parameters: Any) -> list[Row]:
         """Run one named query."""
@@ -120,11 +122,14 @@ class PostgresTx:
     async def script(self, text: str) -> None:
         """Run plain statements."""
         await self._begin()
-        await self.connection.execute(text, timeout=SCRIPT_TIMEOUT_S)
+        self.looks = -SCRIPT_LOOKS
+        await self.connection.execute(text)
+        self.looks = 0
 
     async def _send(
         self, send: Callable[..., Awaitable[Any]], text: str, values: list[Any], alone: bool
     ) -> Any:
+        self.looks = 0
         try:
             if alone and not self.begun:
                 faults.reach("before-commit")
@@ -168,6 +173,9 @@ class PostgresDatabase:
         self._ear: asyncio.Task[None] | None = None
         self._closed = False
         self._own: set[int] = set()  # server processes that work for us
+        # A connection that went silent must not hold a worker longer than its leases last; but a
+        # server that has its hands full is not silent.
+        self._silence = Silence(max(settings.lease_s, SILENCE_S_MIN))
 
     async def open(self) -> None:
         """Connect once, to find out early whether the server answers."""
@@ -182,6 +190,7 @@ class PostgresDatabase:
         if self._ear is not None:
             self._ear.cancel()
             await asyncio.gather(self._ear, return_exceptions=True)
+        self._silence.close()
         while self._free:
             with contextlib.suppress(Exception):
                 await self._free.pop().close(timeout=2)
@@ -210,10 +219,12 @@ class PostgresDatabase:
 
     async def _transact(self, function: Any, args: Any, kwargs: Any) -> Any:
         async with self._places:
-            connection = None
+            connection = tx = None
             try:
                 connection = self._idle() or await self._connect()
-                return await _in_transaction(connection, function, args, kwargs)
+                tx = PostgresTx(connection)
+                self._silence.watch(tx)
+                return await _in_transaction(tx, function, args, kwargs)
             except asyncio.CancelledError:
                 # Cancelled in the middle of a statement: the connection's state is unknown.
                 if connection is not None:
@@ -229,6 +240,8 @@ class PostgresDatabase:
                     raise
                 raise ours from error
             finally:
+                if tx is not None:
+                    self._silence.forget(tx)
                 if connection is not None and not connection.is_closed() and not self._closed:
                     self._free.append(connection)
 
@@ -300,7 +313,8 @@ class PostgresDatabase:
                 gone = asyncio.Event()
                 connection.add_termination_listener(lambda *_, gone=gone: gone.set())
                 try:
-                    await connection.add_listener(self._channel(), self._ear_of(heard))
+                    async with asyncio.timeout(CONNECT_TIMEOUT_S):
+                        await connection.add_listener(self._channel(), self._ear_of(heard))
                     ready.set()
                     heard("*")  # whatever was told while nobody listened
                     pause_s = 0.1
@@ -328,9 +342,6 @@ class PostgresDatabase:
             connection = await asyncpg.connect(
                 self._dsn,
                 timeout=CONNECT_TIMEOUT_S,
-                # A connection that went silent must not hold a worker longer than its leases last;
-                # but a server that has its hands full is not silent.
-                command_timeout=max(self._settings.lease_s, COMMAND_TIMEOUT_S_MIN),
                 server_settings={
                     "search_path": self.schema,
                     "application_name": "rota",
@@ -352,16 +363,18 @@ class PostgresDatabase:
         return connection
 
 
-async def _in_transaction(connection: Any, function: Any, args: Any, kwargs: Any) -> Any:
-    tx = PostgresTx(connection)
+async def _in_transaction(tx: PostgresTx, function: Any, args: Any, kwargs: Any) -> Any:
+    connection = tx.connection
     try:
         value = await function(tx, *args, **kwargs)
+        tx.looks = 0
         if tx.begun:
             faults.reach("before-commit")
             await connection.execute("commit")
             faults.reach("after-commit")
         return value
     except BaseException:
+        tx.looks = 0
         if tx.begun and not connection.is_closed():
             with contextlib.suppress(Exception):
                 await connection.execute("rollback")

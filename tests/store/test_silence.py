@@ -1,0 +1,67 @@
+"""Connections that get no answer are given up, and only those."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from rota.store.silence import LOOKS, Silence
+
+FOR_EVER_S = 3600.0  # the tests look themselves
+
+
+class Asker:
+    """A transaction, and the connection it would end."""
+
+    def __init__(self) -> None:
+        self.looks = 0
+        self.connection = self
+        self.ended = asyncio.Event()
+
+    def terminate(self) -> None:
+        self.ended.set()
+
+
+@pytest.fixture
+def silence() -> Silence:
+    return Silence(FOR_EVER_S)
+
+
+async def test_a_statement_without_an_answer_loses_its_connection(silence: Silence) -> None:
+    one = Asker()
+    silence.watch(one)
+    for _ in range(LOOKS):
+        silence._look()
+    assert not one.ended.is_set()
+    silence._look()
+    assert one.ended.is_set()
+
+
+async def test_one_statement_after_another_may_take_as_long_as_they_like(silence: Silence) -> None:
+    one = Asker()
+    silence.watch(one)
+    for _ in range(5 * LOOKS):
+        silence._look()
+        one.looks = 0  # the next statement
+    assert not one.ended.is_set()
+
+
+async def test_what_has_its_answer_is_left_alone(silence: Silence) -> None:
+    done, other = Asker(), Asker()
+    silence.watch(done)
+    silence.watch(other)
+    silence.forget(done)
+    for _ in range(LOOKS + 1):
+        silence._look()
+    assert (done.ended.is_set(), other.ended.is_set()) == (False, True)
+
+
+async def test_it_looks_by_itself_until_it_is_closed() -> None:
+    silence = Silence(0.004)
+    one = Asker()
+    silence.watch(one)
+    await one.ended.wait()
+    assert silence._timer is not None
+    silence.close()
+    assert silence._timer is None
