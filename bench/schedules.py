@@ -223,10 +223,19 @@ _DUE = "select id, payload, due_at, cron, zone, every_us from schedule where due
 def raw_rows(fleet: Fleet) -> list[tuple[Any, ...]]:
     """The same fleet for the limit."""
     models = models_at(fleet.due_at)
+    due, far = fleet.due_at, fleet.due_at + 30 * DAY
     return [
-        (number, *models[number % len(models)], number, fleet.due_at)
+        (number, *models[number % len(models)], number,
+            due if number % fleet.stride == 0 else far + number * SECOND)
         for number in range(fleet.size)
-    ]
+    ]  # fmt: skip
+
+
+def _rewound(due_at: int) -> tuple[str, str]:
+    return (
+        f"update schedule set due_at = {due_at} where id in (select schedule from job)",
+        "delete from job",
+    )
 
 
 class Limit(Protocol):
@@ -240,6 +249,10 @@ class Limit(Protocol):
         """Fire all that is due; how many."""
         ...
 
+    async def rewind(self, due_at: int) -> None:
+        """As if nothing had been fired, over a fresh connection."""
+        ...
+
     async def close(self) -> None:
         """Disconnect."""
         ...
@@ -249,7 +262,8 @@ class LimitSqlite:
     """The standard library's driver, as for every other limit on SQLite."""
 
     def __init__(self, url: str) -> None:
-        self._connection = raw_sqlite.connect(raw_sqlite.path_of(url))
+        self._path = raw_sqlite.path_of(url)
+        self._connection = raw_sqlite.connect(self._path)
 
     async def load(self, fleet: Fleet) -> None:
         """Make the tables and fill them."""
@@ -283,6 +297,14 @@ class LimitSqlite:
             total += len(due)
             if len(due) < BATCH:
                 return total
+
+    async def rewind(self, due_at: int) -> None:
+        """As if nothing had been fired, over a fresh connection."""
+        for text in _rewound(due_at):
+            self._connection.execute(text)
+        self._connection.execute("pragma wal_checkpoint(truncate)").fetchall()
+        self._connection.close()
+        self._connection = raw_sqlite.connect(self._path)
 
     async def close(self) -> None:
         """Disconnect."""
@@ -333,6 +355,13 @@ class LimitPostgres:
             total += len(due)
             if len(due) < BATCH:
                 return total
+
+    async def rewind(self, due_at: int) -> None:
+        """As if nothing had been fired, over a fresh connection."""
+        for text in (*_rewound(due_at), "vacuum analyze schedule"):
+            await self._connection.execute(text)
+        await self._connection.close()
+        self._connection = await raw_postgres.connect(self._url)
 
     async def close(self) -> None:
         """Disconnect."""

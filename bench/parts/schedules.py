@@ -24,6 +24,7 @@ from bench.schedules import (
     DAY,
     SECOND,
     Fleet,
+    Limit,
     copy_models,
     hand,
     limit,
@@ -147,16 +148,58 @@ async def _check(url: str, fleet: Fleet) -> None:
 
 async def _many_stored(place: Place, stored: int) -> AsyncIterator[Sample]:
     due_at = second_before(datetime.now(UTC), LATE_S)
-    many = Fleet(stored, due_at, stored // DUE)
-    async with _loaded(place, many) as large, _loaded(place, Fleet(DUE, due_at)) as small:
-        for _ in range(TURNS["few"]):
-            yield Sample(
-                f"{DUE:,} due of {stored:,}; raw: of {DUE:,}", place.name, "ms",
-                1000 * await _fire_again(large, due_at), 1000 * await _fire_again(small, due_at),
-                Target("<=", 1.5),
-            )  # fmt: skip
+    many, few = Fleet(stored, due_at, stored // DUE), Fleet(DUE, due_at)
+    what = f"{DUE:,} due of {stored:,}"
+    async with _loaded(place, many) as large, _loaded(place, few) as small:
+        for where in ("", ", side by side"):
+            if where:
+                await _move_together(large, due_at)
+            for _ in range(TURNS["few"]):
+                yield Sample(
+                    f"{what}{where}; raw: of {DUE:,}", place.name, "ms",
+                    1000 * await _fire_again(large, due_at),
+                    1000 * await _fire_again(small, due_at), Target("<=", 1.5),
+                )  # fmt: skip
         async for sample in _start_up(place, large, stored, due_at):
             yield sample
+    async with _by_hand(place, many) as most, _by_hand(place, few) as least:
+        for _ in range(TURNS["few"]):
+            yield Sample(
+                f"{what}, the loop by hand; raw: of {DUE:,}", place.name, "ms",
+                1000 * await _again_by_hand(most, due_at),
+                1000 * await _again_by_hand(least, due_at),
+            )  # fmt: skip
+
+
+async def _move_together(url: str, due_at: int) -> None:
+    """Others are due instead: the first that were stored, which share their pages."""
+    mine = await hand(url)
+    due = "set due_at = {at}, available_at = {at} where kind = 'schedule' and {which}"
+    after = due.format(at=due_at + 30 * DAY, which=f"due_at = {due_at}")
+    first = f"id in (select id from runs where kind = 'schedule' order by id limit {DUE})"
+    await mine.run(f"update runs {after}")
+    await mine.run(f"update runs {due.format(at=due_at, which=first)}")
+    await mine.close()
+    await settled(url)
+
+
+@contextlib.asynccontextmanager
+async def _by_hand(place: Place, fleet: Fleet) -> AsyncIterator[Limit]:
+    url = place.url()
+    side = limit(url)
+    await side.load(fleet)
+    try:
+        yield side
+    finally:
+        await side.close()
+        await place.drop(url)
+
+
+async def _again_by_hand(side: Limit, due_at: int) -> float:
+    took_s, fired = await _took(side.fire(due_at))
+    assert fired == DUE, f"the limit fired {fired} of {DUE}"
+    await side.rewind(due_at)
+    return took_s
 
 
 async def _fire_again(url: str, due_at: int) -> float:
