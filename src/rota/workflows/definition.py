@@ -39,7 +39,7 @@ class Step(Generic[P, R]):
         functools.update_wrapper(self, function)
         self.function = function
         self.name = name or function.__name__
-        self.result = f"the result of step {self.name}"
+        self.result_name = f"the result of step {self.name}"
         self.retry = retry
         self.timeout_us = None if timeout is None else micros(timeout)
         self.is_async = inspect.iscoroutinefunction(function)

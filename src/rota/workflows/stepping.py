@@ -19,7 +19,7 @@ class StepLike(Protocol):
     """What performing a step needs to know of it."""
 
     name: str
-    result: str  # how messages call what it returns
+    result_name: str  # how messages call what it returns
     function: Any
     retry: RetryPolicy
     timeout_us: int | None
@@ -64,7 +64,7 @@ async def _try_step(
         try:
             result = await calls.invoke(step, args, kwargs, flow.room.threads, flow.clock)
             flow.check_open()  # a step that swallowed its cancellation has no result
-            output = flow.encode(result, step.result)
+            output = flow.encode(result, step.result_name)
             # Read back at once: live and replayed code see the same value, and one that does not
             # fit its hint fails here instead of poisoning every replay.
             value = _value(step, output)
@@ -92,7 +92,7 @@ def _wait_us(step: StepLike, attempt: int, error: Exception) -> int | None:
 
 
 def _value(step: StepLike, output: str | None) -> Any:
-    return step.returns.read(output, what=step.result)
+    return step.returns.read(output, what=step.result_name)
 
 
 def _step_failed(step: StepLike, known: Step) -> StepFailed:
