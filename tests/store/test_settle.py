@@ -134,12 +134,27 @@ async def test_a_stale_claim_changes_nothing(db: Database, lose: object, verb: s
     assert await sound(db)
 
 
-async def test_a_stale_claim_among_fresh_ones_loses_alone(db: Database) -> None:
-    stale, fresh = await begin(db), await begin(db)
+@pytest.mark.parametrize("output", [BIG, "1", None])
+async def test_a_stale_claim_among_fresh_ones_loses_alone(
+    db: Database, output: str | None
+) -> None:
+    stale, *fresh = [await begin(db) for _ in range(3)]
     await _claimed_again(db, stale)
-    outcomes = [Outcome(one, "complete", output=BIG) for one in (stale, fresh)]
-    assert (await db.write(runs.settle, outcomes, now=NOW)).ids == {fresh.id}
-    assert await sql(db, "select run_id from payloads") == [(fresh.id,)]
+    outcomes = [Outcome(one, "complete", output=output) for one in (stale, *fresh)]
+    assert (await db.write(runs.settle, outcomes, now=NOW)).ids == {one.id for one in fresh}
+    assert await status(db, stale.id) == "running"
+    assert [(await get(db, one.id)).output for one in fresh] == [output, output]
+
+
+async def test_runs_that_return_nothing_end_whatever_came_before(db: Database) -> None:
+    first, again = await begin(db), await begin(db)
+    await settle(db, again, "suspend", reason="sleep", wake_at=NOW, output='"old"')
+    await db.write(runs.wake_due, namespace=SPACE, now=NOW)
+    [again] = await claim(db)
+    outcomes = [Outcome(one, "complete") for one in (first, again)]
+    assert (await db.write(runs.settle, outcomes, now=NOW)).ids == {first.id, again.id}
+    assert {(await get(db, one.id)).label for one in (first, again)} == {"completed"}
+    assert await sound(db)
 
 
 async def test_a_stale_child_does_not_wake_its_parent(db: Database) -> None:

@@ -60,6 +60,17 @@ async def test_steps_come_back_by_chain_and_in_order(db: Database) -> None:
     }  # fmt: skip
 
 
+async def test_steps_of_one_commit_may_differ_in_everything(db: Database) -> None:
+    first, second = await begin(db), await begin(db)
+    records = [
+        step_of(first, "a", position=1), step_of(first, "b", position=2, attempt=2, output="2"),
+        step_of(second, "c", status="failed", error='{"type":"E"}', wake_at=NOW + 5),
+    ]  # fmt: skip
+    assert len(await db.write(steps.record, records)) == 3
+    found = await db.read(steps.load, [first.id, second.id])
+    assert [*found[first.id], *found[second.id]] == [record.step for record in records]
+
+
 async def test_a_stale_claim_records_nothing(db: Database) -> None:
     held = await begin(db)
     await settle(db, held, "release")
