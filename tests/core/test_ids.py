@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rota.core.ids import IdMaker
+from rota.core.ids import IdMaker, born_at
 
 T0 = 1_700_000_000_123_456
 instants = st.integers(0, 2**47 * 1000)
@@ -63,3 +63,8 @@ def test_a_batch_and_single_ids_share_one_line() -> None:
     maker = _maker(3)
     made = [maker.make(T0), *maker.take(T0, 3), maker.make(T0 - 5_000), maker.make(T0)]
     assert made == sorted(set(made))
+
+
+def test_an_id_tells_when_it_was_made() -> None:
+    maker = IdMaker(random.Random(1).getrandbits)
+    assert born_at(maker.make(1_900_000_000_123_456)) == 1_900_000_000_123_000

@@ -9,6 +9,11 @@ _VARIANT = 2 << 62
 _LOW = (1 << 61) - 1
 
 
+def born_at(run_id: str) -> int:
+    """When an id was made, to the millisecond (in microseconds)."""
+    return int(run_id[:12], 16) * 1000
+
+
 class IdMaker:
     """Makes ids that rise strictly within one process, so a batch keeps its order."""
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from rota.core import typed
+from rota.core.ids import born_at
 from rota.core.instants import SECOND
 from rota.core.model import Step
 from rota.core.outcomes import end_of, run_failed
 from rota.workflows.flow import Flow
 
-LOOK_AGAIN_US = SECOND
+LOOK_US_MIN, LOOK_US_MAX = SECOND, 60 * SECOND
 
 
 async def start_child(flow: Flow, workflow: Any, args: Any, kwargs: Any, **options: Any) -> str:
@@ -58,6 +59,12 @@ async def child_result(flow: Flow, child_id: str, returns: typed.Reader) -> Any:
     return returns.read(known.output, what=f"the result of run {child_id}")
 
 
+def _look_again_at(child_id: str, now: int) -> int:
+    """The longer it has taken already, the less a moment more matters."""
+    age = now - born_at(child_id)
+    return now + min(max(age // 8, LOOK_US_MIN), LOOK_US_MAX)
+
+
 async def _child_end(flow: Flow, key: str, child_id: str) -> Step:
     while True:
         with flow.busy():
@@ -65,7 +72,7 @@ async def _child_end(flow: Flow, key: str, child_id: str) -> Step:
         if seen.ended is not None:
             break
         # The end of a run that is somebody else's child wakes only its own parent: look again.
-        look_at = None if seen.is_own else flow.clock.now() + LOOK_AGAIN_US
+        look_at = None if seen.is_own else _look_again_at(child_id, flow.clock.now())
         await flow.wait("child", look_at)
     ended = seen.ended
     good = ended.status == "completed"
