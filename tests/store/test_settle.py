@@ -135,9 +135,7 @@ async def test_a_stale_claim_changes_nothing(db: Database, lose: object, verb: s
 
 
 @pytest.mark.parametrize("output", [BIG, "1", None])
-async def test_a_stale_claim_among_fresh_ones_loses_alone(
-    db: Database, output: str | None
-) -> None:
+async def test_a_stale_claim_among_fresh_ones_loses_alone(db: Database, output: str | None) -> None:
     stale, *fresh = [await begin(db) for _ in range(3)]
     await _claimed_again(db, stale)
     outcomes = [Outcome(one, "complete", output=output) for one in (stale, *fresh)]
