@@ -109,6 +109,7 @@ class StoreTap:
         self._write, self._read = database.write, database.read
         database.write = self._tapped(self._write)
         database.write_brief = self._tapped(database.write_brief)
+        database.write_told = self._tapped(database.write_told)
         database.read = self._tapped(self._read)
 
     def count(self, name: str) -> int:

@@ -27,7 +27,8 @@ def lose_answers(app: Rota, lost: Callable[[Any, tuple[Any, ...], Any], bool]) -
             raise StoreUnreachable("the answer was lost")
         return value
 
-    app.database.write = app.database.write_brief = losing  # type: ignore[method-assign]
+    for name in ("write", "write_brief", "write_told"):
+        setattr(app.database, name, losing)
 
 
 async def test_a_signal_taken_by_a_write_whose_answer_was_lost_still_arrives(
@@ -85,7 +86,8 @@ async def test_a_run_claimed_again_in_the_lost_answer_to_its_own_settlement_goes
                 raise StoreUnreachable("the answer was lost")
             return value
 
-        app.database.write = app.database.write_brief = losing  # type: ignore[method-assign]
+        for name in ("write", "write_brief", "write_told"):
+            setattr(app.database, name, losing)
         run = await outside.start("listens")
         # Long before the lease lapses, and without a crash in its history.
         assert await outside.ref(run.id).result(timeout=30) == 5

@@ -45,7 +45,8 @@ class Gate:
 
             return await write(slow)
 
-        client.database.write = client.database.write_brief = held  # type: ignore[method-assign]
+        for name in ("write", "write_brief", "write_told"):
+            setattr(client.database, name, held)
 
 
 @contextlib.asynccontextmanager

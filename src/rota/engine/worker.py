@@ -221,7 +221,7 @@ class Worker:
         if request is None:
             return await self._database.write(runs.settle, outcomes, now=now), nothing[1]
         if not outcomes and self.idle:  # somebody waits for the first of them to begin
-            return nothing[0], await self._database.write_brief(claiming.claim, request)
+            return nothing[0], await self._database.write_told(claiming.claim, request)
         if not outcomes:
             return nothing[0], await self._database.write(claiming.claim, request)
         if len(outcomes) <= BRIEF and len(self._tasks) <= BRIEF:

@@ -90,6 +90,16 @@ class Database(Protocol):
         """The same for what touches a few rows: a database that can do it on the spot does."""
         ...
 
+    async def write_told(
+        self,
+        function: Callable[Concatenate[Tx, P], Awaitable[T]],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> T:
+        """The same right after a word was heard, by the shortest way there is. For what keeps
+        nobody waiting and is not cancelled: no further word is heard meanwhile."""
+        ...
+
     async def read(
         self,
         function: Callable[Concatenate[Tx, P], Awaitable[T]],

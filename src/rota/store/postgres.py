@@ -170,7 +170,8 @@ class PostgresDatabase:
         self._topics: set[str] = set()
         self._teller: asyncio.Task[None] | None = None
         self._told_at = float("-inf")  # by the clock of the event loop
-        self._ear: asyncio.Task[None] | None = None
+        self._ear: Any = None  # the connection that listens, while nobody speaks over it
+        self._listening: asyncio.Task[None] | None = None
         self._closed = False
         self._own: set[int] = set()  # server processes that work for us
         # A connection that went silent must not hold a worker longer than its leases last; but a
@@ -187,9 +188,9 @@ class PostgresDatabase:
             with contextlib.suppress(Exception):
                 await self._teller
         self._closed = True
-        if self._ear is not None:
-            self._ear.cancel()
-            await asyncio.gather(self._ear, return_exceptions=True)
+        if self._listening is not None:
+            self._listening.cancel()
+            await asyncio.gather(self._listening, return_exceptions=True)
         self._silence.close()
         while self._free:
             with contextlib.suppress(Exception):
@@ -217,33 +218,53 @@ class PostgresDatabase:
     read = write
     write_brief = write
 
+    async def write_told(
+        self,
+        function: Callable[Concatenate[Any, P], Awaitable[T]],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> T:
+        """The same, over the connection that listens: the server's process behind it is awake."""
+        ear, self._ear = self._ear, None
+        if ear is None or ear.is_closed():
+            return await PostgresDatabase.write(self, function, *args, **kwargs)
+        try:
+            return cast(T, await self._perform(ear, function, args, kwargs))
+        except errors.StoreBusy:
+            return await PostgresDatabase.write(self, function, *args, **kwargs)
+        finally:
+            if not ear.is_closed():  # else another one may listen by now
+                self._ear = ear
+
     async def _transact(self, function: Any, args: Any, kwargs: Any) -> Any:
         async with self._places:
-            connection = tx = None
+            connection = self._idle() or await self._connected()
             try:
-                connection = self._idle() or await self._connect()
-                tx = PostgresTx(connection)
-                self._silence.watch(tx)
-                return await _in_transaction(tx, function, args, kwargs)
-            except asyncio.CancelledError:
-                # Cancelled in the middle of a statement: the connection's state is unknown.
-                if connection is not None:
-                    connection.terminate()
-                raise
-            except errors.RotaError:
-                raise
-            except Exception as error:
-                ours = translate(error, self.place)
-                if isinstance(ours, errors.StoreUnreachable) and connection is not None:
-                    connection.terminate()
-                if ours is error:
-                    raise
-                raise ours from error
+                return await self._perform(connection, function, args, kwargs)
             finally:
-                if tx is not None:
-                    self._silence.forget(tx)
-                if connection is not None and not connection.is_closed() and not self._closed:
+                if not connection.is_closed() and not self._closed:
                     self._free.append(connection)
+
+    async def _perform(self, connection: Any, function: Any, args: Any, kwargs: Any) -> Any:
+        tx = PostgresTx(connection)
+        self._silence.watch(tx)
+        try:
+            return await _in_transaction(tx, function, args, kwargs)
+        except asyncio.CancelledError:
+            # Cancelled in the middle of a statement: the connection's state is unknown.
+            connection.terminate()
+            raise
+        except errors.RotaError:
+            raise
+        except Exception as error:
+            ours = translate(error, self.place)
+            if isinstance(ours, errors.StoreUnreachable):
+                connection.terminate()
+            if ours is error:
+                raise
+            raise ours from error
+        finally:
+            self._silence.forget(tx)
 
     def _idle(self) -> Any:
         while self._free:
@@ -299,7 +320,7 @@ class PostgresDatabase:
     async def listen(self, heard: Callable[[str], None]) -> None:
         """Keep one connection listening, for as long as this database is open."""
         ready = asyncio.Event()
-        self._ear = asyncio.create_task(self._keep_listening(heard, ready))
+        self._listening = asyncio.create_task(self._keep_listening(heard, ready))
         await ready.wait()
 
     async def _keep_listening(self, heard: Callable[[str], None], ready: asyncio.Event) -> None:
@@ -315,6 +336,7 @@ class PostgresDatabase:
                 try:
                     async with asyncio.timeout(CONNECT_TIMEOUT_S):
                         await connection.add_listener(self._channel(), self._ear_of(heard))
+                    self._ear = connection
                     ready.set()
                     heard("*")  # whatever was told while nobody listened
                     pause_s = 0.1
@@ -322,6 +344,7 @@ class PostgresDatabase:
                 except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
                     log.debug("listening broke: %s", error)
                 finally:
+                    self._ear = None
                     connection.terminate()
             ready.set()
             await asyncio.sleep(pause_s)
@@ -336,6 +359,15 @@ class PostgresDatabase:
 
     def _channel(self) -> str:
         return f"rota_{self.schema}"
+
+    async def _connected(self) -> Any:
+        try:
+            return await self._connect()
+        except Exception as error:
+            ours = translate(error, self.place)
+            if ours is error:
+                raise
+            raise ours from error
 
     async def _connect(self) -> Any:
         try:
