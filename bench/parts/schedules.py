@@ -1,7 +1,8 @@
 """Schedules: many due at once, few due of many stored, start-up beside many, and lateness.
 
-In the second and third, "raw" is Rota itself with few or no schedules stored. Everything is
-repeated inside the one round, both sides in turns. An error costs its own line, not the others.
+In the second and third, "raw" is Rota itself with few or no schedules stored; for the loop by hand
+it is that loop with few. Everything is repeated inside the one round, both sides in turns. An error
+costs its own line, not the others.
 """
 
 from __future__ import annotations

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-import functools
 import logging
 import random
 import threading
@@ -134,9 +133,9 @@ class WorkflowExecutor:
 
     def _in_thread(self, workflow: Workflow[..., Any]) -> Callable[..., Awaitable[Any]]:
         """A sync workflow as something to await."""
-        call = functools.partial(contextvars.copy_context().run, workflow.function)
+        context = contextvars.copy_context()
         return lambda **arguments: self._loop.run_in_executor(
-            self._flow_threads, functools.partial(call, **arguments)
+            self._flow_threads, lambda: context.run(workflow.function, **arguments)
         )
 
     def _written(self, value: Any, workflow: Workflow[..., Any]) -> str:
