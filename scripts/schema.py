@@ -42,6 +42,11 @@ where i.indrelid = $1 and not exists (
     select 1 from pg_constraint where conindid = i.indexrelid and contype in ('p', 'u'))
 order by 1
 """
+_FUNCTIONS = """
+select format(E'\ncreate function %s(%s) returns %s language plpgsql as $$%s$$;\n', proname,
+    pg_get_function_identity_arguments(oid), pg_get_function_result(oid), prosrc)
+from pg_proc where pronamespace = current_schema()::regnamespace order by proname
+"""
 _RELATIONS = """
 select oid, relname, relkind::text from pg_class
 where relnamespace = current_schema()::regnamespace and relkind in ('r', 'v')
@@ -69,6 +74,7 @@ async def postgres_snapshot(url: str, schema: str) -> str:
         parts = [HEAD.format(name="PostgreSQL")]
         for oid, name, kind in await connection.fetch(_RELATIONS):
             parts.append(await _relation(connection, oid, name, kind))
+        parts += [row[0] for row in await connection.fetch(_FUNCTIONS)]
         return "".join(parts).replace(f"{schema}.", "")
     finally:
         await connection.close()

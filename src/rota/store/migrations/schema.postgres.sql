@@ -257,21 +257,17 @@ create table runs (
     created_at bigint not null,
     started_at bigint,
     finished_at bigint,
-    constraint runs_due CHECK (((available_at IS NOT NULL) OR ((status <> 'pending'::text) AND (status <> 'scheduled'::text)))),
-    constraint runs_finished CHECK (((finished_at IS NOT NULL) = (status = ANY ('{completed,failed,cancelled,crashed,skipped}'::text[])))),
-    constraint runs_lease_whole CHECK (((lease_owner IS NULL) = (lease_until IS NULL))),
-    constraint runs_leased CHECK (((status = 'running'::text) = (lease_owner IS NOT NULL))),
-    constraint runs_status CHECK ((status = ANY ('{pending,running,completed,sleeping,failed,cancelled,crashed,waiting,scheduled,paused,skipped}'::text[]))),
+    constraint runs_sound CHECK (run_is_sound(status, available_at, lease_owner, lease_until, finished_at)),
     constraint runs_schedule_id_fkey FOREIGN KEY (schedule_id) REFERENCES runs(id) ON DELETE SET NULL,
     constraint runs_pkey PRIMARY KEY (id)
 );
 CREATE INDEX runs_chain ON runs USING btree (root_id) WHERE (retry_of IS NOT NULL);
 CREATE INDEX runs_children ON runs USING btree (parent_id) WHERE (parent_id IS NOT NULL);
-CREATE INDEX runs_limit_keys ON runs USING btree (namespace, queue, limit_key, status, priority DESC, available_at, id) WHERE ((limit_key IS NOT NULL) AND ((status = 'pending'::text) OR (status = 'running'::text)));
-CREATE INDEX runs_ready ON runs USING btree (namespace, queue, priority DESC, available_at, id) WHERE (status = 'pending'::text);
+CREATE INDEX runs_limit_keys ON runs USING btree (namespace, queue, limit_key, status, priority DESC, available_at, id) WHERE ((limit_key IS NOT NULL) AND (finished_at IS NULL));
+CREATE INDEX runs_ready ON runs USING btree (namespace, queue, priority DESC, available_at, id) WITH (deduplicate_items=off) WHERE (status = 'pending'::text);
 CREATE INDEX runs_resting ON runs USING btree (namespace, status, kind, reason) WHERE (((status = 'waiting'::text) OR (status = 'sleeping'::text)) AND ((status = 'waiting'::text) OR (available_at IS NULL)));
 CREATE INDEX runs_running ON runs USING btree (namespace, queue, lease_until) WHERE (status = 'running'::text);
-CREATE INDEX runs_schedule_open ON runs USING btree (schedule_id, status, reason, due_at) WHERE ((schedule_id IS NOT NULL) AND ((status = 'pending'::text) OR (status = 'running'::text) OR (status = 'sleeping'::text) OR (status = 'waiting'::text)));
+CREATE INDEX runs_schedule_open ON runs USING btree (schedule_id, status, reason, due_at) WHERE ((schedule_id IS NOT NULL) AND (finished_at IS NULL));
 CREATE INDEX runs_timer ON runs USING btree (namespace, status, available_at) WHERE ((available_at IS NOT NULL) AND ((status = 'sleeping'::text) OR (status = 'scheduled'::text) OR (status = 'paused'::text)));
 CREATE UNIQUE INDEX runs_external ON runs USING btree (namespace, name, external_id) WHERE (external_id IS NOT NULL);
 CREATE UNIQUE INDEX runs_occurrence ON runs USING btree (schedule_id, due_at, (
@@ -280,7 +276,7 @@ CASE
     ELSE id
 END)) WHERE (schedule_id IS NOT NULL);
 CREATE UNIQUE INDEX runs_retry_once ON runs USING btree (retry_of) WHERE (retry_of IS NOT NULL);
-CREATE UNIQUE INDEX runs_serial ON runs USING btree (namespace, serial_key) WHERE ((serial_key IS NOT NULL) AND ((status = 'pending'::text) OR (status = 'running'::text) OR (status = 'sleeping'::text) OR (status = 'waiting'::text)));
+CREATE UNIQUE INDEX runs_serial ON runs USING btree (namespace, serial_key) WHERE ((serial_key IS NOT NULL) AND (finished_at IS NULL));
 CREATE UNIQUE INDEX runs_templates ON runs USING btree (namespace, name) WHERE (kind = 'schedule'::text);
 
 create table signals (
@@ -398,3 +394,18 @@ CREATE INDEX workers_alive ON workers USING btree (namespace, heartbeat_at) WHER
 -- started timestamp with time zone
 -- heartbeat timestamp with time zone
 -- stopped timestamp with time zone
+
+create function run_is_sound(status text, available_at bigint, lease_owner text, lease_until bigint, finished_at bigint) returns boolean language plpgsql as $$
+begin
+    return case
+        when status = 'running'
+            then lease_owner is not null and lease_until is not null and finished_at is null
+        when lease_owner is not null or lease_until is not null then false
+        when status in ('pending', 'scheduled')
+            then available_at is not null and finished_at is null
+        when status in ('sleeping', 'waiting', 'paused') then finished_at is null
+        when status in ('completed', 'failed', 'cancelled', 'crashed', 'skipped')
+            then finished_at is not null
+        else false
+    end;
+end $$;

@@ -335,7 +335,7 @@ CREATE INDEX runs_children on runs (parent_id) where parent_id is not null;
 CREATE UNIQUE INDEX runs_external on runs (namespace, name, external_id) where external_id is not null;
 
 CREATE INDEX runs_limit_keys on runs (namespace, queue, limit_key, status, priority desc, available_at, id)
-    where limit_key is not null and (status = 'pending' or status = 'running');
+    where limit_key is not null and finished_at is null;
 
 CREATE UNIQUE INDEX runs_occurrence on runs (schedule_id, due_at,
     (case when retry_of is null and status <> 'skipped' then '' else id end))
@@ -353,12 +353,10 @@ CREATE UNIQUE INDEX runs_retry_once on runs (retry_of) where retry_of is not nul
 CREATE INDEX runs_running on runs (namespace, queue, lease_until) where status = 'running';
 
 CREATE INDEX runs_schedule_open on runs (schedule_id, status, reason, due_at)
-    where schedule_id is not null and (status = 'pending' or status = 'running'
-        or status = 'sleeping' or status = 'waiting');
+    where schedule_id is not null and finished_at is null;
 
 CREATE UNIQUE INDEX runs_serial on runs (namespace, serial_key)
-    where serial_key is not null and (status = 'pending' or status = 'running'
-        or status = 'sleeping' or status = 'waiting');
+    where serial_key is not null and finished_at is null;
 
 CREATE UNIQUE INDEX runs_templates on runs (namespace, name) where kind = 'schedule';
 

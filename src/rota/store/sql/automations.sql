@@ -131,19 +131,18 @@ on conflict do nothing
 
 -- name: open_turn
 select {run columns} from runs
-where namespace = :namespace and serial_key = :serial_key
-    and (status = 'pending' or status = 'running' or status = 'sleeping' or status = 'waiting')
+where namespace = :namespace and serial_key = :serial_key and finished_at is null
 
 -- name: open_turns
 select {run columns} from runs
 where namespace = :namespace and serial_key {in serial_keys} and serial_key is not null
-    and (status = 'pending' or status = 'running' or status = 'sleeping' or status = 'waiting')
+    and finished_at is null
 
 -- name: poke_turn
 -- Only a turn that has nothing to do is moved: a pause, a back-off or a reconciliation goes on.
 update runs set status = 'pending', reason = null, available_at = :now
 where namespace = :namespace and serial_key = :serial_key and status = 'sleeping'
-    and (reason = 'idle' or reason = 'event')
+    and finished_at is null and (reason = 'idle' or reason = 'event')
 returning id
 
 -- name: retime_turn

@@ -9,8 +9,7 @@ where id {in ids} and kind = 'schedule'
 -- The chains of these schedules that have not ended. The range of the status shows SQLite the index.
 select distinct schedule_id, root_id from runs
 where schedule_id {in ids} and schedule_id is not null
-    and (status = 'pending' or status = 'running' or status = 'sleeping' or status = 'waiting')
-    and status >= 'pending'
+    and finished_at is null and status >= 'pending'
 
 -- name: occurrences_since
 -- What became of the occurrences after an instant: the first run of each chain, or a skipped row.

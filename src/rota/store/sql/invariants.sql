@@ -74,8 +74,7 @@ where child.status in ('pending', 'running', 'sleeping') and parent.status = 'ca
 select automations.namespace, automations.name from automations
 where automations.status = 'active'
     and not exists (select 1 from runs where runs.namespace = automations.namespace
-        and runs.serial_key = 'automation:' || automations.name
-        and runs.status in ('pending', 'running', 'sleeping', 'waiting'))
+        and runs.serial_key = 'automation:' || automations.name and runs.finished_at is null)
 
 -- name: broken_automation_wait
 -- An automation that waits for a person says why.

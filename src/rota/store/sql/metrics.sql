@@ -50,8 +50,7 @@ select automations.status, turn.status, turn.reason, count(*)
 from automations
 left join runs as turn on turn.namespace = automations.namespace
     and turn.serial_key = :key_prefix || automations.name and turn.serial_key is not null
-    and (turn.status = 'pending' or turn.status = 'running'
-        or turn.status = 'sleeping' or turn.status = 'waiting')
+    and turn.finished_at is null
 where automations.namespace = :namespace
 group by automations.status, turn.status, turn.reason
 

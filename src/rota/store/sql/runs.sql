@@ -41,8 +41,7 @@ where runs.namespace = item.namespace and runs.name = item.name
 
 -- name: find_in_the_way
 select id from runs
-where (namespace = :namespace and serial_key = :serial_key
-        and status in ('pending', 'running', 'sleeping', 'waiting'))
+where (namespace = :namespace and serial_key = :serial_key and finished_at is null)
     or retry_of = :retry_of
     or (schedule_id = :schedule_id and due_at = :due_at and retry_of is null)
 limit 1
@@ -96,10 +95,11 @@ limit :limit
 with recursive waiting (key) as (
     select min(limit_key) from runs
     where namespace = :namespace and queue = :queue and status = 'pending' and limit_key is not null
+        and finished_at is null
     union all
     select (select min(limit_key) from runs
         where namespace = :namespace and queue = :queue and status = 'pending'
-            and limit_key > waiting.key)
+            and limit_key > waiting.key and finished_at is null)
     from waiting where waiting.key is not null
 ),
 ranked as (
@@ -107,11 +107,13 @@ ranked as (
         row_number() over (partition by waiting.key
             order by runs.priority desc, runs.available_at, runs.id) as place,
         (select count(*) from runs as busy where busy.namespace = :namespace and busy.queue = :queue
-            and busy.limit_key = waiting.key and busy.status = 'running') as busy_count
+            and busy.limit_key = waiting.key and busy.status = 'running'
+            and busy.finished_at is null) as busy_count
     from waiting join runs on runs.id in (
         select next.id from runs as next
         where next.namespace = :namespace and next.queue = :queue and next.status = 'pending'
             and next.limit_key = waiting.key and next.name {in names}
+            and next.finished_at is null
         order by next.priority desc, next.available_at, next.id
         limit :key_running_max)
     where waiting.key is not null

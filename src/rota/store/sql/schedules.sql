@@ -94,15 +94,13 @@ select schedule_id,
     sum(case when status = 'sleeping' and reason = 'turn' then 1 else 0 end)
 from runs
 where schedule_id {in ids} and schedule_id is not null and trigger <> 'backfill'
-    and (status = 'pending' or status = 'running' or status = 'sleeping' or status = 'waiting')
-    and status >= 'pending'
+    and finished_at is null and status >= 'pending'
 group by schedule_id
 
 -- name: open_roots_of
 select root_id from runs
 where schedule_id {in ids} and schedule_id is not null and trigger <> 'backfill'
-    and (status = 'pending' or status = 'running' or status = 'sleeping' or status = 'waiting')
-    and status >= 'pending'
+    and finished_at is null and status >= 'pending'
 
 -- name: failures_in_a_row
 -- How many of the newest chains that ended did so badly, for each schedule, up to the limit.
@@ -168,18 +166,19 @@ returning runs.id
 -- name: next_in_turn
 select id from runs
 where schedule_id = :id and schedule_id is not null and status = 'sleeping' and reason = :reason
+    and finished_at is null
 order by due_at, id limit :limit
 
 -- name: with_turns
 -- Which of these schedules have runs that wait for their turn.
 select distinct schedule_id from runs
 where schedule_id {in ids} and schedule_id is not null and status = 'sleeping'
-    and (reason = 'turn' or reason = 'backfill')
+    and finished_at is null and (reason = 'turn' or reason = 'backfill')
 
 -- name: free_waiting
 update runs set status = 'pending', reason = null, available_at = :now
 where schedule_id = :id and schedule_id is not null and status = 'sleeping'
-    and (reason = 'turn' or reason = 'backfill')
+    and finished_at is null and (reason = 'turn' or reason = 'backfill')
 
 -- name: lock_templates
 -- With whether somebody is to be told about their runs.
@@ -196,6 +195,7 @@ with picked as (
     select (select next.id from runs as next
         where next.schedule_id = item.schedule_id and next.schedule_id is not null
             and next.status = 'sleeping' and next.reason = 'turn'
+            and next.finished_at is null
         order by next.due_at, next.id limit 1) as id
     {from items: schedule_id text}
 )
