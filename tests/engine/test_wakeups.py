@@ -7,6 +7,7 @@ from typing import Any
 
 from rota import Client, Rota
 from rota.engine.wakeups import READY, Wakeups
+from rota.runref import RunRef
 from rota.settings import Settings
 from rota.store.database import open_url
 from tests.engine.kit import beside, eventually, live, pass_time
@@ -93,6 +94,58 @@ async def test_work_nobody_told_of_is_found_by_the_poll(database_url: str) -> No
         assert await app.ref(run.id).result(timeout=30) == 1
         await pass_time(clock, "6s")
         assert await app.ref(later.id).result(timeout=30) == 2
+
+
+def in_order(**settings: Any) -> tuple[Rota, Any, list[int]]:
+    """An app whose runs say in which order they began."""
+    app = Rota(**settings)
+    begun: list[int] = []
+
+    @app.workflow
+    async def flow(n: int) -> int:
+        begun.append(n)
+        return n
+
+    return app, flow, begun
+
+
+async def silently(other: Rota, flow: Any, **priorities: int) -> list[RunRef]:
+    """Runs that nobody was told of."""
+    other.database.tell = lambda topic: None  # type: ignore[method-assign]
+    other.database.carry = lambda topic: None  # type: ignore[method-assign]
+    return [
+        await other.start(flow, n, priority=priority)
+        for n, priority in enumerate(priorities.values())
+    ]
+
+
+async def test_a_word_about_one_run_begins_that_and_then_all_others(database_url: str) -> None:
+    app, flow, begun = in_order()
+    other, _ = plain()
+    async with live(app, database_url) as clock, beside(other, database_url, clock):
+        refs = await silently(other, flow, first=9, second=5, third=0)
+        app.wakeups.heard(f"ready {refs[2].id}")
+        assert [await app.ref(ref.id).result(timeout=30) for ref in refs] == [0, 1, 2]
+    assert begun == [2, 0, 1]
+
+
+async def test_a_worker_with_one_seat_keeps_the_line_whatever_it_is_told(database_url: str) -> None:
+    app, flow, begun = in_order(seats=1)
+    other, _ = plain()
+    async with live(app, database_url) as clock, beside(other, database_url, clock):
+        refs = await silently(other, flow, first=0, second=9)
+        app.wakeups.heard(f"ready {refs[0].id}")
+        assert [await app.ref(ref.id).result(timeout=30) for ref in refs] == [0, 1]
+    assert begun == [1, 0]
+
+
+async def test_a_word_about_a_run_that_is_gone_lets_nothing_lie(database_url: str) -> None:
+    app, flow, _ = in_order()
+    other, _ = plain()
+    async with live(app, database_url) as clock, beside(other, database_url, clock):
+        [ref] = await silently(other, flow, only=0)
+        app.wakeups.heard("ready nobody")
+        assert await app.ref(ref.id).result(timeout=30) == 0
 
 
 async def test_a_word_nobody_knows_does_no_harm(database_url: str) -> None:

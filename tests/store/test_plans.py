@@ -90,6 +90,8 @@ CASES = [
         {"namespace": SPACE, "now": NOW, "gone": ["w1"], "held": ["x"], "limit": 10},
     ),
     Case("claim_listed", PRIMARY, {"ids": ["pending000001"], **LEASE}),
+    Case("claim_told", PRIMARY,
+        {"id": "pending000001", "namespace": SPACE, "queues": ["a"], "names": ["work"], **LEASE}),
     Case("renew_leases", PRIMARY, {"lease_until": NOW}, ("running000001", 1)),
     Case("complete_runs", PRIMARY, {"now": NOW}, ("running000001", 1, None)),
     Case("complete_silent", PRIMARY, {"now": NOW}, ("running000001",)),

@@ -23,6 +23,8 @@ NAMES = sorted(set(queries.texts("sqlite")) | set(queries.texts("postgres")))
 ONE_SIDED = {
     "server_clock",
     "notify",
+    "start_plain_told",
+    "start_runs_told",
     "complete_and_claim",
     "fire_and_advance",
     "ready_runs",
@@ -112,7 +114,7 @@ def test_every_parameter_is_passed_and_no_other(name: str) -> None:
         for parameter in queries.compiled(dialect)[name].parameters
     }
     for module, call in _calls().get(name, []):
-        given = {word.arg for word in call.keywords if word.arg not in (None, "alone", "told_to")}
+        given = {word.arg for word in call.keywords if word.arg not in (None, "alone")}
         spread = any(word.arg is None for word in call.keywords)
         where = module.at(call, name)
         assert given <= wanted, f"{where}: passes {given - wanted}, which it does not ask for"

@@ -64,6 +64,23 @@ async def test_it_goes_over_the_connection_that_listens_which_listens_on(db: Dat
     assert await ear.next() == "ready"
 
 
+@pytest.mark.parametrize(
+    ("fields", "brings_id"),
+    [({}, True), ({"external_id": "x"}, False), ({"input": f'"{"x" * 5000}"'}, False)],
+    ids=["plain", "external id", "long input"],
+)
+async def test_a_lone_start_tells_its_id_where_its_row_is_all_of_it(
+    db: Database, fields: dict[str, Any], brings_id: bool
+) -> None:
+    database = postgres(db)
+    ear = await listening(db)
+    assert await ear.next() == "*"
+    database._own.clear()  # as if somebody else told it
+    run = new_run(**fields)
+    await db.write(runs.start, [run], now=NOW, told_to=db.carry("ready"))
+    assert await ear.next() == (f"ready {run.id}" if brings_id else "ready")
+
+
 async def test_two_at_once_do_not_share_it(db: Database) -> None:
     postgres(db)
     await listening(db)

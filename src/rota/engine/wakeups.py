@@ -2,7 +2,7 @@
 
 Topics: `ready` (there may be work), `timer` (something sleeps until sooner than known),
 `done` (a run ended), `cancel` (a held run may have been called off), `schedule` (a schedule was
-made or changed), `*` (anything).
+made or changed), `*` (anything). After `ready` there may stand the id of the run it is about.
 """
 
 from __future__ import annotations

@@ -111,13 +111,7 @@ class PostgresTx:
         shared = [parameters[name] for name in names]
         if len(items) > 1:
             return text, [*zip(*items, strict=True), *shared]
-        values = [*items[0], *shared]
-        channel = parameters.get("told_to")
-        if channel is not None:
-            # A lone start tells of itself in its own commit.
-            also = "," if single.endswith("returning id") else " returning"
-            return f"{single}{also} pg_notify(${len(values) + 1}, 'ready')", [*values, channel]
-        return single, values
+        return single, [*items[0], *shared]
 
     async def script(self, text: str) -> None:
         """Run plain statements."""

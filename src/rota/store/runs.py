@@ -63,18 +63,23 @@ async def start(
         [run] = runs
         row = (run.id, run.input)
         try:
-            await tx.change("start_plain", [row], alone=alone, told_to=told_to, **_alike(run, now))
+            if told_to is None:
+                await tx.change("start_plain", [row], alone=alone, **_alike(run, now))
+            else:
+                await tx.change(
+                    "start_plain_told", [row], alone=alone, told_to=told_to, **_alike(run, now)
+                )
             return [Started(run.id, existed=False)]
         except Taken:
             return await _with_existing(tx, runs, set())
     bodies = _big((run.id, "input", run.input) for run in runs if run.root_id in (None, run.id))
     rows = [_row(run, now) for run in runs]
-    born = {
-        row[0]
-        for row in await tx.many(
-            "start_runs", rows, now=now, alone=alone and not bodies, told_to=told_to
-        )
-    }
+    alone = alone and not bodies
+    if told_to is None:
+        answers = await tx.many("start_runs", rows, now=now, alone=alone)
+    else:
+        answers = await tx.many("start_runs_told", rows, now=now, told_to=told_to, alone=alone)
+    born = {row[0] for row in answers}
     if bodies:
         await tx.many("put_payloads", [row for row in bodies if row[0] in born])
     if len(born) == len(runs):

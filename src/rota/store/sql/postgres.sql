@@ -23,6 +23,15 @@ select (extract(epoch from clock_timestamp()) * 1000000)::bigint
 select pg_notify(:channel, topic), set_config('synchronous_commit', 'off', true)
 from unnest(:topics::text[]) as topic
 
+-- name: start_plain_told
+-- A lone start tells of itself in its own commit: by its id, for whoever may have it at once.
+{query start_plain}
+returning pg_notify(:told_to, 'ready ' || id)
+
+-- name: start_runs_told
+-- Here a body may be somewhere else, so the word brings no id.
+{query start_runs}, pg_notify(:told_to, 'ready')
+
 -- name: complete_and_claim
 -- Both in one round trip: the server works while we perform what was claimed before.
 with done as ({query complete_runs} returning runs.id),

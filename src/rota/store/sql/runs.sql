@@ -73,6 +73,17 @@ set status = 'running', reason = null, lease_owner = :worker_id, lease_until = :
 where id in (select id from picked)
 returning {claim columns}
 
+-- name: claim_told
+-- One run by the id that a word brought: no line to look at, and nothing of it lies elsewhere.
+update runs
+set status = 'running', reason = null, lease_owner = :worker_id, lease_until = :lease_until,
+    claim_count = claim_count + 1, wake_requested = 0, started_at = coalesce(started_at, :now)
+where id = :id and status = 'pending' and namespace = :namespace and queue {in queues}
+    and name {in names}
+    and not exists (select 1 from queues where queues.namespace = runs.namespace
+        and queues.name = runs.queue and queues.paused = 1)
+returning {plain claim columns}
+
 -- name: claim_listed
 -- The same, for runs picked under a limit while the queue's row was locked.
 update runs
