@@ -341,7 +341,7 @@ class Rota(Client):
                 "on_conflict cannot be used inside a workflow",
                 hint="A child whose external_id is taken is the run that has it.",
             )
-        options = {key: kwargs.pop(key) for key in Options._fields if key in kwargs}
+        options = {key: kwargs.pop(key) for key in Options.__struct_fields__ if key in kwargs}
         child_id = await start_child(flow, target, args, kwargs, **options)
         return ChildRef(self, child_id, target.signature.returns, flow)
 

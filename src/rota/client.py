@@ -228,10 +228,11 @@ class Client:
         return RunRef(self, run_id, signature.returns if signature else None, existed)
 
     async def _send_starts(self, fresh: Sequence[NewRun]) -> list[Started]:
+        database = self.database
         now = self.clock.now()
         topics = {TIMER if run.available_at > now else READY for run in fresh}
-        channel = self.database.carry(READY) if len(fresh) == 1 and topics == {READY} else None
-        write = self.database.write_brief if len(fresh) <= BRIEF else self.database.write
+        channel = database.carry(READY) if len(fresh) == 1 and READY in topics else None
+        write = database.write_brief if len(fresh) <= BRIEF else database.write
         started = await write(runs.start, fresh, now=now, told_to=channel)
         if channel is not None:
             self.wakeups.heard(READY)  # the others heard it from the commit itself

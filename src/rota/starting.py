@@ -40,7 +40,7 @@ class Start(NamedTuple):
     key: str | None = None
 
 
-class Options(NamedTuple):
+class Options(msgspec.Struct, frozen=True):
     """How to start, beside the arguments."""
 
     external_id: str | None = None

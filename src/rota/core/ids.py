@@ -23,18 +23,21 @@ class IdMaker:
 
     def make(self, now: int) -> str:
         """One new id born at `now` (microseconds)."""
-        return next(self.take(now, 1))
+        value = self._last = self._first(now)
+        return value.to_bytes(16, "big").hex()
 
     def take(self, now: int, count: int) -> Iterator[str]:
         """`count` new ids in rising order."""
+        value = self._first(now)
+        self._last = value + count - 1
+        return (one.to_bytes(16, "big").hex() for one in range(value, value + count))
+
+    def _first(self, now: int) -> int:
         chance = self._entropy(74)
         # Both random fields start below their top bit so that counting up cannot leave them.
         high = (chance >> 62) & 0x7FF
         value = ((now // 1000) << 80) | _VERSION | (high << 64) | _VARIANT | (chance & _LOW)
-        if value <= self._last:
-            value = self._last + 1
-        self._last = value + count - 1
-        return (one.to_bytes(16, "big").hex() for one in range(value, value + count))
+        return value if value > self._last else self._last + 1
 
     def endless(self, now: int) -> Iterator[str]:
         """New ids in rising order for as long as somebody takes them."""

@@ -124,9 +124,13 @@ class Signature:
         self, args: tuple[Any, ...], kwargs: Mapping[str, Any], *, what: str, bytes_max: int
     ) -> str | None:
         """Arguments as JSON text, checked against the type hints. None when there are none."""
-        arguments = self._bind(args, kwargs, what)
-        if not arguments:
-            return None
+        arguments: Any
+        if args and not kwargs and len(args) == self._positional == len(self._names):
+            arguments = self._shape(*args)
+        else:
+            arguments = self._bind(args, kwargs, what)
+            if not arguments:
+                return None
         text = encode(arguments, what=what, bytes_max=bytes_max)
         self._reader.read(text, what=what)
         return text
@@ -148,8 +152,6 @@ class Signature:
         return [self.write(args, {}, what=what, bytes_max=bytes_max) for args in items]
 
     def _bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], what: str) -> dict[str, Any]:
-        if not kwargs and len(args) == self._positional == len(self._names):
-            return dict(zip(self._names, args, strict=True))  # the common case, in bulk
         try:
             return self._signature.bind(*args, **kwargs).arguments
         except TypeError as error:

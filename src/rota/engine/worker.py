@@ -258,7 +258,10 @@ class Worker:
 
     def names(self) -> list[str]:
         """Everything its executors can perform."""
-        return [name for executor in self._executors.values() for name in executor.names()]
+        names: list[str] = []
+        for executor in self._executors.values():
+            names += executor.names()
+        return names
 
     def _note_hunger(self, request: ClaimRequest, claims: Sequence[Claim]) -> None:
         """Full hands mean there may be more; anything less means somebody will call us."""

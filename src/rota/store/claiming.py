@@ -12,7 +12,7 @@ from rota.core.model import Claim, Queue
 from rota.store.database import Row, Tx
 
 
-class ClaimRequest(NamedTuple):
+class ClaimRequest(msgspec.Struct, frozen=True):
     """Who claims what: up to `room` runs from queues in their order, each with its free seats."""
 
     namespace: str
