@@ -11,6 +11,7 @@ import difflib
 import random
 from collections.abc import Iterable, Sequence
 from datetime import datetime
+from operator import itemgetter
 from types import TracebackType
 from typing import Any, Literal, Self
 
@@ -195,20 +196,22 @@ class Client:
         options = Options(queue=queue, priority=priority, delay=delay, tags=tags)
         now = self.clock.now()
         # Every input is checked before the first run is born.
-        template, rows = self.starter.bulk(door, name, items, options, now=now)
-        returns = door.signature.returns if door else None
-        refs: list[RunRef] = []
+        template, rows, plain = self.starter.bulk(door, name, items, options, now=now)
+        store: Any = runs.start_plain if plain else runs.start_alike
+        existing: dict[str, str] = {}
         for begin in range(0, len(rows), 2 * BULK):
             # Two at a time: what goes to the database is made ready while it stores the other.
-            for started in await asyncio.gather(
+            for found in await asyncio.gather(
                 *(
-                    self.database.write(runs.start_alike, template, rows[at : at + BULK], now=now)
+                    self.database.write(store, template, rows[at : at + BULK], now=now)
                     for at in range(begin, min(begin + 2 * BULK, len(rows)), BULK)
                 )
             ):
-                refs += [RunRef(self, one.id, returns, one.existed) for one in started]
+                existing |= found
         self.wakeups.tell(TIMER if template.available_at > now else READY)
-        return refs
+        returns = door.signature.returns if door else None
+        ids = map(itemgetter(0), rows)
+        return [RunRef(self, existing.get(i, i), returns, i in existing) for i in ids]
 
     def new_run(
         self, workflow: Startable | str, args: Any, kwargs: Any, options: Options

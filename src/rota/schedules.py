@@ -97,7 +97,7 @@ class Schedules:
         """
         now = self._client.clock.now()
         rules = policies(**words)
-        options = _options(rules)._replace(queue=queue, priority=priority)
+        options = msgspec.structs.replace(_options(rules), queue=queue, priority=priority)
         run = self._client.new_run(workflow, tuple(args), dict(input or {}), options)
         told = Definition(
             name, when, zone, host_zone_name(), gap, repeat, start, end, sub_second, rules, run,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple, Protocol
 
@@ -16,6 +16,7 @@ from rota.core.model import NewRun
 from rota.core.retry import RetryPolicy
 from rota.errors import BadInput, UnknownWorkflow
 from rota.settings import Settings
+from rota.store.runs import BulkItem, PlainItem
 
 TAGS_BYTES_MAX = 4096
 
@@ -73,8 +74,12 @@ class Options(msgspec.Struct, frozen=True):
         return msgspec.json.encode(policies).decode()
 
 
-# One row of `store.runs.start_alike`: id, external id, limit key, input.
-BulkRow = tuple[str, str | None, str | None, str | None]
+class Bulk(NamedTuple):
+    """Many runs about to be born: what they share, and a row for each."""
+
+    template: NewRun
+    rows: Sequence[PlainItem] | Sequence[BulkItem]
+    plain: bool  # whether only id and input differ
 
 
 class Starter:
@@ -106,23 +111,21 @@ class Starter:
         options: Options,
         *,
         now: int,
-    ) -> tuple[NewRun, list[BulkRow]]:
-        """Many runs that share everything but four columns: a template and a row for each."""
+    ) -> Bulk:
+        """Many runs that share everything but a few columns."""
         chosen = list(items)
+        template = self._born(door, name, None, options, now)
         ids = self._ids.take(now, len(chosen))
         if door is not None and not any(isinstance(item, Start) for item in chosen):
             limit = self._settings.payload_bytes_max
             texts = door.signature.write_all(chosen, what=name, bytes_max=limit)
-            rows: list[BulkRow] = [
-                (i, None, None, text) for i, text in zip(ids, texts, strict=True)
-            ]
-        else:
-            rows = [self._row(door, name, *pair) for pair in zip(ids, chosen, strict=True)]
-        return self._born(door, name, None, options, now), rows
+            return Bulk(template, list(zip(ids, texts, strict=True)), plain=True)
+        rows = [self._row(door, name, *pair) for pair in zip(ids, chosen, strict=True)]
+        return Bulk(template, rows, plain=False)
 
     def _row(
         self, door: Startable | None, name: str, run_id: str, item: tuple[Any, ...] | Start
-    ) -> BulkRow:
+    ) -> BulkItem:
         one = item if isinstance(item, Start) else Start(item)
         return (run_id, one.external_id, one.key, self._input(door, name, one.args, one.kwargs))
 

@@ -11,6 +11,7 @@ from rota.core.model import NewRun, Started
 from rota.errors import UsageError
 from rota.store import runs
 from rota.store.database import Database, Tx
+from rota.store.runs import BulkItem
 from tests.builders import (
     BIG,
     NOW,
@@ -98,11 +99,16 @@ async def test_a_start_that_only_its_id_can_stop_is_success_when_sent_again(db: 
     assert await sql(db, "select count(*) from runs") == [(1,)]
 
 
-async def test_a_plain_bulk_sent_again_is_success_and_brings_what_was_missing(db: Database) -> None:
-    items = [(fresh_id(), None, None, str(n)) for n in range(4)]
-    await _alike(db, items[:2])
-    assert await _alike(db, items) == [Started(item[0], existed=False) for item in items]
-    assert await sql(db, "select input from runs order by id") == [(item[3],) for item in items]
+@pytest.mark.parametrize("body", [None, "1", BIG], ids=["none", "small", "big"])
+async def test_a_plain_bulk_sent_again_is_success_and_brings_what_was_missing(
+    db: Database, body: str | None
+) -> None:
+    items = [(fresh_id(), body if n % 2 else None) for n in range(4)]
+    template = new_run("ship", queue="mail")
+    assert await db.write(runs.start_plain, template, items[:2], now=NOW) == {}
+    assert await db.write(runs.start_plain, template, items, now=NOW) == {}
+    assert [(await get(db, run_id)).input for run_id, _ in items] == [None, body, None, body]
+    assert await sql(db, "select count(*) from runs") == [(4,)]
 
 
 async def test_a_bulk_of_old_and_new_is_answered_in_its_order(db: Database) -> None:
@@ -130,22 +136,20 @@ async def test_many_starters_with_one_external_id_get_one_run(db: Database) -> N
     assert sum(not answer[0].existed for answer in answers) == 1
 
 
-def _items(count: int, **fields: str) -> list[tuple[str, str | None, str | None, str | None]]:
+def _items(count: int, **fields: str) -> list[BulkItem]:
     return [(fresh_id(), fields.get("external"), "k", str(n)) for n in range(count)]
 
 
 async def _alike(
-    db: Database,
-    items: Sequence[tuple[str, str | None, str | None, str | None]],
-    template: NewRun | None = None,
-) -> list[Started]:
+    db: Database, items: Sequence[BulkItem], template: NewRun | None = None
+) -> dict[str, str]:
     template = template or new_run("ship", queue="mail", priority=2, tags='{"a":"b"}')
     return await db.write(runs.start_alike, template, items, now=NOW)
 
 
 async def test_runs_that_are_alike_are_born_like_any_other(db: Database) -> None:
     items = _items(3)
-    assert await _alike(db, items) == [Started(item[0], existed=False) for item in items]
+    assert await _alike(db, items) == {}
     plain = new_run("ship", queue="mail", priority=2, tags='{"a":"b"}', limit_key="k", input="1")
     await start(db, plain)
     alike, reference = await get(db, items[1][0]), await get(db, plain.id)
@@ -158,8 +162,10 @@ async def test_runs_that_are_alike_are_born_like_any_other(db: Database) -> None
 async def test_runs_that_are_alike_may_exist_already_or_be_big(db: Database) -> None:
     first = _items(1, external="o-7")
     await _alike(db, first)
-    assert await _alike(db, _items(1, external="o-7")) == [Started(first[0][0], existed=True)]
-    big = [(fresh_id(), None, None, BIG)]
+    [again], [other] = _items(1, external="o-7"), _items(1)
+    assert await _alike(db, [other, again]) == {again[0]: first[0][0]}
+    assert await status(db, other[0]) == "pending"
+    big: list[BulkItem] = [(fresh_id(), None, None, BIG)]
     await _alike(db, big)
     assert (await get(db, big[0][0])).input == BIG
 

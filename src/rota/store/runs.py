@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Sequence
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import msgspec
@@ -20,6 +21,9 @@ from rota.store.lines import End, give_turns
 # Larger bodies live in `payloads`: a claim or a settlement rewrites the row, not the body.
 INLINE_BYTES_MAX = 4096
 WAKE_BATCH = 500
+
+PlainItem = tuple[str, str | None]  # id, input
+BulkItem = tuple[str, str | None, str | None, str | None]  # id, external id, limit key, input
 
 
 class Settled(NamedTuple):
@@ -108,34 +112,37 @@ def _alike(run: NewRun, now: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
+async def start_plain(
+    tx: Tx, template: NewRun, items: Sequence[PlainItem], *, now: int
+) -> dict[str, str]:
+    """Give birth to many runs that differ only in id and input. Answers as `start_alike` does."""
+    if max(map(len, filter(None, map(itemgetter(1), items))), default=0) <= INLINE_BYTES_MAX:
+        with contextlib.suppress(Taken):
+            await tx.change("start_plain", items, alone=True, **_alike(template, now))
+            return {}
+    return await start_alike(tx, template, [(i, None, None, body) for i, body in items], now=now)
+
+
 async def start_alike(
-    tx: Tx,
-    template: NewRun,
-    items: Sequence[tuple[str, str | None, str | None, str | None]],
-    *,
-    now: int,
-) -> list[Started]:
-    """Give birth to many runs that differ only in id, external id, limit key and input.
+    tx: Tx, template: NewRun, items: Sequence[BulkItem], *, now: int
+) -> dict[str, str]:
+    """Give birth to many runs that differ only in id, external id, limit key and input; those that
+    existed already are answered, the id that was meant for each and the id it has.
 
     The columns they share travel once: in bulk that is most of the work.
     """
     if any(item[3] is not None and len(item[3]) > INLINE_BYTES_MAX for item in items):
-        return await start(tx, [_unlike(template, item) for item in items], now=now)
-    shared = _alike(template, now)
-    if all(item[1] is None and item[2] is None for item in items):
-        few = [(item[0], item[3]) for item in items]
-        with contextlib.suppress(Taken):
-            await tx.change("start_plain", few, alone=True, **shared)
-            return [Started(item[0], existed=False) for item in items]
-    count = await tx.change("start_alike", items, alone=True, **shared)
-    if count == len(items):
-        return [Started(item[0], existed=False) for item in items]
-    ids = [item[0] for item in items]
-    born = {row[0] for row in await tx.rows("find_ids", ids=ids)}
-    return await _with_existing(tx, [_unlike(template, item) for item in items], born)
+        started = await start(tx, [_unlike(template, item) for item in items], now=now)
+    elif await tx.change("start_alike", items, alone=True, **_alike(template, now)) == len(items):
+        return {}
+    else:
+        born = {row[0] for row in await tx.rows("find_ids", ids=[item[0] for item in items])}
+        started = await _with_existing(tx, [_unlike(template, item) for item in items], born)
+    pairs = zip(items, started, strict=True)
+    return {item[0]: one.id for item, one in pairs if one.existed}
 
 
-def _unlike(template: NewRun, item: tuple[str, str | None, str | None, str | None]) -> NewRun:
+def _unlike(template: NewRun, item: BulkItem) -> NewRun:
     return msgspec.structs.replace(
         template, id=item[0], external_id=item[1], limit_key=item[2], input=item[3]
     )
