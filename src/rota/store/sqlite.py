@@ -87,7 +87,7 @@ class SqliteTx:
     async def rows(self, query: str, *, alone: bool = False, **parameters: Any) -> list[Row]:
         """Run one named query."""
         text, _, names, _ = self._queries[query]
-        return self._execute(text, tuple(_plain(parameters[name]) for name in names))
+        return self._execute(text, tuple(_plain([parameters[name] for name in names])))
 
     async def many(
         self, query: str, items: Sequence[Row], *, alone: bool = False, **parameters: Any
@@ -108,9 +108,9 @@ class SqliteTx:
         self, query: str, items: Sequence[Row], parameters: dict[str, Any]
     ) -> tuple[str, tuple[Any, ...]]:
         text, _, names, single = self._queries[query]
-        shared = [_plain(parameters[name]) for name in names]
+        shared = _plain([parameters[name] for name in names])
         if len(items) == 1:
-            return single, (*map(_plain, items[0]), *shared)
+            return single, (*_plain(items[0]), *shared)
         return text, (_json(items), *shared)
 
     def _execute(self, text: str, values: tuple[Any, ...]) -> list[Row]:
@@ -155,8 +155,9 @@ def _json(values: Sequence[Any]) -> str:
     return msgspec.json.encode(values).decode()
 
 
-def _plain(value: Any) -> Any:
-    return _json(value) if isinstance(value, list | tuple) else value
+def _plain(values: Sequence[Any]) -> list[Any]:
+    """Lists as JSON, everything else as it is."""
+    return [_json(value) if isinstance(value, (list, tuple)) else value for value in values]
 
 
 def drive(coroutine: Coroutine[Any, Any, T]) -> T:
