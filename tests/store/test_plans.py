@@ -214,7 +214,7 @@ async def _plan(tx: Tx, case: Case) -> str:
     if isinstance(tx, SqliteTx):
         from rota.store.sqlite import _json, _plain
 
-        shared = [_plain(case.parameters[name]) for name in query.parameters]
+        shared = _plain([case.parameters[name] for name in query.parameters])
         given = [_json([case.item]), *shared] if case.item else shared
         rows = tx._cursor.execute(f"explain query plan {query.text}", given).fetchall()
         return "\n".join(str(row[3]) for row in rows)
