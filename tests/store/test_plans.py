@@ -80,6 +80,7 @@ CHAIN = (*PRIMARY, "runs_chain")
 
 CASES = [
     Case("claim_runs", ("runs_ready",), PLACE | LEASE),
+    Case("ready_runs", ("runs_ready",), PLACE | {"now": NOW}),
     Case("pick_unkeyed", ("runs_ready",), PLACE | {"per_key": 1}),
     Case("pick_keyed", ("runs_limit_keys",), PLACE | {"key_running_max": 2}),
     Case("count_running", ("runs_running",), {"namespace": SPACE, "queue": "default"}),
@@ -237,6 +238,8 @@ async def test_the_query_reads_an_index_and_never_the_whole_table(
     full_url: str, case: Case
 ) -> None:
     async with opened(full_url, migrated=False) as db:
+        if case.query not in queries.compiled(db.dialect.name):
+            pytest.skip("the other database asks it")
         plan = await db.read(_plan, case)
     assert any(index in plan for index in case.indexes), plan
     assert not SCANS.search(plan), plan
@@ -244,9 +247,9 @@ async def test_the_query_reads_an_index_and_never_the_whole_table(
 
 async def test_a_claim_sorts_nothing(full_url: str) -> None:
     """The index has the order of the line, so that a long line costs no more than a short one."""
-    claim = next(case for case in CASES if case.query == "claim_runs")
     async with opened(full_url, migrated=False) as db:
-        plan = await db.read(_plan, claim)
+        asked = "claim_runs" if db.dialect.fuses else "ready_runs"
+        plan = await db.read(_plan, next(case for case in CASES if case.query == asked))
     assert "USE TEMP B-TREE" not in plan
     assert not re.search(r"\bSort\b", plan), plan
 
@@ -277,7 +280,7 @@ async def _run_again(tx: Tx) -> set[str]:
         return apsw.SQLITE_OK
 
     tx.connection.set_authorizer(compiling)
-    for case in CASES:
+    for case in (case for case in CASES if case.query in queries.compiled("sqlite")):
         running = case.query
         for turn in range(3):
             given = {name: _other(value, turn) for name, value in case.parameters.items()}

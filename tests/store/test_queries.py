@@ -27,6 +27,7 @@ ONE_SIDED = {
     "start_runs_told",
     "complete_and_claim",
     "fire_and_advance",
+    "claim_runs",
     "ready_runs",
     "take_runs",
     "note_prepared",

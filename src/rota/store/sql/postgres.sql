@@ -32,6 +32,24 @@ returning pg_notify(:told_to, 'ready ' || id)
 -- Here a body may be somewhere else, so the word brings no id.
 {query start_runs}, pg_notify(:told_to, 'ready')
 
+-- name: claim_runs
+-- The CTE fixes the picked set before the update, which may else exceed the limit. It locks the rows,
+-- so that they stay where they are: by their places they need not be looked up once more.
+with picked as (
+    select ctid from runs
+    where namespace = :namespace and queue = :queue and status = 'pending' and name {in names}
+        and not exists (select 1 from queues
+            where queues.namespace = :namespace and queues.name = :queue and queues.paused = 1)
+    order by priority desc, available_at, id
+    limit :limit
+    {skip_locked}
+)
+update runs
+set status = 'running', reason = null, lease_owner = :worker_id, lease_until = :lease_until,
+    claim_count = claim_count + 1, wake_requested = 0, started_at = coalesce(started_at, :now)
+where ctid = any (array(select ctid from picked))
+returning {claim columns}
+
 -- name: complete_and_claim
 -- Both in one round trip: the server works while we perform what was claimed before.
 with done as ({query complete_runs} returning runs.id),

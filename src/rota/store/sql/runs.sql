@@ -56,23 +56,6 @@ select item.run_id, item.part, item.body
 where true
 on conflict (run_id, part) do update set body = excluded.body
 
--- name: claim_runs
--- The CTE fixes the picked set before the update; PostgreSQL may else exceed the limit.
-with picked as (
-    select id from runs
-    where namespace = :namespace and queue = :queue and status = 'pending' and name {in names}
-        and not exists (select 1 from queues
-            where queues.namespace = :namespace and queues.name = :queue and queues.paused = 1)
-    order by priority desc, available_at, id
-    limit :limit
-    {skip_locked}
-)
-update runs
-set status = 'running', reason = null, lease_owner = :worker_id, lease_until = :lease_until,
-    claim_count = claim_count + 1, wake_requested = 0, started_at = coalesce(started_at, :now)
-where id in (select id from picked)
-returning {claim columns}
-
 -- name: claim_told
 -- One run by the id that a word brought: no line to look at, and nothing of it lies elsewhere.
 update runs
