@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Literal, NamedTuple, Protocol
 
 from bench.places import Place
+from bench.sides import Side
 
 
 class Target(NamedTuple):
@@ -109,6 +110,20 @@ def combine(part: str, samples: Sequence[Sample]) -> Line:
         part, first.line, first.database, first.unit, ours, raw, ratio, ratios, first.target,
         verdict,
     )  # fmt: skip
+
+
+async def in_turns(
+    sides: Sequence[Side], work: Callable[[Side, int], Awaitable[None]], count: int, slice_: int
+) -> list[float]:
+    """How many per second each side does, a slice at a time in turns: whatever else happens on the
+    machine then happens to all of them."""
+    took = [0.0] * len(sides)
+    for _ in range(0, count, slice_):
+        for index, side in enumerate(sides):
+            began = time.perf_counter()
+            await work(side, slice_)
+            took[index] += time.perf_counter() - began
+    return [count / seconds for seconds in took]
 
 
 async def rate(count: int, work: Awaitable[None]) -> float:

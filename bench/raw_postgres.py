@@ -67,6 +67,8 @@ class RawPostgres:
     def __init__(self, url: str) -> None:
         self.url = url
         self._connection: Any = None
+        self._insert: Any = None
+        self._insert_many: Any = None
 
     async def open(self) -> None:
         """Make the tables and connect."""
@@ -75,6 +77,8 @@ class RawPostgres:
             f"create schema {self._connection.get_settings().search_path}"
         )
         await self._connection.execute(TABLES)
+        self._insert = await self._connection.prepare(INSERT)
+        self._insert_many = await self._connection.prepare(INSERT_MANY)
 
     async def close(self) -> None:
         """Disconnect; the schema goes with the place."""
@@ -86,15 +90,14 @@ class RawPostgres:
 
     async def start_one_by_one(self, count: int) -> None:
         """A prepared insert and a commit each."""
-        insert = await self._connection.prepare(INSERT)
         for number in range(count):
-            await insert.fetchval("noop", number)
+            await self._insert.fetchval("noop", number)
 
     async def start_bulk(self, count: int, work: Work = "noop") -> None:
         """One insert per `BULK` rows."""
-        insert = await self._connection.prepare(INSERT_MANY)
         for begin in range(0, count, BULK):
-            await insert.fetch(work, list(range(begin, min(begin + BULK, count))))
+            numbers = list(range(begin, min(begin + BULK, count)))
+            await self._insert_many.fetch(work, numbers)
 
     async def unfinished(self) -> int:
         """Rows not yet done."""

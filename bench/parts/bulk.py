@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bench.measure import Sample, Sizes, Target, rate
+from bench.measure import Sample, Sizes, Target, in_turns
 from bench.places import Place, a_side
 from bench.sides import BULK, Side
 
@@ -17,19 +17,17 @@ class Bulk:
     once = False
 
     async def round(self, places: Sequence[Place], sizes: Sizes) -> list[Sample]:
-        """Raw, ours."""
+        """Raw and ours in turns, a call each."""
         samples = []
         for place in places:
-            async with a_side(place, "raw") as raw:
-                limit = await _bulk(raw, sizes.bulk)
-            async with a_side(place, "ours") as ours:
-                value = await _bulk(ours, sizes.bulk)
+            async with a_side(place, "raw") as raw, a_side(place, "ours") as ours:
+                await in_turns([raw, ours], _bulk, BULK, BULK)
+                limit, value = await in_turns([raw, ours], _bulk, sizes.bulk, BULK)
             samples.append(
                 Sample(f"{BULK} a call", place.name, "runs/s", value, limit, Target(">=", 0.4))
             )
         return samples
 
 
-async def _bulk(side: Side, count: int) -> float:
-    await side.start_bulk(BULK)
-    return await rate(count, side.start_bulk(count))
+async def _bulk(side: Side, count: int) -> None:
+    await side.start_bulk(count)

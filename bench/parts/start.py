@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import cast
 
-from bench.measure import Sample, Sizes, Target, rate
+from bench.measure import Sample, Sizes, Target, in_turns, rate
 from bench.places import Place, a_side
 from bench.sides import Side, StartsTogether
 
 STARTERS = 64
 WARM_UP = 20
+SLICE = 50  # as many in a row before it is the other side's turn
 
 
 class Start:
@@ -21,13 +22,12 @@ class Start:
     once = False
 
     async def round(self, places: Sequence[Place], sizes: Sizes) -> list[Sample]:
-        """Raw one by one, ours one by one, ours together."""
+        """Raw and ours one by one, in turns; then ours together."""
         samples = []
         for place in places:
-            async with a_side(place, "raw") as raw:
-                limit = await _one_by_one(raw, sizes.one_by_one)
-            async with a_side(place, "ours") as ours:
-                alone = await _one_by_one(ours, sizes.one_by_one)
+            async with a_side(place, "raw") as raw, a_side(place, "ours") as ours:
+                await in_turns([raw, ours], _one_by_one, WARM_UP, WARM_UP)
+                limit, alone = await in_turns([raw, ours], _one_by_one, sizes.one_by_one, SLICE)
             async with a_side(place, "ours") as ours:
                 await ours.start_one_by_one(WARM_UP)
                 many = cast(StartsTogether, ours)
@@ -42,6 +42,5 @@ class Start:
         return samples
 
 
-async def _one_by_one(side: Side, count: int) -> float:
-    await side.start_one_by_one(WARM_UP)
-    return await rate(count, side.start_one_by_one(count))
+async def _one_by_one(side: Side, count: int) -> None:
+    await side.start_one_by_one(count)
