@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from bench.measure import Sample, Sizes, Target
-from bench.parts.drain import drain_rate
+from bench.parts.drain import drain_both, drain_rate
 from bench.places import Place
 from bench.sides import STEPS
 
@@ -18,12 +18,13 @@ class Steps:
     once = False
 
     async def round(self, places: Sequence[Place], sizes: Sizes) -> list[Sample]:
-        """Raw with a commit per step, raw with grouped commits, ours."""
+        """Raw with a commit per step; raw with grouped commits and ours in turns."""
         samples = []
         for place in places:
             each = await drain_rate(place, "raw", "steps", sizes.flows_commit_each, lines=STEPS)
-            grouped = await drain_rate(place, "raw", "steps-grouped", sizes.flows, lines=STEPS)
-            ours = await drain_rate(place, "ours", "steps", sizes.flows, lines=STEPS)
+            grouped, ours = await drain_both(
+                place, "steps", sizes.flows, raw_work="steps-grouped", lines=STEPS
+            )
             samples += [
                 Sample(
                     "raw groups commits", place.name, "flows/s", ours, grouped, Target(">=", 0.3)
