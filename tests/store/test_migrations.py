@@ -13,7 +13,7 @@ from rota.store import migrate
 from rota.store.database import Database, open_url
 from rota.store.migrate import Migration
 from scripts.schema import FOLDER, postgres_snapshot, sqlite_snapshot
-from tests.builders import NOW, new_run, opened, sql, start
+from tests.builders import NOW, begin, claim, new_run, opened, settle, sound, sql, start
 
 NAMES = [f"{one.number:04d}_{one.name}" for one in migrate.shipped()]
 NEXT = max(one.number for one in migrate.shipped()) + 1
@@ -93,6 +93,29 @@ async def test_a_later_version_adds_to_what_is_there(
         assert await db.write(migrate.apply, now=NOW) == [f"{NEXT:04d}_more0"]
         assert "novel" in await _tables(db)
         assert await sql(db, "select count(*) from runs") == [(1,)]
+
+
+@pytest.mark.parametrize("known", range(1, NEXT - 1))
+async def test_a_database_of_any_earlier_version_comes_along_with_its_runs(
+    database_url: str, monkeypatch: pytest.MonkeyPatch, known: int
+) -> None:
+    async with opened(database_url, migrated=False) as db:
+        kept = migrate.shipped()[:known]
+        monkeypatch.setattr(migrate, "shipped", lambda: kept)
+        monkeypatch.setattr(migrate, "_views", lambda dialect: "select 1")
+        assert await db.write(migrate.apply, now=NOW) == NAMES[:known]
+        held = await begin(db, serial_key="one")
+        ended = await begin(db, limit_key="k")
+        await settle(db, ended, "complete", output="1")
+        await start(db, new_run(limit_key="k"), new_run(available_at=NOW + 1))
+        before = await sql(db, "select id, status, claim_count, output from runs order by id")
+        monkeypatch.undo()
+        assert await db.write(migrate.apply, now=NOW) == NAMES[known:]
+        after = await sql(db, "select id, status, claim_count, output from runs order by id")
+        assert after == before
+        assert await sound(db)
+        await settle(db, held, "complete")
+        assert len(await claim(db)) == 1
 
 
 BROKEN = "create table novel (id {key} primary key) {strict}; insert into nobody values (1);"

@@ -50,6 +50,40 @@ set status = 'running', reason = null, lease_owner = :worker_id, lease_until = :
 where ctid = any (array(select ctid from picked))
 returning {claim columns}
 
+-- name: pick_keyed
+-- As `lateral`: before version 18 the server reads the whole table for each key otherwise.
+with recursive waiting (key) as (
+    select min(limit_key) from runs
+    where namespace = :namespace and queue = :queue and status = 'pending' and limit_key is not null
+        and finished_at is null
+    union all
+    select (select min(limit_key) from runs
+        where namespace = :namespace and queue = :queue and status = 'pending'
+            and limit_key > waiting.key and finished_at is null)
+    from waiting where waiting.key is not null
+),
+ranked as (
+    select runs.id, runs.priority, runs.available_at,
+        row_number() over (partition by waiting.key
+            order by runs.priority desc, runs.available_at, runs.id) as place,
+        (select count(*) from runs as busy where busy.namespace = :namespace and busy.queue = :queue
+            and busy.limit_key = waiting.key and busy.status = 'running'
+            and busy.finished_at is null) as busy_count
+    from waiting cross join lateral (
+        select next.id, next.priority, next.available_at from runs as next
+        where next.namespace = :namespace and next.queue = :queue and next.status = 'pending'
+            and next.limit_key = waiting.key and next.name {in names}
+            and next.finished_at is null
+        order by next.priority desc, next.available_at, next.id
+        limit :key_running_max
+    ) as runs
+    where waiting.key is not null
+)
+select id, priority, available_at from ranked
+where place + busy_count <= :key_running_max
+order by priority desc, available_at, id
+limit :limit
+
 -- name: complete_and_claim
 -- Both in one round trip: the server works while we perform what was claimed before.
 with done as ({query complete_runs} returning runs.id),
