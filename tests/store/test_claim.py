@@ -157,6 +157,23 @@ async def test_two_who_heard_the_same_word_do_not_both_get_the_run(db: Database)
     assert await sound(db)
 
 
+async def test_a_claim_waits_for_nobody_who_holds_a_row(db: Database) -> None:
+    if db.dialect.name == "sqlite":
+        pytest.skip("a file has one writer at a time")
+    fresh, other = new_run(priority=9), new_run()
+    await start(db, fresh, other)
+
+    async def meanwhile(tx: Any) -> list[list[str]]:
+        await tx.connection.execute("begin")
+        tx.begun = True
+        await tx.connection.execute(f"select 1 from runs where id = '{fresh.id}' for update")
+        async with asyncio.timeout(30):
+            return [_ids(await told(db, fresh.id)), _ids(await claim(db))]
+
+    assert await db.write(meanwhile) == [[], [other.id]]
+    assert _ids(await claim(db)) == [fresh.id]
+
+
 async def test_two_claimers_never_get_the_same_run(db: Database) -> None:
     fresh = [new_run() for _ in range(60)]
     await start(db, *fresh)
