@@ -109,21 +109,18 @@ def in_order(**settings: Any) -> tuple[Rota, Any, list[int]]:
     return app, flow, begun
 
 
-async def silently(other: Rota, flow: Any, **priorities: int) -> list[RunRef]:
-    """Runs that nobody was told of."""
+async def silently(other: Rota, flow: Any, *priorities: int) -> list[RunRef]:
+    """Runs of these priorities that nobody was told of."""
     other.database.tell = lambda topic: None  # type: ignore[method-assign]
     other.database.carry = lambda topic: None  # type: ignore[method-assign]
-    return [
-        await other.start(flow, n, priority=priority)
-        for n, priority in enumerate(priorities.values())
-    ]
+    return [await other.start(flow, n, priority=priority) for n, priority in enumerate(priorities)]
 
 
 async def test_a_word_about_one_run_begins_that_and_then_all_others(database_url: str) -> None:
     app, flow, begun = in_order()
     other, _ = plain()
     async with live(app, database_url) as clock, beside(other, database_url, clock):
-        refs = await silently(other, flow, first=9, second=5, third=0)
+        refs = await silently(other, flow, 9, 5, 0)
         app.wakeups.heard(f"ready {refs[2].id}")
         assert [await app.ref(ref.id).result(timeout=30) for ref in refs] == [0, 1, 2]
     assert begun == [2, 0, 1]
@@ -133,7 +130,7 @@ async def test_a_worker_with_one_seat_keeps_the_line_whatever_it_is_told(databas
     app, flow, begun = in_order(seats=1)
     other, _ = plain()
     async with live(app, database_url) as clock, beside(other, database_url, clock):
-        refs = await silently(other, flow, first=0, second=9)
+        refs = await silently(other, flow, 0, 9)
         app.wakeups.heard(f"ready {refs[0].id}")
         assert [await app.ref(ref.id).result(timeout=30) for ref in refs] == [0, 1]
     assert begun == [1, 0]
@@ -143,7 +140,7 @@ async def test_a_word_about_a_run_that_is_gone_lets_nothing_lie(database_url: st
     app, flow, _ = in_order()
     other, _ = plain()
     async with live(app, database_url) as clock, beside(other, database_url, clock):
-        [ref] = await silently(other, flow, only=0)
+        [ref] = await silently(other, flow, 0)
         app.wakeups.heard("ready nobody")
         assert await app.ref(ref.id).result(timeout=30) == 0
 

@@ -298,7 +298,7 @@ async def _turn_at_once(
         done = frozenset([row[0] for row in await tx.many("completed_of", items, alone=True)])
     claims = [Claim(*row[1:]) for row in rows if row[1] is not None]
     claims.sort(key=claim_order)
-    return Settled(done, woke=False), Claimed(claims, None)
+    return Settled(done, woke=False), Claimed(claims)
 
 
 async def renew(tx: Tx, held: Sequence[Claim], *, lease_until: int) -> frozenset[str]:
