@@ -68,7 +68,7 @@ class Sizes(NamedTuple):
     together: int = 10_000
     bulk: int = 20_000
     drain: int = 20_000
-    flows: int = 2_000
+    flows: int = 6_000
     flows_commit_each: int = 200
     latency: int = 80
     idle_s: float = 20.0
