@@ -19,6 +19,7 @@ from rota.errors import (
     UsageError,
     WrongState,
 )
+from rota.starting import Options
 from rota.testing import virtual
 from tests.workflows.kit import Parcel, Receipt, result
 
@@ -187,6 +188,26 @@ async def test_one_bad_item_of_many_starts_none(database_url: str) -> None:
             await app.start_many(fulfil, [("a",), ("b", "many"), ("c",)])
         assert await app.list() == []
         assert await app.start_many(fulfil, []) == []
+
+
+@pytest.mark.parametrize(
+    ("item", "plain"),
+    [
+        (Start(kwargs={"n": 1}), True),
+        (Start(kwargs={"n": 1}, external_id="x"), False),
+        (Start(kwargs={"n": 1}, external_id=""), False),
+        (Start(kwargs={"n": 1}, key="k"), False),
+    ],
+    ids=["plain", "external id", "empty external id", "key"],
+)
+def test_runs_with_nothing_of_their_own_but_an_input_go_the_short_way(
+    item: Start, plain: bool
+) -> None:
+    """Also where nobody knows the workflow, and where the arguments come as a `Start`."""
+    starter = Client("sqlite:///nowhere.db").starter
+    bulk = starter.bulk(None, "flow", [Start(kwargs={"n": 0}), item], Options(), now=0)
+    assert bulk.plain == plain
+    assert {len(row) for row in bulk.rows} == ({2} if plain else {4})
 
 
 async def test_more_than_one_bulk_is_started(database_url: str) -> None:

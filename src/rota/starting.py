@@ -121,7 +121,9 @@ class Starter:
             texts = door.signature.write_all(chosen, what=name, bytes_max=limit)
             return Bulk(template, list(zip(ids, texts, strict=True)), plain=True)
         rows = [self._row(door, name, *pair) for pair in zip(ids, chosen, strict=True)]
-        return Bulk(template, rows, plain=False)
+        if any((external_id, key) != (None, None) for _, external_id, key, _ in rows):
+            return Bulk(template, rows, plain=False)
+        return Bulk(template, [(i, text) for i, _, _, text in rows], plain=True)
 
     def _row(
         self, door: Startable | None, name: str, run_id: str, item: tuple[Any, ...] | Start
