@@ -180,6 +180,17 @@ async def opened(make_database: MakeDatabase, folder: Path) -> AsyncIterator[Sce
         await database.close()
 
 
+# How many points the same life may have more or less: a worker looks for work when it is told to,
+# and whether a word comes before or after a look that finds nothing is chance.
+LOOKS_POINTS = 8
+
+
+def _ended_before(strike: Strike, points: list[str]) -> bool:
+    """Whether a life was over, and nearly as long as its model, when it was to be killed."""
+    alone = strike == Strike(kill_at=strike.kill_at)
+    return alone and len(points) < strike.kill_at <= len(points) + LOOKS_POINTS
+
+
 async def play_all(scene: Scene, kind: str, strikes: Iterable[Strike]) -> None:
     """All of them, a few at a time; each must have come to its kills."""
     left = iter(strikes)
@@ -187,7 +198,8 @@ async def play_all(scene: Scene, kind: str, strikes: Iterable[Strike]) -> None:
     async def lane() -> None:
         for strike in left:
             played = await scene.play(kind, strike)
-            assert played.struck, f"{kind}: {strike} was never reached"
+            reached = played.struck or _ended_before(strike, played.told["points"])
+            assert reached, f"{kind}: {strike} was never reached"
 
     async with asyncio.TaskGroup() as lanes:
         for _ in range(AT_ONCE):
