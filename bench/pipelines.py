@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 from rota import Rota
 from rota.ai import Invoker, Offline, OpenAI, Request
-from rota.store import sqlite
+from rota.store.backend import sqlite
 
 NAME = "triage"
 LEAN_KIB = 2048

@@ -21,9 +21,9 @@ import apsw
 
 from bench import raw_postgres, raw_sqlite
 from bench.ours import make_app
-from rota.core.instants import instant
-from rota.core.occurrences import times_of
-from rota.core.timing import Timing
+from rota.core.time.instants import instant
+from rota.core.time.occurrences import times_of
+from rota.core.time.spec import Timing
 
 BATCH = 1000  # As many as Rota's scheduler takes.
 SECOND = 1_000_000

@@ -13,15 +13,15 @@ from pathlib import Path
 
 from rota import errors
 from rota.cli import reference
-from rota.core import failures, lifecycle
-from rota.core.lifecycle import BIRTHS, FINAL, OPEN, RULES, Status
-from rota.pipelines.document import schema
+from rota.core.runs import failures, lifecycle
+from rota.core.runs.lifecycle import BIRTHS, FINAL, OPEN, RULES, Status
+from rota.pipelines.definition import schema
 
 FOLDER = Path(__file__).resolve().parents[1] / "docs" / "reference"
 
 LIFECYCLE_HEAD = """# The life of a run
 
-Made from `src/rota/core/lifecycle.py` and `src/rota/core/failures.py` by `make docs`.
+Made from `src/rota/core/runs/lifecycle.py` and `src/rota/core/runs/failures.py` by `make docs`.
 
 A run is one attempt to execute something. A retry or a recovery is a new run that follows the old
 one, so history is never overwritten. Every change names the status and the claim it expects:

@@ -15,8 +15,8 @@ from typing import Any
 import apsw
 
 from rota.settings import Settings
-from rota.store import migrate
-from rota.store.database import open_url
+from rota.store.backend import migrate
+from rota.store.backend.database import open_url
 
 FOLDER = Path(__file__).resolve().parents[1] / "src" / "rota" / "store" / "migrations"
 HEAD = "-- The whole schema on {name}, after all migrations. Made by `python -m scripts.schema`.\n"

@@ -12,18 +12,31 @@ from typing import Any
 
 import msgspec
 
-from rota.core.instants import HOUR, SECOND
-from rota.core.model import Claim, NewRun, Outcome, Queue, Run, Started, Step, StepRecord, Worker
+from rota.core.runs.model import (
+    Claim,
+    NewRun,
+    Outcome,
+    Queue,
+    Run,
+    Started,
+    StepRecord,
+    StoredStep,
+    WorkerRecord,
+)
+from rota.core.time.instants import HOUR, SECOND
 from rota.settings import Settings
-from rota.store import claiming, history, invariants, migrate, runs, steps, workers
-from rota.store.database import Database, Row, Tx, open_url
-from rota.store.postgres import PostgresTx
-from rota.store.sqlite import SqliteTx
+from rota.store import invariants
+from rota.store.backend import migrate
+from rota.store.backend.database import Database, Row, Tx, open_url
+from rota.store.backend.postgres import PostgresTx
+from rota.store.backend.sqlite import SqliteTx
+from rota.store.runs import claim as claiming
+from rota.store.runs import history, steps, transitions, workers
 
 NOW = 1_700_000_000_000_000
 LEASE = 30 * SECOND
 SPACE = "default"
-BIG = "x" * (2 * runs.INLINE_BYTES_MAX)
+BIG = "x" * (2 * transitions.INLINE_BYTES_MAX)
 
 _counter = itertools.count(1)
 
@@ -39,9 +52,9 @@ def new_run(name: str = "work", **fields: Any) -> NewRun:
     return NewRun(name=name, **defaults | fields)
 
 
-def worker_row(worker_id: str, **fields: Any) -> Worker:
+def worker_row(worker_id: str, **fields: Any) -> WorkerRecord:
     """A worker as it reports itself at its start."""
-    blank = Worker(
+    blank = WorkerRecord(
         worker_id, SPACE, "host", 7, "then", '["default"]', "[]", 10, "online", "1", NOW, NOW, None
     )
     return msgspec.structs.replace(blank, **fields)
@@ -49,12 +62,12 @@ def worker_row(worker_id: str, **fields: Any) -> Worker:
 
 def step_of(claim: Claim, key: str, **fields: Any) -> StepRecord:
     """A completed step of the claim's chain."""
-    blank = Step(claim.root_id, key, 1, "step", "completed", 1, claim.attempt, '"done"', None,
+    blank = StoredStep(claim.root_id, key, 1, "step", "completed", 1, claim.attempt, '"done"', None,
         None, None, NOW, NOW)  # fmt: skip
     return StepRecord(claim, msgspec.structs.replace(blank, **fields))
 
 
-def waiting_step(claim: Claim, key: str, **fields: Any) -> Step:
+def waiting_step(claim: Claim, key: str, **fields: Any) -> StoredStep:
     """A step that waits for a signal."""
     return step_of(claim, key, kind="signal", status="waiting", output=None, finished_at=None,
         **fields).step  # fmt: skip
@@ -89,7 +102,7 @@ async def sql(db: Database, text: str) -> list[Row]:
 
 async def start(db: Database, *fresh: NewRun, now: int = NOW) -> list[Started]:
     """Give birth to runs."""
-    return await db.write(runs.start, fresh, now=now)
+    return await db.write(transitions.start, fresh, now=now)
 
 
 def request(
@@ -127,7 +140,7 @@ async def settle(
     db: Database, held: Claim, verb: str = "complete", *, now: int = NOW, **fields: Any
 ) -> bool:
     """Settle one claim; whether it was ours to settle."""
-    done = await db.write(runs.settle, [Outcome(held, verb, **fields)], now=now)
+    done = await db.write(transitions.settle, [Outcome(held, verb, **fields)], now=now)
     return held.id in done.ids
 
 
@@ -137,7 +150,7 @@ async def reap(
     """One round of the reaper."""
     heirs = [fresh_id(now) for _ in range(batch)]
     return await db.write(
-        runs.reap, namespace=SPACE, now=now, gone=list(gone), recoveries_max=recoveries_max,
+        transitions.reap, namespace=SPACE, now=now, gone=list(gone), recoveries_max=recoveries_max,
         new_ids=heirs,
     )  # fmt: skip
 

@@ -19,8 +19,8 @@ from urllib.parse import urlsplit, urlunsplit
 
 from rota.settings import Settings
 from rota.store import invariants
-from rota.store.database import open_url
-from rota.store.invariants import Broken
+from rota.store.backend.database import open_url
+from rota.store.invariants import BrokenInvariant
 
 ROOT = Path(__file__).resolve().parents[1]
 T = TypeVar("T")
@@ -111,7 +111,7 @@ def split_schema(url: str) -> tuple[str, str]:
     return urlunsplit(parts._replace(query=query)), schema
 
 
-async def broken(url: str) -> list[Broken]:
+async def broken(url: str) -> list[BrokenInvariant]:
     """The invariants that do not hold in a database."""
     database = open_url(url, Settings())
     await database.open()

@@ -9,7 +9,7 @@ import asyncio
 import secrets
 from collections.abc import Iterator
 
-from rota.store import migrate
+from rota.store.backend import migrate
 from tests.builders import NOW, opened, raw
 
 # Those that refer to others come first.

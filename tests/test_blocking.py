@@ -12,6 +12,7 @@ import pytest
 
 from rota import Rota, blocking
 from rota.blocking import BlockingClient
+from rota.client.start import Start
 from rota.errors import (
     BadInput,
     RunCancelled,
@@ -21,7 +22,6 @@ from rota.errors import (
     UnknownWorkflow,
     UsageError,
 )
-from rota.starting import Start
 
 
 def make_app(url: str) -> Rota:

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from rota import Client, NeedsLogin, Rota, Start, sleep, wait_for
-from rota.core.instants import SECOND
+from rota.client.start import StartOptions
+from rota.core.time.instants import SECOND
 from rota.errors import (
     AlreadyStarted,
     BadInput,
@@ -19,7 +20,6 @@ from rota.errors import (
     UsageError,
     WrongState,
 )
-from rota.starting import Options
 from rota.testing import virtual
 from tests.workflows.kit import Parcel, Receipt, result
 
@@ -205,7 +205,7 @@ def test_runs_with_nothing_of_their_own_but_an_input_go_the_short_way(
 ) -> None:
     """Also where nobody knows the workflow, and where the arguments come as a `Start`."""
     starter = Client("sqlite:///nowhere.db").starter
-    bulk = starter.bulk(None, "flow", [Start(kwargs={"n": 0}), item], Options(), now=0)
+    bulk = starter.bulk(None, "flow", [Start(kwargs={"n": 0}), item], StartOptions(), now=0)
     assert bulk.plain == plain
     assert {len(row) for row in bulk.rows} == ({2} if plain else {4})
 

@@ -11,20 +11,20 @@ from typing import Any
 import msgspec
 import pytest
 
-from rota import metrics
-from rota.automation_client import Standing
-from rota.client import Client
-from rota.core.automation import Automation
-from rota.core.exposition import text
-from rota.core.instants import DAY, HOUR, MINUTE, SECOND
-from rota.core.lifecycle import OPEN
-from rota.core.model import Run
-from rota.core.schedule import PUT_ASIDE, RUNS_DONE
-from rota.core.wording import say, word_of
-from rota.pipelines import spending
+from rota.client import metrics
+from rota.client.automations import AutomationView
+from rota.client.client import Client
+from rota.core.automations.model import DeployedAutomation
+from rota.core.automations.text import say, word_of
+from rota.core.prometheus_text import text
+from rota.core.runs.lifecycle import OPEN
+from rota.core.runs.model import Run
+from rota.core.schedules.intent import PUT_ASIDE, RUNS_DONE
+from rota.core.time.instants import DAY, HOUR, MINUTE, SECOND
+from rota.pipelines import usage
 from rota.pipelines.outcome import PipelineResult
 from rota.settings import Settings
-from rota.store import workers
+from rota.store.runs import workers
 from rota.testing import VirtualClock
 from tests.automations.kit import Line, begun
 from tests.builders import NOW, SPACE, begin, fresh_id, new_run, settle, sql, start, worker_row
@@ -187,7 +187,7 @@ async def test_schedules_by_how_they_stand_and_the_latest_of_those_overdue(
     assert found["rota_schedules_overdue_seconds_max"].at() == 70
 
 
-async def _words(app: Line) -> tuple[list[Standing], Family]:
+async def _words(app: Line) -> tuple[list[AutomationView], Family]:
     return await app.automations.list(archived=True), (await read(app))["rota_automations"]
 
 
@@ -222,7 +222,7 @@ def test_the_word_alone_is_the_word_of_the_sentence() -> None:
     reasons = (None, "idle", "event", "reconciliation", "transient", "timeout", "auth", "logic")
     turns: list[Run | None] = [_turn(s, r) for s, r in itertools.product(OPEN, reasons)]
     for status, turn in itertools.product(("active", "paused", "archived"), [*turns, None]):
-        automation = Automation(SPACE, "a", status, "default", 1, "d", 0, 0, NOW, NOW)
+        automation = DeployedAutomation(SPACE, "a", status, "default", 1, "d", 0, 0, NOW, NOW)
         said = say(automation, turn, [], error=None, mutation=None, now=NOW)
         stands = (turn.status, turn.reason) if turn is not None else (None, None)
         word = word_of(status, *stands)
@@ -248,7 +248,7 @@ async def test_pipelines_are_summed_by_schedule_over_a_day(
         assert executions.at(schedule="sums-1", outcome="failed") == 1
         assert executions.at(schedule="nightly-1") is None
         assert items.at(schedule="sums-1", outcome="processed") == 8
-        spent = await spending.of_schedule(place.app, "sums-1")
+        spent = await usage.of_schedule(place.app, "sums-1")
         assert found["rota_pipeline_calls"].at(schedule="sums-1") == spent.calls > 0
         tokens = found["rota_pipeline_tokens"]
         assert tokens.at(direction="in") == spent.tokens_in > 0

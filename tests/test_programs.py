@@ -9,19 +9,27 @@ from pathlib import Path
 import pytest
 
 from rota.errors import NeedsPermission, Rejected
-from rota.programs import Child, Ear, Ended, fed, heard, kill, start
+from rota.net.subprocesses import (
+    Child,
+    ExitStatus,
+    OutputPipe,
+    kill,
+    read_outputs,
+    start,
+    write_stdin,
+)
 from tests.families import PARENT, given_up
 
 
-async def run(*argv: str, stdin: bytes = b"", cwd: Path | None = None) -> Ended:
-    with Ear(100) as out, Ear(100) as err:
+async def run(*argv: str, stdin: bytes = b"", cwd: Path | None = None) -> ExitStatus:
+    with OutputPipe(100) as out, OutputPipe(100) as err:
         child = await start(argv, out, err, env=os.environ, cwd=cwd)
         try:
-            code = await fed(child, stdin)
+            code = await write_stdin(child, stdin)
         finally:
             await kill(child)
-        await heard(out, err)
-    return Ended(code, out.text(), err.text())
+        await read_outputs(out, err)
+    return ExitStatus(code, out.text(), err.text())
 
 
 async def test_a_program_is_fed_and_heard() -> None:
@@ -52,25 +60,25 @@ async def test_what_keeps_a_program_from_starting_is_told(tmp_path: Path) -> Non
 
 
 async def test_to_kill_what_has_ended_changes_nothing() -> None:
-    with Ear(10) as out, Ear(10) as err:
+    with OutputPipe(10) as out, OutputPipe(10) as err:
         child: Child = await start(["true"], out, err, env=os.environ, cwd=None)
-        assert await fed(child, b"") == 0
+        assert await write_stdin(child, b"") == 0
         await kill(child)
     assert child.returncode == 0
 
 
 async def test_an_ear_keeps_the_first_part_and_says_that_there_was_more() -> None:
-    with Ear(3) as out, Ear(4) as err:
+    with OutputPipe(3) as out, OutputPipe(4) as err:
         child = await start(
             ["sh", "-c", "printf abcd; printf abcd >&2"], out, err, env=os.environ, cwd=None
         )
-        await fed(child, b"")
-        await heard(out, err)
+        await write_stdin(child, b"")
+        await read_outputs(out, err)
         assert (out.text(), out.full.is_set()) == ("abc", True)
         assert (err.text(), err.full.is_set()) == ("abcd", False)
 
 
 def test_an_end_is_told_in_words() -> None:
-    assert Ended(0, "", "").told("git") == "git ended with exit 0"
-    assert Ended(-9, "out", "").told("git") == "git ended with signal 9: out"
-    assert Ended(1, "out", " err\n").told("git") == "git ended with exit 1: err"
+    assert ExitStatus(0, "", "").told("git") == "git ended with exit 0"
+    assert ExitStatus(-9, "out", "").told("git") == "git ended with signal 9: out"
+    assert ExitStatus(1, "out", " err\n").told("git") == "git ended with exit 1: err"

@@ -11,12 +11,12 @@ import pytest
 
 from rota import project
 from rota.app import Rota
-from rota.core.model import Queue
+from rota.core.runs.model import Queue
 from rota.errors import BadSetting, StoreUnreachable, UsageError
 from rota.project import Project, given
 from rota.settings import Settings
-from rota.store.database import open_url
-from rota.store.sqlite import SqliteDatabase
+from rota.store.backend.database import open_url
+from rota.store.backend.sqlite import SqliteDatabase
 
 APP = 'from rota import Rota\napp = Rota("sqlite:///code.db", seats=5, namespace="code")\n'
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from rota import Rota, now, sleep
-from rota.core.instants import SECOND
+from rota.core.time.instants import SECOND
 from rota.testing import VirtualClock, virtual
 
 

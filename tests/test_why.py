@@ -10,12 +10,12 @@ import msgspec
 import pytest
 
 from rota import NeedsLogin, Rota, sleep, wait_for
-from rota.core.instants import MINUTE, instant
-from rota.core.model import Queue
+from rota.core.runs.model import Queue
+from rota.core.time.instants import MINUTE, instant
 from rota.errors import UnknownSchedule, UsageError
-from rota.store import workers
+from rota.explain.schedule import Explanation, why
+from rota.store.runs import workers
 from rota.testing import World, virtual
-from rota.why import Answer, why
 
 NOON = datetime(2027, 3, 1, 12, tzinfo=UTC)
 BERLIN = "Europe/Berlin"
@@ -55,7 +55,7 @@ def make() -> Rota:
     return app
 
 
-async def ask(app: Rota, name: str, at: str | None = None) -> Answer:
+async def ask(app: Rota, name: str, at: str | None = None) -> Explanation:
     """The answer, which is always one sentence."""
     found = await why(app, name, at=None if at is None else datetime.fromisoformat(at))
     assert found.sentence.endswith(".")
@@ -364,7 +364,7 @@ async def test_a_run_of_a_workflow_that_no_worker_knows(database_url: str) -> No
 
 
 async def _foreign(app: Rota) -> str:
-    from rota.client import Client
+    from rota.client.client import Client
 
     async with Client(app.url, clock=app.clock, settings=app.settings) as client:
         return (await client.start("elsewhere")).id

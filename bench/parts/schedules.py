@@ -34,8 +34,8 @@ from bench.schedules import (
     settled,
 )
 from rota import Rota, this_run
-from rota.core.occurrences import next_after
-from rota.core.schedule import Intent
+from rota.core.schedules.intent import Intent
+from rota.core.time.occurrences import next_after
 from rota.engine.scheduler import Scheduler
 
 DUE = 1_000

@@ -1,8 +1,10 @@
 """Rota runs what must run, when it must run, once, and can always say why it did or did not."""
 
 from rota.app import Rota
-from rota.client import Client
-from rota.core.retry import RetryPolicy
+from rota.client.client import Client
+from rota.client.handle import RunHandle
+from rota.client.start import Start
+from rota.core.runs.retry import RetryPolicy
 from rota.errors import (
     Fatal,
     NeedsLogin,
@@ -13,10 +15,8 @@ from rota.errors import (
     StepFailed,
     Transient,
 )
-from rota.runref import RunRef
 from rota.settings import Settings
-from rota.starting import Start
-from rota.workflows.verbs import (
+from rota.workflows.primitives import (
     gather,
     now,
     random,
@@ -39,7 +39,7 @@ __all__ = [
     "RotaError",
     "RunCancelled",
     "RunFailed",
-    "RunRef",
+    "RunHandle",
     "Settings",
     "Start",
     "StepFailed",

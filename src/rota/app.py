@@ -18,44 +18,44 @@ import msgspec
 
 from rota import settings as settings_
 from rota.automations.definition import Automation
-from rota.automations.deploying import AppAutomations
+from rota.automations.deploy import AppAutomations
 from rota.automations.executor import AutomationExecutor
-from rota.client import Client
-from rota.core.instants import Duration, micros
-from rota.core.lifecycle import Trigger
-from rota.core.model import NewRun, Queue, Started
-from rota.core.retry import RetryPolicy
-from rota.core.typed import Reader
-from rota.declared import ScheduleTable
-from rota.defining import When
-from rota.deploying import Deploy
-from rota.engine.base import Base
+from rota.client.client import Client
+from rota.client.handle import RunHandle
+from rota.client.start import Start, Startable, StartOptions, unknown_workflow
+from rota.core.runs.lifecycle import Trigger
+from rota.core.runs.model import NewRun, Queue, Started
+from rota.core.runs.retry import RetryPolicy
+from rota.core.time.instants import Duration, micros
+from rota.core.typed import JsonReader
 from rota.engine.clock import Clock
+from rota.engine.context import EngineContext
 from rota.engine.executor import Executor
 from rota.engine.journal import Journal
 from rota.engine.runtime import Runtime
 from rota.engine.wakeups import READY, TIMER
 from rota.engine.worker import QueueSeats
 from rota.errors import UsageError
+from rota.pipelines.client import PipelineClient
 from rota.pipelines.executor import PART_QUEUE, PipelineExecutor
-from rota.pipelines.serving import AppPipelines
-from rota.runref import RunRef
+from rota.schedules.apply import Deploy
+from rota.schedules.definition import When
+from rota.schedules.toml import ScheduleTable
 from rota.settings import Settings
-from rota.starting import Options, Start, Startable, unknown_workflow
-from rota.store.database import BRIEF
+from rota.store.backend.database import BRIEF
 from rota.workflows.definition import Step, Workflow
 from rota.workflows.executor import WorkflowExecutor
-from rota.workflows.flow import Flow, current_flow
+from rota.workflows.run import WorkflowRun, current_run
 from rota.workflows.waits import child_result, start_child
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class ChildRef(RunRef):
+class ChildRef(RunHandle):
     """A child run seen from the workflow that started it: awaiting it is durable."""
 
-    def __init__(self, client: Client, run_id: str, returns: Reader, flow: Flow) -> None:
+    def __init__(self, client: Client, run_id: str, returns: JsonReader, flow: WorkflowRun) -> None:
         super().__init__(client, run_id, returns, existed=False)
         self._flow = flow
 
@@ -65,7 +65,7 @@ class ChildRef(RunRef):
             raise UsageError(
                 "a child's result takes no timeout", hint="Give the child workflow a timeout."
             )
-        return await child_result(self._flow, self.id, self._returns or Reader(Any))
+        return await child_result(self._flow, self.id, self._returns or JsonReader(Any))
 
 
 class Rota(Client):
@@ -89,7 +89,7 @@ class Rota(Client):
         super().__init__(url, settings=settings, clock=clock, migrate=migrate)
         self.workflows: dict[str, Workflow[..., Any]] = {}
         self.automations: AppAutomations = AppAutomations(self)
-        self.pipelines = AppPipelines(self)
+        self.pipelines = PipelineClient(self)
         self._queues: dict[str, tuple[int, Queue]] = {}
         self._declared: dict[str, tuple[Workflow[..., Any], When, dict[str, Any]]] = {}
         self._file: tuple[str, Mapping[str, ScheduleTable]] | None = None
@@ -280,9 +280,11 @@ class Rota(Client):
         )  # fmt: skip
         return self.runtime
 
-    def base(self) -> Base:
+    def base(self) -> EngineContext:
         """What the loops of this process stand on."""
-        return Base(self.database, self.clock, self.settings, self.wakeups, self.results, self.ids)
+        return EngineContext(
+            self.database, self.clock, self.settings, self.wakeups, self.results, self.ids
+        )
 
     async def stop_worker(self, timeout_s: float | None = None) -> None:
         """Drain and sign off; runs that do not end in time are handed over."""
@@ -330,9 +332,9 @@ class Rota(Client):
             raise unknown_workflow(name, self.workflows)
         return self.workflows[name]
 
-    async def start(self, workflow: Any, /, *args: Any, **kwargs: Any) -> RunRef:
+    async def start(self, workflow: Any, /, *args: Any, **kwargs: Any) -> RunHandle:
         """Start a run. Inside a workflow it becomes a child, started exactly once."""
-        flow = current_flow()
+        flow = current_run()
         if flow is None:
             return await super().start(workflow, *args, **kwargs)
         target = self.workflow_named(workflow) if isinstance(workflow, str) else workflow
@@ -341,15 +343,15 @@ class Rota(Client):
                 "on_conflict cannot be used inside a workflow",
                 hint="A child whose external_id is taken is the run that has it.",
             )
-        options = {key: kwargs.pop(key) for key in Options.__struct_fields__ if key in kwargs}
+        options = {key: kwargs.pop(key) for key in StartOptions.__struct_fields__ if key in kwargs}
         child_id = await start_child(flow, target, args, kwargs, **options)
         return ChildRef(self, child_id, target.signature.returns, flow)
 
     async def start_many(
         self, workflow: Any, items: Iterable[tuple[Any, ...] | Start], **options: Any
-    ) -> list[RunRef]:
+    ) -> list[RunHandle]:
         """Start one run per item. Inside a workflow they become children, each started once."""
-        if current_flow() is None:
+        if current_run() is None:
             return await super().start_many(workflow, items, **options)
         refs = []
         for item in items:
@@ -367,9 +369,9 @@ class _Children:
         self._app = app
 
     def new_run(
-        self, flow: Flow, workflow: Any, args: Any, kwargs: Any, options: dict[str, Any]
+        self, flow: WorkflowRun, workflow: Any, args: Any, kwargs: Any, options: dict[str, Any]
     ) -> NewRun:
-        fresh = self._app.new_run(workflow, args, kwargs, Options(**options))
+        fresh = self._app.new_run(workflow, args, kwargs, StartOptions(**options))
         return msgspec.structs.replace(fresh, parent_id=flow.claim.root_id, trigger=Trigger.CHILD)
 
     def new_id(self) -> str:

@@ -15,15 +15,15 @@ from datetime import datetime
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from rota.client import Client
-from rota.core.instants import Duration
-from rota.core.model import Run
+from rota.client.client import Client
+from rota.client.handle import RunHandle
+from rota.client.start import Start, Startable
+from rota.core.runs.model import Run
+from rota.core.time.instants import Duration
 from rota.errors import UsageError
-from rota.runref import RunRef
 from rota.settings import Settings
-from rota.starting import Start, Startable
-from rota.workflows import verbs
-from rota.workflows.flow import current_flow
+from rota.workflows import primitives
+from rota.workflows.run import current_run
 
 T = TypeVar("T")
 
@@ -31,7 +31,7 @@ T = TypeVar("T")
 class BlockingRun:
     """A run that was started, for sync code. `id` names the whole chain."""
 
-    def __init__(self, client: BlockingClient, ref: RunRef) -> None:
+    def __init__(self, client: BlockingClient, ref: RunHandle) -> None:
         self.id = ref.id
         self.existed = ref.existed
         self._client = client
@@ -100,7 +100,7 @@ class BlockingClient:
 
     def call(self, ask: Callable[[Client], Coroutine[Any, Any, T]]) -> T:
         """Run anything the async client can do, and wait for its answer."""
-        if current_flow() is not None:
+        if current_run() is not None:
             raise UsageError(
                 "a blocking client inside a workflow would ask again at every replay",
                 hint="Use it in a step; in the workflow, call child workflows or `block_on`.",
@@ -214,17 +214,17 @@ def block_on(work: Awaitable[T]) -> T:
 
 def sleep(duration: Duration) -> None:
     """Sleep durably: no worker is held, and a restart does not start the sleep anew."""
-    _here(verbs.sleep(duration))
+    _here(primitives.sleep(duration))
 
 
 def wait_for(name: str, *, timeout: Duration | None = None, type: Any = Any) -> Any:  # noqa: A002
     """Wait durably for the next signal of that name; TimeoutError when none comes in time."""
-    return _here(verbs.wait_for(name, timeout=timeout, type=type))
+    return _here(primitives.wait_for(name, timeout=timeout, type=type))
 
 
 def now() -> datetime:
     """The current time, the same at every replay."""
-    return _here(verbs.now())
+    return _here(primitives.now())
 
 
 def _here(work: Awaitable[T]) -> T:
@@ -233,7 +233,7 @@ def _here(work: Awaitable[T]) -> T:
     async def awaited() -> T:
         return await work
 
-    flow = current_flow()
+    flow = current_run()
     if flow is not None and flow.in_thread():
         answer: T = flow.block_on(awaited())
         return answer

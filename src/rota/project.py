@@ -21,11 +21,11 @@ import msgspec
 
 from rota import settings as settings_
 from rota.app import Rota
-from rota.core.instants import SECOND, micros
-from rota.declared import ScheduleTable
+from rota.client.start import RunBuilder
+from rota.core.time.instants import SECOND, micros
 from rota.errors import BadInput, BadSetting, StoreUnreachable, UsageError
+from rota.schedules.toml import ScheduleTable
 from rota.settings import Settings
-from rota.starting import Starter
 
 FILE = "rota.toml"
 DATABASE_VARIABLE = "ROTA_DATABASE"
@@ -74,7 +74,7 @@ class Given(NamedTuple):
     settings: dict[str, Any]
 
 
-class Place(NamedTuple):
+class ProjectLocation(NamedTuple):
     """Where to look, once every source was asked."""
 
     url: str
@@ -145,7 +145,7 @@ def _rate(text: str | None, where: str) -> tuple[int, float] | None:
 # -- where the database is ---------------------------------------------------------------------
 
 
-def place(project: Project | None, said: Given) -> Place:
+def place(project: Project | None, said: Given) -> ProjectLocation:
     """URL and settings. User code is imported only when nothing else names the database."""
     known = place_without_code(project, said)
     if known is not None:
@@ -157,10 +157,10 @@ def place(project: Project | None, said: Given) -> Place:
             f"ROTA_PROJECT, or go to a folder with a {FILE}.",
         )
     app = configure(load(project), project, said)
-    return Place(app.url, app.settings)
+    return ProjectLocation(app.url, app.settings)
 
 
-def place_without_code(project: Project | None, said: Given) -> Place | None:
+def place_without_code(project: Project | None, said: Given) -> ProjectLocation | None:
     """What flags, environment and files say, if they name the database."""
     url = said.database or (project and _own_database(project))
     if project is None and not url and Path(DEFAULT).is_file():
@@ -168,7 +168,7 @@ def place_without_code(project: Project | None, said: Given) -> Place | None:
     if not url:
         return None
     values = (project.file.settings if project else {}) | said.settings
-    return Place(url, settings_.load(values, source="settings"))
+    return ProjectLocation(url, settings_.load(values, source="settings"))
 
 
 def _own_database(project: Project) -> str | None:
@@ -293,7 +293,7 @@ def configure(app: Rota, project: Project, said: Given) -> Rota:
     """Give the app what beats its own code: rota.toml, then the environment, then flags."""
     values = msgspec.to_builtins(app.settings) | project.file.settings | said.settings
     before, app.settings = app.settings, settings_.load(values, source="settings")
-    app.starter = Starter(app.settings, app.ids)
+    app.starter = RunBuilder(app.settings, app.ids)
     own = anchored(app.url, project.folder) if project.is_file else app.url
     _move(app, said.database or _own_database(project) or own)
     # Queues were declared under the settings of the code: bring them along.

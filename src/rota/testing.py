@@ -19,10 +19,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 from rota.app import Rota
-from rota.core.instants import DAY, Duration, instant, micros, moment
-from rota.engine.upkeep import Upkeep
+from rota.core.time.instants import DAY, Duration, instant, micros, moment
+from rota.engine.maintenance import Maintenance
 from rota.engine.worker import Worker
-from rota.store.database import Database
+from rota.store.backend.database import Database
 
 START = instant(datetime(2030, 1, 1, tzinfo=UTC))
 # Real time given to user code that awaits something the virtual clock does not know.
@@ -134,7 +134,7 @@ class World:
         self.clock = clock
         assert app.runtime is not None
         self._worker: Worker = app.runtime.worker
-        self._upkeep: Upkeep = app.runtime.upkeep
+        self._upkeep: Maintenance = app.runtime.upkeep
         self._scheduler = app.runtime.scheduler
         self._calls = _Calls(app.database)
 

@@ -12,11 +12,11 @@ from pathlib import Path
 
 from rota.ai import limits as rules
 from rota.ai.limits import Decision, Limits, State
-from rota.ai.shared import Shared
-from rota.core.instants import SECOND
+from rota.ai.shared_limits import Shared
+from rota.core.time.instants import SECOND
 from rota.engine.clock import SystemClock
 from rota.settings import Settings
-from rota.store.database import open_url
+from rota.store.backend.database import open_url
 
 BURST_S = 0.5
 

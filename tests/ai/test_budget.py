@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from rota.ai import Budget, Budgeted, Estimate, Offline, Prices, Reply, Request
 from rota.ai import budget as rules
 from rota.ai.base import passing
-from rota.ai.budget import Amount, Limit, Spent
+from rota.ai.budget import Amount, BudgetUsage, Limit
 from rota.errors import BadSetting, BudgetSpent, NeedsLogin, Transient
 
 amounts = st.builds(Amount, st.integers(0, 1000), st.integers(0, 1000))
@@ -25,7 +25,7 @@ limits = st.builds(
 def test_a_budget_is_never_passed_while_estimates_are_high_enough(
     limit: Limit, calls: list[tuple[Amount, float, bool]]
 ) -> None:
-    spent, under_way = Spent(), list[tuple[Amount, Amount]]()
+    spent, under_way = BudgetUsage(), list[tuple[Amount, Amount]]()
     for amount, share, settles in calls:
         verdict = rules.judge(limit, spent, amount)
         if verdict == "go":
@@ -133,7 +133,7 @@ async def test_a_budget_in_dollars_needs_a_price() -> None:
 
 
 async def test_a_budget_goes_on_where_it_was_left() -> None:
-    budget = Budget(limit_tokens=100, spent=Spent(tokens=90))
+    budget = Budget(limit_tokens=100, spent=BudgetUsage(tokens=90))
     with pytest.raises(BudgetSpent):
         async with budget.spending(guess(11)):
             pass

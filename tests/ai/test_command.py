@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from rota.ai import Command, Request
+from rota.ai import CommandInvoker, Request
 from rota.errors import (
     BadSetting,
     NeedsLogin,
@@ -26,12 +26,12 @@ ASK = Request("tiny", "Grüße\nfrom $HOME", timeout_s=20)
 ENV = {"PATH": os.environ["PATH"], "MY_KEY": "sk-very-secret", "OTHER": "not passed on"}
 
 
-def shell(script: str, *args: str, **options: Any) -> Command:
-    return Command(["sh", "-c", script, "sh", *args], env=ENV, **options)
+def shell(script: str, *args: str, **options: Any) -> CommandInvoker:
+    return CommandInvoker(["sh", "-c", script, "sh", *args], env=ENV, **options)
 
 
 async def test_the_prompt_goes_in_and_the_answer_comes_out() -> None:
-    reply = await Command(["cat"]).ask(ASK)
+    reply = await CommandInvoker(["cat"]).ask(ASK)
     assert (reply.text, reply.model, reply.finish) == (ASK.prompt, "tiny", "stop")
     assert reply.guessed
     assert reply.cost_usd is None
@@ -82,11 +82,11 @@ async def test_only_what_is_named_is_passed_on_and_never_shown() -> None:
 
 async def test_a_program_that_is_not_there_or_may_not_run_says_so(tmp_path: Path) -> None:
     with pytest.raises(Rejected, match="is not there"):
-        await Command([str(tmp_path / "nothing")]).ask(ASK)
+        await CommandInvoker([str(tmp_path / "nothing")]).ask(ASK)
     plain = tmp_path / "plain"
     plain.write_text("no program")
     with pytest.raises(NeedsPermission, match="may not be run"):
-        await Command([str(plain)]).ask(ASK)
+        await CommandInvoker([str(plain)]).ask(ASK)
 
 
 async def test_it_works_in_the_folder_of_the_question(tmp_path: Path) -> None:
@@ -177,9 +177,9 @@ async def test_json_without_an_answer_is_no_answer(out: str, kind: type[RotaErro
 async def test_what_cannot_be_is_refused_before_anything_runs(tmp_path: Path) -> None:
     for argv in ("claude -p", [], ["a", 1], ["a\0b"]):
         with pytest.raises(BadSetting):
-            Command(argv)  # type: ignore[arg-type]
+            CommandInvoker(argv)  # type: ignore[arg-type]
     with pytest.raises(BadSetting, match="maybe"):
-        Command(["true"], exits={1: "maybe"})
+        CommandInvoker(["true"], exits={1: "maybe"})
     with pytest.raises(UsageError, match="no model"):
         await shell("touch ran", "{model}", cwd=str(tmp_path)).ask(Request("", "x"))
     assert list(tmp_path.iterdir()) == []

@@ -16,7 +16,7 @@ from rota.ai import Limiter, Limits, Offline, Request
 from rota.ai import limits as rules
 from rota.ai.base import passing
 from rota.ai.limits import State
-from rota.core.instants import MINUTE, SECOND
+from rota.core.time.instants import MINUTE, SECOND
 from rota.errors import Rejected, Transient
 
 START = 1_000_000 * SECOND

@@ -8,14 +8,14 @@ import pytest
 
 from rota.ai import Offline, Request
 from rota.errors import Transient
-from rota.pipelines.document.fields import (
+from rota.pipelines.definition.fields import (
     fields_of,
     instruction,
     read_batch,
     read_decision,
     read_reply,
 )
-from rota.pipelines.document.parts import OutputField
+from rota.pipelines.definition.sections import OutputField
 
 FIELDS = [
     *fields_of(["plain", "with space"]),

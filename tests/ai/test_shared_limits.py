@@ -17,10 +17,10 @@ from rota.ai import Limits, Offline, Request, invoker_of
 from rota.ai import limits as rules
 from rota.ai.base import Invoker, passing
 from rota.ai.limits import Decision, State
-from rota.ai.shared import FRESH_US, Shared, shared
-from rota.core.instants import MINUTE, SECOND
+from rota.ai.shared_limits import FRESH_US, Shared, shared
+from rota.core.time.instants import MINUTE, SECOND
 from rota.errors import Transient
-from rota.store.database import Database
+from rota.store.backend.database import Database
 from tests.ai.asker import BURST_S
 from tests.ai.model import Model, Say
 from tests.builders import NOW, opened, sql

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from rota import testing
-from rota.store import migrate
+from rota.store.backend import migrate
 from tests.builders import NOW, opened, raw
 
 TABLES = (

@@ -12,8 +12,9 @@ from typing import Any
 
 from rota import Rota, faults
 from rota.automations import Automation, Context, MutationResult, Prepared
-from rota.core.phases import shown
-from rota.store import invariants, runs
+from rota.core.automations.phases import shown
+from rota.store import invariants
+from rota.store.runs import transitions
 from rota.testing import World, virtual
 from rota.tools import Applied, Call, NotApplied, Safety, Tool, Unknown, Verdict
 from tests.builders import raw
@@ -257,7 +258,7 @@ async def bury(app: Rota) -> int:
     assert app.runtime is not None
     now = app.clock.now()
     reaped = await app.database.write(
-        runs.reap, namespace="default", now=now, gone=[app.runtime.worker.id],
+        transitions.reap, namespace="default", now=now, gone=[app.runtime.worker.id],
         recoveries_max=app.settings.recoveries_max, new_ids=list(app.ids.take(now, 10)),
     )  # fmt: skip
     app.wakeups.tell("ready")

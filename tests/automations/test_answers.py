@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from rota import Transient
-from rota.core.outcomes import read_error
+from rota.core.runs.stored_errors import read_error
 from rota.errors import OutcomeUnknown, WrongState
 from rota.testing import virtual
 from rota.tools import Safety

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from rota import NeedsLogin, Transient
-from rota.core.instants import SECOND
+from rota.core.time.instants import SECOND
 from rota.errors import OutcomeUnknown, WrongState
 from rota.testing import virtual
 from tests.automations.kit import (

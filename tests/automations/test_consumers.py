@@ -11,7 +11,7 @@ import pytest
 
 from rota import Rota
 from rota.automations import Context, Prepared
-from rota.core.instants import DAY, SECOND, iso
+from rota.core.time.instants import DAY, SECOND, iso
 from rota.testing import virtual
 from tests.automations.kit import (
     QUIET,

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from rota.store.postgres import PostgresTx
-from rota.store.sqlite import SqliteTx
+from rota.store.backend.postgres import PostgresTx
+from rota.store.backend.sqlite import SqliteTx
 from rota.testing import virtual
 from tests.automations.kit import Line, begun, plain
 
@@ -156,7 +156,7 @@ async def test_an_automation_that_another_process_deploys_first_is_deployed_by_b
         async def nothing(tx: Any, *, namespace: str) -> dict[str, str]:
             return {}
 
-        monkeypatch.setattr("rota.store.automations.digests", nothing)
+        monkeypatch.setattr("rota.store.automations.state.digests", nothing)
         async with virtual(second, url=database_url):
             assert [one.version for one in await second.automations.versions("line")] == [1]
             assert second.automations.executor is not None

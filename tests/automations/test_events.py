@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from rota import Rota
-from rota.automation_client import Automations
 from rota.automations import Context, Event, Prepared
-from rota.core.instants import moment
+from rota.client.automations import Automations
+from rota.core.time.instants import moment
 from rota.errors import BadInput, WrongState
 from rota.testing import virtual
 from rota.tools import Call, Safety, Tool

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from rota import Fatal, NeedsLogin, NeedsPermission, Transient
-from rota.automations import Context, Failure, Fix, Prepared
-from rota.core.instants import SECOND
+from rota.automations import Context, Fix, HandlerFailure, Prepared
+from rota.core.time.instants import SECOND
 from rota.errors import WrongState
 from rota.testing import virtual
 from tests.automations.kit import (
@@ -407,9 +407,9 @@ def mended(app: Line) -> None:
 async def test_a_fix_is_recorded_as_a_version_and_the_chain_goes_on_with_it(
     database_url: str,
 ) -> None:
-    asked: list[Failure] = []
+    asked: list[HandlerFailure] = []
 
-    async def fixer(failure: Failure) -> Fix:
+    async def fixer(failure: HandlerFailure) -> Fix:
         asked.append(failure)
         return Fix({"prepare": GOOD}, "do not fail")
 
@@ -442,7 +442,7 @@ async def test_a_fix_is_recorded_as_a_version_and_the_chain_goes_on_with_it(
 async def test_fixes_have_a_budget(database_url: str) -> None:
     asked: list[int] = []
 
-    async def hopeless(failure: Failure) -> Fix:
+    async def hopeless(failure: HandlerFailure) -> Fix:
         asked.append(failure.attempt)
         text = f"async def prepare(ctx, state):\n    raise ValueError({len(asked)})\n"
         return Fix({"prepare": text}, f"try {len(asked)}")
@@ -473,7 +473,7 @@ async def test_fixes_have_a_budget(database_url: str) -> None:
 async def test_a_fix_that_is_none_is_refused_and_the_failure_stays_visible(
     database_url: str, fix: Fix | None, complaint: str
 ) -> None:
-    async def fixer(failure: Failure) -> Fix | None:
+    async def fixer(failure: HandlerFailure) -> Fix | None:
         return fix
 
     app = Line(fix=fixer)
@@ -486,7 +486,7 @@ async def test_a_fix_that_is_none_is_refused_and_the_failure_stays_visible(
 
 
 async def test_a_fix_after_the_change_keeps_the_change(database_url: str) -> None:
-    async def fixer(failure: Failure) -> Fix:
+    async def fixer(failure: HandlerFailure) -> Fix:
         text = "async def emit(ctx, prepared, mutation):\n    return mutation.status\n"
         return Fix({"next": text}, "return")
 

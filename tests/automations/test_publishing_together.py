@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from rota.core.automation import NewEvent
+from rota.core.automations.model import NewEvent
 from rota.errors import BadInput, UnknownAutomation
-from rota.store.steering import _waves
+from rota.store.automations.commands import _waves
 from tests.automations.kit import Line, begun, event_statuses, sound
 from tests.automations.test_events import payloads
 from tests.engine.kit import StoreTap

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from rota.core.instants import SECOND
+from rota.core.time.instants import SECOND
 from rota.testing import World, virtual
 from rota.tools import Safety
 from tests.automations.kit import (

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from rota import NeedsLogin, NeedsPermission, Transient
-from rota.automations import Context, Failure, Fix
-from rota.core.instants import MINUTE, SECOND
-from rota.core.phases import shown
+from rota.automations import Context, Fix, HandlerFailure
+from rota.core.automations.phases import shown
+from rota.core.time.instants import MINUTE, SECOND
 from rota.errors import OutcomeUnknown, WrongState
 from rota.testing import World, virtual
 from tests.automations.kit import (
@@ -44,7 +44,7 @@ async def prepare(ctx: Context, state: Any) -> None:
         raise ValueError("a bug")
 
 
-async def fixer(failure: Failure) -> Fix:
+async def fixer(failure: HandlerFailure) -> Fix:
     return Fix({"prepare": GOOD}, "do not fail")
 
 
@@ -402,7 +402,7 @@ async def test_on_failed_logic_a_fix_is_triggered_and_a_retry_follows_it(
 ) -> None:
     asked: list[str] = []
 
-    async def asks(failure: Failure) -> Fix:
+    async def asks(failure: HandlerFailure) -> Fix:
         asked.append(f"{failure.handler} {failure.phase}")
         await app.feed("e2")  # triggers accumulate meanwhile
         return Fix({"prepare": GOOD}, "do not fail")

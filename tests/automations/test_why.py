@@ -10,17 +10,17 @@ import pytest
 from rota import NeedsLogin, Transient
 from rota.automations import Context
 from rota.errors import UnknownSchedule, UsageError
+from rota.explain.schedule import Explanation, why
 from rota.testing import virtual
-from rota.why import Answer, why
 from tests.automations.kit import UNSURE, Line, begun, raising, started
 
 
 @pytest.fixture(autouse=True)
 def in_utc(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rota.automation_why.host_zone_name", lambda: "UTC")
+    monkeypatch.setattr("rota.explain.automation.host_zone_name", lambda: "UTC")
 
 
-async def ask(app: Line) -> Answer:
+async def ask(app: Line) -> Explanation:
     """The answer, which is always one sentence."""
     found = await why(app, "line")
     assert found.sentence.startswith("automation line ")

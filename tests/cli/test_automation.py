@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rota.cli import automation_page
+from rota.cli.automation import page as automation_page
 from tests.cli.desk import Desk
 
 

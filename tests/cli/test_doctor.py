@@ -9,8 +9,8 @@ from typing import Any
 import apsw
 import pytest
 
-from rota.core.instants import MINUTE
-from rota.core.model import Queue
+from rota.core.runs.model import Queue
+from rota.core.time.instants import MINUTE
 from rota.engine import liveness
 from tests.builders import worker_row
 from tests.cli.shell import Shell
@@ -63,7 +63,7 @@ def test_a_setting_that_may_lose_commits_is_a_warning(
 
 def test_an_old_sqlite_is_bad(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     shell.run("migrate")
-    monkeypatch.setattr("rota.store.sqlite.SAFE_SQLITE", (99, 0, 0))
+    monkeypatch.setattr("rota.store.backend.sqlite.SAFE_SQLITE", (99, 0, 0))
     finding = about(shell, "store", code=1)
     assert finding["level"] == "bad"
     assert "Upgrade apsw" in finding["hint"]

@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from rota import errors
-from rota.cli import exits
+from rota.cli import exit_codes
 from rota.cli.base import Root
 from rota.cli.main import cli
 from tests.cli.shell import Shell
@@ -25,14 +25,14 @@ CODES = {
 
 
 def test_every_error_has_an_exit_code() -> None:
-    missing = CODES - set(exits.EXITS)
-    assert not missing, f"add to rota.cli.exits.EXITS: {missing}"
-    assert set(exits.EXITS.values()) < set(exits.MEANINGS)
+    missing = CODES - set(exit_codes.EXITS)
+    assert not missing, f"add to rota.cli.exit_codes.EXITS: {missing}"
+    assert set(exit_codes.EXITS.values()) < set(exit_codes.MEANINGS)
 
 
 def test_the_help_page_lists_the_exit_codes() -> None:
     page = CliRunner().invoke(cli, ["--help"]).stdout
-    for code, meaning in exits.MEANINGS.items():
+    for code, meaning in exit_codes.MEANINGS.items():
         assert f"{code:<5}{meaning}" in page
 
 
@@ -77,7 +77,7 @@ def test_without_a_database_the_ways_to_name_one_are_told(shell: Shell) -> None:
 
 def test_debug_adds_the_traceback(shell: Shell) -> None:
     result = CliRunner().invoke(cli, ["run", "list", "--debug"])
-    assert result.exit_code == exits.DATABASE
+    assert result.exit_code == exit_codes.DATABASE
     assert "Traceback (most recent call last)" in result.stderr
     assert "Error: there is no database file" in result.stderr
 
@@ -93,7 +93,7 @@ def test_a_bug_is_a_sentence_as_well() -> None:
         raise ZeroDivisionError("by zero")
 
     result = CliRunner().invoke(root, ["boom"])
-    assert result.exit_code == exits.FAILED
+    assert result.exit_code == exit_codes.FAILED
     assert result.stderr.startswith("Error: unexpected ZeroDivisionError: by zero.\nHint: ")
 
 
@@ -113,7 +113,7 @@ def test_a_bug_is_a_sentence_as_well() -> None:
 def test_a_password_is_never_printed(shell: Shell, url: str, words: list[str]) -> None:
     for environ, more in (({}, ["--database", url]), ({"ROTA_DATABASE": url}, [])):
         result = CliRunner().invoke(cli, [*words, *more], env=environ)
-        assert result.exit_code in (exits.FAILED, exits.DATABASE)
+        assert result.exit_code in (exit_codes.FAILED, exit_codes.DATABASE)
         assert "s3cr3t" not in result.output
         assert "s3cr3t" not in result.stderr
 

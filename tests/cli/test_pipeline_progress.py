@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from rota.cli import pipeline_progress
-from rota.cli.pipeline_progress import Meter, Pace, money, seconds
+from rota.cli.pipeline import progress
+from rota.cli.pipeline.progress import Meter, Throughput, money, seconds
 from rota.pipelines.outcome import Progress
 
 
@@ -34,7 +34,7 @@ class Watch:
 def watch(monkeypatch: pytest.MonkeyPatch) -> Watch:
     """The clock of the module."""
     watch = Watch()
-    monkeypatch.setattr(pipeline_progress, "time", watch)
+    monkeypatch.setattr(progress, "time", watch)
     return watch
 
 
@@ -118,7 +118,7 @@ def test_quiet_is_quiet(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_what_an_earlier_attempt_did_does_not_make_the_rest_look_quick() -> None:
-    pace = Pace()
+    pace = Throughput()
     pace.see(news(total=1000, done=900), 0.0)
     now = news(total=1000, done=910)
     pace.see(now, 20.0)

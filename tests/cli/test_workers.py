@@ -7,16 +7,16 @@ import os
 
 import msgspec
 
-from rota.client import Client
-from rota.core.instants import MINUTE
-from rota.core.model import Queue, Worker
+from rota.client.client import Client
+from rota.core.runs.model import Queue, WorkerRecord
+from rota.core.time.instants import MINUTE
 from rota.engine import liveness
-from rota.store import workers
+from rota.store.runs import workers
 from tests.builders import worker_row
 from tests.cli.shell import Shell
 
 
-def sign_on(shell: Shell, *rows: Worker, age_us: int = 0) -> None:
+def sign_on(shell: Shell, *rows: WorkerRecord, age_us: int = 0) -> None:
     """Write worker rows whose last heartbeat is that old."""
 
     async def write() -> None:
@@ -39,7 +39,7 @@ def declare(shell: Shell, *queues: Queue) -> None:
     asyncio.run(write())
 
 
-def mine(worker_id: str) -> Worker:
+def mine(worker_id: str) -> WorkerRecord:
     """A worker whose process is this one."""
     pid = os.getpid()
     return worker_row(worker_id, host=liveness.host(), pid=pid, pid_started=liveness.started(pid))

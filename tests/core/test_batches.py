@@ -7,7 +7,7 @@ import itertools
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rota.core.batches import batched, fitting, halves, tree_parts
+from rota.core.pipelines.batches import batched, fitting, halves, tree_parts
 
 
 def test_batches_keep_the_order_and_never_mix_keys() -> None:

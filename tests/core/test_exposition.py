@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from rota.core.exposition import Metric, Sample, number, quoted, text
+from rota.core.prometheus_text import Metric, MetricSample, number, quoted, text
 from tests.exposition import parse
 
 TEXTS = st.text(st.characters(codec="utf-8"), max_size=30)
@@ -20,7 +20,7 @@ TRICKY = st.text(st.sampled_from('\\"\nn{},=# \r\u2028é'), max_size=12)
 @example("\\n", '"', 0)
 @example("\\", '\\"', math.inf)
 def test_any_label_help_and_number_is_read_back(label: str, says: str, value: float) -> None:
-    samples = [Sample(value, {"a": label, "b": "x"}), Sample(1)]
+    samples = [MetricSample(value, {"a": label, "b": "x"}), MetricSample(1)]
     [(name, family)] = parse(text([Metric("rota_x", says, samples)])).items()
     assert (name, family.help, family.type) == ("rota_x", says, "gauge")
     read = family.samples[("a", label), ("b", "x")]
@@ -30,14 +30,16 @@ def test_any_label_help_and_number_is_read_back(label: str, says: str, value: fl
 
 @given(st.lists(TEXTS | TRICKY, unique=True, max_size=6))
 def test_different_labels_stay_different(labels: list[str]) -> None:
-    samples = [Sample(n, {"a": label}) for n, label in enumerate(labels)]
+    samples = [MetricSample(n, {"a": label}) for n, label in enumerate(labels)]
     found = parse(text([Metric("rota_x", "x", samples)]))
     if labels:
         assert found["rota_x"].samples == {(("a", one),): n for n, one in enumerate(labels)}
 
 
 def test_the_text_is_as_the_format_has_it() -> None:
-    metric = Metric("rota_x", "one\\two\nthree", [Sample(3, {"a": 'q"\\\n'}), Sample(0.25)])
+    metric = Metric(
+        "rota_x", "one\\two\nthree", [MetricSample(3, {"a": 'q"\\\n'}), MetricSample(0.25)]
+    )
     assert text([metric, Metric("rota_empty", "left out", [])]) == (
         "# HELP rota_x one\\\\two\\nthree\n"
         "# TYPE rota_x gauge\n"

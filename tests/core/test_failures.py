@@ -11,8 +11,8 @@ from collections.abc import Iterator
 import pytest
 
 from rota import errors
-from rota.core.failures import TABLE, TRACE_CHARS_MAX, Kind, describe, kind_of, names_of
-from rota.core.lifecycle import RULES, Status
+from rota.core.runs.failures import TABLE, TRACE_CHARS_MAX, Kind, describe, kind_of, names_of
+from rota.core.runs.lifecycle import RULES, Status
 
 MESSAGE_BYTES_MAX = 200_000  # far above any sentence, far below what a database row should hold
 

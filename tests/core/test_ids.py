@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rota.core.ids import IdMaker, born_at
+from rota.core.runs.ids import IdMaker, born_at
 
 T0 = 1_700_000_000_123_456
 instants = st.integers(0, 2**47 * 1000)

@@ -10,7 +10,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rota.core.instants import DAY, HOUR, MINUTE, SECOND, instant, iso, micros, moment, span
+from rota.core.time.instants import (
+    DAY,
+    HOUR,
+    MINUTE,
+    SECOND,
+    instant,
+    iso,
+    micros,
+    moment,
+    span,
+)
 from rota.errors import BadInput
 
 

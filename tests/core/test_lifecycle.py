@@ -7,7 +7,7 @@ from itertools import product
 
 import pytest
 
-from rota.core.lifecycle import (
+from rota.core.runs.lifecycle import (
     BIRTHS,
     FINAL,
     OPEN,

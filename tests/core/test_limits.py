@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rota.core.instants import DAY, SECOND
-from rota.core.limits import Rate, advance, next_free_at, room
+from rota.core.runs.limits import Rate, advance, next_free_at, room
+from rota.core.time.instants import DAY, SECOND
 
 T0 = 1_700_000_000_000_000
 

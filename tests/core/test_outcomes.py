@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from rota.core.failures import describe
-from rota.core.outcomes import end_of, read_error, run_failed
+from rota.core.runs.failures import describe
+from rota.core.runs.stored_errors import end_of, read_error, run_failed
 from rota.errors import RunCancelled, RunCrashed, RunFailed
 
 

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from rota.core.phases import (
+from rota.core.automations.phases import (
     ALLOWED,
     CONSUMER,
     DECIDED,

@@ -7,10 +7,19 @@ import pytest
 from hypothesis import event, example, given, settings
 from hypothesis import strategies as st
 
-from rota.core import schedule
-from rota.core.instants import DAY, HOUR, MINUTE, SECOND
-from rota.core.recurrence import next_after, parse
-from rota.core.schedule import Before, Fire, Intent, Missed, Overlap, Plan, Policies, decide
+from rota.core.schedules import intent as schedule
+from rota.core.schedules.intent import (
+    Before,
+    Fire,
+    FiringPlan,
+    Intent,
+    Missed,
+    Overlap,
+    Policies,
+    decide,
+)
+from rota.core.time.instants import DAY, HOUR, MINUTE, SECOND
+from rota.core.time.recurrence import next_after, parse
 
 NOW = 1_893_456_000 * SECOND  # 2030-01-01T00:00Z
 TEXTS = ("* * * * * *", "* * * * *", "30 2 * * 1", "0 9 L * *", "1s", "7m", "1h")
@@ -32,7 +41,7 @@ lateness = st.sampled_from(ON_TIME_US) | st.sampled_from((MINUTE, HOUR)) | st.in
 edges = st.integers(-1, 1)
 
 
-def both_ways(intent: Intent, due_at: int, now: int, before: Before, most: int) -> list[Plan]:
+def both_ways(intent: Intent, due_at: int, now: int, before: Before, most: int) -> list[FiringPlan]:
     """What is decided with the short way, and without it."""
     plans = [decide(intent, due_at=due_at, now=now, before=before, most=most)]
     with pytest.MonkeyPatch.context() as patch:
@@ -72,4 +81,4 @@ def test_the_short_way_is_taken_by_a_plain_schedule_that_is_on_time() -> None:
         plan = decide(
             Intent("w", spec, "text"), due_at=NOW + HOUR, now=NOW + HOUR + SECOND, before=Before()
         )
-    assert plan == Plan([Fire(NOW + HOUR, False)], [], NOW + 2 * HOUR, False, None)
+    assert plan == FiringPlan([Fire(NOW + HOUR, False)], [], NOW + 2 * HOUR, False, None)

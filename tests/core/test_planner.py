@@ -6,23 +6,31 @@ from typing import Any
 
 import pytest
 
-from rota.core.instants import DAY, SECOND, moment
-from rota.core.planner import Due, Handler, Turn, choose, clamp_wake, due_of, next_due
+from rota.core.automations.planner import (
+    DeployedHandler,
+    NextWork,
+    Turn,
+    choose,
+    clamp_wake,
+    due_of,
+    next_due,
+)
+from rota.core.time.instants import DAY, SECOND, moment
 
 NOW = 1_000_000 * SECOND
 
 
-def handler(name: str, kind: str = "consumer", **fields: Any) -> Handler:
-    blank: dict[str, Any] = dict.fromkeys(Handler.__struct_fields__)
+def handler(name: str, kind: str = "consumer", **fields: Any) -> DeployedHandler:
+    blank: dict[str, Any] = dict.fromkeys(DeployedHandler.__struct_fields__)
     blank |= {"position": 0, "digest": "", "marked": 0, "cleared": 0, "name": name, "kind": kind}
-    return Handler(**blank | fields)
+    return DeployedHandler(**blank | fields)
 
 
-def dirty(name: str, **fields: Any) -> Handler:
+def dirty(name: str, **fields: Any) -> DeployedHandler:
     return handler(name, marked=1, **fields)
 
 
-def producer(name: str, at: int | None, **fields: Any) -> Handler:
+def producer(name: str, at: int | None, **fields: Any) -> DeployedHandler:
     return handler(name, "producer", next_run_at=at, **fields)
 
 
@@ -45,16 +53,18 @@ def producer(name: str, at: int | None, **fields: Any) -> Handler:
         ([dirty("a", position=1), dirty("b")], {}, Turn("b", "event")),
     ],
 )
-def test_choosing(handlers: list[Handler], oldest: dict[str, str], chosen: Turn | None) -> None:
+def test_choosing(
+    handlers: list[DeployedHandler], oldest: dict[str, str], chosen: Turn | None
+) -> None:
     assert choose(handlers, oldest, now=NOW) == chosen
     assert choose(list(reversed(handlers)), oldest, now=NOW) == chosen
 
 
 def test_the_next_due_time_is_the_earliest_of_all() -> None:
     handlers = [producer("p", NOW + 9), handler("a", wake_at=NOW + 5), handler("b")]
-    assert next_due(handlers) == Due(NOW + 5, "wake")
-    assert next_due([*handlers, dirty("c")]) == Due(0, "event")
-    assert next_due([handler("b")]) == Due(None, "event")
+    assert next_due(handlers) == NextWork(NOW + 5, "wake")
+    assert next_due([*handlers, dirty("c")]) == NextWork(0, "event")
+    assert next_due([handler("b")]) == NextWork(None, "event")
     assert due_of(handler("b")) is None
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from rota.core.failures import TABLE
-from rota.core.lifecycle import RULES, Status, diagram
+from rota.core.runs.failures import TABLE
+from rota.core.runs.lifecycle import RULES, Status, diagram
 from scripts.reference import FOLDER, PAGES
 
 

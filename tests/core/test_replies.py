@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rota.core.replies import NoJson, extract, read_value
+from rota.core.pipelines.replies import NoJson, extract, read_value
 
 WANT = {"a": 1, "b": "x"}
 

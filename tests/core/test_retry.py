@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rota.core.instants import SECOND
-from rota.core.retry import RetryPolicy, next_try_us
+from rota.core.runs.retry import RetryPolicy, next_try_us
+from rota.core.time.instants import SECOND
 from rota.errors import BadSetting
 
 chances = st.floats(0, 1, exclude_max=True)

@@ -8,7 +8,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rota.core.rules import AllOf, AnyOf, Ask, Not, Operator, Rule, Test, equal, judge, look_up
+from rota.core.pipelines.filter_rules import (
+    AllOf,
+    AnyOf,
+    Ask,
+    Not,
+    Operator,
+    Rule,
+    Test,
+    equal,
+    judge,
+    look_up,
+)
 
 ITEM = {
     "n": 5, "s": "5", "zero": "007", "v": "1.10", "w": "Hello World", "b": True, "bs": "True",

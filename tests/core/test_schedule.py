@@ -8,20 +8,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rota.core.instants import DAY, HOUR, MINUTE, SECOND
-from rota.core.recurrence import Spec, between, count_between, next_after, parse
-from rota.core.schedule import (
+from rota.core.schedules.intent import (
     Before,
     Fire,
+    FiringPlan,
     Intent,
     Missed,
     Overlap,
-    Plan,
     Policies,
     Skip,
     decide,
     jitter_us,
 )
+from rota.core.time.instants import DAY, HOUR, MINUTE, SECOND
+from rota.core.time.recurrence import Spec, between, count_between, next_after, parse
 from rota.errors import BadSchedule
 
 NOW = 1_893_456_000 * SECOND  # 2030-01-01T00:00Z
@@ -33,7 +33,7 @@ def intent(spec: Spec = HOURLY, fired_count: int = 0, **policies: Any) -> Intent
     return Intent("w", spec, "text", Policies(**policies), fired_count=fired_count)
 
 
-def owed(count: int, late: int = 10 * MINUTE, before: Before = IDLE, **policies: Any) -> Plan:
+def owed(count: int, late: int = 10 * MINUTE, before: Before = IDLE, **policies: Any) -> FiringPlan:
     """The plan of an hourly schedule with `count` owed, the last of them `late`."""
     now = NOW + count * HOUR + late
     fired_count = policies.pop("fired_count", 0)
@@ -51,7 +51,7 @@ def hour(number: int) -> int:
 
 def test_exactly_one_is_due_the_common_case() -> None:
     plan = owed(1, late=0)
-    assert plan == Plan([Fire(hour(1), False)], [], hour(2), False, None)
+    assert plan == FiringPlan([Fire(hour(1), False)], [], hour(2), False, None)
 
 
 @pytest.mark.parametrize("missed", list(Missed))

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rota.core import typed
-from rota.core.shapes import misfit, shape_of
+from rota.core.json_schema import misfit, shape_of
 from rota.errors import BadInput
 
 
@@ -80,7 +80,7 @@ def test_a_shape_lets_pass_all_that_the_code_takes(kind: Any, value: Any) -> Non
     text = json.dumps(value)
     shape = shape_of(kind) or {}
     try:
-        typed.Reader(kind).read(text, what="it")
+        typed.JsonReader(kind).read(text, what="it")
     except BadInput:
         return
     assert misfit(shape, text) is None
@@ -109,7 +109,7 @@ def test_what_does_not_fit_is_told_with_the_path_to_it(kind: Any, value: Any, to
     assert shape is not None
     assert told in (misfit(shape, json.dumps(value)) or "")
     with pytest.raises(BadInput):
-        typed.Reader(kind).read(json.dumps(value), what="it")
+        typed.JsonReader(kind).read(json.dumps(value), what="it")
 
 
 def test_what_cannot_be_said_has_no_shape() -> None:

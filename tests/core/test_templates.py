@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rota.core.templates import Missing, Template, escaped, render
+from rota.core.pipelines.templates import Missing, Template, escaped, render
 from rota.errors import BadInput
 
 

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rota.core.typed import Reader, Signature, encode
+from rota.core.typed import JsonReader, Signature, encode
 from rota.errors import BadInput, NotSerialisable, PayloadTooBig
 
 LIMIT = 100_000
@@ -113,7 +113,7 @@ def test_a_value_comes_back_as_it_went_in(kind: Any, value: Any) -> None:
     door = _door(kind)
     assert read(door, write(door, value)) == {"x": value}
     assert read(door, write(door, x=value)) == {"x": value}
-    returned = Reader(kind).read(encode(value, what="it", bytes_max=LIMIT), what="it")
+    returned = JsonReader(kind).read(encode(value, what="it", bytes_max=LIMIT), what="it")
     assert returned == value
 
 

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 from rota import Rota, faults, testing
 from rota.automations import Context, MutationResult, Prepared
-from rota.core.instants import MINUTE
+from rota.core.time.instants import MINUTE
 from rota.testing import START, virtual
 from rota.tools import Command, FileAppend, FileWrite, HttpWrite, Lookup, SendMail, SqlWrite, Tool
 from tests.builders import raw

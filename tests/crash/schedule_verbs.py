@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import Any
 
 from rota import Rota, faults
-from rota.core.instants import HOUR, MINUTE, moment
+from rota.core.time.instants import HOUR, MINUTE, moment
 from rota.errors import RotaError
-from rota.ledger import gaps
+from rota.schedules.ledger_check import gaps
 from rota.store import invariants
 from rota.testing import START, VirtualClock
 from tests.builders import raw

@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from rota import Rota
-from rota.checkup import examine
-from rota.core.instants import SECOND, moment
+from rota.client.doctor import examine
+from rota.core.time.instants import SECOND, moment
 from rota.errors import RotaError
 from rota.settings import Settings
 from tests.kit import Child, end_all, select

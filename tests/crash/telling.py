@@ -15,11 +15,11 @@ from pathlib import Path
 
 from rota import Rota
 from rota.ai import Offline
-from rota.core.instants import instant, iso, moment
-from rota.pipelines.document.reading import read_pipeline
-from rota.pipelines.scheduling import syncing
-from rota.pipelines.scheduling.statefile import ScheduleState
-from rota.pipelines.scheduling.syncing import Block
+from rota.core.time.instants import instant, iso, moment
+from rota.pipelines.definition.loader import read_pipeline
+from rota.pipelines.folder import schedule_sync
+from rota.pipelines.folder.schedule_sync import Block
+from rota.pipelines.folder.state_file import ScheduleState
 from tests.crash.story import QUICK, arm
 from tests.crash.verbs import nothing_open
 from tests.kit import until
@@ -57,7 +57,7 @@ async def live(url: str, root: Path, kill_at: int) -> None:
     new_year = iso(instant(datetime(moment(now).year, 1, 1, tzinfo=UTC)))
     late = ScheduleState(schedule_id=NAME, pipeline_id=NAME, next_run=new_year)
     ids = (app.ids.make(now), app.ids.make(now))
-    await app.database.write(syncing.put, block, late, new_ids=ids, now=now)
+    await app.database.write(schedule_sync.put, block, late, new_ids=ids, now=now)
     await app.start_worker()
 
     async def over() -> bool:

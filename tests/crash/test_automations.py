@@ -18,8 +18,9 @@ from typing import Any, NamedTuple
 import pytest
 
 from rota.settings import Settings
-from rota.store import invariants, migrate
-from rota.store.database import Database, open_url
+from rota.store import invariants
+from rota.store.backend import migrate
+from rota.store.backend.database import Database, open_url
 from tests.builders import NOW, raw
 from tests.crash.automation_life import APPROVED, Life, begin
 from tests.crash.conftest import MakeDatabase

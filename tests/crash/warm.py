@@ -5,16 +5,16 @@ from __future__ import annotations
 
 from importlib import import_module
 
-from rota.tools import web
+from rota.net import http
 
 for name in (
     "anyio._backends._asyncio",
     "httpcore2",
-    "rota.store.postgres",
-    "rota.store.sqlite",
+    "rota.store.backend.postgres",
+    "rota.store.backend.sqlite",
     "rota.tools.sql_postgres",
     "rota.tools.sql_sqlite",
-    "rota.pipelines.running.performing",
+    "rota.pipelines.run.runner",
     "tests.crash.automation_life",
     "tests.crash.pipeline_story",
     "tests.crash.story",
@@ -22,4 +22,4 @@ for name in (
     "tests.tools.child",
 ):
     import_module(name)
-web._trust()  # reads the certificates of the machine
+http._trust()  # reads the certificates of the machine

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from rota import Rota, sleep
-from rota.store.database import Database
+from rota.store.backend.database import Database
 from tests.kit import Effects
 
 QUICK: dict[str, Any] = {

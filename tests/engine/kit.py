@@ -9,12 +9,12 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any
 
 from rota import Rota
-from rota.core.instants import Duration, micros
-from rota.core.model import Claim
-from rota.core.model import Worker as WorkerRow
+from rota.core.runs.model import Claim
+from rota.core.runs.model import WorkerRecord as WorkerRow
+from rota.core.time.instants import Duration, micros
 from rota.engine import liveness
-from rota.store import claiming, workers
-from rota.store.claiming import ClaimRequest
+from rota.store.runs import claim, workers
+from rota.store.runs.claim import ClaimRequest
 from rota.testing import VirtualClock
 from tests.workflows.kit import eventually
 
@@ -158,4 +158,4 @@ async def ghost_claim(app: Rota, worker_id: str, count: int = 1) -> list[Claim]:
         queues=[("default", count)], room=count, limited=frozenset(), now=now,
         lease_until=now + micros(app.settings.lease_s),
     )  # fmt: skip
-    return (await app.database.write(claiming.claim, request)).claims
+    return (await app.database.write(claim.claim, request)).claims

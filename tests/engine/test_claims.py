@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from rota import Rota
-from rota.core.instants import SECOND
+from rota.core.time.instants import SECOND
 from rota.errors import StoreCorrupt
-from rota.store import runs
+from rota.store.runs import transitions
 from rota.testing import virtual
 from tests.engine.kit import Gate, StoreTap, beside, eventually, live
 from tests.workflows.kit import result, sound
@@ -248,7 +248,7 @@ def waits_until(clock: Any, at: int) -> bool:
 async def test_more_sleepers_than_one_batch_wake_at_one_instant(
     database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(runs, "WAKE_BATCH", 3)
+    monkeypatch.setattr(transitions, "WAKE_BATCH", 3)
     app = Rota()
 
     @app.workflow

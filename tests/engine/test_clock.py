@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from rota.core.instants import HOUR, SECOND
+from rota.core.time.instants import HOUR, SECOND
 from rota.engine import clock as clock_
 from rota.engine.clock import SystemClock
 

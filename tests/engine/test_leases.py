@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from rota import Rota
-from rota.core.instants import SECOND
+from rota.core.time.instants import SECOND
 from rota.errors import RunCancelled
-from rota.store import runs
+from rota.store.runs import transitions
 from rota.testing import virtual
 from tests.engine.kit import Gate, StoreTap, beside, eventually, ghost_claim, live, pass_time
 from tests.workflows.kit import result, sound
@@ -98,7 +98,7 @@ async def test_a_run_that_was_taken_over_is_interrupted_at_the_next_renewal(
         # Another worker, sure that this one is dead, hands the run to a successor.
         assert app.runtime is not None
         await app.database.write(
-            runs.reap, namespace="default", now=world.clock.now(), held=[],
+            transitions.reap, namespace="default", now=world.clock.now(), held=[],
             gone=[app.runtime.worker.id], recoveries_max=5, new_ids=[app.ids.make(0)],
         )  # fmt: skip
         await app.runtime.worker.renew()
@@ -120,7 +120,7 @@ async def test_a_worker_that_lost_its_run_writes_nothing_more_about_it(database_
         await world.settle()
         assert app.runtime is not None
         await app.database.write(
-            runs.reap, namespace="default", now=world.clock.now(), held=[],
+            transitions.reap, namespace="default", now=world.clock.now(), held=[],
             gone=[app.runtime.worker.id], recoveries_max=0, new_ids=[app.ids.make(0)],
         )  # fmt: skip
         # It has not heard yet: it executes its step, and is refused when it records it.
@@ -162,7 +162,7 @@ async def test_a_cancel_nobody_heard_is_found_at_the_next_renewal(
     async with live(app, database_url) as clock:
         run = await app.start(flow, 1)
         await eventually(lambda: gate.under_way == 1)
-        await app.database.write(runs.cancel, [run.id], reason="silently", now=clock.now())
+        await app.database.write(transitions.cancel, [run.id], reason="silently", now=clock.now())
         assert gate.interrupted == []
         await pass_time(clock, "10s")
         await eventually(lambda: gate.interrupted == [1])

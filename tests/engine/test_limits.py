@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from rota import Rota, sleep
-from rota.core.instants import SECOND, Duration
+from rota.core.time.instants import SECOND, Duration
 from rota.errors import BadInput
 from rota.testing import virtual
 from tests.engine.kit import Gate, eventually, live

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from rota import Rota, sleep
-from rota.core.instants import SECOND
+from rota.core.time.instants import SECOND
 from rota.errors import UnknownRun
 from rota.testing import virtual
 from tests.engine.kit import beside, ghost_claim

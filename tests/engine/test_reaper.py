@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from rota import Rota, RunFailed
-from rota.core.instants import SECOND
+from rota.core.time.instants import SECOND
 from rota.engine import liveness
 from rota.errors import RunCrashed
 from rota.testing import World, virtual
@@ -237,15 +237,15 @@ async def test_a_parent_learns_that_its_child_was_put_aside(database_url: str) -
 
 async def claim_from(app: Rota, queue: str) -> None:
     """Claim from a queue that no worker serves."""
-    from rota.store import claiming
-    from rota.store.claiming import ClaimRequest
+    from rota.store.runs import claim
+    from rota.store.runs.claim import ClaimRequest
 
     now = app.clock.now()
     request = ClaimRequest(
         namespace="default", worker_id="ghost", names=list(app.workflows), queues=[(queue, 1)],
         room=1, limited=frozenset(), now=now, lease_until=now + 30 * SECOND,
     )  # fmt: skip
-    assert (await app.database.write(claiming.claim, request)).claims
+    assert (await app.database.write(claim.claim, request)).claims
 
 
 async def test_a_jump_of_the_clock_reaps_nobody(database_url: str) -> None:
@@ -300,7 +300,7 @@ async def test_a_worker_that_is_late_does_not_reap_its_own_runs(database_url: st
 async def test_more_lapsed_runs_than_one_batch_are_reaped_at_once(
     database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rota.engine.upkeep.REAP_BATCH", 2)
+    monkeypatch.setattr("rota.engine.maintenance.REAP_BATCH", 2)
     app, flow = plain()
     async with virtual(app, url=database_url) as world:
         started = await app.start_many(flow, [()] * 5)

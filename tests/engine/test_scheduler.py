@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from rota import Rota
-from rota.core.instants import HOUR, MINUTE, moment
+from rota.core.time.instants import HOUR, MINUTE, moment
 from rota.engine import scheduler
 from rota.errors import StoreUnreachable
-from rota.store.database import Tx
+from rota.store.backend.database import Tx
 from rota.testing import VirtualClock
 from tests.builders import opened, raw
 from tests.engine.kit import StoreTap, beside, eventually, live, pass_time, timer_set

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from rota import Rota, sleep
-from rota.core.instants import SECOND
+from rota.core.time.instants import SECOND
 from tests.engine.kit import Gate, eventually, live, pass_time, timer_set
 from tests.workflows.kit import result, sound
 

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from rota import Rota, gather, sleep
-from rota.core.instants import DAY, SECOND
+from rota.core.time.instants import DAY, SECOND
 from rota.errors import UnknownRun
-from rota.store.workers import forget
-from rota.store.workers import stop as stop_rows
+from rota.store.runs.workers import forget
+from rota.store.runs.workers import stop as stop_rows
 from rota.testing import virtual
 from tests.engine.kit import eventually, ghost_row, live, pass_time, timer_set
 from tests.workflows.kit import result, sound
@@ -242,7 +242,7 @@ async def test_a_chain_is_pruned_as_a_whole_or_not_at_all(database_url: str) -> 
 async def test_pruning_goes_in_small_batches(
     database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rota.engine.upkeep.PRUNE_BATCH", 3)
+    monkeypatch.setattr("rota.engine.maintenance.PRUNE_BATCH", 3)
     app, flow = plain(keep_days=1)
     async with virtual(app, url=database_url) as world:
         await app.start_many(flow, [(n,) for n in range(8)])

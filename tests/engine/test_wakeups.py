@@ -6,10 +6,10 @@ import asyncio
 from typing import Any
 
 from rota import Client, Rota
+from rota.client.handle import RunHandle
 from rota.engine.wakeups import READY, Wakeups
-from rota.runref import RunRef
 from rota.settings import Settings
-from rota.store.database import open_url
+from rota.store.backend.database import open_url
 from tests.engine.kit import beside, eventually, live, pass_time
 from tests.workflows.kit import result
 
@@ -109,7 +109,7 @@ def in_order(**settings: Any) -> tuple[Rota, Any, list[int]]:
     return app, flow, begun
 
 
-async def silently(other: Rota, flow: Any, *priorities: int) -> list[RunRef]:
+async def silently(other: Rota, flow: Any, *priorities: int) -> list[RunHandle]:
     """Runs of these priorities that nobody was told of."""
     other.database.tell = lambda topic: None  # type: ignore[method-assign]
     other.database.carry = lambda topic: None  # type: ignore[method-assign]

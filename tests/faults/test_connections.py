@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from rota import Client, RunRef, Start
+from rota import Client, RunHandle, Start
 from rota.errors import StoreError
 from tests.faults.proxy import Proxy
 from tests.kit import Child, Effects, broken, end_all, select, until
@@ -166,7 +166,7 @@ async def test_a_slow_line_delays_but_loses_nothing(
     await check_once(server_url, effects, 100)
 
 
-async def _refused(starting: asyncio.Task[RunRef]) -> bool:
+async def _refused(starting: asyncio.Task[RunHandle]) -> bool:
     await asyncio.wait([starting])
     return isinstance(starting.exception(), StoreError)
 

@@ -11,7 +11,7 @@ import pytest
 
 from rota import Client, Rota, sleep, wait_for
 from rota.errors import StoreUnreachable
-from rota.store import runs, steps
+from rota.store.runs import steps, transitions
 from tests.kit import broken
 
 QUICK: dict[str, Any] = {"lease_s": 20, "heartbeat_s": 0.3, "poll_s": 0.2, "migrate": True}
@@ -77,7 +77,7 @@ async def test_a_run_claimed_again_in_the_lost_answer_to_its_own_settlement_goes
         write = app.database.write
 
         async def losing(function: Any, *args: Any, **kwargs: Any) -> Any:
-            suspends = function is runs.turn and args[0][0].verb == "suspend"
+            suspends = function is transitions.turn and args[0][0].verb == "suspend"
             if suspends and not losses:
                 await outside.signal(run.id, "word", 5)
             value = await write(function, *args, **kwargs)

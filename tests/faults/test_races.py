@@ -11,7 +11,7 @@ import pytest
 
 from rota import Client, RetryPolicy, Rota, Transient, sleep, this_run, wait_for
 from rota.errors import RotaError
-from rota.store import runs, steps
+from rota.store.runs import steps, transitions
 from tests.kit import broken, until
 
 QUICK: dict[str, Any] = {"heartbeat_s": 0.3, "poll_s": 0.2, "migrate": True}
@@ -37,7 +37,7 @@ class Gate:
                 return await write(function, *args, **kwargs)
 
             async def slow(tx: Any) -> Any:
-                begun: dict[str, Any] = {"alone": False} if function is runs.settle else {}
+                begun: dict[str, Any] = {"alone": False} if function is transitions.settle else {}
                 value = await function(tx, *args, **kwargs, **begun)
                 self.reached.set()
                 await self.open.wait()
@@ -90,7 +90,7 @@ async def test_cancel_reaches_a_chain_that_fails_and_is_retried_at_that_moment(
     server_url: str,
 ) -> None:
     app = Rota(server_url, **QUICK)
-    gate = Gate(runs.settle, runs.turn)
+    gate = Gate(transitions.settle, transitions.turn)
 
     @app.workflow(retries=RetryPolicy(attempts=5, delay_s=60))
     async def fails() -> None:
@@ -112,7 +112,7 @@ async def test_a_signal_sent_while_an_attempt_gives_way_to_the_next_is_heard(
     server_url: str,
 ) -> None:
     app = Rota(server_url, **QUICK)
-    retrying = Gate(runs.settle, runs.turn)
+    retrying = Gate(transitions.settle, transitions.turn)
     sending = Gate(steps.send_signal)
 
     @app.workflow(retries=RetryPolicy(attempts=5, delay_s=0))
@@ -149,7 +149,7 @@ async def test_the_end_of_a_child_is_heard_while_the_parent_gives_way_to_its_nex
     server_url: str,
 ) -> None:
     app = Rota(server_url, **QUICK)
-    retrying = Gate(runs.settle, runs.turn)
+    retrying = Gate(transitions.settle, transitions.turn)
     finish = asyncio.Event()
 
     @app.workflow(queue="elsewhere")
@@ -167,7 +167,7 @@ async def test_the_end_of_a_child_is_heard_while_the_parent_gives_way_to_its_nex
 
     near = Rota(server_url, **QUICK)
     near.workflow(queue="elsewhere", name="child")(child.function)
-    ending = Gate(runs.settle, runs.turn)
+    ending = Gate(transitions.settle, transitions.turn)
     await app.start_worker(["default"])
     try:
         retrying.put_before(app)

@@ -18,8 +18,8 @@ from typing import Any
 from rota import Rota
 from rota.ai.base import Reply, Request
 from rota.ai.offline import Offline
-from rota.core.instants import Duration, micros
-from rota.pipelines.scheduler import PipelineScheduler
+from rota.core.time.instants import Duration, micros
+from rota.pipelines.folder.scheduler import PipelineScheduler
 from rota.testing import VirtualClock
 
 START = datetime(2030, 1, 1, tzinfo=UTC)  # a Tuesday

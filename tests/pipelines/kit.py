@@ -6,8 +6,8 @@ import textwrap
 from pathlib import Path
 
 from rota.errors import BadPipeline
-from rota.pipelines.document.problems import Level, Problem
-from rota.pipelines.document.reading import Loaded, problems_of, read_pipeline
+from rota.pipelines.definition.loader import Loaded, problems_of, read_pipeline
+from rota.pipelines.definition.problems import Level, Problem
 
 NOW = 1_769_400_000_000_000  # 2026-01-26T04:00:00Z, a Monday
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rota.errors import BadPipeline
-from rota.pipelines.document.reading import problems_of, read_text
+from rota.pipelines.definition.loader import problems_of, read_text
 from tests.pipelines.kit import GOOD, NOW
 from tests.pipelines.test_graph import WHOLE
 from tests.pipelines.test_seed_examples import FULL, LATER, QUEUES

@@ -7,13 +7,14 @@ from typing import Any
 
 import pytest
 
-from rota.core.outcomes import read_error
-from rota.pipelines.document.discovery import discover
-from rota.pipelines.document.timing import Condition
-from rota.pipelines.scheduling import conditions
-from rota.pipelines.scheduling.conditions import unmet_condition
-from rota.store import afters, executions
-from rota.why import why
+from rota.core.runs.stored_errors import read_error
+from rota.explain.schedule import why
+from rota.pipelines.definition.discovery import discover
+from rota.pipelines.definition.schedule_block import Condition
+from rota.pipelines.folder import conditions
+from rota.pipelines.folder.conditions import unmet_condition
+from rota.store.pipelines import dependencies
+from rota.store.schedules import attempts
 from tests.builders import raw
 from tests.pipelines.kit import told, write
 from tests.pipelines.receiver import Receiver
@@ -230,12 +231,12 @@ async def test_a_crash_between_the_decision_and_the_first_item_asks_again(
         assert await place.ends("import") == ["completed"]
         # What has recorded something is not asked again, whatever became of the file.
         (tmp_path / "import" / "data.csv").unlink()
-        begun = await place.app.database.read(afters.has_begun, root.root_id)
+        begun = await place.app.database.read(dependencies.has_begun, root.root_id)
         assert begun
 
 
 async def _chains(place: Yard, name: str) -> list[Any]:
-    return await place.app.database.read(executions.latest, place.rows[name], limit=10)
+    return await place.app.database.read(attempts.latest, place.rows[name], limit=10)
 
 
 async def test_what_was_left_out_is_told_as_missed(database_url: str, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from rota.errors import BadInput
-from rota.pipelines.document.discovery import discover, input_kind
+from rota.pipelines.definition.discovery import discover, input_kind
 from tests.pipelines.kit import GOOD, NOW, load, write
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from rota.errors import BadReply
-from rota.pipelines.document.fields import (
+from rota.pipelines.definition.fields import (
     BatchMismatch,
     fields_of,
     instruction,
@@ -16,7 +16,7 @@ from rota.pipelines.document.fields import (
     read_decision,
     read_reply,
 )
-from rota.pipelines.document.parts import OutputField
+from rota.pipelines.definition.sections import OutputField
 
 NAMES = fields_of(["severity", "ticket_id"])
 TYPED = fields_of([

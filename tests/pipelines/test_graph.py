@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rota.core.rules import judge
-from rota.pipelines.document.graph import cycles, leaves, order
-from rota.pipelines.document.nodes import FilterNode, MapNode, parents_of
-from rota.pipelines.document.rules import questions_of, tree_of_node
+from rota.core.pipelines.filter_rules import judge
+from rota.pipelines.definition.graph import cycles, leaves, order
+from rota.pipelines.definition.nodes import FilterNode, MapNode, parents_of
+from rota.pipelines.definition.rules import questions_of, tree_of_node
 from tests.pipelines.kit import load, told
 
 WHOLE = """

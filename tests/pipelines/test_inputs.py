@@ -14,11 +14,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rota.core.sampling import Reservoir
+from rota.core.pipelines.sampling import Reservoir
 from rota.errors import BadInput
-from rota.pipelines.document.definition import Input
-from rota.pipelines.document.sources import CsvSource
-from rota.pipelines.running.inputs import items_of, read_items
+from rota.pipelines.definition.model import Input
+from rota.pipelines.definition.sources import CsvSource
+from rota.pipelines.run.inputs import items_of, read_items
 from tests.families import PARENT, given_up, gone, until
 
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from rota.core.instants import SECOND
+from rota.core.time.instants import SECOND
 from rota.errors import SchedulerLockError
-from rota.pipelines.scheduling import lockfile
-from rota.pipelines.scheduling.lockfile import LOCK_FILE, Lock, acquire, heartbeat, holder, release
+from rota.pipelines.folder import lock_file
+from rota.pipelines.folder.lock_file import LOCK_FILE, Lock, acquire, heartbeat, holder, release
 from tests.pipelines.kit import NOW
 
 DEAD, ALIVE = 11, 22
@@ -83,7 +83,7 @@ def test_an_earlier_life_with_the_same_id_holds_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     take(tmp_path)
-    monkeypatch.setattr(lockfile, "_held", set())  # as after a restart of a container
+    monkeypatch.setattr(lock_file, "_held", set())  # as after a restart of a container
     assert take(tmp_path, now=NOW + SECOND).content.started_at.endswith("04:00:01.000Z")
 
 
@@ -134,10 +134,10 @@ def test_of_many_who_take_over_one_succeeds(tmp_path: Path) -> None:
 
 
 def test_the_real_process_is_alive_and_a_gone_one_is_not() -> None:
-    assert lockfile.is_alive(os.getpid())
-    assert not lockfile.is_alive(0)
+    assert lock_file.is_alive(os.getpid())
+    assert not lock_file.is_alive(0)
     child = os.fork()
     if child == 0:
         os._exit(0)
     os.waitpid(child, 0)
-    assert not lockfile.is_alive(child)
+    assert not lock_file.is_alive(child)

@@ -13,10 +13,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from rota.pipelines.document.timing import Notify
-from rota.pipelines.notifying import notify
-from rota.pipelines.notifying.telling import Tells
-from rota.store import notices
+from rota.pipelines.definition.schedule_block import Notify
+from rota.pipelines.notifications import workflow as notify
+from rota.pipelines.notifications.messages import Recipients
+from rota.store import notifications
 from rota.testing import World, virtual
 from tests.kit import select
 from tests.pipelines.receiver import Answer, Receiver
@@ -34,13 +34,13 @@ class Scene:
     async def tells(self, folder: Path, schedule: str = "hourly", **notify: Any) -> None:
         """Set whom the schedule tells; the address of the receiver stands for URL."""
         text = msgspec.json.encode(notify).decode().replace("URL", self.receiver.url)
-        told = Tells(
+        told = Recipients(
             pipeline_id="shaky", name="The shaky one", folder=str(folder),
             notify=msgspec.json.decode(text, type=Notify),
         )  # fmt: skip
         row = (await self.app.schedules.get(schedule)).schedule
         body = msgspec.json.encode(told).decode()
-        await self.app.database.write(notices.put, row.id, body)
+        await self.app.database.write(notifications.put, row.id, body)
 
     async def hours(self, count: int = 1) -> None:
         """Let time pass, slowly enough for what is sent on the way."""
@@ -49,7 +49,7 @@ class Scene:
 
     async def notified(self) -> list[str]:
         """How the runs that tell have ended."""
-        runs = await self.app.list(name=notices.NOTIFY)
+        runs = await self.app.list(name=notifications.NOTIFY)
         return [run.label for run in reversed(runs)]
 
 
@@ -187,7 +187,7 @@ async def test_a_redirect_is_not_followed_and_a_refusal_not_repeated(
         await at.hours(2)
         assert at.receiver.paths == ["/hook", "/hook"]
         assert await at.notified() == ["failed:fatal", "failed:fatal"]
-        [first, *_] = reversed(await at.app.list(name=notices.NOTIFY))
+        [first, *_] = reversed(await at.app.list(name=notifications.NOTIFY))
         assert "moved to http://127.0.0.1:9" in (first.error or "")
         assert "token" not in (first.error or "")
 
@@ -203,7 +203,7 @@ async def test_one_receiver_that_refuses_keeps_no_other_from_being_told(
         await at.hours()
         assert sorted(at.receiver.paths) == ["/first", "/second"]
         assert msgspec.json.decode(out.read_bytes())["event"] == "success"
-        [run] = await at.app.list(name=notices.NOTIFY)
+        [run] = await at.app.list(name=notifications.NOTIFY)
         assert run.label == "failed:fatal"
         # A person mends the receiver and tries again: only what was not taken is sent again.
         out.unlink()
@@ -227,7 +227,7 @@ async def test_a_command_gets_the_message_and_its_folder_and_is_killed_in_time(
         assert (tmp_path / "names").read_text() == "success shaky\n"
         message = msgspec.json.decode((tmp_path / "told").read_bytes())
         assert message["pipeline"] == "shaky"
-        first = (await at.app.list(name=notices.NOTIFY))[-1]
+        first = (await at.app.list(name=notifications.NOTIFY))[-1]
         assert first.status == "completed"
         [step] = [one for one in await at.app.steps(first.id) if "send" in one.key]
         assert step.attempt > 1  # the first try was killed

@@ -8,11 +8,17 @@ from typing import Any
 import pytest
 
 from rota.errors import Rejected
-from rota.pipelines.document.timing import Notice, Notify
-from rota.pipelines.notifying.pings import Ping, address
-from rota.pipelines.notifying.telling import Facts, Tells, deliveries, events_of, receivers
-from rota.pipelines.notifying.webhooks import key_bytes, shown, signature
-from rota.store.executions import Attempt
+from rota.notifications.ping import Ping, address
+from rota.notifications.webhook import key_bytes, shown, signature
+from rota.pipelines.definition.schedule_block import Notice, Notify
+from rota.pipelines.notifications.messages import (
+    Facts,
+    Recipients,
+    deliveries,
+    events_of,
+    receivers,
+)
+from rota.store.schedules.attempts import Attempt
 from tests.pipelines.kit import told
 from tests.pipelines.yard import written
 
@@ -97,7 +103,7 @@ def test_a_receiver_with_a_webhook_and_a_command_is_two() -> None:
 def test_each_event_goes_to_its_own_and_the_switch_hears_of_every_end() -> None:
     notify = Notify(on_success="https://s.example", on_recovery="https://r.example",
         ping="https://p.example")  # fmt: skip
-    tells = Tells(pipeline_id="p", name="P", folder="/", notify=notify)
+    tells = Recipients(pipeline_id="p", name="P", folder="/", notify=notify)
     found = deliveries(tells, facts(attempt("completed"), ailing=True))
     assert [(one.way, one.event) for one in found] == [
         ("webhook", "success"), ("ping", "ping success"), ("webhook", "recovery"),

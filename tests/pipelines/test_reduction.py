@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rota.pipelines.running.keys import batch_key, canonical, content_key, item_key
-from rota.pipelines.running.reduction import (
+from rota.pipelines.run.content_keys import batch_key, canonical, content_key, item_key
+from rota.pipelines.run.reduce_formats import (
     Counts,
     ItemResult,
     counted,
@@ -20,7 +20,7 @@ from rota.pipelines.running.reduction import (
     reduced,
     shown,
 )
-from rota.pipelines.running.tables import read_csv
+from rota.pipelines.run.tables import read_csv
 
 LONG = "x" * 500
 RESULTS = [

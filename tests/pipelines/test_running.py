@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from rota.errors import BadInput, RunCancelled, RunFailed
-from rota.pipelines.document.reading import read_pipeline
+from rota.pipelines.definition.loader import read_pipeline
 from tests.ai.model import Model, Say
 from tests.pipelines.world import says, world
 

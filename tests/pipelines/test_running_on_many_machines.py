@@ -11,8 +11,8 @@ import pytest
 
 from rota import Rota
 from rota.pipelines.outcome import Progress
-from rota.pipelines.running.parting import grouped
-from rota.store.pipelines import StepKey
+from rota.pipelines.run.sharding import grouped
+from rota.store.pipelines.steps import StepKey
 from tests.ai.model import Model
 from tests.kit import until
 from tests.pipelines.test_running_after_a_crash import (

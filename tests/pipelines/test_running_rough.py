@@ -14,7 +14,7 @@ from rota import Rota
 from rota.ai.base import Estimate, Reply, Request
 from rota.errors import BadInput, RunFailed, StoreUnreachable, WrongState
 from rota.pipelines.outcome import Progress
-from rota.store import history
+from rota.store.runs import history
 from tests.ai.model import Model, Say
 from tests.kit import until
 from tests.pipelines.kit import write

@@ -9,9 +9,9 @@ from typing import Any
 from rota import Rota
 from rota.ai.offline import Offline
 from rota.pipelines import snapshot
-from rota.pipelines.document.reading import read_pipeline
-from rota.pipelines.scheduling.syncing import Block, born
-from rota.store import schedules as store
+from rota.pipelines.definition.loader import read_pipeline
+from rota.pipelines.folder.schedule_sync import Block, born
+from rota.store.schedules import templates as store
 from rota.testing import virtual
 from tests.ai.model import Model
 from tests.pipelines.kit import write

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from rota.pipelines.scheduling.mirror import ARCHIVE
-from rota.pipelines.scheduling.statefile import STATE_FILE
-from rota.pipelines.scheduling.watching import Watch, look
+from rota.pipelines.folder.state_file import STATE_FILE
+from rota.pipelines.folder.state_file_sync import ARCHIVE
+from rota.pipelines.folder.watcher import Watch, look
 from tests.pipelines.house import DAILY, House, block
 
 BROKEN = DAILY.replace("prompt:", "promt:")
@@ -283,12 +283,12 @@ def test_a_folder_that_is_gone_is_told_apart_from_an_empty_one(tmp_path: Path) -
 async def test_a_zone_that_was_not_named_is_guessed_once_and_kept(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rota.pipelines.document.reading.host_zone_name", lambda: "Asia/Tokyo")
+    monkeypatch.setattr("rota.pipelines.definition.loader.host_zone_name", lambda: "Asia/Tokyo")
     house.write("daily", DAILY.replace("  timezone: UTC\n", ""))
     async with house.daemon():
         assert house.state("daily")["nextRun"] == "2030-01-02T00:00:00.000Z"
     monkeypatch.setattr(
-        "rota.pipelines.document.reading.host_zone_name", lambda: "America/New_York"
+        "rota.pipelines.definition.loader.host_zone_name", lambda: "America/New_York"
     )
     async with house.daemon() as scheduler:
         assert house.state("daily")["nextRun"] == "2030-01-02T00:00:00.000Z"

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from rota.errors import SchedulerLockError, WrongState
-from rota.pipelines.scheduling.lockfile import LOCK_FILE
+from rota.pipelines.folder.lock_file import LOCK_FILE
 from tests.pipelines.house import DAILY, JOB, START, House, block
 
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from rota.pipelines.running.keys import schedule_id
-from rota.pipelines.scheduling.roster import Roster
-from rota.pipelines.scheduling.statefile import STATE_FILE, ScheduleState, save_state
+from rota.pipelines.folder.registry import PipelineRegistry
+from rota.pipelines.folder.state_file import STATE_FILE, ScheduleState, save_state
+from rota.pipelines.run.content_keys import schedule_id
 from tests.kit import broken
 from tests.pipelines.house import DAILY, House, block
 
@@ -223,7 +223,7 @@ async def test_a_full_disk_for_one_state_file_is_logged_and_the_others_go_on(
             raise OSError(errno.ENOSPC, "No space left on device")
         save_state(folder, state)
 
-    monkeypatch.setattr("rota.pipelines.scheduling.mirror.save_state", saves)
+    monkeypatch.setattr("rota.pipelines.folder.state_file_sync.save_state", saves)
     with caplog.at_level(logging.WARNING, "rota.pipelines"):
         async with house.daemon():
             house.pass_time("9h")
@@ -241,14 +241,14 @@ async def test_a_full_disk_for_one_state_file_is_logged_and_the_others_go_on(
 async def test_machines_that_hold_the_same_folder_share_its_schedules(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class SamePath(Roster):
+    class SamePath(PipelineRegistry):
         """The folder of another machine, at the same path."""
 
         def __init__(self, *args: Any, **more: Any) -> None:
             super().__init__(*args, **more)
             self.origin = str(house.root)
 
-    monkeypatch.setattr("rota.pipelines.scheduler.Roster", SamePath)
+    monkeypatch.setattr("rota.pipelines.folder.scheduler.PipelineRegistry", SamePath)
     house.write("daily", DAILY)
     twin = House(house.root.parent / "twin", house.url)
     twin.clock, twin.model = house.clock, house.model

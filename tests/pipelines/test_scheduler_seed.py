@@ -11,13 +11,17 @@ from typing import Any
 
 import pytest
 
-from rota.core.instants import instant
-from rota.pipelines.document.timing import RetryPolicyBlock, ScheduleBlock, policies_of
-from rota.pipelines.scheduler import PipelineScheduler
-from rota.pipelines.scheduling.desk import Desk
-from rota.pipelines.scheduling.lockfile import LOCK_FILE, acquire, release
-from rota.pipelines.scheduling.roster import Roster
-from rota.pipelines.scheduling.statefile import STATE_FILE
+from rota.core.time.instants import instant
+from rota.pipelines.definition.schedule_block import (
+    RetryPolicyBlock,
+    ScheduleBlock,
+    policies_of,
+)
+from rota.pipelines.folder.commands import ScheduleCommands
+from rota.pipelines.folder.lock_file import LOCK_FILE, acquire, release
+from rota.pipelines.folder.registry import PipelineRegistry
+from rota.pipelines.folder.scheduler import PipelineScheduler
+from rota.pipelines.folder.state_file import STATE_FILE
 from tests.pipelines.house import DAILY, JOB, START, House
 
 NOW = instant(START)  # Tuesday, 2030-01-01, midnight in UTC
@@ -28,7 +32,7 @@ async def next_run(root: Path, cron: str, zone: str = "UTC") -> str | None:
     text = DAILY.replace("0 9 * * *", cron).replace("timezone: UTC", f"timezone: {zone}")
     (root / "one").mkdir()
     (root / "one" / "pipeline.yaml").write_text(text)
-    desk = Desk(None, Roster(None, root, history_max=50), now=lambda: NOW)
+    desk = ScheduleCommands(None, PipelineRegistry(None, root, history_max=50), now=lambda: NOW)
     return (await desk.show("one")).state.next_run
 
 

@@ -10,9 +10,14 @@ import msgspec
 import pytest
 
 from rota.errors import BadPipeline
-from rota.pipelines.document.definition import Pipeline
-from rota.pipelines.document.schema import SCHEMA_FILE, json_schema, reference_page, schema_text
-from rota.pipelines.document.yamltree import read_yaml
+from rota.pipelines.definition.model import Pipeline
+from rota.pipelines.definition.schema import (
+    SCHEMA_FILE,
+    json_schema,
+    reference_page,
+    schema_text,
+)
+from rota.pipelines.definition.yaml_tree import read_yaml
 from scripts.reference import FOLDER
 from tests.pipelines.kit import GOOD, load
 from tests.pipelines.test_graph import WHOLE

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rota.core.schedule import Missed, Overlap
+from rota.core.schedules.intent import Missed, Overlap
 from tests.pipelines.kit import load
 
 DAILY = """

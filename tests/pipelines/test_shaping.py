@@ -8,14 +8,19 @@ from typing import Any
 import msgspec
 import pytest
 
-from rota.core.rules import judge
+from rota.core.pipelines.filter_rules import judge
 from rota.errors import BadInput
-from rota.pipelines.document.definition import Filter
-from rota.pipelines.document.discovery import discover
-from rota.pipelines.document.nodes import TransformOp
-from rota.pipelines.document.parameters import check_given, parameters_of, read_given, values_for
-from rota.pipelines.document.readiness import obstacles
-from rota.pipelines.running.shaping import merged, transformed, tree_of_filter
+from rota.pipelines.definition.discovery import discover
+from rota.pipelines.definition.model import Filter
+from rota.pipelines.definition.nodes import TransformOp
+from rota.pipelines.definition.parameters import (
+    check_given,
+    parameters_of,
+    read_given,
+    values_for,
+)
+from rota.pipelines.definition.readiness import obstacles
+from rota.pipelines.run.transforms import merged, transformed, tree_of_filter
 from tests.pipelines.kit import NOW, load, write
 
 RULES = {"rules": [{"field": "n", "operator": "gte", "value": 5}]}

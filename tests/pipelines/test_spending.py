@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from rota.core.instants import HOUR
-from rota.pipelines import spending
-from rota.pipelines.spending import Spent
+from rota.core.time.instants import HOUR
+from rota.pipelines import usage
+from rota.pipelines.usage import PipelineUsage
 from tests.pipelines.receiver import Receiver
 from tests.pipelines.yard import yard
 
@@ -16,18 +16,18 @@ from tests.pipelines.yard import yard
 async def test_a_schedule_costs_what_its_executions_cost(database_url: str, tmp_path: Path) -> None:
     async with yard(database_url, tmp_path) as place:
         await place.add("sums", 'cron: "0 * * * *"', titles=("one", "two", "three"))
-        assert await spending.of_schedule(place.app, "sums-1") == Spent()
+        assert await usage.of_schedule(place.app, "sums-1") == PipelineUsage()
         await place.world.advance("3h")
         runs = await place.app.schedules.history("sums-1")
-        each = [await spending.of_run(place.app, run.id) for run in runs]
-        total = await spending.of_schedule(place.app, "sums-1")
+        each = [await usage.of_run(place.app, run.id) for run in runs]
+        total = await usage.of_schedule(place.app, "sums-1")
         assert total.executions == 3
         assert total.calls == 9 == sum(one.calls for one in each)
         assert total.tokens == sum(one.tokens for one in each) > 0
         assert total.unpriced_calls == 0
         expected = (1000 * total.tokens_in + 2000 * total.tokens_out) / 1_000_000
         assert total.cost_usd == pytest.approx(expected)
-        lately = await spending.of_schedule(place.app, "sums-1", since=place.app.clock.now() - HOUR)
+        lately = await usage.of_schedule(place.app, "sums-1", since=place.app.clock.now() - HOUR)
         assert lately.executions == 2
 
 
@@ -39,7 +39,7 @@ async def test_one_that_failed_or_was_called_off_cost_what_it_had_taken(
         await place.add("sums", 'cron: "0 * * * *"', titles=("one", "two"))
         await place.world.advance("1h")
         assert await place.ends("sums") == ["completed:partial"]
-        partial = await spending.of_schedule(place.app, "sums-1")
+        partial = await usage.of_schedule(place.app, "sums-1")
         assert partial.executions == 1
         assert partial.cost_usd > 0
         place.broken.add("sums")
@@ -53,7 +53,7 @@ async def test_one_that_failed_or_was_called_off_cost_what_it_had_taken(
         place.answers.set()
         await place.world.settle()
         assert (await place.ends("sums"))[-1].startswith("cancelled")
-        total = await spending.of_schedule(place.app, "sums-1")
+        total = await usage.of_schedule(place.app, "sums-1")
         assert total.executions == 3
         assert total.cost_usd == pytest.approx(partial.cost_usd)
 

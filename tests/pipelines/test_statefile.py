@@ -9,10 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from rota.core.instants import SECOND, iso
-from rota.pipelines.document.files import free_result_name, prune_results, write_result, write_whole
-from rota.pipelines.running.keys import schedule_id
-from rota.pipelines.scheduling.statefile import (
+from rota.core.time.instants import SECOND, iso
+from rota.pipelines.files import free_result_name, prune_results, write_result, write_whole
+from rota.pipelines.folder.state_file import (
     STATE_FILE,
     ScheduleState,
     begun,
@@ -26,6 +25,7 @@ from rota.pipelines.scheduling.statefile import (
     resumed,
     save_state,
 )
+from rota.pipelines.run.content_keys import schedule_id
 from tests.pipelines.kit import NOW
 
 SEED = {

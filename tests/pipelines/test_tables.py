@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rota.errors import BadInput
-from rota.pipelines.running.tables import columns_of, read_csv, write_csv
+from rota.pipelines.run.tables import columns_of, read_csv, write_csv
 
 
 def rows(text: str, **options: Any) -> list[dict[str, Any]]:

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from rota.core.instants import MINUTE, SECOND, iso
-from rota.core.recurrence import next_after
-from rota.core.schedule import Intent, Missed, Overlap
-from rota.pipelines.document.reading import read_pipeline
-from rota.pipelines.document.timing import Timed
+from rota.core.schedules.intent import Intent, Missed, Overlap
+from rota.core.time.instants import MINUTE, SECOND, iso
+from rota.core.time.recurrence import next_after
+from rota.pipelines.definition.loader import read_pipeline
+from rota.pipelines.definition.schedule_block import Timed
 from tests.pipelines.kit import NOW, load, told, write
 
 

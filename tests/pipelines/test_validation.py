@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from rota.errors import BadInput, BadPipeline
-from rota.pipelines.document.reading import entry_file, read_pipeline
+from rota.pipelines.definition.loader import entry_file, read_pipeline
 from tests.pipelines.kit import GOOD, NOW, load, told, write
 
 INPUT = "input: {items: [{a: 1}]}\n"

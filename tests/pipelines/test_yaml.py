@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from rota.pipelines.document.problems import Place
-from rota.pipelines.document.yamltree import read_yaml
+from rota.pipelines.definition.problems import FilePosition
+from rota.pipelines.definition.yaml_tree import read_yaml
 
 
 @pytest.mark.parametrize(
@@ -31,8 +31,8 @@ def test_keys_are_text_whatever_they_look_like() -> None:
 
 def test_every_key_and_value_has_its_place() -> None:
     document = read_yaml("map:\n  output: [a, b]\n", "f")
-    assert document.key_place(("map", "output")) == Place(2, 3)
-    assert document.place(("map", "output", 1)) == Place(2, 15)
+    assert document.key_place(("map", "output")) == FilePosition(2, 3)
+    assert document.place(("map", "output", 1)) == FilePosition(2, 15)
 
 
 def test_anchors_and_merges_work() -> None:

@@ -12,10 +12,10 @@ from pathlib import Path
 
 from rota import Rota
 from rota.ai import Offline, Prices, Reply, Request
-from rota.core.outcomes import read_error
+from rota.core.runs.stored_errors import read_error
 from rota.errors import Rejected
-from rota.pipelines.scheduling import syncing
-from rota.pipelines.scheduling.syncing import Block
+from rota.pipelines.folder import schedule_sync
+from rota.pipelines.folder.schedule_sync import Block
 from rota.testing import World, virtual
 from tests.pipelines.kit import load
 from tests.schedules.kit import sound
@@ -59,7 +59,7 @@ class Yard:
         block = Block(f"{name}-1", self.app.settings.namespace, str(self.root), loaded)
         now = self.app.clock.now()
         ids = (self.app.ids.make(now), self.app.ids.make(now))
-        synced = await self.app.database.write(syncing.put, block, None, new_ids=ids, now=now)
+        synced = await self.app.database.write(schedule_sync.put, block, None, new_ids=ids, now=now)
         self.rows[name] = synced.row.id
         self.app.pipelines.know(name, self.root / name)
         assert self.app.runtime is not None

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from rota.core.lifecycle import FINAL, OPEN, RULES, Status
-from rota.core.model import Claim, NewRun
+from rota.core.runs.lifecycle import FINAL, OPEN, RULES, Status
+from rota.core.runs.model import Claim, NewRun
 
 # What a signal or the end of a child may cut short; a delay or a back-off runs its time.
 POKED = frozenset(["signal", "child", "several"])

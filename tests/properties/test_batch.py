@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rota.store.batch import BATCH_MAX, Batch
+from rota.store.backend.batching import BATCH_MAX, Batch
 
 
 class Sender:

@@ -21,13 +21,16 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from rota.core.instants import SECOND
-from rota.core.lifecycle import FINAL, SETTLING, Status
-from rota.core.model import Claim, NewRun, Outcome, Started
+from rota.core.runs.lifecycle import FINAL, SETTLING, Status
+from rota.core.runs.model import Claim, NewRun, Outcome, Started
+from rota.core.time.instants import SECOND
 from rota.errors import LeaseLost
 from rota.settings import Settings
-from rota.store import claiming, invariants, migrate, runs, steps
-from rota.store.database import Database, Tx, open_url
+from rota.store import invariants
+from rota.store.backend import migrate
+from rota.store.backend.database import Database, Tx, open_url
+from rota.store.runs import claim as claiming
+from rota.store.runs import steps, transitions
 from tests.builders import LEASE, NOW, SPACE, fresh_id, new_run, raw, request, step_of
 from tests.properties.model import Life, Model
 
@@ -124,7 +127,7 @@ class Store(RuleBasedStateMachine):
             ),
             None,
         )
-        [answer] = self.write(runs.start, [fresh], now=self.now)
+        [answer] = self.write(transitions.start, [fresh], now=self.now)
         if self.model.start(fresh, self.now):
             assert answer == Started(fresh.id, existed=False)
             self.started.append(fresh)
@@ -136,7 +139,9 @@ class Store(RuleBasedStateMachine):
     def start_again(self, pick: int) -> None:
         """The same start once more, as after a broken connection."""
         fresh = self.started[pick % len(self.started)]
-        assert self.write(runs.start, [fresh], now=self.now) == [Started(fresh.id, existed=False)]
+        assert self.write(transitions.start, [fresh], now=self.now) == [
+            Started(fresh.id, existed=False)
+        ]
 
     @precondition(lambda self: self.claims)
     @rule(pick=picks, waits=st.booleans())
@@ -194,7 +199,7 @@ class Store(RuleBasedStateMachine):
         wake_at = None if delay is None else self.now + delay
         retry, reason = None, None
         if verb == "fail" and again:
-            retry = runs.successor(
+            retry = transitions.successor(
                 claim, fresh_id(self.now), trigger="retry", attempt=claim.attempt + 1,
                 available_at=wake_at or self.now,
             )  # fmt: skip
@@ -204,7 +209,7 @@ class Store(RuleBasedStateMachine):
                 reason = "child"
         outcome = Outcome(claim, verb, reason=reason, wake_at=wake_at, retry=retry)
         repeats = verb == "complete" and self.model.runs[claim.id].was_completed_by(claim)
-        done = self.write(runs.settle, [outcome], now=self.now)
+        done = self.write(transitions.settle, [outcome], now=self.now)
         legal = self.model.settle(
             claim, verb, reason=reason, wake_at=wake_at, retry=retry, now=self.now
         )
@@ -230,7 +235,7 @@ class Store(RuleBasedStateMachine):
     @rule(pick=picks)
     def renew(self, pick: int) -> None:
         claim = self.held(pick)
-        ours = self.write(runs.renew, [claim], lease_until=self.now + LEASE)
+        ours = self.write(transitions.renew, [claim], lease_until=self.now + LEASE)
         life = self.model.runs[claim.id]
         assert ours == ({claim.id} if life.is_held_by(claim) else frozenset())
         if ours:
@@ -242,7 +247,7 @@ class Store(RuleBasedStateMachine):
             c for n, c in enumerate(self.claims)
             if self.model.runs[c.id].is_held_by(c) and pick >> (n % 13) & 1
         ]  # fmt: skip
-        count = self.write(runs.return_strays, namespace=SPACE, worker_id=worker, held=held)
+        count = self.write(transitions.return_strays, namespace=SPACE, worker_id=worker, held=held)
         assert count == self.model.strays(worker, [claim.id for claim in held])
 
     # -- time ------------------------------------------------------------------------------
@@ -253,7 +258,7 @@ class Store(RuleBasedStateMachine):
 
     @rule()
     def wake(self) -> None:
-        count, _ = self.write(runs.wake_due, namespace=SPACE, now=self.now)
+        count, _ = self.write(transitions.wake_due, namespace=SPACE, now=self.now)
         assert count == self.model.wake_due(self.now)
 
     @rule(gone=st.sampled_from([(), *((worker,) for worker in WORKERS), WORKERS]))
@@ -261,7 +266,7 @@ class Store(RuleBasedStateMachine):
         lapsed = self.model.lapsed(self.now, gone)
         new_ids = [fresh_id(self.now) for _ in range(len(lapsed) + 1)]
         reaped = self.write(
-            runs.reap, namespace=SPACE, now=self.now, gone=list(gone),
+            transitions.reap, namespace=SPACE, now=self.now, gone=list(gone),
             recoveries_max=RECOVERIES_MAX, new_ids=new_ids,
         )  # fmt: skip
         assert {run.id for run, _ in reaped} == {life.id for life in lapsed}
@@ -290,7 +295,7 @@ class Store(RuleBasedStateMachine):
     @rule(pick=picks)
     def cancel(self, pick: int) -> None:
         root = self.life(pick).root
-        ids = self.write(runs.cancel, [root], reason="by request", now=self.now)
+        ids = self.write(transitions.cancel, [root], reason="by request", now=self.now)
         assert set(ids) == self.model.cancel([root], self.now)
 
     @precondition(lambda self: self.model.runs)
@@ -325,7 +330,7 @@ class Store(RuleBasedStateMachine):
         """The wake-up that comes before the suspension must not be lost."""
         claim = self.live()[pick % len(self.live())]
         self.model.poke(claim.root_id, self.now)
-        self.write(runs.poke, [claim.root_id], now=self.now)
+        self.write(transitions.poke, [claim.root_id], now=self.now)
         self.end(claim, "suspend", again=False, delay=None)
 
     @precondition(lambda self: self.model.runs)
@@ -333,14 +338,14 @@ class Store(RuleBasedStateMachine):
     def resolve(self, pick: int) -> None:
         waiting = [x for x in self.model.runs.values() if x.status is Status.WAITING]
         life = waiting[pick % len(waiting)] if waiting and pick % 4 else self.life(pick)
-        done = self.write(runs.resolve, life.id, now=self.now)
+        done = self.write(transitions.resolve, life.id, now=self.now)
         assert done == self.model.resolve(life, self.now)
 
     # -- what must always hold -------------------------------------------------------------
 
     @invariant()
     def the_store_agrees_with_the_model_and_no_invariant_is_broken(self) -> None:
-        async def look(tx: Tx) -> tuple[list[Any], list[invariants.Broken]]:
+        async def look(tx: Tx) -> tuple[list[Any], list[invariants.BrokenInvariant]]:
             return await raw(tx, ROWS), await invariants.broken(tx)
 
         stored, broken = self.read(look)

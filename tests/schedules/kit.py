@@ -11,9 +11,9 @@ from typing import Any
 import msgspec
 
 from rota import Fatal, Rota, sleep, this_run
-from rota.core.instants import Duration, micros, moment
-from rota.core.model import Run, Schedule
-from rota.ledger import Gap, gaps
+from rota.core.runs.model import Run, Schedule
+from rota.core.time.instants import Duration, micros, moment
+from rota.schedules.ledger_check import Gap, gaps
 from rota.store import invariants
 from rota.testing import World
 from tests.builders import raw

@@ -10,8 +10,8 @@ import pytest
 
 from rota import Rota
 from rota.errors import UsageError
-from rota.store import schedules as store
-from rota.store.database import Tx
+from rota.store.backend.database import Tx
+from rota.store.schedules import templates as store
 from rota.testing import virtual
 from tests.schedules.kit import PLAIN, at, due, lines, outcomes, schedule, sound
 

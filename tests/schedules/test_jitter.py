@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from rota.core.instants import MINUTE
+from rota.core.time.instants import MINUTE
 from rota.testing import virtual
 from tests.schedules.kit import PLAIN, Noted, due, outcomes, schedule, sound
 

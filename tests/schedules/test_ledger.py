@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rota.checkup import examine
-from rota.core.instants import DAY, HOUR, MINUTE, SECOND
-from rota.core.recurrence import between, parse
-from rota.ledger import Covered, Hole, uncovered
+from rota.client.doctor import examine
+from rota.core.time.instants import DAY, HOUR, MINUTE, SECOND
+from rota.core.time.recurrence import between, parse
+from rota.schedules.ledger_check import Covered, Hole, uncovered
 from rota.settings import Settings
 from rota.testing import START, virtual
 from tests.schedules.kit import PLAIN, Noted, at, holes, outage, resume_work, sound, sql
@@ -121,7 +121,7 @@ async def test_what_retention_has_pruned_is_no_gap(database_url: str, keep: dict
         await world.beat()
         assert 4 <= len(await app.schedules.history("s", limit=1000)) < 40
         world.clock.move_to(world.clock.now() + MINUTE)
-        from rota.ledger import gaps
+        from rota.schedules.ledger_check import gaps
 
         days = app.settings.keep_days
         found = await app.database.read(
@@ -143,7 +143,7 @@ async def test_a_schedule_that_cannot_be_read_does_not_stop_the_doctor(database_
 async def test_every_schedule_is_looked_at_however_many_there_are(
     database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rota.ledger.PAGE", 2)
+    monkeypatch.setattr("rota.schedules.ledger_check.PAGE", 2)
     app = Noted()
     async with virtual(app, url=database_url) as world:
         for name in "abcde":

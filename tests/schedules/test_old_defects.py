@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from rota import Client
-from rota.core.instants import DAY, HOUR, SECOND
-from rota.core.recurrence import parse
-from rota.core.schedule import Before, Intent, Policies, decide
+from rota.core.schedules.intent import Before, Intent, Policies, decide
+from rota.core.time.instants import DAY, HOUR, SECOND
+from rota.core.time.recurrence import parse
 from rota.errors import BadSchedule, RotaError, UnknownSchedule
-from rota.store import firing
-from rota.store.database import Database
+from rota.store.backend.database import Database
+from rota.store.schedules import fire as firing
 from rota.testing import START, virtual
 from tests.builders import opened
 from tests.schedules.kit import (

@@ -8,10 +8,10 @@ import pytest
 
 from rota.engine import scheduler
 from rota.errors import BadSchedule, UnknownSchedule, WrongState
-from rota.store import firing
-from rota.store.database import Tx
+from rota.explain.schedule import why
+from rota.store.backend.database import Tx
+from rota.store.schedules import fire
 from rota.testing import virtual
-from rota.why import why
 from tests.schedules.kit import (
     PLAIN,
     Noted,
@@ -329,14 +329,14 @@ async def test_pauses_are_looked_at_once_a_tick_however_many_batches_are_due(
     database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[int] = []
-    real = firing.end_pauses
+    real = fire.end_pauses
 
     async def counted(tx: Tx, **fields: Any) -> Any:
         asked.append(fields["now"])
         return await real(tx, **fields)
 
     monkeypatch.setattr(scheduler, "BATCH", 2)
-    monkeypatch.setattr(firing, "end_pauses", counted)
+    monkeypatch.setattr(fire, "end_pauses", counted)
     app = Noted()
     async with virtual(app, url=database_url) as world:
         for n in range(5):

@@ -7,8 +7,8 @@ import logging
 import pytest
 
 from rota.errors import BadSchedule
+from rota.explain.schedule import why
 from rota.testing import World, virtual
-from rota.why import why
 from tests.schedules.kit import PLAIN, Noted, at, lines, schedule, sound, sql
 
 HOURLY = "0 * * * *"

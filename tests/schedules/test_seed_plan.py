@@ -8,11 +8,11 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from rota.core.recurrence import Timing
+from rota.core.time.recurrence import Timing
 from rota.errors import BadSchedule, UnknownRun, UnknownSchedule
-from rota.store import firing
-from rota.store import schedules as store
-from rota.store.database import Tx
+from rota.store.backend.database import Tx
+from rota.store.schedules import fire
+from rota.store.schedules import templates as store
 from rota.testing import virtual
 from tests.schedules.kit import (
     PLAIN,
@@ -31,10 +31,10 @@ NOONS = "0 12 * * *"
 HOURLY = "0 * * * *"
 
 
-async def _fire(app: Noted, limit: int = 1000) -> firing.Fired:
+async def _fire(app: Noted, limit: int = 1000) -> fire.Fired:
     now = app.clock.now()
     return await app.database.write(
-        firing.fire, namespace="default", now=now, limit=limit, new_ids=app.ids.endless(now)
+        fire.fire, namespace="default", now=now, limit=limit, new_ids=app.ids.endless(now)
     )
 
 
@@ -259,7 +259,7 @@ async def test_an_instance_copies_namespace_queue_type_retry_policy_and_input(
         world.clock.move_to(template.due_at or 0)
         now = world.clock.now()
         await app.database.write(
-            firing.fire, namespace="shop", now=now, limit=9, new_ids=app.ids.endless(now)
+            fire.fire, namespace="shop", now=now, limit=9, new_ids=app.ids.endless(now)
         )
         [run] = await app.list()
         assert (run.namespace, run.name, run.queue, run.priority) == ("shop", "report", "slow", 3)
@@ -279,7 +279,7 @@ async def test_update_the_schedules_next_fire_time_with_the_instance_in_one_tran
 
         async def fire_and_fail(tx: Tx) -> None:
             new_ids = app.ids.endless(now)
-            await firing.fire(tx, namespace="default", now=now, limit=9, new_ids=new_ids)
+            await fire.fire(tx, namespace="default", now=now, limit=9, new_ids=new_ids)
             raise RuntimeError("the transaction does not commit")
 
         with pytest.raises(RuntimeError, match="does not commit"):

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from rota import Transient, this_run
-from rota.core.instants import HOUR
+from rota.core.time.instants import HOUR
 from rota.errors import BadInput, BadSchedule, RotaError, UnknownSchedule, UnknownZone
 from rota.testing import virtual
 from tests.schedules.kit import (

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from rota.settings import Settings
-from rota.store.database import Database, open_url
+from rota.store.backend.database import Database, open_url
 from tests.schema import emptied, migrated
 
 

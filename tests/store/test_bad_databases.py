@@ -26,8 +26,8 @@ from rota.errors import (
     StoreUnreachable,
 )
 from rota.settings import Settings
-from rota.store import history
-from rota.store.database import open_url
+from rota.store.backend.database import open_url
+from rota.store.runs import history
 from tests.builders import SPACE, new_run, opened, sql, start
 
 

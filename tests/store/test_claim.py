@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from rota.core.instants import SECOND
-from rota.core.model import Claim, Outcome
-from rota.store import claiming, runs, workers
-from rota.store.database import Database
+from rota.core.runs.model import Claim, Outcome
+from rota.core.time.instants import SECOND
+from rota.store.backend.database import Database
+from rota.store.runs import claim as claiming
+from rota.store.runs import transitions, workers
 from tests.builders import (
     LEASE,
     NOW,
@@ -316,15 +317,15 @@ async def test_a_turn_settles_and_claims_in_one_commit(db: Database, seats: int)
     fresh = [new_run() for _ in range(3)]
     await start(db, *fresh)
     outcome = Outcome(held, "complete", output='"ok"')
-    settled, claimed = await db.write(runs.turn, [outcome], request(seats=seats))
+    settled, claimed = await db.write(transitions.turn, [outcome], request(seats=seats))
     assert settled.ids == {held.id}
     assert _ids(claimed.claims) == [run.id for run in fresh[:seats]]
 
 
 async def test_a_turn_claims_the_retry_it_has_just_made(db: Database) -> None:
     held = await begin(db)
-    retry = runs.successor(held, "f" * 32, trigger="retry", available_at=NOW, attempt=2)
+    retry = transitions.successor(held, "f" * 32, trigger="retry", available_at=NOW, attempt=2)
     _, claimed = await db.write(
-        runs.turn, [Outcome(held, "fail", reason="logic", retry=retry)], request()
+        transitions.turn, [Outcome(held, "fail", reason="logic", retry=retry)], request()
     )
     assert _ids(claimed.claims) == ["f" * 32]

@@ -10,11 +10,12 @@ import apsw
 import asyncpg
 import pytest
 
-from rota.core.lifecycle import FINAL, OPEN, Status
-from rota.core.model import Run
-from rota.core.phases import EventStatus
-from rota.store import invariants, queries
-from rota.store.database import Database
+from rota.core.automations.phases import EventStatus
+from rota.core.runs.lifecycle import FINAL, OPEN, Status
+from rota.core.runs.model import Run
+from rota.store import invariants
+from rota.store.backend import queries
+from rota.store.backend.database import Database
 from tests.builders import NOW, begin, new_run, raw, sound, sql, start
 
 REFUSED = (apsw.ConstraintError, asyncpg.IntegrityConstraintViolationError)

@@ -11,11 +11,11 @@ import apsw
 import pytest
 
 from rota import faults
-from rota.core.model import NewRun, Started
+from rota.core.runs.model import NewRun, Started
 from rota.errors import StoreFull
-from rota.store import history, runs
-from rota.store.batch import Batch
-from rota.store.database import Database, Tx
+from rota.store.backend.batching import Batch
+from rota.store.backend.database import Database, Tx
+from rota.store.runs import history, transitions
 from tests.builders import NOW, SPACE, new_run, opened, raw, sql, start
 
 
@@ -59,7 +59,7 @@ async def test_writes_that_wait_share_a_commit(sqlite_url: str, commits: Counter
 
 async def test_a_function_that_fails_takes_only_its_own_writes_with_it(sqlite_url: str) -> None:
     async def bad(tx: Tx, fresh: NewRun) -> None:
-        await runs.start(tx, [fresh], now=NOW)
+        await transitions.start(tx, [fresh], now=NOW)
         raise ValueError("no")
 
     async with opened(sqlite_url) as db:
@@ -150,7 +150,7 @@ async def test_a_caller_that_goes_away_disturbs_nobody(sqlite_url: str) -> None:
 
 async def test_starters_at_once_share_commits(db: Database, commits: Counter[str]) -> None:
     async def send(fresh: Any) -> list[Started]:
-        return await db.write(runs.start, fresh, now=NOW)
+        return await db.write(transitions.start, fresh, now=NOW)
 
     batch: Batch[NewRun, Started] = Batch(send)
     fresh = [new_run() for _ in range(64)]
@@ -162,7 +162,7 @@ async def test_starters_at_once_share_commits(db: Database, commits: Counter[str
 
 async def test_a_write_is_all_or_nothing(db: Database) -> None:
     async def half(tx: Tx) -> None:
-        await runs.start(tx, [new_run()], now=NOW, alone=False)
+        await transitions.start(tx, [new_run()], now=NOW, alone=False)
         raise ValueError("no")
 
     with pytest.raises(ValueError, match="no"):

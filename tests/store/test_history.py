@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from rota.errors import UnknownRun
-from rota.store import history, runs
-from rota.store.database import Database
+from rota.store.backend.database import Database
+from rota.store.runs import history, transitions
 from tests.builders import (
     BIG,
     NOW,
@@ -59,7 +59,7 @@ async def test_a_run_of_another_namespace_is_not_found(db: Database) -> None:
 
 async def test_a_chain_is_told_first_to_last(db: Database) -> None:
     held = await begin(db, worker="w0")
-    retry = runs.successor(held, fresh_id(), trigger="retry", available_at=NOW, attempt=2)
+    retry = transitions.successor(held, fresh_id(), trigger="retry", available_at=NOW, attempt=2)
     await settle(db, held, "fail", retry=retry)
     await claim(db, "w1")
     await reap(db, now=NOW, gone=["w1"])
@@ -75,7 +75,7 @@ async def test_a_chain_retried_by_hand_after_recoveries_keeps_its_order(db: Data
         await reap(db, now=NOW, gone=[f"w{crash}"], recoveries_max=2)
         await claim(db, f"w{crash + 1}")
     last = (await db.read(history.chain, root_id=held.id))[-1]
-    heir = runs.successor(
+    heir = transitions.successor(
         last, fresh_id(), trigger="retry", available_at=NOW, attempt=2, recoveries=0
     )
     await start(db, heir)
@@ -85,17 +85,17 @@ async def test_a_chain_retried_by_hand_after_recoveries_keeps_its_order(db: Data
 async def test_only_chains_that_have_ended_are_told_as_ended(db: Database) -> None:
     done, failing, open_ = await begin(db), await begin(db), await begin(db)
     await settle(db, done, output=BIG)
-    retry = runs.successor(failing, fresh_id(), trigger="retry", available_at=NOW, attempt=2)
+    retry = transitions.successor(failing, fresh_id(), trigger="retry", available_at=NOW, attempt=2)
     await settle(db, failing, "fail", reason="logic", retry=retry)
     roots = [done.id, failing.id, open_.id, "unknown"]
     assert await db.read(history.ended, roots) == [
-        history.Ended(done.id, "completed", None, BIG, None)
+        history.ChainResult(done.id, "completed", None, BIG, None)
     ]
     [again] = await claim(db)
     await settle(db, again, "fail", reason="fatal", error='{"type":"X"}')
     assert sorted(await db.read(history.ended, roots)) == sorted([
-        history.Ended(done.id, "completed", None, BIG, None),
-        history.Ended(failing.id, "failed", "fatal", None, '{"type":"X"}'),
+        history.ChainResult(done.id, "completed", None, BIG, None),
+        history.ChainResult(failing.id, "failed", "fatal", None, '{"type":"X"}'),
     ])  # fmt: skip
 
 
@@ -111,7 +111,7 @@ async def test_a_page_is_newest_first_and_goes_on_where_the_last_ended(db: Datab
 
 async def test_a_page_is_filtered(db: Database) -> None:
     held = await begin(db, name="ship", queue="mail", external_id="o-7")
-    retry = runs.successor(held, fresh_id(), trigger="retry", available_at=NOW, attempt=2)
+    retry = transitions.successor(held, fresh_id(), trigger="retry", available_at=NOW, attempt=2)
     await settle(db, held, "fail", retry=retry)
     other = new_run()
     await start(db, other)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from rota.store import runs
-from rota.store.database import Database
+from rota.store.backend.database import Database
+from rota.store.runs import transitions
 from tests.builders import (
     BIG,
     LEASE,
@@ -29,19 +29,19 @@ LAPSED = NOW + LEASE + 1
 
 async def test_only_listed_claims_are_renewed(db: Database) -> None:
     listed, other = await begin(db), await begin(db)
-    assert await db.write(runs.renew, [listed], lease_until=NOW + 99) == {listed.id}
+    assert await db.write(transitions.renew, [listed], lease_until=NOW + 99) == {listed.id}
     assert (await get(db, listed.id)).lease_until == NOW + 99
     assert (await get(db, other.id)).lease_until == NOW + LEASE
 
 
 async def test_a_lost_claim_is_missing_from_the_answer(db: Database) -> None:
     held, gone, again = await begin(db), await begin(db), await begin(db)
-    await db.write(runs.cancel, [gone.id], reason="no", now=NOW)
+    await db.write(transitions.cancel, [gone.id], reason="no", now=NOW)
     await settle(db, again, "release")
     await claim(db, "w2")
-    assert await db.write(runs.renew, [held, gone, again], lease_until=NOW + 99) == {held.id}
+    assert await db.write(transitions.renew, [held, gone, again], lease_until=NOW + 99) == {held.id}
     assert (await get(db, again.id)).lease_until == NOW + LEASE
-    assert await db.write(runs.renew, [], lease_until=NOW) == frozenset()
+    assert await db.write(transitions.renew, [], lease_until=NOW) == frozenset()
 
 
 async def test_a_lapsed_run_is_crashed_and_has_an_heir(db: Database) -> None:
@@ -81,7 +81,7 @@ async def test_runs_of_a_worker_that_is_gone_are_reaped_at_once(db: Database) ->
 async def test_a_worker_does_not_reap_what_it_performs_itself(db: Database) -> None:
     mine, other = await begin(db, worker="me"), await begin(db, worker="me")
     reaped = await db.write(
-        runs.reap, namespace=SPACE, now=LAPSED, gone=[], held=[mine.id], recoveries_max=5,
+        transitions.reap, namespace=SPACE, now=LAPSED, gone=[], held=[mine.id], recoveries_max=5,
         new_ids=["heir1", "heir2"],
     )  # fmt: skip
     assert [run.id for run, _ in reaped] == [other.id]
@@ -153,7 +153,7 @@ async def test_reapers_at_once_make_one_heir_each(db: Database) -> None:
 
 async def test_a_renewed_lease_saves_the_run(db: Database) -> None:
     held = await begin(db)
-    await db.write(runs.renew, [held], lease_until=LAPSED)
+    await db.write(transitions.renew, [held], lease_until=LAPSED)
     assert await reap(db, now=LAPSED) == []
     assert await settle(db, held, now=LAPSED)
 
@@ -161,7 +161,7 @@ async def test_a_renewed_lease_saves_the_run(db: Database) -> None:
 async def test_strays_are_handed_back_and_the_held_stay(db: Database) -> None:
     held, stray = await begin(db), await begin(db)
     other = await begin(db, worker="w2")
-    count = await db.write(runs.return_strays, namespace=SPACE, worker_id="w1", held=[held])
+    count = await db.write(transitions.return_strays, namespace=SPACE, worker_id="w1", held=[held])
     assert count == 1
     assert await status(db, stray.id) == "pending"
     assert await status(db, held.id) == "running"
@@ -175,4 +175,4 @@ async def test_strays_are_handed_back_and_the_held_stay(db: Database) -> None:
 
 async def test_with_nothing_held_all_are_strays(db: Database) -> None:
     await begin(db)
-    assert await db.write(runs.return_strays, namespace=SPACE, worker_id="w1", held=[]) == 1
+    assert await db.write(transitions.return_strays, namespace=SPACE, worker_id="w1", held=[]) == 1

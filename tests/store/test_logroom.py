@@ -9,12 +9,12 @@ from pathlib import Path
 import apsw
 import pytest
 
-from rota.store import logroom
-from rota.store.database import Database
+from rota.store.backend import sqlite_wal_prealloc
+from rota.store.backend.database import Database
 from tests.builders import new_run, opened
 from tests.builders import start as start_runs
 
-CHUNK = len(logroom.CHUNK)
+CHUNK = len(sqlite_wal_prealloc.CHUNK)
 
 
 async def _start(db: Database, count: int) -> None:
@@ -71,7 +71,7 @@ async def test_two_writers_lengthen_one_log(tmp_path: Path) -> None:
 async def test_a_long_log_is_carried_over_and_begun_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(logroom, "CHECKPOINT_PAGES", 100)
+    monkeypatch.setattr(sqlite_wal_prealloc, "CHECKPOINT_PAGES", 100)
     path = tmp_path / "a.db"
     async with opened(f"sqlite:///{path}") as db:
         await _start(db, 300)

@@ -9,9 +9,9 @@ import pytest
 
 from rota.errors import BadDatabaseUrl, SchemaMissing, SchemaTooNew, StoreCorrupt
 from rota.settings import Settings
-from rota.store import migrate
-from rota.store.database import Database, open_url
-from rota.store.migrate import Migration
+from rota.store.backend import migrate
+from rota.store.backend.database import Database, open_url
+from rota.store.backend.migrate import Migration
 from scripts.schema import FOLDER, postgres_snapshot, sqlite_snapshot
 from tests.builders import NOW, begin, claim, new_run, opened, settle, sound, sql, start
 

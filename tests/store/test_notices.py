@@ -7,14 +7,16 @@ from typing import Any
 
 import msgspec
 
-from rota.core.ids import IdMaker
-from rota.core.instants import DAY, HOUR
-from rota.core.model import Outcome, Schedule
-from rota.core.recurrence import parse
-from rota.core.schedule import Intent, Missed, Policies
-from rota.store import firing, notices, runs, schedules
-from rota.store.database import Database
-from rota.store.notices import NOTIFY, Told
+from rota.core.runs.ids import IdMaker
+from rota.core.runs.model import Outcome, Schedule
+from rota.core.schedules.intent import Intent, Missed, Policies
+from rota.core.time.instants import DAY, HOUR
+from rota.core.time.recurrence import parse
+from rota.store import notifications
+from rota.store.backend.database import Database
+from rota.store.notifications import NOTIFY, Notification
+from rota.store.runs import transitions
+from rota.store.schedules import fire, templates
 from tests.builders import (
     LEASE,
     NOW,
@@ -42,10 +44,10 @@ async def _schedule(db: Database, name: str = "daily", *, body: str | None = BOD
     )  # fmt: skip
     row = Schedule(
         fresh_id(), SPACE, name, "default", 0, "scheduled", None, MIDNIGHT, MIDNIGHT, "0 0 * * *",
-        schedules.stored(intent), None, None, MIDNIGHT - HOUR,
+        templates.stored(intent), None, None, MIDNIGHT - HOUR,
     )  # fmt: skip
-    await db.write(schedules.put, row, trigger="manual", now=NOW)
-    await db.write(notices.put, row.id, body)
+    await db.write(templates.put, row, trigger="manual", now=NOW)
+    await db.write(notifications.put, row.id, body)
     return row.id
 
 
@@ -57,7 +59,7 @@ async def _told(db: Database) -> list[dict[str, Any]]:
 async def test_an_end_is_told_in_the_transaction_that_settles_it(db: Database) -> None:
     schedule_id = await _schedule(db)
     held = await begin(db, schedule_id=schedule_id, due_at=NOW)
-    done = await db.write(runs.settle, [Outcome(held, "complete")], now=NOW)
+    done = await db.write(transitions.settle, [Outcome(held, "complete")], now=NOW)
     assert done.woke, "somebody has to look for the new run"
     [told] = await _told(db)
     assert told == {"run_id": held.id, "what": "ended", "tells": msgspec.json.decode(BODY)}
@@ -71,9 +73,9 @@ async def test_a_schedule_that_tells_nobody_has_no_such_runs(db: Database) -> No
     held = await begin(db, schedule_id=schedule_id, due_at=NOW)
     assert await settle(db, held)
     assert await _told(db) == []
-    await db.write(notices.put, schedule_id, BODY)
-    await db.write(notices.put, schedule_id, None)
-    assert await db.read(notices.of, [schedule_id]) == {}
+    await db.write(notifications.put, schedule_id, BODY)
+    await db.write(notifications.put, schedule_id, None)
+    assert await db.read(notifications.of, [schedule_id]) == {}
 
 
 async def test_a_try_that_is_followed_by_another_is_no_end(db: Database) -> None:
@@ -115,7 +117,7 @@ async def test_a_run_that_crashed_for_good_is_told_and_one_that_is_taken_over_is
 async def test_one_that_is_called_off_is_nobodys_news(db: Database) -> None:
     schedule_id = await _schedule(db)
     held = await begin(db, schedule_id=schedule_id, due_at=NOW)
-    await db.write(runs.cancel, [held.root_id], reason="by request", now=NOW)
+    await db.write(transitions.cancel, [held.root_id], reason="by request", now=NOW)
     assert await _told(db) == []
 
 
@@ -135,7 +137,7 @@ async def test_what_firing_leaves_out_is_told(db: Database) -> None:
     await _schedule(db, "silent", body=None)
     ids = IdMaker(lambda bits: 7 << (bits - 8)).endless(NOW)
     fired = await db.write(
-        firing.fire, namespace=SPACE, now=MIDNIGHT + 2 * HOUR, limit=100, new_ids=ids
+        fire.fire, namespace=SPACE, now=MIDNIGHT + 2 * HOUR, limit=100, new_ids=ids
     )
     assert fired.run_count == 1, "the run that tells; the occurrences themselves are skipped"
     [told] = await _told(db)
@@ -146,10 +148,10 @@ async def test_what_firing_leaves_out_is_told(db: Database) -> None:
 
 async def test_the_same_thing_is_told_once(db: Database) -> None:
     schedule_id = await _schedule(db)
-    thing = Told(schedule_id, "abc", "began")
-    counts = [await db.write(notices.tell, [thing], now=NOW + later) for later in range(3)]
+    thing = Notification(schedule_id, "abc", "began")
+    counts = [await db.write(notifications.tell, [thing], now=NOW + later) for later in range(3)]
     assert counts == [1, 0, 0]
-    assert await db.read(notices.told_before, ["abc:began", "other"], namespace=SPACE) == {
+    assert await db.read(notifications.told_before, ["abc:began", "other"], namespace=SPACE) == {
         "abc:began"
     }
 
@@ -163,12 +165,13 @@ async def test_the_execution_before_an_instant_is_the_last_that_came_to_an_end(
         held = await begin(db, schedule_id=schedule_id, due_at=NOW + number)
         await settle(db, held, verb, reason=reason)
     before = [
-        await db.read(notices.end_before, schedule_id, due_at=NOW + number) for number in range(4)
+        await db.read(notifications.end_before, schedule_id, due_at=NOW + number)
+        for number in range(4)
     ]
     assert before == [None, ("completed", None), ("failed", "logic"), ("failed", "logic")]
 
 
 async def test_a_schedule_that_is_deleted_takes_its_notices_with_it(db: Database) -> None:
     schedule_id = await _schedule(db)
-    await db.write(schedules.delete, schedule_id, now=NOW)
-    assert await db.read(notices.of, [schedule_id]) == {}
+    await db.write(templates.delete, schedule_id, now=NOW)
+    assert await db.read(notifications.of, [schedule_id]) == {}

@@ -16,10 +16,10 @@ from typing import Any, NamedTuple
 import apsw
 import pytest
 
-from rota.store import queries
-from rota.store.database import Database, Tx
-from rota.store.postgres import PostgresTx
-from rota.store.sqlite import SqliteTx
+from rota.store.backend import queries
+from rota.store.backend.database import Database, Tx
+from rota.store.backend.postgres import PostgresTx
+from rota.store.backend.sqlite import SqliteTx
 from tests.builders import NOW, SPACE, opened, sql
 
 HISTORY = 12_000  # runs that are over
@@ -213,7 +213,7 @@ async def _drop(url: str) -> None:
 async def _plan(tx: Tx, case: Case) -> str:
     query = queries.compiled(tx.dialect.name)[case.query]
     if isinstance(tx, SqliteTx):
-        from rota.store.sqlite import _json, _plain
+        from rota.store.backend.sqlite import _json, _plain
 
         shared = _plain([case.parameters[name] for name in query.parameters])
         given = [_json([case.item]), *shared] if case.item else shared

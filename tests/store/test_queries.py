@@ -10,11 +10,12 @@ from importlib.resources import files
 import apsw
 import pytest
 
-from rota.store import invariants, queries
-from rota.store.database import Database, Tx
-from rota.store.dialect import POSTGRES, SQLITE
-from rota.store.postgres import PostgresTx
-from rota.store.sqlite import SqliteTx
+from rota.store import invariants
+from rota.store.backend import queries
+from rota.store.backend.database import Database, Tx
+from rota.store.backend.dialect import POSTGRES, SQLITE
+from rota.store.backend.postgres import PostgresTx
+from rota.store.backend.sqlite import SqliteTx
 from tests.tidy.tree import Module, modules
 
 FOLDER = files("rota.store") / "sql"
@@ -184,7 +185,7 @@ def test_migrations_use_plain_tokens() -> None:
 
 
 def test_sqlite_is_new_enough_for_two_writers() -> None:
-    from rota.store.sqlite import SAFE_SQLITE
+    from rota.store.backend.sqlite import SAFE_SQLITE
 
     version = tuple(int(part) for part in apsw.sqlite_lib_version().split("."))
     assert version >= SAFE_SQLITE

@@ -12,14 +12,16 @@ from typing import Any
 import msgspec
 import pytest
 
-from rota.core.instants import DAY, HOUR, MINUTE, SECOND
-from rota.core.model import Outcome, Schedule
-from rota.core.recurrence import parse
-from rota.core.schedule import Intent, Policies
-from rota.ledger import gaps
-from rota.store import firing, runs, schedules
-from rota.store.database import Database, Row, Tx
-from rota.store.dialect import Dialect
+from rota.core.runs.model import Outcome, Schedule
+from rota.core.schedules.intent import Intent, Policies
+from rota.core.time.instants import DAY, HOUR, MINUTE, SECOND
+from rota.core.time.recurrence import parse
+from rota.schedules.ledger_check import gaps
+from rota.store.backend.database import Database, Row, Tx
+from rota.store.backend.dialect import Dialect
+from rota.store.runs import transitions
+from rota.store.schedules import fire as firing
+from rota.store.schedules import templates
 from tests.builders import SPACE, claim, fresh_id, get, settle, sound, sql
 
 START = 1_893_456_000 * SECOND  # 2030-01-01T00:00Z
@@ -42,7 +44,7 @@ def template(name: str = "s", spec: Any = HOURLY, **fields: Any) -> Schedule:
 
 async def put(db: Database, *rows: Schedule) -> None:
     for row in rows:
-        assert await db.write(schedules.put, row, trigger="manual", now=START)
+        assert await db.write(templates.put, row, trigger="manual", now=START)
 
 
 def ids(now: int) -> Iterator[str]:
@@ -54,7 +56,7 @@ async def fire(db: Database, now: int, limit: int = 1000) -> firing.Fired:
 
 
 async def find(db: Database, name: str = "s") -> Schedule:
-    found = await db.read(schedules.find, namespace=SPACE, name=name)
+    found = await db.read(templates.find, namespace=SPACE, name=name)
     assert found is not None
     return found
 
@@ -106,15 +108,15 @@ class Watched:
 
 async def test_a_name_is_taken_once_per_namespace(db: Database) -> None:
     await put(db, template())
-    assert not await db.write(schedules.put, template(), trigger="manual", now=START)
+    assert not await db.write(templates.put, template(), trigger="manual", now=START)
     await put(db, template(namespace="other"))
 
 
 async def test_schedules_are_listed_by_name_a_page_at_a_time(db: Database) -> None:
     await put(db, *(template(f"s{n}") for n in (3, 1, 4, 2)))
-    page = await db.read(schedules.listing, namespace=SPACE, limit=3)
+    page = await db.read(templates.listing, namespace=SPACE, limit=3)
     assert [row.name for row in page] == ["s1", "s2", "s3"]
-    rest = await db.read(schedules.listing, namespace=SPACE, after="s3", limit=3)
+    rest = await db.read(templates.listing, namespace=SPACE, after="s3", limit=3)
     assert [row.name for row in rest] == ["s4"]
 
 
@@ -123,11 +125,11 @@ async def test_change_writes_every_part_and_delete_frees_the_name(db: Database) 
     await put(db, row)
     fresh = msgspec.structs.replace(row, queue="q", priority=3, status="paused", reason="r",
         available_at=None, due_at=START + DAY, input='["x"]', options='{"a":1}')  # fmt: skip
-    assert await db.write(schedules.change, fresh)
+    assert await db.write(templates.change, fresh)
     assert await find(db) == fresh
-    assert await db.write(schedules.delete, row.id)
-    assert not await db.write(schedules.delete, row.id)
-    assert not await db.write(schedules.change, fresh)
+    assert await db.write(templates.delete, row.id)
+    assert not await db.write(templates.delete, row.id)
+    assert not await db.write(templates.change, fresh)
     await put(db, template())
 
 
@@ -135,8 +137,8 @@ async def test_change_and_delete_never_touch_a_run(db: Database) -> None:
     await put(db, template())
     await fire(db, START + HOUR)
     [held] = await claim(db, now=START + HOUR)
-    assert not await db.write(schedules.delete, held.id)
-    assert not await db.write(schedules.change, template(id=held.id))
+    assert not await db.write(templates.delete, held.id)
+    assert not await db.write(templates.change, template(id=held.id))
     assert (await get(db, held.id)).status == "running"
 
 
@@ -148,7 +150,7 @@ async def test_firing_inserts_the_run_and_advances_the_template(db: Database) ->
     await put(db, row)
     fired = await fire(db, START + HOUR + 7)
     assert fired == firing.Fired(1, 1, [], START + 2 * HOUR)
-    [run] = await db.read(schedules.ledger, row.id)
+    [run] = await db.read(templates.ledger, row.id)
     assert (run.due_at, run.available_at, run.created_at) == (
         START + HOUR, START + HOUR, START + HOUR + 7,
     )  # fmt: skip
@@ -180,7 +182,7 @@ async def test_skipped_occurrences_are_rows_with_range_and_reason(db: Database) 
     row = template()
     await put(db, row)
     await fire(db, START + 9 * HOUR + 10 * MINUTE)
-    newest, range_ = await db.read(schedules.ledger, row.id)
+    newest, range_ = await db.read(templates.ledger, row.id)
     assert (newest.status, newest.due_at) == ("pending", START + 9 * HOUR)
     assert range_.label == "skipped:missed"
     assert range_.due_at == START + 8 * HOUR
@@ -224,7 +226,7 @@ async def test_the_plain_way_writes_what_the_long_way_does(
     written: list[list[Row]] = []
     for is_plain in (firing._is_plain, lambda *_: False):
         monkeypatch.setattr(firing, "_is_plain", is_plain)
-        await db.write(schedules.change, row)
+        await db.write(templates.change, row)
         await sql(db, "update runs set started_at = null")
         for hours in (1, 2):  # the second run knows of the first
             await fire(db, START + hours * HOUR + 7)
@@ -250,20 +252,20 @@ async def test_a_fired_occurrence_is_left_alone_when_its_advance_was_lost(db: Da
     await put(db, row)
     await fire(db, START + HOUR)
     await claim(db, now=START + HOUR)
-    await db.write(schedules.change, row)
+    await db.write(templates.change, row)
     await fire(db, START + HOUR + 1)
-    assert len(await db.read(schedules.ledger, row.id)) == 1
+    assert len(await db.read(templates.ledger, row.id)) == 1
     assert (await find(db)).due_at == START + 2 * HOUR
 
 
 async def test_a_run_for_a_template_that_is_gone_is_not_born(db: Database) -> None:
     row = template()
     await put(db, row)
-    await db.write(schedules.delete, row.id)
-    extra = schedules.extra_row(
-        row, schedules.read_intent(row.spec), id=fresh_id(), available_at=START, trigger="manual"
+    await db.write(templates.delete, row.id)
+    extra = templates.extra_row(
+        row, templates.read_intent(row.spec), id=fresh_id(), available_at=START, trigger="manual"
     )
-    assert await db.write(schedules.add_runs, [extra], now=START) == []
+    assert await db.write(templates.add_runs, [extra], now=START) == []
 
 
 # -- what it costs ---------------------------------------------------------------------------
@@ -313,7 +315,7 @@ async def _ended_at_once(db: Database, count: int) -> list[str]:
 
     async def watched(tx: Tx) -> None:
         ends = [Outcome(one, "complete") for one in held]
-        await runs.settle(Watched(tx, seen), ends, now=START + 3 * HOUR)
+        await transitions.settle(Watched(tx, seen), ends, now=START + 3 * HOUR)
 
     await db.write(watched)
     ready = await sql(db, "select count(*) from runs where status = 'pending'")
@@ -366,7 +368,7 @@ async def test_failures_in_a_row_are_counted_for_each_schedule_by_itself(db: Dat
 
 
 async def find_id(db: Database, schedule_id: str) -> Schedule:
-    found = await db.read(schedules.listing, namespace=SPACE)
+    found = await db.read(templates.listing, namespace=SPACE)
     return next(row for row in found if row.id == schedule_id)
 
 
@@ -424,7 +426,7 @@ async def test_a_run_that_ends_while_the_next_is_queued_behind_it_gives_it_its_t
     [held] = await claim(db, now=START + HOUR)
     now = START + 2 * HOUR
     await _beside(db, "fire_runs", lambda: settle(db, held, now=now), now)
-    newest = (await db.read(schedules.ledger, row.id))[0]
+    newest = (await db.read(templates.ledger, row.id))[0]
     assert newest.due_at == now
     assert newest.status == "pending", "it waits for the end of a run that has ended"
     await complete(db, now)
@@ -435,8 +437,8 @@ async def test_a_schedule_deleted_while_it_fires_leaves_nothing_stuck(db: Databa
     row = template()
     await put(db, row)
     now = START + HOUR
-    await _beside(db, "fire_and_advance", lambda: db.write(schedules.delete, row.id), now)
-    assert await db.read(schedules.find, namespace=SPACE, name="s") is None
+    await _beside(db, "fire_and_advance", lambda: db.write(templates.delete, row.id), now)
+    assert await db.read(templates.find, namespace=SPACE, name="s") is None
     assert await sql(db, "select status, schedule_id from runs") in ([], [("pending", None)])
     await complete(db, now)
 
@@ -447,9 +449,9 @@ async def test_a_schedule_changed_while_it_fires_keeps_the_change(db: Database) 
     await put(db, row)
 
     async def pause(tx: Tx) -> None:
-        old = await schedules.find(tx, namespace=SPACE, name="s", lock=True)
+        old = await templates.find(tx, namespace=SPACE, name="s", lock=True)
         assert old is not None
-        await schedules.change(
+        await templates.change(
             tx, msgspec.structs.replace(old, status="paused", reason="x", available_at=None)
         )
 
@@ -457,7 +459,7 @@ async def test_a_schedule_changed_while_it_fires_keeps_the_change(db: Database) 
     await _beside(db, "fire_and_advance", lambda: db.write(pause), now)
     after = await find(db)
     assert (after.status, after.due_at) == ("paused", now + HOUR)
-    assert len(await db.read(schedules.ledger, row.id)) == 1
+    assert len(await db.read(templates.ledger, row.id)) == 1
     await complete(db, now)
 
 
@@ -478,9 +480,9 @@ async def test_what_another_scheduler_has_in_hand_is_left_to_it(db: Database) ->
 async def test_a_turn_is_given_once_when_two_runs_end_at_once(db: Database) -> None:
     row = template()
     await put(db, row)
-    intent = schedules.read_intent(row.spec)
+    intent = templates.read_intent(row.spec)
     extra: list[Row] = [
-        schedules.extra_row(
+        templates.extra_row(
             row, intent, id=fresh_id(START), due_at=START - n * HOUR, trigger="backfill",
             status="pending" if n <= 2 else "sleeping",
             reason=None if n <= 2 else "backfill",
@@ -488,7 +490,7 @@ async def test_a_turn_is_given_once_when_two_runs_end_at_once(db: Database) -> N
         )
         for n in range(1, 7)
     ]  # fmt: skip
-    await db.write(schedules.add_runs, extra, now=START)
+    await db.write(templates.add_runs, extra, now=START)
     done = 0
     while held := await claim(db, now=START):
         await asyncio.gather(*(settle(db, one, now=START) for one in held))

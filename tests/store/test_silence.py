@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from rota.store.silence import LOOKS, Silence
+from rota.store.backend.postgres_watchdog import LOOKS, ConnectionWatchdog
 
 FOR_EVER_S = 3600.0  # the tests look themselves
 
@@ -24,11 +24,13 @@ class Asker:
 
 
 @pytest.fixture
-def silence() -> Silence:
-    return Silence(FOR_EVER_S)
+def silence() -> ConnectionWatchdog:
+    return ConnectionWatchdog(FOR_EVER_S)
 
 
-async def test_a_statement_without_an_answer_loses_its_connection(silence: Silence) -> None:
+async def test_a_statement_without_an_answer_loses_its_connection(
+    silence: ConnectionWatchdog,
+) -> None:
     one = Asker()
     silence.watch(one)
     for _ in range(LOOKS):
@@ -38,7 +40,9 @@ async def test_a_statement_without_an_answer_loses_its_connection(silence: Silen
     assert one.ended.is_set()
 
 
-async def test_one_statement_after_another_may_take_as_long_as_they_like(silence: Silence) -> None:
+async def test_one_statement_after_another_may_take_as_long_as_they_like(
+    silence: ConnectionWatchdog,
+) -> None:
     one = Asker()
     silence.watch(one)
     for _ in range(5 * LOOKS):
@@ -47,7 +51,7 @@ async def test_one_statement_after_another_may_take_as_long_as_they_like(silence
     assert not one.ended.is_set()
 
 
-async def test_what_has_its_answer_is_left_alone(silence: Silence) -> None:
+async def test_what_has_its_answer_is_left_alone(silence: ConnectionWatchdog) -> None:
     done, other = Asker(), Asker()
     silence.watch(done)
     silence.watch(other)
@@ -58,7 +62,7 @@ async def test_what_has_its_answer_is_left_alone(silence: Silence) -> None:
 
 
 async def test_it_looks_by_itself_until_it_is_closed() -> None:
-    silence = Silence(0.004)
+    silence = ConnectionWatchdog(0.004)
     one = Asker()
     silence.watch(one)
     await one.ended.wait()

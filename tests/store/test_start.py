@@ -7,11 +7,11 @@ from collections.abc import Sequence
 
 import pytest
 
-from rota.core.model import NewRun, Started
+from rota.core.runs.model import NewRun, Started
 from rota.errors import UsageError
-from rota.store import runs
-from rota.store.database import Database, Tx
-from rota.store.runs import BulkItem
+from rota.store.backend.database import Database, Tx
+from rota.store.runs import transitions
+from rota.store.runs.transitions import BulkItem
 from tests.builders import (
     BIG,
     NOW,
@@ -90,7 +90,7 @@ async def test_a_start_that_only_its_id_can_stop_is_success_when_sent_again(db: 
     """The plain insert finds its own row, alone and inside of a larger transaction."""
 
     async def within(tx: Tx) -> list[Started]:
-        return await runs.start(tx, [fresh], now=NOW, alone=False)
+        return await transitions.start(tx, [fresh], now=NOW, alone=False)
 
     fresh = new_run()
     await start(db, fresh)
@@ -105,8 +105,8 @@ async def test_a_plain_bulk_sent_again_is_success_and_brings_what_was_missing(
 ) -> None:
     items = [(fresh_id(), body if n % 2 else None) for n in range(4)]
     template = new_run("ship", queue="mail")
-    assert await db.write(runs.start_plain, template, items[:2], now=NOW) == {}
-    assert await db.write(runs.start_plain, template, items, now=NOW) == {}
+    assert await db.write(transitions.start_plain, template, items[:2], now=NOW) == {}
+    assert await db.write(transitions.start_plain, template, items, now=NOW) == {}
     assert [(await get(db, run_id)).input for run_id, _ in items] == [None, body, None, body]
     assert await sql(db, "select count(*) from runs") == [(4,)]
 
@@ -144,7 +144,7 @@ async def _alike(
     db: Database, items: Sequence[BulkItem], template: NewRun | None = None
 ) -> dict[str, str]:
     template = template or new_run("ship", queue="mail", priority=2, tags='{"a":"b"}')
-    return await db.write(runs.start_alike, template, items, now=NOW)
+    return await db.write(transitions.start_alike, template, items, now=NOW)
 
 
 async def test_runs_that_are_alike_are_born_like_any_other(db: Database) -> None:
@@ -187,7 +187,7 @@ async def test_a_big_input_spills_and_reads_back(db: Database) -> None:
 
 async def test_a_big_input_belongs_to_the_chain(db: Database) -> None:
     held = await begin(db, input=BIG)
-    retry = runs.successor(held, fresh_id(), trigger="retry", available_at=NOW, attempt=2)
+    retry = transitions.successor(held, fresh_id(), trigger="retry", available_at=NOW, attempt=2)
     await settle(db, held, "fail", retry=retry)
     assert [run.input for run in await chain(db, held.id)] == [BIG, BIG]
     assert (await claim(db))[0].input == BIG
@@ -218,7 +218,7 @@ async def test_a_serial_key_is_free_again_when_its_run_is_over(db: Database) -> 
 async def test_a_second_successor_is_not_born(db: Database) -> None:
     held = await begin(db)
     heirs = [
-        runs.successor(held, fresh_id(), trigger="retry", available_at=NOW, attempt=2)
+        transitions.successor(held, fresh_id(), trigger="retry", available_at=NOW, attempt=2)
         for _ in range(2)
     ]
     await settle(db, held, "fail", retry=heirs[0])
@@ -232,7 +232,7 @@ async def test_a_successor_keeps_what_makes_it_the_same_work(db: Database) -> No
         db, name="ship", queue="mail", priority=5, limit_key="k", serial_key="s", parent_id="p",
         version="v", tags="{}", options="{}", input="1", external_id="o-7",
     )  # fmt: skip
-    heir = runs.successor(held, "heir", trigger="retry", available_at=NOW + 9, attempt=2)
+    heir = transitions.successor(held, "heir", trigger="retry", available_at=NOW + 9, attempt=2)
     kept = (
         "name", "queue", "priority", "limit_key", "serial_key", "parent_id", "version", "tags",
         "options", "input", "namespace", "kind", "recoveries",

@@ -7,10 +7,10 @@ import asyncio
 import msgspec
 import pytest
 
-from rota.core.model import Claim, Started, Step
+from rota.core.runs.model import Claim, Started, StoredStep
 from rota.errors import LeaseLost
-from rota.store import runs, steps
-from rota.store.database import Database
+from rota.store.backend.database import Database
+from rota.store.runs import steps, transitions
 from tests.builders import (
     BIG,
     NOW,
@@ -31,11 +31,11 @@ from tests.builders import (
 )
 
 
-async def load(db: Database, root_id: str) -> list[Step]:
+async def load(db: Database, root_id: str) -> list[StoredStep]:
     return (await db.read(steps.load, [root_id]))[root_id]
 
 
-async def ask(db: Database, held: Claim, key: str = "wait#1", **fields: object) -> Step:
+async def ask(db: Database, held: Claim, key: str = "wait#1", **fields: object) -> StoredStep:
     step = waiting_step(held, key, **fields)
     return await db.write(steps.await_signal, held, "go", step, now=NOW)
 
@@ -288,5 +288,5 @@ async def test_a_forked_chain_is_a_chain_of_its_own(db: Database) -> None:
     held = await begin(db)
     fork = new_run(trigger="fork")
     await db.write(steps.fork, fork, from_root=held.id, position=1, now=NOW)
-    assert await db.write(runs.cancel, [held.id], reason="no", now=NOW) == [held.id]
+    assert await db.write(transitions.cancel, [held.id], reason="no", now=NOW) == [held.id]
     assert await status(db, fork.id) == "pending"

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from rota.errors import StoreUnreachable
-from rota.store import runs
-from rota.store.database import Database
+from rota.store.backend.database import Database
+from rota.store.runs import transitions
 from tests.builders import NOW, new_run, status
 
 
@@ -42,9 +42,9 @@ def postgres(db: Database) -> Any:
 
 async def test_it_writes_whether_somebody_listens_or_not(db: Database) -> None:
     first, second = new_run(), new_run()
-    await db.write_told(runs.start, [first], now=NOW)
+    await db.write_told(transitions.start, [first], now=NOW)
     await listening(db)
-    await db.write_told(runs.start, [second], now=NOW)
+    await db.write_told(transitions.start, [second], now=NOW)
     assert [await status(db, one.id) for one in (first, second)] == ["pending", "pending"]
 
 
@@ -77,7 +77,7 @@ async def test_a_lone_start_tells_its_id_where_its_row_is_all_of_it(
     assert await ear.next() == "*"
     database._own.clear()  # as if somebody else told it
     run = new_run(**fields)
-    await db.write(runs.start, [run], now=NOW, told_to=db.carry("ready"))
+    await db.write(transitions.start, [run], now=NOW, told_to=db.carry("ready"))
     assert await ear.next() == (f"ready {run.id}" if brings_id else "ready")
 
 
@@ -100,5 +100,5 @@ async def test_it_listens_again_after_the_connection_broke_under_it(db: Database
         await db.write_told(end)
     assert await ear.next() == "*"  # whatever was told while nobody listened
     run = new_run()
-    await db.write_told(runs.start, [run], now=NOW)
+    await db.write_told(transitions.start, [run], now=NOW)
     assert await status(db, run.id) == "pending"

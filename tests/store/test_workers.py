@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from rota.core.model import Queue
-from rota.store import workers
-from rota.store.database import Database, Tx
+from rota.core.runs.model import Queue
+from rota.store.backend.database import Database, Tx
+from rota.store.runs import workers
 from tests.builders import NOW, SPACE, worker_row
 
 

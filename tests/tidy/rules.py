@@ -34,7 +34,9 @@ CLOCKS = {
 # Where the real clock may be read, and which part of it.
 CLOCKS_ALLOWED = {
     "src/rota/engine/clock.py": CLOCKS,
-    "src/rota/store/sqlite.py": {"time.sleep"},  # SQLite asks its busy handler to wait in place.
+    "src/rota/store/backend/sqlite.py": {
+        "time.sleep"
+    },  # SQLite asks its busy handler to wait in place.
     "tests/postgres.py": {"time.sleep"},  # Waits for a server that cannot call back.
 }
 

@@ -57,7 +57,7 @@ GOOD = [
     ("shallow_nesting", SRC, nested(4)),
     ("module_docstrings", SRC, '"""Owns x."""'),
     ("plain_names", SRC, "class Handler: ...\nclass Metadata: ...\ndef processed(): ..."),
-    ("sql_in_store_only", "src/rota/store/runs.py", "q = 'select id from runs'"),
+    ("sql_in_store_only", "src/rota/store/runs/transitions.py", "q = 'select id from runs'"),
     (
         "sql_in_store_only",
         SRC,

@@ -164,11 +164,11 @@ async def test_reconcile_waits_for_a_call_in_flight_and_does_not_guess(url: str)
     else:
         import asyncpg
 
-        from rota.tools.sql_postgres import PostgresTx
+        from rota.tools.sql_postgres import PostgresToolTx
 
         server = await asyncpg.connect(url)
         async with server.transaction():
-            await PostgresTx(server).hold("key-1")
+            await PostgresToolTx(server).hold("key-1")
             verdict = await add.reconcile(TEA, Call("key-1", 0.3))
             with pytest.raises(NotSent):
                 await add.call(TEA, Call("key-1", 0.3))

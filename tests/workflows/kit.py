@@ -10,9 +10,9 @@ from typing import Any
 import msgspec
 import pydantic
 
-from rota import Rota, RunRef
-from rota.core.model import Run, Step
-from rota.core.outcomes import read_error
+from rota import Rota, RunHandle
+from rota.core.runs.model import Run, StoredStep
+from rota.core.runs.stored_errors import read_error
 from rota.store import invariants
 
 # Real time after which a result that should be there is taken as missing.
@@ -41,32 +41,32 @@ class Invoice(msgspec.Struct):
     receipt: Receipt
 
 
-async def result(run: RunRef) -> Any:
+async def result(run: RunHandle) -> Any:
     """The result of a run that has ended; fails soon when it has not."""
     return await run.result(timeout=GUARD_S)
 
 
-async def trouble(run: RunRef) -> dict[str, str]:
+async def trouble(run: RunHandle) -> dict[str, str]:
     """The stored error of the newest attempt."""
     return read_error((await run.run()).error)
 
 
-async def attempts(app: Rota, run: RunRef) -> list[tuple[int, str, str]]:
+async def attempts(app: Rota, run: RunHandle) -> list[tuple[int, str, str]]:
     """Number, trigger and label of each attempt, first to last."""
     return [(row.attempt, row.trigger, row.label) for row in await app.chain(run.id)]
 
 
-async def keys(app: Rota, run: RunRef) -> list[str]:
+async def keys(app: Rota, run: RunHandle) -> list[str]:
     """The keys of what a chain has recorded, in order."""
     return [step.key for step in await app.steps(run.id)]
 
 
-async def step_named(app: Rota, run: RunRef, key: str) -> Step:
+async def step_named(app: Rota, run: RunHandle, key: str) -> StoredStep:
     """One recorded step."""
     return next(step for step in await app.steps(run.id) if step.key == key)
 
 
-async def children(app: Rota, run: RunRef) -> list[Run]:
+async def children(app: Rota, run: RunHandle) -> list[Run]:
     """The runs below a chain, oldest first."""
     rows = await app.list(limit=1000)
     return [row for row in reversed(rows) if row.parent_id == run.id]

@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from rota import Rota, gather, sleep
-from rota.core.outcomes import read_error
+from rota.core.runs.stored_errors import read_error
 from rota.testing import START, World, virtual
 
 NAMES = ("a", "b")

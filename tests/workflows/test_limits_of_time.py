@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from rota import RetryPolicy, Rota, RunCancelled, StepFailed, sleep, this_run
-from rota.core.instants import SECOND
+from rota.core.time.instants import SECOND
 from rota.testing import virtual
 from tests.workflows.kit import GUARD_S, attempts, eventually, result, sound, step_named, trouble
 

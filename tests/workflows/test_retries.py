@@ -20,7 +20,7 @@ from rota import (
     sleep,
     wait_for,
 )
-from rota.core.instants import SECOND
+from rota.core.time.instants import SECOND
 from rota.testing import World, virtual
 from tests.workflows.kit import attempts, keys, result, sound, step_named, trouble
 

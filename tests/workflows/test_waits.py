@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from rota import Rota, gather, now, sleep, sleep_until, wait_for
-from rota.core.instants import SECOND, Duration
+from rota.core.time.instants import SECOND, Duration
 from rota.errors import BadInput, UsageError
 from rota.testing import virtual
 from tests.workflows.kit import Receipt, attempts, keys, result, sound, trouble

@@ -10,26 +10,26 @@ from rota.ai.base import Estimate, Invoker, Reply, Request, release
 if TYPE_CHECKING:
     from rota.ai.anthropic import Anthropic
     from rota.ai.budget import Budget, Budgeted
-    from rota.ai.choosing import Switchboard, invoker_of
-    from rota.ai.command import Command
+    from rota.ai.command import CommandInvoker
     from rota.ai.limiter import Limiter
     from rota.ai.limits import Limits
     from rota.ai.offline import Offline
     from rota.ai.openai import OpenAI
     from rota.ai.prices import Prices
+    from rota.ai.registry import Switchboard, invoker_of
 
 _ROOMS = {
     "Anthropic": "anthropic",
     "Budget": "budget",
     "Budgeted": "budget",
-    "Command": "command",
+    "CommandInvoker": "command",
     "Limiter": "limiter",
     "Limits": "limits",
     "Offline": "offline",
     "OpenAI": "openai",
     "Prices": "prices",
-    "Switchboard": "choosing",
-    "invoker_of": "choosing",
+    "Switchboard": "registry",
+    "invoker_of": "registry",
 }
 
 
@@ -43,7 +43,7 @@ __all__ = [
     "Anthropic",
     "Budget",
     "Budgeted",
-    "Command",
+    "CommandInvoker",
     "Estimate",
     "Invoker",
     "Limiter",

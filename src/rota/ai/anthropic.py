@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from rota.ai.base import Reply, Request, passing
+from rota.ai.errors import filtered
+from rota.ai.http import Wire
 from rota.ai.keys import Home, key_for
-from rota.ai.priced import Priced, check, count
+from rota.ai.priced_invoker import Priced, check, count
 from rota.ai.prices import Prices
-from rota.ai.verdicts import filtered
-from rota.ai.wire import Wire
 
 HOME = Home("https://api.anthropic.com", "ANTHROPIC_BASE_URL", "ANTHROPIC_API_KEY")
 VERSION = "2023-06-01"
@@ -52,7 +52,7 @@ class Anthropic(Priced):
     async def ask(self, request: Request) -> Reply:
         """Ask once; see `rota.ai.base` for what may be raised."""
         check(request)
-        fold = _Fold(self.name)
+        fold = _MessageParser(self.name)
         await self._wire.post(
             "/v1/messages",
             self._body(request),
@@ -82,7 +82,7 @@ class Anthropic(Priced):
         return body
 
 
-class _Fold:
+class _MessageParser:
     """An answer, gathered from events or taken whole."""
 
     def __init__(self, who: str) -> None:

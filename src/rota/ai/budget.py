@@ -19,7 +19,7 @@ from rota.errors import BadSetting, BudgetSpent, RotaError
 NANO = 1_000_000_000
 
 
-class Spent(msgspec.Struct, frozen=True):
+class BudgetUsage(msgspec.Struct, frozen=True):
     """What is gone, and what is held for calls under way."""
 
     nano_usd: int = 0
@@ -45,7 +45,7 @@ class Limit(msgspec.Struct, frozen=True):
 Verdict = Literal["go", "wait", "refuse"]
 
 
-def judge(limit: Limit, spent: Spent, amount: Amount) -> Verdict:
+def judge(limit: Limit, spent: BudgetUsage, amount: Amount) -> Verdict:
     """Whether a call may begin. "wait": it depends on what the calls under way really take."""
     verdicts = {
         _judge(limit.nano_usd, spent.nano_usd, spent.held_nano_usd, amount.nano_usd),
@@ -60,7 +60,7 @@ def _judge(limit: int | None, gone: int, held: int, wanted: int) -> Verdict:
     return "refuse" if gone + wanted > limit else "wait"
 
 
-def hold(spent: Spent, amount: Amount) -> Spent:
+def hold(spent: BudgetUsage, amount: Amount) -> BudgetUsage:
     """Set aside for a call that begins."""
     return msgspec.structs.replace(
         spent,
@@ -69,9 +69,9 @@ def hold(spent: Spent, amount: Amount) -> Spent:
     )
 
 
-def settle(spent: Spent, held: Amount, used: Amount) -> Spent:
+def settle(spent: BudgetUsage, held: Amount, used: Amount) -> BudgetUsage:
     """Replace what was set aside by what was used."""
-    return Spent(
+    return BudgetUsage(
         nano_usd=spent.nano_usd + used.nano_usd,
         tokens=spent.tokens + used.tokens,
         held_nano_usd=spent.held_nano_usd - held.nano_usd,
@@ -105,14 +105,14 @@ class Budget:
         limit_usd: float | None = None,
         limit_tokens: int | None = None,
         *,
-        spent: Spent | None = None,
+        spent: BudgetUsage | None = None,
     ) -> None:
         for name, value in (("limit_usd", limit_usd), ("limit_tokens", limit_tokens)):
             if value is not None and not (value >= 0 and math.isfinite(value)):
                 raise BadSetting(f"{name} cannot be {value!r}; it is 0 or more")
         nano = None if limit_usd is None else math.floor(limit_usd * NANO + 0.5)
         self._limit = Limit(nano, limit_tokens)
-        self.spent = spent or Spent()
+        self.spent = spent or BudgetUsage()
         self._settled = asyncio.Condition()
 
     @property

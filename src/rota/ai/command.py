@@ -10,10 +10,20 @@ from typing import Any, Literal
 import msgspec
 
 from rota.ai.base import Reply, Request, passing
-from rota.ai.priced import Priced, check, count
+from rota.ai.priced_invoker import Priced, check, count
 from rota.ai.prices import Prices
 from rota.errors import BadSetting, NeedsLogin, NeedsPermission, Rejected, RotaError
-from rota.programs import PASSED_ON, SHOWN_CHARS_MAX, Child, Ear, Ended, fed, heard, kill, start
+from rota.net.subprocesses import (
+    PASSED_ON,
+    SHOWN_CHARS_MAX,
+    Child,
+    ExitStatus,
+    OutputPipe,
+    kill,
+    read_outputs,
+    start,
+    write_stdin,
+)
 
 BYTES_MAX = 16 * 1024 * 1024
 # Where agents keep their settings and logins.
@@ -23,7 +33,7 @@ MEANINGS = ("ok", "transient", "rejected", "login", "permission")
 EXITS = {0: "ok", 69: "transient", 75: "transient", 77: "permission"}
 
 
-class Command(Priced):
+class CommandInvoker(Priced):
     """Runs `argv`, never through a shell, with the prompt on its standard input.
 
     `{model}` and `{system}` in an argument stand for those of the question; without a place for
@@ -68,7 +78,7 @@ class Command(Priced):
             return self._read(request, ended.out)
         return self.reply(request, ended.out.removesuffix("\n"), model=request.model or self.name)
 
-    def _failed(self, meaning: str, ended: Ended) -> RotaError:
+    def _failed(self, meaning: str, ended: ExitStatus) -> RotaError:
         said = ended.told(self._argv[0])
         if ended.code < 0 or meaning == "transient":
             return passing(said, sent=True)
@@ -98,13 +108,13 @@ class Command(Priced):
             return msgspec.structs.replace(reply, cost_usd=float(cost))
         return reply
 
-    async def _run(self, request: Request) -> Ended:
+    async def _run(self, request: Request) -> ExitStatus:
         argv, stdin = self._filled(request)
-        with Ear(self._bytes_max) as out, Ear(self._bytes_max) as err:
+        with OutputPipe(self._bytes_max) as out, OutputPipe(self._bytes_max) as err:
             child = await self._started(argv, request.cwd or self._cwd, out, err)
             code = await self._ended(child, stdin, request.timeout_s, out)
-            await heard(out, err)
-        return Ended(code, self._hidden(out.text()), self._hidden(err.text()))
+            await read_outputs(out, err)
+        return ExitStatus(code, self._hidden(out.text()), self._hidden(err.text()))
 
     def _filled(self, request: Request) -> tuple[list[str], bytes]:
         system = request.system or ""
@@ -114,9 +124,9 @@ class Command(Priced):
         text = request.prompt if has_place or not system else f"{system}\n\n{request.prompt}"
         return argv, text.encode(errors="replace")
 
-    async def _ended(self, child: Child, stdin: bytes, timeout_s: float, out: Ear) -> int:
+    async def _ended(self, child: Child, stdin: bytes, timeout_s: float, out: OutputPipe) -> int:
         """Feed it and wait for its end, its time, or more output than anybody wants."""
-        work = asyncio.ensure_future(fed(child, stdin))
+        work = asyncio.ensure_future(write_stdin(child, stdin))
         full = asyncio.ensure_future(out.full.wait())
         try:
             await asyncio.wait({work, full}, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
@@ -132,7 +142,9 @@ class Command(Priced):
             work.cancel()
             await asyncio.gather(work, full, return_exceptions=True)
 
-    async def _started(self, argv: list[str], cwd: str | None, out: Ear, err: Ear) -> Child:
+    async def _started(
+        self, argv: list[str], cwd: str | None, out: OutputPipe, err: OutputPipe
+    ) -> Child:
         passed = {name: self._env[name] for name in (*PASSED_ON, *HOMES) if name in self._env}
         try:
             return await start(argv, out, err, env=passed | self._keys(), cwd=cwd)

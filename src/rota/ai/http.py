@@ -17,8 +17,8 @@ from urllib.parse import urlsplit, urlunsplit
 import msgspec
 
 from rota.ai.base import passing
+from rota.ai.errors import Refusal, judge
 from rota.ai.keys import Key
-from rota.ai.verdicts import Refusal, judge
 from rota.errors import BadSetting, MissingExtra, Rejected, RotaError, UsageError
 
 try:

@@ -11,7 +11,7 @@ from typing import Protocol, TypeVar
 from rota.ai import limits as rules
 from rota.ai.base import Estimate, Invoker, Reply, Request, passing, release
 from rota.ai.limits import Decision, Limits, State
-from rota.core.instants import SECOND
+from rota.core.time.instants import SECOND
 from rota.errors import RotaError, Transient
 
 T = TypeVar("T")

@@ -12,8 +12,8 @@ from typing import Annotated, NamedTuple
 
 import msgspec
 
-from rota.core import limits as rates
-from rota.core.instants import MINUTE, SECOND
+from rota.core.runs import limits as rates
+from rota.core.time.instants import MINUTE, SECOND
 
 Meta = msgspec.Meta
 DOUBLINGS_MAX = 20

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from rota.ai.base import Reply, Request
-from rota.ai.priced import Priced, check
+from rota.ai.priced_invoker import Priced, check
 from rota.ai.prices import Prices
 
 ECHO_CHARS_MAX = 200

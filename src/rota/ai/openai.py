@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from rota.ai.base import Reply, Request, passing
+from rota.ai.errors import filtered
+from rota.ai.http import Wire
 from rota.ai.keys import Home, is_at, key_for
-from rota.ai.priced import Priced, check, count
+from rota.ai.priced_invoker import Priced, check, count
 from rota.ai.prices import Prices
-from rota.ai.verdicts import filtered
-from rota.ai.wire import Wire
 
 HOME = Home("https://api.openai.com/v1", "OPENAI_BASE_URL", "OPENAI_API_KEY")
 
@@ -45,7 +45,7 @@ class OpenAI(Priced):
     async def ask(self, request: Request) -> Reply:
         """Ask once; see `rota.ai.base` for what may be raised."""
         check(request)
-        fold = _Fold(self.name)
+        fold = _CompletionParser(self.name)
         await self._wire.post(
             "/chat/completions", self._body(request), fold, headers={}, timeout_s=request.timeout_s
         )
@@ -80,7 +80,7 @@ def _speaks_of_json(request: Request) -> bool:
     return "json" in (request.prompt + (request.system or "")).lower()
 
 
-class _Fold:
+class _CompletionParser:
     """An answer, gathered from chunks or taken whole."""
 
     def __init__(self, who: str) -> None:

@@ -18,7 +18,7 @@ from rota.ai.base import Estimate, Invoker, Reply, Request, release
 from rota.ai.limiter import Limiter
 from rota.ai.limits import Limits
 from rota.ai.prices import Prices, read_prices
-from rota.core.nearest import did_you_mean, nearest
+from rota.core.suggest import did_you_mean, nearest
 from rota.errors import BadSetting, UsageError
 
 MODEL_VARIABLE = "ROTA_AI_MODEL"
@@ -78,10 +78,10 @@ class CommandPart(_Part, frozen=True, kw_only=True):
 
     def build(self, name: str, prices: Prices, env: Env) -> Invoker:
         """The invoker."""
-        from rota.ai.command import Command
+        from rota.ai.command import CommandInvoker
 
         options = _fields(self)
-        return Command(options.pop("argv"), name, prices=prices, env=env, **options)
+        return CommandInvoker(options.pop("argv"), name, prices=prices, env=env, **options)
 
 
 class OfflinePart(_Part, frozen=True, kw_only=True):

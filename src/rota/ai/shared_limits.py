@@ -17,10 +17,10 @@ import msgspec
 from rota.ai.base import Invoker
 from rota.ai.limiter import PATIENCE_S, Limiter
 from rota.ai.limits import Limits, State
-from rota.core.instants import SECOND
-from rota.store import ai_limits
-from rota.store.batch import Batch
-from rota.store.database import Database
+from rota.core.time.instants import SECOND
+from rota.store.backend.batching import Batch
+from rota.store.backend.database import Database
+from rota.store.pipelines import provider_limits
 
 T = TypeVar("T")
 Step = Callable[[State], tuple[State, Any]]
@@ -71,7 +71,7 @@ class Shared:
             return after, (state, results)
 
         self._seen, results = await self._database.write_brief(
-            ai_limits.change, apply, namespace=self._namespace, name=self._name, blank=_BLANK
+            provider_limits.change, apply, namespace=self._namespace, name=self._name, blank=_BLANK
         )
         self._fresh_until = self._clock.now() + FRESH_US
         return results

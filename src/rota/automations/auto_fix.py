@@ -16,7 +16,7 @@ from rota.errors import UsageError
 Function = Callable[..., Any]
 
 
-class Failure(NamedTuple):
+class HandlerFailure(NamedTuple):
     """What a fixer is told: the handler, its source by phase, the error and what came before."""
 
     automation: str
@@ -37,7 +37,7 @@ class Fix(NamedTuple):
     comment: str
 
 
-Fixer = Callable[[Failure], Awaitable[Fix | None]]
+Fixer = Callable[[HandlerFailure], Awaitable[Fix | None]]
 
 
 def compiled(functions: Mapping[str, Function], source: Mapping[str, str]) -> dict[str, Function]:

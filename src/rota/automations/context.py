@@ -13,9 +13,9 @@ from datetime import datetime
 from typing import Any, NamedTuple, NoReturn, Protocol
 
 from rota.automations.definition import Automation, Handler, Topic
-from rota.core.automation import NewEvent, NewInput, StoredEvent
-from rota.core.instants import moment
-from rota.core.phases import ALLOWED, Act, Phase
+from rota.core.automations.model import NewEvent, NewInput, StoredEvent
+from rota.core.automations.phases import ALLOWED, Act, Phase
+from rota.core.time.instants import moment
 from rota.errors import BadInput, HostStop, NotAllowed, RotaError
 from rota.tools.base import Safety, Tool
 
@@ -56,7 +56,7 @@ class MutationResult(NamedTuple):
     result: Any = None
 
 
-class Host(Protocol):
+class ContextHost(Protocol):
     """What stands behind a context."""
 
     payload_bytes_max: int
@@ -86,7 +86,7 @@ class Context:
         automation: Automation,
         handler: Handler,
         phase: Phase,
-        host: Host,
+        host: ContextHost,
         now: Callable[[], int],
         loop: asyncio.AbstractEventLoop | None,
     ) -> None:

@@ -14,16 +14,16 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
-from rota.automations.fixing import Fixer
+from rota.automations.auto_fix import Fixer
 from rota.core import typed
-from rota.core.graph import Graph, HandlerNode, TopicNode, problems
-from rota.core.instants import SECOND, Duration, micros
-from rota.core.recurrence import parse
-from rota.core.shapes import shape_of
-from rota.core.timing import Spec
+from rota.core.automations.graph import AutomationGraph, HandlerNode, TopicNode, problems
+from rota.core.json_schema import shape_of
+from rota.core.time.instants import SECOND, Duration, micros
+from rota.core.time.recurrence import parse
+from rota.core.time.spec import Spec
 from rota.errors import BadAutomation, RotaError, UsageError
-from rota.hostzone import host_zone_name
-from rota.store.deploys import NewHandler, NewVersion, topic_rows
+from rota.schedules.host_zone import host_zone_name
+from rota.store.automations.deploy import NewHandler, NewVersion, topic_rows
 
 F = TypeVar("F")
 Function = Callable[..., Any]
@@ -36,7 +36,7 @@ class Topic:
         self.name = name
         self.kind = kind
         self.external = external
-        self._reader = typed.Reader(kind)
+        self._reader = typed.JsonReader(kind)
 
     def encode(self, payload: Any, *, bytes_max: int) -> str:
         """The payload as JSON text, checked against the topic's type."""
@@ -175,12 +175,12 @@ class Automation:
 
         return decorate
 
-    def graph(self) -> Graph:
+    def graph(self) -> AutomationGraph:
         """All that is declared."""
         topics = tuple(
             TopicNode(one.name, one.external, _shape_of(one.kind)) for one in self.topics.values()
         )
-        return Graph(topics, tuple(one.node for one in self._handlers))
+        return AutomationGraph(topics, tuple(one.node for one in self._handlers))
 
     def digest(self) -> str:
         """Changes when anything does that a deploy would store."""

@@ -7,17 +7,17 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from rota.automation_client import Automations
 from rota.automations.definition import Automation
 from rota.automations.executor import AutomationExecutor
+from rota.client.automations import Automations
 from rota.engine.wakeups import READY, TIMER
 from rota.errors import BadAutomation, UnknownAutomation
-from rota.store import automations as store
-from rota.store import deploys
-from rota.store.deploys import NewVersion
+from rota.store.automations import deploy as deploys
+from rota.store.automations import state as store
+from rota.store.automations.deploy import NewVersion
 
 if TYPE_CHECKING:
-    from rota.client import Client
+    from rota.client.client import Client
 
 log = logging.getLogger("rota.automations")
 # Deploys that share a commit; between two of these, others have the event loop.

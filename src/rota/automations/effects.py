@@ -13,17 +13,17 @@ from typing import Any
 import msgspec
 
 from rota import faults
-from rota.automations.room import NotHappened, Pause, Room
+from rota.automations.environment import AutomationEnvironment, HandlerSuspended, NotHappened
 from rota.core import typed
-from rota.core.automation import LedgerRow
-from rota.core.failures import describe
-from rota.core.instants import SECOND, micros
-from rota.core.model import Claim
-from rota.core.phases import Mutation
-from rota.core.retry import RetryPolicy
+from rota.core.automations.model import LedgerRow
+from rota.core.automations.phases import Mutation
+from rota.core.runs.failures import describe
+from rota.core.runs.model import Claim
+from rota.core.runs.retry import RetryPolicy
+from rota.core.time.instants import SECOND, micros
 from rota.errors import NeedsLogin, NeedsPermission, NotSent, Rejected, RotaError, UsageError
-from rota.store import checkpoints
-from rota.store.mutations import Wanted
+from rota.store.automations.effects import Wanted
+from rota.store.automations.handler_runs import checkpoint
 from rota.tools.base import Applied, Call, NotApplied, Safety, Tool, Unknown, Verdict
 
 log = logging.getLogger("rota.automations")
@@ -36,7 +36,7 @@ DEFINITE = (UsageError, NotSent, Rejected, NeedsLogin, NeedsPermission)
 class Effects:
     """Makes, records and looks up the side effect of one claimed run."""
 
-    def __init__(self, room: Room, claim: Claim) -> None:
+    def __init__(self, room: AutomationEnvironment, claim: Claim) -> None:
         self._room = room
         self._claim = claim
 
@@ -53,10 +53,10 @@ class Effects:
         automation, handler, title = place
         wanted = Wanted(automation, handler, tool.name, tool.safety, text, title)
         row = await self._room.write(
-            checkpoints.call_begins, self._claim, wanted, approval=approval, now=self._now()
+            checkpoint.call_begins, self._claim, wanted, approval=approval, now=self._now()
         )
         if row.status == Mutation.PROPOSED:
-            raise Pause("approval", f"{tool.name} waits for approval")
+            raise HandlerSuspended("approval", f"{tool.name} waits for approval")
         faults.reach("before-call")
         try:
             result = await self._call(tool, row)
@@ -81,7 +81,9 @@ class Effects:
         row = await self._ended(row, Mutation.NEEDS_RECONCILE, error=describe(error))
         if tool.settle_s and tool.safety is Safety.RECONCILABLE:
             wake_at = self._now() + micros(tool.settle_s)
-            raise Pause(WAITS, f"{tool.name} is looked up when it has settled", wake_at=wake_at)
+            raise HandlerSuspended(
+                WAITS, f"{tool.name} is looked up when it has settled", wake_at=wake_at
+            )
         return await self.reconcile(tool, row)
 
     async def reconcile(self, tool: Tool | None, row: LedgerRow) -> LedgerRow:
@@ -95,7 +97,7 @@ class Effects:
         if row.status == Mutation.IN_FLIGHT:
             settled_at = row.created_at + micros(tool.settle_s)
             if settled_at > self._now():
-                raise Pause(WAITS, f"{tool.name} is looked up soon", wake_at=settled_at)
+                raise HandlerSuspended(WAITS, f"{tool.name} is looked up soon", wake_at=settled_at)
             row = await self._ended(row, Mutation.NEEDS_RECONCILE, error=_cause(row))
         verdict = await self._verdict(tool, row)
         match verdict:
@@ -128,12 +130,14 @@ class Effects:
         policy = RetryPolicy(count + 1, settings.backoff_s, 2.0, settings.backoff_s_max)
         wake_at = self._now() + policy.delay_us(count, 0)
         seconds = (wake_at - self._now()) / SECOND
-        raise Pause(WAITS, f"{row.tool}: {why}; next look in {seconds:g} s", wake_at=wake_at)
+        raise HandlerSuspended(
+            WAITS, f"{row.tool}: {why}; next look in {seconds:g} s", wake_at=wake_at
+        )
 
     async def _ask(self, row: LedgerRow, why: str) -> LedgerRow:
         if row.status != Mutation.INDETERMINATE:
             await self._ended(row, Mutation.INDETERMINATE, error=_cause(row))
-        raise Pause(WAITS, why)
+        raise HandlerSuspended(WAITS, why)
 
     async def _applied(self, row: LedgerRow, result: Any, by: str) -> LedgerRow:
         """That it happened is recorded whatever the result looks like."""
@@ -158,7 +162,7 @@ class Effects:
         count: int | None = None,
     ) -> LedgerRow:
         return await self._room.write(
-            checkpoints.call_ended, self._claim, row, status, now=self._now(), result=result,
+            checkpoint.call_ended, self._claim, row, status, now=self._now(), result=result,
             error=error, resolved_by=by, reconcile_count=count,
         )  # fmt: skip
 

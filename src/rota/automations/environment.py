@@ -7,18 +7,18 @@ from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 
-from rota.core.ids import IdMaker
-from rota.core.retry import RetryPolicy
+from rota.core.runs.ids import IdMaker
+from rota.core.runs.retry import RetryPolicy
 from rota.engine.clock import Clock
 from rota.engine.journal import insist
 from rota.settings import Settings
-from rota.store.database import Database, Tx
+from rota.store.backend.database import Database, Tx
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class Room(NamedTuple):
+class AutomationEnvironment(NamedTuple):
     """The host of all automations in this process."""
 
     database: Database
@@ -66,7 +66,7 @@ class Room(NamedTuple):
         return self.ids.endless(self.clock.now())
 
 
-class Pause(Exception):
+class HandlerSuspended(Exception):
     """The run stands still where it is: until a person acts, or until a time."""
 
     def __init__(self, reason: str, why: str, *, wake_at: int | None = None) -> None:

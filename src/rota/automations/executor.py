@@ -13,19 +13,20 @@ from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
 
+from rota.automations.auto_fix import Fix, HandlerFailure, compiled
 from rota.automations.definition import Automation, Function, Handler
-from rota.automations.fixing import Failure, Fix, compiled
-from rota.automations.performing import Performance, ToolFault
-from rota.automations.room import NotHappened, Pause, Room
-from rota.core.failures import Kind, describe, kind_of
-from rota.core.model import Claim, Outcome, Step
-from rota.engine.base import Base
+from rota.automations.environment import AutomationEnvironment, HandlerSuspended, NotHappened
+from rota.automations.handler_runner import HandlerRunner, ToolFault
+from rota.core.runs.failures import Kind, describe, kind_of
+from rota.core.runs.model import Claim, Outcome, StoredStep
+from rota.engine.context import EngineContext
 from rota.engine.wakeups import READY, TIMER
 from rota.errors import LeaseLost, RotaError
-from rota.store import automations, handler_ends, handler_runs
-from rota.store.events import Place
-from rota.store.handler_ends import NewFix, Stop
-from rota.store.handler_runs import Settled, Work
+from rota.store.automations import state
+from rota.store.automations.events import AutomationKey
+from rota.store.automations.handler_runs import begin, commit
+from rota.store.automations.handler_runs.begin import HandlerRunSettled, Work
+from rota.store.automations.handler_runs.commit import NewFix, Stop
 
 log = logging.getLogger("rota.automations")
 
@@ -39,11 +40,13 @@ class AutomationExecutor:
     kind = "automation"
     replays = False
 
-    def __init__(self, declared: Mapping[str, Automation], base: Base) -> None:
+    def __init__(self, declared: Mapping[str, Automation], base: EngineContext) -> None:
         self._declared = declared
         self._wakeups = base.wakeups
         threads = ThreadPoolExecutor(base.settings.threads, thread_name_prefix="rota-automation")
-        self._room = Room(base.database, base.clock, base.settings, base.ids, threads)
+        self._room = AutomationEnvironment(
+            base.database, base.clock, base.settings, base.ids, threads
+        )
         self._digests: dict[str, str] = {}
         # What fixes have changed, by automation: the version, and functions by handler.
         self._fixed: dict[str, tuple[int, dict[str, dict[str, Function]]]] = {}
@@ -60,10 +63,10 @@ class AutomationExecutor:
         """Let the threads go; ones that hang in user code are left behind."""
         self._room.threads.shutdown(wait=False, cancel_futures=True)
 
-    async def perform(self, claim: Claim, steps: Sequence[Step]) -> Outcome | None:
+    async def perform(self, claim: Claim, steps: Sequence[StoredStep]) -> Outcome | None:
         """Take up the turn, run one handler, settle. None: it is settled."""
         begun = await self._room.write(
-            handler_runs.begin, claim, digest=self._digests.get(claim.name, ""),
+            begin.begin, claim, digest=self._digests.get(claim.name, ""),
             recoveries_max=self._room.settings.recoveries_max, now=self._room.clock.now(),
             new_ids=self._room.new_ids(),
         )  # fmt: skip
@@ -76,31 +79,33 @@ class AutomationExecutor:
         self._tell(begun)
         return None
 
-    def _tell(self, settled: Settled) -> None:
+    def _tell(self, settled: HandlerRunSettled) -> None:
         if settled.next_at is not None:
             due = settled.next_at <= self._room.clock.now()
             self._wakeups.tell(READY if due else TIMER)
 
-    async def _run(self, claim: Claim, work: Work) -> Settled:
+    async def _run(self, claim: Claim, work: Work) -> HandlerRunSettled:
         declared = self._declared[claim.name]
         try:
             handler = await self._handler(declared, work)
         except RotaError as error:  # a stored fix that cannot be loaded any more
             handler = declared.handlers.get(work.run.handler)
             log.error("automation %s goes on without its fix: %s", claim.name, error)
-        performance = Performance(self._room, claim, work, declared, handler)
+        performance = HandlerRunner(self._room, claim, work, declared, handler)
         try:
             return await performance.perform()
         except (LeaseLost, asyncio.CancelledError):
             raise
-        except Pause as pause:
+        except HandlerSuspended as pause:
             return await self._pause(claim, performance, pause)
         except Exception as error:
             return await self._failed(claim, work, performance, error)
         finally:
             await performance.close()
 
-    async def _pause(self, claim: Claim, performance: Performance, pause: Pause) -> Settled:
+    async def _pause(
+        self, claim: Claim, performance: HandlerRunner, pause: HandlerSuspended
+    ) -> HandlerRunSettled:
         stop = Stop(
             performance.phase, pause.reason, describe(pause), performance.notes(),
             asks=pause.wake_at is None, wake_at=pause.wake_at,
@@ -108,8 +113,8 @@ class AutomationExecutor:
         return await self._stop(claim, stop)
 
     async def _failed(
-        self, claim: Claim, work: Work, performance: Performance, error: Exception
-    ) -> Settled:
+        self, claim: Claim, work: Work, performance: HandlerRunner, error: Exception
+    ) -> HandlerRunSettled:
         kind = _kind(error)
         log.error("automation %s, %s: %s: %s", claim.name, work.run.handler, kind, error)
         fix = await self._fix(work, performance, error) if kind == Kind.LOGIC else None
@@ -120,9 +125,9 @@ class AutomationExecutor:
         )  # fmt: skip
         return await self._stop(claim, stop)
 
-    async def _stop(self, claim: Claim, stop: Stop) -> Settled:
+    async def _stop(self, claim: Claim, stop: Stop) -> HandlerRunSettled:
         return await self._room.write(
-            handler_ends.stop, claim, stop, policy=self._room.backoff, chance=self._room.chance(),
+            commit.stop, claim, stop, policy=self._room.backoff, chance=self._room.chance(),
             now=self._room.clock.now(), new_id=self._room.ids.make(self._room.clock.now()),
         )  # fmt: skip
 
@@ -146,13 +151,13 @@ class AutomationExecutor:
 
     async def _sources(self, work: Work) -> dict[str, dict[str, str]]:
         """What fixes since the last deploy have written, by handler and phase."""
-        place = Place(work.automation.namespace, work.automation.name)
-        [newest, *_] = await self._room.database.read(automations.versions, place, limit=1)
+        place = AutomationKey(work.automation.namespace, work.automation.name)
+        [newest, *_] = await self._room.database.read(state.versions, place, limit=1)
         if newest.made_by != "fix":
             return {}
         return msgspec.json.decode(newest.source or "{}", type=dict[str, dict[str, str]])
 
-    async def _fix(self, work: Work, performance: Performance, error: Exception) -> NewFix | None:
+    async def _fix(self, work: Work, performance: HandlerRunner, error: Exception) -> NewFix | None:
         """Ask the hook, if there is one and its budget is not used up."""
         declared = self._declared[work.automation.name]
         if declared.fix is None:
@@ -175,15 +180,15 @@ class AutomationExecutor:
             return None
 
     async def _failure(
-        self, declared: Automation, work: Work, performance: Performance, error: Exception
-    ) -> Failure:
-        place = Place(work.automation.namespace, declared.name)
-        made = await self._room.database.read(automations.versions, place)
+        self, declared: Automation, work: Work, performance: HandlerRunner, error: Exception
+    ) -> HandlerFailure:
+        place = AutomationKey(work.automation.namespace, declared.name)
+        made = await self._room.database.read(state.versions, place)
         deployed = next((one for one in made if one.made_by == "deploy"), None)
         original = msgspec.json.decode((deployed and deployed.source) or "{}")
         source = original.get(work.run.handler, {})
         source |= (await self._sources(work)).get(work.run.handler, {})
-        return Failure(
+        return HandlerFailure(
             declared.name, work.run.handler, performance.phase, describe(error), performance.logs,
             source, work.automation.version, work.automation.fixes + 1,
             tuple(one.comment for one in made if one.comment),

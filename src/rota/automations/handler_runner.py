@@ -1,7 +1,7 @@
 """One turn, performed: the phases of a handler run, each behind its checkpoint.
 
-Decides nothing about what to do next (`core/phases`, `core/planner`) and writes nothing itself
-(`store/checkpoints`, `store/handler_ends`): it calls user code and carries results from one
+Decides nothing about what to do next (`core/automations/phases`, `core/automations/planner`) and writes nothing itself
+(`store/automations/handler_runs/checkpoint`, `store/automations/handler_runs/commit`): it calls user code and carries results from one
 checkpoint to the next.
 """
 
@@ -13,28 +13,29 @@ from typing import Any
 
 import msgspec
 
-from rota.automations.calling import call
 from rota.automations.context import Context, Event, MutationResult, Prepared, as_prepared
 from rota.automations.definition import Automation, Handler
 from rota.automations.effects import Effects
-from rota.automations.room import Room
+from rota.automations.environment import AutomationEnvironment
+from rota.automations.invoke import call
 from rota.core import typed
-from rota.core.automation import LedgerRow, Plan, StoredEvent
-from rota.core.instants import iso, micros, moment
-from rota.core.model import Claim
-from rota.core.occurrences import next_after
-from rota.core.phases import Mutation, Phase, Way
-from rota.core.planner import clamp_wake
-from rota.core.timing import Spec
+from rota.core.automations.model import HandlerPlan, LedgerRow, StoredEvent
+from rota.core.automations.phases import Mutation, Phase, Way
+from rota.core.automations.planner import clamp_wake
+from rota.core.runs.model import Claim
+from rota.core.time.instants import iso, micros, moment
+from rota.core.time.occurrences import next_after
+from rota.core.time.spec import Spec
 from rota.errors import BadReservation, HostStop, NotAllowed, RotaError
-from rota.store import checkpoints, events, handler_ends
-from rota.store.database import BRIEF
-from rota.store.events import Place
-from rota.store.handler_ends import Commit
-from rota.store.handler_runs import Notes, Settled, Work
+from rota.store.automations import events
+from rota.store.automations.events import AutomationKey
+from rota.store.automations.handler_runs import checkpoint, commit
+from rota.store.automations.handler_runs.begin import HandlerRunSettled, Notes, Work
+from rota.store.automations.handler_runs.commit import Commit
+from rota.store.backend.database import BRIEF
 from rota.tools.base import Call, Tool
 
-_PLAN = msgspec.json.Decoder(Plan)
+_PLAN = msgspec.json.Decoder(HandlerPlan)
 _SPEC = msgspec.json.Decoder(Spec)
 _HOST_ERRORS = (RotaError, OSError, TimeoutError)
 
@@ -43,18 +44,23 @@ class ToolFault(Exception):
     """A tool that changes nothing failed without saying how: a fault of the host's side."""
 
 
-class Performance:
+class HandlerRunner:
     """One handler run. `phase` is how far it has got, for whoever must record its failure."""
 
     def __init__(
-        self, room: Room, claim: Claim, work: Work, automation: Automation, handler: Handler | None
+        self,
+        room: AutomationEnvironment,
+        claim: Claim,
+        work: Work,
+        automation: Automation,
+        handler: Handler | None,
     ) -> None:
         self._room = room
         self._claim = claim
         self._work = work
         self._automation = automation
         self._handler = handler
-        self._place = Place(claim.namespace, automation.name)
+        self._place = AutomationKey(claim.namespace, automation.name)
         self._effects = Effects(room, claim)
         self._effect: asyncio.Task[LedgerRow] | None = None
         self._looking_for_tool = False
@@ -67,7 +73,7 @@ class Performance:
         self.phase = Phase(work.run.phase)
         self.refused: list[str] = []  # events that could not be read
 
-    async def perform(self) -> Settled:
+    async def perform(self) -> HandlerRunSettled:
         """Go from where the run stands to its commit."""
         if self._work.run.kind == "producer":
             return await self._produce()
@@ -86,7 +92,7 @@ class Performance:
 
     # -- phases ----------------------------------------------------------------------------
 
-    async def _produce(self) -> Settled:
+    async def _produce(self) -> HandlerRunSettled:
         handler = self._known()
         value = await self._run("run", Phase.EXECUTING, self._state())
         assert self._ctx is not None
@@ -94,21 +100,23 @@ class Performance:
         next_run_at = None
         if stored is not None and stored.spec is not None:
             next_run_at = next_after(_SPEC.decode(stored.spec), self._room.clock.now())
-        return await self._commit(Plan(), value, f"producer {handler.node.name}", next_run_at)
+        return await self._commit(
+            HandlerPlan(), value, f"producer {handler.node.name}", next_run_at
+        )
 
-    async def _prepare(self) -> Plan:
+    async def _prepare(self) -> HandlerPlan:
         value = await self._run("prepare", Phase.PREPARING, self._state())
         plan = self._plan(as_prepared(value))
         if plan.count:
             write = self._room.write if plan.count <= BRIEF else self._room.write_many
             await write(
-                checkpoints.prepared, self._claim, self._work, plan, self.notes(),
+                checkpoint.prepared, self._claim, self._work, plan, self.notes(),
                 now=self._room.clock.now(),
             )  # fmt: skip
             self.phase = Phase.PREPARED
         return plan
 
-    def _plan(self, given: Prepared) -> Plan:
+    def _plan(self, given: Prepared) -> HandlerPlan:
         subscribed = self._known().node.subscribes
         wanted: dict[str, list[str]] = {}
         for one in given.events:
@@ -125,9 +133,9 @@ class Performance:
             self._remarks.append(wake.remark)
         text = self._encoded(given.data, "what prepare returned")
         title = None if given.title is None else str(given.title)[:500]
-        return Plan(wanted, msgspec.Raw(text), title, wake.at)
+        return HandlerPlan(wanted, msgspec.Raw(text), title, wake.at)
 
-    async def _mutate(self, plan: Plan) -> LedgerRow | None:
+    async def _mutate(self, plan: HandlerPlan) -> LedgerRow | None:
         """At most one change. What user code does after its call, or instead of it, is decided
         by the call alone, once there was one."""
         if not self._known().node.has_mutate:
@@ -145,7 +153,7 @@ class Performance:
         self.phase = Phase.MUTATED
         return mutation
 
-    async def _emit(self, plan: Plan, mutation: LedgerRow | None) -> Settled:
+    async def _emit(self, plan: HandlerPlan, mutation: LedgerRow | None) -> HandlerRunSettled:
         self.phase = Phase.EMITTING
         self._work = self._work._replace(mutation=mutation)
         value = None
@@ -153,7 +161,9 @@ class Performance:
             value = await self._run("next", Phase.EMITTING, _given(plan), _result(mutation))
         return await self._commit(plan, value, "next", None)
 
-    async def _commit(self, plan: Plan, value: Any, what: str, next_run_at: int | None) -> Settled:
+    async def _commit(
+        self, plan: HandlerPlan, value: Any, what: str, next_run_at: int | None
+    ) -> HandlerRunSettled:
         ctx = self._ctx
         state = None if value is None else self._encoded(value, f"the state that {what} returned")
         done = Commit(
@@ -163,7 +173,7 @@ class Performance:
         few = len(done.events) + len(done.inputs) + plan.count <= BRIEF
         write = self._room.write if few else self._room.write_many
         return await write(
-            handler_ends.commit, self._claim, self._work, done, now=self._room.clock.now(),
+            commit.commit, self._claim, self._work, done, now=self._room.clock.now(),
             new_ids=self._room.new_ids(),
         )  # fmt: skip
 
@@ -187,7 +197,7 @@ class Performance:
         assert self._handler is not None, "a handler that is gone runs no code"
         return self._handler
 
-    async def _find_tool(self, plan: Plan) -> Tool | None:
+    async def _find_tool(self, plan: HandlerPlan) -> Tool | None:
         """The tool behind an entry of the ledger: the code is asked again, and stopped at its
         call. What was called, and how, is the ledger's."""
         if self._handler is None or not self._handler.node.has_mutate:
@@ -266,9 +276,9 @@ class Performance:
         text = self._work.run.state_before
         return None if text is None else msgspec.json.decode(text)
 
-    def _stored_plan(self) -> Plan:
+    def _stored_plan(self) -> HandlerPlan:
         text = self._work.run.prepared
-        return Plan() if text is None else _PLAN.decode(text)
+        return HandlerPlan() if text is None else _PLAN.decode(text)
 
     def _encoded(self, value: Any, what: str) -> str:
         return typed.encode(value, what=what, bytes_max=self.payload_bytes_max)
@@ -278,7 +288,7 @@ def _lines(text: str | None) -> list[str]:
     return [] if text is None else list(msgspec.json.decode(text))
 
 
-def _given(plan: Plan) -> Prepared:
+def _given(plan: HandlerPlan) -> Prepared:
     """The plan as later phases see it: by value, as it was stored."""
     pinned = [
         Event(topic, message_id, None, "reserved", moment(0), 0)

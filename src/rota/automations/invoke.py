@@ -8,8 +8,8 @@ from typing import Any
 
 from rota.automations.context import Context
 from rota.automations.definition import Function
-from rota.automations.room import Room
-from rota.core.instants import micros
+from rota.automations.environment import AutomationEnvironment
+from rota.core.time.instants import micros
 from rota.errors import HostStop, RunTimeout, UsageError
 
 log = logging.getLogger("rota.automations")
@@ -17,7 +17,9 @@ log = logging.getLogger("rota.automations")
 UNWIND_S = 2.0
 
 
-async def call(room: Room, function: Function, is_async: bool, ctx: Context, *args: Any) -> Any:
+async def call(
+    room: AutomationEnvironment, function: Function, is_async: bool, ctx: Context, *args: Any
+) -> Any:
     """What the function returns. Raises what it raised, or why the host stopped it; HostStop
     without a cause when the run's one change ended it."""
     body = _plain(function, ctx, *args) if is_async else _threaded(room, function, ctx, *args)
@@ -45,7 +47,7 @@ def _is_cancelled() -> bool:
     return task is not None and task.cancelling() > 0
 
 
-async def _is_late(room: Room, task: asyncio.Task[Any], limit_s: float) -> bool:
+async def _is_late(room: AutomationEnvironment, task: asyncio.Task[Any], limit_s: float) -> bool:
     """Wait until the task ends or its time is up; one that swallows its cancellation is left
     behind."""
     over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -83,7 +85,9 @@ async def _plain(function: Function, ctx: Context, *args: Any) -> Any:
         raise _tamed(error) from error
 
 
-async def _threaded(room: Room, function: Function, ctx: Context, *args: Any) -> Any:
+async def _threaded(
+    room: AutomationEnvironment, function: Function, ctx: Context, *args: Any
+) -> Any:
     def run() -> Any:
         try:
             return function(ctx, *args)

@@ -10,11 +10,11 @@ from typing import Any, NoReturn
 
 import click
 
-from rota.cli import exits
+from rota.cli import exit_codes
 
 
 @dataclass
-class Call:
+class CommonOptions:
     """What was said that holds for every command, before or after its name."""
 
     database: str | None = None
@@ -27,7 +27,7 @@ class Call:
 
 def _note(context: click.Context, option: click.Parameter, value: Any) -> None:
     """Keep a common option where every command finds it; the innermost one wins."""
-    call = context.find_object(Call)
+    call = context.find_object(CommonOptions)
     if call is not None and option.name and value not in (None, False):
         setattr(call, option.name, value)
 
@@ -66,7 +66,7 @@ class _Page(click.Command):
                     formatter.write_dl(records)
 
 
-class Command(_Page):
+class BaseCommand(_Page):
     """A command that takes the common options after its name."""
 
     def __init__(self, *args: Any, **more: Any) -> None:
@@ -74,10 +74,10 @@ class Command(_Page):
         self.params += _common()
 
 
-class Group(_Page, click.Group):
+class CommandGroup(_Page, click.Group):
     """Commands of one noun; an unknown one is answered with its nearest neighbours."""
 
-    command_class = Command
+    command_class = BaseCommand
 
     def __init__(self, *args: Any, **more: Any) -> None:
         super().__init__(*args, **more)
@@ -87,7 +87,7 @@ class Group(_Page, click.Group):
         """Without any word, the help page is the answer."""
         if not args:
             click.echo(ctx.get_help())
-            ctx.exit(exits.USAGE)
+            ctx.exit(exit_codes.USAGE)
         return super().parse_args(ctx, args)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -100,7 +100,7 @@ class Group(_Page, click.Group):
         """Find the command, or say which ones there are."""
         name = args[0]
         if self.get_command(ctx, name) is None and not name.startswith("-"):
-            raise exits.NoSuchCommand(name, self.list_commands(ctx), ctx)
+            raise exit_codes.NoSuchCommand(name, self.list_commands(ctx), ctx)
         return super().resolve_command(ctx, args)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -109,10 +109,10 @@ class Group(_Page, click.Group):
         super().format_options(ctx, formatter)
 
 
-Group.group_class = Group
+CommandGroup.group_class = CommandGroup
 
 
-class Root(Group):
+class Root(CommandGroup):
     """`rota` itself: whatever goes wrong below ends here, as a sentence and an exit code."""
 
     def main(  # type: ignore[override]
@@ -123,12 +123,12 @@ class Root(Group):
         **extra: Any,
     ) -> NoReturn:
         """Run and exit."""
-        call = extra.setdefault("obj", None) or Call()
+        call = extra.setdefault("obj", None) or CommonOptions()
         extra["obj"] = call
         try:
             ended = super().main(args, prog_name, standalone_mode=False, **extra)
         except (Exception, KeyboardInterrupt) as error:
             call.json = call.json or "--json" in (sys.argv[1:] if args is None else args)
             url = call.url or call.database or os.environ.get("ROTA_DATABASE")
-            ended = exits.report(error, as_json=call.json, debug=call.debug, url=url)
-        sys.exit(ended if isinstance(ended, int) else exits.OK)
+            ended = exit_codes.report(error, as_json=call.json, debug=call.debug, url=url)
+        sys.exit(ended if isinstance(ended, int) else exit_codes.OK)

@@ -8,32 +8,32 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from rota.cli.base import Call
+from rota.cli.base import CommonOptions
 
 # Imported when a command needs them: `rota --help` should not pay for the engine.
 if TYPE_CHECKING:
     from rota.app import Rota
-    from rota.client import Client
-    from rota.project import Given, Place, Project
+    from rota.client.client import Client
+    from rota.project import Given, Project, ProjectLocation
 
 T = TypeVar("T")
 
 
-def project_of(call: Call) -> Project | None:
+def project_of(call: CommonOptions) -> Project | None:
     """The project that was named, or the one this folder belongs to."""
     from rota import project
 
     return project.find(call.project or os.environ.get("ROTA_PROJECT"), Path.cwd())
 
 
-def given(call: Call, **flags: Any) -> Given:
+def given(call: CommonOptions, **flags: Any) -> Given:
     """What the command line and the environment say."""
     from rota import project
 
     return project.given(os.environ, database=call.database, namespace=call.namespace, **flags)
 
 
-def place_of(call: Call) -> Place:
+def place_of(call: CommonOptions) -> ProjectLocation:
     """The database and settings a command works with."""
     from rota import project
 
@@ -42,14 +42,14 @@ def place_of(call: Call) -> Place:
     return place
 
 
-def known_place(call: Call, found: Project) -> Place | None:
+def known_place(call: CommonOptions, found: Project) -> ProjectLocation | None:
     """The database and settings, as far as they are known without the project's code."""
     from rota import project
 
     return project.place_without_code(found, given(call))
 
 
-def app_of(call: Call, found: Project, **flags: Any) -> Rota:
+def app_of(call: CommonOptions, found: Project, **flags: Any) -> Rota:
     """The project's app, configured for this call."""
     from rota import project
 
@@ -58,13 +58,13 @@ def app_of(call: Call, found: Project, **flags: Any) -> Rota:
     return app
 
 
-def ask(call: Call, work: Callable[[Client], Awaitable[T]]) -> T:
+def ask(call: CommonOptions, work: Callable[[Client], Awaitable[T]]) -> T:
     """Open a client on a database that is there, run `work` on it, close.
 
     Looking at a database never creates or migrates it; that is for `rota up` and `rota migrate`.
     """
     from rota import project
-    from rota.client import Client
+    from rota.client.client import Client
 
     place = place_of(call)
     project.must_exist(place.url)

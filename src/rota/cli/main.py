@@ -6,23 +6,23 @@ from importlib.metadata import version
 
 import click
 
-from rota.cli import exits
-from rota.cli.answers import approve, reject, resolve
-from rota.cli.automation import automation
+from rota.cli import exit_codes
+from rota.cli.automation.commands import automation
 from rota.cli.base import Root
-from rota.cli.database import doctor, migrate
-from rota.cli.metrics import metrics
-from rota.cli.next import next_
-from rota.cli.pipeline import pipeline
-from rota.cli.runs import run
-from rota.cli.schedule import schedule
-from rota.cli.scheduler import scheduler
-from rota.cli.up import up
-from rota.cli.why import why
-from rota.cli.workers import queue, worker
+from rota.cli.ops.database import doctor, migrate
+from rota.cli.ops.metrics import metrics
+from rota.cli.ops.up import up
+from rota.cli.ops.why import why
+from rota.cli.ops.workers import queue, worker
+from rota.cli.pipeline.commands import pipeline
+from rota.cli.pipeline.scheduler import scheduler
+from rota.cli.run.approvals import approve, reject, resolve
+from rota.cli.run.commands import run
+from rota.cli.schedule.commands import schedule
+from rota.cli.schedule.next import next_
 
 EPILOG = "\b\nExit codes:\n" + "\n".join(
-    f"  {code:<5}{meaning}" for code, meaning in exits.MEANINGS.items()
+    f"  {code:<5}{meaning}" for code, meaning in exit_codes.MEANINGS.items()
 )
 
 

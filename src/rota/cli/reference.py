@@ -12,7 +12,7 @@ from typing import Any
 import click
 import msgspec
 
-from rota.cli import exits
+from rota.cli import exit_codes
 from rota.cli.base import COMMON
 from rota.cli.main import cli
 from rota.settings import Settings
@@ -93,10 +93,10 @@ environment beats what `Rota(...)` is given. Names end in their unit: `_s` secon
 def commands_page() -> str:
     """`cli.md`."""
     parts = [COMMANDS_HEAD, "## Exit codes\n\n| code | means |\n|---|---|\n"]
-    parts += [f"| {code} | {meaning} |\n" for code, meaning in exits.MEANINGS.items()]
+    parts += [f"| {code} | {meaning} |\n" for code, meaning in exit_codes.MEANINGS.items()]
     parts += ["\nBy the `code` of the error:\n\n| exit | error codes |\n|---|---|\n"]
-    for code in exits.MEANINGS:
-        names = ", ".join(f"`{name}`" for name, ends in exits.EXITS.items() if ends == code)
+    for code in exit_codes.MEANINGS:
+        names = ", ".join(f"`{name}`" for name, ends in exit_codes.EXITS.items() if ends == code)
         parts += [f"| {code} | {names} |\n"] if names else []
     parts += ["\n## Options of every command\n\nBefore or after the command's name.\n\n"]
     parts += [_options([option for option in cli.params if option.name in COMMON])]

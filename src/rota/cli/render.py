@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from rota.core.instants import MINUTE, SECOND, iso, moment, span
+from rota.core.time.instants import MINUTE, SECOND, iso, moment, span
 
 if TYPE_CHECKING:
-    from rota.core.model import Queue, Run, Step, Worker
+    from rota.core.runs.model import Queue, Run, StoredStep, WorkerRecord
 
 COLOURS = {
     "completed": "green",
@@ -107,7 +107,7 @@ def parsed(text: str | None) -> Any:
     return None if text is None else json.loads(text)
 
 
-def record(row: Run | Step | Worker | Queue) -> dict[str, Any]:
+def record(row: Run | StoredStep | WorkerRecord | Queue) -> dict[str, Any]:
     """A row as it looks in a document: instants as ISO 8601, stored JSON as JSON."""
     fields = {}
     for name in row.__struct_fields__:

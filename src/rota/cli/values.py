@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from rota.errors import BadInput
 
 if TYPE_CHECKING:
-    from rota.starting import Startable
+    from rota.client.start import Startable
 
 _PATH = re.compile(r"`\$\.(\w+)")
 

@@ -13,9 +13,9 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from rota.core import typed
-from rota.core.automation import (
-    Automation,
-    Definition,
+from rota.core.automations.model import (
+    AutomationVersion,
+    DeployedAutomation,
     EventName,
     InputRow,
     LedgerRow,
@@ -26,20 +26,20 @@ from rota.core.automation import (
     StoredEvent,
     Touched,
 )
-from rota.core.instants import DAY, moment
-from rota.core.model import Run
-from rota.core.planner import Handler
-from rota.core.wording import Said, say, schedule_words
+from rota.core.automations.planner import DeployedHandler
+from rota.core.automations.text import Said, say, schedule_words
+from rota.core.runs.model import Run
+from rota.core.time.instants import DAY, moment
 from rota.engine.wakeups import READY, TIMER
 from rota.errors import UnknownAutomation, UnknownInput
-from rota.store import automations as store
-from rota.store import mutations, sightings, steering
-from rota.store.batch import Batch
-from rota.store.database import Tx
-from rota.store.events import Place
+from rota.store.automations import commands, effects, views
+from rota.store.automations import state as store
+from rota.store.automations.events import AutomationKey
+from rota.store.backend.batching import Batch
+from rota.store.backend.database import Tx
 
 if TYPE_CHECKING:
-    from rota.client import Client
+    from rota.client.client import Client
 
 Resolution = Literal["try-again", "did-not-happen", "skip"]
 
@@ -47,16 +47,16 @@ Resolution = Literal["try-again", "did-not-happen", "skip"]
 PUBLISHED_MAX = 100
 
 
-class Standing(NamedTuple):
+class AutomationView(NamedTuple):
     """An automation as people see it: a word, a sentence, what can be done, and its parts."""
 
-    automation: Automation
+    automation: DeployedAutomation
     said: Said
     schedule: str
     next_at: datetime | None
     turn: Run | None
     mutation: LedgerRow | None  # the change that waits for approval or is in doubt
-    handlers: list[Handler]
+    handlers: list[DeployedHandler]
     pending: dict[str, int]  # events by topic
     skips: tuple[EventName, ...] = ()  # what `resolve(name, "skip")` would leave out
 
@@ -81,13 +81,13 @@ class Automations:
 
     # -- seeing ----------------------------------------------------------------------------
 
-    async def list(self, *, archived: bool = False, after: str = "") -> list[Standing]:
+    async def list(self, *, archived: bool = False, after: str = "") -> list[AutomationView]:
         """All automations by name, up to 1000 after the name `after`."""
         return await self._client.database.read(
             _list, self._namespace, archived=archived, after=after, now=self._now()
         )
 
-    async def show(self, name: str) -> Standing:
+    async def show(self, name: str) -> AutomationView:
         """One automation: its state in words, and its parts."""
         found = await self._found(name)
         [standing] = await self._client.database.read(
@@ -95,7 +95,7 @@ class Automations:
         )
         return standing
 
-    async def versions(self, name: str, *, limit: int = 50) -> Sequence[Definition]:
+    async def versions(self, name: str, *, limit: int = 50) -> Sequence[AutomationVersion]:
         """The versions that were deployed or made by a fix, newest first."""
         place = await self._place(name)
         return await self._client.database.read(store.versions, place, limit=limit)
@@ -105,28 +105,28 @@ class Automations:
     ) -> Sequence[StoredEvent]:
         """Events, newest first."""
         return await self._client.database.read(
-            sightings.list_events, await self._place(name), topic=topic, status=status,
+            views.list_events, await self._place(name), topic=topic, status=status,
             before=before, limit=limit,
         )  # fmt: skip
 
     async def inputs(self, name: str, *, before: str = "", limit: int = 50) -> Sequence[SeenInput]:
         """What came in and how far it got, newest first."""
         return await self._client.database.read(
-            sightings.list_inputs, await self._place(name), before=before, limit=limit
+            views.list_inputs, await self._place(name), before=before, limit=limit
         )
 
     async def outcome(self, name: str, input_id: str) -> tuple[SeenInput, Sequence[LedgerRow]]:
         """One input and the changes it led to."""
         place = await self._place(name)
         found = await self._client.database.read(
-            sightings.list_inputs, place, input_id=input_id, limit=1
+            views.list_inputs, place, input_id=input_id, limit=1
         )
         if not found:
             raise UnknownInput(
                 f"automation {name} has no input {input_id}",
                 hint=f"List what came in with `rota automation inputs {name}`.",
             )
-        led_to = await self._client.database.read(sightings.outputs_of_input, input_id)
+        led_to = await self._client.database.read(views.outputs_of_input, input_id)
         return found[0], led_to
 
     async def outputs(
@@ -134,54 +134,54 @@ class Automations:
     ) -> Sequence[LedgerRow]:
         """Side effects, newest first."""
         return await self._client.database.read(
-            sightings.list_outputs, await self._place(name), status=status, before=before,
+            views.list_outputs, await self._place(name), status=status, before=before,
             limit=limit,
         )  # fmt: skip
 
     async def inputs_of(self, mutation_id: str) -> Sequence[InputRow]:
         """The inputs that led to a side effect."""
-        return await self._client.database.read(sightings.inputs_of_output, mutation_id)
+        return await self._client.database.read(views.inputs_of_output, mutation_id)
 
     async def activity(self, name: str, *, before: str = "", limit: int = 50) -> Sequence[SeenRun]:
         """Handler runs, newest first."""
         return await self._client.database.read(
-            sightings.list_activity, await self._place(name), before=before, limit=limit
+            views.list_activity, await self._place(name), before=before, limit=limit
         )
 
     async def touched(self, run_id: str) -> Sequence[Touched]:
         """What a run did to which events."""
-        return await self._client.database.read(sightings.touched, run_id)
+        return await self._client.database.read(views.touched, run_id)
 
     async def pending(self, name: str, *, limit: int = 50) -> Sequence[SeenInput]:
         """What came in and is not done, oldest first."""
         return await self._client.database.read(
-            sightings.unfinished_inputs, await self._place(name), limit=limit
+            views.unfinished_inputs, await self._place(name), limit=limit
         )
 
     async def stale(self, name: str, *, limit: int = 50) -> Sequence[SeenInput]:
         """What came in longer ago than `stale_days` and is not done."""
         until = self._now() - round(self._client.settings.stale_days * DAY)
         return await self._client.database.read(
-            sightings.unfinished_inputs, await self._place(name), until=until, limit=limit
+            views.unfinished_inputs, await self._place(name), until=until, limit=limit
         )
 
     # -- steering --------------------------------------------------------------------------
 
     async def pause(self, name: str) -> None:
         """Begin nothing new; what runs is left to end."""
-        await self._steer(steering.stop, name, status="paused")
+        await self._steer(commands.stop, name, status="paused")
 
     async def archive(self, name: str) -> None:
         """Pause for good, and leave it out of the list; `resume` brings it back."""
-        await self._steer(steering.stop, name, status="archived")
+        await self._steer(commands.stop, name, status="archived")
 
     async def resume(self, name: str) -> None:
         """Go on after a pause. What waits for a person goes on waiting: see `resolve`."""
-        await self._steer(steering.resume, name, new_id=self._client.ids.make(self._now()))
+        await self._steer(commands.resume, name, new_id=self._client.ids.make(self._now()))
 
     async def run_now(self, name: str) -> Sequence[str]:
         """Queue every producer; refused while a run is active. Returns their names."""
-        queued: list[str] = await self._steer(steering.run_now, name)
+        queued: list[str] = await self._steer(commands.run_now, name)
         return queued
 
     async def publish(
@@ -212,7 +212,7 @@ class Automations:
         self._publishing += 1
         try:
             changed = await write(
-                steering.publish_all, self._namespace, name, fresh, now=now,
+                commands.publish_all, self._namespace, name, fresh, now=now,
                 new_ids=self._client.ids.endless(now),
             )  # fmt: skip
         finally:
@@ -229,12 +229,12 @@ class Automations:
 
     async def approve(self, name: str, *, expected: str | None = None) -> LedgerRow:
         """Agree to the change that waits, with exactly the parameters it shows."""
-        row: LedgerRow = await self._steer(steering.approve, name, expected=expected)
+        row: LedgerRow = await self._steer(commands.approve, name, expected=expected)
         return row
 
     async def reject(self, name: str, *, expected: str | None = None) -> LedgerRow:
         """Go on without the change that waits; its events are skipped."""
-        row: LedgerRow = await self._steer(steering.reject, name, expected=expected)
+        row: LedgerRow = await self._steer(commands.reject, name, expected=expected)
         return row
 
     async def resolve(
@@ -244,16 +244,16 @@ class Automations:
 
         A skip after a failure leaves out what the failed run had pinned or could not read; if it
         took nothing, the oldest event that it would read. Returns these."""
-        skipped: list[EventName] = await self._steer(steering.resolve, name, how, expected=expected)
+        skipped: list[EventName] = await self._steer(commands.resolve, name, how, expected=expected)
         return skipped
 
     async def skip_event(self, name: str, topic: str, message_id: str) -> None:
         """Skip a pending event."""
-        await self._steer(steering.skip_event, name, topic, message_id)
+        await self._steer(commands.skip_event, name, topic, message_id)
 
     async def skip_input(self, name: str, input_id: str) -> int:
         """Skip an input and what it leads to; returns how many events were skipped at once."""
-        count: int = await self._steer(steering.skip_input, name, input_id)
+        count: int = await self._steer(commands.skip_input, name, input_id)
         return count
 
     # -- how -------------------------------------------------------------------------------
@@ -273,7 +273,7 @@ class Automations:
         self._client.wakeups.tell(READY)
         self._client.wakeups.tell(TIMER)
 
-    async def _found(self, name: str) -> Automation:
+    async def _found(self, name: str) -> DeployedAutomation:
         database = self._client.database
         found = await database.read(store.find, namespace=self._namespace, name=name)
         if found is None:
@@ -283,8 +283,8 @@ class Automations:
             raise UnknownAutomation(f"there is no automation {name!r}", hint=hint, name=name)
         return found
 
-    async def _place(self, name: str) -> Place:
-        return Place(self._namespace, (await self._found(name)).name)
+    async def _place(self, name: str) -> AutomationKey:
+        return AutomationKey(self._namespace, (await self._found(name)).name)
 
     @property
     def _namespace(self) -> str:
@@ -294,23 +294,27 @@ class Automations:
         return self._client.clock.now()
 
 
-async def _list(tx: Tx, namespace: str, *, archived: bool, after: str, now: int) -> list[Standing]:
+async def _list(
+    tx: Tx, namespace: str, *, archived: bool, after: str, now: int
+) -> list[AutomationView]:
     found = await store.listing(tx, namespace=namespace, archived=archived, after=after)
     return await _look(tx, namespace, found, now=now) if found else []
 
 
-async def _look(tx: Tx, namespace: str, found: Sequence[Automation], *, now: int) -> list[Standing]:
+async def _look(
+    tx: Tx, namespace: str, found: Sequence[DeployedAutomation], *, now: int
+) -> list[AutomationView]:
     """How these stand, with a few questions for all of them together."""
     names = [one.name for one in found]
     turns = await store.open_turns(tx, namespace=namespace, names=names)
     handlers = await store.handlers_of_all(tx, namespace=namespace, names=names)
-    pending = await sightings.count_pending(tx, namespace=namespace, names=names)
+    pending = await views.count_pending(tx, namespace=namespace, names=names)
     # One that rests for want of work has no story: its chain has but this one run.
     halted = [turn for turn in turns.values() if turn.reason not in (store.IDLE, store.EVENT)]
     roots = [turn.root_id for turn in halted]
-    ledger = await mutations.of_chains(tx, roots) if roots else {}
-    errors = await sightings.last_errors(tx, roots)
-    skips = await sightings.to_skip(tx, namespace, halted, ledger)
+    ledger = await effects.of_chains(tx, roots) if roots else {}
+    errors = await views.last_errors(tx, roots)
+    skips = await views.to_skip(tx, namespace, halted, ledger)
     standings = []
     for one in found:
         turn, own = turns.get(one.name), handlers[one.name]
@@ -320,7 +324,7 @@ async def _look(tx: Tx, namespace: str, found: Sequence[Automation], *, now: int
             one, turn, own, error=errors.get(root_id), mutation=change, skips=left_out, now=now
         )
         next_at = moment(turn.available_at) if turn and turn.available_at is not None else None
-        standings.append(Standing(
+        standings.append(AutomationView(
             one, said, schedule_words(own), next_at, turn, change, own, pending[one.name], left_out
         ))  # fmt: skip
     return standings

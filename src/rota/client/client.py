@@ -17,13 +17,16 @@ from typing import Any, Literal, Self
 
 import msgspec
 
-from rota.automation_client import Automations
+from rota.client.automations import Automations
+from rota.client.handle import RunHandle
+from rota.client.schedules import Schedules
+from rota.client.start import RunBuilder, Start, Startable, StartOptions
 from rota.core import typed
-from rota.core.ids import IdMaker
-from rota.core.instants import Duration, micros
-from rota.core.lifecycle import Status, Trigger, allowed
-from rota.core.model import NewRun, Queue, Run, Started, Step, Worker
-from rota.core.retry import RetryPolicy
+from rota.core.runs.ids import IdMaker
+from rota.core.runs.lifecycle import Status, Trigger, allowed
+from rota.core.runs.model import NewRun, Queue, Run, Started, StoredStep, WorkerRecord
+from rota.core.runs.retry import RetryPolicy
+from rota.core.time.instants import Duration, micros
 from rota.engine.clock import Clock, SystemClock
 from rota.engine.results import Results
 from rota.engine.wakeups import CANCEL, DONE, READY, TIMER, Wakeups
@@ -34,14 +37,12 @@ from rota.errors import (
     UsageError,
     WrongState,
 )
-from rota.runref import RunRef
-from rota.schedules import Schedules
 from rota.settings import Settings
-from rota.starting import Options, Start, Startable, Starter
-from rota.store import history, migrate, runs, steps, workers
-from rota.store.batch import Batch
-from rota.store.database import BRIEF, Database, open_url
-from rota.store.history import Ended, Ready
+from rota.store.backend import migrate
+from rota.store.backend.batching import Batch
+from rota.store.backend.database import BRIEF, Database, open_url
+from rota.store.runs import history, steps, transitions, workers
+from rota.store.runs.history import ChainResult, Ready
 
 BULK = 500
 FILTERS = frozenset({"name", "status", "queue", "external_id", "root_id", "before", "limit"})
@@ -62,7 +63,7 @@ class Client:
         self.url = url
         self.clock: Clock = clock or SystemClock()
         self.ids = IdMaker(random.SystemRandom().getrandbits)
-        self.starter = Starter(self.settings, self.ids)
+        self.starter = RunBuilder(self.settings, self.ids)
         self.schedules = Schedules(self)
         self.automations = Automations(self)
         self.migrates = url.startswith("sqlite") if migrate is None else migrate
@@ -166,9 +167,9 @@ class Client:
         retries: int | RetryPolicy | None = None,
         timeout: Duration | None = None,
         **kwargs: Any,
-    ) -> RunRef:
+    ) -> RunHandle:
         """Start a run; durable when this returns. The same `external_id` starts it only once."""
-        options = Options(external_id, queue, priority, delay, at, key, tags, retries, timeout)
+        options = StartOptions(external_id, queue, priority, delay, at, key, tags, retries, timeout)
         run = self.new_run(workflow, args, kwargs, options)
         started = await self._starts.put(run)
         if started.existed and on_conflict == "reject":
@@ -190,14 +191,14 @@ class Client:
         priority: int | None = None,
         delay: Duration | None = None,
         tags: dict[str, str] | None = None,
-    ) -> list[RunRef]:
+    ) -> list[RunHandle]:
         """Start one run per item (a tuple of arguments, or a `Start`), in few commits."""
         door, name = self._door(workflow)
-        options = Options(queue=queue, priority=priority, delay=delay, tags=tags)
+        options = StartOptions(queue=queue, priority=priority, delay=delay, tags=tags)
         now = self.clock.now()
         # Every input is checked before the first run is born.
         template, rows, plain = self.starter.bulk(door, name, items, options, now=now)
-        store: Any = runs.start_plain if plain else runs.start_alike
+        store: Any = transitions.start_plain if plain else transitions.start_alike
         existing: dict[str, str] = {}
         for begin in range(0, len(rows), 2 * BULK):
             # Two at a time: what goes to the database is made ready while it stores the other.
@@ -211,10 +212,10 @@ class Client:
         self.wakeups.tell(TIMER if template.available_at > now else READY)
         returns = door.signature.returns if door else None
         ids = map(itemgetter(0), rows)
-        return [RunRef(self, existing.get(i, i), returns, i in existing) for i in ids]
+        return [RunHandle(self, existing.get(i, i), returns, i in existing) for i in ids]
 
     def new_run(
-        self, workflow: Startable | str, args: Any, kwargs: Any, options: Options
+        self, workflow: Startable | str, args: Any, kwargs: Any, options: StartOptions
     ) -> NewRun:
         """A run about to be born, its input checked. Nothing is written yet."""
         door, name = self._door(workflow)
@@ -225,10 +226,10 @@ class Client:
             return self.workflow_named(workflow), workflow
         return workflow, workflow.name
 
-    def ref(self, run_id: str, workflow: Any = None, *, existed: bool = False) -> RunRef:
+    def ref(self, run_id: str, workflow: Any = None, *, existed: bool = False) -> RunHandle:
         """A reference to a chain by the id of its first run."""
         signature: typed.Signature | None = getattr(workflow, "signature", None)
-        return RunRef(self, run_id, signature.returns if signature else None, existed)
+        return RunHandle(self, run_id, signature.returns if signature else None, existed)
 
     async def _send_starts(self, fresh: Sequence[NewRun]) -> list[Started]:
         database = self.database
@@ -236,7 +237,7 @@ class Client:
         topics = {TIMER if run.available_at > now else READY for run in fresh}
         channel = database.carry(READY) if len(fresh) == 1 and READY in topics else None
         write = database.write_brief if len(fresh) <= BRIEF else database.write
-        started = await write(runs.start, fresh, now=now, told_to=channel)
+        started = await write(transitions.start, fresh, now=now, told_to=channel)
         if channel is not None:
             self.wakeups.heard(READY)  # the others heard it from the commit itself
         else:
@@ -274,7 +275,7 @@ class Client:
             run = await self._own(run_id)
         return await self.database.read(history.chain, root_id=run.root_id)
 
-    async def steps(self, run_id: str) -> list[Step]:
+    async def steps(self, run_id: str) -> list[StoredStep]:
         """What the run's chain has recorded, in order."""
         run = await self.get(run_id)
         found = await self.database.read(steps.load, [run.root_id])
@@ -303,7 +304,7 @@ class Client:
         """What could be claimed now, by queue and name."""
         return await self.database.read(history.ready, namespace=self.settings.namespace)
 
-    async def workers(self, *, everyone: bool = False) -> Sequence[Worker]:
+    async def workers(self, *, everyone: bool = False) -> Sequence[WorkerRecord]:
         """Workers that are on, or all known ones."""
         return await self.database.read(
             workers.listing, namespace=self.settings.namespace, everyone=everyone
@@ -315,7 +316,7 @@ class Client:
 
     # -- awaiting and steering -------------------------------------------------------------
 
-    async def wait(self, run_id: str, *, timeout: Duration | None = None) -> Ended:
+    async def wait(self, run_id: str, *, timeout: Duration | None = None) -> ChainResult:
         """How the chain ended, once it has; TimeoutError when it has not by then."""
         run = await self.get(run_id)
         limit_s = None if timeout is None else micros(timeout) / 1e6
@@ -325,7 +326,7 @@ class Client:
         """Call off the chain's open run and everything below it; returns the cancelled ids."""
         run = await self._own(run_id)
         ids = await self.database.write(
-            runs.cancel, [run.root_id], reason=reason, now=self.clock.now()
+            transitions.cancel, [run.root_id], reason=reason, now=self.clock.now()
         )
         if not ids:
             last = (await self.chain(run.id))[-1]
@@ -334,15 +335,15 @@ class Client:
         self.wakeups.tell(DONE)
         return ids
 
-    async def retry(self, run_id: str) -> RunRef:
+    async def retry(self, run_id: str) -> RunHandle:
         """Try a chain that ended (or waits for a person) again, from its last finished step."""
         await self._own(run_id)
         last = (await self.chain(run_id))[-1]
         now = self.clock.now()
         if allowed("resolve", Status(last.status)):
-            await self.database.write(runs.resolve, last.id, now=now)
+            await self.database.write(transitions.resolve, last.id, now=now)
         elif not await self.database.write(
-            runs.retry_chain, last.root_id, self.ids.make(now), now=now
+            transitions.retry_chain, last.root_id, self.ids.make(now), now=now
         ):
             raise WrongState(f"run {last.id} is {last.label}; there is nothing to retry")
         self.wakeups.tell(READY)
@@ -362,7 +363,7 @@ class Client:
         )  # fmt: skip
         self.wakeups.tell(READY)
 
-    async def fork(self, run_id: str, *, from_step: str) -> RunRef:
+    async def fork(self, run_id: str, *, from_step: str) -> RunHandle:
         """A new chain with the same input that remembers everything before `from_step`."""
         run = await self._own(run_id)
         if run.kind == "pipeline":

@@ -12,17 +12,20 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from rota.core.instants import DAY, MINUTE, SECOND, micros, span
-from rota.core.lifecycle import Status
-from rota.core.model import Queue, Run, Worker
-from rota.core.schedule import PUT_ASIDE
+from rota.core.runs.lifecycle import Status
+from rota.core.runs.model import Queue, Run, WorkerRecord
+from rota.core.schedules.intent import PUT_ASIDE
+from rota.core.time.instants import DAY, MINUTE, SECOND, micros, span
 from rota.engine import liveness
 from rota.engine.clock import SystemClock
 from rota.errors import RotaError
-from rota.ledger import gaps
+from rota.schedules.ledger_check import gaps
 from rota.settings import Settings
-from rota.store import history, invariants, migrate, schedules, workers
-from rota.store.database import Database, Tx, open_url
+from rota.store import invariants
+from rota.store.backend import migrate
+from rota.store.backend.database import Database, Tx, open_url
+from rota.store.runs import history, workers
+from rota.store.schedules import templates
 
 Level = Literal["ok", "warn", "bad"]
 Absence = Literal["gone", "silent"]
@@ -42,7 +45,7 @@ class Finding(NamedTuple):
     hint: str | None = None
 
 
-class Report(NamedTuple):
+class DoctorReport(NamedTuple):
     """Everything found. `code` is that of the error which made it impossible to look further."""
 
     place: str
@@ -50,7 +53,7 @@ class Report(NamedTuple):
     code: str | None = None
 
 
-def absence(worker: Worker, settings: Settings, now: int) -> Absence | None:
+def absence(worker: WorkerRecord, settings: Settings, now: int) -> Absence | None:
     """Why a worker that should be on is not: its process is gone, or it has stopped reporting."""
     if worker.status == "offline":
         return None
@@ -60,7 +63,7 @@ def absence(worker: Worker, settings: Settings, now: int) -> Absence | None:
     return "silent" if now - worker.heartbeat_at > beats_us else None
 
 
-def served(worker: Worker) -> list[str]:
+def served(worker: WorkerRecord) -> list[str]:
     """The queues a worker takes runs from."""
     return [str(name) for name in msgspec.json.decode(worker.queues)]
 
@@ -76,7 +79,7 @@ async def bring_up_to_date(url: str, settings: Settings) -> tuple[str, list[str]
         await database.close()
 
 
-async def examine(url: str, settings: Settings) -> Report:
+async def examine(url: str, settings: Settings) -> DoctorReport:
     """Look at everything, as far as the database lets us."""
     found: list[Finding] = []
     place = "the database"
@@ -85,18 +88,18 @@ async def examine(url: str, settings: Settings) -> Report:
         place = database.place
         await database.open()
         try:
-            exam = Exam(database, settings)
+            exam = Doctor(database, settings)
             for look in exam.looks():
                 found += await look()
         finally:
             await database.close()
     except RotaError as error:
         found.append(Finding("bad", "database", error.message, error.advice))
-        return Report(place, found, error.code)
-    return Report(place, found)
+        return DoctorReport(place, found, error.code)
+    return DoctorReport(place, found)
 
 
-class Exam:
+class Doctor:
     """One look at one namespace of an open database."""
 
     def __init__(self, database: Database, settings: Settings) -> None:
@@ -104,7 +107,7 @@ class Exam:
         self._settings = settings
         self._namespace = settings.namespace
         self._now = SystemClock().now()
-        self._live: list[Worker] = []
+        self._live: list[WorkerRecord] = []
         self._queues: dict[str, Queue] = {}
 
     def looks(self) -> list[Callable[[], Awaitable[list[Finding]]]]:
@@ -177,7 +180,7 @@ class Exam:
     async def schedules(self) -> list[Finding]:
         """Schedules that were put aside, and declarations that are ignored."""
         rows = await self._database.read(
-            schedules.ailing, namespace=self._namespace, limit=LOOK_MAX
+            templates.ailing, namespace=self._namespace, limit=LOOK_MAX
         )
         aside = [row.name for row in rows if (row.reason or "").startswith(PUT_ASIDE)]
         ignored = [row.name for row in rows if row.parent_id and '"ignored":' in row.spec]
@@ -209,7 +212,7 @@ class Exam:
             found.insert(0, Finding("warn", "workers", "no worker is on", "Start one: `rota up`."))
         return found
 
-    def _missed(self, row: Worker, why: Absence) -> Finding:
+    def _missed(self, row: WorkerRecord, why: Absence) -> Finding:
         who = f"worker {row.id} ({row.host.partition('/')[0]}, pid {row.pid})"
         if why == "gone":
             hint = "Its runs go to another worker within a heartbeat; if there is none: `rota up`."
@@ -314,7 +317,7 @@ class Exam:
 
 
 def _sqlite(version: str, path: str, settings: Settings) -> list[Finding]:
-    from rota.store.sqlite import SAFE_SQLITE
+    from rota.store.backend.sqlite import SAFE_SQLITE
 
     mode = _journal_mode(path)
     says = f"{version}, journal {mode}, synchronous {settings.synchronous}, file {path}"

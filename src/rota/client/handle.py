@@ -4,21 +4,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from rota.core.instants import Duration
-from rota.core.model import Run
-from rota.core.outcomes import end_of, run_failed
-from rota.core.typed import Reader
+from rota.core.runs.model import Run
+from rota.core.runs.stored_errors import end_of, run_failed
+from rota.core.time.instants import Duration
+from rota.core.typed import JsonReader
 
 if TYPE_CHECKING:
-    from rota.client import Client
+    from rota.client.client import Client
 
 
-class RunRef:
+class RunHandle:
     """A run that was started. `id` names the whole chain: retries and recoveries included."""
 
     __slots__ = ("_client", "_returns", "existed", "id")
 
-    def __init__(self, client: Client, run_id: str, returns: Reader | None, existed: bool) -> None:
+    def __init__(
+        self, client: Client, run_id: str, returns: JsonReader | None, existed: bool
+    ) -> None:
         self.id = run_id
         self.existed = existed
         self._client = client
@@ -29,7 +31,7 @@ class RunRef:
         ended = await self._client.wait(self.id, timeout=timeout)
         if ended.status != "completed":
             raise run_failed(self.id, end_of(ended.status, ended.reason, ended.error))
-        return (self._returns or Reader(Any)).read(
+        return (self._returns or JsonReader(Any)).read(
             ended.output, what=f"the result of run {self.id}"
         )
 

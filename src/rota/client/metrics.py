@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from rota.checkup import absence
-from rota.core.exposition import Metric, Sample
-from rota.core.instants import DAY, HOUR, SECOND
-from rota.core.lifecycle import FINAL, OPEN, Status
-from rota.core.schedule import ENDED, PUT_ASIDE
-from rota.core.wording import Word, word_of
+from rota.client.doctor import absence
+from rota.core.automations.text import Word, word_of
+from rota.core.prometheus_text import Metric, MetricSample
+from rota.core.runs.lifecycle import FINAL, OPEN, Status
+from rota.core.schedules.intent import ENDED, PUT_ASIDE
+from rota.core.time.instants import DAY, HOUR, SECOND
 from rota.settings import Settings
 from rota.store import metrics as store
-from rota.store.metrics import Bounds, Counted, Execution, Schedules
+from rota.store.metrics import Bounds, Counted, Execution, ScheduleCounts
 
 if TYPE_CHECKING:
-    from rota.client import Client
+    from rota.client.client import Client
 
 NEWEST_US = HOUR
 NEWEST_MAX = 100_000
@@ -75,17 +75,19 @@ async def collect(client: Client) -> list[Metric]:
 
 
 def _placed(metric: Metric, space: str) -> Metric:
-    samples = [Sample(one.value, {"namespace": space} | dict(one.labels)) for one in metric.samples]
+    samples = [
+        MetricSample(one.value, {"namespace": space} | dict(one.labels)) for one in metric.samples
+    ]
     return metric._replace(samples=samples)
 
 
-def _by(names: tuple[str, ...], counts: Mapping[tuple[str, ...], float]) -> list[Sample]:
+def _by(names: tuple[str, ...], counts: Mapping[tuple[str, ...], float]) -> list[MetricSample]:
     """One number for each combination of labels, in order."""
-    return [Sample(counts[key], dict(zip(names, key, strict=True))) for key in sorted(counts)]
+    return [MetricSample(counts[key], dict(zip(names, key, strict=True))) for key in sorted(counts)]
 
 
-def _one(value: float) -> list[Sample]:
-    return [Sample(value)]
+def _one(value: float) -> list[MetricSample]:
+    return [MetricSample(value)]
 
 
 def _seconds(since: int | None, now: int) -> float:
@@ -207,7 +209,7 @@ def _schedules(look: _Look) -> Iterable[Metric]:
     )
 
 
-def _standing(row: Schedules) -> str:
+def _standing(row: ScheduleCounts) -> str:
     reason = row.reason or ""
     if reason.startswith(PUT_ASIDE):
         return "put_aside"

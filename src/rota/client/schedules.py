@@ -13,24 +13,24 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from rota import defining
-from rota.core.describe import describe
-from rota.core.instants import Duration, instant, micros, moment
-from rota.core.lifecycle import Status, Trigger
-from rota.core.model import Run, Schedule
-from rota.core.recurrence import between, count_between, next_after, notes, previous_before
-from rota.core.schedule import RUNS_DONE, Intent, Policies, jitter_us
-from rota.defining import LOST, Definition, Edit, When, policies
+from rota.client.start import Startable, StartOptions
+from rota.core.runs.lifecycle import Status, Trigger
+from rota.core.runs.model import Run, Schedule
+from rota.core.schedules.intent import RUNS_DONE, Intent, Policies, jitter_us
+from rota.core.time.describe import describe
+from rota.core.time.instants import Duration, instant, micros, moment
+from rota.core.time.recurrence import between, count_between, next_after, notes, previous_before
 from rota.engine.wakeups import READY, SCHEDULE
 from rota.errors import BadSchedule, UnknownSchedule, WrongState
-from rota.hostzone import host_zone_name
-from rota.retiming import Retiming
-from rota.starting import Options, Startable
-from rota.store import schedules as store
-from rota.store.database import Tx
+from rota.schedules import definition
+from rota.schedules.definition import LOST, Edit, ScheduleDefinition, When, policies
+from rota.schedules.edit import Retiming
+from rota.schedules.host_zone import host_zone_name
+from rota.store.backend.database import Tx
+from rota.store.schedules import templates as store
 
 if TYPE_CHECKING:
-    from rota.client import Client
+    from rota.client.client import Client
 
 PREVIEW_MAX = 1000
 BACKFILL_MAX = 100_000
@@ -45,7 +45,7 @@ class Occurrence(NamedTuple):
     notes: list[str]
 
 
-class Shown(NamedTuple):
+class ScheduleView(NamedTuple):
     """A schedule with what it means; `problem` says why that cannot be evaluated any more."""
 
     schedule: Schedule
@@ -90,7 +90,7 @@ class Schedules:
         paused: bool = False,
         sub_second: bool = False,
         **words: Any,
-    ) -> Shown:
+    ) -> ScheduleView:
         """Make a schedule. A taken name is an error, or with `replace` its new definition.
 
         Without a zone a new schedule gets this machine's, and one that exists keeps its own.
@@ -99,7 +99,7 @@ class Schedules:
         rules = policies(**words)
         options = msgspec.structs.replace(_options(rules), queue=queue, priority=priority)
         run = self._client.new_run(workflow, tuple(args), dict(input or {}), options)
-        told = Definition(
+        told = ScheduleDefinition(
             name, when, zone, host_zone_name(), gap, repeat, start, end, sub_second, rules, run,
             owner, origin, paused,
         )  # fmt: skip
@@ -110,13 +110,13 @@ class Schedules:
                     f"there is a schedule {name!r} already",
                     hint="Use another name, update it, or create it with replace.",
                 )
-            await self._change(name, lambda old: defining.redefined(old, told, now=now))
+            await self._change(name, lambda old: definition.redefined(old, told, now=now))
         self._client.wakeups.tell(SCHEDULE)
         return await self.get(name)
 
     # -- finding ---------------------------------------------------------------------------
 
-    async def get(self, name: str) -> Shown:
+    async def get(self, name: str) -> ScheduleView:
         """One schedule."""
         found = await self._client.database.read(
             store.find, namespace=self._client.settings.namespace, name=name
@@ -125,14 +125,14 @@ class Schedules:
             raise await self._unknown(name)
         return _shown(found)
 
-    async def list(self, *, after: str = "", limit: int = 1000) -> Sequence[Shown]:
+    async def list(self, *, after: str = "", limit: int = 1000) -> Sequence[ScheduleView]:
         """Schedules by name; a page at a time."""
         rows = await self._client.database.read(
             store.listing, namespace=self._client.settings.namespace, after=after, limit=limit
         )
         return [_shown(row) for row in rows]
 
-    async def declared_by(self, origins: Sequence[str]) -> Sequence[Shown]:
+    async def declared_by(self, origins: Sequence[str]) -> Sequence[ScheduleView]:
         """The schedules that these programs declare, or have declared, by name."""
         rows = await self._client.database.read(
             store.declared_by, namespace=self._client.settings.namespace, origins=origins
@@ -159,7 +159,7 @@ class Schedules:
         )
         found: list[Occurrence] = []
         for row in rows:
-            intent, problem = defining.found(row)
+            intent, problem = definition.found(row)
             if problem is None:  # else it is put aside when it is due
                 dues = next_of(row.name, intent, now, limit)
                 found += [one for one in dues if one.due_at <= moment(until)]
@@ -179,7 +179,9 @@ class Schedules:
 
     # -- steering --------------------------------------------------------------------------
 
-    async def pause(self, name: str, *, note: str = "", until: datetime | None = None) -> Shown:
+    async def pause(
+        self, name: str, *, note: str = "", until: datetime | None = None
+    ) -> ScheduleView:
         """Stop firing; runs already born are left alone. `until` resumes by itself."""
         now = self._client.clock.now()
         until_at = None if until is None else instant(until)
@@ -187,9 +189,9 @@ class Schedules:
             raise BadSchedule(f"{until} is in the past")
 
         def rest(old: Schedule) -> Schedule:
-            intent, problem = defining.found(old)
+            intent, problem = definition.found(old)
             since = intent.paused_at if old.status == Status.PAUSED and intent.paused_at else now
-            spec = defining.stored(msgspec.structs.replace(intent, paused_at=since))
+            spec = definition.stored(msgspec.structs.replace(intent, paused_at=since))
             return msgspec.structs.replace(
                 old, status=Status.PAUSED, reason=note or "by request", available_at=until_at,
                 spec=old.spec if problem else spec,
@@ -197,7 +199,7 @@ class Schedules:
 
         return await self._change(name, rest)
 
-    async def resume(self, name: str, *, catch_up: bool = False) -> Shown:
+    async def resume(self, name: str, *, catch_up: bool = False) -> ScheduleView:
         """Fire again, from the next occurrence; `catch_up` owes what was missed since the pause."""
         now = self._client.clock.now()
 
@@ -231,7 +233,7 @@ class Schedules:
         confirm: bool = False,
         sub_second: bool = False,
         **words: Any,
-    ) -> Shown:
+    ) -> ScheduleView:
         """Change any part; what is not named stays, and None takes a bound away. What an edit
         would release at once is refused unless confirmed. A schedule that has ended goes on when
         the edit gives it more, and one that cannot be read any more is mended."""
@@ -248,7 +250,7 @@ class Schedules:
                 fresh = msgspec.structs.replace(fresh, options=_options(edited.policies).stored())
             if input is not None or workflow is not None:
                 given = msgspec.json.decode(old.input or "{}") if input is None else input
-                run = self._client.new_run(workflow or edited.workflow, (), given, Options())
+                run = self._client.new_run(workflow or edited.workflow, (), given, StartOptions())
                 fresh = msgspec.structs.replace(fresh, input=run.input)
             return msgspec.structs.replace(
                 fresh, queue=queue or fresh.queue,
@@ -263,7 +265,7 @@ class Schedules:
         def edit(old: Schedule) -> Schedule:
             intent = msgspec.structs.replace(store.read_intent(old.spec), ignored=None)
             return msgspec.structs.replace(
-                old, spec=defining.stored(intent), parent_id=intent.origin
+                old, spec=definition.stored(intent), parent_id=intent.origin
             )
 
         await self._change(name, edit)
@@ -325,7 +327,7 @@ class Schedules:
         self._client.wakeups.tell(READY)
         return Backfill(count, born)
 
-    async def _change(self, name: str, edit: Callable[[Schedule], Schedule]) -> Shown:
+    async def _change(self, name: str, edit: Callable[[Schedule], Schedule]) -> ScheduleView:
         """Read, edit and write one schedule in one transaction."""
         namespace = self._client.settings.namespace
         now = self._client.clock.now()
@@ -364,14 +366,14 @@ def next_of(name: str, intent: Intent, now: int, count: int) -> list[Occurrence]
     return found
 
 
-def _shown(schedule: Schedule) -> Shown:
-    intent, problem = defining.found(schedule)
+def _shown(schedule: Schedule) -> ScheduleView:
+    intent, problem = definition.found(schedule)
     if problem is not None:  # a poison row is shown, not hidden
-        return Shown(schedule, intent, f"cannot be read: {problem}", problem)
-    return Shown(schedule, intent, describe(intent.spec))
+        return ScheduleView(schedule, intent, f"cannot be read: {problem}", problem)
+    return ScheduleView(schedule, intent, describe(intent.spec))
 
 
-def _sane(shown: Shown) -> Shown:
+def _sane(shown: ScheduleView) -> ScheduleView:
     """The schedule, or an error when it cannot be evaluated."""
     if shown.problem is None:
         return shown
@@ -382,6 +384,6 @@ def _sane(shown: Shown) -> Shown:
     )
 
 
-def _options(rules: Policies) -> Options:
+def _options(rules: Policies) -> StartOptions:
     timeout = None if rules.timeout_us is None else rules.timeout_us / 1e6
-    return Options(retries=rules.retry, timeout=timeout)
+    return StartOptions(retries=rules.retry, timeout=timeout)

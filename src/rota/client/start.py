@@ -10,13 +10,13 @@ from typing import Any, NamedTuple, Protocol
 import msgspec
 
 from rota.core import typed
-from rota.core.ids import IdMaker
-from rota.core.instants import Duration, instant, micros
-from rota.core.model import NewRun
-from rota.core.retry import RetryPolicy
+from rota.core.runs.ids import IdMaker
+from rota.core.runs.model import NewRun
+from rota.core.runs.retry import RetryPolicy
+from rota.core.time.instants import Duration, instant, micros
 from rota.errors import BadInput, UnknownWorkflow
 from rota.settings import Settings
-from rota.store.runs import BulkItem, PlainItem
+from rota.store.runs.transitions import BulkItem, PlainItem
 
 TAGS_BYTES_MAX = 4096
 
@@ -41,7 +41,7 @@ class Start(NamedTuple):
     key: str | None = None
 
 
-class Options(msgspec.Struct, frozen=True):
+class StartOptions(msgspec.Struct, frozen=True):
     """How to start, beside the arguments."""
 
     external_id: str | None = None
@@ -82,7 +82,7 @@ class Bulk(NamedTuple):
     plain: bool  # whether only id and input differ
 
 
-class Starter:
+class RunBuilder:
     """Makes runs about to be born, with checked inputs. `door` is the registered workflow."""
 
     def __init__(self, settings: Settings, ids: IdMaker) -> None:
@@ -95,7 +95,7 @@ class Starter:
         name: str,
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
-        options: Options,
+        options: StartOptions,
         *,
         now: int,
     ) -> NewRun:
@@ -108,7 +108,7 @@ class Starter:
         door: Startable | None,
         name: str,
         items: Iterable[tuple[Any, ...] | Start],
-        options: Options,
+        options: StartOptions,
         *,
         now: int,
     ) -> Bulk:
@@ -132,7 +132,7 @@ class Starter:
         return (run_id, one.external_id, one.key, self._input(door, name, one.args, one.kwargs))
 
     def _born(
-        self, door: Startable | None, name: str, text: str | None, options: Options, now: int
+        self, door: Startable | None, name: str, text: str | None, options: StartOptions, now: int
     ) -> NewRun:
         tags = options.tags
         priority = options.priority

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 
-class Sample(NamedTuple):
+class MetricSample(NamedTuple):
     """One number, and what tells it from the others of its metric."""
 
     value: float
@@ -19,7 +19,7 @@ class Metric(NamedTuple):
 
     name: str
     help: str
-    samples: Sequence[Sample]
+    samples: Sequence[MetricSample]
 
 
 def text(metrics: Iterable[Metric]) -> str:

@@ -64,7 +64,7 @@ def encode(value: Any, *, what: str, bytes_max: int) -> str:
     return raw.decode()
 
 
-class Reader:
+class JsonReader:
     """Reads one type from JSON; unknown and unannotated types are taken as plain JSON."""
 
     def __init__(self, kind: Any) -> None:
@@ -112,12 +112,12 @@ class Signature:
             parameter.kind is not parameter.KEYWORD_ONLY
             for parameter in self._signature.parameters.values()
         )
-        self.returns = Reader(hints.get("return", Any))
+        self.returns = JsonReader(hints.get("return", Any))
         arguments = msgspec.defstruct(function.__name__, fields, kw_only=True)
         # The same without types: quicker to make than a dict by name, and written the same way.
         self._shape = msgspec.defstruct(function.__name__, [(name, Any) for name in self._names])
-        self._object = Reader(dict[str, Any])
-        self._reader = Reader(arguments)
+        self._object = JsonReader(dict[str, Any])
+        self._reader = JsonReader(arguments)
         self._lines_reader = msgspec.json.Decoder(arguments, dec_hook=_decode_other)
 
     def write(
@@ -193,9 +193,9 @@ def _each_within(bytes_max: int, lines: bytes) -> bool:
     return len(lines) <= bytes_max or max(map(len, lines.split(b"\n"))) <= bytes_max
 
 
-def returns_of(function: Callable[..., Any]) -> Reader:
+def returns_of(function: Callable[..., Any]) -> JsonReader:
     """Reads what a function returns, by its hint."""
-    return Reader(_hints(function).get("return", Any))
+    return JsonReader(_hints(function).get("return", Any))
 
 
 def _hints(function: Callable[..., Any]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
-from rota.core.instants import SECOND
+from rota.core.time.instants import SECOND
 
 STEP_US = 1 * SECOND
 STEP_NS = STEP_US * 1000

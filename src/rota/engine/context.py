@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from rota.core.ids import IdMaker
+from rota.core.runs.ids import IdMaker
 from rota.engine.clock import Clock
 from rota.engine.results import Results
 from rota.engine.wakeups import Wakeups
 from rota.settings import Settings
-from rota.store.database import Database
+from rota.store.backend.database import Database
 
 
-class Base(NamedTuple):
+class EngineContext(NamedTuple):
     """One process's database, clock, settings and ears."""
 
     database: Database

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from rota.core.model import Claim, Outcome, Step
+from rota.core.runs.model import Claim, Outcome, StoredStep
 
 
 class Executor(Protocol):
@@ -20,7 +20,7 @@ class Executor(Protocol):
         """The names it can perform."""
         ...
 
-    async def perform(self, claim: Claim, steps: Sequence[Step]) -> Outcome | None:
+    async def perform(self, claim: Claim, steps: Sequence[StoredStep]) -> Outcome | None:
         """Perform a claimed run, given what its chain has recorded. Raises LeaseLost when it
         learns that the run is no longer ours. None: it has settled the run itself."""
         ...

@@ -11,14 +11,14 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
-from rota.core.instants import SECOND
-from rota.core.model import Claim, NewRun, Started, Step, StepRecord
+from rota.core.runs.model import Claim, NewRun, Started, StepRecord, StoredStep
+from rota.core.time.instants import SECOND
 from rota.engine.clock import Clock
 from rota.errors import LeaseLost, StoreBusy, StoreFull, StoreUnreachable
-from rota.store import steps
-from rota.store.batch import Batch
-from rota.store.database import BRIEF, Database
-from rota.store.steps import ChildEnd
+from rota.store.backend.batching import Batch
+from rota.store.backend.database import BRIEF, Database
+from rota.store.runs import steps
+from rota.store.runs.steps import ChildEnd
 
 log = logging.getLogger("rota.journal")
 T = TypeVar("T")
@@ -49,17 +49,17 @@ class Journal:
         self.clock = clock
         self._batch: Batch[StepRecord, bool] = Batch(self._send, TOGETHER)
 
-    async def record(self, claim: Claim, step: Step) -> None:
+    async def record(self, claim: Claim, step: StoredStep) -> None:
         """Durable when this returns; LeaseLost when the run is not ours any more."""
         if not await self.put(claim, step):
             raise LeaseLost(f"run {claim.id} is no longer held by this worker", run_id=claim.id)
 
-    def put(self, claim: Claim, step: Step) -> Awaitable[bool]:
+    def put(self, claim: Claim, step: StoredStep) -> Awaitable[bool]:
         """The same; the answer is whether the run is still ours."""
         record = StepRecord(claim, step)
         return self._batch.join(record) or self._batch.put(record)
 
-    async def record_child(self, claim: Claim, step: Step, child: NewRun) -> Started:
+    async def record_child(self, claim: Claim, step: StoredStep, child: NewRun) -> Started:
         """Start a child run and remember it as a step, in one transaction."""
         return await insist(
             self.clock,
@@ -69,7 +69,7 @@ class Journal:
             "starting a child",
         )
 
-    async def await_signal(self, claim: Claim, name: str, step: Step) -> Step:
+    async def await_signal(self, claim: Claim, name: str, step: StoredStep) -> StoredStep:
         """Take a signal for this step, or record that it waits."""
         return await insist(
             self.clock,
@@ -87,7 +87,7 @@ class Journal:
             "looking after a child",
         )
 
-    async def retry_child(self, claim: Claim, step: Step, child_id: str, new_id: str) -> None:
+    async def retry_child(self, claim: Claim, step: StoredStep, child_id: str, new_id: str) -> None:
         """Try a failed child again, and remember to wait for it."""
         await insist(
             self.clock,

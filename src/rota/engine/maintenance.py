@@ -9,15 +9,15 @@ from collections.abc import Callable
 
 import msgspec
 
-from rota.core.instants import DAY, micros
-from rota.core.model import Worker as WorkerRow
+from rota.core.runs.model import WorkerRecord as WorkerRow
+from rota.core.time.instants import DAY, micros
 from rota.engine import liveness
-from rota.engine.base import Base
 from rota.engine.clock import SystemClock
+from rota.engine.context import EngineContext
 from rota.engine.wakeups import DONE, READY
 from rota.engine.worker import Worker
 from rota.errors import StoreReadOnly
-from rota.store import retention, runs, workers
+from rota.store.runs import retention, transitions, workers
 
 log = logging.getLogger("rota.upkeep")
 
@@ -30,13 +30,13 @@ def _json(names: list[str]) -> str:
     return msgspec.json.encode(names).decode()
 
 
-class Upkeep:
+class Maintenance:
     """Keeps one worker's row, leases and neighbourhood in order."""
 
     def __init__(
         self,
         worker: Worker,
-        base: Base,
+        base: EngineContext,
         stuck_for_s: Callable[[], float],
     ) -> None:
         self._worker = worker
@@ -116,7 +116,7 @@ class Upkeep:
     async def _reap_some(self, now: int, gone: list[str]) -> int:
         steady = self._clock.steady_for() >= micros(self._settings.lease_s)
         reaped = await self._database.write(
-            runs.reap,
+            transitions.reap,
             namespace=self._settings.namespace,
             now=now,
             # After a jump of the clock every lease looks lapsed until its holder has renewed it.

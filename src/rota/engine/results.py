@@ -11,13 +11,13 @@ import contextvars
 import itertools
 import logging
 
-from rota.core.instants import SECOND
+from rota.core.time.instants import SECOND
 from rota.engine.clock import Clock
 from rota.engine.wakeups import ANY, DONE, Wakeups
 from rota.errors import StoreError
-from rota.store import history
-from rota.store.database import Database
-from rota.store.history import Ended
+from rota.store.backend.database import Database
+from rota.store.runs import history
+from rota.store.runs.history import ChainResult
 
 log = logging.getLogger("rota.results")
 
@@ -32,14 +32,14 @@ class Results:
         self._database = database
         self._clock = clock
         self._wakeups = wakeups
-        self._awaited: dict[str, list[asyncio.Future[Ended]]] = {}
+        self._awaited: dict[str, list[asyncio.Future[ChainResult]]] = {}
         self._look = asyncio.Event()
         self._poller: asyncio.Task[None] | None = None
         wakeups.subscribe(self._heard)
 
-    async def wait(self, root_id: str) -> Ended:
+    async def wait(self, root_id: str) -> ChainResult:
         """Return how the chain ended, once it has."""
-        future: asyncio.Future[Ended] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[ChainResult] = asyncio.get_running_loop().create_future()
         self._awaited.setdefault(root_id, []).append(future)
         self._look.set()
         if self._poller is None or self._poller.done():
@@ -49,7 +49,7 @@ class Results:
         finally:
             self._forget(root_id, future)
 
-    def ended(self, ended: Ended) -> None:
+    def ended(self, ended: ChainResult) -> None:
         """Answer those who wait for this chain."""
         for future in self._awaited.get(ended.root_id, ()):
             if not future.done():
@@ -64,7 +64,7 @@ class Results:
         if self._poller is not None:
             self._poller.cancel()
 
-    def _forget(self, root_id: str, future: asyncio.Future[Ended]) -> None:
+    def _forget(self, root_id: str, future: asyncio.Future[ChainResult]) -> None:
         waiters = self._awaited.get(root_id, [])
         if future in waiters:
             waiters.remove(future)

@@ -8,16 +8,16 @@ import logging
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 
-from rota.core.instants import micros
-from rota.core.model import Queue
-from rota.engine.base import Base
+from rota.core.runs.model import Queue
+from rota.core.time.instants import micros
+from rota.engine.context import EngineContext
 from rota.engine.executor import Executor
+from rota.engine.maintenance import Maintenance
 from rota.engine.scheduler import Scheduler
-from rota.engine.upkeep import Upkeep
 from rota.engine.watchdog import Watchdog
 from rota.engine.worker import QueueSeats, Worker
 from rota.errors import RotaError
-from rota.store import workers
+from rota.store.runs import workers
 
 log = logging.getLogger("rota.runtime")
 
@@ -32,7 +32,7 @@ class Runtime:
 
     def __init__(
         self,
-        base: Base,
+        base: EngineContext,
         executors: Sequence[Executor],
         queues: Sequence[QueueSeats],
         limits: Sequence[Queue],
@@ -49,7 +49,7 @@ class Runtime:
         self._queues = [queue.name for queue in queues]
         self._watchdog = Watchdog(base.settings.stuck_s)
         self.worker = Worker(base.ids.make(base.clock.now()), base, executors, queues)
-        self.upkeep = Upkeep(self.worker, base, self._watchdog.stuck_for_s)
+        self.upkeep = Maintenance(self.worker, base, self._watchdog.stuck_for_s)
         self.scheduler = Scheduler(base)
         self._wakeups = base.wakeups
         self._loops: dict[str, asyncio.Task[None]] = {}

@@ -9,11 +9,11 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from rota.core.instants import micros
-from rota.engine.base import Base
+from rota.core.time.instants import micros
+from rota.engine.context import EngineContext
 from rota.engine.wakeups import ANY, CANCEL, READY, SCHEDULE
-from rota.store import firing
-from rota.store.firing import Fired
+from rota.store.schedules import fire
+from rota.store.schedules.fire import Fired
 
 log = logging.getLogger("rota.scheduler")
 
@@ -25,7 +25,7 @@ GLANCE_S = 0.1
 class Scheduler:
     """Fires schedules of one namespace."""
 
-    def __init__(self, base: Base) -> None:
+    def __init__(self, base: EngineContext) -> None:
         self._base = base
         self._wake = asyncio.Event()
         self.next_at: int | None = 0
@@ -74,7 +74,7 @@ class Scheduler:
     async def _fire(self, now: int) -> Fired:
         namespace = self._base.settings.namespace
         fired = await self._base.database.write(
-            firing.fire, namespace=namespace, now=now, limit=BATCH,
+            fire.fire, namespace=namespace, now=now, limit=BATCH,
             new_ids=self._base.ids.endless(now),
         )  # fmt: skip
         self._complain(fired.put_aside)
@@ -82,10 +82,10 @@ class Scheduler:
 
     async def _end_pauses(self, now: int) -> None:
         namespace = self._base.settings.namespace
-        count = firing.PAUSES
-        while count == firing.PAUSES:
+        count = fire.PAUSES
+        while count == fire.PAUSES:
             count, put_aside = await self._base.database.write(
-                firing.end_pauses, namespace=namespace, now=now,
+                fire.end_pauses, namespace=namespace, now=now,
                 new_ids=self._base.ids.endless(now),
             )  # fmt: skip
             self._complain(put_aside)
@@ -100,5 +100,5 @@ class Scheduler:
     async def _next(self, fired: Fired) -> int | None:
         """The next instant to look at: a schedule that is due or a pause that ends."""
         namespace = self._base.settings.namespace
-        pause = await self._base.database.read(firing.next_pause_end, namespace=namespace)
+        pause = await self._base.database.read(fire.next_pause_end, namespace=namespace)
         return min((at for at in (fired.next_at, pause) if at is not None), default=None)

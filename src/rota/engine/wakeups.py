@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from rota.store.database import Database
+from rota.store.backend.database import Database
 
 READY, TIMER, DONE, CANCEL, SCHEDULE, ANY = "ready", "timer", "done", "cancel", "schedule", "*"
 

@@ -13,20 +13,21 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from rota.core.failures import Kind, describe
-from rota.core.instants import micros
-from rota.core.lifecycle import FINAL, RULES
-from rota.core.model import Claim, NewRun, Outcome, Queue, Started, Step
-from rota.engine.base import Base
+from rota.core.runs.failures import Kind, describe
+from rota.core.runs.lifecycle import FINAL, RULES
+from rota.core.runs.model import Claim, NewRun, Outcome, Queue, Started, StoredStep
+from rota.core.time.instants import micros
+from rota.engine.context import EngineContext
 from rota.engine.executor import Executor
 from rota.engine.journal import insist
 from rota.engine.wakeups import ANY, CANCEL, DONE, READY, TIMER
 from rota.errors import LeaseLost, UsageError
-from rota.store import claiming, runs, steps
-from rota.store.claiming import Claimed, ClaimRequest
-from rota.store.database import BRIEF
-from rota.store.history import Ended
-from rota.store.runs import Settled
+from rota.store.backend.database import BRIEF
+from rota.store.runs import claim as claiming
+from rota.store.runs import steps, transitions
+from rota.store.runs.claim import Claimed, ClaimRequest
+from rota.store.runs.history import ChainResult
+from rota.store.runs.transitions import SettleResult
 
 log = logging.getLogger("rota.worker")
 
@@ -46,7 +47,7 @@ class Worker:
     def __init__(
         self,
         worker_id: str,
-        base: Base,
+        base: EngineContext,
         executors: Sequence[Executor],
         queues: Sequence[QueueSeats],
     ) -> None:
@@ -160,7 +161,9 @@ class Worker:
                 frozenset(), now, now + self._lease_us,
             )  # fmt: skip
             try:
-                started, claimed = await self._database.write_brief(runs.begin, fresh, request)
+                started, claimed = await self._database.write_brief(
+                    transitions.begin, fresh, request
+                )
             except BaseException:
                 self._doubtful = True
                 raise
@@ -210,20 +213,22 @@ class Worker:
                 await asyncio.sleep(0)  # it begins before we look for more
         return bool(moved or outcomes or claimed.claims)
 
-    def _absorb(self, outcomes: list[Outcome], settled: Settled, claims: Sequence[Claim]) -> None:
+    def _absorb(
+        self, outcomes: list[Outcome], settled: SettleResult, claims: Sequence[Claim]
+    ) -> None:
         self._coming = 0
         self._after_settling(outcomes, settled)
         self._perform_all(claims, {})
 
     async def _write(
         self, outcomes: list[Outcome], request: ClaimRequest | None, now: int
-    ) -> tuple[Settled, Claimed]:
-        nothing = Settled(frozenset(), woke=False), Claimed([])
+    ) -> tuple[SettleResult, Claimed]:
+        nothing = SettleResult(frozenset(), woke=False), Claimed([])
         told, self._told = self._told, ""
         if request is None and not outcomes:
             return nothing
         if request is None:
-            return await self._database.write(runs.settle, outcomes, now=now), nothing[1]
+            return await self._database.write(transitions.settle, outcomes, now=now), nothing[1]
         if not outcomes and self.idle:  # somebody waits for the first of them to begin
             if told and request.room > 1:
                 claimed = await self._database.write_told(claiming.claim_told, request, told)
@@ -233,8 +238,8 @@ class Worker:
         if not outcomes:
             return nothing[0], await self._database.write(claiming.claim, request)
         if len(outcomes) <= BRIEF and len(self._tasks) <= BRIEF:
-            return await self._database.write_brief(runs.turn, outcomes, request)
-        return await self._database.write(runs.turn, outcomes, request)
+            return await self._database.write_brief(transitions.turn, outcomes, request)
+        return await self._database.write(transitions.turn, outcomes, request)
 
     def _request(self, now: int, settling: bool) -> ClaimRequest | None:
         """What to claim now. While outcomes flow, wait until a fair part of the seats is free:
@@ -278,12 +283,12 @@ class Worker:
             return False
         calls = self._calls
         woken, due_at = await self._database.write(
-            runs.wake_due, namespace=self._settings.namespace, now=now
+            transitions.wake_due, namespace=self._settings.namespace, now=now
         )
         self._due_at = due_at if calls == self._calls else 0
         if woken:
             self._feed()
-            if woken >= runs.WAKE_BATCH:
+            if woken >= transitions.WAKE_BATCH:
                 self._due_at = now
                 self._wakeups.tell(READY)
         return bool(woken)
@@ -291,7 +296,7 @@ class Worker:
     async def _return_strays(self) -> None:
         """After a broken connection: a claim may have been made whose answer never came."""
         await self._database.write(
-            runs.return_strays, namespace=self._settings.namespace, worker_id=self.id,
+            transitions.return_strays, namespace=self._settings.namespace, worker_id=self.id,
             held=list(self.held.values()),
         )  # fmt: skip
         self._doubtful = False
@@ -322,14 +327,16 @@ class Worker:
             raise
         self._perform_all(claims, recorded)
 
-    def _perform_all(self, claims: Sequence[Claim], recorded: Mapping[str, Sequence[Step]]) -> None:
+    def _perform_all(
+        self, claims: Sequence[Claim], recorded: Mapping[str, Sequence[StoredStep]]
+    ) -> None:
         loop = asyncio.get_running_loop()
         for claim in claims:
             work = self._perform(claim, recorded.get(claim.root_id, ()))
             # Not by the loop's factory: it serves the tasks that user code makes.
             self._tasks[claim.id] = asyncio.Task(work, loop=loop, name=claim.id)
 
-    async def _perform(self, claim: Claim, recorded: Sequence[Step]) -> None:
+    async def _perform(self, claim: Claim, recorded: Sequence[StoredStep]) -> None:
         outcome: Outcome | None = None
         try:
             outcome = await self._executors[claim.kind].perform(claim, recorded)
@@ -371,7 +378,7 @@ class Worker:
             del self.held[claim.id]
         self.wake.set()
 
-    def _after_settling(self, outcomes: list[Outcome], settled: Settled) -> None:
+    def _after_settling(self, outcomes: list[Outcome], settled: SettleResult) -> None:
         ended = limited = False
         for outcome in outcomes:
             claim = outcome.claim
@@ -386,7 +393,9 @@ class Worker:
                 ended = True
                 if self._results.awaits(claim.root_id):
                     self._results.ended(
-                        Ended(claim.root_id, target, outcome.reason, outcome.output, outcome.error)
+                        ChainResult(
+                            claim.root_id, target, outcome.reason, outcome.output, outcome.error
+                        )
                     )
         if settled.woke or limited:
             self._wakeups.tell(READY)
@@ -413,7 +422,7 @@ class Worker:
         if not held:
             return
         lease_until = self._clock.now() + self._lease_us
-        ours = await self._database.write(runs.renew, held, lease_until=lease_until)
+        ours = await self._database.write(transitions.renew, held, lease_until=lease_until)
         for claim in held:
             if claim.id not in ours and self.held.get(claim.id) is claim:
                 self._interrupt(claim)

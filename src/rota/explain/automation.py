@@ -10,22 +10,22 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from rota.core.graph import Graph
-from rota.core.instants import iso, span
-from rota.core.lifecycle import Status
-from rota.core.planner import Handler, due_of
-from rota.hostzone import host_zone_name
-from rota.preview import wall
-from rota.standing import Stand, Standing
+from rota.core.automations.graph import AutomationGraph
+from rota.core.automations.planner import DeployedHandler, due_of
+from rota.core.runs.lifecycle import Status
+from rota.core.time.instants import iso, span
+from rota.explain.run import RunExplainer, RunState
+from rota.schedules.host_zone import host_zone_name
+from rota.schedules.preview import wall
 
 if TYPE_CHECKING:
-    from rota.automation_client import Standing as Look
-    from rota.client import Client
+    from rota.client.automations import AutomationView as Look
+    from rota.client.client import Client
 
-_GRAPH = msgspec.json.Decoder(Graph)
+_GRAPH = msgspec.json.Decoder(AutomationGraph)
 
 
-async def stand_of(client: Client, name: str) -> Standing:
+async def explain_automation(client: Client, name: str) -> RunState:
     """Why the automation does what it does, or UnknownAutomation."""
     look = await client.automations.show(name)
     found = await _Walk(client, look).answer()
@@ -47,50 +47,50 @@ class _Walk:
         self._now = client.clock.now()
         self._zone = host_zone_name()
 
-    async def answer(self) -> Standing:
+    async def answer(self) -> RunState:
         status, turn = self._look.automation.status, self._look.turn
         resume = f"`rota automation resume {self._name}`."
         if status == "archived":
-            return Standing("archived", "does not run: it is archived", {}, resume)
+            return RunState("archived", "does not run: it is archived", {}, resume)
         if turn is not None and turn.status == Status.WAITING:
             return self._asks(turn.reason or "")
         if status == "paused" and (turn is None or turn.status != Status.RUNNING):
-            return Standing("paused", "does not run: it was paused", {}, resume)
+            return RunState("paused", "does not run: it was paused", {}, resume)
         if turn is None:
-            return Standing("no_turn", "has no turn: its last run died too often", {}, resume)
+            return RunState("no_turn", "has no turn: its last run died too often", {}, resume)
         if turn.status in (Status.PENDING, Status.RUNNING):
-            return await Stand(self._client, self._zone).of(turn)
+            return await RunExplainer(self._client, self._zone).of(turn)
         if turn.reason in ("reconciliation", "transient", "timeout"):
             return self._tries(turn.reason, turn.available_at or self._now)
         return await self._rests()
 
-    def _asks(self, reason: str) -> Standing:
+    def _asks(self, reason: str) -> RunState:
         actions = ", ".join(self._look.said.actions)
         hint = f"What clears it: {actions}. See `rota automation show {self._name}`."
         clause = f"stands still until somebody acts: {_lower(self._look.sentence)}"
-        return Standing("needs_person", clause, {"reason": reason}, hint)
+        return RunState("needs_person", clause, {"reason": reason}, hint)
 
-    def _tries(self, reason: str, at: int) -> Standing:
+    def _tries(self, reason: str, at: int) -> RunState:
         when = self._when(at)
         if reason == "reconciliation":
             clause = f"finds out whether a change happened; next look {when}"
             hint = f"If you know it: `rota automation show {self._name}`."
-            return Standing("reconciles", clause, {"reason": reason}, hint)
+            return RunState("reconciles", clause, {"reason": reason}, hint)
         count = self._look.automation.failures
         times = "once" if count == 1 else f"{count} times in a row"
         _, _, said = self._look.sentence.partition(": ")
         clause = f"failed {times} and tries again {when}" + (f": {said}" if said else "")
-        return Standing("retries", clause, {"reason": reason, "failures": count})
+        return RunState("retries", clause, {"reason": reason, "failures": count})
 
-    async def _rests(self) -> Standing:
+    async def _rests(self) -> RunState:
         """It has nothing to do; but events may lie there, and a person wonders about them."""
         left = await self._left_alone()
         upcoming = self._next()
         if left:
-            return Standing("left_alone", f"{'; '.join(left)}; {upcoming}", {})
+            return RunState("left_alone", f"{'; '.join(left)}; {upcoming}", {})
         ran = [one.last_run_at for one in self._look.handlers if one.last_run_at is not None]
         last = f"; it last ran at {wall(max(ran), self._zone)}" if ran else ""
-        return Standing("idle", f"has nothing to do{last}; {upcoming}", {})
+        return RunState("idle", f"has nothing to do{last}; {upcoming}", {})
 
     async def _left_alone(self) -> list[str]:
         [newest, *_] = await self._client.automations.versions(self._name, limit=1)
@@ -108,7 +108,7 @@ class _Walk:
         return told
 
     def _next(self) -> str:
-        timed: list[tuple[int, Handler]] = []
+        timed: list[tuple[int, DeployedHandler]] = []
         for one in self._look.handlers:
             due = due_of(one)
             if due is not None and due.at is not None:

@@ -10,23 +10,23 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from rota.checkup import absence, served
-from rota.core import limits
-from rota.core.failures import TABLE, Kind
-from rota.core.instants import SECOND, iso, span
-from rota.core.lifecycle import Status
-from rota.core.model import Queue, Run, Step, Worker
-from rota.core.outcomes import read_error
-from rota.preview import wall
-from rota.store import schedules as store
+from rota.client.doctor import absence, served
+from rota.core.runs import limits
+from rota.core.runs.failures import TABLE, Kind
+from rota.core.runs.lifecycle import Status
+from rota.core.runs.model import Queue, Run, StoredStep, WorkerRecord
+from rota.core.runs.stored_errors import read_error
+from rota.core.time.instants import SECOND, iso, span
+from rota.schedules.preview import wall
+from rota.store.schedules import templates as store
 
 if TYPE_CHECKING:
-    from rota.client import Client
+    from rota.client.client import Client
 
 RUNNING_LOOK = 1000
 
 
-class Standing(NamedTuple):
+class RunState(NamedTuple):
     """A verdict for machines, a clause for people, and what it rests on."""
 
     verdict: str
@@ -35,7 +35,7 @@ class Standing(NamedTuple):
     hint: str | None = None
 
 
-class Stand:
+class RunExplainer:
     """Looks at one chain; `zone` is the wall people look at."""
 
     def __init__(self, client: Client, zone: str) -> None:
@@ -43,7 +43,7 @@ class Stand:
         self._zone = zone
         self._now = client.clock.now()
 
-    async def of(self, run: Run) -> Standing:
+    async def of(self, run: Run) -> RunState:
         """Where the newest attempt of the run's chain stands."""
         last = (await self._client.chain(run.id))[-1]
         match last.status:
@@ -62,7 +62,7 @@ class Stand:
 
     # -- over ------------------------------------------------------------------------------
 
-    def _ended(self, run: Run) -> Standing:
+    def _ended(self, run: Run) -> RunState:
         took = _span((run.finished_at or 0) - (run.started_at or run.created_at))
         at = self.at(run.finished_at)
         tries = f" on attempt {run.attempt}" if run.attempt > 1 else ""
@@ -70,22 +70,22 @@ class Stand:
         retry = f"Fix the cause, then `rota run retry {run.id}`."
         match run.status:
             case Status.COMPLETED:
-                return Standing("completed", f"completed{tries} at {at}, after {took}", facts)
+                return RunState("completed", f"completed{tries} at {at}, after {took}", facts)
             case Status.FAILED:
                 said = _error(run)
                 clause = f"failed{tries} at {at}, after {took}: {said}"
-                return Standing("failed", clause, facts | {"error": said}, retry)
+                return RunState("failed", clause, facts | {"error": said}, retry)
             case Status.CANCELLED:
                 clause = f"was cancelled at {at} ({run.reason})"
-                return Standing("cancelled", clause, facts | {"reason": run.reason})
+                return RunState("cancelled", clause, facts | {"reason": run.reason})
             case Status.CRASHED:
                 clause = f"took its worker down too often and was put aside at {at} ({run.reason})"
-                return Standing("crashed", clause, facts, retry)
-        return Standing(str(run.status), f"is {run.label}", facts)
+                return RunState("crashed", clause, facts, retry)
+        return RunState(str(run.status), f"is {run.label}", facts)
 
     # -- open ------------------------------------------------------------------------------
 
-    async def _running(self, run: Run) -> Standing:
+    async def _running(self, run: Run) -> RunState:
         facts = {"worker": run.lease_owner, "started_at": _iso(run.started_at)}
         since = f"since {self.at(run.started_at)} ({_span(self._now - (run.started_at or 0))})"
         if run.lease_until is not None and run.lease_until < self._now:
@@ -93,38 +93,38 @@ class Stand:
                 f"runs {since}, but its worker {run.lease_owner} has gone silent: another one "
                 "takes over"
             )
-            return Standing("lapsed", clause, facts, "If no other worker is on: `rota up`.")
-        return Standing("running", f"runs {since} on worker {run.lease_owner}", facts)
+            return RunState("lapsed", clause, facts, "If no other worker is on: `rota up`.")
+        return RunState("running", f"runs {since} on worker {run.lease_owner}", facts)
 
-    def _waiting(self, run: Run) -> Standing:
+    def _waiting(self, run: Run) -> RunState:
         kinds = {kind.value: kind for kind in Kind}
         needed = TABLE[kinds[run.reason]].action if run.reason in kinds else "a person decides"
         clause = f"waits for a person ({run.reason}): {needed}; it said {_error(run)}"
         facts = {"reason": run.reason, "error": _error(run)}
-        return Standing("needs_person", clause, facts, f"Then `rota run retry {run.id}`.")
+        return RunState("needs_person", clause, facts, f"Then `rota run retry {run.id}`.")
 
-    async def _sleeping(self, run: Run) -> Standing:
+    async def _sleeping(self, run: Run) -> RunState:
         facts = {"reason": run.reason, "wakes_at": _iso(run.available_at)}
         until, again = (self._when(run.available_at, word) for word in ("until", "at"))
         if run.reason == "turn":
             return await self._turn(run)
         if run.reason == "retry":
-            return Standing("retries", f"failed before and tries again {again}", facts)
+            return RunState("retries", f"failed before and tries again {again}", facts)
         if run.reason == "after":
             clause = f"waits for a pipeline that it comes after, and looks again {again}"
-            return Standing("waits_after", clause, facts)
+            return RunState("waits_after", clause, facts)
         steps = [step for step in await self._client.steps(run.id) if step.status == "waiting"]
         signals = [_signal(step) for step in steps if step.kind == "signal"]
         if signals:
             clause = f"waits for the signal {signals[0]}" + (f", {until}" if until else "")
             hint = f"`rota run signal {run.id} {signals[0]} VALUE`."
-            return Standing("waits_signal", clause, facts | {"signals": signals}, hint)
+            return RunState("waits_signal", clause, facts | {"signals": signals}, hint)
         if run.reason in ("child", "several"):
             ids = await self._children(run)
             if ids:
                 clause = f"waits for its child run{'s' if len(ids) > 1 else ''} {_some(ids)}"
-                return Standing("waits_child", clause, facts | {"children": ids})
-        return Standing("sleeps", f"sleeps {until}" if until else "sleeps until woken", facts)
+                return RunState("waits_child", clause, facts | {"children": ids})
+        return RunState("sleeps", f"sleeps {until}" if until else "sleeps until woken", facts)
 
     async def _children(self, run: Run) -> list[str]:
         """Children that have not ended."""
@@ -133,20 +133,20 @@ class Stand:
         lasts = [(await self._client.chain(child_id))[-1] for child_id in ids]
         return [last.id for last in lasts if not last.is_final]
 
-    async def _turn(self, run: Run) -> Standing:
+    async def _turn(self, run: Run) -> RunState:
         """It waits behind an earlier run of its schedule: which one, and how that one stands."""
         roots = await self._client.database.read(store.open_roots, [run.schedule_id or ""])
         lasts = [(await self._client.chain(root))[-1] for root in sorted(set(roots))]
         ahead = [last for last in lasts if last.reason != "turn"]
         facts = {"behind": [last.id for last in ahead]}
         if not ahead:
-            return Standing("waits_turn", "waits for its turn, which comes any moment", facts)
+            return RunState("waits_turn", "waits for its turn, which comes any moment", facts)
         clause = f"waits for its turn behind run {ahead[0].id}, which is {ahead[0].label}"
-        return Standing("waits_turn", clause, facts, f"`rota why {ahead[0].id}` says more.")
+        return RunState("waits_turn", clause, facts, f"`rota why {ahead[0].id}` says more.")
 
     # -- pending ---------------------------------------------------------------------------
 
-    async def _pending(self, run: Run) -> Standing:
+    async def _pending(self, run: Run) -> RunState:
         """Nothing is in its way but workers and limits: find which."""
         rows = await self._client.workers()
         live = [w for w in rows if absence(w, self._client.settings, self._now) is None]
@@ -160,41 +160,41 @@ class Stand:
             self._nobody(run, live)
             or (await self._limited(run, limit) if limit is not None else None)
             or await self._full(run, live)
-            or Standing("ready", "is about to be taken by a worker", {})
+            or RunState("ready", "is about to be taken by a worker", {})
         )
         waits = "" if self._now - since < SECOND else f" for {_span(self._now - since)}"
         clause = found.clause.replace("waits:", f"waits{waits}:", 1)
         return found._replace(clause=clause, facts=facts | found.facts)
 
-    def _nobody(self, run: Run, live: Sequence[Worker]) -> Standing | None:
+    def _nobody(self, run: Run, live: Sequence[WorkerRecord]) -> RunState | None:
         if not live:
-            return Standing("no_worker", "waits: no worker is on", {}, "Start one: `rota up`.")
+            return RunState("no_worker", "waits: no worker is on", {}, "Start one: `rota up`.")
         serving = [worker for worker in live if run.queue in served(worker)]
         if not serving:
             clause = f"waits: no worker serves queue {run.queue}"
-            return Standing("no_worker", clause, {}, f"Start one: `rota up --queue {run.queue}`.")
+            return RunState("no_worker", clause, {}, f"Start one: `rota up --queue {run.queue}`.")
         if not any(run.name in _names(worker) for worker in serving):
             clause = f"waits: no worker that serves queue {run.queue} knows workflow {run.name}"
-            return Standing("unknown_workflow", clause, {}, "Deploy the code that has it.")
+            return RunState("unknown_workflow", clause, {}, "Deploy the code that has it.")
         return None
 
-    async def _limited(self, run: Run, limit: Queue) -> Standing | None:
+    async def _limited(self, run: Run, limit: Queue) -> RunState | None:
         if limit.paused:
             hint = f"`rota queue resume {limit.name}`."
-            return Standing("queue_paused", f"waits: queue {limit.name} is paused", {}, hint)
+            return RunState("queue_paused", f"waits: queue {limit.name} is paused", {}, hint)
         running = await self._client.list(status="running", queue=run.queue, limit=RUNNING_LOOK)
         if limit.running_max and len(running) >= limit.running_max:
             clause = (
                 f"waits: queue {limit.name} runs {limit.running_max} at the same time, its limit"
             )
-            return Standing("queue_limit", clause, {"running_max": limit.running_max})
+            return RunState("queue_limit", clause, {"running_max": limit.running_max})
         same = sum(other.limit_key == run.limit_key for other in running)
         if limit.key_running_max and run.limit_key and same >= limit.key_running_max:
             clause = f"waits: {limit.key_running_max} of key {run.limit_key} run already, the limit"
-            return Standing("key_limit", clause, {"key_running_max": limit.key_running_max})
+            return RunState("key_limit", clause, {"key_running_max": limit.key_running_max})
         return self._rated(limit)
 
-    def _rated(self, limit: Queue) -> Standing | None:
+    def _rated(self, limit: Queue) -> RunState | None:
         if not limit.rate_count or not limit.rate_per_us:
             return None
         rate = limits.Rate(limit.rate_count, limit.rate_per_us)
@@ -205,9 +205,9 @@ class Stand:
             f"waits: queue {limit.name} may start {rate.count} per {span(rate.per_us)}; the next "
             f"one {self._when(free_at, 'at')}"
         )
-        return Standing("rate_limit", clause, {"free_at": _iso(free_at)})
+        return RunState("rate_limit", clause, {"free_at": _iso(free_at)})
 
-    async def _full(self, run: Run, live: Sequence[Worker]) -> Standing | None:
+    async def _full(self, run: Run, live: Sequence[WorkerRecord]) -> RunState | None:
         running = await self._client.list(status="running", limit=RUNNING_LOOK)
         serving = [worker for worker in live if run.queue in served(worker)]
         held = {w.id: sum(other.lease_owner == w.id for other in running) for w in serving}
@@ -215,7 +215,7 @@ class Stand:
             return None
         count = sum(worker.seats for worker in serving)
         clause = f"waits: all {count} seats of the workers that serve queue {run.queue} are taken"
-        return Standing("seats", clause, {"seats": count}, "Wait, or start another worker.")
+        return RunState("seats", clause, {"seats": count}, "Wait, or start another worker.")
 
     # -- words -----------------------------------------------------------------------------
 
@@ -239,11 +239,11 @@ def _iso(at: int | None) -> str | None:
     return None if at is None else iso(at)
 
 
-def _names(worker: Worker) -> list[str]:
+def _names(worker: WorkerRecord) -> list[str]:
     return [str(name) for name in msgspec.json.decode(worker.names)]
 
 
-def _signal(step: Step) -> str:
+def _signal(step: StoredStep) -> str:
     return step.key.removeprefix("wait ").rpartition("#")[0]
 
 

@@ -9,30 +9,30 @@ from __future__ import annotations
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from rota.automation_why import stand_of
-from rota.checkup import absence
-from rota.core.instants import DAY, MINUTE, SECOND, iso, span
-from rota.core.lifecycle import OPEN, Status, Trigger
-from rota.core.model import Run
-from rota.core.outcomes import read_error
-from rota.core.recurrence import count_between, next_after, notes, previous_before
-from rota.core.schedule import PUT_ASIDE, Missed, Overlap, Policies, jitter_us
+from rota.client.doctor import absence
+from rota.client.schedules import ScheduleView
+from rota.core.runs.lifecycle import OPEN, Status, Trigger
+from rota.core.runs.model import Run
+from rota.core.runs.stored_errors import read_error
+from rota.core.schedules.intent import PUT_ASIDE, Missed, Overlap, Policies, jitter_us
+from rota.core.time.instants import DAY, MINUTE, SECOND, iso, span
+from rota.core.time.recurrence import count_between, next_after, notes, previous_before
 from rota.errors import UnknownAutomation, UnknownRun, UnknownSchedule, UsageError
-from rota.hostzone import host_zone_name
-from rota.moments import Moment
-from rota.preview import wall, zone_of
-from rota.schedules import Shown
-from rota.standing import Stand
-from rota.store import schedules as store
+from rota.explain.automation import explain_automation
+from rota.explain.run import RunExplainer
+from rota.schedules.host_zone import host_zone_name
+from rota.schedules.preview import wall, zone_of
+from rota.schedules.wall_time import Moment
+from rota.store.schedules import templates as store
 
 if TYPE_CHECKING:
-    from rota.client import Client
+    from rota.client.client import Client
 
 LATE_US = 30 * SECOND
 LEDGER_LOOK = 50
 
 
-class Answer(NamedTuple):
+class Explanation(NamedTuple):
     """A verdict for machines, one sentence for people, the facts, and what to do about it."""
 
     verdict: str
@@ -46,12 +46,12 @@ def range_of(run: Run) -> tuple[int, int, int]:
     return store.read_range(run)
 
 
-def pause_of(run: Run) -> store.Pause | None:
+def pause_of(run: Run) -> store.SchedulePause | None:
     """The pause that a skipped row of the ledger fell into."""
     return store.read_pause(run)
 
 
-async def why(client: Client, name: str, *, at: datetime | None = None) -> Answer:
+async def why(client: Client, name: str, *, at: datetime | None = None) -> Explanation:
     """Why the schedule, automation or run of that name or id did what it did; `at` asks about
     one time of a schedule.
 
@@ -64,19 +64,19 @@ async def why(client: Client, name: str, *, at: datetime | None = None) -> Answe
             return await _of_automation(client, name, at)
         except UnknownAutomation:
             return await _of_run(client, name, at, unknown)
-    return await Walk(client, shown).answer(at)
+    return await ScheduleExplainer(client, shown).answer(at)
 
 
-async def _of_automation(client: Client, name: str, at: datetime | None) -> Answer:
-    found = await stand_of(client, name)
+async def _of_automation(client: Client, name: str, at: datetime | None) -> Explanation:
+    found = await explain_automation(client, name)
     if at is not None:
         raise UsageError("a time is asked about a schedule, not about an automation")
-    return Answer(found.verdict, f"automation {name} {found.clause}.", found.facts, found.hint)
+    return Explanation(found.verdict, f"automation {name} {found.clause}.", found.facts, found.hint)
 
 
 async def _of_run(
     client: Client, run_id: str, at: datetime | None, unknown: UnknownSchedule
-) -> Answer:
+) -> Explanation:
     try:
         run = await client.get(run_id)
     except UnknownRun as error:
@@ -92,17 +92,17 @@ async def _of_run(
         raise UsageError("a time is asked about a schedule, not about a run")
     if run.status == Status.SKIPPED:
         said = _detailed(skip_clause(run.reason or "", Policies()), run)
-        return Answer("skipped", f"run {run.id} ({run.name}) did not run: {said}.", {})
-    found = await Stand(client, host_zone_name()).of(run)
+        return Explanation("skipped", f"run {run.id} ({run.name}) did not run: {said}.", {})
+    found = await RunExplainer(client, host_zone_name()).of(run)
     last = found.facts["run_id"]
     sentence = f"run {last} ({run.name}) {found.clause}."
-    return Answer(found.verdict, sentence, found.facts, found.hint)
+    return Explanation(found.verdict, sentence, found.facts, found.hint)
 
 
-class Walk:
+class ScheduleExplainer:
     """One look at one schedule."""
 
-    def __init__(self, client: Client, shown: Shown) -> None:
+    def __init__(self, client: Client, shown: ScheduleView) -> None:
         self._client = client
         self._now = client.clock.now()
         self._row = shown.schedule
@@ -123,7 +123,7 @@ class Walk:
             "next_at": _iso(shown.schedule.due_at),
         }
 
-    async def answer(self, at: datetime | None) -> Answer:
+    async def answer(self, at: datetime | None) -> Explanation:
         """The whole walk."""
         if at is None:
             return await self._lately()
@@ -138,7 +138,7 @@ class Walk:
         facts = found.facts | {"clock": asked.remark}
         return found._replace(sentence=f"{asked.remark}: {found.sentence}", facts=facts)
 
-    async def _at(self, asked: Moment) -> Answer:
+    async def _at(self, asked: Moment) -> Explanation:
         for first, last in asked.spans:
             row = await self._recorded(first, last)
             if row is not None:
@@ -154,7 +154,7 @@ class Walk:
         )
         return rows[-1] if rows else None
 
-    async def _lately(self) -> Answer:
+    async def _lately(self) -> Explanation:
         """Without a time: what it did last, or what keeps it from doing anything."""
         if self._row.status == Status.PAUSED or self._problem is not None:
             return self._rests()
@@ -177,11 +177,11 @@ class Walk:
 
     # -- it has a record -------------------------------------------------------------------
 
-    async def _outcome(self, row: Run) -> Answer:
+    async def _outcome(self, row: Run) -> Explanation:
         facts = {"due_at": _iso(row.due_at), "trigger": row.trigger}
         if row.status == Status.SKIPPED:
             return await self._skipped(row, facts)
-        found = await Stand(self._client, self._zone).of(row)
+        found = await RunExplainer(self._client, self._zone).of(row)
         how = self._fired(row)
         run_id = found.facts["run_id"]
         sentence = f"{how}, and run {run_id} {found.clause}"
@@ -202,7 +202,7 @@ class Walk:
         moved = f" ({'; '.join(remarks)})" if remarks else ""
         return f"fired at {when}{moved}"
 
-    async def _skipped(self, row: Run, facts: dict[str, Any]) -> Answer:
+    async def _skipped(self, row: Run, facts: dict[str, Any]) -> Explanation:
         reason = row.reason or "skipped"
         first, last, count = range_of(row)
         clause = _detailed(skip_clause(reason, self._policies), row)
@@ -233,7 +233,7 @@ class Walk:
 
     # -- it should have been, or will be ---------------------------------------------------
 
-    async def _due(self, due_at: int) -> Answer:
+    async def _due(self, due_at: int) -> Explanation:
         """An occurrence without a record."""
         self._facts["due_at"] = iso(due_at)
         covering = await self._client.database.read(store.range_over, self._row.id, at=due_at)
@@ -251,7 +251,7 @@ class Walk:
             return self._rests()
         return await self._unfired(due_at)
 
-    def _no_record(self, due_at: int) -> Answer:
+    def _no_record(self, due_at: int) -> Explanation:
         days = self._client.settings.keep_days
         if days and self._now - due_at > days * DAY:
             text = f"had an occurrence at {self._wall(due_at)}, but records are kept {days:g} days"
@@ -268,7 +268,7 @@ class Walk:
         )
         return self._say("unrecorded", text)
 
-    async def _unfired(self, due_at: int) -> Answer:
+    async def _unfired(self, due_at: int) -> Explanation:
         at = self._row.available_at or due_at
         if at > self._now:
             text = (
@@ -287,7 +287,7 @@ class Walk:
         text = f"{since} and is fired any moment"
         return self._say("due", text, workers_on=len(live))
 
-    def _future(self, due_at: int) -> Answer:
+    def _future(self, due_at: int) -> Explanation:
         when = f"{self._wall(due_at)} (in {self._in(due_at)})"
         if self._row.status == Status.PAUSED:
             until = self._row.available_at
@@ -305,7 +305,7 @@ class Walk:
         moved = f", {span(spread)} later by its jitter" if spread else ""
         return self._say("future", f"will run at {when}{moved}", runs_at=iso(due_at + spread))
 
-    def _rests(self) -> Answer:
+    def _rests(self) -> Explanation:
         """Paused, put aside or at its end."""
         reason, until = self._row.reason or "", self._row.available_at
         paused = self._row.status == Status.PAUSED
@@ -334,7 +334,7 @@ class Walk:
 
     # -- it is none ------------------------------------------------------------------------
 
-    def _no_occurrence(self, asked: Moment) -> Answer:
+    def _no_occurrence(self, asked: Moment) -> Explanation:
         at = asked.first_at
         start, end = self._spec.start_at, self._spec.end_at
         if start is not None and at < start:
@@ -357,8 +357,8 @@ class Walk:
 
     # -- words -----------------------------------------------------------------------------
 
-    def _say(self, verdict: str, text: str, hint: str | None = None, **facts: Any) -> Answer:
-        return Answer(verdict, f"{self._name} {text}.", self._facts | facts, hint)
+    def _say(self, verdict: str, text: str, hint: str | None = None, **facts: Any) -> Explanation:
+        return Explanation(verdict, f"{self._name} {text}.", self._facts | facts, hint)
 
     def _wall(self, at: int) -> str:
         return wall(at, self._zone)

@@ -28,7 +28,7 @@ from rota.errors import (
     OutcomeUnknown,
     Rejected,
 )
-from rota.tools.secret import Secret, Text, hide, hide_bytes, reveal_all
+from rota.net.secret import Secret, Text, hide, hide_bytes, reveal_all
 
 try:
     import httpx2
@@ -46,7 +46,7 @@ Kind = Literal["auto", "json", "text", "base64"]
 Headers = Mapping[str, Text]
 
 
-class Request(NamedTuple):
+class HttpRequest(NamedTuple):
     """What to send; secrets are still names."""
 
     method: str
@@ -55,7 +55,7 @@ class Request(NamedTuple):
     content: bytes | None = None
 
 
-class Answer(NamedTuple):
+class HttpResponse(NamedTuple):
     """What came back; `whole` is False when the body was longer than the limit."""
 
     url: str
@@ -65,7 +65,7 @@ class Answer(NamedTuple):
     whole: bool
 
 
-class Broken(Exception):
+class IncompleteResponse(Exception):
     """There is no whole answer; `sent` tells whether the counterpart may have seen the request."""
 
     def __init__(self, said: str, *, sent: bool) -> None:
@@ -73,9 +73,9 @@ class Broken(Exception):
         self.sent = sent
 
 
-async def exchange(request: Request, *, timeout_s: float, bytes_max: int) -> Answer:
+async def exchange(request: HttpRequest, *, timeout_s: float, bytes_max: int) -> HttpResponse:
     """Send once and read the answer; never follows a redirect, never tries again."""
-    seen = _Progress()
+    seen = _ExchangeProgress()
     try:
         async with asyncio.timeout(timeout_s), _client() as client:
             return await _sent(client, request, seen, bytes_max)
@@ -86,15 +86,15 @@ async def exchange(request: Request, *, timeout_s: float, bytes_max: int) -> Ans
             said = f"no {seen.awaited} within {timeout_s:g} s"
         else:
             said = hide(str(error) or type(error).__name__, request.headers.values())
-        raise Broken(f"{place(request.url)}: {said}", sent=seen.sent) from error
+        raise IncompleteResponse(f"{place(request.url)}: {said}", sent=seen.sent) from error
 
 
-class _Progress:
+class _ExchangeProgress:
     """How far an exchange came."""
 
     def __init__(self) -> None:
         self.sent = False
-        self.head: Answer | None = None
+        self.head: HttpResponse | None = None
 
     @property
     def awaited(self) -> str:
@@ -108,8 +108,8 @@ class _Progress:
 
 
 async def _sent(
-    client: httpx2.AsyncClient, request: Request, seen: _Progress, bytes_max: int
-) -> Answer:
+    client: httpx2.AsyncClient, request: HttpRequest, seen: _ExchangeProgress, bytes_max: int
+) -> HttpResponse:
     headers = {"accept-encoding": "identity", **_revealed(request.headers)}
     ready = client.build_request(
         request.method,
@@ -120,7 +120,7 @@ async def _sent(
     )
     answer = await client.send(ready, stream=True)
     kept = {name: answer.headers[name] for name in KEPT_HEADERS if name in answer.headers}
-    seen.head = Answer(request.url, answer.status_code, kept, b"", False)
+    seen.head = HttpResponse(request.url, answer.status_code, kept, b"", False)
     try:
         body, whole = await _body(answer, bytes_max)
     finally:
@@ -169,7 +169,7 @@ def _trust() -> ssl.SSLContext:
     return httpx2.create_ssl_context()  # reads the certificates of the machine: once is enough
 
 
-def judge_write(answer: Answer, *, sender: Sender) -> None:
+def judge_write(answer: HttpResponse, *, sender: HttpCaller) -> None:
     """Return if the status says that the effect happened, else raise what it says."""
     status = answer.status
     if status // 100 == 2 or status == 303:  # "see other" is the answer to a form that was taken
@@ -182,7 +182,7 @@ def judge_write(answer: Answer, *, sender: Sender) -> None:
     )
 
 
-def judge_read(answer: Answer, *, sender: Sender) -> None:
+def judge_read(answer: HttpResponse, *, sender: HttpCaller) -> None:
     """Return if there is something to read, else raise what the status says."""
     if answer.status // 100 == 2 or answer.status == 304:
         return
@@ -191,7 +191,7 @@ def judge_read(answer: Answer, *, sender: Sender) -> None:
     raise refusal(answer, sender=sender)
 
 
-def refusal(answer: Answer, *, sender: Sender) -> Exception:
+def refusal(answer: HttpResponse, *, sender: HttpCaller) -> Exception:
     """What a status below 500 that is no success means: nothing happened."""
     status, said = answer.status, sender.told(answer)
     if status in (401, 407):
@@ -205,21 +205,21 @@ def refusal(answer: Answer, *, sender: Sender) -> Exception:
     return Rejected(said, status=status, tool=sender.tool)
 
 
-class Sender(NamedTuple):
+class HttpCaller(NamedTuple):
     """Who asks, for errors that a person can act on."""
 
     tool: str
     service: str
     account: str | None
 
-    def told(self, answer: Answer) -> str:
+    def told(self, answer: HttpResponse) -> str:
         """The status and the start of the answer."""
         said = answer.body[: 4 * SHOWN_CHARS_MAX].decode(errors="replace").strip()
         said = said if len(said) <= SHOWN_CHARS_MAX else said[:SHOWN_CHARS_MAX] + "…"
         return f"{place(answer.url)} answered {answer.status}" + (f": {said}" if said else "")
 
 
-def retry_after_s(answer: Answer) -> float | None:
+def retry_after_s(answer: HttpResponse) -> float | None:
     """Seconds the counterpart asks us to wait; a date counts from the date of the answer."""
     asked = answer.headers.get("retry-after", "").strip()
     if asked.isascii() and asked.isdigit():
@@ -274,7 +274,7 @@ def open_headers(headers: Headers) -> dict[str, Text]:
     return {name: value for name, value in headers.items() if not isinstance(value, Secret)}
 
 
-def content_of(answer: Answer, kind: Kind) -> dict[str, Any]:
+def content_of(answer: HttpResponse, kind: Kind) -> dict[str, Any]:
     """The body under the name of what it is: json, text, or base64 for anything else."""
     media, charset = _media(answer.headers.get("content-type", ""))
     if kind == "json" or (kind == "auto" and media.endswith("json")):

@@ -22,7 +22,7 @@ PASSED_ON = ("PATH", "HOME", "USER", "LANG", "LC_ALL", "TZ", "TMPDIR", "SYSTEMRO
 Child: TypeAlias = asyncio.subprocess.Process
 
 
-class Ended(NamedTuple):
+class ExitStatus(NamedTuple):
     """How a program ended; a negative code is the signal that killed it."""
 
     code: int
@@ -36,7 +36,7 @@ class Ended(NamedTuple):
         return f"{name} ended with {how}" + (f": {said}" if said else "")
 
 
-class Ear:
+class OutputPipe:
     """Listens to one stream of a child and keeps the first part of it; a context manager.
 
     A pipe of our own: asyncio's would keep `wait` waiting until all who inherited it have ended.
@@ -54,7 +54,7 @@ class Ear:
         self._bytes_max = bytes_max
         self._kept = bytearray()
 
-    def __enter__(self) -> Ear:
+    def __enter__(self) -> OutputPipe:
         return self
 
     def __exit__(self, *exception: object) -> None:
@@ -87,15 +87,15 @@ class Ear:
 
 async def start(
     argv: Sequence[str],
-    out: Ear,
-    err: Ear,
+    out: OutputPipe,
+    err: OutputPipe,
     *,
     env: Mapping[str, str],
     cwd: str | os.PathLike[str] | None,
 ) -> Child:
     """The program, running. What else keeps it from starting is an OSError or a ValueError."""
     try:
-        return await born(_spawned(argv, out, err, env, cwd))
+        return await spawn(_spawned(argv, out, err, env, cwd))
     except PermissionError as error:
         said = f"{argv[0]} may not be run: {error}"
         raise NeedsPermission(said, service=argv[0], account=None) from error
@@ -106,7 +106,7 @@ async def start(
         ) from error
 
 
-async def born(birth: Coroutine[Any, Any, Child]) -> Child:
+async def spawn(birth: Coroutine[Any, Any, Child]) -> Child:
     """The child, which must have a group of its own. Who gives up meanwhile leaves none behind.
 
     asyncio would kill only the child itself, which may have children before anybody knows it.
@@ -123,7 +123,7 @@ async def born(birth: Coroutine[Any, Any, Child]) -> Child:
     return task.result()
 
 
-async def fed(child: Child, stdin: bytes) -> int:
+async def write_stdin(child: Child, stdin: bytes) -> int:
     """Its exit code, after it was given its input."""
     assert child.stdin is not None
     with contextlib.suppress(ConnectionError):  # it need not read to the end
@@ -133,7 +133,7 @@ async def fed(child: Child, stdin: bytes) -> int:
     return await child.wait()
 
 
-async def heard(*ears: Ear) -> None:
+async def read_outputs(*ears: OutputPipe) -> None:
     """Wait for the last of what was said; not for long, since a grandchild may go on talking."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(DRAIN_S):
@@ -153,8 +153,8 @@ async def kill(child: Child) -> None:
 
 async def _spawned(
     argv: Sequence[str],
-    out: Ear,
-    err: Ear,
+    out: OutputPipe,
+    err: OutputPipe,
     env: Mapping[str, str],
     cwd: str | os.PathLike[str] | None,
 ) -> Child:

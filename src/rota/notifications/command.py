@@ -8,7 +8,15 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from rota.errors import Transient
-from rota.programs import Child, Ear, Ended, fed, heard, kill, start
+from rota.net.subprocesses import (
+    Child,
+    ExitStatus,
+    OutputPipe,
+    kill,
+    read_outputs,
+    start,
+    write_stdin,
+)
 
 BYTES_MAX = 64 * 1024
 
@@ -20,26 +28,26 @@ async def run(
     stdin: str = "",
     env: Mapping[str, str] | None = None,
     timeout_s: float,
-) -> Ended:
+) -> ExitStatus:
     """Run a line of shell and return how it ended; Transient when it could not, or not in time.
 
     When its time is over it is killed, with all it has started.
     """
     known = {**os.environ, **(env or {})}
-    with Ear(BYTES_MAX) as out, Ear(BYTES_MAX) as err:
+    with OutputPipe(BYTES_MAX) as out, OutputPipe(BYTES_MAX) as err:
         try:
             child = await start(["/bin/sh", "-c", line], out, err, env=known, cwd=folder)
         except (OSError, ValueError) as error:
             raise Transient(f"`{line}` could not be started: {error}") from error
         code = await _ended(child, line, stdin, timeout_s)
-        await heard(out, err)
-        return Ended(code, out.text(), err.text())
+        await read_outputs(out, err)
+        return ExitStatus(code, out.text(), err.text())
 
 
 async def _ended(child: Child, line: str, stdin: str, timeout_s: float) -> int:
     try:
         async with asyncio.timeout(timeout_s):
-            return await fed(child, stdin.encode())
+            return await write_stdin(child, stdin.encode())
     except TimeoutError:
         raise Transient(f"`{line}` did not end within {timeout_s:g} s and was killed") from None
     finally:

@@ -80,15 +80,15 @@ async def call(
 
     Transient: it may work later. Rejected: it would be refused again.
     """
-    from rota.tools import web  # needs an extra, which only those who call out need
+    from rota.net import http  # needs an extra, which only those who call out need
 
-    request = web.Request(method, url, headers, body)
+    request = http.HttpRequest(method, url, headers, body)
     logging.getLogger("httpx2").addFilter(_discreet)
     here = _calling.set(True)
     try:
-        answer = await web.exchange(request, timeout_s=TIMEOUT_S, bytes_max=ANSWER_BYTES_MAX)
-    except web.Broken as error:
-        said = str(error).removeprefix(f"{web.place(url)}: ").replace(url, shown(url))
+        answer = await http.exchange(request, timeout_s=TIMEOUT_S, bytes_max=ANSWER_BYTES_MAX)
+    except http.IncompleteResponse as error:
+        said = str(error).removeprefix(f"{http.place(url)}: ").replace(url, shown(url))
         raise Transient(f"{shown(url)}: {said}") from None  # the cause would show the address
     finally:
         _calling.reset(here)
@@ -99,7 +99,7 @@ async def call(
         place = shown(answer.headers.get("location", "")) or "another address"
         raise Rejected(f"{said}: moved to {place}", hint="Write the new address, if it is right.")
     if answer.status in LATER or answer.status >= 500:
-        wait_s = web.retry_after_s(answer)
+        wait_s = http.retry_after_s(answer)
         raise Transient(
             said, retry_after_s=None if wait_s is None else min(wait_s, RETRY_AFTER_S_MAX)
         )

@@ -15,17 +15,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from rota.pipelines.document.reading import Loaded
+    from rota.pipelines.definition.loader import Loaded
+    from rota.pipelines.folder.scheduler import PipelineScheduler
     from rota.pipelines.outcome import EXIT, ItemError, ItemOutcome, PipelineResult, Progress
-    from rota.pipelines.scheduler import PipelineScheduler
 
 _ROOMS = {
     "EXIT": "outcome",
     "ItemError": "outcome",
     "ItemOutcome": "outcome",
-    "Loaded": "document.reading",
+    "Loaded": "definition.loader",
     "PipelineResult": "outcome",
-    "PipelineScheduler": "scheduler",
+    "PipelineScheduler": "folder.scheduler",
     "Progress": "outcome",
 }
 
@@ -33,7 +33,7 @@ _ROOMS = {
 def load(path: Path | str) -> Loaded:
     """Read and check a pipeline; BadPipeline with everything that is wrong with it."""
     from rota.engine.clock import SystemClock
-    from rota.pipelines.document.reading import read_pipeline
+    from rota.pipelines.definition.loader import read_pipeline
 
     return read_pipeline(Path(path), now=SystemClock().now())
 

@@ -9,28 +9,28 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, cast
 
-from rota.core.lifecycle import Trigger
-from rota.core.model import NewRun
-from rota.core.retry import RetryPolicy
-from rota.core.typed import Reader as TypedReader
+from rota.client.handle import RunHandle
+from rota.core.runs.lifecycle import Trigger
+from rota.core.runs.model import NewRun
+from rota.core.runs.retry import RetryPolicy
+from rota.core.typed import JsonReader as TypedReader
 from rota.engine.wakeups import READY
 from rota.errors import BadInput, WrongState
 from rota.pipelines.executor import PART_NAME
-from rota.runref import RunRef
-from rota.store import pipelines as store
+from rota.store.pipelines import steps as store
 
 if TYPE_CHECKING:
     from rota.ai.base import Invoker
     from rota.ai.limits import Limits
-    from rota.client import Client
-    from rota.pipelines.document.reading import Loaded
+    from rota.client.client import Client
+    from rota.pipelines.definition.loader import Loaded
     from rota.pipelines.outcome import ItemOutcome, PipelineResult, Progress
     from rota.pipelines.snapshot import Snapshot
 
 Settings = Mapping[str, Any] | str | Path
 
 
-class AppPipelines:
+class PipelineClient:
     """The pipelines of an app."""
 
     def __init__(self, client: Client) -> None:
@@ -61,10 +61,12 @@ class AppPipelines:
         """Take part in big runs of other machines, and tell whom schedules name. Before the
         worker starts."""
         if not self.serves:
-            from rota.pipelines.notifying import notify
+            from rota.pipelines.notifications import workflow
 
             self.serves = True
-            notify.install(cast("notify.Host", self._client))  # an app, which knows workflows
+            workflow.install(
+                cast("workflow.NotificationHost", self._client)
+            )  # an app, which knows workflows
 
     def names(self) -> list[str]:
         """The names of the runs that this process may perform."""
@@ -83,14 +85,14 @@ class AppPipelines:
     def ai(self) -> Invoker:
         """Who answers; made from the settings or the environment when it is first asked for."""
         if self._ai is None:
-            from rota.ai.choosing import invoker_of
+            from rota.ai.registry import invoker_of
 
             self._ai, self._own_ai = invoker_of(self._settings, limit=self._limit()), True
         return self._ai
 
     def _limit(self) -> Callable[[Invoker, Limits], Invoker]:
         """How providers are kept within their limits: together with all workers of the store."""
-        from rota.ai.shared import shared
+        from rota.ai.shared_limits import shared
 
         namespace = self._client.settings.namespace
         return shared(self._client.database, self._client.clock, namespace=namespace)
@@ -108,7 +110,7 @@ class AppPipelines:
 
     def load(self, path: Path | str) -> Loaded:
         """Read and check a pipeline; BadPipeline with everything that is wrong with it."""
-        from rota.pipelines.document.reading import read_pipeline
+        from rota.pipelines.definition.loader import read_pipeline
 
         return read_pipeline(Path(path), now=self._client.clock.now())
 
@@ -132,7 +134,7 @@ class AppPipelines:
         retries: int = 0,
         retry_delay_s: float = 60.0,
         stdin: IO[bytes] | None = None,
-    ) -> RunRef:
+    ) -> RunHandle:
         """Start a run; durable when this returns. What can be known to be wrong is refused here.
 
         `timeout_ms` is that of one call, `timeout` (seconds) that of the whole run, and `retries`
@@ -169,9 +171,9 @@ class AppPipelines:
         tags: dict[str, str] | None,
         options: str | None,
     ) -> NewRun:
+        from rota.client.start import TAGS_BYTES_MAX
         from rota.core import typed
         from rota.pipelines.snapshot import run_name
-        from rota.starting import TAGS_BYTES_MAX
 
         now = self._client.clock.now()
         limit = self._client.settings.payload_bytes_max
@@ -184,7 +186,7 @@ class AppPipelines:
             options=options,
         )  # fmt: skip
 
-    async def retry(self, run_id: str, *, queue: str | None = None) -> RunRef:
+    async def retry(self, run_id: str, *, queue: str | None = None) -> RunHandle:
         """One more attempt of a run that ended: what succeeded is kept, the rest is executed.
 
         For partial, failed, cancelled and crashed runs alike; then all is reduced again. A run
@@ -208,10 +210,10 @@ class AppPipelines:
         self._client.wakeups.tell(READY)
         return self._ref(run.root_id)
 
-    def _ref(self, root_id: str, *, existed: bool = False) -> RunRef:
+    def _ref(self, root_id: str, *, existed: bool = False) -> RunHandle:
         from rota.pipelines.outcome import PipelineResult
 
-        return RunRef(self._client, root_id, TypedReader(PipelineResult), existed)
+        return RunHandle(self._client, root_id, TypedReader(PipelineResult), existed)
 
     # -- watching --------------------------------------------------------------------------
 
@@ -227,41 +229,41 @@ class AppPipelines:
 
     async def result(self, run_id: str) -> PipelineResult:
         """How a run stands or ended, its whole output included; also for a cancelled one."""
-        from rota.pipelines.running import reading_back
+        from rota.pipelines.run import result_reader
 
-        return await reading_back.result(self._client, run_id)
+        return await result_reader.result(self._client, run_id)
 
     async def items(self, run_id: str) -> AsyncIterator[ItemOutcome]:
         """Every item of a run with what became of it, in order."""
-        from rota.pipelines.running import reading_back
+        from rota.pipelines.run import result_reader
 
-        async for each in reading_back.items(self._client, run_id):
+        async for each in result_reader.items(self._client, run_id):
             yield each
 
     async def output(self, run_id: str) -> AsyncIterator[str]:
         """The output of a run, piece by piece, however long it is."""
-        from rota.pipelines.running import reading_back
+        from rota.pipelines.run import result_reader
 
-        async for piece in reading_back.output(self._client, run_id):
+        async for piece in result_reader.output(self._client, run_id):
             yield piece
 
     async def write_results(self, run_id: str, folder: Path | None = None) -> str | None:
         """Write the results file of a run from what is recorded; answers its relative name."""
-        from rota.pipelines.running import reading_back
+        from rota.pipelines.run import result_reader
 
-        return await reading_back.write_results(self._client, run_id, folder)
+        return await result_reader.write_results(self._client, run_id, folder)
 
 
 def _options(timeout: float | None, retries: int, retry_delay_s: float) -> str | None:
-    from rota.starting import Options
+    from rota.client.start import StartOptions
 
     policy = RetryPolicy(1 + retries, retry_delay_s, delay_s_max=max(300.0, retry_delay_s))
-    return Options(retries=policy if retries else None, timeout=timeout).stored()
+    return StartOptions(retries=policy if retries else None, timeout=timeout).stored()
 
 
 def _check(loaded: Loaded, taken: Snapshot) -> None:
     """Refuse what could not come to its end, before anything is paid."""
-    from rota.pipelines.document.readiness import obstacles
+    from rota.pipelines.definition.readiness import obstacles
 
     part = loaded.pipeline.input
     made = part.generate if part is not None else None

@@ -9,16 +9,16 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from rota.core.model import Claim, Outcome, Step
+from rota.core.runs.model import Claim, Outcome, StoredStep
 from rota.engine.journal import PASSING
 
 log = logging.getLogger("rota.pipelines")
 PART_NAME, PART_QUEUE = "pipeline:/part", "pipeline-parts"
 
 if TYPE_CHECKING:
-    from rota.engine.base import Base
+    from rota.engine.context import EngineContext
     from rota.engine.journal import Journal
-    from rota.pipelines.serving import AppPipelines
+    from rota.pipelines.client import PipelineClient
 
 
 class PipelineExecutor:
@@ -27,7 +27,7 @@ class PipelineExecutor:
     kind = "pipeline"
     replays = False
 
-    def __init__(self, pipelines: AppPipelines, base: Base, journal: Journal) -> None:
+    def __init__(self, pipelines: PipelineClient, base: EngineContext, journal: Journal) -> None:
         self._pipelines = pipelines
         self._base = base
         self._journal = journal
@@ -36,15 +36,15 @@ class PipelineExecutor:
         """The names it can perform."""
         return self._pipelines.names()
 
-    async def perform(self, claim: Claim, steps: Sequence[Step]) -> Outcome | None:
+    async def perform(self, claim: Claim, steps: Sequence[StoredStep]) -> Outcome | None:
         """Perform a run to its end, its suspension or its failure."""
-        from rota.pipelines.running.part_work import perform_part
-        from rota.pipelines.running.performing import Performance
+        from rota.pipelines.run.runner import PipelineRunner
+        from rota.pipelines.run.shard import perform_part
 
         try:
             if claim.name == PART_NAME:
                 return await perform_part(self._pipelines, self._base, self._journal, claim)
-            return await Performance(self._pipelines, self._base, self._journal, claim).perform()
+            return await PipelineRunner(self._pipelines, self._base, self._journal, claim).perform()
         except PASSING as error:  # it goes on from what is recorded when the database is back
             log.warning("pipeline run %s is handed over: %s", claim.id, error)
             return Outcome(claim, "release")

@@ -8,7 +8,7 @@ import secrets
 from collections.abc import Iterable
 from pathlib import Path
 
-from rota.core.instants import moment
+from rota.core.time.instants import moment
 
 RESULTS = ".results"
 

@@ -12,11 +12,11 @@ from typing import Any
 
 import msgspec
 
-from rota.core.templates import RESERVED
+from rota.core.pipelines.templates import RESERVED
 from rota.errors import BadInput
-from rota.pipelines.document.definition import Pipeline
-from rota.pipelines.document.parameters import parameters_of
-from rota.pipelines.document.reading import Loaded
+from rota.pipelines.definition.loader import Loaded
+from rota.pipelines.definition.model import Pipeline
+from rota.pipelines.definition.parameters import parameters_of
 
 NAME_PREFIX = "pipeline:"
 

@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from rota.pipelines.outcome import PipelineResult
-from rota.store import executions
-from rota.store.executions import Attempt
+from rota.store.schedules import attempts as executions
+from rota.store.schedules.attempts import Attempt
 
 if TYPE_CHECKING:
-    from rota.client import Client
+    from rota.client.client import Client
 
 EXECUTIONS_MAX = 10_000
 
 
-class Spent(msgspec.Struct, frozen=True, kw_only=True):
+class PipelineUsage(msgspec.Struct, frozen=True, kw_only=True):
     """A sum. Dollars are those of calls whose price is known; the others are `unpriced_calls`."""
 
     executions: int = 0
@@ -35,8 +35,8 @@ class Spent(msgspec.Struct, frozen=True, kw_only=True):
         """Both directions."""
         return self.tokens_in + self.tokens_out
 
-    def __add__(self, other: Spent) -> Spent:
-        return Spent(
+    def __add__(self, other: PipelineUsage) -> PipelineUsage:
+        return PipelineUsage(
             executions=self.executions + other.executions,
             calls=self.calls + other.calls,
             tokens_in=self.tokens_in + other.tokens_in,
@@ -46,19 +46,19 @@ class Spent(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-async def of_run(client: Client, run_id: str) -> Spent:
+async def of_run(client: Client, run_id: str) -> PipelineUsage:
     """What one run took, with all its attempts."""
-    from rota.pipelines.running import reading_back
+    from rota.pipelines.run import result_reader
 
-    return taken(await reading_back.result(client, run_id))
+    return taken(await result_reader.result(client, run_id))
 
 
-async def of_schedule(client: Client, name: str, *, since: int = 0) -> Spent:
+async def of_schedule(client: Client, name: str, *, since: int = 0) -> PipelineUsage:
     """What the executions of a schedule took that were due, or started by hand, since an instant;
     of a long history, the newest `EXECUTIONS_MAX`."""
     shown = await client.schedules.get(name)
     chains = await client.database.read(executions.latest, shown.schedule.id, limit=EXECUTIONS_MAX)
-    total = Spent()
+    total = PipelineUsage()
     for attempts in chains:
         if since and _at(attempts) < since:
             break
@@ -66,16 +66,16 @@ async def of_schedule(client: Client, name: str, *, since: int = 0) -> Spent:
     return total
 
 
-async def _of_chain(client: Client, attempts: list[Attempt]) -> Spent:
+async def _of_chain(client: Client, attempts: list[Attempt]) -> PipelineUsage:
     last = attempts[-1]
     if last.output is not None:
         return taken(msgspec.json.decode(last.output, type=PipelineResult))
     return await of_run(client, last.root_id)
 
 
-def taken(result: PipelineResult) -> Spent:
+def taken(result: PipelineResult) -> PipelineUsage:
     """What one result says."""
-    return Spent(
+    return PipelineUsage(
         executions=1,
         calls=result.calls,
         tokens_in=result.tokens_in,

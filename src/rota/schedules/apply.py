@@ -13,11 +13,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from rota.core.lifecycle import Status
-from rota.declared import ScheduleTable
-from rota.defining import CODE, GONE, When
+from rota.client.schedules import Schedules, ScheduleView
+from rota.core.runs.lifecycle import Status
 from rota.errors import BadSchedule
-from rota.schedules import Schedules, Shown
+from rota.schedules.definition import CODE, GONE, When
+from rota.schedules.toml import ScheduleTable
 from rota.workflows.definition import Workflow
 
 log = logging.getLogger("rota.app")
@@ -121,7 +121,7 @@ class Deploy:
             log.warning("schedule %s goes on: its workflow is back", one.name)
             await self._schedules.resume(one.name)
 
-    async def _no_longer(self, shown: Shown) -> None:
+    async def _no_longer(self, shown: ScheduleView) -> None:
         name, intent = shown.schedule.name, shown.intent
         if intent.workflow in self._workflows:
             log.warning(

@@ -13,12 +13,10 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from rota.core.instants import Duration, instant, micros
-from rota.core.lifecycle import Status
-from rota.core.model import NewRun, Schedule
-from rota.core.recurrence import Spec, Written, count_between, next_after, parse
-from rota.core.retry import RetryPolicy
-from rota.core.schedule import (
+from rota.core.runs.lifecycle import Status
+from rota.core.runs.model import NewRun, Schedule
+from rota.core.runs.retry import RetryPolicy
+from rota.core.schedules.intent import (
     ENDED,
     PUT_ASIDE,
     RUNS_DONE,
@@ -29,9 +27,11 @@ from rota.core.schedule import (
     jitter_us,
     understand,
 )
-from rota.core.zones import zone_named
+from rota.core.time.instants import Duration, instant, micros
+from rota.core.time.recurrence import Spec, Written, count_between, next_after, parse
+from rota.core.time.zones import zone_named
 from rota.errors import BadSchedule
-from rota.retiming import Retiming
+from rota.schedules.edit import Retiming
 
 When = Written | Iterable[Written]
 CODE = "code"
@@ -98,7 +98,7 @@ def written(when: When) -> str:
     return str(when)
 
 
-class Definition(NamedTuple):
+class ScheduleDefinition(NamedTuple):
     """Everything a schedule is told to be when it is made, or made anew."""
 
     name: str
@@ -164,19 +164,19 @@ def stored(intent: Intent) -> str:
 # -- what is there -----------------------------------------------------------------------------
 
 
-class Found(NamedTuple):
+class ParsedDefinition(NamedTuple):
     """What a row means: all of it, or what can still be read, and then the problem."""
 
     intent: Intent
     problem: str | None = None
 
 
-def found(schedule: Schedule) -> Found:
+def found(schedule: Schedule) -> ParsedDefinition:
     """The intent of a row. One that makes no sense (any more) is salvaged, part by part."""
     try:
-        return Found(understand(schedule.spec))
+        return ParsedDefinition(understand(schedule.spec))
     except Exception as error:
-        return Found(_salvaged(schedule), str(error))
+        return ParsedDefinition(_salvaged(schedule), str(error))
 
 
 def _salvaged(schedule: Schedule) -> Intent:
@@ -196,7 +196,7 @@ def _salvaged(schedule: Schedule) -> Intent:
 # -- what becomes of it ------------------------------------------------------------------------
 
 
-def redefined(old: Schedule, told: Definition, *, now: int) -> Schedule:
+def redefined(old: Schedule, told: ScheduleDefinition, *, now: int) -> Schedule:
     """A new definition under an old name: same id and history; a pause by a person stays, and a
     timing that is written as before goes on as before (an interval keeps its anchor)."""
     before, problem = found(old)

@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from rota.core.instants import instant
-from rota.core.recurrence import Spec, Timing, Written, parse
-from rota.core.schedule import Intent
+from rota.core.schedules.intent import Intent
+from rota.core.time.instants import instant
+from rota.core.time.recurrence import Spec, Timing, Written, parse
 
 When = Written | Iterable[Written]
 

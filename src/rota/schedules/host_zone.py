@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from rota.core.zones import host_zone
+from rota.core.time.zones import host_zone
 
 
 def host_zone_name() -> str:

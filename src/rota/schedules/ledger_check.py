@@ -13,13 +13,13 @@ from typing import NamedTuple
 
 import msgspec
 
-from rota.core.instants import iso
-from rota.core.lifecycle import Status, Trigger
-from rota.core.model import Run, Schedule
-from rota.core.recurrence import Spec, count_between, next_after, previous_before
-from rota.core.schedule import Intent
-from rota.store import schedules as store
-from rota.store.database import Tx
+from rota.core.runs.lifecycle import Status, Trigger
+from rota.core.runs.model import Run, Schedule
+from rota.core.schedules.intent import Intent
+from rota.core.time.instants import iso
+from rota.core.time.recurrence import Spec, count_between, next_after, previous_before
+from rota.store.backend.database import Tx
+from rota.store.schedules import templates as store
 
 ROWS_MAX = 10_000  # Of a long ledger the newest rows are looked at.
 PAGE = 500

@@ -9,15 +9,15 @@ from collections.abc import Sequence
 from datetime import datetime, time
 from typing import NamedTuple
 
-from rota.core.describe import describe
-from rota.core.instants import DAY, instant, moment
-from rota.core.recurrence import Remark, Spec, Timing, parse, skipped_between
-from rota.core.schedule import Intent
-from rota.core.zones import zone_named
+from rota.client.schedules import Occurrence, next_of
+from rota.core.schedules.intent import Intent
+from rota.core.time.describe import describe
+from rota.core.time.instants import DAY, instant, moment
+from rota.core.time.recurrence import Remark, Spec, Timing, parse, skipped_between
+from rota.core.time.zones import zone_named
 from rota.engine.clock import SystemClock
 from rota.errors import BadInput, RotaError
-from rota.hostzone import host_zone_name
-from rota.schedules import Occurrence, next_of
+from rota.schedules.host_zone import host_zone_name
 
 REMARKS_MAX = 20
 

@@ -15,11 +15,11 @@ from typing import Any
 
 import msgspec
 
-from rota.core.recurrence import parse
-from rota.defining import policies
+from rota.core.time.recurrence import parse
 from rota.errors import BadSetting, RotaError
-from rota.hostzone import host_zone_name
-from rota.preview import read_time
+from rota.schedules.definition import policies
+from rota.schedules.host_zone import host_zone_name
+from rota.schedules.preview import read_time
 
 POLICIES = (
     "overlap", "missed", "missed_max", "max_delay", "jitter", "max_runs", "pause_after_failures",

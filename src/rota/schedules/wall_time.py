@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from rota.core.cron import read_cron
-from rota.core.instants import MINUTE, SECOND, instant
-from rota.core.recurrence import Spec, next_after, notes, skipped_between
-from rota.core.walls import Walls
-from rota.core.zones import zone_named
+from rota.core.time.calendar import Walls
+from rota.core.time.cron import read_cron
+from rota.core.time.instants import MINUTE, SECOND, instant
+from rota.core.time.recurrence import Spec, next_after, notes, skipped_between
+from rota.core.time.zones import zone_named
 
 
 class Moment:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from rota.store.database import Tx
+from rota.store.backend.database import Tx
 
 INVARIANTS: dict[str, str] = {
     "broken_lease": "a run is leased exactly while it runs",
@@ -30,7 +30,7 @@ INVARIANTS: dict[str, str] = {
 }
 
 
-class Broken(NamedTuple):
+class BrokenInvariant(NamedTuple):
     """An invariant that does not hold, with the rows that prove it."""
 
     name: str
@@ -38,11 +38,11 @@ class Broken(NamedTuple):
     rows: list[str]
 
 
-async def broken(tx: Tx) -> list[Broken]:
+async def broken(tx: Tx) -> list[BrokenInvariant]:
     """Every invariant that does not hold; empty when all is well."""
     found = []
     for name, sentence in INVARIANTS.items():
         rows = await tx.rows(name)
         if rows:
-            found.append(Broken(name, sentence, [str(tuple(row)) for row in rows[:10]]))
+            found.append(BrokenInvariant(name, sentence, [str(tuple(row)) for row in rows[:10]]))
     return found

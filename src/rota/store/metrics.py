@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from rota.core.automation import serial_key
-from rota.core.model import Worker
-from rota.store import workers
-from rota.store.database import Tx
+from rota.core.automations.model import serial_key
+from rota.core.runs.model import WorkerRecord
+from rota.store.backend.database import Tx
+from rota.store.runs import workers
 
 
 class OpenRuns(NamedTuple):
@@ -33,7 +33,7 @@ class NewestRuns(NamedTuple):
     oldest_at: int
 
 
-class Schedules(NamedTuple):
+class ScheduleCounts(NamedTuple):
     """Schedules that stand alike. `first_at` is when the first of them is to fire."""
 
     status: str
@@ -43,7 +43,7 @@ class Schedules(NamedTuple):
     first_at: int | None
 
 
-class Automations(NamedTuple):
+class AutomationCounts(NamedTuple):
     """Automations that stand alike, with how their open runs stand."""
 
     status: str
@@ -65,10 +65,10 @@ class Counted(NamedTuple):
 
     open_runs: list[OpenRuns]
     newest: list[NewestRuns]
-    schedules: list[Schedules]
-    automations: list[Automations]
+    schedules: list[ScheduleCounts]
+    automations: list[AutomationCounts]
     executions: list[Execution]
-    workers: list[Worker]
+    workers: list[WorkerRecord]
 
 
 class Bounds(NamedTuple):
@@ -97,8 +97,8 @@ async def count(tx: Tx, *, namespace: str, now: int, bounds: Bounds) -> Counted:
     return Counted(
         [OpenRuns(*row) for row in open_runs],
         [NewestRuns(*row) for row in newest],
-        [Schedules(*row) for row in schedules],
-        [Automations(*row) for row in automations],
+        [ScheduleCounts(*row) for row in schedules],
+        [AutomationCounts(*row) for row in automations],
         [Execution(*row) for row in executions],
         await workers.listing(tx, namespace=namespace),
     )

@@ -11,13 +11,13 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from rota.core.ids import IdMaker
-from rota.store.database import Tx
+from rota.core.runs.ids import IdMaker
+from rota.store.backend.database import Tx
 
 NOTIFY = "rota.notify"
 
 
-class Told(NamedTuple):
+class Notification(NamedTuple):
     """Something to tell of: the run of a schedule, and what happened to it."""
 
     schedule_id: str
@@ -39,7 +39,7 @@ async def of(tx: Tx, schedule_ids: Iterable[str]) -> dict[str, str]:
     return {row[0]: row[1] for row in rows}
 
 
-async def tell(tx: Tx, things: Sequence[Told], *, now: int) -> int:
+async def tell(tx: Tx, things: Sequence[Notification], *, now: int) -> int:
     """Give birth to the runs that tell of these; returns how many there are to be performed."""
     bodies = await of(tx, [thing.schedule_id for thing in things])
     rows = [_row(thing, bodies[thing.schedule_id], now) for thing in things
@@ -50,7 +50,9 @@ async def tell(tx: Tx, things: Sequence[Told], *, now: int) -> int:
 async def tell_ends(tx: Tx, roots: Mapping[str, str], *, now: int) -> int:
     """Tell of chains that are over; `roots` maps them to their schedules."""
     rows = await tx.rows("ends_of_chains", roots=list(roots))
-    return await tell(tx, [Told(roots[root], run_id, "ended") for run_id, root in rows], now=now)
+    return await tell(
+        tx, [Notification(roots[root], run_id, "ended") for run_id, root in rows], now=now
+    )
 
 
 async def told_before(tx: Tx, run_ids: Sequence[str], *, namespace: str) -> set[str]:
@@ -65,7 +67,7 @@ async def end_before(tx: Tx, schedule_id: str, *, due_at: int) -> tuple[str, str
     return (rows[0][0], rows[0][1]) if rows else None
 
 
-def _row(thing: Told, body: str, now: int) -> tuple[str, str, str, str]:
+def _row(thing: Notification, body: str, now: int) -> tuple[str, str, str, str]:
     key = f"{thing.run_id}:began" if thing.what == "began" else thing.run_id
     text = f'{{"run_id":"{thing.run_id}","what":"{thing.what}","tells":{body}}}'
     return _id(key, now), thing.schedule_id, key, text

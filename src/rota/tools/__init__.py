@@ -8,9 +8,9 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from rota.net.secret import Secret, secret
 from rota.tools.base import Applied, Call, NotApplied, Safety, Tool, Unknown, Verdict
-from rota.tools.own import tool
-from rota.tools.secret import Secret, secret
+from rota.tools.decorator import tool
 
 if TYPE_CHECKING:
     from rota.tools.append import FileAppend

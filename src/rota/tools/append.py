@@ -23,7 +23,7 @@ from rota import faults
 from rota.core import typed
 from rota.errors import BadInput, NotSent, OutcomeUnknown, UsageError
 from rota.tools.base import Applied, Call, NotApplied, Safety, Tool, Unknown, Verdict, read_params
-from rota.tools.places import Folder, disk_error, mark_of, sync_folder, write_whole
+from rota.tools.paths import Folder, disk_error, mark_of, sync_folder, write_whole
 from rota.tools.threads import in_thread
 
 try:
@@ -35,7 +35,7 @@ LOCK_EVERY_S = 0.02
 FIELD = "rota_mark"
 
 
-class Params(msgspec.Struct, forbid_unknown_fields=True):
+class AppendParams(msgspec.Struct, forbid_unknown_fields=True):
     """What one call of a FileAppend takes."""
 
     path: str
@@ -70,17 +70,17 @@ class FileAppend(Tool):
         self.name = name
         self._before, self._after = before, after
         self._folder = Folder(root, tool=name)
-        self._reader = typed.Reader(Params)
+        self._reader = typed.JsonReader(AppendParams)
 
-    def read(self, params: dict[str, Any]) -> Params:
+    def read(self, params: dict[str, Any]) -> AppendParams:
         """The parameters, typed and checked."""
-        values: Params = read_params(self._reader, params, tool=self.name)
+        values: AppendParams = read_params(self._reader, params, tool=self.name)
         self._folder.place(values.path)
         if (values.text is None) == (values.json is None):
             raise BadInput(f"parameters of {self.name}: give text or json, one of them")
         return values
 
-    async def perform(self, params: Params, call: Call) -> Any:
+    async def perform(self, params: AppendParams, call: Call) -> Any:
         """Append, unless the mark is there already."""
         place, mark = self._folder.place(params.path), f"rota:{mark_of(call.key)}"
         record = self._record(params, mark)
@@ -93,7 +93,7 @@ class FileAppend(Tool):
             raise OutcomeUnknown(said, tool=self.name) from error
         return self._result(place, record) | {"already": not appended}
 
-    async def look_up(self, params: Params, call: Call) -> Verdict:
+    async def look_up(self, params: AppendParams, call: Call) -> Verdict:
         """Mend what a killed writer left, then look for the mark."""
         place, mark = self._folder.place(params.path), f"rota:{mark_of(call.key)}"
         try:
@@ -104,7 +104,7 @@ class FileAppend(Tool):
             return NotApplied(f"{self._folder.name(place)} does not hold {mark}")
         return Applied(self._result(place, self._record(params, mark)) | {"already": True})
 
-    def _record(self, params: Params, mark: str) -> bytes:
+    def _record(self, params: AppendParams, mark: str) -> bytes:
         if params.json is not None:
             return msgspec.json.encode({**params.json, FIELD: mark}) + b"\n"
         after = self._after.replace("{mark}", mark)

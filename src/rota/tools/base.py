@@ -151,7 +151,7 @@ class Tool(ABC):
         return Unknown(f"{self.name} has no way to look whether its effect happened")
 
 
-def read_params(reader: typed.Reader, params: dict[str, Any], *, tool: str) -> Any:
+def read_params(reader: typed.JsonReader, params: dict[str, Any], *, tool: str) -> Any:
     """`params` by the type of `reader`; BadInput names the path to what does not fit."""
     what = f"parameters of {tool}"
     text = typed.encode(params, what=what, bytes_max=PARAMS_BYTES_MAX)

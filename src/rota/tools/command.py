@@ -20,9 +20,18 @@ from rota.errors import (
     RotaError,
     UsageError,
 )
-from rota.programs import PASSED_ON, Child, Ear, Ended, fed, heard, kill, start
+from rota.net.secret import Text, hide, reveal_all
+from rota.net.subprocesses import (
+    PASSED_ON,
+    Child,
+    ExitStatus,
+    OutputPipe,
+    kill,
+    read_outputs,
+    start,
+    write_stdin,
+)
 from rota.tools.base import Applied, Call, NotApplied, Safety, Tool, Unknown, Verdict, read_params
-from rota.tools.secret import Text, hide, reveal_all
 
 BYTES_MAX = 1024 * 1024
 SETTLE_S = 10.0
@@ -31,7 +40,7 @@ KEY_VARIABLE = "ROTA_KEY"
 MEANINGS = ("applied", "rejected", "not_sent", "unknown", "login", "permission")
 
 
-class Params(msgspec.Struct, forbid_unknown_fields=True):
+class CommandParams(msgspec.Struct, forbid_unknown_fields=True):
     """What one call of a Command takes."""
 
     args: list[str] = []
@@ -76,16 +85,16 @@ class Command(Tool):
         self._passed = (*PASSED_ON, *pass_env)
         self._cwd = cwd
         self._bytes_max = bytes_max
-        self._reader = typed.Reader(Params)
+        self._reader = typed.JsonReader(CommandParams)
 
-    def read(self, params: dict[str, Any]) -> Params:
+    def read(self, params: dict[str, Any]) -> CommandParams:
         """The parameters, typed and checked."""
-        values: Params = read_params(self._reader, params, tool=self.name)
+        values: CommandParams = read_params(self._reader, params, tool=self.name)
         if any("\0" in arg for arg in values.args):
             raise BadInput(f"parameters of {self.name}: an argument holds a zero byte")
         return values
 
-    async def perform(self, params: Params, call: Call) -> Any:
+    async def perform(self, params: CommandParams, call: Call) -> Any:
         """Run it, and let its exit code decide."""
         ended = await self._run(self._argv, params, call)
         meaning = self._exits.get(ended.code, "unknown")
@@ -93,7 +102,7 @@ class Command(Tool):
             raise self._meaning(meaning, ended)
         return {"exit": ended.code, "stdout": ended.out}
 
-    async def look_up(self, params: Params, call: Call) -> Verdict:
+    async def look_up(self, params: CommandParams, call: Call) -> Verdict:
         """Run the other command, with the same arguments."""
         if self._lookup is None:
             return await super().look_up(params, call)
@@ -103,7 +112,7 @@ class Command(Tool):
         said = ended.told(self._lookup[0])
         return NotApplied(said) if ended.code == 1 else Unknown(said)
 
-    def _meaning(self, meaning: str, ended: Ended) -> RotaError:
+    def _meaning(self, meaning: str, ended: ExitStatus) -> RotaError:
         said = ended.told(self._argv[0])
         if meaning == "not_sent":
             return NotSent(said)
@@ -115,26 +124,28 @@ class Command(Tool):
             return Rejected(said, exit=ended.code)
         return OutcomeUnknown(said, tool=self.name, exit=ended.code)
 
-    async def _run(self, argv: list[str], params: Params, call: Call) -> Ended:
+    async def _run(self, argv: list[str], params: CommandParams, call: Call) -> ExitStatus:
         env = {name: os.environ[name] for name in self._passed if name in os.environ}
         env |= reveal_all(self._env) | {KEY_VARIABLE: call.key}
-        with Ear(self._bytes_max) as out, Ear(self._bytes_max) as err:
+        with OutputPipe(self._bytes_max) as out, OutputPipe(self._bytes_max) as err:
             child = await self._started([*argv, *params.args], env, out, err)
             code = await self._ended(child, params, call)
-            await heard(out, err)
+            await read_outputs(out, err)
         secrets = self._env.values()
-        return Ended(code, hide(out.text(), secrets), hide(err.text(), secrets))
+        return ExitStatus(code, hide(out.text(), secrets), hide(err.text(), secrets))
 
-    async def _started(self, argv: list[str], env: dict[str, str], out: Ear, err: Ear) -> Child:
+    async def _started(
+        self, argv: list[str], env: dict[str, str], out: OutputPipe, err: OutputPipe
+    ) -> Child:
         try:
             return await start(argv, out, err, env=env, cwd=self._cwd)
         except (OSError, ValueError) as error:
             raise NotSent(f"{argv[0]} could not be started: {error}") from error
 
-    async def _ended(self, child: Child, params: Params, call: Call) -> int:
+    async def _ended(self, child: Child, params: CommandParams, call: Call) -> int:
         try:
             async with asyncio.timeout(call.timeout_s):
-                return await fed(child, (params.stdin or "").encode())
+                return await write_stdin(child, (params.stdin or "").encode())
         except TimeoutError as error:
             said = f"{self._argv[0]} did not end within {call.timeout_s:g} s and was killed"
             if self.safety is Safety.READ:

@@ -12,7 +12,7 @@ from xml.parsers import expat
 
 from rota.errors import Rejected
 from rota.tools.base import Call
-from rota.tools.http import HttpRead, ReadParams
+from rota.tools.http import HttpRead, HttpReadParams
 
 ENTRIES_MAX = 1000
 DEPTH_MAX = 100
@@ -25,7 +25,7 @@ class FeedRead(HttpRead):
     def __init__(self, name: str = "feed_read", **options: Any) -> None:
         super().__init__(name, **options)
 
-    async def perform(self, params: ReadParams, call: Call) -> Any:
+    async def perform(self, params: HttpReadParams, call: Call) -> Any:
         """The feed, its entries in its own order, and what to ask with next time."""
         answer = await self.get(params, call)
         known = {

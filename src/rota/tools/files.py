@@ -19,14 +19,14 @@ from rota import faults
 from rota.core import typed
 from rota.errors import BadInput, NotSent, OutcomeUnknown, PayloadTooBig, Rejected, Transient
 from rota.tools.base import Applied, Call, NotApplied, Safety, Tool, Unknown, Verdict, read_params
-from rota.tools.places import Folder, disk_error, mark_of, sync_folder, write_whole
+from rota.tools.paths import Folder, disk_error, mark_of, sync_folder, write_whole
 from rota.tools.threads import in_thread
 
 BYTES_MAX = 1024 * 1024
 FILES_MAX = 10_000
 
 
-class WriteParams(msgspec.Struct, forbid_unknown_fields=True):
+class FileWriteParams(msgspec.Struct, forbid_unknown_fields=True):
     """What one call of a FileWrite takes."""
 
     path: str
@@ -57,16 +57,16 @@ class FileWrite(Tool):
     def __init__(self, root: str | os.PathLike[str], *, name: str = "file_write") -> None:
         self.name = name
         self._folder = Folder(root, tool=name)
-        self._reader = typed.Reader(WriteParams)
+        self._reader = typed.JsonReader(FileWriteParams)
 
-    def read(self, params: dict[str, Any]) -> WriteParams:
+    def read(self, params: dict[str, Any]) -> FileWriteParams:
         """The parameters, typed and checked."""
-        values: WriteParams = read_params(self._reader, params, tool=self.name)
+        values: FileWriteParams = read_params(self._reader, params, tool=self.name)
         self._folder.place(values.path)
         values.raw(self.name)
         return values
 
-    async def perform(self, params: WriteParams, call: Call) -> Any:
+    async def perform(self, params: FileWriteParams, call: Call) -> Any:
         """Write beside it, then rename."""
         place, raw = self._folder.place(params.path), params.raw(self.name)
 
@@ -80,7 +80,7 @@ class FileWrite(Tool):
             raise OutcomeUnknown(said, tool=self.name) from error
         return self._result(place, raw)
 
-    async def look_up(self, params: WriteParams, call: Call) -> Verdict:
+    async def look_up(self, params: FileWriteParams, call: Call) -> Verdict:
         """By content: the file is what was to be written, or it is not."""
         place, raw = self._folder.place(params.path), params.raw(self.name)
 
@@ -155,7 +155,7 @@ def _holds(place: Path, raw: bytes) -> bool:
         return False
 
 
-class ReadParams(msgspec.Struct, forbid_unknown_fields=True):
+class FileReadParams(msgspec.Struct, forbid_unknown_fields=True):
     """What one call of a FileRead takes."""
 
     path: str
@@ -177,15 +177,15 @@ class FileRead(Tool):
         self.name = name
         self._folder = Folder(root, tool=name)
         self._bytes_max = bytes_max
-        self._reader = typed.Reader(ReadParams)
+        self._reader = typed.JsonReader(FileReadParams)
 
-    def read(self, params: dict[str, Any]) -> ReadParams:
+    def read(self, params: dict[str, Any]) -> FileReadParams:
         """The parameters, typed and checked."""
-        values: ReadParams = read_params(self._reader, params, tool=self.name)
+        values: FileReadParams = read_params(self._reader, params, tool=self.name)
         self._folder.place(values.path)
         return values
 
-    async def perform(self, params: ReadParams, call: Call) -> Any:
+    async def perform(self, params: FileReadParams, call: Call) -> Any:
         """The content, and enough to see later whether it changed."""
         place = self._folder.place(params.path)
         try:
@@ -227,7 +227,7 @@ class FileList(Tool):
     def __init__(self, root: str | os.PathLike[str], *, name: str = "file_list") -> None:
         self.name = name
         self._folder = Folder(root, tool=name)
-        self._reader = typed.Reader(ListParams)
+        self._reader = typed.JsonReader(ListParams)
 
     def read(self, params: dict[str, Any]) -> ListParams:
         """The parameters, typed and checked."""

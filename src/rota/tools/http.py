@@ -19,9 +19,9 @@ from rota.errors import (
     Rejected,
     UsageError,
 )
-from rota.tools import web
+from rota.net import http
+from rota.net.secret import Secret, Text
 from rota.tools.base import Applied, Call, NotApplied, Safety, Tool, Unknown, Verdict, read_params
-from rota.tools.secret import Secret, Text
 
 BYTES_MAX = 1024 * 1024
 REDIRECTS_MAX = 5
@@ -31,7 +31,7 @@ METHODS = ("POST", "PUT", "PATCH", "DELETE")
 Found = Callable[[Any], bool | None]
 
 
-class WriteParams(msgspec.Struct, forbid_unknown_fields=True):
+class HttpWriteParams(msgspec.Struct, forbid_unknown_fields=True):
     """What one call of an HttpWrite takes."""
 
     url: str
@@ -68,7 +68,7 @@ class Lookup:
         self.found = found
         self.headers = dict(headers or {})
 
-    def fill(self, params: WriteParams, key: str) -> str:
+    def fill(self, params: HttpWriteParams, key: str) -> str:
         """The URL for one effect; values are quoted, so that none can change the question."""
         values = params.json if isinstance(params.json, dict) else {}
         quoted = {name: quote(str(value), safe="") for name, value in values.items()}
@@ -108,10 +108,10 @@ class HttpWrite(Tool):
         self.settle_s = settle_s if lookup else 0.0
         self.safety = _safety(method, key_header, lookup)
         self._method = method
-        self._base = base and web.checked_url(base, base=None, tool=name)
-        self._headers = web.checked_headers(headers or {}, tool=name)
+        self._base = base and http.checked_url(base, base=None, tool=name)
+        self._headers = http.checked_headers(headers or {}, tool=name)
         if key_header:
-            web.checked_headers({key_header: ""}, tool=name)
+            http.checked_headers({key_header: ""}, tool=name)
         self._key_header = key_header
         self._lookup = lookup
         self._accept = accept
@@ -119,28 +119,28 @@ class HttpWrite(Tool):
         self._pending = frozenset(pending_statuses)
         self._service, self._account = service, account
         self._bytes_max = bytes_max
-        self._reader = typed.Reader(WriteParams)
+        self._reader = typed.JsonReader(HttpWriteParams)
 
-    def read(self, params: dict[str, Any]) -> WriteParams:
+    def read(self, params: dict[str, Any]) -> HttpWriteParams:
         """The parameters, with the URL made whole."""
-        values: WriteParams = read_params(self._reader, params, tool=self.name)
+        values: HttpWriteParams = read_params(self._reader, params, tool=self.name)
         if values.body is not None and values.json is not msgspec.UNSET:
             raise BadInput(f"parameters of {self.name}: give json or body, not both")
-        web.checked_headers(values.headers, tool=self.name)
-        values.url = web.checked_url(values.url, base=self._base, tool=self.name)
+        http.checked_headers(values.headers, tool=self.name)
+        values.url = http.checked_url(values.url, base=self._base, tool=self.name)
         return values
 
-    async def perform(self, params: WriteParams, call: Call) -> Any:
+    async def perform(self, params: HttpWriteParams, call: Call) -> Any:
         """Send, and let the status decide."""
         headers = self._sent_headers(params, call)
         content = _content(params)
-        request = web.Request(self._method, params.url, headers, content)
+        request = http.HttpRequest(self._method, params.url, headers, content)
         sender = self._sender(params.url)
         try:
-            answer = await web.exchange(
+            answer = await http.exchange(
                 request, timeout_s=call.timeout_s, bytes_max=self._bytes_max
             )
-        except web.Broken as error:
+        except http.IncompleteResponse as error:
             if error.sent:
                 raise OutcomeUnknown(str(error), tool=self.name) from error
             raise NotSent(str(error)) from error
@@ -149,40 +149,40 @@ class HttpWrite(Tool):
                 f"{sender.told(answer)}: an earlier call is still at work",
                 tool=self.name,
                 status=answer.status,
-                retry_after_s=web.retry_after_s(answer),
+                retry_after_s=http.retry_after_s(answer),
             )
         if answer.status not in self._applied:
-            web.judge_write(answer, sender=sender)
+            http.judge_write(answer, sender=sender)
             self._believe(answer, sender)
         return _result(answer)
 
-    async def look_up(self, params: WriteParams, call: Call) -> Verdict:
+    async def look_up(self, params: HttpWriteParams, call: Call) -> Verdict:
         """Ask the counterpart."""
         if self._lookup is None:
             return await super().look_up(params, call)
         filled = self._lookup.fill(params, call.key)
-        url = web.checked_url(urljoin(params.url, filled), base=self._base, tool=self.name)
+        url = http.checked_url(urljoin(params.url, filled), base=self._base, tool=self.name)
         headers = self._headers
-        if web.origin(url) != web.origin(params.url):
-            headers = web.open_headers(headers)  # the secrets are meant for the other place
-        headers = web.merged(headers, self._lookup.headers)
-        request = web.Request("GET", url, headers)
+        if http.origin(url) != http.origin(params.url):
+            headers = http.open_headers(headers)  # the secrets are meant for the other place
+        headers = http.merged(headers, self._lookup.headers)
+        request = http.HttpRequest("GET", url, headers)
         sender = self._sender(url)
         try:
-            answer = await web.exchange(
+            answer = await http.exchange(
                 request, timeout_s=call.timeout_s, bytes_max=self._bytes_max
             )
-        except web.Broken as error:
+        except http.IncompleteResponse as error:
             return Unknown(f"the lookup failed: {error}")
         if answer.status in (404, 410) and self._lookup.found is None:
             return NotApplied(sender.told(answer))
         try:
-            web.judge_read(answer, sender=sender)
+            http.judge_read(answer, sender=sender)
         except (Rejected, NotSent) as error:
             return Unknown(f"the lookup failed: {error}")
         return self._verdict(answer, sender)
 
-    def _verdict(self, answer: web.Answer, sender: web.Sender) -> Verdict:
+    def _verdict(self, answer: http.HttpResponse, sender: http.HttpCaller) -> Verdict:
         assert self._lookup is not None
         if answer.status // 100 != 2 or not answer.whole:
             return Unknown(f"the lookup has no whole answer: {sender.told(answer)}")
@@ -191,22 +191,22 @@ class HttpWrite(Tool):
             return Unknown(f"the lookup cannot tell: {sender.told(answer)}")
         return Applied(_result(answer)) if found else NotApplied(sender.told(answer))
 
-    def _sent_headers(self, params: WriteParams, call: Call) -> dict[str, Text]:
+    def _sent_headers(self, params: HttpWriteParams, call: Call) -> dict[str, Text]:
         own: dict[str, Text] = {}
         if params.json is not msgspec.UNSET:
             own["content-type"] = "application/json"
         elif params.body is not None:
             own["content-type"] = "text/plain; charset=utf-8"
-        merged = web.merged(own, self._headers, params.headers)
+        merged = http.merged(own, self._headers, params.headers)
         if self._key_header:
             merged[self._key_header.lower()] = quote(call.key, safe="!#$&'()*+,/:;=?@[]~ ")
         return merged
 
-    def _sender(self, url: str) -> web.Sender:
+    def _sender(self, url: str) -> http.HttpCaller:
         service = self._service or urlsplit(url).hostname or url
-        return web.Sender(self.name, service, self._account)
+        return http.HttpCaller(self.name, service, self._account)
 
-    def _believe(self, answer: web.Answer, sender: web.Sender) -> None:
+    def _believe(self, answer: http.HttpResponse, sender: http.HttpCaller) -> None:
         """Some say 200 and mean no: `accept` looks at what they say besides."""
         if self._accept is None:
             return
@@ -221,14 +221,14 @@ class HttpWrite(Tool):
             raise Rejected(sender.told(answer), tool=self.name, status=answer.status)
 
 
-class ReadParams(msgspec.Struct, forbid_unknown_fields=True):
+class HttpReadParams(msgspec.Struct, forbid_unknown_fields=True):
     """What one call of an HttpRead takes."""
 
     url: str
     headers: dict[str, str | Secret] = {}
     etag: str | None = None
     last_modified: str | None = None
-    kind: web.Kind = "auto"
+    kind: http.Kind = "auto"
 
 
 class HttpRead(Tool):
@@ -247,20 +247,20 @@ class HttpRead(Tool):
         bytes_max: int = BYTES_MAX,
     ) -> None:
         self.name = name
-        self._base = base and web.checked_url(base, base=None, tool=name)
-        self._headers = web.checked_headers(headers or {}, tool=name)
+        self._base = base and http.checked_url(base, base=None, tool=name)
+        self._headers = http.checked_headers(headers or {}, tool=name)
         self._service, self._account = service, account
         self._bytes_max = bytes_max
-        self._reader = typed.Reader(ReadParams)
+        self._reader = typed.JsonReader(HttpReadParams)
 
-    def read(self, params: dict[str, Any]) -> ReadParams:
+    def read(self, params: dict[str, Any]) -> HttpReadParams:
         """The parameters, with the URL made whole."""
-        values: ReadParams = read_params(self._reader, params, tool=self.name)
-        web.checked_headers(values.headers, tool=self.name)
-        values.url = web.checked_url(values.url, base=self._base, tool=self.name)
+        values: HttpReadParams = read_params(self._reader, params, tool=self.name)
+        http.checked_headers(values.headers, tool=self.name)
+        values.url = http.checked_url(values.url, base=self._base, tool=self.name)
         return values
 
-    async def perform(self, params: ReadParams, call: Call) -> Any:
+    async def perform(self, params: HttpReadParams, call: Call) -> Any:
         """The page and what is needed to ask whether it changed."""
         answer = await self.get(params, call)
         known = {
@@ -270,47 +270,49 @@ class HttpRead(Tool):
             "etag": answer.headers.get("etag", params.etag),
             "last_modified": answer.headers.get("last-modified", params.last_modified),
         }
-        return known | (web.content_of(answer, params.kind) if known["changed"] else {})
+        return known | (http.content_of(answer, params.kind) if known["changed"] else {})
 
-    async def get(self, params: ReadParams, call: Call) -> web.Answer:
+    async def get(self, params: HttpReadParams, call: Call) -> http.HttpResponse:
         """The answer at the end of all redirects."""
         asked: dict[str, Text] = {}
         if params.etag:
             asked["if-none-match"] = params.etag
         if params.last_modified:
             asked["if-modified-since"] = params.last_modified
-        headers = web.merged(
-            web.checked_headers(asked, tool=self.name), self._headers, params.headers
+        headers = http.merged(
+            http.checked_headers(asked, tool=self.name), self._headers, params.headers
         )
         try:
             async with asyncio.timeout(call.timeout_s):
                 return await self._followed(params.url, headers, call)
-        except web.Broken as error:
+        except http.IncompleteResponse as error:
             raise NotSent(str(error)) from error
         except TimeoutError as error:
-            said = f"{web.place(params.url)} gave no page within {call.timeout_s:g} s"
+            said = f"{http.place(params.url)} gave no page within {call.timeout_s:g} s"
             raise NotSent(said) from error
 
-    async def _followed(self, url: str, headers: web.Headers, call: Call) -> web.Answer:
-        first = web.origin(url)
+    async def _followed(self, url: str, headers: http.Headers, call: Call) -> http.HttpResponse:
+        first = http.origin(url)
         for _ in range(REDIRECTS_MAX + 1):
             answer = await self._once(url, headers, call)
             target = answer.headers.get("location", "")
             if answer.status not in (301, 302, 303, 307, 308):
                 return answer
-            url = web.checked_url(urljoin(url, target), base=None, tool=self.name)
-            if web.origin(url) != first:
-                headers = web.open_headers(headers)
-        raise Rejected(f"{web.place(url)} is the end of {REDIRECTS_MAX} redirects, and leads on")
+            url = http.checked_url(urljoin(url, target), base=None, tool=self.name)
+            if http.origin(url) != first:
+                headers = http.open_headers(headers)
+        raise Rejected(f"{http.place(url)} is the end of {REDIRECTS_MAX} redirects, and leads on")
 
-    async def _once(self, url: str, headers: web.Headers, call: Call) -> web.Answer:
-        answer = await web.exchange(
-            web.Request("GET", url, headers), timeout_s=call.timeout_s, bytes_max=self._bytes_max
+    async def _once(self, url: str, headers: http.Headers, call: Call) -> http.HttpResponse:
+        answer = await http.exchange(
+            http.HttpRequest("GET", url, headers),
+            timeout_s=call.timeout_s,
+            bytes_max=self._bytes_max,
         )
         service = self._service or urlsplit(url).hostname or url
-        sender = web.Sender(self.name, service, self._account)
+        sender = http.HttpCaller(self.name, service, self._account)
         if answer.status // 100 != 3:
-            web.judge_read(answer, sender=sender)
+            http.judge_read(answer, sender=sender)
         if not answer.whole:
             raise PayloadTooBig(
                 f"{url} has more than {self._bytes_max:,} bytes",
@@ -326,21 +328,21 @@ def _safety(method: str, key_header: str | None, lookup: Lookup | None) -> Safet
     return Safety.RECONCILABLE if lookup else Safety.UNKNOWABLE
 
 
-def _content(params: WriteParams) -> bytes | None:
+def _content(params: HttpWriteParams) -> bytes | None:
     if params.json is not msgspec.UNSET:
         return msgspec.json.encode(params.json)
     return params.body.encode() if params.body is not None else None
 
 
-def _result(answer: web.Answer) -> dict[str, Any]:
+def _result(answer: http.HttpResponse) -> dict[str, Any]:
     """What is kept of an answer. Never raises: the effect has happened."""
-    known: dict[str, Any] = {"status": answer.status} | web.content_of(answer, "auto")
+    known: dict[str, Any] = {"status": answer.status} | http.content_of(answer, "auto")
     for header in ("etag", "location"):
         if header in answer.headers:
             known[header] = answer.headers[header]
     return known if answer.whole else known | {"cut": True}
 
 
-def _plain(answer: web.Answer) -> Any:
-    content = web.content_of(answer, "auto")
+def _plain(answer: http.HttpResponse) -> Any:
+    content = http.content_of(answer, "auto")
     return next(iter(content.values()))

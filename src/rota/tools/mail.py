@@ -20,9 +20,9 @@ import msgspec
 from rota import faults
 from rota.core import typed
 from rota.errors import BadInput, NeedsLogin, NotSent, OutcomeUnknown, Rejected, UsageError
+from rota.net.secret import Text, hide, reveal
 from rota.tools.base import Applied, Call, NotApplied, Safety, Tool, Unknown, Verdict, read_params
-from rota.tools.places import mark_of
-from rota.tools.secret import Text, hide, reveal
+from rota.tools.paths import mark_of
 from rota.tools.threads import in_thread
 
 RECIPIENTS_MAX = 100
@@ -33,7 +33,7 @@ PORTS = {"none": 25, "starttls": 587, "ssl": 465}
 MailLookup = Callable[[str], Awaitable[bool | None]]
 
 
-class Params(msgspec.Struct, forbid_unknown_fields=True):
+class MailParams(msgspec.Struct, forbid_unknown_fields=True):
     """What one call of a SendMail takes."""
 
     to: list[str]
@@ -85,17 +85,17 @@ class SendMail(Tool):
         self._user, self._password = user, password
         self._lookup = lookup
         self._trust = trust
-        self._reader = typed.Reader(Params)
+        self._reader = typed.JsonReader(MailParams)
 
-    def read(self, params: dict[str, Any]) -> Params:
+    def read(self, params: dict[str, Any]) -> MailParams:
         """The parameters, typed and checked: a mail that can be written."""
-        values: Params = read_params(self._reader, params, tool=self.name)
+        values: MailParams = read_params(self._reader, params, tool=self.name)
         if not 1 <= len(values.recipients()) <= RECIPIENTS_MAX:
             raise BadInput(f"parameters of {self.name}: 1 to {RECIPIENTS_MAX} recipients")
         self._message(values, "check")
         return values
 
-    async def perform(self, params: Params, call: Call) -> Any:
+    async def perform(self, params: MailParams, call: Call) -> Any:
         """Send it, and let the answer to its body decide."""
         message = self._message(params, call.key)
         begun = threading.Event()
@@ -118,7 +118,7 @@ class SendMail(Tool):
             raise OutcomeUnknown(said, tool=self.name) from error
         return {"message_id": message["Message-ID"], "recipients": params.recipients()}
 
-    async def look_up(self, params: Params, call: Call) -> Verdict:
+    async def look_up(self, params: MailParams, call: Call) -> Verdict:
         """Ask the lookup, if there is one."""
         if self._lookup is None:
             return await super().look_up(params, call)
@@ -134,7 +134,7 @@ class SendMail(Tool):
     def _message_id(self, key: str) -> str:
         return f"<{mark_of(key)}.rota@{self._sender.domain or 'localhost'}>"
 
-    def _message(self, params: Params, key: str) -> EmailMessage:
+    def _message(self, params: MailParams, key: str) -> EmailMessage:
         message = EmailMessage(policy=POLICY)
         try:
             message["From"] = self._sender

@@ -14,8 +14,8 @@ import msgspec
 
 from rota.core import typed
 from rota.errors import BadInput, MissingExtra, Rejected, UsageError
+from rota.net.secret import Text, reveal
 from rota.tools.base import Applied, Call, NotApplied, Safety, Tool, Unknown, Verdict, read_params
-from rota.tools.secret import Text, reveal
 from rota.tools.statements import Statement, own, statement
 
 ROWS_MAX = 1000
@@ -23,7 +23,7 @@ KEY = "key"
 T = TypeVar("T")
 
 
-class Tx(Protocol):
+class ToolTx(Protocol):
     """One transaction on either database."""
 
     async def hold(self, key: str) -> None:
@@ -41,10 +41,10 @@ class Tx(Protocol):
 class Backend(Protocol):
     """A database: runs a function in a transaction and says what is known if it fails."""
 
-    async def write(self, work: Callable[[Tx], Awaitable[T]], call: Call) -> T:
+    async def write(self, work: Callable[[ToolTx], Awaitable[T]], call: Call) -> T:
         """Commit what `work` did."""
 
-    async def look(self, work: Callable[[Tx], Awaitable[T]], call: Call) -> T:
+    async def look(self, work: Callable[[ToolTx], Awaitable[T]], call: Call) -> T:
         """Change nothing."""
 
 
@@ -77,7 +77,7 @@ class SqlWrite(Tool):
         self._table = key_table
         self._find = self._found or own("find_effect", key_table)
         self._names = _names(*self._statements, *([self._found] if self._found else []))
-        self._reader = typed.Reader(dict[str, Any])
+        self._reader = typed.JsonReader(dict[str, Any])
         if self._found and not all(KEY in _names_of(each) for each in self._keyed()):
             raise UsageError(
                 f"{name}: with found=, the key has to be in the row",
@@ -92,7 +92,7 @@ class SqlWrite(Tool):
     async def perform(self, params: dict[str, Any], call: Call) -> Any:
         """The effect and its key, in one commit."""
 
-        async def work(tx: Tx) -> Any:
+        async def work(tx: ToolTx) -> Any:
             if self._found is None:
                 await tx.make(self._table, own("make_table", self._table))
             await tx.hold(call.key)
@@ -104,7 +104,7 @@ class SqlWrite(Tool):
     async def look_up(self, params: dict[str, Any], call: Call) -> Verdict:
         """Exact: waits for a call in flight, then looks for the key."""
 
-        async def work(tx: Tx) -> Any:
+        async def work(tx: ToolTx) -> Any:
             if self._found is None:
                 await tx.make(self._table, own("make_table", self._table))
             await tx.hold(call.key)
@@ -116,7 +116,7 @@ class SqlWrite(Tool):
             return Unknown(f"the database did not answer: {error}")
         return NotApplied("the key is not there") if done is None else Applied(done)
 
-    async def _do(self, tx: Tx, params: dict[str, Any], call: Call) -> Any:
+    async def _do(self, tx: ToolTx, params: dict[str, Any], call: Call) -> Any:
         values = {**params, KEY: call.key}
         rows: list[dict[str, Any]] = []
         for each in self._statements:
@@ -128,7 +128,7 @@ class SqlWrite(Tool):
             await tx.rows(own("record_effect", self._table), recorded, 1)
         return result
 
-    async def _done(self, tx: Tx, params: dict[str, Any], call: Call) -> Any:
+    async def _done(self, tx: ToolTx, params: dict[str, Any], call: Call) -> Any:
         rows = await tx.rows(self._find, {**params, KEY: call.key}, ROWS_MAX)
         if not rows:
             return None
@@ -153,7 +153,7 @@ class SqlRead(Tool):
         self._backend = _Lazy(url, name)
         self._statement = statement(sql)
         self._rows_max = rows_max
-        self._reader = typed.Reader(dict[str, Any])
+        self._reader = typed.JsonReader(dict[str, Any])
 
     def read(self, params: dict[str, Any]) -> dict[str, Any]:
         """Values by the names in the query."""
@@ -163,7 +163,7 @@ class SqlRead(Tool):
     async def perform(self, params: dict[str, Any], call: Call) -> Any:
         """The rows."""
 
-        async def work(tx: Tx) -> list[dict[str, Any]]:
+        async def work(tx: ToolTx) -> list[dict[str, Any]]:
             return await tx.rows(self._statement, params, self._rows_max + 1)
 
         rows = await self._backend.look(work, call)
@@ -179,10 +179,10 @@ class _Lazy:
         if isinstance(url, str):
             self._room(url)  # a missing extra should show at once
 
-    async def write(self, work: Callable[[Tx], Awaitable[T]], call: Call) -> T:
+    async def write(self, work: Callable[[ToolTx], Awaitable[T]], call: Call) -> T:
         return await self._backend().write(work, call)
 
-    async def look(self, work: Callable[[Tx], Awaitable[T]], call: Call) -> T:
+    async def look(self, work: Callable[[ToolTx], Awaitable[T]], call: Call) -> T:
         return await self._backend().look(work, call)
 
     def _backend(self) -> Backend:

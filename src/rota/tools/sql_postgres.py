@@ -21,7 +21,7 @@ from rota.errors import (
     Transient,
 )
 from rota.tools.base import Call
-from rota.tools.sql import Tx
+from rota.tools.sql import ToolTx
 from rota.tools.statements import Statement, bindable, plain
 
 try:
@@ -42,7 +42,7 @@ _PASSING = (
 _LOST = (asyncpg.PostgresConnectionError, asyncpg.OperatorInterventionError)
 
 
-class Stage(StrEnum):
+class CallStage(StrEnum):
     """How far a call came."""
 
     CONNECTING = "connecting"
@@ -60,30 +60,32 @@ class Postgres:
         self._place = f"{parts.hostname or 'socket'}{parts.path}"  # no password in an error
         self._account = parts.username
 
-    async def write(self, work: Callable[[Tx], Awaitable[T]], call: Call) -> T:
+    async def write(self, work: Callable[[ToolTx], Awaitable[T]], call: Call) -> T:
         """Commit what `work` did."""
         return await self._transact(work, call, commit=True)
 
-    async def look(self, work: Callable[[Tx], Awaitable[T]], call: Call) -> T:
+    async def look(self, work: Callable[[ToolTx], Awaitable[T]], call: Call) -> T:
         """Change nothing: all is rolled back."""
         try:
             return await self._transact(work, call, commit=False)
         except OutcomeUnknown as error:  # of a rollback, which has no effect
             raise Transient(str(error)) from error
 
-    async def _transact(self, work: Callable[[Tx], Awaitable[T]], call: Call, *, commit: bool) -> T:
-        stage = Stage.CONNECTING
+    async def _transact(
+        self, work: Callable[[ToolTx], Awaitable[T]], call: Call, *, commit: bool
+    ) -> T:
+        stage = CallStage.CONNECTING
         try:
             async with asyncio.timeout(call.timeout_s), self._connected() as connection:
-                stage = Stage.WORKING
+                stage = CallStage.WORKING
                 transaction = connection.transaction()
                 await transaction.start()
-                answer = await work(PostgresTx(connection))
+                answer = await work(PostgresToolTx(connection))
                 if not commit:
                     await transaction.rollback()
                     return answer
                 faults.reach("sql-before-commit")
-                stage = Stage.COMMITTING
+                stage = CallStage.COMMITTING
                 await transaction.commit()
                 faults.reach("sql-after-commit")
                 return answer
@@ -99,11 +101,11 @@ class Postgres:
             # No farewell: what was not committed is rolled back, and a lost server keeps nobody.
             connection.terminate()
 
-    def _meaning(self, error: BaseException, stage: Stage) -> Exception:
+    def _meaning(self, error: BaseException, stage: CallStage) -> Exception:
         """A transaction whose commit was never sent did not happen, whatever went wrong."""
         said = f"{self._place}: {str(error) or type(error).__name__}"
         told = isinstance(error, asyncpg.PostgresError) and not isinstance(error, _LOST)
-        if stage is Stage.COMMITTING and not told:
+        if stage is CallStage.COMMITTING and not told:
             return OutcomeUnknown(f"{said} (while it committed)", tool=self._tool)
         if isinstance(error, asyncpg.InvalidAuthorizationSpecificationError):
             return NeedsLogin(said, service=self._place, account=self._account)
@@ -115,7 +117,7 @@ class Postgres:
         return Rejected(said) if refused else NotSent(said)
 
 
-class PostgresTx:
+class PostgresToolTx:
     """Statements of one transaction."""
 
     def __init__(self, connection: Any) -> None:

@@ -13,7 +13,7 @@ import apsw
 from rota import faults
 from rota.errors import NeedsPermission, NotSent, OutcomeUnknown, Rejected, Transient
 from rota.tools.base import Call
-from rota.tools.sql import Tx
+from rota.tools.sql import ToolTx
 from rota.tools.statements import Statement, bindable, plain
 from rota.tools.threads import in_thread
 
@@ -35,7 +35,7 @@ class Sqlite:
         self._path = url.removeprefix("sqlite:///")
         self._tool = tool
 
-    async def write(self, work: Callable[[Tx], Awaitable[T]], call: Call) -> T:
+    async def write(self, work: Callable[[ToolTx], Awaitable[T]], call: Call) -> T:
         """Commit what `work` did."""
         try:
             return await in_thread(
@@ -45,7 +45,7 @@ class Sqlite:
             said = f"{self._path} did not answer within {call.timeout_s:g} s"
             raise OutcomeUnknown(said, tool=self._tool) from error
 
-    async def look(self, work: Callable[[Tx], Awaitable[T]], call: Call) -> T:
+    async def look(self, work: Callable[[ToolTx], Awaitable[T]], call: Call) -> T:
         """Change nothing: all is rolled back."""
         try:
             return await in_thread(
@@ -55,10 +55,10 @@ class Sqlite:
             raise Transient(f"{self._path}: {error}") from error
 
     def _transact(
-        self, work: Callable[[Tx], Awaitable[T]], left: threading.Event, *, commit: bool
+        self, work: Callable[[ToolTx], Awaitable[T]], left: threading.Event, *, commit: bool
     ) -> T:
         with self._opened(left) as connection:
-            tx = SqliteTx(connection)
+            tx = SqliteToolTx(connection)
             with self._classified():
                 answer = drive(work(tx))
                 if not commit or left.is_set():
@@ -69,7 +69,7 @@ class Sqlite:
                 self._commit(tx)
             return answer
 
-    def _commit(self, tx: SqliteTx) -> None:
+    def _commit(self, tx: SqliteToolTx) -> None:
         faults.reach("sql-before-commit")
         try:
             tx.end("commit")
@@ -114,7 +114,7 @@ def _meaning(error: apsw.Error, path: str) -> Exception:
     return NotSent(said) if isinstance(error, _PASSING) else Rejected(said)
 
 
-class SqliteTx:
+class SqliteToolTx:
     """Begins with the first statement that needs it; one writer at a time, so it holds any key."""
 
     def __init__(self, connection: apsw.Connection) -> None:

@@ -13,12 +13,12 @@ from collections.abc import Callable
 from types import CodeType
 from typing import Any, Generic, ParamSpec, TypeVar, cast
 
-from rota.core.instants import Duration, micros
-from rota.core.retry import RetryPolicy
+from rota.core.runs.retry import RetryPolicy
+from rota.core.time.instants import Duration, micros
 from rota.core.typed import Signature, returns_of
 from rota.errors import UsageError
-from rota.workflows.flow import Flow, current_flow
-from rota.workflows.stepping import run_step
+from rota.workflows.run import WorkflowRun, current_run
+from rota.workflows.steps import run_step
 from rota.workflows.waits import run_child
 
 P = ParamSpec("P")
@@ -47,7 +47,7 @@ class Step(Generic[P, R]):
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Inside a workflow: the remembered result, or the call. Elsewhere: a plain call."""
-        flow = current_flow()
+        flow = current_run()
         if flow is None:
             return self.function(*args, **kwargs)
         return cast(R, self._within(flow, flow.key_for(self.name), args, kwargs))
@@ -56,7 +56,7 @@ class Step(Generic[P, R]):
         """The same step under an explicit key, for calls whose order may change."""
 
         def call(*args: P.args, **kwargs: P.kwargs) -> R:
-            flow = current_flow()
+            flow = current_run()
             if flow is None:
                 return self.function(*args, **kwargs)
             return cast(R, self._within(flow, flow.key_for(self.name, key), args, kwargs))
@@ -65,13 +65,13 @@ class Step(Generic[P, R]):
 
     async def aio(self, *args: P.args, **kwargs: P.kwargs) -> Any:
         """A sync step from an async workflow: it runs in a thread."""
-        flow = current_flow()
+        flow = current_run()
         if flow is None:
             value: Any = self.function(*args, **kwargs)
             return await value if self.is_async else value
         return await run_step(flow, self, flow.key_for(self.name), args, kwargs)
 
-    def _within(self, flow: Flow, key: str, args: Any, kwargs: Any) -> Any:
+    def _within(self, flow: WorkflowRun, key: str, args: Any, kwargs: Any) -> Any:
         _check_colour(flow, "step", self.name, self.is_async)
         work = run_step(flow, self, key, args, kwargs)
         return work if self.is_async else flow.block_on(work)
@@ -106,7 +106,7 @@ class Workflow(Generic[P, R]):
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Inside a workflow: a child run and its result. Elsewhere: a plain call."""
-        flow = current_flow()
+        flow = current_run()
         if flow is None:
             return self.function(*args, **kwargs)
         _check_colour(flow, "workflow", self.name, self.is_async)
@@ -115,7 +115,7 @@ class Workflow(Generic[P, R]):
 
     async def aio(self, *args: P.args, **kwargs: P.kwargs) -> Any:
         """The same for a caller of the other colour: a child run and its result."""
-        flow = current_flow()
+        flow = current_run()
         if flow is None:
             value: Any = self.function(*args, **kwargs)
             return await value if self.is_async else value
@@ -125,7 +125,7 @@ class Workflow(Generic[P, R]):
         return f"<workflow {self.name}>"
 
 
-def _check_colour(flow: Flow, what: str, name: str, is_async: bool) -> None:
+def _check_colour(flow: WorkflowRun, what: str, name: str, is_async: bool) -> None:
     """Refuse a plain call across the line between sync and async, which cannot work."""
     if is_async and flow.in_thread():
         raise UsageError(

@@ -14,24 +14,24 @@ from typing import Any
 import msgspec
 
 from rota.core import typed
-from rota.core.failures import TABLE, describe, kind_of, names_of
-from rota.core.ids import IdMaker
-from rota.core.lifecycle import Status, Trigger
-from rota.core.model import Claim, Outcome, Step
-from rota.core.retry import RetryPolicy, next_try_us
+from rota.core.runs.failures import TABLE, describe, kind_of, names_of
+from rota.core.runs.ids import IdMaker
+from rota.core.runs.lifecycle import Status, Trigger
+from rota.core.runs.model import Claim, Outcome, StoredStep
+from rota.core.runs.retry import RetryPolicy, next_try_us
 from rota.engine.journal import Journal
 from rota.errors import LeaseLost, RotaError, RunInterrupted, RunTimeout, Suspended
 from rota.settings import Settings
-from rota.store.runs import successor
+from rota.store.runs.transitions import successor
 from rota.workflows import branches
-from rota.workflows.calls import Children
 from rota.workflows.definition import Workflow
-from rota.workflows.flow import Flow, Room
+from rota.workflows.invoke import Children
+from rota.workflows.run import WorkflowContext, WorkflowRun
 
 log = logging.getLogger("rota.workflows")
 
 
-class RunOptions(msgspec.Struct, frozen=True, omit_defaults=True):
+class WorkflowRunOptions(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a start may set differently from the workflow's own policies."""
 
     retry: RetryPolicy | None = None
@@ -39,8 +39,8 @@ class RunOptions(msgspec.Struct, frozen=True, omit_defaults=True):
     seed: str | None = None  # of a fork: it draws the values its origin drew
 
 
-_OPTIONS = msgspec.json.Decoder(RunOptions)
-_DEFAULTS = RunOptions()
+_OPTIONS = msgspec.json.Decoder(WorkflowRunOptions)
+_DEFAULTS = WorkflowRunOptions()
 
 
 class WorkflowExecutor:
@@ -67,7 +67,7 @@ class WorkflowExecutor:
         self._loop = asyncio.get_running_loop()
         self._factory_before = self._loop.get_task_factory()
         self._loop.set_task_factory(branches.branching(self._factory_before))
-        self._room = Room(
+        self._room = WorkflowContext(
             journal, journal.clock, self._step_threads, children, settings.payload_bytes_max,
             self._loop, threading.get_ident(),
         )  # fmt: skip
@@ -82,12 +82,12 @@ class WorkflowExecutor:
         self._step_threads.shutdown(wait=False, cancel_futures=True)
         self._flow_threads.shutdown(wait=False, cancel_futures=True)
 
-    async def perform(self, claim: Claim, steps: Sequence[Step]) -> Outcome:
+    async def perform(self, claim: Claim, steps: Sequence[StoredStep]) -> Outcome:
         """Call the workflow; its end, its suspension or its error becomes an outcome."""
         workflow = self._workflows[claim.name]
         options = _OPTIONS.decode(claim.options) if claim.options else _DEFAULTS
         threaded = not workflow.is_async
-        flow = Flow(self._room, claim, steps, threaded=threaded, seed=options.seed)
+        flow = WorkflowRun(self._room, claim, steps, threaded=threaded, seed=options.seed)
         flow.enter()
         timeout_us = options.timeout_us or workflow.timeout_us
         limit = _Deadline(flow, claim, timeout_us) if timeout_us else _UNLIMITED
@@ -112,9 +112,9 @@ class WorkflowExecutor:
     def _ended_by(
         self,
         error: BaseException,
-        flow: Flow,
+        flow: WorkflowRun,
         workflow: Workflow[..., Any],
-        options: RunOptions,
+        options: WorkflowRunOptions,
         limit: _Deadline,
     ) -> Outcome:
         """What an exception out of user code means; LeaseLost when the run is not ours."""
@@ -146,7 +146,11 @@ class WorkflowExecutor:
         return text
 
     def _failed(
-        self, flow: Flow, workflow: Workflow[..., Any], options: RunOptions, error: BaseException
+        self,
+        flow: WorkflowRun,
+        workflow: Workflow[..., Any],
+        options: WorkflowRunOptions,
+        error: BaseException,
     ) -> Outcome:
         claim = flow.claim
         again = flow.uncaught()
@@ -179,7 +183,7 @@ class _Deadline:
 
     passed = False
 
-    def __init__(self, flow: Flow, claim: Claim, timeout_us: int) -> None:
+    def __init__(self, flow: WorkflowRun, claim: Claim, timeout_us: int) -> None:
         self._flow = flow
         self._claim = claim
         self._timeout_us = timeout_us
@@ -215,7 +219,7 @@ class _Unlimited(_Deadline):
 _UNLIMITED = _Unlimited()
 
 
-def _swallowed(flow: Flow, deadline_at: int | None) -> Outcome:
+def _swallowed(flow: WorkflowRun, deadline_at: int | None) -> Outcome:
     log.error(
         "workflow %s swallowed its suspension (run %s); it is suspended all the same. "
         "Let BaseException pass: catch Exception instead.", flow.claim.name, flow.claim.id,
@@ -223,7 +227,7 @@ def _swallowed(flow: Flow, deadline_at: int | None) -> Outcome:
     return _suspended(flow, deadline_at)
 
 
-def _suspended(flow: Flow, deadline_at: int | None) -> Outcome:
+def _suspended(flow: WorkflowRun, deadline_at: int | None) -> Outcome:
     times = [at for at in (flow.wake_at, deadline_at) if at is not None]
     reason = next(iter(flow.waits_for)) if len(flow.waits_for) == 1 else "several"
     return Outcome(flow.claim, "suspend", reason=reason, wake_at=min(times, default=None))

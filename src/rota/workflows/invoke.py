@@ -7,7 +7,7 @@ import contextvars
 from concurrent.futures import Executor as Threads
 from typing import Any, Protocol
 
-from rota.core.model import NewRun
+from rota.core.runs.model import NewRun
 from rota.engine.clock import Clock
 from rota.errors import StepTimeout
 from rota.workflows import branches

@@ -14,11 +14,11 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
-from rota.core.instants import Duration, instant, micros, moment
-from rota.core.typed import Reader
+from rota.core.time.instants import Duration, instant, micros, moment
+from rota.core.typed import JsonReader
 from rota.engine.clock import SystemClock
 from rota.errors import UsageError
-from rota.workflows.flow import Flow, current_flow
+from rota.workflows.run import WorkflowRun, current_run
 from rota.workflows.waits import take_signal
 
 T = TypeVar("T")
@@ -39,8 +39,8 @@ class ThisRun(NamedTuple):
     previous_due_at: datetime | None = None
 
 
-def _inside(verb: str) -> Flow:
-    flow = current_flow()
+def _inside(verb: str) -> WorkflowRun:
+    flow = current_run()
     if flow is None:
         raise UsageError(
             f"{verb} was called outside of a workflow",
@@ -51,7 +51,7 @@ def _inside(verb: str) -> Flow:
 
 async def sleep(duration: Duration) -> None:
     """Sleep durably: no worker is held, and a restart does not start the sleep anew."""
-    flow = current_flow()
+    flow = current_run()
     if flow is None:
         await asyncio.sleep(micros(duration) / 1e6)
         return
@@ -60,14 +60,14 @@ async def sleep(duration: Duration) -> None:
 
 async def sleep_until(when: datetime) -> None:
     """Sleep durably until an instant."""
-    flow = current_flow()
+    flow = current_run()
     if flow is None:
         await asyncio.sleep(max(0, instant(when) - SystemClock().now()) / 1e6)
         return
     await _sleep_until(flow, instant(when))
 
 
-async def _sleep_until(flow: Flow, wake_at: int) -> None:
+async def _sleep_until(flow: WorkflowRun, wake_at: int) -> None:
     key = flow.key_for("sleep")
     step = flow.recall(key)
     if step is None:
@@ -86,12 +86,12 @@ async def wait_for(name: str, *, timeout: Duration | None = None, type: Any = An
     if step.status == "failed":
         flow.fails(step.key)
         raise TimeoutError(f"no signal {name!r} came in time")
-    return Reader(type).read(step.output, what=f"signal {name}")
+    return JsonReader(type).read(step.output, what=f"signal {name}")
 
 
 async def now() -> datetime:
     """The current time, the same at every replay."""
-    flow = current_flow()
+    flow = current_run()
     if flow is None:
         return moment(SystemClock().now())
     key = flow.key_for("now")
@@ -106,13 +106,13 @@ async def now() -> datetime:
 
 def random() -> float:
     """A random number in [0, 1), the same at every replay (drawn from the run's own seed)."""
-    flow = current_flow()
+    flow = current_run()
     return _random.random() if flow is None else flow.random.random()
 
 
 def uuid() -> _uuid.UUID:
     """A random UUID, the same at every replay (drawn from the run's own seed)."""
-    flow = current_flow()
+    flow = current_run()
     bits = _random.getrandbits(128) if flow is None else flow.random.getrandbits(128)
     return _uuid.UUID(int=bits, version=4)
 

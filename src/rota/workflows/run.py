@@ -16,11 +16,11 @@ from concurrent.futures import Executor as Threads
 from typing import Any, NamedTuple, TypeVar
 
 from rota.core import typed
-from rota.core.model import Claim, Step
+from rota.core.runs.model import Claim, StoredStep
 from rota.engine.clock import Clock
 from rota.engine.journal import Journal
 from rota.errors import LeaseLost, RunInterrupted, Stranded, Suspended
-from rota.workflows import branches, calls
+from rota.workflows import branches, invoke
 
 T = TypeVar("T")
 
@@ -35,25 +35,25 @@ LINGER_S = 5.0
 HELD_S = 0.5
 
 
-def current_flow() -> Flow | None:
+def current_run() -> WorkflowRun | None:
     """The run this code belongs to, if it is inside a workflow and not inside a step."""
     branch = branches.here.get()
     return None if branch is None else branch.flow
 
 
-class Room(NamedTuple):
+class WorkflowContext(NamedTuple):
     """What all flows of one process share."""
 
     journal: Journal
     clock: Clock
     threads: Threads
-    children: calls.Children
+    children: invoke.Children
     payload_bytes_max: int
     loop: asyncio.AbstractEventLoop
     loop_thread: int
 
 
-class Flow:
+class WorkflowRun:
     """The inside of one run."""
 
     # Thousands of these are made a second, and what is read at every call lies at hand this way.
@@ -65,9 +65,9 @@ class Flow:
 
     def __init__(
         self,
-        room: Room,
+        room: WorkflowContext,
         claim: Claim,
-        recorded: Sequence[Step],
+        recorded: Sequence[StoredStep],
         *,
         threaded: bool,
         seed: str | None = None,
@@ -83,7 +83,7 @@ class Flow:
         self._root = branches.Branch(self, "", None if threaded else self.task)
         self._seed = seed or claim.root_id
         self._position = self._busy = self._activity = 0
-        self._recorded: dict[str, Step] = {}
+        self._recorded: dict[str, StoredStep] = {}
         self._unasked: set[str] | None = None
         self._failed_before: Collection[str] = ()
         self._waits: dict[asyncio.Future[None], tuple[str, int | None]] = {}
@@ -92,7 +92,7 @@ class Flow:
         if recorded:
             self._learn(recorded)
 
-    def _learn(self, recorded: Sequence[Step]) -> None:
+    def _learn(self, recorded: Sequence[StoredStep]) -> None:
         # A failure that ended an earlier attempt is forgotten: a retry tries that step again. One
         # that user code caught is part of the story, and is told the same way at every replay.
         self._recorded = {
@@ -143,7 +143,7 @@ class Flow:
         """The failed steps that user code did not catch; a retry tries them again."""
         return tuple(sorted(self._root.uncaught()))
 
-    def recall(self, key: str) -> Step | None:
+    def recall(self, key: str) -> StoredStep | None:
         """What is recorded under a key; asking counts as having replayed it."""
         self._activity += 1
         if self._unasked:
@@ -154,7 +154,7 @@ class Flow:
         """Whether this failed for good in an earlier attempt."""
         return key in self._failed_before
 
-    def known(self, key: str) -> Step | None:
+    def known(self, key: str) -> StoredStep | None:
         """What is recorded under a key, without asking for it."""
         return self._recorded.get(key)
 
@@ -163,7 +163,7 @@ class Flow:
         self._position += 1
         return self._position
 
-    def new_step(self, key: str, kind: str, **fields: Any) -> Step:
+    def new_step(self, key: str, kind: str, **fields: Any) -> StoredStep:
         """A step record in the chain's order."""
         values: dict[str, Any] = {
             "status": "completed", "attempt": 1, "run_attempt": self.claim.attempt,
@@ -171,27 +171,27 @@ class Flow:
             "started_at": self.clock.now(), "finished_at": None,
         }  # fmt: skip
         values.update(fields)
-        return Step(
+        return StoredStep(
             root_id=self.claim.root_id, key=key, position=self.next_position(), kind=kind, **values
         )
 
-    async def record(self, step: Step) -> None:
+    async def record(self, step: StoredStep) -> None:
         """Write a step and remember it."""
         with self.busy():
             self.written(step, await self.write(step))
 
-    def write(self, step: Step) -> Awaitable[bool]:
+    def write(self, step: StoredStep) -> Awaitable[bool]:
         """The same for a caller that is busy already; the answer goes to `written`."""
         return self.room.journal.put(self.claim, step)
 
-    def written(self, step: Step, is_ours: bool) -> None:
+    def written(self, step: StoredStep, is_ours: bool) -> None:
         """Remember a step that was written, or unwind user code: the run is not ours any more."""
         if not is_ours:
             self.interrupted = True
             raise RunInterrupted
         self._recorded[step.key] = step
 
-    def remember(self, step: Step) -> None:
+    def remember(self, step: StoredStep) -> None:
         """Keep a step that has been written."""
         self._recorded[step.key] = step
 
@@ -209,7 +209,7 @@ class Flow:
 
     # -- activity, quiet, suspension -------------------------------------------------------
 
-    def busy(self) -> Flow:
+    def busy(self) -> WorkflowRun:
         """Marks work under way; while there is any, the flow does not suspend."""
         return self
 

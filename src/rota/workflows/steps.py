@@ -6,13 +6,13 @@ import random
 from typing import Any, Protocol
 
 from rota.core import typed
-from rota.core.failures import TABLE, describe, kind_of, names_of
-from rota.core.model import Step
-from rota.core.outcomes import read_error
-from rota.core.retry import RetryPolicy, next_try_us
+from rota.core.runs.failures import TABLE, describe, kind_of, names_of
+from rota.core.runs.model import StoredStep
+from rota.core.runs.retry import RetryPolicy, next_try_us
+from rota.core.runs.stored_errors import read_error
 from rota.errors import StepFailed
-from rota.workflows import calls
-from rota.workflows.flow import Flow
+from rota.workflows import invoke
+from rota.workflows.run import WorkflowRun
 
 
 class StepLike(Protocol):
@@ -24,10 +24,10 @@ class StepLike(Protocol):
     retry: RetryPolicy
     timeout_us: int | None
     is_async: bool
-    returns: typed.Reader
+    returns: typed.JsonReader
 
 
-async def run_step(flow: Flow, step: StepLike, key: str, args: Any, kwargs: Any) -> Any:
+async def run_step(flow: WorkflowRun, step: StepLike, key: str, args: Any, kwargs: Any) -> Any:
     """The remembered result of a step, or its execution with retries."""
     known = flow.recall(key)
     if known is None:
@@ -53,8 +53,8 @@ async def run_step(flow: Flow, step: StepLike, key: str, args: Any, kwargs: Any)
 
 
 async def _try_step(
-    flow: Flow, step: StepLike, key: str, attempt: int, args: Any, kwargs: Any
-) -> tuple[Step, Any, Exception | None]:
+    flow: WorkflowRun, step: StepLike, key: str, attempt: int, args: Any, kwargs: Any
+) -> tuple[StoredStep, Any, Exception | None]:
     flow.check_open()
     earlier = flow.known(key)
     position = flow.next_position() if earlier is None else earlier.position
@@ -62,7 +62,7 @@ async def _try_step(
     value = output = problem = wake_at = trouble = None
     with flow.busy():
         try:
-            result = await calls.invoke(step, args, kwargs, flow.room.threads, flow.clock)
+            result = await invoke.invoke(step, args, kwargs, flow.room.threads, flow.clock)
             flow.check_open()  # a step that swallowed its cancellation has no result
             output = flow.encode(result, step.result_name)
             # Read back at once: live and replayed code see the same value, and one that does not
@@ -74,7 +74,7 @@ async def _try_step(
             problem = describe(error)
             wait_us = _wait_us(step, attempt, error)
             wake_at = None if wait_us is None else flow.clock.now() + wait_us
-        done = Step(
+        done = StoredStep(
             flow.claim.root_id, key, position, "step", "failed" if trouble else "completed",
             attempt, flow.claim.attempt, output, problem, wake_at, None, began, flow.clock.now(),
         )  # fmt: skip
@@ -95,7 +95,7 @@ def _value(step: StepLike, output: str | None) -> Any:
     return step.returns.read(output, what=step.result_name)
 
 
-def _step_failed(step: StepLike, known: Step) -> StepFailed:
+def _step_failed(step: StepLike, known: StoredStep) -> StepFailed:
     detail = read_error(known.error)
     return StepFailed(
         f"step {step.name} failed after {known.attempt} "

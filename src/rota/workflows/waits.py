@@ -5,16 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 from rota.core import typed
-from rota.core.ids import born_at
-from rota.core.instants import SECOND
-from rota.core.model import Step
-from rota.core.outcomes import end_of, run_failed
-from rota.workflows.flow import Flow
+from rota.core.runs.ids import born_at
+from rota.core.runs.model import StoredStep
+from rota.core.runs.stored_errors import end_of, run_failed
+from rota.core.time.instants import SECOND
+from rota.workflows.run import WorkflowRun
 
 LOOK_US_MIN, LOOK_US_MAX = SECOND, 60 * SECOND
 
 
-async def start_child(flow: Flow, workflow: Any, args: Any, kwargs: Any, **options: Any) -> str:
+async def start_child(
+    flow: WorkflowRun, workflow: Any, args: Any, kwargs: Any, **options: Any
+) -> str:
     """Start a child run, once; returns its id."""
     key = flow.key_for(f"start {workflow.name}")
     known = flow.recall(key)
@@ -31,13 +33,13 @@ async def start_child(flow: Flow, workflow: Any, args: Any, kwargs: Any, **optio
     return known.child_id
 
 
-async def run_child(flow: Flow, workflow: Any, args: Any, kwargs: Any) -> Any:
+async def run_child(flow: WorkflowRun, workflow: Any, args: Any, kwargs: Any) -> Any:
     """Start a child run and wait durably for its result."""
     child_id = await start_child(flow, workflow, args, kwargs)
     return await child_result(flow, child_id, workflow.signature.returns)
 
 
-async def child_result(flow: Flow, child_id: str, returns: typed.Reader) -> Any:
+async def child_result(flow: WorkflowRun, child_id: str, returns: typed.JsonReader) -> Any:
     """The result of a child run; raises RunFailed when it ended without one."""
     key = f"result {child_id}"
     known = flow.recall(key)
@@ -65,7 +67,7 @@ def _look_again_at(child_id: str, now: int) -> int:
     return now + min(max(age // 8, LOOK_US_MIN), LOOK_US_MAX)
 
 
-async def _child_end(flow: Flow, key: str, child_id: str) -> Step:
+async def _child_end(flow: WorkflowRun, key: str, child_id: str) -> StoredStep:
     while True:
         with flow.busy():
             seen = await flow.ours(flow.room.journal.look_after_child(flow.claim, child_id))
@@ -85,7 +87,7 @@ async def _child_end(flow: Flow, key: str, child_id: str) -> Step:
     return step
 
 
-async def take_signal(flow: Flow, name: str, timeout_us: int | None) -> Step:
+async def take_signal(flow: WorkflowRun, name: str, timeout_us: int | None) -> StoredStep:
     """The next signal of that name as a step; `failed` when none came in time."""
     key = flow.key_for(f"wait {name}")
     step = flow.recall(key)

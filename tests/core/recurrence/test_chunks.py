@@ -8,12 +8,12 @@ from itertools import pairwise
 
 import pytest
 
-from rota.core import dst
-from rota.core.cron import read_cron
-from rota.core.dst import Timeline
-from rota.core.instants import HOUR, instant
-from rota.core.resolve import CronTimes
-from rota.core.walls import Walls
+from rota.core.time import dst
+from rota.core.time.calendar import Walls
+from rota.core.time.cron import read_cron
+from rota.core.time.dst import Timeline
+from rota.core.time.instants import HOUR, instant
+from rota.core.time.resolve import CronTimes
 
 RULES = [(gap, repeat) for gap in ("next", "skip") for repeat in ("first", "second", "both")]
 MOVES = [

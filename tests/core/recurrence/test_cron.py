@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rota.core.cron import read_cron
+from rota.core.time.cron import read_cron
 from rota.errors import BadSchedule
 
 READ = [

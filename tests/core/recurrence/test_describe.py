@@ -6,9 +6,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from rota.core.describe import describe, describe_cron
-from rota.core.instants import DAY, HOUR, MINUTE, SECOND, instant
-from rota.core.recurrence import Spec, Timing, parse
+from rota.core.time.describe import describe, describe_cron
+from rota.core.time.instants import DAY, HOUR, MINUTE, SECOND, instant
+from rota.core.time.recurrence import Spec, Timing, parse
 
 CRON = [
     ("* * * * *", "every minute"),

@@ -13,8 +13,15 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from rota.core.dst import changes_between
-from rota.core.recurrence import Spec, Timing, between, count_between, latest_between, next_after
+from rota.core.time.dst import changes_between
+from rota.core.time.recurrence import (
+    Spec,
+    Timing,
+    between,
+    count_between,
+    latest_between,
+    next_after,
+)
 from tests.core.recurrence import oracle
 
 SECOND, HOUR = 1_000_000, 3_600_000_000

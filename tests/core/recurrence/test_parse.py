@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from rota.core.instants import DAY, HOUR, MINUTE, SECOND, instant
-from rota.core.recurrence import (
+from rota.core.time.instants import DAY, HOUR, MINUTE, SECOND, instant
+from rota.core.time.recurrence import (
     Spec,
     Timing,
     between,

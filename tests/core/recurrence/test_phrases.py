@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from rota.core.cron import read_cron
-from rota.core.instants import DAY, HOUR, MINUTE, SECOND
-from rota.core.phrases import EXAMPLES, understand
+from rota.core.time.cron import read_cron
+from rota.core.time.instants import DAY, HOUR, MINUTE, SECOND
+from rota.core.time.phrases import EXAMPLES, understand
 from rota.errors import BadSchedule
 
 UNDERSTOOD: list[tuple[str, str | int | tuple[str, ...]]] = [

@@ -9,10 +9,11 @@ import msgspec
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from rota.core.cron import read_cron
-from rota.core.describe import describe, describe_cron
-from rota.core.instants import DAY, HOUR, MINUTE, SECOND
-from rota.core.recurrence import (
+from rota.core.time.calendar import Walls
+from rota.core.time.cron import read_cron
+from rota.core.time.describe import describe, describe_cron
+from rota.core.time.instants import DAY, HOUR, MINUTE, SECOND
+from rota.core.time.recurrence import (
     Spec,
     Timing,
     between,
@@ -22,7 +23,6 @@ from rota.core.recurrence import (
     notes,
     previous_before,
 )
-from rota.core.walls import Walls
 from tests.core.recurrence import oracle
 from tests.core.recurrence import strategies as some
 

@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from rota.core.cron import ALIASES, read_cron
-from rota.core.phrases import understand
+from rota.core.time.cron import ALIASES, read_cron
+from rota.core.time.phrases import understand
 from tests.tidy.tree import ROOT
 
 PAGE = (ROOT / "docs" / "reference" / "cron.md").read_text(encoding="utf-8")

@@ -8,8 +8,8 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from rota.core.instants import instant, moment
-from rota.core.recurrence import Spec, Timing, between, next_after, notes, skipped_between
+from rota.core.time.instants import instant, moment
+from rota.core.time.recurrence import Spec, Timing, between, next_after, notes, skipped_between
 
 BERLIN, NEW_YORK, LORD_HOWE = "Europe/Berlin", "America/New_York", "Australia/Lord_Howe"
 APIA = "Pacific/Apia"

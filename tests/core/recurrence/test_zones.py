@@ -6,7 +6,7 @@ from zoneinfo import available_timezones
 
 import pytest
 
-from rota.core.zones import host_zone, nearest_zones, zone_named
+from rota.core.time.zones import host_zone, nearest_zones, zone_named
 from rota.errors import UnknownZone
 
 

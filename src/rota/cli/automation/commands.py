@@ -10,20 +10,21 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 
-from rota.cli import automation_lists, automation_page, connect, render, values
-from rota.cli.base import Call, Group
+from rota.cli import connect, render, values
+from rota.cli.automation import lists, page
+from rota.cli.base import CommandGroup, CommonOptions
 from rota.errors import BadAutomation, BadInput, UnknownAutomation, UsageError
 
 if TYPE_CHECKING:
     from rota.app import Rota
-    from rota.automation_client import Standing
-    from rota.client import Client
+    from rota.client.automations import AutomationView
+    from rota.client.client import Client
 
 T = TypeVar("T")
 PAGE_SIZE = 1000  # what one question for automations answers with
 
 
-@click.group(cls=Group)
+@click.group(cls=CommandGroup)
 def automation() -> None:
     """Deploy automations, look at them, steer them."""
 
@@ -35,15 +36,15 @@ def automation() -> None:
 @click.option("--archived", is_flag=True, help="With those that were archived.")
 @click.option("--after", default="", metavar="NAME", help="After this one: the next page.")
 @click.pass_obj
-def list_(call: Call, archived: bool, after: str) -> None:
+def list_(call: CommonOptions, archived: bool, after: str) -> None:
     """List automations by name, each with its state in a sentence."""
 
-    async def look(client: Client) -> Sequence[Standing]:
+    async def look(client: Client) -> Sequence[AutomationView]:
         return await client.automations.list(archived=archived, after=after)
 
     found = connect.ask(call, look)
     if call.json:
-        render.document([automation_page.document(one) for one in found])
+        render.document([page.document(one) for one in found])
         return
     rows = [
         (one.automation.name, one.status, sum(one.pending.values()), one.sentence) for one in found
@@ -60,24 +61,24 @@ def list_(call: Call, archived: bool, after: str) -> None:
 @automation.command("show")
 @click.argument("name")
 @click.pass_obj
-def show(call: Call, name: str) -> None:
+def show(call: CommonOptions, name: str) -> None:
     """Show how an automation stands, what blocks it, and what clears it.
 
     A change that waits for approval is shown with exactly the parameters it will be made with.
     """
-    story = connect.ask(call, lambda client: automation_page.read(client, name))
+    story = connect.ask(call, lambda client: page.read(client, name))
     if call.json:
-        render.document(automation_page.story_document(story))
+        render.document(page.story_document(story))
     else:
-        automation_page.page(story)
+        page.page(story)
 
 
 for command in (
-    automation_lists.inputs,
-    automation_lists.outputs,
-    automation_lists.events,
-    automation_lists.activity,
-    automation_lists.versions,
+    lists.inputs,
+    lists.outputs,
+    lists.events,
+    lists.activity,
+    lists.versions,
 ):
     automation.add_command(command)
 
@@ -96,7 +97,7 @@ class Deployed(NamedTuple):
 @automation.command("deploy")
 @click.argument("names", nargs=-1, metavar="[NAME]...")
 @click.pass_obj
-def deploy(call: Call, names: tuple[str, ...]) -> None:
+def deploy(call: CommonOptions, names: tuple[str, ...]) -> None:
     """Put the automations of the project's code in force; all, if none is named.
 
     New and changed handlers run at once; the others keep their times and their state. Workers
@@ -171,32 +172,34 @@ def _all_of(broken: Sequence[BadAutomation]) -> BadAutomation:
 # -- steering ----------------------------------------------------------------------------------
 
 
-def _steer(call: Call, name: str, verb: Callable[[Client], Awaitable[T]]) -> tuple[T, Standing]:
+def _steer(
+    call: CommonOptions, name: str, verb: Callable[[Client], Awaitable[T]]
+) -> tuple[T, AutomationView]:
     """Do it; returns the answer, and how the automation stands after it."""
 
-    async def work(client: Client) -> tuple[T, Standing]:
+    async def work(client: Client) -> tuple[T, AutomationView]:
         return await verb(client), await client.automations.show(name)
 
     return connect.ask(call, work)
 
 
-def tell(call: Call, standing: Standing, words: str, **facts: Any) -> None:
+def tell(call: CommonOptions, standing: AutomationView, words: str, **facts: Any) -> None:
     """What was done, and how the automation stands after it."""
     if call.json:
-        render.document(automation_page.document(standing) | facts)
+        render.document(page.document(standing) | facts)
         return
     click.echo(render.clean(words))
     sentence = render.clean(standing.sentence)
     state = "" if sentence.startswith(standing.status) else f"{render.coloured(standing.status)}: "
     click.echo(f"→ {state}{sentence}.")
     if standing.status == "Needs attention":
-        automation_page.todo(standing)
+        page.todo(standing)
 
 
 @automation.command("run-now")
 @click.argument("name")
 @click.pass_obj
-def run_now(call: Call, name: str) -> None:
+def run_now(call: CommonOptions, name: str) -> None:
     """Make every producer due now. Its schedule stays as it is.
 
     Refused while a run is active, or while something has to be resolved first.
@@ -210,7 +213,7 @@ def run_now(call: Call, name: str) -> None:
 @automation.command("pause")
 @click.argument("name")
 @click.pass_obj
-def pause(call: Call, name: str) -> None:
+def pause(call: CommonOptions, name: str) -> None:
     """Begin nothing new. What runs is left to end, and events are kept."""
     _, standing = _steer(call, name, lambda client: client.automations.pause(name))
     tell(call, standing, f"{name} is paused")
@@ -219,7 +222,7 @@ def pause(call: Call, name: str) -> None:
 @automation.command("resume")
 @click.argument("name")
 @click.pass_obj
-def resume(call: Call, name: str) -> None:
+def resume(call: CommonOptions, name: str) -> None:
     """Go on after a pause, or come back from the archive.
 
     What waits for a person goes on waiting: see `rota run resolve`.
@@ -231,7 +234,7 @@ def resume(call: Call, name: str) -> None:
 @automation.command("archive")
 @click.argument("name")
 @click.pass_obj
-def archive(call: Call, name: str) -> None:
+def archive(call: CommonOptions, name: str) -> None:
     """Pause for good, and leave it out of the list. Nothing is lost."""
     _, standing = _steer(call, name, lambda client: client.automations.archive(name))
     tell(call, standing, f"{name} is archived; `rota automation resume {name}` brings it back")
@@ -245,7 +248,12 @@ def archive(call: Call, name: str) -> None:
 @click.option("--title", help="How people call it, in the list of inputs.")
 @click.pass_obj
 def publish(
-    call: Call, name: str, topic: str, event_id: str, payload: str | None, title: str | None
+    call: CommonOptions,
+    name: str,
+    topic: str,
+    event_id: str,
+    payload: str | None,
+    title: str | None,
 ) -> None:
     """Publish event ID to a topic that is open to others (external=True).
 
@@ -255,7 +263,7 @@ def publish(
     """
     body = _payload(payload)
 
-    async def work(client: Client) -> tuple[bool, Standing]:
+    async def work(client: Client) -> tuple[bool, AutomationView]:
         new = await client.automations.publish(name, topic, event_id, body, title=title)
         return new, await client.automations.show(name)
 
@@ -291,7 +299,7 @@ def _payload(text: str | None) -> Any:
 @click.option("--input", "input_id", metavar="ID", help="An input, and all it leads to.")
 @click.pass_obj
 def skip(
-    call: Call, name: str, topic: str | None, event_id: str | None, input_id: str | None
+    call: CommonOptions, name: str, topic: str | None, event_id: str | None, input_id: str | None
 ) -> None:
     """Leave out a pending event, or an input with everything it leads to.
 

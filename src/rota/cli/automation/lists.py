@@ -7,15 +7,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from rota.cli import automation_page, connect, render
-from rota.cli.base import Call, Command
-from rota.core.automation import SeenInput
-from rota.core.phases import EventStatus, Mutation
+from rota.cli import connect, render
+from rota.cli.automation import page
+from rota.cli.base import BaseCommand, CommonOptions
+from rota.core.automations.model import SeenInput
+from rota.core.automations.phases import EventStatus, Mutation
 from rota.errors import BadInput
 
 if TYPE_CHECKING:
-    from rota.client import Client
-    from rota.core.automation import Definition, LedgerRow, SeenRun, StoredEvent
+    from rota.client.client import Client
+    from rota.core.automations.model import AutomationVersion, LedgerRow, SeenRun, StoredEvent
 
 CELL_WIDTH = 60
 LIMIT = click.option(
@@ -39,7 +40,7 @@ def _more(found: Sequence[Any], limit: int, last: str) -> None:
 # -- inputs ------------------------------------------------------------------------------------
 
 
-@click.command(cls=Command)
+@click.command(cls=BaseCommand)
 @click.argument("name")
 @click.argument("input_id", required=False, metavar="[ID]")
 @click.option("--pending", is_flag=True, help="Only what is not done, oldest first.")
@@ -48,7 +49,13 @@ def _more(found: Sequence[Any], limit: int, last: str) -> None:
 @BEFORE
 @click.pass_obj
 def inputs(
-    call: Call, name: str, input_id: str | None, pending: bool, stale: bool, limit: int, before: str
+    call: CommonOptions,
+    name: str,
+    input_id: str | None,
+    pending: bool,
+    stale: bool,
+    limit: int,
+    before: str,
 ) -> None:
     """Show what came in and how far it got, newest first.
 
@@ -85,10 +92,10 @@ async def _outcome(client: Client, name: str, input_id: str) -> Trail:
     return Trail([one], led_to)
 
 
-def _show_input(call: Call, trail: Trail) -> None:
+def _show_input(call: CommonOptions, trail: Trail) -> None:
     [one] = trail.inputs
     if call.json:
-        outputs = [automation_page.output_document(row) for row in trail.outputs]
+        outputs = [page.output_document(row) for row in trail.outputs]
         render.document(input_document(one) | {"outputs": outputs})
         return
     row = one.input
@@ -107,7 +114,7 @@ def _show_input(call: Call, trail: Trail) -> None:
         click.echo("  no change to anything outside" + ("" if one.status == "done" else " so far"))
     for number, output in enumerate(trail.outputs):
         click.echo() if number else None
-        automation_page.change_lines(output)
+        page.change_lines(output)
 
 
 def _far(one: SeenInput) -> str:
@@ -148,7 +155,7 @@ def input_table(found: Sequence[SeenInput], now: int, empty: str) -> None:
 # -- outputs -----------------------------------------------------------------------------------
 
 
-@click.command(cls=Command)
+@click.command(cls=BaseCommand)
 @click.argument("name")
 @click.argument("output_id", required=False, metavar="[ID]")
 @click.option(
@@ -159,7 +166,12 @@ def input_table(found: Sequence[SeenInput], now: int, empty: str) -> None:
 @BEFORE
 @click.pass_obj
 def outputs(
-    call: Call, name: str, output_id: str | None, status: str | None, limit: int, before: str
+    call: CommonOptions,
+    name: str,
+    output_id: str | None,
+    status: str | None,
+    limit: int,
+    before: str,
 ) -> None:
     """Show the changes made to the outside world, newest first: the ledger.
 
@@ -178,11 +190,11 @@ def outputs(
 
     found, now = connect.ask(call, look)
     if call.json:
-        render.document([automation_page.output_document(row) for row in found])
+        render.document([page.output_document(row) for row in found])
         return
     rows = [
         (
-            row.id, automation_page.settled(row), row.handler, row.tool,
+            row.id, page.settled(row), row.handler, row.tool,
             render.short(row.title or row.params, CELL_WIDTH), render.ago(row.updated_at, now),
         )
         for row in found
@@ -205,7 +217,7 @@ async def _behind(client: Client, name: str, output_id: str) -> Trail:
     return Trail([SeenInput(row, 0, 0) for row in behind], rows)
 
 
-def _show_output(call: Call, trail: Trail) -> None:
+def _show_output(call: CommonOptions, trail: Trail) -> None:
     [row] = trail.outputs
     if call.json:
         behind = [
@@ -213,10 +225,10 @@ def _show_output(call: Call, trail: Trail) -> None:
              "type": one.input.type, "external_id": one.input.external_id}
             for one in trail.inputs
         ]  # fmt: skip
-        render.document(automation_page.output_document(row) | {"inputs": behind})
+        render.document(page.output_document(row) | {"inputs": behind})
         return
     click.echo(f"change {row.id}  {render.coloured(row.status)}")
-    automation_page.change_lines(row)
+    page.change_lines(row)
     render.heading("because of")
     for one in trail.inputs:
         click.echo(f"  {one.input.id}  {render.clean(one.input.title)}")
@@ -227,7 +239,7 @@ def _show_output(call: Call, trail: Trail) -> None:
 # -- events ------------------------------------------------------------------------------------
 
 
-@click.command(cls=Command)
+@click.command(cls=BaseCommand)
 @click.argument("name")
 @click.option("--topic", default="", help="Only events of this topic.")
 @click.option(
@@ -237,7 +249,9 @@ def _show_output(call: Call, trail: Trail) -> None:
 @LIMIT
 @BEFORE
 @click.pass_obj
-def events(call: Call, name: str, topic: str, status: str | None, limit: int, before: str) -> None:
+def events(
+    call: CommonOptions, name: str, topic: str, status: str | None, limit: int, before: str
+) -> None:
     """Show the events of an automation's topics, newest first."""
 
     async def look(client: Client) -> tuple[Sequence[StoredEvent], int]:
@@ -276,13 +290,13 @@ def event_document(row: StoredEvent) -> dict[str, Any]:
 # -- activity and versions ---------------------------------------------------------------------
 
 
-@click.command(cls=Command)
+@click.command(cls=BaseCommand)
 @click.argument("name")
 @click.option("--logs", is_flag=True, help="With what the handlers logged.")
 @LIMIT
 @BEFORE
 @click.pass_obj
-def activity(call: Call, name: str, logs: bool, limit: int, before: str) -> None:
+def activity(call: CommonOptions, name: str, logs: bool, limit: int, before: str) -> None:
     """Show what the handlers did, newest first; every attempt is a line."""
 
     async def look(client: Client) -> tuple[Sequence[SeenRun], int]:
@@ -291,9 +305,9 @@ def activity(call: Call, name: str, logs: bool, limit: int, before: str) -> None
 
     found, now = connect.ask(call, look)
     if call.json:
-        render.document([automation_page.doing_document(one) for one in found])
+        render.document([page.doing_document(one) for one in found])
         return
-    automation_page.doings(found, now)
+    page.doings(found, now)
     for one in found if logs else ():
         lines = render.parsed(one.run.logs) or []
         if lines:
@@ -304,14 +318,14 @@ def activity(call: Call, name: str, logs: bool, limit: int, before: str) -> None
         _more(found, limit, found[-1].run.run_id)
 
 
-@click.command(cls=Command)
+@click.command(cls=BaseCommand)
 @click.argument("name")
 @LIMIT
 @click.pass_obj
-def versions(call: Call, name: str, limit: int) -> None:
+def versions(call: CommonOptions, name: str, limit: int) -> None:
     """Show the versions that were deployed or made by a fix, newest first."""
 
-    async def look(client: Client) -> tuple[Sequence[Definition], int]:
+    async def look(client: Client) -> tuple[Sequence[AutomationVersion], int]:
         return await client.automations.versions(name, limit=limit), client.clock.now()
 
     found, now = connect.ask(call, look)

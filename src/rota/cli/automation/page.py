@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from rota.cli import render
-from rota.cli.show import own_frames
-from rota.core.instants import SECOND
-from rota.core.outcomes import read_error
+from rota.cli.run.page import own_frames
+from rota.core.runs.stored_errors import read_error
+from rota.core.time.instants import SECOND
 
 if TYPE_CHECKING:
-    from rota.automation_client import Standing
-    from rota.client import Client
-    from rota.core.automation import EventName, LedgerRow, SeenRun
-    from rota.core.graph import Graph, HandlerNode
-    from rota.core.planner import Handler
+    from rota.client.automations import AutomationView
+    from rota.client.client import Client
+    from rota.core.automations.graph import AutomationGraph, HandlerNode
+    from rota.core.automations.model import EventName, LedgerRow, SeenRun
+    from rota.core.automations.planner import DeployedHandler
 
 LATEST_COUNT = 5
 PATIENCE_S = 10
@@ -49,11 +49,11 @@ IN_DOUBT: dict[str, str] = {
 SETTLED = {"reconcile": "looked up", "person": "said by a person", "rejected": "rejected"}
 
 
-class Story(NamedTuple):
+class AutomationPage(NamedTuple):
     """Everything the page about one automation shows."""
 
-    standing: Standing
-    graph: Graph | None
+    standing: AutomationView
+    graph: AutomationGraph | None
     deployed_at: int | None
     error: str | None  # what the run that blocks it last complained about
     latest: Sequence[SeenRun]
@@ -64,16 +64,16 @@ class Story(NamedTuple):
 # -- reading -----------------------------------------------------------------------------------
 
 
-async def read(client: Client, name: str) -> Story:
+async def read(client: Client, name: str) -> AutomationPage:
     """Ask for all of it."""
     import msgspec
 
-    from rota.core.graph import Graph
+    from rota.core.automations.graph import AutomationGraph
 
     ask = client.automations
     standing = await ask.show(name)
     versions = await ask.versions(name, limit=1)
-    graph = msgspec.json.decode(versions[0].graph, type=Graph) if versions else None
+    graph = msgspec.json.decode(versions[0].graph, type=AutomationGraph) if versions else None
     error = None
     if standing.turn is not None and standing.said.actions:
         chain = await client.chain(standing.turn.id)
@@ -81,13 +81,15 @@ async def read(client: Client, name: str) -> Story:
     latest = await ask.activity(name, limit=LATEST_COUNT)
     deployed_at = versions[0].created_at if versions else None
     stale_count = len(await ask.stale(name))
-    return Story(standing, graph, deployed_at, error, latest, stale_count, client.clock.now())
+    return AutomationPage(
+        standing, graph, deployed_at, error, latest, stale_count, client.clock.now()
+    )
 
 
 # -- what can be done --------------------------------------------------------------------------
 
 
-def actions(standing: Standing) -> list[dict[str, str]]:
+def actions(standing: AutomationView) -> list[dict[str, str]]:
     """What a person can do: the exact commands, and what each means."""
     waits = in_the_way(standing) or standing.turn
     names = {
@@ -110,7 +112,7 @@ def _listed(events: Sequence[EventName]) -> str:
     return f"{said} and {more} more" if more > 0 else said
 
 
-def in_the_way(standing: Standing) -> LedgerRow | None:
+def in_the_way(standing: AutomationView) -> LedgerRow | None:
     """The change that waits for approval or is in doubt, if it is what blocks."""
     blocks = standing.turn is not None and standing.turn.reason in ("approval", "reconciliation")
     return standing.mutation if blocks and standing.said.actions else None
@@ -119,7 +121,7 @@ def in_the_way(standing: Standing) -> LedgerRow | None:
 # -- documents ---------------------------------------------------------------------------------
 
 
-def document(standing: Standing) -> dict[str, Any]:
+def document(standing: AutomationView) -> dict[str, Any]:
     """An automation for machines."""
     one, turn, change = standing.automation, standing.turn, in_the_way(standing)
     return {
@@ -136,7 +138,7 @@ def document(standing: Standing) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def story_document(story: Story) -> dict[str, Any]:
+def story_document(story: AutomationPage) -> dict[str, Any]:
     """The page for machines."""
     return document(story.standing) | {
         "deployed_at": render.at(story.deployed_at),
@@ -147,7 +149,7 @@ def story_document(story: Story) -> dict[str, Any]:
     }
 
 
-def handler_document(one: Handler, node: HandlerNode | None) -> dict[str, Any]:
+def handler_document(one: DeployedHandler, node: HandlerNode | None) -> dict[str, Any]:
     """A handler for machines."""
     return {
         "name": one.name, "kind": one.kind, "schedule": one.written,
@@ -188,7 +190,7 @@ def output_document(row: LedgerRow) -> dict[str, Any]:
 # -- pages -------------------------------------------------------------------------------------
 
 
-def page(story: Story) -> None:
+def page(story: AutomationPage) -> None:
     """The page for people: first what is the matter and how to clear it, then the rest."""
     standing = story.standing
     name = click.style(render.clean(standing.automation.name), bold=True)
@@ -210,7 +212,7 @@ def page(story: Story) -> None:
     doings(story.latest, story.now)
 
 
-def todo(standing: Standing) -> None:
+def todo(standing: AutomationView) -> None:
     """The exact commands that clear what is in the way."""
     found = actions(standing)
     if not found:
@@ -255,7 +257,7 @@ def spread(name: str, text: str) -> None:
         click.echo(f"  {'':<12}{render.clean(line)}")
 
 
-def _error(story: Story) -> None:
+def _error(story: AutomationPage) -> None:
     if story.error is None:
         return
     detail = read_error(story.error)
@@ -265,7 +267,7 @@ def _error(story: Story) -> None:
         click.echo(f"  {render.clean(line)}")
 
 
-def _facts(story: Story) -> None:
+def _facts(story: AutomationPage) -> None:
     one, standing = story.standing.automation, story.standing
     pending = ", ".join(f"{topic} {n}" for topic, n in sorted(standing.pending.items()))
     stale = f"{story.stale_count} not done for long: `rota automation inputs {one.name} --stale`"
@@ -284,14 +286,14 @@ def _facts(story: Story) -> None:
             click.echo(f"  {name:<12}{render.clean(value)}")
 
 
-def _paused(standing: Standing) -> str | None:
+def _paused(standing: AutomationView) -> str | None:
     """A pause that something more urgent hides."""
     if standing.automation.status == "active" or standing.status == "Stopped":
         return None
     return f"yes: it rests after this, until `rota automation resume {standing.automation.name}`"
 
 
-def _unclaimed(story: Story) -> str | None:
+def _unclaimed(story: AutomationPage) -> str | None:
     """For how long no worker has taken it up; a moment is nothing to worry about."""
     turn = story.standing.turn
     if turn is None or turn.status != "pending" or turn.available_at is None:
@@ -302,12 +304,12 @@ def _unclaimed(story: Story) -> str | None:
     return f"No worker has taken it for {since}: is `rota up` running, with this code?"
 
 
-def _node(story: Story, handler: Handler) -> HandlerNode | None:
+def _node(story: AutomationPage, handler: DeployedHandler) -> HandlerNode | None:
     nodes = story.graph.handlers if story.graph else ()
     return next((node for node in nodes if node.name == handler.name), None)
 
 
-def _handlers(story: Story) -> None:
+def _handlers(story: AutomationPage) -> None:
     rows = []
     for one in story.standing.handlers:
         node = _node(story, one)
@@ -318,14 +320,14 @@ def _handlers(story: Story) -> None:
     render.table(("name", "kind", "runs on", "publishes", "next", "last"), rows, "no handlers")
 
 
-def _reads(one: Handler, node: HandlerNode | None) -> str:
+def _reads(one: DeployedHandler, node: HandlerNode | None) -> str:
     if one.kind == "producer":
         return one.written or ""
     said = f"events of {', '.join(node.subscribes)}" if node else "events"
     return f"{said}, asks first" if node and node.approval else said
 
 
-def _due(one: Handler, now: int) -> str:
+def _due(one: DeployedHandler, now: int) -> str:
     at = one.queued_at or one.next_run_at or one.wake_at
     if one.is_dirty or (at is not None and at <= now):
         return "due"

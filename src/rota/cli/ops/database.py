@@ -7,15 +7,15 @@ from typing import Any
 
 import click
 
-from rota.cli import connect, exits, render
-from rota.cli.base import Call, Command
+from rota.cli import connect, exit_codes, render
+from rota.cli.base import BaseCommand, CommonOptions
 
 
-@click.command(cls=Command)
+@click.command(cls=BaseCommand)
 @click.pass_obj
-def migrate(call: Call) -> None:
+def migrate(call: CommonOptions) -> None:
     """Create the tables, or bring them up to date. Safe to repeat."""
-    from rota import checkup
+    from rota.client import doctor as checkup
 
     place = connect.place_of(call)
     where, applied = asyncio.run(checkup.bring_up_to_date(place.url, place.settings))
@@ -27,20 +27,21 @@ def migrate(call: Call) -> None:
         click.echo(f"{where}: up to date")
 
 
-@click.command(cls=Command)
+@click.command(cls=BaseCommand)
 @click.pass_obj
-def doctor(call: Call) -> int:
+def doctor(call: CommonOptions) -> int:
     """Look for what is wrong, and say what to do.
 
     Looks at the database, clock, invariants, workers, queues and stuck runs. Changes nothing.
     Ends with 0 when nothing is bad, 3 when the database cannot be used, else 1.
     """
-    from rota import checkup, project
+    from rota import project
+    from rota.client import doctor as checkup
 
     place = connect.place_of(call)
     project.must_exist(place.url)
     report = asyncio.run(checkup.examine(place.url, place.settings))
-    findings = [one._replace(says=exits.hide(one.says, place.url)) for one in report.findings]
+    findings = [one._replace(says=exit_codes.hide(one.says, place.url)) for one in report.findings]
     if call.json:
         level = max((one.level for one in findings), key=["ok", "warn", "bad"].index)
         lines = [one._asdict() for one in findings]
@@ -50,8 +51,8 @@ def doctor(call: Call) -> int:
             _line(one.level, one.what, one.says, one.hint)
         _sum([one.level for one in findings])
     if report.code is not None:
-        return exits.EXITS[report.code]
-    return exits.FAILED if any(one.level == "bad" for one in findings) else exits.OK
+        return exit_codes.EXITS[report.code]
+    return exit_codes.FAILED if any(one.level == "bad" for one in findings) else exit_codes.OK
 
 
 def _line(level: str, what: str, says: str, hint: str | None) -> None:

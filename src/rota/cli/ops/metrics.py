@@ -8,37 +8,37 @@ from typing import Any
 import click
 
 from rota.cli import connect, render
-from rota.cli.base import Call, Command
-from rota.core import exposition
-from rota.core.exposition import Metric
+from rota.cli.base import BaseCommand, CommonOptions
+from rota.core import prometheus_text
+from rota.core.prometheus_text import Metric
 from rota.errors import BadInput
 
 
-@click.command(cls=Command)
+@click.command(cls=BaseCommand)
 @click.option(
     "-o", "--output", metavar="FILE", type=click.Path(path_type=Path),
     help="Write the text to FILE, whole or not at all, and nothing to stdout.",
 )  # fmt: skip
 @click.pass_obj
-def metrics(call: Call, output: Path | None) -> None:
+def metrics(call: CommonOptions, output: Path | None) -> None:
     """Print the state of the store as Prometheus reads it.
 
     Text exposition format 0.0.4, for the textfile collector of node_exporter: let a timer run it
     with --output. What is open is counted exactly; what is over, within the stretch that each HELP
     line states. With --json and --output, stdout tells the file and how many numbers it has.
     """
-    from rota.metrics import collect
+    from rota.client.metrics import collect
 
     found = connect.ask(call, collect)
     if output is not None:
-        _write(output, exposition.text(found))
+        _write(output, prometheus_text.text(found))
         if call.json:
             count = sum(len(one.samples) for one in found)
             render.document({"file": str(output), "samples": count})
     elif call.json:
         render.document([_document(one) for one in found if one.samples])
     else:
-        render.whole(exposition.text(found))
+        render.whole(prometheus_text.text(found))
 
 
 def _document(metric: Metric) -> dict[str, Any]:
@@ -47,7 +47,7 @@ def _document(metric: Metric) -> dict[str, Any]:
 
 
 def _write(path: Path, text: str) -> None:
-    from rota.pipelines.document.files import write_whole
+    from rota.pipelines.files import write_whole
 
     try:
         write_whole(path, [text])

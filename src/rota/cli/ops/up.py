@@ -14,19 +14,19 @@ from typing import TYPE_CHECKING
 
 import click
 
-from rota.cli import connect, exits, render
-from rota.cli.base import Call, Command
-from rota.core.instants import iso
+from rota.cli import connect, exit_codes, render
+from rota.cli.base import BaseCommand, CommonOptions
+from rota.core.time.instants import iso
 from rota.errors import UsageError
 
 if TYPE_CHECKING:
     from rota.app import Rota
-    from rota.project import Place
+    from rota.project import ProjectLocation
 
 log = logging.getLogger("rota.up")
 
 
-@click.command(cls=Command)
+@click.command(cls=BaseCommand)
 @click.argument("target", required=False)
 @click.option(
     "--queue",
@@ -39,7 +39,11 @@ log = logging.getLogger("rota.up")
 @click.option("--migrate", is_flag=True, help="PostgreSQL: bring the tables up to date first.")
 @click.pass_obj
 def up(
-    call: Call, target: str | None, queues: tuple[str, ...], seats: int | None, migrate: bool
+    call: CommonOptions,
+    target: str | None,
+    queues: tuple[str, ...],
+    seats: int | None,
+    migrate: bool,
 ) -> int:
     """Perform the runs of a project until told to stop.
 
@@ -68,12 +72,12 @@ def up(
     app.migrates = app.migrates or migrate
     write_logs(call)
     _warn_of_namespace(connect.known_place(call, found), app)
-    code = asyncio.run(Daemon(app, queues).live())
+    code = asyncio.run(WorkerDaemon(app, queues).live())
     leave_threads(code)
     return code
 
 
-def _warn_of_namespace(place: Place | None, app: Rota) -> None:
+def _warn_of_namespace(place: ProjectLocation | None, app: Rota) -> None:
     """The other commands do not import code, so a namespace named only there is lost on them."""
     if place is not None and place.settings.namespace != app.settings.namespace:
         log.warning(
@@ -83,7 +87,7 @@ def _warn_of_namespace(place: Place | None, app: Rota) -> None:
         )  # fmt: skip
 
 
-class Daemon:
+class WorkerDaemon:
     """One worker and the signals it obeys."""
 
     def __init__(self, app: Rota, queues: Sequence[str]) -> None:
@@ -104,7 +108,7 @@ class Daemon:
             if not starting.done():  # told to stop while it still waits for the database
                 starting.cancel()
                 await asyncio.gather(starting, return_exceptions=True)
-                return exits.INTERRUPTED
+                return exit_codes.INTERRUPTED
             await starting
             await self._say_up()
             await stopping
@@ -138,10 +142,10 @@ class Daemon:
             await draining
         how = "at once, runs handed over" if at_once else "gracefully"
         log.info("worker %s stopped %s", worker.id, how)
-        return exits.INTERRUPTED if at_once else exits.OK
+        return exit_codes.INTERRUPTED if at_once else exit_codes.OK
 
     async def _say_up(self) -> None:
-        from rota.checkup import served
+        from rota.client.doctor import served
 
         app = self._app
         assert app.runtime is not None
@@ -161,7 +165,7 @@ def _performs(app: Rota) -> str:
     return ", ".join(f"{word} {', '.join(names)}" for word, names in said.items() if names)
 
 
-def write_logs(call: Call) -> None:
+def write_logs(call: CommonOptions) -> None:
     """Logs to stderr, passwords out; a project that sets up logging itself has its way."""
     wire = logging.StreamHandler(sys.stderr)
     wire.setFormatter(_Lines(call))
@@ -172,22 +176,22 @@ def write_logs(call: Call) -> None:
 class _Lines(logging.Formatter):
     """One line per record; a traceback follows it."""
 
-    def __init__(self, call: Call) -> None:
+    def __init__(self, call: CommonOptions) -> None:
         super().__init__("%(asctime)s %(levelname)s %(name)s: %(message)s")
         self._call = call
 
     def format(self, record: logging.LogRecord) -> str:
         """The record as text, or as one JSON object."""
         if not self._call.json:
-            return exits.hide(super().format(record), self._call.url)
+            return exit_codes.hide(super().format(record), self._call.url)
         fields = {
             "at": iso(round(record.created * 1e6)),
             "level": record.levelname.lower(),
             "logger": record.name,
-            "message": exits.hide(record.getMessage(), self._call.url),
+            "message": exit_codes.hide(record.getMessage(), self._call.url),
         }
         if record.exc_info:
-            fields["trace"] = exits.hide(self.formatException(record.exc_info), self._call.url)
+            fields["trace"] = exit_codes.hide(self.formatException(record.exc_info), self._call.url)
         return json.dumps(fields, ensure_ascii=False)
 
 

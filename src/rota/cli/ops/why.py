@@ -7,20 +7,20 @@ from typing import TYPE_CHECKING
 import click
 
 from rota.cli import connect, render
-from rota.cli.base import Call, Command
+from rota.cli.base import BaseCommand, CommonOptions
 
 if TYPE_CHECKING:
-    from rota.client import Client
-    from rota.why import Answer
+    from rota.client.client import Client
+    from rota.explain.schedule import Explanation
 
 
-@click.command(cls=Command)
+@click.command(cls=BaseCommand)
 @click.argument("name", metavar="NAME")
 @click.option(
     "--at", "at_text", metavar="TIME", help="Ask about one time: 2027-03-28T02:30, or 02:30 today."
 )
 @click.pass_obj
-def why(call: Call, name: str, at_text: str | None) -> None:
+def why(call: CommonOptions, name: str, at_text: str | None) -> None:
     """Say why a schedule or an automation ran or did not, or where a run stands.
 
     NAME is a schedule, an automation, or the id of a run. Without --at it tells of the last
@@ -36,11 +36,11 @@ def why(call: Call, name: str, at_text: str | None) -> None:
         click.echo(f"→ {render.clean(found.hint)}")
 
 
-async def _ask(client: Client, name: str, at_text: str | None) -> Answer:
+async def _ask(client: Client, name: str, at_text: str | None) -> Explanation:
     from rota.errors import UnknownSchedule
-    from rota.hostzone import host_zone_name
-    from rota.preview import read_time, zone_of
-    from rota.why import why as ask
+    from rota.explain.schedule import why as ask
+    from rota.schedules.host_zone import host_zone_name
+    from rota.schedules.preview import read_time, zone_of
 
     if at_text is None:
         return await ask(client, name)

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rota.cli import connect, render
-from rota.cli.base import Call, Group
-from rota.core.instants import span
+from rota.cli.base import CommandGroup, CommonOptions
+from rota.core.time.instants import span
 
 if TYPE_CHECKING:
-    from rota.client import Client
-    from rota.core.model import Queue, Worker
+    from rota.client.client import Client
+    from rota.core.runs.model import Queue, WorkerRecord
     from rota.settings import Settings
 
 
-@click.group(cls=Group)
+@click.group(cls=CommandGroup)
 def worker() -> None:
     """See who performs runs."""
 
@@ -25,10 +25,10 @@ def worker() -> None:
 @worker.command("list")
 @click.option("--all", "everyone", is_flag=True, help="Those that have stopped, too.")
 @click.pass_obj
-def list_workers(call: Call, everyone: bool) -> None:
+def list_workers(call: CommonOptions, everyone: bool) -> None:
     """List workers, with the time since each last reported."""
 
-    async def look(client: Client) -> tuple[Sequence[Worker], Settings, int]:
+    async def look(client: Client) -> tuple[Sequence[WorkerRecord], Settings, int]:
         return await client.workers(everyone=everyone), client.settings, client.clock.now()
 
     rows, settings, now = connect.ask(call, look)
@@ -46,14 +46,14 @@ def list_workers(call: Call, everyone: bool) -> None:
     render.table(heads, lines, "no worker is on; start one with `rota up`")
 
 
-def _queues(row: Worker) -> list[str]:
-    from rota.checkup import served
+def _queues(row: WorkerRecord) -> list[str]:
+    from rota.client.doctor import served
 
     return served(row)
 
 
-def _document(row: Worker, settings: Settings, now: int) -> dict[str, Any]:
-    from rota.checkup import absence
+def _document(row: WorkerRecord, settings: Settings, now: int) -> dict[str, Any]:
+    from rota.client.doctor import absence
 
     age_s = (now - row.heartbeat_at) / 1e6
     return render.record(row) | {
@@ -62,8 +62,8 @@ def _document(row: Worker, settings: Settings, now: int) -> dict[str, Any]:
     }
 
 
-def _heartbeat(row: Worker, settings: Settings, now: int) -> str:
-    from rota.checkup import absence
+def _heartbeat(row: WorkerRecord, settings: Settings, now: int) -> str:
+    from rota.client.doctor import absence
 
     why = absence(row, settings, now)
     if why is not None:
@@ -71,14 +71,14 @@ def _heartbeat(row: Worker, settings: Settings, now: int) -> str:
     return render.ago(row.heartbeat_at, now)
 
 
-@click.group(cls=Group)
+@click.group(cls=CommandGroup)
 def queue() -> None:
     """See queues, pause and resume them."""
 
 
 @queue.command("list")
 @click.pass_obj
-def list_queues(call: Call) -> None:
+def list_queues(call: CommonOptions) -> None:
     """List queues: what waits, who serves them, their limits."""
     rows = connect.ask(call, _read_queues)
     if call.json:
@@ -138,7 +138,7 @@ def _limits(row: dict[str, Any]) -> str:
 @queue.command("pause")
 @click.argument("name")
 @click.pass_obj
-def pause(call: Call, name: str) -> None:
+def pause(call: CommonOptions, name: str) -> None:
     """Stop taking runs from a queue, on all workers. What runs goes on."""
     _set_paused(call, name, True)
 
@@ -146,12 +146,12 @@ def pause(call: Call, name: str) -> None:
 @queue.command("resume")
 @click.argument("name")
 @click.pass_obj
-def resume(call: Call, name: str) -> None:
+def resume(call: CommonOptions, name: str) -> None:
     """Take runs from a queue again."""
     _set_paused(call, name, False)
 
 
-def _set_paused(call: Call, name: str, paused: bool) -> None:
+def _set_paused(call: CommonOptions, name: str, paused: bool) -> None:
     connect.ask(call, lambda client: client.pause_queue(name, paused=paused))
     if call.json:
         render.document({"name": name, "paused": paused})

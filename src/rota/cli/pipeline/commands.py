@@ -7,22 +7,23 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rota.cli import exits, pipeline_words, render
-from rota.cli.base import Call, Group
-from rota.cli.pipeline_again import resume, retry
-from rota.cli.pipeline_generate import generate
-from rota.cli.pipeline_history import history
-from rota.cli.pipeline_render import render_
-from rota.cli.pipeline_run import run
+from rota.cli import exit_codes, render
+from rota.cli.base import CommandGroup, CommonOptions
+from rota.cli.pipeline import text as pipeline_words
+from rota.cli.pipeline.generate import generate
+from rota.cli.pipeline.history import history
+from rota.cli.pipeline.render import render_
+from rota.cli.pipeline.resume import resume, retry
+from rota.cli.pipeline.run import run
 from rota.errors import BadPipeline
 
 if TYPE_CHECKING:
-    from rota.pipelines.document.discovery import Listed
+    from rota.pipelines.definition.discovery import Listed
 
 STARTERS = ("custom", "data", "models", "generated")
 
 
-@click.group(cls=Group)
+@click.group(cls=CommandGroup)
 def pipeline() -> None:
     """Make AI pipelines, check them, try them, run them."""
 
@@ -41,7 +42,7 @@ def pipeline() -> None:
     "generated: an AI makes the items.",
 )
 @click.pass_obj
-def init(call: Call, folder: Path, template: str) -> None:
+def init(call: CommonOptions, folder: Path, template: str) -> None:
     """Write a pipeline to begin with into FOLDER.
 
     It runs as it is, offline, for nothing. Files that are there already are never changed.
@@ -70,7 +71,9 @@ def init(call: Call, folder: Path, template: str) -> None:
 @click.option("-p", "--param", "params", multiple=True, metavar="NAME=VALUE", help="As for a run.")
 @click.option("--strict", is_flag=True, help="Warnings are errors.")
 @click.pass_obj
-def validate(call: Call, paths: tuple[str, ...], params: tuple[str, ...], strict: bool) -> int:
+def validate(
+    call: CommonOptions, paths: tuple[str, ...], params: tuple[str, ...], strict: bool
+) -> int:
     """Check pipelines and tell everything that is wrong with them.
 
     PATH is a pipeline.yaml, its folder, a folder of pipelines, or a name; without one it is this
@@ -78,14 +81,14 @@ def validate(call: Call, paths: tuple[str, ...], params: tuple[str, ...], strict
     pipeline: exit code 2. Warnings tell what a run would still have to be given, or find: a
     parameter, a file.
     """
-    from rota.pipelines.document.parameters import read_given
+    from rota.pipelines.definition.parameters import read_given
 
     given = read_given(params)
     found = _examined(paths or (".",), given)
     bad = [each for each in found if each.loaded is None or (strict and each.problems)]
     if call.json:
         render.document([pipeline_words.verdict_document(each) for each in found])
-        return exits.USAGE if bad else exits.OK
+        return exit_codes.USAGE if bad else exit_codes.OK
     for each in found:
         for problem in each.problems:
             click.echo(pipeline_words.problem_line(problem))
@@ -96,14 +99,14 @@ def validate(call: Call, paths: tuple[str, ...], params: tuple[str, ...], strict
         f"{pipeline_words.tally(problems)}",
         err=bool(problems),
     )
-    return exits.USAGE if bad else exits.OK
+    return exit_codes.USAGE if bad else exit_codes.OK
 
 
 def _examined(paths: tuple[str, ...], given: dict[str, Any]) -> list[Listed]:
     """Every pipeline that the paths name; a folder of pipelines stands for all in it."""
-    from rota.pipelines.document.discovery import with_chains
-    from rota.pipelines.document.finding import locate, pipelines_in
-    from rota.pipelines.preview.verdict import examined
+    from rota.pipelines.definition.discovery import with_chains
+    from rota.pipelines.definition.locate import locate, pipelines_in
+    from rota.pipelines.preview.validation import examined
 
     found: list[Listed] = []
     for text in paths:
@@ -121,15 +124,15 @@ def _examined(paths: tuple[str, ...], given: dict[str, Any]) -> list[Listed]:
 @pipeline.command("list")
 @click.argument("folder", default=".", type=click.Path(path_type=Path), metavar="[FOLDER]")
 @click.pass_obj
-def list_(call: Call, folder: Path) -> None:
+def list_(call: CommonOptions, folder: Path) -> None:
     """List the pipelines of a folder, broken ones too.
 
     FOLDER is this one if it is not named. Where it has no pipelines, those of its folder
     `pipelines` (or `.vscode/pipelines`) are listed.
     """
-    from rota.pipelines.document.discovery import with_chains
-    from rota.pipelines.document.finding import pipelines_in
-    from rota.pipelines.preview.verdict import examined
+    from rota.pipelines.definition.discovery import with_chains
+    from rota.pipelines.definition.locate import pipelines_in
+    from rota.pipelines.preview.validation import examined
 
     if not folder.is_dir():
         raise click.UsageError(f"{folder} is no folder")
@@ -148,15 +151,15 @@ def list_(call: Call, folder: Path) -> None:
 @pipeline.command("show")
 @click.argument("path")
 @click.pass_obj
-def show(call: Call, path: str) -> None:
+def show(call: CommonOptions, path: str) -> None:
     """Show what a pipeline does, part by part, and when.
 
     PATH is a pipeline.yaml, its folder, or the name of a pipeline in this folder or in its folder
     `pipelines`.
     """
-    from rota.pipelines.document.finding import locate, next_of
-    from rota.pipelines.document.problems import refusal
-    from rota.pipelines.preview.verdict import examined
+    from rota.pipelines.definition.locate import locate, next_of
+    from rota.pipelines.definition.problems import refusal
+    from rota.pipelines.preview.validation import examined
 
     found = examined(locate(path))
     loaded = found.loaded

@@ -10,17 +10,17 @@ import click
 import msgspec
 
 from rota.cli import render
-from rota.cli.base import Call, Command
-from rota.cli.pipeline_progress import money
+from rota.cli.base import BaseCommand, CommonOptions
+from rota.cli.pipeline.progress import money
 from rota.errors import BadInput
 
 if TYPE_CHECKING:
     from rota.ai.base import Reply
-    from rota.pipelines.document.definition import Generate
+    from rota.pipelines.definition.model import Generate
     from rota.pipelines.snapshot import Snapshot
 
 
-@click.command("generate", cls=Command)
+@click.command("generate", cls=BaseCommand)
 @click.argument("path")
 @click.option("-p", "--param", "params", multiple=True, metavar="NAME=VALUE", help="A parameter.")
 @click.option("--model", metavar="MODEL", help="This model: provider:model.")
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 )  # fmt: skip
 @click.pass_obj
 def generate(
-    call: Call, path: str, params: tuple[str, ...], model: str | None, ai: Path | None
+    call: CommonOptions, path: str, params: tuple[str, ...], model: str | None, ai: Path | None
 ) -> None:
     """Let an AI make the items of a pipeline, and print them.
 
@@ -38,8 +38,8 @@ def generate(
     to `rota pipeline run PATH --items FILE`. Each item is a line of JSON; with --json they are one
     list. Nothing is stored.
     """
-    from rota.pipelines.document.finding import locate, open_pipeline
-    from rota.pipelines.document.parameters import read_given
+    from rota.pipelines.definition.locate import locate, open_pipeline
+    from rota.pipelines.definition.parameters import read_given
     from rota.pipelines.snapshot import Overrides, take
 
     loaded = open_pipeline(locate(path))
@@ -67,9 +67,9 @@ async def _made(
     snapshot: Snapshot, part: Generate, ai: Path | None
 ) -> tuple[list[dict[str, Any]], Reply]:
     from rota.ai.base import release
-    from rota.ai.choosing import invoker_of
-    from rota.pipelines.document.fields import fields_of
-    from rota.pipelines.running.generating import generate_question, read_items_reply
+    from rota.ai.registry import invoker_of
+    from rota.pipelines.definition.fields import fields_of
+    from rota.pipelines.run.generated_items import generate_question, read_items_reply
 
     invoker = invoker_of(ai)
     question = generate_question(snapshot, part.prompt, part.schema, part.model)

@@ -10,16 +10,16 @@ import click
 import msgspec
 
 from rota.cli import connect, render
-from rota.cli.base import Call, Command
-from rota.cli.pipeline_life import chosen_run, client_of, never_ran
-from rota.cli.pipeline_progress import money
-from rota.cli.pipeline_run import result_document, summary
-from rota.core.outcomes import read_error
+from rota.cli.base import BaseCommand, CommonOptions
+from rota.cli.pipeline.progress import money
+from rota.cli.pipeline.run import result_document, summary
+from rota.cli.pipeline.runner import chosen_run, client_of, never_ran
+from rota.core.runs.stored_errors import read_error
 from rota.errors import WrongState
 
 if TYPE_CHECKING:
-    from rota.client import Client
-    from rota.core.model import Run
+    from rota.client.client import Client
+    from rota.core.runs.model import Run
     from rota.pipelines.outcome import ItemOutcome, PipelineResult
 
 ITEM_WIDTH = 40
@@ -27,7 +27,7 @@ GOOD = {"completed": 1, "filtered": 2}  # the order in which items are shown
 RESULT_WIDTH = 60
 
 
-class Entry(NamedTuple):
+class HistoryEntry(NamedTuple):
     """A chain: its newest attempt, and what came of it."""
 
     run: Run
@@ -41,7 +41,7 @@ class Entry(NamedTuple):
         return self.result.outcome
 
 
-@click.command("history", cls=Command)
+@click.command("history", cls=BaseCommand)
 @click.argument("path")
 @click.option(
     "--limit",
@@ -53,21 +53,21 @@ class Entry(NamedTuple):
 @click.option("--run", "run_id", metavar="ID", help="All about this run: its items, its errors.")
 @click.option("--result", is_flag=True, help="Only the result of the run (the newest), as it was.")
 @click.pass_obj
-def history(call: Call, path: str, limit: int, run_id: str | None, result: bool) -> None:
+def history(call: CommonOptions, path: str, limit: int, run_id: str | None, result: bool) -> None:
     """List the runs of a pipeline, newest first: outcome, items, cost.
 
     Runs started by hand and by its schedule, as far as they are in the same database (see `rota
     pipeline run`). With --run the items of one run and what became of them; with --result what
     it printed.
     """
-    from rota.pipelines.document.finding import locate
+    from rota.pipelines.definition.locate import locate
 
     place = locate(path)
     client = client_of(call, place)
     if run_id is not None or result:
         _one(call, client, place, run_id, limit, result=result)
         return
-    found: Sequence[Entry] = []
+    found: Sequence[HistoryEntry] = []
     if client is not None:
         found = connect.run(client, lambda opened: _entries(opened, place, limit))
     if call.json:
@@ -85,7 +85,7 @@ def history(call: Call, path: str, limit: int, run_id: str | None, result: bool)
 # -- one run -----------------------------------------------------------------------------------
 
 
-class Story(NamedTuple):
+class PipelineRunPage(NamedTuple):
     """A run, and its items."""
 
     run: Run
@@ -94,7 +94,7 @@ class Story(NamedTuple):
 
 
 def _one(
-    call: Call,
+    call: CommonOptions,
     client: Client | None,
     path: Path,
     run_id: str | None,
@@ -121,18 +121,18 @@ def _one(
         _page(story, path, limit)
 
 
-async def _story(client: Client, path: Path, run_id: str | None) -> Story:
-    from rota.pipelines.running import reading_back
+async def _story(client: Client, path: Path, run_id: str | None) -> PipelineRunPage:
+    from rota.pipelines.run import result_reader
 
     run = await chosen_run(client, path, run_id)
-    result = await reading_back.result(client, run.root_id)
-    items = [each async for each in reading_back.items(client, run.root_id)]
-    return Story(run, result, items)
+    result = await result_reader.result(client, run.root_id)
+    items = [each async for each in result_reader.items(client, run.root_id)]
+    return PipelineRunPage(run, result, items)
 
 
-def _page(story: Story, path: Path, limit: int) -> None:
+def _page(story: PipelineRunPage, path: Path, limit: int) -> None:
     run, result = story.run, story.result
-    outcome = run.label if run.status == "skipped" else Entry(run, result).outcome
+    outcome = run.label if run.status == "skipped" else HistoryEntry(run, result).outcome
     click.echo(f"run {run.root_id}  {render.coloured(summary(result, outcome))}")
     for name, value in (
         ("trigger", run.trigger), ("attempt", run.attempt),
@@ -169,11 +169,11 @@ def _said(each: ItemOutcome) -> str:
 # -- the list ----------------------------------------------------------------------------------
 
 
-async def _entries(client: Client, path: Path, limit: int) -> Sequence[Entry]:
+async def _entries(client: Client, path: Path, limit: int) -> Sequence[HistoryEntry]:
     """Chains by their newest attempts; a page of rows may hold several attempts of one."""
-    from rota.pipelines.document.reading import entry_file
+    from rota.pipelines.definition.loader import entry_file
     from rota.pipelines.outcome import PipelineResult
-    from rota.pipelines.running import reading_back
+    from rota.pipelines.run import result_reader
     from rota.pipelines.snapshot import run_name
 
     name = run_name(entry_file(path).parent.resolve().name)
@@ -192,12 +192,12 @@ async def _entries(client: Client, path: Path, limit: int) -> Sequence[Entry]:
         if run.output:
             result = msgspec.json.decode(run.output, type=PipelineResult)
         elif run.status != "skipped":  # not ended, or cut off: counted from what it has stored
-            result = await reading_back.result(client, run.root_id)
-        entries.append(Entry(run, result))
+            result = await result_reader.result(client, run.root_id)
+        entries.append(HistoryEntry(run, result))
     return entries
 
 
-def document(entry: Entry) -> dict[str, Any]:
+def document(entry: HistoryEntry) -> dict[str, Any]:
     """A run for machines."""
     run = entry.run
     return {
@@ -209,7 +209,7 @@ def document(entry: Entry) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _row(entry: Entry) -> tuple[object, ...]:
+def _row(entry: HistoryEntry) -> tuple[object, ...]:
     run, result = entry.run, entry.result
     note = read_error(run.error)["message"] if run.error else ""
     items, failed, cost = "-", "-", "-"

@@ -6,19 +6,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rota.cli import connect
-from rota.cli.base import Call
+from rota.cli.base import CommonOptions
 from rota.errors import UsageError
 
 if TYPE_CHECKING:
     from rota.app import Rota
-    from rota.project import Place
+    from rota.project import ProjectLocation
 
 PLACES = (".", "pipelines", ".vscode/pipelines")
 
 
 def root_of(folder: str | None) -> Path:
     """The folder that was named, or the first of the usual ones that holds pipelines."""
-    from rota.pipelines.document.reading import NAMES
+    from rota.pipelines.definition.loader import NAMES
 
     if folder is not None:
         root = Path(folder).expanduser()
@@ -42,14 +42,14 @@ def root_of(folder: str | None) -> Path:
     )
 
 
-def place_of(call: Call, root: Path, **flags: Any) -> Place:
+def place_of(call: CommonOptions, root: Path, **flags: Any) -> ProjectLocation:
     """Database and settings: what is said, the project of this folder, or a file in the root.
 
     `flags` are settings of the command line; one that is None was not given.
     """
     from rota import project, settings
-    from rota.pipelines.document.finding import database_url
-    from rota.project import Place
+    from rota.pipelines.definition.locate import database_url
+    from rota.project import ProjectLocation
 
     found = connect.project_of(call)
     said = connect.given(call, **flags)
@@ -60,10 +60,10 @@ def place_of(call: Call, root: Path, **flags: Any) -> Place:
             return known
     values = (found.file.settings if found else {}) | said.settings
     call.url = database_url(root)
-    return Place(call.url, settings.load(values, source="settings"))
+    return ProjectLocation(call.url, settings.load(values, source="settings"))
 
 
-def app_of(call: Call, root: Path, *, migrate: bool | None = None, **flags: Any) -> Rota:
+def app_of(call: CommonOptions, root: Path, *, migrate: bool | None = None, **flags: Any) -> Rota:
     """An app on that database, without anybody's code."""
     from rota.app import Rota
 

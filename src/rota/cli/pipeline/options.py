@@ -13,7 +13,7 @@ import click
 from rota.errors import BadInput, UsageError
 
 if TYPE_CHECKING:
-    from rota.pipelines.document.reading import Loaded
+    from rota.pipelines.definition.loader import Loaded
 
 F = TypeVar("F", bound=Callable[..., Any])
 FORMATS = ("csv", "json", "jsonl", "lines")
@@ -51,7 +51,7 @@ def choices(command: F) -> F:
     return command
 
 
-class Prepared(NamedTuple):
+class PreparedRun(NamedTuple):
     """A pipeline, ready for a run."""
 
     loaded: Loaded
@@ -70,12 +70,12 @@ def prepare(
     limit: int | None,
     sample: int | None,
     seed: int | None,
-) -> Prepared:
+) -> PreparedRun:
     """Read everything that was named; remarks go to stderr."""
-    from rota.pipelines.document.adjusting import adjusted
-    from rota.pipelines.document.finding import locate, open_pipeline
-    from rota.pipelines.document.parameters import check_given, read_given
-    from rota.pipelines.preview.verdict import names_of
+    from rota.pipelines.definition.locate import locate, open_pipeline
+    from rota.pipelines.definition.overrides import adjusted
+    from rota.pipelines.definition.parameters import check_given, read_given
+    from rota.pipelines.preview.validation import names_of
 
     if seed is not None and sample is None:
         raise BadInput("--seed means something only with --sample")
@@ -88,16 +88,16 @@ def prepare(
     )
     for remark in check_given(given, loaded.pipeline, names_of(loaded)):
         click.echo(f"Warning: {remark}", err=True)
-    return Prepared(loaded, path, place, given)
+    return PreparedRun(loaded, path, place, given)
 
 
-def must_be_ready(found: Prepared, *, model: str | None, ai: Path | None) -> None:
+def must_be_ready(found: PreparedRun, *, model: str | None, ai: Path | None) -> None:
     """Refuse a run that could not come to its end, before anything is paid for."""
     _must_be_approved(found)
-    from rota.ai.choosing import invoker_of
-    from rota.pipelines.document.adjusting import reads_stdin
-    from rota.pipelines.document.readiness import obstacles
-    from rota.pipelines.preview.verdict import models_of
+    from rota.ai.registry import invoker_of
+    from rota.pipelines.definition.overrides import reads_stdin
+    from rota.pipelines.definition.readiness import obstacles
+    from rota.pipelines.preview.validation import models_of
 
     said = obstacles(found.loaded, given=found.given)
     answering = invoker_of(ai)
@@ -116,7 +116,7 @@ def must_be_ready(found: Prepared, *, model: str | None, ai: Path | None) -> Non
         )
 
 
-def _must_be_approved(found: Prepared) -> None:
+def _must_be_approved(found: PreparedRun) -> None:
     """Generated items are looked at by a person, unless the file says otherwise."""
     part = found.loaded.pipeline.input
     if part is not None and part.generate is not None and not part.generate.auto_approve:
@@ -137,8 +137,8 @@ def piped() -> IO[bytes] | None:
 
 def read_file(path: Path | None) -> dict[str, Any]:
     """Parameters from a file: a mapping in YAML, of which JSON is a part."""
-    from rota.core.templates import RESERVED
-    from rota.pipelines.document.yamltree import read_yaml
+    from rota.core.pipelines.templates import RESERVED
+    from rota.pipelines.definition.yaml_tree import read_yaml
 
     if path is None:
         return {}

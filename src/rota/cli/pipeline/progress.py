@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from rota.cli import render
-from rota.core.instants import SECOND, span
+from rota.core.time.instants import SECOND, span
 
 if TYPE_CHECKING:
     from rota.pipelines.outcome import Progress
@@ -32,7 +32,7 @@ class Meter:
         self._quiet = quiet
         self._told_at = 0.0
         self._phase: tuple[str, str | None] | None = None
-        self._pace = Pace()
+        self._pace = Throughput()
         self._last: Progress | None = None
         self._drawn = False
 
@@ -111,7 +111,7 @@ class Meter:
         return parts
 
 
-class Pace:
+class Throughput:
     """How fast items end, counted from when this process began with them."""
 
     def __init__(self) -> None:

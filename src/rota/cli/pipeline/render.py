@@ -9,17 +9,18 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from rota.cli import pipeline_words, render
-from rota.cli.base import Call, Command
-from rota.cli.pipeline_options import choices, piped, prepare
+from rota.cli import render
+from rota.cli.base import BaseCommand, CommonOptions
+from rota.cli.pipeline import text
+from rota.cli.pipeline.options import choices, piped, prepare
 
 if TYPE_CHECKING:
-    from rota.pipelines.preview.dryrun import Forecast, Question, Share
+    from rota.pipelines.preview.dry_run import Forecast, PreviewedPrompt, Share
 
 UNKNOWN = "?"
 
 
-@click.command("render", cls=Command)
+@click.command("render", cls=BaseCommand)
 @click.argument("path")
 @choices
 @click.option(
@@ -36,7 +37,7 @@ UNKNOWN = "?"
 )
 @click.pass_obj
 def render_(
-    call: Call,
+    call: CommonOptions,
     /,
     path: str,
     *,
@@ -54,19 +55,19 @@ def render_(
     is called, no command is run (but see --run-commands). What only a run can tell is guessed,
     and the notes say how. PATH is as for `rota pipeline show`.
     """
-    from rota.ai.choosing import invoker_of
-    from rota.pipelines.preview.dryrun import Options, dry_run
+    from rota.ai.registry import invoker_of
+    from rota.pipelines.preview.dry_run import DryRunOptions, dry_run
 
     found = prepare(path, **chosen)
     gallery = _Gallery(None if every else first, as_json=call.json)
-    options = Options(
+    options = DryRunOptions(
         parameters=found.given, model=model, runs_commands=run_commands, stdin=piped()
     )
     forecast = asyncio.run(dry_run(found.loaded, invoker_of(ai), options, gallery.show))
     if call.json:
         render.document(_document(found.loaded.pipeline_id, forecast, gallery.kept))
     else:
-        _page(forecast, gallery, pipeline_words.budget_words(found.loaded.pipeline.settings.budget))
+        _page(forecast, gallery, text.budget_words(found.loaded.pipeline.settings.budget))
 
 
 class _Gallery:
@@ -75,10 +76,10 @@ class _Gallery:
     def __init__(self, most: int | None, *, as_json: bool) -> None:
         self._most, self._as_json = most, as_json
         self._counts: dict[str, int] = {}
-        self.kept: list[Question] = []
+        self.kept: list[PreviewedPrompt] = []
         self.hidden = 0
 
-    def show(self, asked: Question) -> None:
+    def show(self, asked: PreviewedPrompt) -> None:
         """Print or keep one, if it is among those wanted."""
         count = self._counts[asked.place] = self._counts.get(asked.place, 0) + 1
         if self._most is not None and count > self._most:
@@ -128,7 +129,9 @@ def cost(share: Share) -> str:
     return f"{'≤ ' if share.is_bound else '≥ ' if share.is_open else ''}${share.cost_usd:.4f}"
 
 
-def _document(pipeline_id: str, forecast: Forecast, prompts: list[Question]) -> dict[str, Any]:
+def _document(
+    pipeline_id: str, forecast: Forecast, prompts: list[PreviewedPrompt]
+) -> dict[str, Any]:
     return {
         "pipeline": pipeline_id,
         "items": forecast.items,

@@ -8,28 +8,34 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from rota.cli.base import Call, Command
-from rota.cli.pipeline_life import chosen_run, client_of, flag_of, never_ran
-from rota.cli.pipeline_run import ending, live, must_be_writable
+from rota.cli.base import BaseCommand, CommonOptions
+from rota.cli.pipeline.run import ending, live, must_be_writable
+from rota.cli.pipeline.runner import chosen_run, client_of, flag_of, never_ran
 from rota.errors import BadPipeline, WrongState
 
 if TYPE_CHECKING:
     from rota.app import Rota
-    from rota.core.model import Run
-    from rota.runref import RunRef
+    from rota.client.handle import RunHandle
+    from rota.core.runs.model import Run
 
 
 def _again(name: str, text: str) -> click.Command:
-    @click.command(name, cls=Command, help=text)
+    @click.command(name, cls=BaseCommand, help=text)
     @click.argument("path")
     @click.option("--run", "run_id", metavar="ID", help="This run, instead of the newest one.")
     @ending
     @click.pass_obj
     def again(
-        call: Call, /, path: str, run_id: str | None, out: Path | None, ai: Path | None, quiet: bool
+        call: CommonOptions,
+        /,
+        path: str,
+        run_id: str | None,
+        out: Path | None,
+        ai: Path | None,
+        quiet: bool,
     ) -> int:
-        from rota.pipelines.document.finding import locate
-        from rota.pipelines.document.reading import entry_file
+        from rota.pipelines.definition.loader import entry_file
+        from rota.pipelines.definition.locate import locate
 
         place = locate(path)
         must_be_writable(out)
@@ -37,7 +43,7 @@ def _again(name: str, text: str) -> click.Command:
         if client_of(call, place) is None:
             raise never_ran(place)
 
-        async def begin(app: Rota, queue: str) -> RunRef:
+        async def begin(app: Rota, queue: str) -> RunHandle:
             last = await chosen_run(app, place, run_id)
             _must_have(name, last, path)
             await _must_be_free(app, last, flag_of(call))
@@ -77,7 +83,7 @@ def _must_have(verb: str, last: Run, path: str) -> None:
 def _tell_of_changes(last: Run, place: Path, path: str) -> None:
     """Somebody who has mended the file should know that this run does not see it."""
     from rota.pipelines import snapshot
-    from rota.pipelines.document.finding import open_pipeline
+    from rota.pipelines.definition.locate import open_pipeline
 
     try:
         now = open_pipeline(place).digest
@@ -94,7 +100,7 @@ def _tell_of_changes(last: Run, place: Path, path: str) -> None:
 
 async def _must_be_free(app: Rota, last: Run, flag: str) -> None:
     """Refuse a run that another process performs; one whose process is gone is ours to take."""
-    from rota.checkup import absence
+    from rota.client.doctor import absence
 
     if last.status != "running":
         return

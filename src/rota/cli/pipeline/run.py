@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from rota.cli import exits, render
-from rota.cli.base import Call, Command
-from rota.cli.pipeline_life import Begin, End, Life, app_of, chosen_run
-from rota.cli.pipeline_options import choices, must_be_ready, piped, prepare
-from rota.cli.pipeline_progress import Meter, money
+from rota.cli import exit_codes, render
+from rota.cli.base import BaseCommand, CommonOptions
+from rota.cli.pipeline.options import choices, must_be_ready, piped, prepare
+from rota.cli.pipeline.progress import Meter, money
+from rota.cli.pipeline.runner import Begin, Life, PipelineRunEnd, app_of, chosen_run
 from rota.errors import BadInput
 
 if TYPE_CHECKING:
     from rota.app import Rota
+    from rota.client.handle import RunHandle
     from rota.pipelines.outcome import PipelineResult
-    from rota.runref import RunRef
 
 ERRORS_SHOWN = 5
 HINTS = {
@@ -49,7 +49,7 @@ def ending(command: Any) -> Any:
     return command
 
 
-@click.command("run", cls=Command)
+@click.command("run", cls=BaseCommand)
 @click.argument("path")
 @choices
 @click.option("--parallel", type=click.IntRange(1), metavar="N", help="N calls at the same time.")
@@ -60,7 +60,7 @@ def ending(command: Any) -> Any:
 @ending
 @click.pass_obj
 def run(
-    call: Call,
+    call: CommonOptions,
     /,
     path: str,
     *,
@@ -93,13 +93,13 @@ def run(
     Exit codes: 0 completed, 7 partial (some items failed), 1 failed,
     2 the definition or an option is wrong, 8 budget used up, 130 cancelled.
     """
-    from rota.pipelines.document.adjusting import reads_stdin
+    from rota.pipelines.definition.overrides import reads_stdin
 
     found = prepare(path, **chosen)
     must_be_ready(found, model=model, ai=ai)
     must_be_writable(out)
 
-    async def begin(app: Rota, queue: str) -> RunRef:
+    async def begin(app: Rota, queue: str) -> RunHandle:
         earlier = None
         if reuse is not None:
             wanted = None if reuse == "last" else reuse
@@ -114,7 +114,7 @@ def run(
 
 
 def live(
-    call: Call,
+    call: CommonOptions,
     said: str,
     path: Path,
     begin: Begin,
@@ -138,7 +138,7 @@ def live(
     return asyncio.run(perform())
 
 
-def hush(call: Call) -> None:
+def hush(call: CommonOptions) -> None:
     """What a daemon would log is told here in other words; with --debug it is logged as well."""
     log = logging.getLogger("rota")
     level, wire = log.level, logging.StreamHandler(sys.stderr)
@@ -153,10 +153,10 @@ def hush(call: Call) -> None:
     click.get_current_context().call_on_close(undo)
 
 
-def code_of(end: End) -> int:
+def code_of(end: PipelineRunEnd) -> int:
     """The exit code of a run."""
     if end.error_type == "BudgetSpent":
-        return exits.BUDGET
+        return exit_codes.BUDGET
     return end.result.exit_code
 
 
@@ -168,9 +168,9 @@ def must_be_writable(out: Path | None) -> None:
         raise BadInput(f"{out} cannot be written: there is no folder {out.parent}")
 
 
-def _give(call: Call, end: End, out: Path | None, said: str) -> None:
+def _give(call: CommonOptions, end: PipelineRunEnd, out: Path | None, said: str) -> None:
     """The result: to the file, or to stdout and nowhere else."""
-    from rota.pipelines.document.files import write_whole
+    from rota.pipelines.files import write_whole
 
     text = end.text
     if out is not None and text is not None:
@@ -196,7 +196,7 @@ def result_document(result: PipelineResult) -> dict[str, Any]:
     } | {"success": result.success}
 
 
-def _sum_up(end: End, said: str) -> None:
+def _sum_up(end: PipelineRunEnd, said: str) -> None:
     """What happened, in a line; then what went wrong, and what may be done."""
     result = end.result
     click.echo(f"{result.pipeline_id}: {summary(result)} (run {end.run_id})", err=True)
@@ -221,7 +221,7 @@ def _emptiness(result: PipelineResult) -> list[str]:
     return ["no item passed the filter" if result.filtered else "no items came in"]
 
 
-def _advise(end: End, said: str) -> None:
+def _advise(end: PipelineRunEnd, said: str) -> None:
     """What may be done about it."""
     result = end.result
     if end.error_type in HINTS:

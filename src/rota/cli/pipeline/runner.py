@@ -14,51 +14,52 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from rota.cli import exits, pipeline_place
-from rota.cli.base import Call
-from rota.cli.pipeline_progress import Meter
+from rota.cli import exit_codes
+from rota.cli.base import CommonOptions
+from rota.cli.pipeline import location
+from rota.cli.pipeline.progress import Meter
 from rota.errors import UnknownRun
 
 if TYPE_CHECKING:
     from rota.app import Rota
-    from rota.client import Client
-    from rota.core.model import Run
+    from rota.client.client import Client
+    from rota.client.handle import RunHandle
+    from rota.core.runs.model import Run
     from rota.pipelines.outcome import PipelineResult, Progress
-    from rota.runref import RunRef
 
 DATABASE = ".rota.db"  # as in pipelines.finding, which is loaded only when it is needed
 PAGE = 50
 REFRESH_S = 1.0
 UNREDUCED = ("cancelled", "failed")
 STOP_S = 5.0  # for what is in flight when it was cancelled
-Begin = Callable[["Rota", str], Awaitable["RunRef"]]
+Begin = Callable[["Rota", str], Awaitable["RunHandle"]]
 
 
 # -- where runs are kept -----------------------------------------------------------------------
 
 
-def app_of(call: Call, path: Path, ai: Path | None) -> Rota:
+def app_of(call: CommonOptions, path: Path, ai: Path | None) -> Rota:
     """An app on the database of a pipeline, that asks whom the AI settings name."""
-    from rota.pipelines.document.finding import root_of
+    from rota.pipelines.definition.locate import root_of
 
-    app = pipeline_place.app_of(call, root_of(path))
+    app = location.app_of(call, root_of(path))
     if ai is not None:
         app.pipelines.use(ai)
     return app
 
 
-def client_of(call: Call, path: Path) -> Client | None:
+def client_of(call: CommonOptions, path: Path) -> Client | None:
     """Only to look; None where no database was made yet, and so nothing has run."""
-    from rota.client import Client
-    from rota.pipelines.document.finding import root_of
+    from rota.client.client import Client
+    from rota.pipelines.definition.locate import root_of
 
-    place = pipeline_place.place_of(call, root_of(path))
-    if not pipeline_place.exists(place.url):
+    place = location.place_of(call, root_of(path))
+    if not location.exists(place.url):
         return None
     return Client(place.url, settings=place.settings, migrate=False)
 
 
-def flag_of(call: Call) -> str:
+def flag_of(call: CommonOptions) -> str:
     """What a command about runs needs to find this database, when nothing else would tell it."""
     if call.database or not (call.url or "").endswith(f"/{DATABASE}"):
         return ""
@@ -69,7 +70,7 @@ def flag_of(call: Call) -> str:
 
 async def chosen_run(app: Client, path: Path, run_id: str | None) -> Run:
     """The newest attempt of the run that is meant; skipped occurrences are none."""
-    from rota.pipelines.document.reading import entry_file
+    from rota.pipelines.definition.loader import entry_file
     from rota.pipelines.snapshot import run_name
 
     name = run_name(entry_file(path).parent.resolve().name)
@@ -98,7 +99,7 @@ def never_ran(path: Path) -> UnknownRun:
 # -- performing --------------------------------------------------------------------------------
 
 
-class End(NamedTuple):
+class PipelineRunEnd(NamedTuple):
     """How it ended."""
 
     run_id: str
@@ -120,7 +121,7 @@ class Life:
         self._interrupt = asyncio.Event()
         self._root_id: str | None = None
 
-    async def live(self, begin: Begin, queue: str | None = None) -> End:
+    async def live(self, begin: Begin, queue: str | None = None) -> PipelineRunEnd:
         """Begin the run, perform it to its end, and say how it ended."""
         app = self._app
         queue = queue or f"here-{secrets.token_hex(4)}"
@@ -150,7 +151,7 @@ class Life:
         if self._root_id in (None, progress.root_id):
             self._meter.tell(progress)
 
-    async def _ended(self, ref: RunRef) -> None:
+    async def _ended(self, ref: RunHandle) -> None:
         waiting = asyncio.ensure_future(self._app.wait(ref.id))
         stopping = asyncio.ensure_future(self._interrupt.wait())
         try:
@@ -166,16 +167,16 @@ class Life:
             waiting.cancel()
             stopping.cancel()
 
-    async def _cancel(self, ref: RunRef) -> None:
+    async def _cancel(self, ref: RunHandle) -> None:
         from rota.errors import WrongState
 
         self._meter.say("cancelling; what is done is kept (Ctrl-C again leaves at once)")
         with contextlib.suppress(WrongState):  # it has ended by itself meanwhile
             await ref.cancel(reason="with Ctrl-C")
 
-    async def _end(self, ref: RunRef) -> End:
-        from rota.core.outcomes import read_error
-        from rota.pipelines.running.partial import partial_output
+    async def _end(self, ref: RunHandle) -> PipelineRunEnd:
+        from rota.core.runs.stored_errors import read_error
+        from rota.pipelines.run.partial_results import partial_output
 
         pipelines = self._app.pipelines
         result = await pipelines.result(ref.id)
@@ -187,7 +188,7 @@ class Life:
             if result.result_file is None and result.processed + result.failed:
                 name = await pipelines.write_results(ref.id)
                 result = msgspec.structs.replace(result, result_file=name)
-        return End(ref.id, result, error_type, kept)
+        return PipelineRunEnd(ref.id, result, error_type, kept)
 
     @contextlib.asynccontextmanager
     async def _signals(self) -> AsyncIterator[None]:
@@ -206,5 +207,5 @@ class Life:
             self._meter.end()
             sys.stderr.write("left at once; `rota pipeline resume` goes on from what is done\n")
             sys.stderr.flush()
-            os._exit(exits.INTERRUPTED)
+            os._exit(exit_codes.INTERRUPTED)
         self._interrupt.set()

@@ -8,22 +8,23 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from rota.cli import connect, pipeline_place, render, scheduler_page
-from rota.cli.base import Call, Group
-from rota.cli.scheduler_start import start
-from rota.cli.scheduler_trigger import trigger
+from rota.cli import connect, render
+from rota.cli.base import CommandGroup, CommonOptions
+from rota.cli.pipeline import location, scheduler_page
+from rota.cli.pipeline.scheduler_start import start
+from rota.cli.pipeline.scheduler_trigger import trigger
 
 if TYPE_CHECKING:
-    from rota.client import Client
-    from rota.pipelines.scheduling.desk import Desk, Scheduled, Skipped
-    from rota.pipelines.scheduling.statefile import RunRecord
-    from rota.pipelines.spending import Spent
+    from rota.client.client import Client
+    from rota.pipelines.folder.commands import ScheduleCommands, Scheduled, Skipped
+    from rota.pipelines.folder.state_file import RunRecord
+    from rota.pipelines.usage import PipelineUsage
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-@click.group(cls=Group)
+@click.group(cls=CommandGroup)
 def scheduler() -> None:
     """Run the pipelines of a folder on their schedules.
 
@@ -44,22 +45,26 @@ def in_folder(command: F) -> F:
 
 
 def at_desk(
-    call: Call, folder: str | None, work: Callable[[Desk], Awaitable[T]], *, writes: bool
+    call: CommonOptions,
+    folder: str | None,
+    work: Callable[[ScheduleCommands], Awaitable[T]],
+    *,
+    writes: bool,
 ) -> T:
     """Look at a folder, or change something about it; only what changes it makes a database."""
     from rota.app import Rota
-    from rota.pipelines.scheduling.desk import Desk
-    from rota.pipelines.scheduling.roster import Roster
-    from rota.pipelines.scheduling.statefile import HISTORY_MAX
+    from rota.pipelines.folder.commands import ScheduleCommands
+    from rota.pipelines.folder.registry import PipelineRegistry
+    from rota.pipelines.folder.state_file import HISTORY_MAX
 
-    root = pipeline_place.root_of(folder)
-    place = pipeline_place.place_of(call, root)
-    is_there = pipeline_place.exists(place.url)
+    root = location.root_of(folder)
+    place = location.place_of(call, root)
+    is_there = location.exists(place.url)
     app = Rota(place.url, settings=place.settings, migrate=None if not is_there else False)
 
-    def desk(client: Client | None) -> Desk:
-        roster = Roster(client, root, history_max=HISTORY_MAX)
-        return Desk(client, roster, now=app.clock.now)
+    def desk(client: Client | None) -> ScheduleCommands:
+        roster = PipelineRegistry(client, root, history_max=HISTORY_MAX)
+        return ScheduleCommands(client, roster, now=app.clock.now)
 
     async def look(client: Client) -> T:
         return await work(desk(client))
@@ -80,10 +85,10 @@ def at_desk(
 @scheduler.command("list")
 @in_folder
 @click.pass_obj
-def list_(call: Call, folder: str | None) -> None:
+def list_(call: CommonOptions, folder: str | None) -> None:
     """List the scheduled pipelines, with what they did and do next; broken ones, too."""
 
-    async def look(desk: Desk) -> tuple[list[Scheduled], dict[str, str], int]:
+    async def look(desk: ScheduleCommands) -> tuple[list[Scheduled], dict[str, str], int]:
         return await desk.listing(), desk.roster.broken, desk.now()
 
     found, broken, now = at_desk(call, folder, look, writes=False)
@@ -99,10 +104,10 @@ def list_(call: Call, folder: str | None) -> None:
 
 def _tell_holder(folder: str | None, now: int) -> None:
     """Whether anybody executes what is listed: on stderr, so that the list stays a list."""
-    from rota.pipelines.scheduling import lockfile
+    from rota.pipelines.folder import lock_file
 
-    root = pipeline_place.root_of(folder)
-    holder = lockfile.living(root, now=now)
+    root = location.root_of(folder)
+    holder = lock_file.living(root, now=now)
     if holder is None:
         click.echo(scheduler_page.holder_line(root, holder, now), err=True)
 
@@ -111,7 +116,7 @@ def _tell_holder(folder: str | None, now: int) -> None:
 @click.argument("schedule_id", required=False, metavar="[ID]")
 @in_folder
 @click.pass_obj
-def status(call: Call, schedule_id: str | None, folder: str | None) -> None:
+def status(call: CommonOptions, schedule_id: str | None, folder: str | None) -> None:
     """Show one schedule, or without an ID whether a scheduler runs.
 
     Without an ID the exit code is 0 when one runs, and 1 when none does.
@@ -120,27 +125,27 @@ def status(call: Call, schedule_id: str | None, folder: str | None) -> None:
         _status_of_scheduler(call, folder)
         return
 
-    from rota.pipelines.scheduling.desk import is_looked_after
+    from rota.pipelines.folder.commands import is_looked_after
 
-    async def look(desk: Desk) -> tuple[Scheduled, Spent | None, int]:
+    async def look(desk: ScheduleCommands) -> tuple[Scheduled, PipelineUsage | None, int]:
         return await desk.show(schedule_id), await desk.spent(schedule_id), desk.now()
 
     info, spent, now = at_desk(call, folder, look, writes=False)
     if call.json:
         render.document(scheduler_page.document(info) | scheduler_page.spent_document(spent))
         return
-    looked_after = is_looked_after(pipeline_place.root_of(folder), now=now)
+    looked_after = is_looked_after(location.root_of(folder), now=now)
     scheduler_page.page(info, now, looked_after=looked_after, spent=spent)
 
 
-def _status_of_scheduler(call: Call, folder: str | None) -> None:
-    from rota.pipelines.scheduling import lockfile
+def _status_of_scheduler(call: CommonOptions, folder: str | None) -> None:
+    from rota.pipelines.folder import lock_file
 
-    async def look(desk: Desk) -> tuple[Path, int]:
+    async def look(desk: ScheduleCommands) -> tuple[Path, int]:
         return desk.roster.root, desk.now()
 
     root, now = at_desk(call, folder, look, writes=False)
-    holder = lockfile.living(root, now=now)
+    holder = lock_file.living(root, now=now)
     if call.json:
         render.document(scheduler_page.holder_document(holder))
     else:
@@ -156,13 +161,13 @@ def _status_of_scheduler(call: Call, folder: str | None) -> None:
 )
 @in_folder
 @click.pass_obj
-def history(call: Call, schedule_id: str, limit: int, folder: str | None) -> None:
+def history(call: CommonOptions, schedule_id: str, limit: int, folder: str | None) -> None:
     """Show the executions of a schedule, newest first; also those that were skipped, and why.
 
     The last 50 that took place are kept in the pipeline's folder, the others in the database.
     """
 
-    async def look(desk: Desk) -> tuple[list[RunRecord], list[Skipped]]:
+    async def look(desk: ScheduleCommands) -> tuple[list[RunRecord], list[Skipped]]:
         return await desk.history(schedule_id, limit), await desk.skipped(schedule_id, limit)
 
     ran, skipped = at_desk(call, folder, look, writes=False)
@@ -178,10 +183,10 @@ def history(call: Call, schedule_id: str, limit: int, folder: str | None) -> Non
 )
 @in_folder
 @click.pass_obj
-def upcoming(call: Call, limit: int, folder: str | None) -> None:
+def upcoming(call: CommonOptions, limit: int, folder: str | None) -> None:
     """Show what runs next, across all pipelines of the folder."""
 
-    async def look(desk: Desk) -> tuple[list[Any], int]:
+    async def look(desk: ScheduleCommands) -> tuple[list[Any], int]:
         return await desk.upcoming(limit), desk.now()
 
     found, now = at_desk(call, folder, look, writes=False)
@@ -204,10 +209,10 @@ scheduler.add_command(trigger)
 @click.option("--note", metavar="WHY", default="", help="Why, for whoever finds it paused.")
 @in_folder
 @click.pass_obj
-def pause(call: Call, schedule_id: str, note: str, folder: str | None) -> None:
+def pause(call: CommonOptions, schedule_id: str, note: str, folder: str | None) -> None:
     """Skip upcoming executions until it is resumed. One that is under way goes on."""
 
-    async def rest(desk: Desk) -> tuple[Scheduled, int]:
+    async def rest(desk: ScheduleCommands) -> tuple[Scheduled, int]:
         return await desk.pause(schedule_id, note=note), desk.now()
 
     _done(call, *at_desk(call, folder, rest, writes=True))
@@ -217,16 +222,16 @@ def pause(call: Call, schedule_id: str, note: str, folder: str | None) -> None:
 @click.argument("schedule_id", metavar="ID")
 @in_folder
 @click.pass_obj
-def resume(call: Call, schedule_id: str, folder: str | None) -> None:
+def resume(call: CommonOptions, schedule_id: str, folder: str | None) -> None:
     """Let a paused schedule go on with its next execution."""
 
-    async def wake(desk: Desk) -> tuple[Scheduled, int]:
+    async def wake(desk: ScheduleCommands) -> tuple[Scheduled, int]:
         return await desk.resume(schedule_id), desk.now()
 
     _done(call, *at_desk(call, folder, wake, writes=True))
 
 
-def _done(call: Call, info: Scheduled, now: int) -> None:
+def _done(call: CommonOptions, info: Scheduled, now: int) -> None:
     if call.json:
         render.document(scheduler_page.document(info))
         return
@@ -239,13 +244,13 @@ def _done(call: Call, info: Scheduled, now: int) -> None:
 @click.argument("schedule_id", metavar="ID")
 @in_folder
 @click.pass_obj
-def cancel(call: Call, schedule_id: str, folder: str | None) -> None:
+def cancel(call: CommonOptions, schedule_id: str, folder: str | None) -> None:
     """Call off the execution that is under way, and one that waits behind it.
 
     The schedule itself goes on.
     """
 
-    async def call_off(desk: Desk) -> list[str]:
+    async def call_off(desk: ScheduleCommands) -> list[str]:
         return await desk.cancel(schedule_id)
 
     ids = at_desk(call, folder, call_off, writes=True)

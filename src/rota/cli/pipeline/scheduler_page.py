@@ -10,17 +10,17 @@ import msgspec
 from msgspec import UNSET
 
 from rota.cli import render
-from rota.core.instants import SECOND, instant, iso, span
+from rota.core.time.instants import SECOND, instant, iso, span
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from rota.pipelines.folder.commands import Scheduled, Skipped, Upcoming
+    from rota.pipelines.folder.events import ExecutionComplete
+    from rota.pipelines.folder.lock_file import LockContent
+    from rota.pipelines.folder.state_file import RunRecord
     from rota.pipelines.outcome import PipelineResult
-    from rota.pipelines.scheduling.desk import Scheduled, Skipped, Upcoming
-    from rota.pipelines.scheduling.events import ExecutionComplete
-    from rota.pipelines.scheduling.lockfile import LockContent
-    from rota.pipelines.scheduling.statefile import RunRecord
-    from rota.pipelines.spending import Spent
+    from rota.pipelines.usage import PipelineUsage
 
 LAST_COUNT = 5
 
@@ -58,7 +58,7 @@ def when(text: str | None, now: int) -> str:
     """A time of a state file, as somebody would say it."""
     if text is None:
         return "-"
-    from rota.pipelines.scheduling.statefile import read_time
+    from rota.pipelines.folder.state_file import read_time
 
     said = render.ago(read_time(text), now)
     return f"due {said}" if said.endswith("ago") else said
@@ -68,7 +68,7 @@ def _last(info: Scheduled, now: int) -> str:
     run = info.state.last_run
     if run is None:
         return "never"
-    from rota.pipelines.scheduling.statefile import read_time
+    from rota.pipelines.folder.state_file import read_time
 
     if run.completed_at is None:
         return f"began {render.ago(read_time(run.started_at), now)}"
@@ -94,7 +94,7 @@ def _note(info: Scheduled) -> str:
 # -- one schedule ------------------------------------------------------------------------------
 
 
-def page(info: Scheduled, now: int, *, looked_after: bool, spent: Spent | None) -> None:
+def page(info: Scheduled, now: int, *, looked_after: bool, spent: PipelineUsage | None) -> None:
     """Everything about one schedule."""
     name = click.style(render.clean(info.pipeline_name), bold=True)
     click.echo(f"{info.schedule_id}  {name}  {render.coloured(info.state.status)}")
@@ -126,10 +126,10 @@ def page(info: Scheduled, now: int, *, looked_after: bool, spent: Spent | None) 
 
 def means(info: Scheduled) -> str | None:
     """The timing in words."""
-    from rota.core.describe import describe
+    from rota.core.time.describe import describe
     from rota.errors import RotaError
-    from rota.hostzone import host_zone_name
-    from rota.pipelines.document.timing import timed
+    from rota.pipelines.definition.schedule_block import timed
+    from rota.schedules.host_zone import host_zone_name
 
     try:
         return describe(timed(info.config, workflow="", host_zone=host_zone_name()).intent.spec)
@@ -137,12 +137,12 @@ def means(info: Scheduled) -> str | None:
         return None
 
 
-def spent_document(spent: Spent | None) -> dict[str, Any]:
+def spent_document(spent: PipelineUsage | None) -> dict[str, Any]:
     """What it has cost, for machines."""
     return {"spent": msgspec.to_builtins(spent)}
 
 
-def _spent(spent: Spent | None) -> str | None:
+def _spent(spent: PipelineUsage | None) -> str | None:
     if spent is None or not spent.calls:
         return None
     money = f"${spent.cost_usd:.4f}, " if spent.cost_usd else ""
@@ -218,7 +218,7 @@ def upcoming(found: Sequence[Upcoming], now: int) -> None:
 
 
 def _clock(text: str | None) -> str:
-    from rota.pipelines.scheduling.statefile import read_time
+    from rota.pipelines.folder.state_file import read_time
 
     return "-" if text is None else _clock_at(read_time(text))
 
@@ -248,7 +248,7 @@ def holder_line(root: Path, holder: LockContent | None, now: int) -> str:
     """Who looks after the folder, in a sentence."""
     if holder is None:
         return f"no scheduler looks after {root}; `rota scheduler start` begins"
-    from rota.pipelines.scheduling.statefile import read_time
+    from rota.pipelines.folder.state_file import read_time
 
     beat = span(max(0, now - read_time(holder.heartbeat)) // SECOND * SECOND)
     since = render.ago(read_time(holder.started_at), now)

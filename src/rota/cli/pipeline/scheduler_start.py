@@ -10,20 +10,21 @@ from typing import TYPE_CHECKING
 
 import click
 
-from rota.cli import exits, pipeline_place, render, scheduler_page
-from rota.cli.base import Call, Command
-from rota.cli.up import leave_threads, write_logs
-from rota.core.instants import micros
+from rota.cli import exit_codes, render
+from rota.cli.base import BaseCommand, CommonOptions
+from rota.cli.ops.up import leave_threads, write_logs
+from rota.cli.pipeline import location, scheduler_page
+from rota.core.time.instants import micros
 
 if TYPE_CHECKING:
     from rota.app import Rota
-    from rota.pipelines.scheduler import PipelineScheduler
-    from rota.pipelines.scheduling.events import AnyEvent
+    from rota.pipelines.folder.events import AnyEvent
+    from rota.pipelines.folder.scheduler import PipelineScheduler
 
 log = logging.getLogger("rota.scheduler")
 
 
-@click.command(cls=Command)
+@click.command(cls=BaseCommand)
 @click.argument("folder", required=False)
 @click.option("--folder", "named", metavar="PATH", help="The same as FOLDER.")
 @click.option("--events", is_flag=True, help="Print every event as a line of JSON on stdout.")
@@ -39,7 +40,7 @@ log = logging.getLogger("rota.scheduler")
 )  # fmt: skip
 @click.pass_obj
 def start(
-    call: Call,
+    call: CommonOptions,
     *,
     folder: str | None,
     named: str | None,
@@ -60,17 +61,17 @@ def start(
     one object per line.
     """
     timeout_s = micros(stop_timeout) / 1e6
-    root = pipeline_place.root_of(folder or named)
-    app = pipeline_place.app_of(call, root, migrate=True if migrate else None, seats=seats)
+    root = location.root_of(folder or named)
+    app = location.app_of(call, root, migrate=True if migrate else None, seats=seats)
     if ai is not None:
         app.pipelines.use(ai)
     write_logs(call)
-    code = asyncio.run(Daemon(app, root, prints=events, timeout_s=timeout_s).live())
+    code = asyncio.run(SchedulerDaemon(app, root, prints=events, timeout_s=timeout_s).live())
     leave_threads(code)
     return code
 
 
-class Daemon:
+class SchedulerDaemon:
     """One scheduler and the signals it obeys."""
 
     def __init__(self, app: Rota, root: Path, *, prints: bool, timeout_s: float) -> None:
@@ -83,7 +84,7 @@ class Daemon:
 
     async def live(self) -> int:
         """Run until a signal comes, drain, let go; returns the exit code."""
-        from rota.pipelines.scheduler import PipelineScheduler
+        from rota.pipelines.folder.scheduler import PipelineScheduler
 
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -128,7 +129,7 @@ class Daemon:
             hurrying.cancel()
             await draining
         log.info("stopped %s", "at once, runs handed over" if at_once else "gracefully")
-        return exits.INTERRUPTED if at_once else exits.OK
+        return exit_codes.INTERRUPTED if at_once else exit_codes.OK
 
     async def _say_up(self, scheduler: PipelineScheduler) -> None:
         found = await scheduler.list_schedules()
@@ -149,7 +150,7 @@ def _print(event: AnyEvent) -> None:
 
 def _say(event: AnyEvent) -> None:
     """The event in words, in the log."""
-    from rota.pipelines.scheduling import events as kinds
+    from rota.pipelines.folder import events as kinds
 
     match event:
         case kinds.ExecutionStart():

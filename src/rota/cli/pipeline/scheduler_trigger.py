@@ -9,21 +9,22 @@ from typing import TYPE_CHECKING
 
 import click
 
-from rota.cli import exits, pipeline_place, render, scheduler_page
-from rota.cli.base import Call, Command
-from rota.cli.pipeline_life import End, Life
-from rota.cli.pipeline_progress import Meter
-from rota.cli.pipeline_run import code_of, hush, result_document
-from rota.core.instants import micros
+from rota.cli import exit_codes, render
+from rota.cli.base import BaseCommand, CommonOptions
+from rota.cli.pipeline import location, scheduler_page
+from rota.cli.pipeline.progress import Meter
+from rota.cli.pipeline.run import code_of, hush, result_document
+from rota.cli.pipeline.runner import Life, PipelineRunEnd
+from rota.core.time.instants import micros
 
 if TYPE_CHECKING:
     from rota.app import Rota
+    from rota.client.handle import RunHandle
+    from rota.pipelines.folder.commands import ScheduleCommands, Scheduled
     from rota.pipelines.outcome import Progress
-    from rota.pipelines.scheduling.desk import Desk, Scheduled
-    from rota.runref import RunRef
 
 
-@click.command(cls=Command)
+@click.command(cls=BaseCommand)
 @click.argument("schedule_id", metavar="ID")
 @click.option("--wait", is_flag=True, help="Wait for the end and tell what came of it.")
 @click.option("--timeout", metavar="DURATION", help="With --wait: how long.")
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 @click.option("--folder", metavar="PATH", help="The folder that holds the pipelines.")
 @click.pass_obj
 def trigger(
-    call: Call,
+    call: CommonOptions,
     schedule_id: str,
     wait: bool,
     timeout: str | None,
@@ -53,13 +54,13 @@ def trigger(
     if timeout is not None:
         micros(timeout)
     hush(call)
-    root = pipeline_place.root_of(folder)
-    app = pipeline_place.app_of(call, root)
+    root = location.root_of(folder)
+    app = location.app_of(call, root)
     if ai is not None:
         app.pipelines.use(ai)
     end = asyncio.run(_live(call, app, root, schedule_id, wait=wait, timeout=timeout))
     if end is None:
-        return exits.OK
+        return exit_codes.OK
     if call.json:
         render.document({"id": end.run_id, "result": result_document(end.result)})
     else:
@@ -70,18 +71,20 @@ def trigger(
 
 
 async def _live(
-    call: Call, app: Rota, root: Path, schedule_id: str, *, wait: bool, timeout: str | None
-) -> End | None:
-    from rota.pipelines.scheduling import lockfile
-    from rota.pipelines.scheduling.desk import Desk
-    from rota.pipelines.scheduling.roster import Roster
-    from rota.pipelines.scheduling.statefile import HISTORY_MAX
+    call: CommonOptions, app: Rota, root: Path, schedule_id: str, *, wait: bool, timeout: str | None
+) -> PipelineRunEnd | None:
+    from rota.pipelines.folder import lock_file
+    from rota.pipelines.folder.commands import ScheduleCommands
+    from rota.pipelines.folder.registry import PipelineRegistry
+    from rota.pipelines.folder.state_file import HISTORY_MAX
 
     await app.connect()
     try:
-        desk = Desk(app, Roster(app, root, history_max=HISTORY_MAX), now=app.clock.now)
+        desk = ScheduleCommands(
+            app, PipelineRegistry(app, root, history_max=HISTORY_MAX), now=app.clock.now
+        )
         scheduled = await desk.show(schedule_id)
-        holder = lockfile.living(root, now=app.clock.now())
+        holder = lock_file.living(root, now=app.clock.now())
         if holder is None:
             return await _perform(app, desk, scheduled)
         run_id = await desk.trigger(scheduled.schedule_id)
@@ -93,19 +96,19 @@ async def _live(
         await app.close()
 
 
-def _tell_started(call: Call, run_id: str, schedule_id: str, pid: int) -> None:
+def _tell_started(call: CommonOptions, run_id: str, schedule_id: str, pid: int) -> None:
     if call.json:
         render.document({"id": run_id, "schedule": schedule_id})
     else:
         click.echo(f"run {run_id} of {schedule_id} started; process {pid} performs it")
 
 
-async def _perform(app: Rota, desk: Desk, scheduled: Scheduled) -> End:
+async def _perform(app: Rota, desk: ScheduleCommands, scheduled: Scheduled) -> PipelineRunEnd:
     """Do the work in this process, and nothing else: no other schedule is fired."""
     meter = Meter()
     place = _place(scheduled)
 
-    async def begin(app: Rota, _: str) -> RunRef:
+    async def begin(app: Rota, _: str) -> RunHandle:
         app.pipelines.know(*place)
         run_id = await desk.trigger(scheduled.schedule_id)
         meter.say(f"no scheduler runs here: this command performs run {run_id}")
@@ -131,9 +134,9 @@ def _place(scheduled: Scheduled) -> tuple[str, Path]:
     return folder.resolve().name, folder
 
 
-async def _await(app: Rota, run_id: str, timeout: str | None) -> End:
+async def _await(app: Rota, run_id: str, timeout: str | None) -> PipelineRunEnd:
     """Wait for what somebody else performs; it goes on when we do not wait any longer."""
-    from rota.core.outcomes import read_error
+    from rota.core.runs.stored_errors import read_error
 
     look = f"Look with `rota run show {run_id}`."
     try:
@@ -141,10 +144,10 @@ async def _await(app: Rota, run_id: str, timeout: str | None) -> End:
         ended = await app.wait(run_id, timeout=timeout)
     except TimeoutError as error:
         said = f"run {run_id} has not ended within {timeout}; it goes on"
-        raise exits.TookTooLong(said, hint=look) from error
+        raise exit_codes.TookTooLong(said, hint=look) from error
     except asyncio.CancelledError:
-        raise exits.Interrupted(f"stopped waiting; run {run_id} goes on", hint=look) from None
+        raise exit_codes.Interrupted(f"stopped waiting; run {run_id} goes on", hint=look) from None
     error_type = None
     with contextlib.suppress(ValueError):
         error_type = read_error(ended.error)["type"] if ended.error else None
-    return End(run_id, await app.pipelines.result(run_id), error_type, None)
+    return PipelineRunEnd(run_id, await app.pipelines.result(run_id), error_type, None)

@@ -10,11 +10,11 @@ import click
 from rota.cli import render
 
 if TYPE_CHECKING:
-    from rota.pipelines.document.definition import Filter, Pipeline
-    from rota.pipelines.document.discovery import Listed
-    from rota.pipelines.document.parts import Asking, Budget, OutputField
-    from rota.pipelines.document.problems import Problem
-    from rota.pipelines.document.reading import Loaded
+    from rota.pipelines.definition.discovery import Listed
+    from rota.pipelines.definition.loader import Loaded
+    from rota.pipelines.definition.model import Filter, Pipeline
+    from rota.pipelines.definition.problems import Problem
+    from rota.pipelines.definition.sections import AiSection, OutputField, PipelineBudget
 
 LEVELS = {"error": "red", "warning": "yellow"}
 VALUE_WIDTH = 60
@@ -60,7 +60,7 @@ def tally(problems: Sequence[Problem]) -> str:
 
 def list_document(found: Listed) -> dict[str, Any]:
     """A row of the list for machines."""
-    from rota.pipelines.document.discovery import input_kind
+    from rota.pipelines.definition.discovery import input_kind
 
     document = verdict_document(found)
     loaded = found.loaded
@@ -79,7 +79,7 @@ def list_document(found: Listed) -> dict[str, Any]:
 
 def list_row(found: Listed) -> tuple[object, ...]:
     """A row of the list for people."""
-    from rota.pipelines.document.discovery import input_kind
+    from rota.pipelines.definition.discovery import input_kind
 
     loaded = found.loaded
     if loaded is None:
@@ -94,7 +94,7 @@ def list_row(found: Listed) -> tuple[object, ...]:
 
 def when(loaded: Loaded) -> str | None:
     """The schedule in words."""
-    from rota.core.describe import describe
+    from rota.core.time.describe import describe
 
     if loaded.schedule is None:
         return None
@@ -109,8 +109,8 @@ def document(found: Listed, loaded: Loaded, next_at: int | None) -> dict[str, An
     """The page for machines: the definition as it was understood."""
     import msgspec
 
-    from rota.pipelines.document.parameters import parameters_of
-    from rota.pipelines.preview.verdict import names_of
+    from rota.pipelines.definition.parameters import parameters_of
+    from rota.pipelines.preview.validation import names_of
 
     return list_document(found) | {
         "file": str(loaded.file),
@@ -125,7 +125,7 @@ def document(found: Listed, loaded: Loaded, next_at: int | None) -> dict[str, An
 
 def page(found: Listed, loaded: Loaded, next_at: int | None, now: int) -> None:
     """The page for people."""
-    from rota.pipelines.document.parameters import parameters_of
+    from rota.pipelines.definition.parameters import parameters_of
 
     pipeline = loaded.pipeline
     click.echo(
@@ -156,7 +156,7 @@ def page(found: Listed, loaded: Loaded, next_at: int | None, now: int) -> None:
             click.echo(f"  {problem_line(each)}")
 
 
-def budget_words(budget: Budget | None) -> str | None:
+def budget_words(budget: PipelineBudget | None) -> str | None:
     """`at most $5, 100 calls`."""
     if budget is None:
         return None
@@ -193,9 +193,9 @@ def parts(loaded: Loaded) -> list[tuple[str, str, str, str, str]]:
 
 
 def _row(
-    place: str, does: str, part: Asking | None, loaded: Loaded
+    place: str, does: str, part: AiSection | None, loaded: Loaded
 ) -> tuple[str, str, str, str, str]:
-    from rota.core.templates import Template
+    from rota.core.pipelines.templates import Template
 
     if part is None:
         return (place, does, "", "", "")
@@ -241,8 +241,8 @@ def _filter(part: Filter) -> str:
 
 
 def _nodes(loaded: Loaded) -> list[tuple[str, str, str, str, str]]:
-    from rota.pipelines.document.graph import order
-    from rota.pipelines.document.nodes import PlacedAsking, parents_of
+    from rota.pipelines.definition.graph import order
+    from rota.pipelines.definition.nodes import AiGraphNode, parents_of
 
     nodes = loaded.pipeline.nodes or {}
     rows = []
@@ -251,6 +251,6 @@ def _nodes(loaded: Loaded) -> list[tuple[str, str, str, str, str]]:
         kind = str(node.__struct_config__.tag)
         before = parents_of(node)
         does = f"{kind} ← {', '.join(before)}" if before else kind
-        asking = node if isinstance(node, PlacedAsking) and node_id in loaded.prompts else None
+        asking = node if isinstance(node, AiGraphNode) and node_id in loaded.prompts else None
         rows.append(_row(node_id, does, asking, loaded))
     return rows

@@ -12,27 +12,27 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from rota.cli import connect
-from rota.cli.automation import tell
-from rota.cli.automation_page import in_the_way, output_document
-from rota.cli.base import Call, Command
+from rota.cli.automation.commands import tell
+from rota.cli.automation.page import in_the_way, output_document
+from rota.cli.base import BaseCommand, CommonOptions
 from rota.errors import UnknownRun, WrongState
 
 if TYPE_CHECKING:
-    from rota.automation_client import Automations, Resolution, Standing
-    from rota.client import Client
-    from rota.core.automation import LedgerRow
+    from rota.client.automations import Automations, AutomationView, Resolution
+    from rota.client.client import Client
+    from rota.core.automations.model import LedgerRow
 
 RESOLUTIONS = ("try-again", "did-not-happen", "skip")
 
 
-class Seen(NamedTuple):
+class ApprovalTarget(NamedTuple):
     """What an answer is about: the automation, and the change or run that must still wait."""
 
     name: str
     expected: str
 
 
-async def _seen(client: Client, given: str) -> Seen:
+async def _seen(client: Client, given: str) -> ApprovalTarget:
     """The automation that this change or run belongs to, or WrongState when it is over."""
     root_id, _, is_change = given.partition("-")  # a change is numbered within its chain of runs
     try:
@@ -48,7 +48,7 @@ async def _seen(client: Client, given: str) -> Seen:
             hint=f"Nothing in it waits for an answer; see `rota run show {run.id}`.",
         )
     if is_change:
-        return Seen(run.name, given)
+        return ApprovalTarget(run.name, given)
     standing = await client.automations.show(run.name)
     # Not any run of its chain: a later attempt may ask for something else.
     if standing.turn is None or standing.turn.id != run.id:
@@ -57,17 +57,17 @@ async def _seen(client: Client, given: str) -> Seen:
             hint=f"See what it waits for now: `rota automation show {run.name}`.",
         )
     change = in_the_way(standing)
-    return Seen(run.name, change.id if change else run.id)
+    return ApprovalTarget(run.name, change.id if change else run.id)
 
 
 def _answer(
-    call: Call,
+    call: CommonOptions,
     given: str,
-    verb: Callable[[Automations, Seen], Awaitable[LedgerRow | None]],
+    verb: Callable[[Automations, ApprovalTarget], Awaitable[LedgerRow | None]],
     words: Callable[[str, LedgerRow | None], str],
     **facts: Any,
 ) -> None:
-    async def work(client: Client) -> tuple[LedgerRow | None, Standing]:
+    async def work(client: Client) -> tuple[LedgerRow | None, AutomationView]:
         seen = await _seen(client, given)
         row = await verb(client.automations, seen)
         return row, await client.automations.show(seen.name)
@@ -82,10 +82,10 @@ def _title(row: LedgerRow | None) -> str:
     return "" if row is None else f"{row.title or 'a change'} ({row.tool} {row.params})"
 
 
-@click.command(cls=Command)
+@click.command(cls=BaseCommand)
 @click.argument("answer_to", metavar="ID")
 @click.pass_obj
-def approve(call: Call, answer_to: str) -> None:
+def approve(call: CommonOptions, answer_to: str) -> None:
     """Agree to the change that an automation's run waits with.
 
     ID is that of the change or of the run; `rota automation show` gives the whole command. The
@@ -98,10 +98,10 @@ def approve(call: Call, answer_to: str) -> None:
     )  # fmt: skip
 
 
-@click.command(cls=Command)
+@click.command(cls=BaseCommand)
 @click.argument("answer_to", metavar="ID")
 @click.pass_obj
-def reject(call: Call, answer_to: str) -> None:
+def reject(call: CommonOptions, answer_to: str) -> None:
     """Refuse the change that an automation's run waits with.
 
     ID is that of the change or of the run. The automation goes on without the change; the events
@@ -113,11 +113,11 @@ def reject(call: Call, answer_to: str) -> None:
     )  # fmt: skip
 
 
-@click.command(cls=Command)
+@click.command(cls=BaseCommand)
 @click.argument("answer_to", metavar="ID")
 @click.argument("how", type=click.Choice(RESOLUTIONS), metavar="HOW")
 @click.pass_obj
-def resolve(call: Call, answer_to: str, how: Resolution) -> None:
+def resolve(call: CommonOptions, answer_to: str, how: Resolution) -> None:
     """Clear what an automation's run waits for.
 
     ID is that of the run, or of the change in doubt. HOW is try-again (the cause is gone; a change
@@ -127,7 +127,7 @@ def resolve(call: Call, answer_to: str, how: Resolution) -> None:
     `rota automation show` says which of them apply.
     """
 
-    async def verb(ask: Automations, seen: Seen) -> None:
+    async def verb(ask: Automations, seen: ApprovalTarget) -> None:
         await ask.resolve(seen.name, how, expected=seen.expected)
 
     _answer(call, answer_to, verb, lambda name, _: f"{name} is resolved: {how}", answer=how)

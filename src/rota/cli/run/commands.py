@@ -6,21 +6,22 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rota.cli import connect, render, show, values
-from rota.cli.base import Call, Group
-from rota.cli.start import start
-from rota.cli.waiting import Waiter
-from rota.core.instants import micros
-from rota.core.lifecycle import Status
+from rota.cli import connect, render, values
+from rota.cli.base import CommandGroup, CommonOptions
+from rota.cli.run import page
+from rota.cli.run.start import start
+from rota.cli.run.wait import Waiter
+from rota.core.runs.lifecycle import Status
+from rota.core.time.instants import micros
 
 if TYPE_CHECKING:
-    from rota.client import Client
-    from rota.core.model import Run
+    from rota.client.client import Client
+    from rota.core.runs.model import Run
 
 TEMPLATES = {Status.SCHEDULED, Status.PAUSED}
 
 
-@click.group(cls=Group)
+@click.group(cls=CommandGroup)
 def run() -> None:
     """Start runs, look at them, steer them."""
 
@@ -42,7 +43,7 @@ run.add_command(start)
 )
 @click.option("--before", metavar="ID", help="Older than this run: the next page.")
 @click.pass_obj
-def list_(call: Call, /, limit: int, **filters: str | None) -> None:
+def list_(call: CommonOptions, /, limit: int, **filters: str | None) -> None:
     """List runs, newest first; every attempt is a run."""
     chosen: dict[str, Any] = {name: value for name, value in filters.items() if value}
 
@@ -75,23 +76,23 @@ def _number(run: Run) -> str:
 @run.command("show")
 @click.argument("run_id", metavar="ID")
 @click.pass_obj
-def show_(call: Call, run_id: str) -> None:
+def show_(call: CommonOptions, run_id: str) -> None:
     """Show a run: attempts, steps, error, and what to do next.
 
     ID may be shortened to a beginning that fits one run only.
     """
-    story = connect.ask(call, lambda client: show.read(client, run_id))
+    story = connect.ask(call, lambda client: page.read(client, run_id))
     if call.json:
-        render.document(show.document(story))
+        render.document(page.document(story))
     else:
-        show.page(story)
+        page.page(story)
 
 
 @run.command("result")
 @click.argument("run_id", metavar="ID")
 @click.option("--timeout", metavar="DURATION", help="How long to wait: 30s, 5m.")
 @click.pass_obj
-def result(call: Call, run_id: str, timeout: str | None) -> None:
+def result(call: CommonOptions, run_id: str, timeout: str | None) -> None:
     """Wait for a run and print its result.
 
     The result is the only thing on stdout, as JSON.
@@ -114,7 +115,7 @@ def result(call: Call, run_id: str, timeout: str | None) -> None:
     "--reason", metavar="WHY", default="by request", show_default=True, help="Why, for the record."
 )
 @click.pass_obj
-def cancel(call: Call, run_id: str, reason: str) -> None:
+def cancel(call: CommonOptions, run_id: str, reason: str) -> None:
     """Call off a run and everything below it."""
     ids = list(connect.ask(call, lambda client: client.cancel(run_id, reason=reason)))
     if call.json:
@@ -126,7 +127,7 @@ def cancel(call: Call, run_id: str, reason: str) -> None:
 @run.command("retry")
 @click.argument("run_id", metavar="ID")
 @click.pass_obj
-def retry(call: Call, run_id: str) -> None:
+def retry(call: CommonOptions, run_id: str) -> None:
     """Try a run again, from its last finished step."""
     root_id, newest = connect.ask(call, lambda client: _retry(client, run_id))
     if call.json:
@@ -145,7 +146,7 @@ async def _retry(client: Client, run_id: str) -> tuple[str, Run]:
 @click.argument("name")
 @click.argument("value", required=False, metavar="[JSON]")
 @click.pass_obj
-def signal(call: Call, run_id: str, name: str, value: str | None) -> None:
+def signal(call: CommonOptions, run_id: str, name: str, value: str | None) -> None:
     """Send signal NAME to a run.
 
     It is kept until the run asks for it. The value is JSON, or else a string.
@@ -168,7 +169,7 @@ def signal(call: Call, run_id: str, name: str, value: str | None) -> None:
     help="First step to do again, as `run show` names it.",
 )
 @click.pass_obj
-def fork(call: Call, run_id: str, from_step: str) -> None:
+def fork(call: CommonOptions, run_id: str, from_step: str) -> None:
     """Start anew from a step of an old run.
 
     The new run has the same input and remembers every step before STEP.

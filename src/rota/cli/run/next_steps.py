@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from rota.cli.render import ago
-from rota.core.failures import TABLE, Kind
-from rota.core.lifecycle import Status
+from rota.core.runs.failures import TABLE, Kind
+from rota.core.runs.lifecycle import Status
 
 if TYPE_CHECKING:
-    from rota.core.model import Run, Step
+    from rota.core.runs.model import Run, StoredStep
 
 SENTENCES: dict[str, str] = {
     Status.COMPLETED: "Nothing to do: it has its result.",
@@ -29,7 +29,7 @@ SENTENCES: dict[str, str] = {
 CUT_OFF = (Status.FAILED, Status.CRASHED, Status.CANCELLED)
 
 
-def next_step(run: Run, steps: Sequence[Step], now: int) -> str:
+def next_step(run: Run, steps: Sequence[StoredStep], now: int) -> str:
     """The sentence for the newest attempt of a chain."""
     if run.kind == "automation" and not run.is_final:
         return f"It is the turn of an automation: see `rota automation show {run.name}`."
@@ -47,7 +47,7 @@ def _action(reason: str | None) -> str:
     return TABLE[kinds[reason]].action if reason in kinds else "see its error, then decide"
 
 
-def _sleeping(run: Run, steps: Sequence[Step], now: int) -> str:
+def _sleeping(run: Run, steps: Sequence[StoredStep], now: int) -> str:
     signals = [step.key for step in steps if step.kind == "signal" and step.status == "waiting"]
     if signals:
         name = signals[0].removeprefix("wait ").rpartition("#")[0]

@@ -7,24 +7,25 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from rota.cli import advice, render
-from rota.core.outcomes import read_error
+from rota.cli import render
+from rota.cli.run import next_steps
+from rota.core.runs.stored_errors import read_error
 
 if TYPE_CHECKING:
-    from rota.client import Client
-    from rota.core.model import Run, Step
+    from rota.client.client import Client
+    from rota.core.runs.model import Run, StoredStep
 
 # The folder of the package, with its last slash.
-PACKAGE = __file__.removesuffix("cli/show.py")
+PACKAGE = __file__.removesuffix("cli/run/page.py")
 VALUE_WIDTH = 2000
 CELL_WIDTH = 48
 
 
-class Story(NamedTuple):
+class RunPage(NamedTuple):
     """Everything that is known about a chain."""
 
     attempts: Sequence[Run]
-    steps: Sequence[Step]
+    steps: Sequence[StoredStep]
     now: int
 
     @property
@@ -33,25 +34,25 @@ class Story(NamedTuple):
         return self.attempts[-1]
 
 
-async def read(client: Client, run_id: str) -> Story:
+async def read(client: Client, run_id: str) -> RunPage:
     """Ask for all of it."""
     attempts = await client.chain(run_id)
     # A pipeline has a step for each item: `rota pipeline history` shows them as items.
     steps = [] if attempts[-1].kind == "pipeline" else await client.steps(run_id)
-    return Story(attempts, steps, client.clock.now())
+    return RunPage(attempts, steps, client.clock.now())
 
 
-def document(story: Story) -> dict[str, Any]:
+def document(story: RunPage) -> dict[str, Any]:
     """The page for machines."""
     return {
         "run": render.record(story.last),
         "attempts": [render.record(run) for run in story.attempts],
         "steps": [render.record(step) for step in story.steps],
-        "hint": advice.next_step(story.last, story.steps, story.now),
+        "hint": next_steps.next_step(story.last, story.steps, story.now),
     }
 
 
-def page(story: Story) -> None:
+def page(story: RunPage) -> None:
     """The page for people."""
     _head(story)
     if len(story.attempts) > 1:
@@ -65,10 +66,10 @@ def page(story: Story) -> None:
         click.echo(f"\nitems: rota pipeline history {name} --run {story.last.root_id}")
     _error(story.last)
     click.echo()
-    click.echo(advice.next_step(story.last, story.steps, story.now))
+    click.echo(next_steps.next_step(story.last, story.steps, story.now))
 
 
-def _head(story: Story) -> None:
+def _head(story: RunPage) -> None:
     run, first = story.last, story.attempts[0]
     click.echo(f"run {run.id}  {click.style(render.clean(run.name), bold=True)}  "
         f"{render.coloured(render.clean(run.label))}")  # fmt: skip
@@ -99,7 +100,7 @@ def _when(at: int, now: int) -> str:
     return f"{render.clock(at)} ({render.ago(at, now)})"
 
 
-def _attempts(story: Story) -> None:
+def _attempts(story: RunPage) -> None:
     rows = [
         (
             number, run.id, run.label, run.trigger, render.clock(run.started_at),
@@ -118,7 +119,7 @@ def _said(error: str | None) -> str:
     return render.short(f"{detail['type']}: {detail['message']}", CELL_WIDTH)
 
 
-def _steps(story: Story) -> None:
+def _steps(story: RunPage) -> None:
     began = story.attempts[0].started_at
     rows = [
         (
@@ -131,7 +132,7 @@ def _steps(story: Story) -> None:
     render.table(("step", "status", "tries", "started", "took", "result"), rows, "")
 
 
-def _status(step: Step, now: int) -> str:
+def _status(step: StoredStep, now: int) -> str:
     if step.kind == "sleep":  # its end is not recorded: it is over when its time has come
         over = step.wake_at is not None and step.wake_at <= now
         return "completed" if over else f"sleeping, wakes {render.ago(step.wake_at, now)}"
@@ -140,7 +141,7 @@ def _status(step: Step, now: int) -> str:
     return step.status
 
 
-def _outcome(step: Step) -> str:
+def _outcome(step: StoredStep) -> str:
     if step.error:
         return _said(step.error)
     if step.kind == "child":

@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rota.cli import connect, render, values
-from rota.cli.base import Call, Command
-from rota.cli.waiting import Waiter
-from rota.core.instants import micros
+from rota.cli.base import BaseCommand, CommonOptions
+from rota.cli.run.wait import Waiter
+from rota.core.time.instants import micros
 from rota.errors import BadInput
 
 if TYPE_CHECKING:
-    from rota.client import Client
-    from rota.runref import RunRef
+    from rota.client.client import Client
+    from rota.client.handle import RunHandle
 
 
-@click.command(cls=Command)
+@click.command(cls=BaseCommand)
 @click.argument("name")
 @click.argument("arguments", nargs=-1, metavar="[KEY=VALUE]...")
 @click.option(
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 @click.option("--timeout", metavar="DURATION", help="With --wait: how long.")
 @click.pass_obj
 def start(
-    call: Call,
+    call: CommonOptions,
     /,
     name: str,
     arguments: tuple[str, ...],
@@ -77,7 +77,7 @@ def start(
 
 
 def _run(
-    call: Call,
+    call: CommonOptions,
     name: str,
     given: dict[str, Any],
     said: dict[str, str],
@@ -105,9 +105,9 @@ async def _start(
     delay: str | None,
     at_text: str | None,
     **options: Any,
-) -> RunRef:
-    from rota.core.instants import instant
-    from rota.starting import Start
+) -> RunHandle:
+    from rota.client.start import Start
+    from rota.core.time.instants import instant
 
     if delay is not None and at_text is not None:
         raise BadInput("give --delay or --at, not both")
@@ -122,7 +122,7 @@ async def _start(
     return ref
 
 
-def _tell(call: Call, ref: RunRef, name: str, *, waits: bool) -> None:
+def _tell(call: CommonOptions, ref: RunHandle, name: str, *, waits: bool) -> None:
     """Say the id: on stdout, or on stderr when stdout is for the result."""
     if call.json:
         if not waits:

@@ -7,19 +7,19 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from rota.cli import render
-from rota.cli.base import Call
-from rota.cli.exits import Interrupted, TookTooLong
-from rota.core.outcomes import end_of, run_failed
+from rota.cli.base import CommonOptions
+from rota.cli.exit_codes import Interrupted, TookTooLong
+from rota.core.runs.stored_errors import end_of, run_failed
 
 if TYPE_CHECKING:
-    from rota.client import Client
+    from rota.client.client import Client
     from rota.errors import RunFailed
 
 
 class Waiter:
     """Waits for one run and remembers how it ended."""
 
-    def __init__(self, call: Call, timeout: str | None) -> None:
+    def __init__(self, call: CommonOptions, timeout: str | None) -> None:
         self._call = call
         self._timeout = timeout
         self._run_id: str | None = None

@@ -8,19 +8,20 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rota.cli import connect, render, schedule_page
-from rota.cli.base import Call, Group
-from rota.cli.next import occurrence_document, occurrences
-from rota.cli.schedule_edit import create, tell, update
-from rota.cli.waiting import Waiter
-from rota.core.instants import micros
+from rota.cli import connect, render
+from rota.cli.base import CommandGroup, CommonOptions
+from rota.cli.run.wait import Waiter
+from rota.cli.schedule import page
+from rota.cli.schedule.edit import create, tell, update
+from rota.cli.schedule.next import occurrence_document, occurrences
+from rota.core.time.instants import micros
 
 if TYPE_CHECKING:
-    from rota.client import Client
-    from rota.schedules import Occurrence, Shown
+    from rota.client.client import Client
+    from rota.client.schedules import Occurrence, ScheduleView
 
 
-@click.group(cls=Group)
+@click.group(cls=CommandGroup)
 def schedule() -> None:
     """Make schedules, look at them, steer them."""
 
@@ -37,22 +38,22 @@ schedule.add_command(create)
     "--limit", type=click.IntRange(1, 1000), default=100, show_default=True, help="How many."
 )
 @click.pass_obj
-def list_(call: Call, after: str, limit: int) -> None:
+def list_(call: CommonOptions, after: str, limit: int) -> None:
     """List schedules by name, with when they fire next."""
 
-    async def look(client: Client) -> tuple[Sequence[Shown], int]:
+    async def look(client: Client) -> tuple[Sequence[ScheduleView], int]:
         return await client.schedules.list(after=after, limit=limit), client.clock.now()
 
     found, now = connect.ask(call, look)
     if call.json:
-        render.document([schedule_page.document(shown) for shown in found])
+        render.document([page.document(shown) for shown in found])
         return
-    notes = any(schedule_page.note(shown) for shown in found)
+    notes = any(page.note(shown) for shown in found)
     rows = [
         (
             shown.schedule.name, shown.schedule.status, shown.intent.workflow, _next(shown, now),
             shown.intent.text if shown.problem else shown.text,
-            *([schedule_page.note(shown)] if notes else []),
+            *([page.note(shown)] if notes else []),
         )
         for shown in found
     ]  # fmt: skip
@@ -62,7 +63,7 @@ def list_(call: Call, after: str, limit: int) -> None:
         click.echo(f"more: --after {found[-1].schedule.name}", err=True)
 
 
-def _next(shown: Shown, now: int) -> str:
+def _next(shown: ScheduleView, now: int) -> str:
     row = shown.schedule
     if row.status != "scheduled":
         return "-"
@@ -73,13 +74,13 @@ def _next(shown: Shown, now: int) -> str:
 @schedule.command("show")
 @click.argument("name")
 @click.pass_obj
-def show(call: Call, name: str) -> None:
+def show(call: CommonOptions, name: str) -> None:
     """Show what a schedule means, does next and did last."""
-    story = connect.ask(call, lambda client: schedule_page.read(client, name))
+    story = connect.ask(call, lambda client: page.read(client, name))
     if call.json:
-        render.document(schedule_page.story_document(story))
+        render.document(page.story_document(story))
     else:
-        schedule_page.page(story)
+        page.page(story)
 
 
 schedule.add_command(update)
@@ -93,7 +94,7 @@ schedule.add_command(update)
     "--limit", type=click.IntRange(1, 1000), default=20, show_default=True, help="How many."
 )
 @click.pass_obj
-def history(call: Call, name: str, start: str | None, end: str | None, limit: int) -> None:
+def history(call: CommonOptions, name: str, start: str | None, end: str | None, limit: int) -> None:
     """Show what became of every occurrence: the ledger.
 
     Newest first. An outcome is fired, skipped (with its reason), merged, backfilled or manual; a
@@ -101,16 +102,16 @@ def history(call: Call, name: str, start: str | None, end: str | None, limit: in
     TIME is wall time in the schedule's zone, unless it has an offset.
     """
 
-    async def look(client: Client) -> tuple[list[schedule_page.Entry], str]:
+    async def look(client: Client) -> tuple[list[page.LedgerEntry], str]:
         zone, (first, last) = await _times(client, name, start, end)
         rows = await client.schedules.history(name, limit=limit, start=first, end=last)
-        return await schedule_page.entries(client, rows), zone
+        return await page.entries(client, rows), zone
 
     found, zone = connect.ask(call, look)
     if call.json:
-        render.document([schedule_page.entry_document(entry) for entry in found])
+        render.document([page.entry_document(entry) for entry in found])
         return
-    schedule_page.ledger(found, zone)
+    page.ledger(found, zone)
     if len(found) == limit:
         click.echo("more: --to with an earlier time, or a higher --limit", err=True)
 
@@ -119,8 +120,8 @@ async def _times(
     client: Client, name: str, *texts: str | None
 ) -> tuple[str, list[datetime | None]]:
     """The zone of a schedule, and times written on its wall."""
-    from rota.core.instants import moment
-    from rota.preview import read_time, to_instant, zone_of
+    from rota.core.time.instants import moment
+    from rota.schedules.preview import read_time, to_instant, zone_of
 
     zone = zone_of((await client.schedules.get(name)).intent.spec)
     now = client.clock.now()
@@ -138,7 +139,7 @@ async def _times(
     "--limit", type=click.IntRange(1, 1000), default=20, show_default=True, help="How many."
 )
 @click.pass_obj
-def upcoming(call: Call, within: str, limit: int) -> None:
+def upcoming(call: CommonOptions, within: str, limit: int) -> None:
     """Show what fires next, across all schedules.
 
     In this machine's wall time and in UTC.
@@ -149,7 +150,7 @@ def upcoming(call: Call, within: str, limit: int) -> None:
         found = await client.schedules.upcoming(within=within, limit=limit)
         return found, client.clock.now()
 
-    from rota.hostzone import host_zone_name
+    from rota.schedules.host_zone import host_zone_name
 
     found, now = connect.ask(call, look)
     zone = host_zone_name()
@@ -170,10 +171,10 @@ def upcoming(call: Call, within: str, limit: int) -> None:
 @click.option("--note", metavar="WHY", default="", help="Why, for whoever finds it paused.")
 @click.option("--until", metavar="TIME", help="Resume by itself at this time.")
 @click.pass_obj
-def pause(call: Call, name: str, note: str, until: str | None) -> None:
+def pause(call: CommonOptions, name: str, note: str, until: str | None) -> None:
     """Stop a schedule from firing. Runs already born are left alone."""
 
-    async def stop(client: Client) -> Shown:
+    async def stop(client: Client) -> ScheduleView:
         _, [until_at] = await _times(client, name, until)
         return await client.schedules.pause(name, note=note, until=until_at)
 
@@ -186,14 +187,14 @@ def pause(call: Call, name: str, note: str, until: str | None) -> None:
     "--catch-up", is_flag=True, help="Owe what was left out since the pause; policies decide."
 )
 @click.pass_obj
-def resume(call: Call, name: str, catch_up: bool) -> None:
+def resume(call: CommonOptions, name: str, catch_up: bool) -> None:
     """Let a paused schedule fire again, from its next occurrence on."""
     _done(call, connect.ask(call, lambda client: client.schedules.resume(name, catch_up=catch_up)))
 
 
-def _done(call: Call, shown: Shown) -> None:
+def _done(call: CommonOptions, shown: ScheduleView) -> None:
     if call.json:
-        render.document(schedule_page.document(shown))
+        render.document(page.document(shown))
     else:
         click.echo(tell(shown))
 
@@ -203,7 +204,7 @@ def _done(call: Call, shown: Shown) -> None:
 @click.option("--wait", is_flag=True, help="Wait for the end and print the result.")
 @click.option("--timeout", metavar="DURATION", help="With --wait: how long.")
 @click.pass_obj
-def trigger(call: Call, name: str, wait: bool, timeout: str | None) -> None:
+def trigger(call: CommonOptions, name: str, wait: bool, timeout: str | None) -> None:
     """Run a schedule's workflow now.
 
     The schedule itself does not move.
@@ -237,7 +238,7 @@ def trigger(call: Call, name: str, wait: bool, timeout: str | None) -> None:
 @click.option("--dry-run", is_flag=True, help="Only count the occurrences.")
 @click.pass_obj
 def backfill(
-    call: Call, name: str, start: str, end: str | None, parallel: int, dry_run: bool
+    call: CommonOptions, name: str, start: str, end: str | None, parallel: int, dry_run: bool
 ) -> None:
     """Run the occurrences of a past range that have not run yet.
 
@@ -245,7 +246,7 @@ def backfill(
     """
 
     async def fill(client: Client) -> dict[str, Any]:
-        from rota.core.instants import moment
+        from rota.core.time.instants import moment
 
         _, [first, last] = await _times(client, name, start, end)
         assert first is not None
@@ -274,7 +275,7 @@ def backfill(
 @schedule.command("delete")
 @click.argument("name")
 @click.pass_obj
-def delete(call: Call, name: str) -> None:
+def delete(call: CommonOptions, name: str) -> None:
     """Remove a schedule. The runs it fired stay, and those under way go on."""
     connect.ask(call, lambda client: client.schedules.delete(name))
     if call.json:

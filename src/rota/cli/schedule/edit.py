@@ -9,16 +9,17 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from rota.cli import connect, render, schedule_page, values
-from rota.cli.base import Call, Command
-from rota.cli.timing import zone_options
-from rota.core.instants import micros, moment
-from rota.core.schedule import Missed, Overlap
+from rota.cli import connect, render, values
+from rota.cli.base import BaseCommand, CommonOptions
+from rota.cli.schedule import page
+from rota.cli.schedule.options import zone_options
+from rota.core.schedules.intent import Missed, Overlap
+from rota.core.time.instants import micros, moment
 from rota.errors import UsageError
 
 if TYPE_CHECKING:
-    from rota.client import Client
-    from rota.schedules import Shown
+    from rota.client.client import Client
+    from rota.client.schedules import ScheduleView
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 Callback = Callable[[click.Context, click.Parameter, str | None], int | str | None]
@@ -84,7 +85,7 @@ def _options(command: Decorated) -> Decorated:
     return zone_options(sub_second(command))
 
 
-@click.command(cls=Command)
+@click.command(cls=BaseCommand)
 @click.argument("name")
 @click.argument("workflow")
 @click.argument("words", nargs=-1, required=True, metavar="WHEN... [KEY=VALUE]...")
@@ -92,7 +93,9 @@ def _options(command: Decorated) -> Decorated:
 @click.option("--paused", is_flag=True, help="Make it, but do not let it fire yet.")
 @click.option("--replace", is_flag=True, help="Redefine the schedule of that name, if there is.")
 @click.pass_obj
-def create(call: Call, /, name: str, workflow: str, words: tuple[str, ...], **options: Any) -> None:
+def create(
+    call: CommonOptions, /, name: str, workflow: str, words: tuple[str, ...], **options: Any
+) -> None:
     """Make schedule NAME that runs WORKFLOW.
 
     WHEN is cron in quotes ("0 9 * * MON-FRI"), an interval (5m), a time (2027-03-28T09:00) or
@@ -105,9 +108,9 @@ def create(call: Call, /, name: str, workflow: str, words: tuple[str, ...], **op
         raise UsageError("WHEN is missing", hint="Say when: 5m, '0 9 * * *', weekdays at 9:30.")
     given, said = values.arguments(pairs, options.pop("input"))
 
-    async def make(client: Client, target: Any, kwargs: dict[str, Any]) -> Shown:
-        from rota.hostzone import host_zone_name
-        from rota.preview import read_when
+    async def make(client: Client, target: Any, kwargs: dict[str, Any]) -> ScheduleView:
+        from rota.schedules.host_zone import host_zone_name
+        from rota.schedules.preview import read_when
 
         # Not said, it stays unsaid: a schedule that is made anew keeps the zone it has.
         zone = options.pop("zone")
@@ -121,14 +124,14 @@ def create(call: Call, /, name: str, workflow: str, words: tuple[str, ...], **op
     _done(call, _checked(call, workflow, given, said, make))
 
 
-@click.command(cls=Command)
+@click.command(cls=BaseCommand)
 @click.argument("name")
 @click.argument("words", nargs=-1, metavar="[WHEN]... [KEY=VALUE]...")
 @_options
 @click.option("--workflow", metavar="NAME", help="Run another workflow.")
 @click.option("--confirm", is_flag=True, help="Release what the edit makes due at once.")
 @click.pass_obj
-def update(call: Call, /, name: str, words: tuple[str, ...], **options: Any) -> None:
+def update(call: CommonOptions, /, name: str, words: tuple[str, ...], **options: Any) -> None:
     """Change any part of a schedule; what is not named stays.
 
     `none` takes a bound away: --max-delay none, --end none. Arguments given replace all arguments.
@@ -142,8 +145,8 @@ def update(call: Call, /, name: str, words: tuple[str, ...], **options: Any) -> 
     source = options.pop("input")
     given, said = values.arguments(pairs, source)
 
-    async def change(client: Client, _: Any, kwargs: dict[str, Any]) -> Shown:
-        from rota.preview import read_when, zone_of
+    async def change(client: Client, _: Any, kwargs: dict[str, Any]) -> ScheduleView:
+        from rota.schedules.preview import read_when, zone_of
 
         shown = await client.schedules.get(name)
         zone = options["zone"] or zone_of(shown.intent.spec)
@@ -155,7 +158,7 @@ def update(call: Call, /, name: str, words: tuple[str, ...], **options: Any) -> 
             rest["when"] = read_when(when, zone=zone)
         return await client.schedules.update(name, **words_of, **rest)
 
-    async def keep(client: Client) -> Shown:
+    async def keep(client: Client) -> ScheduleView:
         return await change(client, None, {})
 
     if not pairs and source is None:
@@ -183,7 +186,7 @@ def _policies(options: dict[str, Any]) -> dict[str, Any]:
 
 
 def _bounds(options: dict[str, Any], zone: str, now: int) -> dict[str, Any]:
-    from rota.preview import read_time, to_instant
+    from rota.schedules.preview import read_time, to_instant
 
     named = {key: options.pop(key) for key in ("start", "end")}
     return {
@@ -194,12 +197,12 @@ def _bounds(options: dict[str, Any], zone: str, now: int) -> dict[str, Any]:
 
 
 def _checked(
-    call: Call,
+    call: CommonOptions,
     name: str,
     given: dict[str, Any],
     said: dict[str, str],
-    work: Callable[[Client, Any, dict[str, Any]], Awaitable[Shown]],
-) -> Shown:
+    work: Callable[[Client, Any, dict[str, Any]], Awaitable[ScheduleView]],
+) -> ScheduleView:
     """With a project's app the input is checked; with a bare database it is taken as it is."""
     found = connect.project_of(call)
     if found is None or found.app is None:
@@ -211,16 +214,16 @@ def _checked(
     return connect.run(app, lambda client: work(client, workflow, kwargs))
 
 
-def _done(call: Call, shown: Shown) -> None:
+def _done(call: CommonOptions, shown: ScheduleView) -> None:
     if call.json:
-        render.document(schedule_page.document(shown))
+        render.document(page.document(shown))
     else:
         click.echo(tell(shown))
 
 
-def tell(shown: Shown) -> str:
+def tell(shown: ScheduleView) -> str:
     """A schedule in one line: its state, what it means, and when it comes next."""
-    from rota.preview import wall, zone_of
+    from rota.schedules.preview import wall, zone_of
 
     row = shown.schedule
     zone = zone_of(shown.intent.spec)

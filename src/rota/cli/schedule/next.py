@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rota.cli import render
-from rota.cli.base import Call, Command
-from rota.cli.timing import zone_options
-from rota.core.instants import instant
+from rota.cli.base import BaseCommand, CommonOptions
+from rota.cli.schedule.options import zone_options
+from rota.core.time.instants import instant
 
 if TYPE_CHECKING:
-    from rota.preview import Preview
-    from rota.schedules import Occurrence
+    from rota.client.schedules import Occurrence
+    from rota.schedules.preview import Preview
 
 
-@click.command("next", cls=Command)
+@click.command("next", cls=BaseCommand)
 @click.argument("words", nargs=-1, required=True, metavar="WHEN...")
 @zone_options
 @click.option(
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 @click.option("--from", "start", metavar="TIME", help="Look from this time on, instead of now.")
 @click.pass_obj
 def next_(
-    call: Call,
+    call: CommonOptions,
     /,
     words: tuple[str, ...],
     zone: str | None,
@@ -44,7 +44,7 @@ def next_(
     (every friday at 5pm); several quoted ones are one schedule. Where the clock is moved, a note
     says what happens. TIME is wall time in the zone, unless it has an offset.
     """
-    from rota.preview import look_ahead
+    from rota.schedules.preview import look_ahead
 
     found = look_ahead(
         words, zone=zone, start=start, count=count, gap=gap or "auto", repeat=repeat or "auto"
@@ -63,7 +63,7 @@ def next_(
 
 def occurrences(found: list[Occurrence], zone: str, now: int, *, names: bool = False) -> None:
     """A table of what is to come; columns that would be empty are left out."""
-    from rota.preview import utc, wall
+    from rota.schedules.preview import utc, wall
 
     noted = any(one.notes for one in found)
     moved = any(one.runs_at != one.due_at for one in found)
@@ -84,7 +84,7 @@ def occurrences(found: list[Occurrence], zone: str, now: int, *, names: bool = F
 
 def occurrence_document(one: Occurrence, zone: str) -> dict[str, Any]:
     """An occurrence for machines."""
-    from rota.preview import wall
+    from rota.schedules.preview import wall
 
     due_at = instant(one.due_at)
     return {

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import click
 
-from rota.core.timing import GAPS, REPEATS
+from rota.core.time.spec import GAPS, REPEATS
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 

@@ -8,69 +8,69 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from rota.cli import render
-from rota.cli.next import occurrence_document, occurrences
-from rota.core.instants import span
-from rota.core.lifecycle import Status
-from rota.core.outcomes import read_error
+from rota.cli.schedule.next import occurrence_document, occurrences
+from rota.core.runs.lifecycle import Status
+from rota.core.runs.stored_errors import read_error
+from rota.core.time.instants import span
 
 if TYPE_CHECKING:
-    from rota.client import Client
-    from rota.core.model import Run
-    from rota.core.schedule import Policies
-    from rota.schedules import Occurrence, Shown
-    from rota.why import Answer
+    from rota.client.client import Client
+    from rota.client.schedules import Occurrence, ScheduleView
+    from rota.core.runs.model import Run
+    from rota.core.schedules.intent import Policies
+    from rota.explain.schedule import Explanation
 
 NEXT_COUNT = 5
 LAST_COUNT = 5
 
 
-class Entry(NamedTuple):
+class LedgerEntry(NamedTuple):
     """One row of the ledger, and the newest attempt of its chain."""
 
     row: Run
     last: Run
 
 
-class Story(NamedTuple):
+class SchedulePage(NamedTuple):
     """Everything the page about one schedule shows."""
 
-    shown: Shown
+    shown: ScheduleView
     upcoming: Sequence[Occurrence]
-    ledger: Sequence[Entry]
-    why: Answer
+    ledger: Sequence[LedgerEntry]
+    why: Explanation
     now: int
 
 
 # -- reading -----------------------------------------------------------------------------------
 
 
-async def read(client: Client, name: str) -> Story:
+async def read(client: Client, name: str) -> SchedulePage:
     """Ask for all of it."""
-    from rota.why import why
+    from rota.explain.schedule import why
 
     shown = await client.schedules.get(name)
     upcoming: Sequence[Occurrence] = []
     if shown.schedule.status == Status.SCHEDULED:
         upcoming = await client.schedules.preview(name, NEXT_COUNT)
     ledger = await entries(client, await client.schedules.history(name, limit=LAST_COUNT))
-    return Story(shown, upcoming, ledger, await why(client, name), client.clock.now())
+    return SchedulePage(shown, upcoming, ledger, await why(client, name), client.clock.now())
 
 
-async def entries(client: Client, rows: Sequence[Run]) -> list[Entry]:
+async def entries(client: Client, rows: Sequence[Run]) -> list[LedgerEntry]:
     """Ledger rows with how their chains ended; only a row that ended badly may have a successor."""
     found = []
     for row in rows:
         followed = row.status in (Status.FAILED, Status.CRASHED, Status.CANCELLED)
-        found.append(Entry(row, (await client.chain(row.id))[-1] if followed else row))
+        found.append(LedgerEntry(row, (await client.chain(row.id))[-1] if followed else row))
     return found
 
 
 # -- documents ---------------------------------------------------------------------------------
 
 
-def document(shown: Shown) -> dict[str, Any]:
+def document(shown: ScheduleView) -> dict[str, Any]:
     """A schedule for machines."""
-    from rota.preview import form_of, zone_of
+    from rota.schedules.preview import form_of, zone_of
 
     row, intent = shown.schedule, shown.intent
     return {
@@ -93,7 +93,7 @@ def document(shown: Shown) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def note(shown: Shown) -> str:
+def note(shown: ScheduleView) -> str:
     """What people should know of a schedule beside its state."""
     ignored = shown.intent.ignored
     said = [shown.schedule.reason or ""]
@@ -102,9 +102,9 @@ def note(shown: Shown) -> str:
     return "; ".join(text for text in said if text)
 
 
-def story_document(story: Story) -> dict[str, Any]:
+def story_document(story: SchedulePage) -> dict[str, Any]:
     """The page for machines."""
-    from rota.preview import zone_of
+    from rota.schedules.preview import zone_of
 
     zone = zone_of(story.shown.intent.spec)
     return {
@@ -115,9 +115,9 @@ def story_document(story: Story) -> dict[str, Any]:
     }
 
 
-def entry_document(entry: Entry) -> dict[str, Any]:
+def entry_document(entry: LedgerEntry) -> dict[str, Any]:
     """A row of the ledger for machines."""
-    from rota.why import range_of
+    from rota.explain.schedule import range_of
 
     row, last = entry
     skipped = row.status == Status.SKIPPED
@@ -162,9 +162,9 @@ def policy_words(policies: Policies) -> dict[str, Any]:
 # -- pages -------------------------------------------------------------------------------------
 
 
-def page(story: Story) -> None:
+def page(story: SchedulePage) -> None:
     """The page for people."""
-    from rota.preview import zone_of
+    from rota.schedules.preview import zone_of
 
     shown = story.shown
     row = shown.schedule
@@ -185,8 +185,8 @@ def page(story: Story) -> None:
         click.echo(f"→ {render.clean(story.why.hint)}")
 
 
-def _lines(shown: Shown, now: int) -> list[tuple[str, object]]:
-    from rota.preview import form_of, wall, zone_of
+def _lines(shown: ScheduleView, now: int) -> list[tuple[str, object]]:
+    from rota.schedules.preview import form_of, wall, zone_of
 
     row, intent = shown.schedule, shown.intent
     zone = zone_of(intent.spec)
@@ -219,7 +219,7 @@ def _policies(policies: Policies) -> str:
     return "; ".join(f"{name} {value}" for name, value in parts if value is not None)
 
 
-def ledger(found: Sequence[Entry], zone: str) -> None:
+def ledger(found: Sequence[LedgerEntry], zone: str) -> None:
     """Occurrences and what became of them."""
     rows = [
         (
@@ -235,7 +235,7 @@ def ledger(found: Sequence[Entry], zone: str) -> None:
 
 
 def _when(row: Run, zone: str) -> str:
-    from rota.preview import wall
+    from rota.schedules.preview import wall
 
     return wall(row.due_at if row.due_at is not None else row.created_at, zone)
 
@@ -254,8 +254,8 @@ def _detail(row: Run) -> str | None:
 
 
 def _note(row: Run, zone: str) -> str:
-    from rota.preview import wall
-    from rota.why import pause_of, range_of
+    from rota.explain.schedule import pause_of, range_of
+    from rota.schedules.preview import wall
 
     if row.status == Status.SKIPPED:
         first, _, count = range_of(row)

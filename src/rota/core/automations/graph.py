@@ -35,7 +35,7 @@ class HandlerNode(msgspec.Struct, frozen=True, omit_defaults=True):
     approval: bool = False
 
 
-class Graph(msgspec.Struct, frozen=True, omit_defaults=True):
+class AutomationGraph(msgspec.Struct, frozen=True, omit_defaults=True):
     """All that an automation declares."""
 
     topics: tuple[TopicNode, ...]
@@ -56,12 +56,12 @@ class Graph(msgspec.Struct, frozen=True, omit_defaults=True):
         return next((one.name for one in self.consumers if topic in one.subscribes), None)
 
 
-def problems(name: str, graph: Graph) -> list[str]:
+def problems(name: str, graph: AutomationGraph) -> list[str]:
     """Everything wrong with it, in one go; empty when it may be deployed."""
     return [*_names(name, graph), *_handlers(graph), *_topics(graph), *_cycles(graph)]
 
 
-def _names(name: str, graph: Graph) -> Iterator[str]:
+def _names(name: str, graph: AutomationGraph) -> Iterator[str]:
     words = [("automation", name)]
     words += [("topic", topic.name) for topic in graph.topics]
     words += [(one.kind, one.name) for one in graph.handlers]
@@ -73,7 +73,7 @@ def _names(name: str, graph: Graph) -> Iterator[str]:
         yield from (f"{kind} {word} is declared twice" for word, n in names.items() if n > 1)
 
 
-def _handlers(graph: Graph) -> Iterator[str]:
+def _handlers(graph: AutomationGraph) -> Iterator[str]:
     if not graph.handlers:
         yield "it has neither a producer nor a consumer"
     known = {topic.name for topic in graph.topics}
@@ -93,7 +93,7 @@ def _handlers(graph: Graph) -> Iterator[str]:
             yield f"{what} asks for approval, but has no `mutate`"
 
 
-def _topics(graph: Graph) -> Iterator[str]:
+def _topics(graph: AutomationGraph) -> Iterator[str]:
     fed = {topic for one in graph.handlers for topic in one.publishes}
     for topic in graph.topics:
         readers = [one.name for one in graph.consumers if topic.name in one.subscribes]
@@ -105,7 +105,7 @@ def _topics(graph: Graph) -> Iterator[str]:
             yield f"topic {topic.name} is fed by nobody; say external=True if others publish to it"
 
 
-def _cycles(graph: Graph) -> Iterator[str]:
+def _cycles(graph: AutomationGraph) -> Iterator[str]:
     """A circle of consumers that nothing outside it feeds never begins; one that changes nothing
     and leads nowhere else never drains."""
     for circle in _circles(graph.consumers):

@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 import msgspec
 
-from rota.core.phases import shown
+from rota.core.automations.phases import shown
 
 
-class Automation(msgspec.Struct, frozen=True, gc=False):
+class DeployedAutomation(msgspec.Struct, frozen=True, gc=False):
     """A deployed automation. `status` is the user's; `failures` and `fixes` are the system's."""
 
     namespace: str
@@ -160,7 +160,7 @@ class Touched(NamedTuple):
     at: int
 
 
-class Definition(msgspec.Struct, frozen=True, gc=False):
+class AutomationVersion(msgspec.Struct, frozen=True, gc=False):
     """One version of an automation."""
 
     automation: str
@@ -196,7 +196,7 @@ class NewEvent(NamedTuple):
     inputs: tuple[NewInput, ...] = ()
 
 
-class Plan(msgspec.Struct, frozen=True):
+class HandlerPlan(msgspec.Struct, frozen=True):
     """What `prepare` decided, as it is stored: pinned events, its own values, and the wake time."""
 
     reservations: dict[str, list[str]] = {}

@@ -141,7 +141,7 @@ def take_up(left: Left | None) -> Way:
     return Way.ON
 
 
-class Shown(NamedTuple):
+class DisplayStatus(NamedTuple):
     """A run's status as people know it from the model of automations."""
 
     text: str
@@ -149,24 +149,28 @@ class Shown(NamedTuple):
 
 
 # Stored status and reason → the words of the model, and what ends it.
-STATUSES: dict[tuple[str, str | None], Shown] = {
-    ("running", None): Shown("active", "it is at work"),
-    ("failed", "transient"): Shown("paused:transient", "a new run after a pause"),
-    ("failed", "timeout"): Shown("paused:transient", "a new run after a pause"),
-    ("waiting", "auth"): Shown("paused:approval", "renew the credentials, then resume"),
-    ("waiting", "permission"): Shown("paused:approval", "grant the permission, then resume"),
-    ("waiting", "approval"): Shown("paused:approval", "approve or reject"),
-    ("sleeping", "reconciliation"): Shown("paused:reconciliation", "it is looked up again soon"),
-    ("waiting", "reconciliation"): Shown(
+STATUSES: dict[tuple[str, str | None], DisplayStatus] = {
+    ("running", None): DisplayStatus("active", "it is at work"),
+    ("failed", "transient"): DisplayStatus("paused:transient", "a new run after a pause"),
+    ("failed", "timeout"): DisplayStatus("paused:transient", "a new run after a pause"),
+    ("waiting", "auth"): DisplayStatus("paused:approval", "renew the credentials, then resume"),
+    ("waiting", "permission"): DisplayStatus(
+        "paused:approval", "grant the permission, then resume"
+    ),
+    ("waiting", "approval"): DisplayStatus("paused:approval", "approve or reject"),
+    ("sleeping", "reconciliation"): DisplayStatus(
+        "paused:reconciliation", "it is looked up again soon"
+    ),
+    ("waiting", "reconciliation"): DisplayStatus(
         "paused:reconciliation", "try again, say that it did not happen, or skip"
     ),
-    ("failed", "logic"): Shown("failed:logic", "correct the code, or retry"),
-    ("failed", "internal"): Shown(
+    ("failed", "logic"): DisplayStatus("failed:logic", "correct the code, or retry"),
+    ("failed", "internal"): DisplayStatus(
         "failed:internal", "a fault of the host: see the log, then retry"
     ),
-    ("completed", None): Shown("committed", "nothing: it is done"),
-    ("crashed", "lapsed"): Shown("crashed", "a recovery takes over"),
-    ("crashed", "worker gone"): Shown("crashed", "a recovery takes over"),
+    ("completed", None): DisplayStatus("committed", "nothing: it is done"),
+    ("crashed", "lapsed"): DisplayStatus("crashed", "a recovery takes over"),
+    ("crashed", "worker gone"): DisplayStatus("crashed", "a recovery takes over"),
 }
 
 

@@ -12,12 +12,12 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from rota.core.instants import instant
-from rota.core.lifecycle import Trigger
+from rota.core.runs.lifecycle import Trigger
+from rota.core.time.instants import instant
 from rota.errors import BadInput
 
 
-class Handler(msgspec.Struct, frozen=True, gc=False):
+class DeployedHandler(msgspec.Struct, frozen=True, gc=False):
     """A deployed handler and what it waits for. Field order is the column order of its query."""
 
     name: str
@@ -47,14 +47,16 @@ class Turn(NamedTuple):
     cause: str
 
 
-class Due(NamedTuple):
+class NextWork(NamedTuple):
     """When an automation next has work, and why; `at` None: only an event can tell."""
 
     at: int | None
     cause: str
 
 
-def choose(handlers: Sequence[Handler], oldest: Mapping[str, str], *, now: int) -> Turn | None:
+def choose(
+    handlers: Sequence[DeployedHandler], oldest: Mapping[str, str], *, now: int
+) -> Turn | None:
     """The handler to run now. `oldest` has the id of each consumer's oldest pending event."""
     ready: list[tuple[tuple[Any, ...], Turn]] = []
     for one in handlers:
@@ -69,28 +71,28 @@ def choose(handlers: Sequence[Handler], oldest: Mapping[str, str], *, now: int) 
     return min(ready)[1] if ready else None
 
 
-def in_line(handlers: Sequence[Handler], *, now: int) -> int:
+def in_line(handlers: Sequence[DeployedHandler], *, now: int) -> int:
     """How many consumers are due: with more than one, their oldest events decide."""
     dues = [due_of(one) for one in handlers if one.kind == "consumer"]
     return sum(due is not None and (due.at is None or due.at <= now) for due in dues)
 
 
-def due_of(handler: Handler) -> Due | None:
+def due_of(handler: DeployedHandler) -> NextWork | None:
     """When this handler is due; None when nothing but an event can make it so."""
     if handler.kind == "consumer":
         if handler.is_dirty:
-            return Due(0, Trigger.EVENT)
-        return None if handler.wake_at is None else Due(handler.wake_at, Trigger.WAKE)
+            return NextWork(0, Trigger.EVENT)
+        return None if handler.wake_at is None else NextWork(handler.wake_at, Trigger.WAKE)
     if handler.queued_at is not None:
         overdue = min(handler.queued_at, handler.next_run_at or handler.queued_at)
-        return Due(overdue, Trigger.MANUAL)
-    return None if handler.next_run_at is None else Due(handler.next_run_at, Trigger.SCHEDULE)
+        return NextWork(overdue, Trigger.MANUAL)
+    return None if handler.next_run_at is None else NextWork(handler.next_run_at, Trigger.SCHEDULE)
 
 
-def next_due(handlers: Sequence[Handler]) -> Due:
+def next_due(handlers: Sequence[DeployedHandler]) -> NextWork:
     """When the automation next has work."""
     dues = [due for one in handlers if (due := due_of(one)) is not None]
-    return min(dues, key=lambda due: due.at or 0, default=Due(None, Trigger.EVENT))
+    return min(dues, key=lambda due: due.at or 0, default=NextWork(None, Trigger.EVENT))
 
 
 class Wake(NamedTuple):

@@ -8,14 +8,14 @@ from typing import NamedTuple
 
 import msgspec
 
-from rota.core.automation import Automation, EventName, LedgerRow
-from rota.core.describe import describe
-from rota.core.instants import DAY, HOUR, MINUTE, SECOND
-from rota.core.lifecycle import Status
-from rota.core.model import Run
-from rota.core.outcomes import read_error
-from rota.core.planner import Handler, due_of
-from rota.core.timing import Spec
+from rota.core.automations.model import DeployedAutomation, EventName, LedgerRow
+from rota.core.automations.planner import DeployedHandler, due_of
+from rota.core.runs.lifecycle import Status
+from rota.core.runs.model import Run
+from rota.core.runs.stored_errors import read_error
+from rota.core.time.describe import describe
+from rota.core.time.instants import DAY, HOUR, MINUTE, SECOND
+from rota.core.time.spec import Spec
 
 _SPEC = msgspec.json.Decoder(Spec)
 
@@ -55,9 +55,9 @@ WAITS: dict[str, tuple[str, tuple[str, ...]]] = {
 
 
 def say(
-    automation: Automation,
+    automation: DeployedAutomation,
     turn: Run | None,
-    handlers: Sequence[Handler],
+    handlers: Sequence[DeployedHandler],
     *,
     error: str | None,
     mutation: LedgerRow | None,
@@ -122,7 +122,7 @@ def _waits(
     return Said(Word.ATTENTION, f"{begins}: {message}" if message else begins, actions)
 
 
-def _next_check(turn: Run, handlers: Sequence[Handler], now: int) -> str:
+def _next_check(turn: Run, handlers: Sequence[DeployedHandler], now: int) -> str:
     if turn.available_at is None:
         return "Waiting for events"
     in_ = how_long(turn.available_at - now)
@@ -134,7 +134,7 @@ def _next_check(turn: Run, handlers: Sequence[Handler], now: int) -> str:
     return f"Next {'check' if soonest is None or soonest.kind == 'producer' else 'look'} in {in_}"
 
 
-def schedule_words(handlers: Sequence[Handler]) -> str:
+def schedule_words(handlers: Sequence[DeployedHandler]) -> str:
     """When it checks, in words."""
     texts = [describe(_SPEC.decode(one.spec)) for one in handlers if one.spec]
     return "Checks " + " and ".join(dict.fromkeys(texts)) if texts else "Runs when events arrive"

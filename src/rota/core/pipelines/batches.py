@@ -8,7 +8,7 @@ from typing import NamedTuple, TypeVar
 T = TypeVar("T")
 
 
-class Part(NamedTuple):
+class BatchRange(NamedTuple):
     """A run of neighbours, by their positions; `end` is not part of it."""
 
     begin: int
@@ -40,25 +40,25 @@ def halves(batch: Sequence[T]) -> list[Sequence[T]]:
     return [batch[:middle], batch[middle:]]
 
 
-def fitting(sizes: Sequence[int], limit: int, between: int = 1) -> list[Part]:
+def fitting(sizes: Sequence[int], limit: int, between: int = 1) -> list[BatchRange]:
     """Parts of neighbours whose sizes, with what stands between them, are within the limit.
 
     One that is larger than the limit is a part by itself.
     """
-    parts: list[Part] = []
+    parts: list[BatchRange] = []
     begin, used = 0, 0
     for position, size in enumerate(sizes):
         wanted = size + (between if position > begin else 0)
         if position > begin and used + wanted > limit:
-            parts.append(Part(begin, position))
+            parts.append(BatchRange(begin, position))
             begin, used, wanted = position, 0, size
         used += wanted
     if sizes:
-        parts.append(Part(begin, len(sizes)))
+        parts.append(BatchRange(begin, len(sizes)))
     return parts
 
 
-def tree_parts(sizes: Sequence[int], limit: int, between: int = 1) -> list[Part]:
+def tree_parts(sizes: Sequence[int], limit: int, between: int = 1) -> list[BatchRange]:
     """The next level of a reduce that does not fit in one call: fewer parts than things, always.
 
     When hardly two fit together they are paired all the same, so that every level is smaller
@@ -67,4 +67,4 @@ def tree_parts(sizes: Sequence[int], limit: int, between: int = 1) -> list[Part]
     parts = fitting(sizes, limit, between)
     if len(parts) == 1 or 2 * len(parts) <= len(sizes) + 1:
         return parts
-    return [Part(begin, min(begin + 2, len(sizes))) for begin in range(0, len(sizes), 2)]
+    return [BatchRange(begin, min(begin + 2, len(sizes))) for begin in range(0, len(sizes), 2)]

@@ -14,8 +14,8 @@ from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from rota.core.nearest import did_you_mean
-from rota.core.rules import look_up
+from rota.core.pipelines.filter_rules import look_up
+from rota.core.suggest import did_you_mean
 from rota.errors import BadInput
 
 # Filled in by the runner; upper case, so that no field or parameter takes their place by accident.

@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from rota import errors
-from rota.core.lifecycle import Status
+from rota.core.runs.lifecycle import Status
 
 
 class Kind(StrEnum):

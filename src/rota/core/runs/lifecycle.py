@@ -43,7 +43,7 @@ class Trigger(StrEnum):
 Lease = Literal["none", "held", "lapsed", "any"]
 
 
-class Rule(NamedTuple):
+class Transition(NamedTuple):
     """One verb of the table."""
 
     sources: frozenset[Status]
@@ -59,20 +59,24 @@ def _from(*sources: Status) -> frozenset[Status]:
     return frozenset(sources)
 
 
-RULES: dict[str, Rule] = {
-    "claim": Rule(_from(P), R, "none", "a worker takes the run and its lease"),
-    "complete": Rule(_from(R), Status.COMPLETED, "held", "it returned a result"),
-    "fail": Rule(_from(R), Status.FAILED, "held", "it raised; a retry is a new run"),
-    "suspend": Rule(_from(R), S, "held", "it gives its seat back until a time or an event"),
-    "skip": Rule(_from(R), Status.SKIPPED, "held", "what it depends on is not so; it did nothing"),
-    "ask": Rule(_from(R), W, "held", "a person or a reconciliation is needed"),
-    "release": Rule(_from(R), P, "held", "a stopping worker hands it over"),
-    "wake": Rule(_from(S), P, "none", "its time came, or what it waited for arrived"),
-    "resolve": Rule(_from(W), P, "none", "the person or the reconciliation answered"),
-    "cancel": Rule(_from(P, R, S, W), Status.CANCELLED, "any", "somebody called it off"),
-    "reap": Rule(_from(R), Status.CRASHED, "lapsed", "its worker is gone; a recovery takes over"),
-    "pause": Rule(_from(Status.SCHEDULED), Status.PAUSED, "none", "the schedule rests"),
-    "resume": Rule(_from(Status.PAUSED), Status.SCHEDULED, "none", "the schedule goes on"),
+RULES: dict[str, Transition] = {
+    "claim": Transition(_from(P), R, "none", "a worker takes the run and its lease"),
+    "complete": Transition(_from(R), Status.COMPLETED, "held", "it returned a result"),
+    "fail": Transition(_from(R), Status.FAILED, "held", "it raised; a retry is a new run"),
+    "suspend": Transition(_from(R), S, "held", "it gives its seat back until a time or an event"),
+    "skip": Transition(
+        _from(R), Status.SKIPPED, "held", "what it depends on is not so; it did nothing"
+    ),
+    "ask": Transition(_from(R), W, "held", "a person or a reconciliation is needed"),
+    "release": Transition(_from(R), P, "held", "a stopping worker hands it over"),
+    "wake": Transition(_from(S), P, "none", "its time came, or what it waited for arrived"),
+    "resolve": Transition(_from(W), P, "none", "the person or the reconciliation answered"),
+    "cancel": Transition(_from(P, R, S, W), Status.CANCELLED, "any", "somebody called it off"),
+    "reap": Transition(
+        _from(R), Status.CRASHED, "lapsed", "its worker is gone; a recovery takes over"
+    ),
+    "pause": Transition(_from(Status.SCHEDULED), Status.PAUSED, "none", "the schedule rests"),
+    "resume": Transition(_from(Status.PAUSED), Status.SCHEDULED, "none", "the schedule goes on"),
 }
 
 # The statuses a row may be born with. Waiting: the next attempt of an automation that a person

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import msgspec
 
-from rota.core.lifecycle import FINAL, Trigger, label
+from rota.core.runs.lifecycle import FINAL, Trigger, label
 
 
 class Run(msgspec.Struct, frozen=True):
@@ -169,7 +169,7 @@ class Outcome(msgspec.Struct, frozen=True, gc=False):
     again: tuple[str, ...] = ()  # failed steps that a further attempt tries again
 
 
-class Step(msgspec.Struct, frozen=True, gc=False):
+class StoredStep(msgspec.Struct, frozen=True, gc=False):
     """A memoised piece of a chain. Status: completed, failed (may be tried again) or waiting."""
 
     root_id: str
@@ -191,10 +191,10 @@ class StepRecord(msgspec.Struct, frozen=True, gc=False):
     """A step to write, with the claim that fences it."""
 
     claim: Claim
-    step: Step
+    step: StoredStep
 
 
-class Worker(msgspec.Struct, frozen=True):
+class WorkerRecord(msgspec.Struct, frozen=True):
     """One worker process, as it last reported itself."""
 
     id: str

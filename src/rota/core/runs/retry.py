@@ -6,7 +6,7 @@ import math
 
 import msgspec
 
-from rota.core.instants import SECOND, Duration, micros
+from rota.core.time.instants import SECOND, Duration, micros
 from rota.errors import BadSetting
 
 

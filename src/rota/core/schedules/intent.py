@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from rota.core.recurrence import Spec, check, next_after
-from rota.core.retry import RetryPolicy
-from rota.core.stretch import Stretch
+from rota.core.runs.retry import RetryPolicy
+from rota.core.time.occurrence_range import OccurrenceRange
+from rota.core.time.recurrence import Spec, check, next_after
 from rota.errors import BadSchedule
 
 # Why a schedule rests that has come to its end; an edit that gives it more wakes it again.
@@ -125,7 +125,7 @@ class Fire(NamedTuple):
     waits: bool
 
 
-class Plan(NamedTuple):
+class FiringPlan(NamedTuple):
     """What to do about one due schedule."""
 
     fires: list[Fire]
@@ -152,26 +152,26 @@ def jitter_us(name: str, policies: Policies) -> int:
 
 def decide(
     intent: Intent, *, due_at: int, now: int, before: Before, most: int = sys.maxsize
-) -> Plan:
+) -> FiringPlan:
     """Which occurrences owed since `due_at` (the first one not yet accounted for) to run.
 
     At most `most` fires at once; what is left is owed still, from `next_due_at` on.
     """
     policies = intent.policies
     if policies.failures_max is not None and before.failures >= policies.failures_max:
-        return Plan([], [], due_at, False, f"failed {before.failures} times in a row")
+        return FiringPlan([], [], due_at, False, f"failed {before.failures} times in a row")
     upcoming = next_after(intent.spec, due_at)
     if upcoming is not None and upcoming > now and _is_plain(policies, before, now - due_at):
-        return Plan([Fire(due_at, False)], [], upcoming, False, None)
-    owed = Stretch(intent.spec, due_at - 1, due_at, 1)
+        return FiringPlan([Fire(due_at, False)], [], upcoming, False, None)
+    owed = OccurrenceRange(intent.spec, due_at - 1, due_at, 1)
     if upcoming is not None and upcoming <= now:
-        owed = Stretch.of(intent.spec, due_at - 1, now)
+        owed = OccurrenceRange.of(intent.spec, due_at - 1, now)
         upcoming = next_after(intent.spec, now)
     chosen, skips = _choose(owed, policies, now)
     room = sys.maxsize if policies.runs_max is None else intent.runs_left
     if policies.overlap is Overlap.ALLOW and min(chosen.size, room) > most:
         *dues, upcoming = chosen.dues(most + 1)
-        return Plan([Fire(due, False) for due in dues], skips, upcoming, False, None)
+        return FiringPlan([Fire(due, False) for due in dues], skips, upcoming, False, None)
     if room < chosen.size:
         chosen, beyond = chosen.split(room)
         skips += _skips(beyond, "max runs")
@@ -182,7 +182,7 @@ def decide(
         upcoming, pause = None, RUNS_DONE
     elif upcoming is None:
         pause = NO_FURTHER
-    return Plan(fires, sorted(skips) if skips else skips, upcoming, cancels, pause)
+    return FiringPlan(fires, sorted(skips) if skips else skips, upcoming, cancels, pause)
 
 
 def _is_plain(policies: Policies, before: Before, late_us: int) -> bool:
@@ -195,7 +195,9 @@ def _is_plain(policies: Policies, before: Before, late_us: int) -> bool:
     )
 
 
-def _choose(owed: Stretch, policies: Policies, now: int) -> tuple[Stretch, list[Skip]]:
+def _choose(
+    owed: OccurrenceRange, policies: Policies, now: int
+) -> tuple[OccurrenceRange, list[Skip]]:
     """The part that may run by the policies about lateness, and what does not."""
     limit = policies.delay_us_max
     late_us = now - owed.after
@@ -212,7 +214,7 @@ def _choose(owed: Stretch, policies: Policies, now: int) -> tuple[Stretch, list[
     return chosen, _skips(too_late, "too late") + _skips(missed, "missed")
 
 
-def _skips(part: Stretch, reason: str) -> list[Skip]:
+def _skips(part: OccurrenceRange, reason: str) -> list[Skip]:
     """A few skips stay single, a long row becomes one entry with from, to and count."""
     if not part.size:
         return []
@@ -222,7 +224,7 @@ def _skips(part: Stretch, reason: str) -> list[Skip]:
 
 
 def _overlap(
-    chosen: Stretch, overlap: Overlap, before: Before
+    chosen: OccurrenceRange, overlap: Overlap, before: Before
 ) -> tuple[list[Fire], list[Skip], bool]:
     if overlap is Overlap.ALLOW or not chosen.size:
         return [Fire(due, False) for due in chosen.dues(chosen.size)], [], False

@@ -10,7 +10,7 @@ from __future__ import annotations
 from datetime import date
 from functools import cache, lru_cache
 
-from rota.core.cron import Cron, Field
+from rota.core.time.cron import Cron, Field
 
 DAY_S = 86_400
 YEAR_MIN, YEAR_MAX = 1, 9999

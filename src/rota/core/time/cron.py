@@ -21,7 +21,7 @@ _FULL_NAMES = {
 }
 
 
-class Place(NamedTuple):
+class CronField(NamedTuple):
     """One of the six places of an expression: what it is called and what it takes."""
 
     name: str
@@ -37,18 +37,18 @@ class Place(NamedTuple):
 
 
 _FORMS = "a list {0}, a range {1}, a step {2}, or *"
-SECOND = Place("second", 0, 59, (), "0-59: a value, " + _FORMS.format("0,30", "10-20", "*/15"))
-MINUTE = Place("minute", 0, 59, (), "0-59: a value, " + _FORMS.format("0,30", "10-20", "*/15"))
-HOUR = Place("hour", 0, 23, (), "0-23: a value, " + _FORMS.format("9,17", "9-17", "*/2"))
-DAY = Place(
+SECOND = CronField("second", 0, 59, (), "0-59: a value, " + _FORMS.format("0,30", "10-20", "*/15"))
+MINUTE = CronField("minute", 0, 59, (), "0-59: a value, " + _FORMS.format("0,30", "10-20", "*/15"))
+HOUR = CronField("hour", 0, 23, (), "0-23: a value, " + _FORMS.format("9,17", "9-17", "*/2"))
+DAY = CronField(
     *("day of month", 1, 31, ()),
     "1-31: a value, " + _FORMS.format("1,15", "1-7", "*/2") + "; also L, L-3, LW, 15W and ?",
 )
-MONTH = Place(
+MONTH = CronField(
     *("month", 1, 12, MONTHS),
     "1-12 or JAN-DEC: a value, " + _FORMS.format("JAN,JUL", "JUN-AUG", "*/3"),
 )
-WEEKDAY = Place(
+WEEKDAY = CronField(
     *("day of week", 0, 7, WEEKDAYS),
     "0-7 or SUN-SAT (0 and 7 are Sunday): a value, "
     + _FORMS.format("MON,THU", "MON-FRI", "*/2")
@@ -120,7 +120,7 @@ class _Piece(NamedTuple):
     expression: str
     column: int
     text: str
-    place: Place
+    place: CronField
 
     def part(self, start: int, text: str) -> _Piece:
         return self._replace(column=self.column + start, text=text)
@@ -159,7 +159,7 @@ def read_cron(text: str) -> Cron:
 
 
 @lru_cache(maxsize=8_192)
-def _field_alone(word: str, place: Place) -> Field:
+def _field_alone(word: str, place: CronField) -> Field:
     """Many expressions share their fields, so that most are read once."""
     return _field(_Piece(word, 0, word, place))
 
@@ -226,7 +226,7 @@ def _item(piece: _Piece) -> tuple[Item, str]:
     return Item("value", first), first_normal
 
 
-def _numbers(item: Item, place: Place) -> list[int]:
+def _numbers(item: Item, place: CronField) -> list[int]:
     """The plain values of an item. A range that ends before it begins goes round the end."""
     if item.kind not in ("any", "range", "value"):
         return []

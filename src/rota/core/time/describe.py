@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from datetime import timedelta
 from itertools import product
 
-from rota.core.cron import Cron, Field, Item, read_cron
-from rota.core.instants import SECOND, moment
-from rota.core.timing import Spec, Timing
-from rota.core.zones import zone_named
+from rota.core.time.cron import Cron, Field, Item, read_cron
+from rota.core.time.instants import SECOND, moment
+from rota.core.time.spec import Spec, Timing
+from rota.core.time.zones import zone_named
 
 _WEEKDAYS = ("Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday")
 _MONTHS = ("January", "February", "March", "April", "May", "June", "July", "August", "September",

@@ -13,7 +13,7 @@ from itertools import pairwise
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
-from rota.core.zones import zone_named
+from rota.core.time.zones import zone_named
 
 DAY_S = 86_400
 STEP_S = 2 * DAY_S  # Less than any offset ever lasted.
@@ -97,7 +97,7 @@ def _instant_of(zone: ZoneInfo, low: int, high: int, was: int) -> int:
     return high
 
 
-class Stretch(NamedTuple):
+class OffsetPeriod(NamedTuple):
     """A time of constant offset, with the rule for gaps and repeats worked in.
 
     Instants are lo <= t < hi. The wall times that may fire in it are entry <= w < end. Where a
@@ -120,9 +120,9 @@ class Timeline:
         self.name = name
         self._zone = zone_named(name)
         self._gap, self._repeat = gap, repeat
-        self._chunks: dict[int, tuple[Stretch, ...]] = {}
+        self._chunks: dict[int, tuple[OffsetPeriod, ...]] = {}
 
-    def at(self, instant: int) -> Stretch:
+    def at(self, instant: int) -> OffsetPeriod:
         """The stretch that holds an instant (in seconds)."""
         chunk = instant >> CHUNK_BITS
         stretches = self._chunks.get(chunk)
@@ -133,18 +133,18 @@ class Timeline:
                 return stretch
         raise AssertionError(f"{instant} is in no stretch")
 
-    def _build(self, chunk: int) -> tuple[Stretch, ...]:
+    def _build(self, chunk: int) -> tuple[OffsetPeriod, ...]:
         fixed = self._zone.utcoffset(None)
         if fixed is not None:
             offset = fixed.days * DAY_S + fixed.seconds
-            return (Stretch(FIRST_S, LAST_S, offset, FIRST_S + offset, LAST_S + offset),)
+            return (OffsetPeriod(FIRST_S, LAST_S, offset, FIRST_S + offset, LAST_S + offset),)
         low, high = chunk << CHUNK_BITS, (chunk + 1) << CHUNK_BITS
         changes = _chunk_changes(self.name, chunk)
         inside = [change.at for change in changes if low < change.at < high]
         bounds = [low, *inside, high]
         return tuple(self._stretch(lo, hi, changes) for lo, hi in pairwise(bounds))
 
-    def _stretch(self, lo: int, hi: int, changes: tuple[Change, ...]) -> Stretch:
+    def _stretch(self, lo: int, hi: int, changes: tuple[Change, ...]) -> OffsetPeriod:
         """Chunks cut stretches too, so changes a little outside still count for the rule."""
         offset = offset_at(self._zone, max(lo, FIRST_S))
         entry, end = lo + offset, min(hi, LAST_S) + offset
@@ -155,7 +155,7 @@ class Timeline:
                 entry = max(entry, change.at + change.was)
             elif not change.gap and change.at >= hi and self._repeat == "second":
                 end = min(end, change.at + change.now)
-        return Stretch(lo, hi, offset, entry, end)
+        return OffsetPeriod(lo, hi, offset, entry, end)
 
 
 @lru_cache(maxsize=4_096)

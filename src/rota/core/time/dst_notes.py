@@ -7,14 +7,14 @@ from datetime import UTC, datetime, timedelta
 from itertools import islice
 from typing import NamedTuple
 
-from rota.core.cron import read_cron
-from rota.core.dst import DAY_S, Change, changes_between, offset_at
-from rota.core.instants import SECOND
-from rota.core.occurrences import times_of
-from rota.core.resolve import rule_of
-from rota.core.timing import Spec, Timing
-from rota.core.walls import Walls
-from rota.core.zones import zone_named
+from rota.core.time.calendar import Walls
+from rota.core.time.cron import read_cron
+from rota.core.time.dst import DAY_S, Change, changes_between, offset_at
+from rota.core.time.instants import SECOND
+from rota.core.time.occurrences import times_of
+from rota.core.time.resolve import rule_of
+from rota.core.time.spec import Spec, Timing
+from rota.core.time.zones import zone_named
 
 YEARS_MAX = 100  # No preview looks further ahead than this.
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

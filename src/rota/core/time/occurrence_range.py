@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from rota.core.recurrence import Spec, between, count_between, next_after, previous_before
+from rota.core.time.recurrence import Spec, between, count_between, next_after, previous_before
 
 # Up to so many are listed to find a cut; beyond, it is looked for by halving.
 LISTED_MAX = 64
 
 
-class Stretch(NamedTuple):
+class OccurrenceRange(NamedTuple):
     """The occurrences with after < t <= until, and how many they are."""
 
     spec: Spec
@@ -23,7 +23,7 @@ class Stretch(NamedTuple):
     size: int
 
     @classmethod
-    def of(cls, spec: Spec, after: int, until: int) -> Stretch:
+    def of(cls, spec: Spec, after: int, until: int) -> OccurrenceRange:
         """The stretch between two instants."""
         return cls(spec, after, until, count_between(spec, after, until))
 
@@ -45,7 +45,7 @@ class Stretch(NamedTuple):
             return [self.until]
         return between(self.spec, self.after, self.until, limit=min(most, self.size))
 
-    def parted(self, at: int) -> tuple[Stretch, Stretch]:
+    def parted(self, at: int) -> tuple[OccurrenceRange, OccurrenceRange]:
         """The occurrences up to an instant, and those after it."""
         if at <= self.after:
             return self._head(self.after, 0), self
@@ -54,7 +54,7 @@ class Stretch(NamedTuple):
         count = count_between(self.spec, self.after, at)
         return self._head(at, count), self._tail(at, self.size - count)
 
-    def split(self, place: int) -> tuple[Stretch, Stretch]:
+    def split(self, place: int) -> tuple[OccurrenceRange, OccurrenceRange]:
         """The first `place` occurrences, and the rest."""
         if place <= 0:
             return self._head(self.after, 0), self
@@ -63,11 +63,11 @@ class Stretch(NamedTuple):
         at = self._place(place)
         return self._head(at, place), self._tail(at, self.size - place)
 
-    def _head(self, until: int, size: int) -> Stretch:
-        return Stretch(self.spec, self.after, until, size)
+    def _head(self, until: int, size: int) -> OccurrenceRange:
+        return OccurrenceRange(self.spec, self.after, until, size)
 
-    def _tail(self, after: int, size: int) -> Stretch:
-        return Stretch(self.spec, after, self.until, size)
+    def _tail(self, after: int, size: int) -> OccurrenceRange:
+        return OccurrenceRange(self.spec, after, self.until, size)
 
     def _place(self, place: int) -> int:
         """An instant with exactly `place` occurrences up to it."""

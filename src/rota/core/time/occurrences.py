@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from rota.core.resolve import EveryTimes, OnceTimes, Times, cron_times
-from rota.core.timing import Spec, Timing
+from rota.core.time.resolve import EveryTimes, OnceTimes, Times, cron_times
+from rota.core.time.spec import Spec, Timing
 from rota.errors import BadSchedule
 
 

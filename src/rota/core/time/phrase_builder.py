@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NoReturn
 
-from rota.core.instants import DAY, HOUR, MINUTE, SECOND
+from rota.core.time.instants import DAY, HOUR, MINUTE, SECOND
 
 Understood = str | int | tuple[str, ...]
 _UNITS_US = {"second": SECOND, "minute": MINUTE, "hour": HOUR, "day": DAY, "week": 7 * DAY}

@@ -10,8 +10,8 @@ import re
 from collections.abc import Callable
 from typing import NoReturn
 
-from rota.core.cron import MONTHS, WEEKDAYS
-from rota.core.drafts import Draft, Understood, build
+from rota.core.time.cron import MONTHS, WEEKDAYS
+from rota.core.time.phrase_builder import Draft, Understood, build
 from rota.errors import BadSchedule
 
 EXAMPLES = (

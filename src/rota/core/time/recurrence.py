@@ -11,10 +11,12 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import NoReturn
 
-from rota.core.cron import ALIASES, Cron, read_cron
-from rota.core.dst import FIRST_S, LAST_S, changes_between
-from rota.core.instants import SECOND, instant, iso, micros, span
-from rota.core.occurrences import (
+from rota.core.time.calendar import Walls
+from rota.core.time.cron import ALIASES, Cron, read_cron
+from rota.core.time.dst import FIRST_S, LAST_S, changes_between
+from rota.core.time.dst_notes import Remark, notes, skipped_between
+from rota.core.time.instants import SECOND, instant, iso, micros, span
+from rota.core.time.occurrences import (
     between,
     check,
     count_between,
@@ -22,11 +24,9 @@ from rota.core.occurrences import (
     next_after,
     previous_before,
 )
-from rota.core.phrases import understand
-from rota.core.remarks import Remark, notes, skipped_between
-from rota.core.timing import GAPS, REPEATS, Spec, Timing
-from rota.core.walls import Walls
-from rota.core.zones import zone_named
+from rota.core.time.phrases import understand
+from rota.core.time.spec import GAPS, REPEATS, Spec, Timing
+from rota.core.time.zones import zone_named
 from rota.errors import BadInput, BadSchedule
 
 __all__ = [

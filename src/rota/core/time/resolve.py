@@ -12,10 +12,10 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Protocol
 
-from rota.core.cron import Cron, read_cron
-from rota.core.dst import DAY_S, FIRST_S, LAST_S, Timeline, timeline
-from rota.core.instants import SECOND
-from rota.core.walls import Walls
+from rota.core.time.calendar import Walls
+from rota.core.time.cron import Cron, read_cron
+from rota.core.time.dst import DAY_S, FIRST_S, LAST_S, Timeline, timeline
+from rota.core.time.instants import SECOND
 
 # A wall time that never exists (02:30 on the day of the change, with gaps skipped) would be
 # looked for until the end of the calendar; after so many stretches the search gives up.

@@ -7,13 +7,13 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from rota.core.rules import Operator, number_of
-from rota.core.templates import RESERVED, Template
-from rota.pipelines.document.definition import Filter, Input, Pipeline
-from rota.pipelines.document.parts import Asking, OutputField, Parameter, ReduceStep
-from rota.pipelines.document.problems import Path, path_text
-from rota.pipelines.document.report import Report
-from rota.pipelines.document.rules import SHORT, FieldRule, Rule, RuleGroup
+from rota.core.pipelines.filter_rules import Operator, number_of
+from rota.core.pipelines.templates import RESERVED, Template
+from rota.pipelines.definition.model import Filter, Input, Pipeline
+from rota.pipelines.definition.problems import Path, path_text
+from rota.pipelines.definition.report import ProblemReport
+from rota.pipelines.definition.rules import SHORT, FieldRule, Rule, RuleGroup
+from rota.pipelines.definition.sections import AiSection, OutputField, Parameter, ReduceStep
 
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
@@ -21,7 +21,7 @@ _RANKS = {Operator.GREATER_THAN, Operator.LESS_THAN, Operator.GTE, Operator.LTE}
 LINEAR = ("input", "filter", "map", "reduce")
 
 
-def check_linear(pipeline: Pipeline, written: set[str], report: Report) -> None:
+def check_linear(pipeline: Pipeline, written: set[str], report: ProblemReport) -> None:
     """Check the linear form; `written` are the keys of the file, also those that are broken."""
     _check_mode(written, report)
     check_parameters(pipeline.parameters, ("parameters",), report)
@@ -39,7 +39,7 @@ def check_linear(pipeline: Pipeline, written: set[str], report: Report) -> None:
         _check_reduce(pipeline.reduce, report)
 
 
-def _check_mode(written: set[str], report: Report) -> None:
+def _check_mode(written: set[str], report: ProblemReport) -> None:
     linear = [key for key in LINEAR if key in written]
     if "nodes" in written:
         for key in [*linear, *(["job"] if "job" in written else [])]:
@@ -60,7 +60,7 @@ def _check_mode(written: set[str], report: Report) -> None:
 # -- input ---------------------------------------------------------------------------------
 
 
-def _check_input(part: Input, report: Report) -> None:
+def _check_input(part: Input, report: ProblemReport) -> None:
     sources = {"items": part.items, "from": part.source, "generate": part.generate}
     given = [key for key, value in sources.items() if value is not None]
     if not given:
@@ -87,7 +87,7 @@ def _check_input(part: Input, report: Report) -> None:
 
 
 def check_parameters(
-    given: Sequence[Parameter] | dict[str, Any], path: Path, report: Report
+    given: Sequence[Parameter] | dict[str, Any], path: Path, report: ProblemReport
 ) -> None:
     """Names once, none of them reserved, no value null."""
     if isinstance(given, dict):
@@ -110,7 +110,11 @@ def check_parameters(
 
 
 def check_fields(
-    fields: Sequence[str | OutputField], path: Path, report: Report, *, identifiers: bool = False
+    fields: Sequence[str | OutputField],
+    path: Path,
+    report: ProblemReport,
+    *,
+    identifiers: bool = False,
 ) -> None:
     """Each field once; for generated items, names that can stand in a template."""
     seen: set[str] = set()
@@ -131,7 +135,9 @@ def check_fields(
         seen.add(name)
 
 
-def check_asking(part: Asking, path: Path, report: Report, *, required: bool = True) -> None:
+def check_asking(
+    part: AiSection, path: Path, report: ProblemReport, *, required: bool = True
+) -> None:
     """Exactly one prompt, and fields that stand once."""
     where = path_text(path)
     if part.prompt is not None and part.prompt_file is not None:
@@ -148,13 +154,13 @@ def check_asking(part: Asking, path: Path, report: Report, *, required: bool = T
         report.error((*path, "skill"), f"{where}.skill is empty")
 
 
-def check_batch_prompt(prompt: str, path: Path, report: Report) -> None:
+def check_batch_prompt(prompt: str, path: Path, report: ProblemReport) -> None:
     """A batch that its prompt does not show is a mistake, though one that can be run."""
     if "ITEMS" not in Template(prompt).names:
         report.warning(path, "batchSize is more than 1, but the prompt does not hold {{ITEMS}}")
 
 
-def _check_reduce(part: ReduceStep, report: Report) -> None:
+def _check_reduce(part: ReduceStep, report: ProblemReport) -> None:
     if part.type == "ai":
         check_asking(part, ("reduce",), report)
         return
@@ -174,7 +180,7 @@ def _check_reduce(part: ReduceStep, report: Report) -> None:
 # -- filter --------------------------------------------------------------------------------
 
 
-def _check_filter(part: Filter, report: Report) -> None:
+def _check_filter(part: Filter, report: ProblemReport) -> None:
     wanted = {"rule": ("rule",), "ai": ("ai",), "hybrid": ("rule", "ai")}[part.type]
     for key, value in (("rule", part.rule), ("ai", part.ai)):
         if key in wanted and value is None:
@@ -195,7 +201,7 @@ def _check_filter(part: Filter, report: Report) -> None:
             )
 
 
-def _check_group(group: RuleGroup, report: Report) -> None:
+def _check_group(group: RuleGroup, report: ProblemReport) -> None:
     path: Path = ("filter", "rule", "rules")
     if not group.rules:
         report.error(path, "filter.rule has no rules")
@@ -203,7 +209,7 @@ def _check_group(group: RuleGroup, report: Report) -> None:
         _check_rule(rule, (*path, index), report)
 
 
-def _check_rule(rule: Rule, path: Path, report: Report) -> None:
+def _check_rule(rule: Rule, path: Path, report: ProblemReport) -> None:
     kinds = {"field": rule.field, "all": rule.all, "any": rule.any, "not": rule.negated}
     given = [key for key, value in kinds.items() if value is not None]
     if len(given) != 1:
@@ -224,7 +230,7 @@ def _check_rule(rule: Rule, path: Path, report: Report) -> None:
             check_operand(rule, rule.operator, path, report)
 
 
-def check_operand(rule: Rule | FieldRule, operator: str, path: Path, report: Report) -> None:
+def check_operand(rule: Rule | FieldRule, operator: str, path: Path, report: ProblemReport) -> None:
     """The operand that an operator needs, and no other."""
     name = Operator(SHORT.get(operator, operator))
     if name in (Operator.IN, Operator.NOT_IN):
@@ -243,7 +249,7 @@ def _ranked(value: object) -> bool:
     return is_date or number_of(value) is not None
 
 
-def _check_pattern(pattern: object, path: Path, report: Report) -> None:
+def _check_pattern(pattern: object, path: Path, report: ProblemReport) -> None:
     if not isinstance(pattern, str) or not pattern:
         report.error(path, "matches needs pattern: a regular expression")
         return

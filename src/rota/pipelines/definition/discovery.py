@@ -5,13 +5,19 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
-from rota.core.nearest import did_you_mean
+from rota.core.suggest import did_you_mean
 from rota.errors import BadInput, BadPipeline, RotaError
-from rota.pipelines.document.graph import cycles
-from rota.pipelines.document.naming import inline_items
-from rota.pipelines.document.problems import Level, Place, Problem
-from rota.pipelines.document.reading import NAMES, Loaded, entry_file, problems_of, read_pipeline
-from rota.pipelines.document.yamltree import read_yaml
+from rota.pipelines.definition.graph import cycles
+from rota.pipelines.definition.loader import (
+    NAMES,
+    Loaded,
+    entry_file,
+    problems_of,
+    read_pipeline,
+)
+from rota.pipelines.definition.placeholders import inline_items
+from rota.pipelines.definition.problems import FilePosition, Level, Problem
+from rota.pipelines.definition.yaml_tree import read_yaml
 
 
 class Listed(NamedTuple):
@@ -86,7 +92,7 @@ def _plain(folder: Path, error: Exception) -> Problem:
         file = str(entry_file(folder))
     except (RotaError, OSError):
         file = str(folder)
-    return Problem(file, Place(1, 1), str(error))
+    return Problem(file, FilePosition(1, 1), str(error))
 
 
 def input_kind(loaded: Loaded) -> tuple[str, int | None]:

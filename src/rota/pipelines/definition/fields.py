@@ -11,10 +11,10 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rota.core.replies import NoJson, extract
-from rota.core.rules import equal, number_of
+from rota.core.pipelines.filter_rules import equal, number_of
+from rota.core.pipelines.replies import NoJson, extract
 from rota.errors import BadReply
-from rota.pipelines.document.parts import OutputField
+from rota.pipelines.definition.sections import OutputField
 
 Fields = Sequence[OutputField]
 _YES = {"yes", "true", "include", "included", "pass", "keep", "y"}

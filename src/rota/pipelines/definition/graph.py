@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping
 
-from rota.core.nearest import did_you_mean
-from rota.pipelines.document.checks import (
+from rota.core.suggest import did_you_mean
+from rota.pipelines.definition.checks import (
     check_asking,
     check_batch_prompt,
     check_fields,
     check_operand,
 )
-from rota.pipelines.document.nodes import (
+from rota.pipelines.definition.nodes import (
     AiNode,
     FilterNode,
     LoadNode,
@@ -23,15 +23,15 @@ from rota.pipelines.document.nodes import (
     ScriptNode,
     parents_of,
 )
-from rota.pipelines.document.problems import Path
-from rota.pipelines.document.report import Report
-from rota.pipelines.document.rules import AndRule, FieldRule, NodeRule, NotRule, OrRule
-from rota.pipelines.document.sources import AiSource
+from rota.pipelines.definition.problems import Path
+from rota.pipelines.definition.report import ProblemReport
+from rota.pipelines.definition.rules import AndRule, FieldRule, NodeRule, NotRule, OrRule
+from rota.pipelines.definition.sources import AiSource
 
 _ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 
 
-def check_graph(nodes: Mapping[str, Node], ids: Collection[str], report: Report) -> None:
+def check_graph(nodes: Mapping[str, Node], ids: Collection[str], report: ProblemReport) -> None:
     """Check the nodes that could be read; `ids` are all that the file has, also broken ones."""
     if not ids:
         report.error(("nodes",), "nodes is empty: a graph has at least one node", at_key=True)
@@ -45,7 +45,7 @@ def check_graph(nodes: Mapping[str, Node], ids: Collection[str], report: Report)
         report.error(("nodes", cycle[0]), f"these nodes wait for each other: {told}", at_key=True)
 
 
-def _check_parents(node_id: str, node: Node, ids: Collection[str], report: Report) -> None:
+def _check_parents(node_id: str, node: Node, ids: Collection[str], report: ProblemReport) -> None:
     parents = parents_of(node)
     path: Path = ("nodes", node_id, "from")
     for index, parent in enumerate(parents):
@@ -66,7 +66,7 @@ def _check_parents(node_id: str, node: Node, ids: Collection[str], report: Repor
         )
 
 
-def _check_node(node: Node, path: Path, report: Report) -> None:
+def _check_node(node: Node, path: Path, report: ProblemReport) -> None:
     match node:
         case MapNode():
             check_asking(node, path, report)
@@ -87,7 +87,7 @@ def _check_node(node: Node, path: Path, report: Report) -> None:
             pass
 
 
-def _check_rule(rule: NodeRule, path: Path, report: Report) -> None:
+def _check_rule(rule: NodeRule, path: Path, report: ProblemReport) -> None:
     if isinstance(rule, FieldRule):
         check_operand(rule, rule.op, path, report)
     elif isinstance(rule, AndRule | OrRule):

@@ -10,23 +10,41 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec import inspect
 
-from rota.core.recurrence import next_after
-from rota.core.zones import zone_named
+from rota.core.time.recurrence import next_after
+from rota.core.time.zones import zone_named
 from rota.errors import BadInput, BadPipeline, RotaError, UnknownZone
-from rota.hostzone import host_zone_name
-from rota.pipelines.document.checks import check_linear
-from rota.pipelines.document.definition import Pipeline
-from rota.pipelines.document.graph import check_graph
-from rota.pipelines.document.naming import check_names
-from rota.pipelines.document.nodes import PlacedAsking
-from rota.pipelines.document.notify_checks import check_notify
-from rota.pipelines.document.parts import Asking
-from rota.pipelines.document.problems import Path, Place, Problem, errors_of, ordered, refusal
-from rota.pipelines.document.prompts import read_prompt, read_skill, skill_folders, with_skills
-from rota.pipelines.document.report import Report
-from rota.pipelines.document.shape import Shape
-from rota.pipelines.document.timing import ScheduleBlock, Timed, bound, jitter_of, timed
-from rota.pipelines.document.yamltree import read_yaml
+from rota.pipelines.definition.checks import check_linear
+from rota.pipelines.definition.graph import check_graph
+from rota.pipelines.definition.model import Pipeline
+from rota.pipelines.definition.nodes import AiGraphNode
+from rota.pipelines.definition.notify_checks import check_notify
+from rota.pipelines.definition.placeholders import check_names
+from rota.pipelines.definition.problems import (
+    FilePosition,
+    Path,
+    Problem,
+    errors_of,
+    ordered,
+    refusal,
+)
+from rota.pipelines.definition.prompts import (
+    read_prompt,
+    read_skill,
+    skill_folders,
+    with_skills,
+)
+from rota.pipelines.definition.report import ProblemReport
+from rota.pipelines.definition.schedule_block import (
+    ScheduleBlock,
+    Timed,
+    bound,
+    jitter_of,
+    timed,
+)
+from rota.pipelines.definition.sections import AiSection
+from rota.pipelines.definition.type_check import Shape
+from rota.pipelines.definition.yaml_tree import read_yaml
+from rota.schedules.host_zone import host_zone_name
 
 NAMES = ("pipeline.yaml", "pipeline.yml")
 _TYPE = inspect.type_info(Pipeline)
@@ -67,7 +85,7 @@ def read_pipeline(
     try:
         raw = file.read_bytes()
     except OSError as error:
-        problem = Problem(str(file), Place(1, 1), f"it cannot be read: {error.strerror}")
+        problem = Problem(str(file), FilePosition(1, 1), f"it cannot be read: {error.strerror}")
         raise refusal(str(file), [problem]) from error
     return read_text(raw, file, now=now, host_zone=host_zone, skill_root=skill_root)
 
@@ -83,7 +101,7 @@ def read_text(
     """The same for text that may differ from what the file holds, as an editor has it."""
     text = raw.decode("utf-8-sig", "replace") if isinstance(raw, bytes) else raw
     document = read_yaml(raw, str(file))
-    report = Report(document, str(file), text)
+    report = ProblemReport(document, str(file), text)
     if not document.places:
         raise refusal(str(file), report.problems)
     if not isinstance(document.value, dict):
@@ -105,7 +123,7 @@ def read_text(
     )  # fmt: skip
 
 
-def _converted(value: dict[str, Any], report: Report) -> tuple[Pipeline, set[str]]:
+def _converted(value: dict[str, Any], report: ProblemReport) -> tuple[Pipeline, set[str]]:
     """The definition made of what is right, so that the rest of the file is checked too."""
     Shape(report).check(value, _TYPE, ())
     nodes = value.get("nodes")
@@ -119,7 +137,7 @@ def _converted(value: dict[str, Any], report: Report) -> tuple[Pipeline, set[str
     return msgspec.convert(right, Pipeline), node_ids
 
 
-def _converts(value: dict[str, Any], sound: str | None, report: Report) -> bool:
+def _converts(value: dict[str, Any], sound: str | None, report: ProblemReport) -> bool:
     """Whether a part becomes what it should; a `sound` one that does not is told about."""
     try:
         msgspec.convert(value, Pipeline)
@@ -149,7 +167,7 @@ def _without(value: dict[Any, Any], paths: list[Path]) -> dict[Any, Any]:
     return copy
 
 
-def _check(pipeline: Pipeline, value: dict[str, Any], ids: set[str], report: Report) -> None:
+def _check(pipeline: Pipeline, value: dict[str, Any], ids: set[str], report: ProblemReport) -> None:
     written = {key for key, part in value.items() if part is not None or key == "nodes"}
     check_linear(pipeline, written, report)
     if pipeline.nodes is not None:
@@ -159,7 +177,7 @@ def _check(pipeline: Pipeline, value: dict[str, Any], ids: set[str], report: Rep
 # -- prompts -------------------------------------------------------------------------------
 
 
-def asking_parts(pipeline: Pipeline) -> Iterator[tuple[str, Asking, Path]]:
+def asking_parts(pipeline: Pipeline) -> Iterator[tuple[str, AiSection, Path]]:
     """Every part that asks an AI, by its place."""
     if pipeline.job is not None:
         yield "job", pipeline.job, ("job",)
@@ -170,12 +188,12 @@ def asking_parts(pipeline: Pipeline) -> Iterator[tuple[str, Asking, Path]]:
     if pipeline.reduce is not None and pipeline.reduce.type == "ai":
         yield "reduce", pipeline.reduce, ("reduce",)
     for node_id, node in (pipeline.nodes or {}).items():
-        if isinstance(node, PlacedAsking):
+        if isinstance(node, AiGraphNode):
             yield node_id, node, ("nodes", node_id)
 
 
 def _prompts(
-    pipeline: Pipeline, folder: FilePath, skills: list[FilePath], report: Report
+    pipeline: Pipeline, folder: FilePath, skills: list[FilePath], report: ProblemReport
 ) -> dict[str, str]:
     prompts: dict[str, str] = {}
     for key, part, path in asking_parts(pipeline):
@@ -201,7 +219,7 @@ def _prompts(
 
 
 def _schedule(
-    block: ScheduleBlock | None, pipeline_id: str, zone: str, now: int, report: Report
+    block: ScheduleBlock | None, pipeline_id: str, zone: str, now: int, report: ProblemReport
 ) -> Timed | None:
     if block is None:
         return None
@@ -224,7 +242,7 @@ def _schedule(
     return made
 
 
-def _check_block(block: ScheduleBlock, pipeline_id: str, report: Report) -> None:
+def _check_block(block: ScheduleBlock, pipeline_id: str, report: ProblemReport) -> None:
     if block.jitter is not None:
         try:
             jitter_of(block.jitter)

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rota.core.nearest import did_you_mean
-from rota.core.recurrence import next_after
+from rota.core.suggest import did_you_mean
+from rota.core.time.recurrence import next_after
 from rota.engine.clock import SystemClock
 from rota.errors import UnknownPipeline
-from rota.pipelines.document.reading import NAMES, Loaded, read_pipeline
+from rota.pipelines.definition.loader import NAMES, Loaded, read_pipeline
 
 NEARBY = ("pipelines", ".vscode/pipelines")  # the folders that a name is also looked for in
 DATABASE = ".rota.db"

@@ -10,21 +10,21 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 import msgspec
 
-from rota.pipelines.document.nodes import Node
-from rota.pipelines.document.parts import (
+from rota.pipelines.definition.nodes import Node
+from rota.pipelines.definition.rules import RuleGroup
+from rota.pipelines.definition.schedule_block import ScheduleBlock
+from rota.pipelines.definition.sections import (
     AiFilter,
     Item,
     Job,
     MapStep,
     OutputField,
     Parameter,
-    Part,
+    PipelineSettings,
     ReduceStep,
-    Settings,
+    Section,
 )
-from rota.pipelines.document.rules import RuleGroup
-from rota.pipelines.document.sources import FileSource
-from rota.pipelines.document.timing import ScheduleBlock
+from rota.pipelines.definition.sources import FileSource
 
 Meta = msgspec.Meta
 
@@ -33,7 +33,7 @@ __all__ = ["Filter", "Generate", "Input", "Pipeline", "Sample"]
 Name: TypeAlias = Annotated[str, Meta(min_length=1)]
 
 
-class Generate(Part, frozen=True, kw_only=True):
+class Generate(Section, frozen=True, kw_only=True):
     """Items made by an AI call."""
 
     prompt: Annotated[Name, Meta(description="What to ask for.")]
@@ -47,14 +47,14 @@ class Generate(Part, frozen=True, kw_only=True):
     ] = False
 
 
-class Sample(Part, frozen=True, kw_only=True):
+class Sample(Section, frozen=True, kw_only=True):
     """A random choice of items, the same every time for one seed."""
 
     size: Annotated[Annotated[int, Meta(ge=1)], Meta(description="How many items to keep.")]
     seed: Annotated[int, Meta(description="Another seed, another choice.")] = 0
 
 
-class Input(Part, frozen=True, kw_only=True):
+class Input(Section, frozen=True, kw_only=True):
     """Where items come from: exactly one of items, from and generate."""
 
     items: Annotated[
@@ -82,7 +82,7 @@ class Input(Part, frozen=True, kw_only=True):
     ] = None
 
 
-class Filter(Part, frozen=True, kw_only=True):
+class Filter(Section, frozen=True, kw_only=True):
     """Which items go on to the map."""
 
     type: Annotated[
@@ -99,7 +99,7 @@ class Filter(Part, frozen=True, kw_only=True):
     ] = "and"
 
 
-class Pipeline(Part, frozen=True, kw_only=True):
+class Pipeline(Section, frozen=True, kw_only=True):
     """A whole pipeline.yaml: input, map and reduce; or a job; or nodes."""
 
     name: Annotated[Name, Meta(description="What people call it.")]
@@ -113,7 +113,9 @@ class Pipeline(Part, frozen=True, kw_only=True):
         list[Parameter] | dict[str, Any],
         Meta(description="Values for templates: a list of name and value, or a mapping."),
     ] = msgspec.field(default_factory=list)
-    settings: Annotated[Settings, Meta(description="Defaults for every part.")] = Settings()
+    settings: Annotated[PipelineSettings, Meta(description="Defaults for every part.")] = (
+        PipelineSettings()
+    )
     input: Annotated[Input | None, Meta(description="Where items come from.")] = None
     filter: Annotated[Filter | None, Meta(description="Which items go on.")] = None
     map: Annotated[MapStep | None, Meta(description="One AI call for each item.")] = None

@@ -6,9 +6,9 @@ from typing import Annotated, Literal, TypeAlias
 
 import msgspec
 
-from rota.pipelines.document.parts import Asking, Natural, OnError, Part, Positive
-from rota.pipelines.document.rules import NodeRule
-from rota.pipelines.document.sources import LoadSource
+from rota.pipelines.definition.rules import NodeRule
+from rota.pipelines.definition.sections import AiSection, Natural, OnError, Positive, Section
+from rota.pipelines.definition.sources import LoadSource
 
 Meta = msgspec.Meta
 
@@ -22,7 +22,7 @@ Failing: TypeAlias = Annotated[
 ]
 
 
-class Placed(Part, frozen=True, kw_only=True):
+class GraphNode(Section, frozen=True, kw_only=True):
     """A node without an AI."""
 
     parents: Parents = msgspec.field(default_factory=list, name="from")
@@ -30,7 +30,7 @@ class Placed(Part, frozen=True, kw_only=True):
     on_error: Failing = None
 
 
-class PlacedAsking(Asking, frozen=True, kw_only=True):
+class AiGraphNode(AiSection, frozen=True, kw_only=True):
     """A node that asks an AI. (A struct can have one base only, so three keys stand twice.)"""
 
     parents: Parents = msgspec.field(default_factory=list, name="from")
@@ -38,7 +38,7 @@ class PlacedAsking(Asking, frozen=True, kw_only=True):
     on_error: Failing = None
 
 
-class LoadNode(Placed, frozen=True, kw_only=True, tag="load", tag_field="type"):
+class LoadNode(GraphNode, frozen=True, kw_only=True, tag="load", tag_field="type"):
     """Reads items."""
 
     source: Annotated[LoadSource, Meta(description="Where items come from.")]
@@ -46,7 +46,7 @@ class LoadNode(Placed, frozen=True, kw_only=True, tag="load", tag_field="type"):
     limit: Annotated[Natural | None, Meta(description="Take at most so many items.")] = None
 
 
-class ScriptNode(Placed, frozen=True, kw_only=True, tag="script", tag_field="type"):
+class ScriptNode(GraphNode, frozen=True, kw_only=True, tag="script", tag_field="type"):
     """Runs a command over the items."""
 
     run: Annotated[str, Meta(min_length=1, description="The command line, for the shell.")]
@@ -70,13 +70,13 @@ class ScriptNode(Placed, frozen=True, kw_only=True, tag="script", tag_field="typ
     ] = "default"
 
 
-class FilterNode(Placed, frozen=True, kw_only=True, tag="filter", tag_field="type"):
+class FilterNode(GraphNode, frozen=True, kw_only=True, tag="filter", tag_field="type"):
     """Keeps the items that a rule is true for."""
 
     rule: Annotated[NodeRule, Meta(description="The rule; and, or, not and ai may be nested.")]
 
 
-class MapNode(PlacedAsking, frozen=True, kw_only=True, tag="map", tag_field="type"):
+class MapNode(AiGraphNode, frozen=True, kw_only=True, tag="map", tag_field="type"):
     """One AI call for each item or batch; its fields (or `result`), or `$error`, join the item."""
 
     concurrency: Annotated[Positive | None, Meta(description="Calls at the same time.")] = None
@@ -85,7 +85,7 @@ class MapNode(PlacedAsking, frozen=True, kw_only=True, tag="map", tag_field="typ
     ] = 1
 
 
-class ReduceNode(PlacedAsking, frozen=True, kw_only=True, tag="reduce", tag_field="type"):
+class ReduceNode(AiGraphNode, frozen=True, kw_only=True, tag="reduce", tag_field="type"):
     """All items into one, with the text in `result`; alone at the end, its text is the output."""
 
     strategy: Annotated[
@@ -94,7 +94,7 @@ class ReduceNode(PlacedAsking, frozen=True, kw_only=True, tag="reduce", tag_fiel
     ]
 
 
-class MergeNode(Placed, frozen=True, kw_only=True, tag="merge", tag_field="type"):
+class MergeNode(GraphNode, frozen=True, kw_only=True, tag="merge", tag_field="type"):
     """The items of several nodes as one list."""
 
     strategy: Annotated[
@@ -103,26 +103,26 @@ class MergeNode(Placed, frozen=True, kw_only=True, tag="merge", tag_field="type"
     ] = "concat"
 
 
-class SelectOp(Part, frozen=True, kw_only=True, tag="select", tag_field="op"):
+class SelectOp(Section, frozen=True, kw_only=True, tag="select", tag_field="op"):
     """Keeps only these fields."""
 
     fields: Annotated[list[str], Meta(min_length=1, description="The fields to keep.")]
 
 
-class DropOp(Part, frozen=True, kw_only=True, tag="drop", tag_field="op"):
+class DropOp(Section, frozen=True, kw_only=True, tag="drop", tag_field="op"):
     """Takes these fields away."""
 
     fields: Annotated[list[str], Meta(min_length=1, description="The fields to take away.")]
 
 
-class RenameOp(Part, frozen=True, kw_only=True, tag="rename", tag_field="op"):
+class RenameOp(Section, frozen=True, kw_only=True, tag="rename", tag_field="op"):
     """Gives a field another name."""
 
     old: Annotated[str, Meta(min_length=1, description="The field.")] = msgspec.field(name="from")
     to: Annotated[str, Meta(min_length=1, description="Its new name.")]
 
 
-class AddOp(Part, frozen=True, kw_only=True, tag="add", tag_field="op"):
+class AddOp(Section, frozen=True, kw_only=True, tag="add", tag_field="op"):
     """Adds a field, or replaces it."""
 
     field: Annotated[str, Meta(min_length=1, description="The field.")]
@@ -132,13 +132,13 @@ class AddOp(Part, frozen=True, kw_only=True, tag="add", tag_field="op"):
 TransformOp: TypeAlias = SelectOp | DropOp | RenameOp | AddOp
 
 
-class TransformNode(Placed, frozen=True, kw_only=True, tag="transform", tag_field="type"):
+class TransformNode(GraphNode, frozen=True, kw_only=True, tag="transform", tag_field="type"):
     """Changes the fields of each item."""
 
     ops: Annotated[list[TransformOp], Meta(min_length=1, description="What to do, in this order.")]
 
 
-class AiNode(PlacedAsking, frozen=True, kw_only=True, tag="ai", tag_field="type"):
+class AiNode(AiGraphNode, frozen=True, kw_only=True, tag="ai", tag_field="type"):
     """One AI call over all items ({{ITEMS}}); one item comes out, with its fields or `result`."""
 
 

@@ -6,16 +6,16 @@ import re
 from typing import Any
 from urllib.parse import urlsplit
 
-from rota.pipelines.document.problems import Path, path_text
-from rota.pipelines.document.report import Report
-from rota.pipelines.document.timing import Notice, Notify
-from rota.pipelines.notifying.webhooks import ENV
+from rota.notifications.webhook import ENV
+from rota.pipelines.definition.problems import Path, path_text
+from rota.pipelines.definition.report import ProblemReport
+from rota.pipelines.definition.schedule_block import Notice, Notify
 
 EVENTS = ("success", "failure", "recovery", "missed")
 _VARIABLE = re.compile(r"[A-Za-z_]\w*")
 
 
-def check_notify(notify: Notify, report: Report) -> None:
+def check_notify(notify: Notify, report: ProblemReport) -> None:
     """Check every receiver; a message that could never go out is told before it has to."""
     for event in EVENTS:
         given: Any = getattr(notify, f"on_{event}")
@@ -29,7 +29,7 @@ def check_notify(notify: Notify, report: Report) -> None:
         _check_address(notify.ping, ("schedule", "notify", "ping"), report)
 
 
-def _check_receiver(given: str | Notice, path: Path, report: Report) -> None:
+def _check_receiver(given: str | Notice, path: Path, report: ProblemReport) -> None:
     if isinstance(given, str):
         _check_address(given, path, report)
         return
@@ -48,7 +48,7 @@ def _check_receiver(given: str | Notice, path: Path, report: Report) -> None:
         report.error(where, "secretEnv is the name of an environment variable, not the key itself")
 
 
-def _check_address(text: str, path: Path, report: Report) -> None:
+def _check_address(text: str, path: Path, report: ProblemReport) -> None:
     if text.startswith(ENV):
         if not _VARIABLE.fullmatch(text.removeprefix(ENV)):
             report.error(path, f"{path_text(path)}: env: is followed by the name of a variable")

@@ -8,10 +8,10 @@ from typing import Any
 import msgspec
 
 from rota.errors import BadInput
-from rota.pipelines.document.definition import Input, Pipeline, Sample
-from rota.pipelines.document.nodes import LoadNode
-from rota.pipelines.document.reading import Loaded
-from rota.pipelines.document.sources import (
+from rota.pipelines.definition.loader import Loaded
+from rota.pipelines.definition.model import Input, Pipeline, Sample
+from rota.pipelines.definition.nodes import LoadNode
+from rota.pipelines.definition.sources import (
     CsvSource,
     FileSource,
     Format,

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rota.core.nearest import did_you_mean
-from rota.core.templates import RESERVED
+from rota.core.pipelines.templates import RESERVED
+from rota.core.suggest import did_you_mean
 from rota.errors import BadInput
-from rota.pipelines.document.definition import Pipeline
-from rota.pipelines.document.parts import Parameter
+from rota.pipelines.definition.model import Pipeline
+from rota.pipelines.definition.sections import Parameter
 
 
 def as_mapping(given: Sequence[Parameter] | Mapping[str, Any]) -> dict[str, Any]:

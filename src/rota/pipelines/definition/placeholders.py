@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from rota.core.templates import RESERVED, Template
-from rota.pipelines.document.definition import Input, Pipeline
-from rota.pipelines.document.parameters import parameters_of
-from rota.pipelines.document.problems import Level, Path
-from rota.pipelines.document.report import Report
+from rota.core.pipelines.templates import RESERVED, Template
+from rota.pipelines.definition.model import Input, Pipeline
+from rota.pipelines.definition.parameters import parameters_of
+from rota.pipelines.definition.problems import Level, Path
+from rota.pipelines.definition.report import ProblemReport
 
 BATCH = ("ITEMS",)
 REDUCE = RESERVED
 
 
-def check_names(pipeline: Pipeline, prompts: Mapping[str, str], report: Report) -> None:
+def check_names(pipeline: Pipeline, prompts: Mapping[str, str], report: ProblemReport) -> None:
     """Check the prompts against parameters and inline items; `prompts` by their place.
 
     What a scheduled pipeline lacks nobody will give, so that is an error. Without a schedule
@@ -47,7 +47,7 @@ def inline_items(part: Input | None) -> Sequence[Mapping[str, Any]]:
 
 
 class _Checking:
-    def __init__(self, report: Report, level: Level, parameters: list[str]) -> None:
+    def __init__(self, report: ProblemReport, level: Level, parameters: list[str]) -> None:
         self._report = report
         self._level = level
         self._parameters = parameters

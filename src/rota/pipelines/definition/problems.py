@@ -11,7 +11,7 @@ from rota.errors import BadPipeline
 Path = tuple[str | int, ...]
 
 
-class Place(NamedTuple):
+class FilePosition(NamedTuple):
     """A place in a file; both count from one."""
 
     line: int
@@ -29,7 +29,7 @@ class Problem(NamedTuple):
     """One thing that is wrong, in one sentence, at one place."""
 
     file: str
-    place: Place
+    place: FilePosition
     message: str
     level: Level = Level.ERROR
 

@@ -6,20 +6,20 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rota.core.templates import RESERVED, Template
+from rota.core.pipelines.templates import RESERVED, Template
 from rota.errors import BadInput
-from rota.pipelines.document.naming import BATCH, inline_items
-from rota.pipelines.document.parameters import parameters_of
-from rota.pipelines.document.reading import Loaded
-from rota.pipelines.document.sources import (
+from rota.pipelines.definition.loader import Loaded
+from rota.pipelines.definition.parameters import parameters_of
+from rota.pipelines.definition.placeholders import BATCH, inline_items
+from rota.pipelines.definition.sources import (
     CommandSource,
     CsvSource,
     GlobSource,
     JsonlSource,
     JsonSource,
 )
-from rota.pipelines.running.inputs import read_items
-from rota.pipelines.running.tables import columns_of
+from rota.pipelines.run.inputs import read_items
+from rota.pipelines.run.tables import columns_of
 
 Item = Mapping[str, Any]
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from rota.pipelines.document.problems import Level, Path, Place, Problem
-from rota.pipelines.document.yamltree import Document
+from rota.pipelines.definition.problems import FilePosition, Level, Path, Problem
+from rota.pipelines.definition.yaml_tree import Document
 
 
-class Report:
+class ProblemReport:
     """The problems of one file, in the order they were found."""
 
     def __init__(self, document: Document, file: str, text: str) -> None:
@@ -38,10 +38,10 @@ class Report:
         place = self.document.key_place(path) if at_key else self.document.place(path)
         self.problems.append(Problem(self.file, place, message, level))
 
-    def _find(self, text: str, place: Place) -> Place:
+    def _find(self, text: str, place: FilePosition) -> FilePosition:
         for number in range(place.line - 1, len(self._lines)):
             begin = place.column - 1 if number == place.line - 1 else 0
             found = self._lines[number].find(text, begin)
             if found >= 0:
-                return Place(number + 1, found + 1)
+                return FilePosition(number + 1, found + 1)
         return place

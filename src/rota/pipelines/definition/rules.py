@@ -1,4 +1,4 @@
-"""Filter rules as written, in the linear and in the graph form; both become `core.rules`."""
+"""Filter rules as written, in the linear and in the graph form; both become `core.pipelines.filter_rules`."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 import msgspec
 
-from rota.core import rules as core
-from rota.pipelines.document.parts import Part, Positive
+from rota.core.pipelines import filter_rules as core
+from rota.pipelines.definition.sections import Positive, Section
 
 Meta = msgspec.Meta
 
@@ -30,7 +30,7 @@ Pattern: TypeAlias = Annotated[
 ]
 
 
-class Rule(Part, frozen=True, kw_only=True):
+class Rule(Section, frozen=True, kw_only=True):
     """One comparison; or all, any or not with further rules."""
 
     field: Annotated[
@@ -47,7 +47,7 @@ class Rule(Part, frozen=True, kw_only=True):
     )
 
 
-class RuleGroup(Part, frozen=True, kw_only=True):
+class RuleGroup(Section, frozen=True, kw_only=True):
     """The rules of a filter."""
 
     rules: Annotated[list[Rule], Meta(description="The rules.")]
@@ -56,7 +56,7 @@ class RuleGroup(Part, frozen=True, kw_only=True):
     ] = "all"
 
 
-class FieldRule(Part, frozen=True, kw_only=True, tag="field", tag_field="type"):
+class FieldRule(Section, frozen=True, kw_only=True, tag="field", tag_field="type"):
     """One comparison."""
 
     field: Field
@@ -66,7 +66,7 @@ class FieldRule(Part, frozen=True, kw_only=True, tag="field", tag_field="type"):
     pattern: Pattern = None
 
 
-class AiRule(Part, frozen=True, kw_only=True, tag="ai", tag_field="type"):
+class AiRule(Section, frozen=True, kw_only=True, tag="ai", tag_field="type"):
     """A question to the AI; yes is true."""
 
     prompt: Annotated[str, Meta(min_length=1, description="The question about the item.")]
@@ -75,19 +75,19 @@ class AiRule(Part, frozen=True, kw_only=True, tag="ai", tag_field="type"):
     timeout_ms: Annotated[Positive | None, Meta(description="Milliseconds for one call.")] = None
 
 
-class AndRule(Part, frozen=True, kw_only=True, tag="and", tag_field="type"):
+class AndRule(Section, frozen=True, kw_only=True, tag="and", tag_field="type"):
     """All of these must be true."""
 
     rules: Annotated[list[NodeRule], Meta(description="The rules.")]
 
 
-class OrRule(Part, frozen=True, kw_only=True, tag="or", tag_field="type"):
+class OrRule(Section, frozen=True, kw_only=True, tag="or", tag_field="type"):
     """One of these must be true."""
 
     rules: Annotated[list[NodeRule], Meta(description="The rules.")]
 
 
-class NotRule(Part, frozen=True, kw_only=True, tag="not", tag_field="type"):
+class NotRule(Section, frozen=True, kw_only=True, tag="not", tag_field="type"):
     """This must not be true."""
 
     rule: Annotated[NodeRule, Meta(description="The rule.")]

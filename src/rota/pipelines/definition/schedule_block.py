@@ -7,19 +7,19 @@ from typing import Annotated, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
-from rota.core.instants import MINUTE, instant, micros
-from rota.core.recurrence import parse
-from rota.core.retry import RetryPolicy
-from rota.core.schedule import Intent, Missed, Overlap, Policies
-from rota.core.zones import zone_named
+from rota.core.runs.retry import RetryPolicy
+from rota.core.schedules.intent import Intent, Missed, Overlap, Policies
+from rota.core.time.instants import MINUTE, instant, micros
+from rota.core.time.recurrence import parse
+from rota.core.time.zones import zone_named
 from rota.errors import BadSchedule
-from rota.pipelines.document.parts import Natural, Part, Positive
+from rota.pipelines.definition.sections import Natural, Positive, Section
 
 Meta = msgspec.Meta
 RETRY_DELAY_S_MAX = 24 * 3600.0
 
 
-class RetryPolicyBlock(Part, frozen=True, kw_only=True):
+class RetryPolicyBlock(Section, frozen=True, kw_only=True):
     """How a failed execution is tried again."""
 
     max_retries: Annotated[Natural, Meta(description="Further tries after the first.")] = 3
@@ -28,7 +28,7 @@ class RetryPolicyBlock(Part, frozen=True, kw_only=True):
     ] = 60_000
 
 
-class Window(Part, frozen=True, kw_only=True):
+class Window(Section, frozen=True, kw_only=True):
     """Limits of an execution's time."""
 
     max_delay_minutes: Annotated[
@@ -37,7 +37,7 @@ class Window(Part, frozen=True, kw_only=True):
     ] = None
 
 
-class Condition(Part, frozen=True, kw_only=True):
+class Condition(Section, frozen=True, kw_only=True):
     """What must be so for an execution to begin; else it is skipped, and the history says why."""
 
     file_exists: Annotated[
@@ -51,7 +51,7 @@ class Condition(Part, frozen=True, kw_only=True):
     ] = None
 
 
-class Notice(Part, frozen=True, kw_only=True):
+class Notice(Section, frozen=True, kw_only=True):
     """Who is told, and how: a webhook or a command."""
 
     webhook: Annotated[
@@ -68,7 +68,7 @@ class Notice(Part, frozen=True, kw_only=True):
 Notices: TypeAlias = str | Notice | list[str | Notice] | None
 
 
-class Notify(Part, frozen=True, kw_only=True):
+class Notify(Section, frozen=True, kw_only=True):
     """Who is told about executions. A text is an URL, or env: and the variable that holds it."""
 
     on_failure: Annotated[Notices, Meta(description="It failed, and no try is left.")] = (
@@ -89,7 +89,7 @@ class Notify(Part, frozen=True, kw_only=True):
     ] = None
 
 
-class ScheduleBlock(Part, frozen=True, kw_only=True):
+class ScheduleBlock(Section, frozen=True, kw_only=True):
     """When a pipeline runs by itself."""
 
     cron: Annotated[

@@ -10,18 +10,18 @@ from typing import Any
 
 import msgspec
 
-from rota.pipelines.document.definition import Pipeline
+from rota.pipelines.definition.model import Pipeline
 
 SCHEMA_FILE = Path(__file__).with_name("pipeline.schema.json")
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 HEAD = """# pipeline.yaml
 
-Made from `src/rota/pipelines/document/definition.py` and its neighbours by `make docs`.
+Made from `src/rota/pipelines/definition/model.py` and its neighbours by `make docs`.
 
 A pipeline is a folder with a `pipeline.yaml` (or `pipeline.yml`). It has one of three forms: `input`, `map` and `reduce`, with a
 `filter` between if wanted; one `job`; or a graph of `nodes`. Keys that are not known are refused, and all problems of a file are told at once, with line
-and column. Editors complete and check the file with `src/rota/pipelines/document/pipeline.schema.json`; put this on its first line:
+and column. Editors complete and check the file with `src/rota/pipelines/definition/pipeline.schema.json`; put this on its first line:
 `# yaml-language-server: $schema=pipeline.schema.json`.
 
 ```yaml

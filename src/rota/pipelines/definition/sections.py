@@ -9,7 +9,7 @@ import msgspec
 Meta = msgspec.Meta
 
 
-class Part(
+class Section(
     msgspec.Struct,
     frozen=True,
     kw_only=True,
@@ -27,7 +27,7 @@ Positive: TypeAlias = Annotated[int, Meta(ge=1)]
 Natural: TypeAlias = Annotated[int, Meta(ge=0)]
 
 
-class OutputField(Part, frozen=True, kw_only=True):
+class OutputField(Section, frozen=True, kw_only=True):
     """A field of a reply, with what it must look like."""
 
     name: Annotated[str, Meta(min_length=1, description="The key in the reply.")]
@@ -62,7 +62,7 @@ Timeout: TypeAlias = Annotated[
 ]
 
 
-class Retry(Part, frozen=True, kw_only=True):
+class Retry(Section, frozen=True, kw_only=True):
     """How often a failed call is tried again."""
 
     max_retries: Annotated[Natural, Meta(description="Further tries after the first.")] = 2
@@ -71,14 +71,14 @@ class Retry(Part, frozen=True, kw_only=True):
     ] = 1000
 
 
-class Parameter(Part, frozen=True, kw_only=True):
+class Parameter(Section, frozen=True, kw_only=True):
     """A name and its value."""
 
     name: Annotated[str, Meta(min_length=1, description="The name in {{placeholders}}.")]
     value: Annotated[Any, Meta(description="Its value; anything but null.")]
 
 
-class Budget(Part, frozen=True, kw_only=True):
+class PipelineBudget(Section, frozen=True, kw_only=True):
     """Limits of one run; it stops before it passes them."""
 
     max_cost: Annotated[float | None, Meta(description="Money, in the currency of prices.")] = None
@@ -86,7 +86,7 @@ class Budget(Part, frozen=True, kw_only=True):
     max_calls: Annotated[Positive | None, Meta(description="AI calls.")] = None
 
 
-class Settings(Part, frozen=True, kw_only=True):
+class PipelineSettings(Section, frozen=True, kw_only=True):
     """Defaults for every part of the pipeline; what the part itself says wins."""
 
     model: Annotated[str | None, Meta(description="Model where none is named.")] = None
@@ -97,10 +97,10 @@ class Settings(Part, frozen=True, kw_only=True):
         str | None, Meta(description="As workingDirectory of the pipeline, which wins.")
     ] = None
     retry: Annotated[Retry, Meta(description="How failed calls are tried again.")] = Retry()
-    budget: Annotated[Budget | None, Meta(description="Limits of one run.")] = None
+    budget: Annotated[PipelineBudget | None, Meta(description="Limits of one run.")] = None
 
 
-class Asking(Part, frozen=True, kw_only=True):
+class AiSection(Section, frozen=True, kw_only=True):
     """What every AI call has in common."""
 
     prompt: Prompt = None
@@ -118,7 +118,7 @@ class Asking(Part, frozen=True, kw_only=True):
         return list(dict.fromkeys([*([self.skill] if self.skill else []), *self.skills]))
 
 
-class MapStep(Asking, frozen=True, kw_only=True):
+class MapStep(AiSection, frozen=True, kw_only=True):
     """One AI call for each item, or for each batch of items."""
 
     parallel: Annotated[Positive | None, Meta(description="Calls at the same time; 5.")] = None
@@ -134,7 +134,7 @@ class MapStep(Asking, frozen=True, kw_only=True):
     ] = None
 
 
-class ReduceStep(Asking, frozen=True, kw_only=True):
+class ReduceStep(AiSection, frozen=True, kw_only=True):
     """All results into one."""
 
     type: Annotated[
@@ -150,11 +150,11 @@ class ReduceStep(Asking, frozen=True, kw_only=True):
     ] = 200_000
 
 
-class Job(Asking, frozen=True, kw_only=True):
+class Job(AiSection, frozen=True, kw_only=True):
     """A single AI call."""
 
 
-class AiFilter(Asking, frozen=True, kw_only=True):
+class AiFilter(AiSection, frozen=True, kw_only=True):
     """A question to the AI about each item; yes keeps it."""
 
     parallel: Annotated[Positive | None, Meta(description="Calls at the same time; 5.")] = None

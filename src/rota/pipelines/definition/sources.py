@@ -6,7 +6,7 @@ from typing import Annotated, Literal, TypeAlias
 
 import msgspec
 
-from rota.pipelines.document.parts import Item, OutputField, Part, Positive
+from rota.pipelines.definition.sections import Item, OutputField, Positive, Section
 
 Meta = msgspec.Meta
 ColumnType: TypeAlias = Literal["string", "integer", "number", "boolean", "json"]
@@ -27,7 +27,7 @@ Types: TypeAlias = Annotated[
 ]
 
 
-class CsvSource(Part, frozen=True, kw_only=True, tag="csv", tag_field="type"):
+class CsvSource(Section, frozen=True, kw_only=True, tag="csv", tag_field="type"):
     """Rows of a CSV file, read as a stream. Values are text unless `types` says otherwise."""
 
     path: FilePath
@@ -39,21 +39,21 @@ class CsvSource(Part, frozen=True, kw_only=True, tag="csv", tag_field="type"):
     types: Types = msgspec.field(default_factory=dict)
 
 
-class JsonSource(Part, frozen=True, kw_only=True, tag="json", tag_field="type"):
+class JsonSource(Section, frozen=True, kw_only=True, tag="json", tag_field="type"):
     """A JSON file: a list of objects, or an object with a list under `items`."""
 
     path: FilePath
     encoding: Encoding = "utf-8"
 
 
-class JsonlSource(Part, frozen=True, kw_only=True, tag="jsonl", tag_field="type"):
+class JsonlSource(Section, frozen=True, kw_only=True, tag="jsonl", tag_field="type"):
     """A file with one JSON object in each line, read as a stream."""
 
     path: FilePath
     encoding: Encoding = "utf-8"
 
 
-class GlobSource(Part, frozen=True, kw_only=True, tag="glob", tag_field="type"):
+class GlobSource(Section, frozen=True, kw_only=True, tag="glob", tag_field="type"):
     """One item for each file: path, name, stem, folder, and content when asked for."""
 
     pattern: Annotated[
@@ -63,7 +63,7 @@ class GlobSource(Part, frozen=True, kw_only=True, tag="glob", tag_field="type"):
     encoding: Encoding = "utf-8"
 
 
-class CommandSource(Part, frozen=True, kw_only=True, tag="command", tag_field="type"):
+class CommandSource(Section, frozen=True, kw_only=True, tag="command", tag_field="type"):
     """What a command prints."""
 
     run: Annotated[str, Meta(min_length=1, description="The command line, for the shell.")]
@@ -77,7 +77,7 @@ class CommandSource(Part, frozen=True, kw_only=True, tag="command", tag_field="t
     )
 
 
-class StdinSource(Part, frozen=True, kw_only=True, tag="stdin", tag_field="type"):
+class StdinSource(Section, frozen=True, kw_only=True, tag="stdin", tag_field="type"):
     """What is piped into `rota pipeline run`."""
 
     format: Annotated[Format, Meta(description="How to read it.")] = "jsonl"
@@ -85,13 +85,13 @@ class StdinSource(Part, frozen=True, kw_only=True, tag="stdin", tag_field="type"
     types: Types = msgspec.field(default_factory=dict)
 
 
-class InlineSource(Part, frozen=True, kw_only=True, tag="inline", tag_field="type"):
+class InlineSource(Section, frozen=True, kw_only=True, tag="inline", tag_field="type"):
     """The items themselves."""
 
     items: Annotated[list[Item], Meta(description="The items.")]
 
 
-class AiSource(Part, frozen=True, kw_only=True, tag="ai", tag_field="type"):
+class AiSource(Section, frozen=True, kw_only=True, tag="ai", tag_field="type"):
     """Items made by an AI call."""
 
     prompt: Annotated[str, Meta(min_length=1, description="What to ask for.")]

@@ -11,9 +11,9 @@ from typing import Any
 
 from msgspec import inspect
 
-from rota.core.nearest import did_you_mean, nearest
-from rota.pipelines.document.problems import Path, path_text
-from rota.pipelines.document.report import Report
+from rota.core.suggest import did_you_mean, nearest
+from rota.pipelines.definition.problems import Path, path_text
+from rota.pipelines.definition.report import ProblemReport
 
 _OLD_BOOLEANS = {"yes": "true", "on": "true", "y": "true", "no": "false", "off": "false",
                  "n": "false"}  # fmt: skip
@@ -30,7 +30,7 @@ _MISPLACED = {
 class Shape:
     """One comparison of a document with a type."""
 
-    def __init__(self, report: Report) -> None:
+    def __init__(self, report: ProblemReport) -> None:
         self._report = report
 
     def check(self, value: Any, kind: inspect.Type, path: Path) -> None:

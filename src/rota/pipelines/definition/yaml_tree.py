@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from rota.pipelines.document.problems import Path, Place, Problem
+from rota.pipelines.definition.problems import FilePosition, Path, Problem
 
 DEPTH_MAX = 60
 NODES_MAX = 300_000
@@ -31,17 +31,17 @@ class Document(NamedTuple):
     """The value of a file, and where each of its parts stands. An empty path is the whole."""
 
     value: Any
-    places: dict[Path, Place]
-    key_places: dict[Path, Place]
+    places: dict[Path, FilePosition]
+    key_places: dict[Path, FilePosition]
     problems: list[Problem]
 
-    def place(self, path: Path) -> Place:
+    def place(self, path: Path) -> FilePosition:
         """Where a value stands, or the nearest thing around it."""
         while path not in self.places and path:
             path = path[:-1]
-        return self.places.get(path, Place(1, 1))
+        return self.places.get(path, FilePosition(1, 1))
 
-    def key_place(self, path: Path) -> Place:
+    def key_place(self, path: Path) -> FilePosition:
         """Where the key of a value stands; items of a list have none, so where they stand."""
         return self.key_places.get(path) or self.place(path)
 
@@ -59,12 +59,14 @@ class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mi
 def read_yaml(raw: bytes | str, file: str) -> Document:
     """The document; what is wrong with its YAML is in `problems`, and then `value` may be None."""
     if len(raw) > BYTES_MAX:
-        return _broken(file, Place(1, 1), "the file is larger than 16 MB; keep items in a CSV file")
+        return _broken(
+            file, FilePosition(1, 1), "the file is larger than 16 MB; keep items in a CSV file"
+        )
     try:
         text = raw.decode("utf-8-sig") if isinstance(raw, bytes) else raw.removeprefix("\ufeff")
     except UnicodeDecodeError as error:
         line = raw[: error.start].count(b"\n") + 1 if isinstance(raw, bytes) else 1
-        return _broken(file, Place(line, 1), "this is not UTF-8; save the file as UTF-8")
+        return _broken(file, FilePosition(line, 1), "this is not UTF-8; save the file as UTF-8")
     try:
         if (deep := _too_deep(text)) is not None:
             return _broken(file, deep, f"values are nested deeper than {DEPTH_MAX}")
@@ -72,7 +74,7 @@ def read_yaml(raw: bytes | str, file: str) -> Document:
     except yaml.YAMLError as error:
         return _syntax(file, text, error)
     if not nodes:
-        return _broken(file, Place(1, 1), "the file is empty")
+        return _broken(file, FilePosition(1, 1), "the file is empty")
     if len(nodes) > 1:
         place = _place(nodes[1])
         return _broken(file, place, 'a second document begins here; remove the "---" before it')
@@ -81,7 +83,7 @@ def read_yaml(raw: bytes | str, file: str) -> Document:
     return Document(value, reading.places, reading.key_places, reading.problems)
 
 
-def _too_deep(text: str) -> Place | None:
+def _too_deep(text: str) -> FilePosition | None:
     """Where nesting gets too deep; the composer of the C parser would crash the interpreter."""
     depth = 0
     for event in yaml.parse(text, Loader=_Loader):
@@ -89,13 +91,13 @@ def _too_deep(text: str) -> Place | None:
             depth += 1
             if depth > DEPTH_MAX:
                 mark = event.start_mark
-                return Place(mark.line + 1, mark.column + 1) if mark else Place(1, 1)
+                return FilePosition(mark.line + 1, mark.column + 1) if mark else FilePosition(1, 1)
         elif isinstance(event, yaml.CollectionEndEvent):
             depth -= 1
     return None
 
 
-def _broken(file: str, place: Place, message: str) -> Document:
+def _broken(file: str, place: FilePosition, message: str) -> Document:
     return Document(None, {}, {}, [Problem(file, place, message)])
 
 
@@ -104,16 +106,16 @@ def _syntax(file: str, text: str, error: yaml.YAMLError) -> Document:
     if mark is None:  # A character that YAML does not allow; it tells the position alone.
         position = getattr(error, "position", 0)
         before = text[:position]
-        place = Place(before.count("\n") + 1, position - before.rfind("\n"))
+        place = FilePosition(before.count("\n") + 1, position - before.rfind("\n"))
         return _broken(file, place, "a control character is not allowed here; remove it")
     begun = getattr(error, "context_mark", None)
     if begun is not None and "end of stream" in str(getattr(error, "problem", "")):
         mark = begun  # An open quote is to be closed where it begins, not at the end of the file.
-    place = Place(mark.line + 1, mark.column + 1)
+    place = FilePosition(mark.line + 1, mark.column + 1)
     lines = text.splitlines()
     line = lines[mark.line] if mark.line < len(lines) else ""
     if "\t" in line[: len(line) - len(line.lstrip())]:
-        tab = Place(place.line, line.index("\t") + 1)
+        tab = FilePosition(place.line, line.index("\t") + 1)
         return _broken(file, tab, "a tab stands in the indentation; YAML takes spaces only")
     return _broken(file, place, f"this is not YAML: {_explained(error, line[mark.column :])}")
 
@@ -132,8 +134,8 @@ def _explained(error: yaml.YAMLError, rest: str) -> str:
     return f"{context}, {said}" if context else said
 
 
-def _place(node: yaml.Node) -> Place:
-    return Place(node.start_mark.line + 1, node.start_mark.column + 1)
+def _place(node: yaml.Node) -> FilePosition:
+    return FilePosition(node.start_mark.line + 1, node.start_mark.column + 1)
 
 
 class _Reading:
@@ -141,8 +143,8 @@ class _Reading:
 
     def __init__(self, file: str) -> None:
         self.file = file
-        self.places: dict[Path, Place] = {}
-        self.key_places: dict[Path, Place] = {}
+        self.places: dict[Path, FilePosition] = {}
+        self.key_places: dict[Path, FilePosition] = {}
         self.problems: list[Problem] = []
         self._within: list[int] = []  # ids of the nodes around, to see an anchor inside itself
         self._count = 0

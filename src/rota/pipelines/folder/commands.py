@@ -15,26 +15,26 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from rota import defining
-from rota.core.instants import moment
-from rota.core.lifecycle import Status
-from rota.core.nearest import did_you_mean
-from rota.core.outcomes import read_error
-from rota.core.recurrence import next_after
-from rota.core.schedule import Intent, jitter_us
+from rota.core.runs.lifecycle import Status
+from rota.core.runs.stored_errors import read_error
+from rota.core.schedules.intent import Intent, jitter_us
+from rota.core.suggest import did_you_mean
+from rota.core.time.instants import moment
+from rota.core.time.recurrence import next_after
 from rota.errors import UnknownSchedule, UsageError, WrongState
-from rota.pipelines import spending
-from rota.pipelines.document.timing import ScheduleBlock
-from rota.pipelines.scheduling import lockfile, mirror
-from rota.pipelines.scheduling.entries import Entry
-from rota.pipelines.scheduling.roster import Roster
-from rota.pipelines.scheduling.statefile import RunRecord, ScheduleState, read_time
-from rota.pipelines.scheduling.syncing import DISABLED
-from rota.pipelines.spending import Spent
-from rota.store import schedules as store
+from rota.pipelines import usage
+from rota.pipelines.definition.schedule_block import ScheduleBlock
+from rota.pipelines.folder import lock_file, state_file_sync
+from rota.pipelines.folder.registry import PipelineRegistry
+from rota.pipelines.folder.schedule_sync import DISABLED
+from rota.pipelines.folder.scheduled_pipeline import ScheduledPipeline
+from rota.pipelines.folder.state_file import RunRecord, ScheduleState, read_time
+from rota.pipelines.usage import PipelineUsage
+from rota.schedules import definition
+from rota.store.schedules import templates as store
 
 if TYPE_CHECKING:
-    from rota.client import Client
+    from rota.client.client import Client
 
 UPCOMING = 10
 
@@ -70,18 +70,20 @@ class Skipped(NamedTuple):
     occurrences: int
 
 
-class Desk:
+class ScheduleCommands:
     """Looks at schedules and steers them. Without a client, only the files are looked at."""
 
-    def __init__(self, client: Client | None, roster: Roster, *, now: Callable[[], int]) -> None:
+    def __init__(
+        self, client: Client | None, roster: PipelineRegistry, *, now: Callable[[], int]
+    ) -> None:
         self._client = client
         self.roster = roster
         self.now = now
-        self._files = mirror.Mirror()
+        self._files = state_file_sync.StateFileSync()
         # A scheduler that runs keeps the roster itself; else it is read anew every time.
         self.syncs = True  # whether a verb first brings the store in step with the file
         self.refresh: Callable[[], Awaitable[None]] = self._read
-        self.told: Callable[[Entry], Awaitable[None]] = self._wrote
+        self.told: Callable[[ScheduledPipeline], Awaitable[None]] = self._wrote
 
     # -- looking ---------------------------------------------------------------------------
 
@@ -108,7 +110,7 @@ class Desk:
         for entry in self.roster.entries.values():
             if entry.row is None or entry.state.next_run is None:
                 continue
-            intent = defining.found(entry.row).intent
+            intent = definition.found(entry.row).intent
             spread = jitter_us(entry.row.name, intent.policies)
             due_at = entry.row.due_at
             if due_at is not None:
@@ -158,12 +160,12 @@ class Desk:
             if row.status == Status.SKIPPED
         ]
 
-    async def spent(self, schedule_id: str) -> Spent | None:
+    async def spent(self, schedule_id: str) -> PipelineUsage | None:
         """What its executions have cost, as far as the store remembers them."""
         entry = await self._entry(schedule_id)
         if self._client is None or entry.row is None:
             return None
-        return await spending.of_schedule(self._client, entry.schedule_id)
+        return await usage.of_schedule(self._client, entry.schedule_id)
 
     # -- steering --------------------------------------------------------------------------
 
@@ -217,14 +219,14 @@ class Desk:
             raise UsageError("there is no database yet", hint="Start a scheduler first.")
         return self._client
 
-    async def _entry(self, schedule_id: str) -> Entry:
+    async def _entry(self, schedule_id: str) -> ScheduledPipeline:
         await self.refresh()
         entry = self.roster.of(schedule_id)
         if entry is None:
             raise self._unknown(schedule_id)
         return entry
 
-    async def _stored(self, schedule_id: str) -> Entry:
+    async def _stored(self, schedule_id: str) -> ScheduledPipeline:
         """An entry that the store knows as its file is now; where a scheduler looks after the
         folder, it sees to that."""
         entry = await self._entry(schedule_id)
@@ -252,7 +254,7 @@ class Desk:
             hint=f"There are: {', '.join(names)}." if names else "This folder has none.",
         )
 
-    async def _after(self, entry: Entry) -> Scheduled:
+    async def _after(self, entry: ScheduledPipeline) -> Scheduled:
         await self.told(entry)
         fresh = self.roster.of(entry.pipeline_id) or entry
         return self._shown(fresh)
@@ -260,13 +262,13 @@ class Desk:
     async def _read(self) -> None:
         await self.roster.read(now=self.now())
 
-    async def _wrote(self, entry: Entry) -> None:
+    async def _wrote(self, entry: ScheduledPipeline) -> None:
         await self._read()
         fresh = self.roster.of(entry.pipeline_id)
         if fresh is not None and not is_looked_after(self.roster.root, now=self.now()):
             self._files.save_all([(fresh.folder, fresh.state)])
 
-    def _shown(self, entry: Entry) -> Scheduled:
+    def _shown(self, entry: ScheduledPipeline) -> Scheduled:
         next_run = entry.state.next_run
         wait_us = UNSET if next_run is None else (read_time(next_run) - self.now())
         rests = entry.row is not None and entry.state.status in ("paused", "disabled")
@@ -282,4 +284,4 @@ class Desk:
 
 def is_looked_after(root: Path, *, now: int) -> bool:
     """Whether a scheduler is alive that keeps this folder."""
-    return lockfile.living(root, now=now) is not None
+    return lock_file.living(root, now=now) is not None

@@ -18,25 +18,25 @@ from pathlib import Path
 
 import msgspec
 
-from rota.core.instants import DAY, SECOND, iso, span
-from rota.core.lifecycle import OPEN, Status, label
-from rota.core.model import Claim, Outcome, Schedule
-from rota.core.recurrence import next_after, previous_before
-from rota.engine.base import Base
+from rota.core.runs.lifecycle import OPEN, Status, label
+from rota.core.runs.model import Claim, Outcome, Schedule
+from rota.core.time.instants import DAY, SECOND, iso, span
+from rota.core.time.recurrence import next_after, previous_before
+from rota.engine.context import EngineContext
 from rota.errors import RotaError
-from rota.pipelines.document.timing import Condition, ScheduleBlock
-from rota.pipelines.notifying import commands
+from rota.notifications import command
+from rota.pipelines.definition.schedule_block import Condition, ScheduleBlock
 from rota.pipelines.snapshot import Snapshot, run_name
-from rota.store import afters
-from rota.store.database import Tx
-from rota.store.schedules import read_intent
+from rota.store.backend.database import Tx
+from rota.store.pipelines import dependencies
+from rota.store.schedules.templates import read_intent
 
 COMMAND_S = 60.0
 LOOK_US_MIN, LOOK_US_MAX = SECOND, 60 * SECOND
 AFTER, CONDITION = "after", "condition"
 
 
-class Standing(msgspec.Struct, frozen=True):
+class DependencyState(msgspec.Struct, frozen=True):
     """How it stands with a pipeline that comes before: done, under way, or why it will not be."""
 
     done: bool = False
@@ -44,7 +44,7 @@ class Standing(msgspec.Struct, frozen=True):
 
 
 async def decide(
-    base: Base, claim: Claim, snapshot: Snapshot, folder: Path | None = None
+    base: EngineContext, claim: Claim, snapshot: Snapshot, folder: Path | None = None
 ) -> Outcome | None:
     """None to begin now; else how to settle the run instead. `folder`: where it stands here."""
     block = snapshot.pipeline.schedule
@@ -54,7 +54,7 @@ async def decide(
         return None
     if not block.after_ids and block.condition is None:
         return None
-    if await base.database.read(afters.has_begun, claim.root_id):
+    if await base.database.read(dependencies.has_begun, claim.root_id):
         return None
     held = await _after(base, claim, block) if block.after_ids else None
     if held is not None or block.condition is None:
@@ -63,8 +63,8 @@ async def decide(
     return None if unmet is None else _skipped(claim, CONDITION, unmet)
 
 
-async def _after(base: Base, claim: Claim, block: ScheduleBlock) -> Outcome | None:
-    own = await base.database.read(afters.schedule, claim.schedule_id or "")
+async def _after(base: EngineContext, claim: Claim, block: ScheduleBlock) -> Outcome | None:
+    own = await base.database.read(dependencies.schedule, claim.schedule_id or "")
     if own is None:
         return None  # its schedule is gone, and with it what it should come after
     due_at, now = claim.due_at or 0, base.clock.now()
@@ -85,26 +85,26 @@ async def _after(base: Base, claim: Claim, block: ScheduleBlock) -> Outcome | No
     return Outcome(claim, "suspend", reason=AFTER, wake_at=min(now + pause, until))
 
 
-async def standing(tx: Tx, own: Schedule, pipeline_id: str, *, due_at: int) -> Standing:
+async def standing(tx: Tx, own: Schedule, pipeline_id: str, *, due_at: int) -> DependencyState:
     """How it stands with a pipeline of the same folder, for an execution due at an instant."""
-    other = await afters.beside(tx, own, run_name(pipeline_id))
+    other = await dependencies.beside(tx, own, run_name(pipeline_id))
     if other is None:
-        return Standing(hopeless=f"{pipeline_id} has no schedule in this folder")
+        return DependencyState(hopeless=f"{pipeline_id} has no schedule in this folder")
     since = previous_before(read_intent(other.spec).spec, due_at + 1)
     if since is None:
-        return Standing(hopeless=f"{pipeline_id} was never due before {iso(due_at)}")
-    ends = await afters.ends_since(tx, other.id, since=since)
+        return DependencyState(hopeless=f"{pipeline_id} was never due before {iso(due_at)}")
+    ends = await dependencies.ends_since(tx, other.id, since=since)
     if any(status == Status.COMPLETED for status, _ in ends):
-        return Standing(done=True)
+        return DependencyState(done=True)
     if any(status in OPEN for status, _ in ends):
-        return Standing()
+        return DependencyState()
     if ends:
-        return Standing(hopeless=f"{pipeline_id} is {label(*ends[-1])} for {iso(since)}")
+        return DependencyState(hopeless=f"{pipeline_id} is {label(*ends[-1])} for {iso(since)}")
     coming = other.status == Status.SCHEDULED and other.due_at is not None
     if coming and (other.due_at or 0) <= since:
-        return Standing()  # due, and about to be fired
+        return DependencyState()  # due, and about to be fired
     why = f" (it is {other.label})" if other.status == Status.PAUSED else ""
-    return Standing(hopeless=f"{pipeline_id} has no execution for {iso(since)}{why}")
+    return DependencyState(hopeless=f"{pipeline_id} has no execution for {iso(since)}{why}")
 
 
 def patience_us(own: Schedule, due_at: int) -> int:
@@ -124,7 +124,7 @@ async def unmet_condition(condition: Condition, folder: Path) -> str | None:
     if condition.command is None:
         return None
     try:
-        ended = await commands.run(condition.command, folder, timeout_s=COMMAND_S)
+        ended = await command.run(condition.command, folder, timeout_s=COMMAND_S)
     except RotaError as error:
         return error.message
     return None if ended.code == 0 else ended.told(f"`{condition.command}`")

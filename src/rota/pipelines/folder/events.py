@@ -12,8 +12,8 @@ from typing import Any, ClassVar, Literal, TypeAlias, get_args
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from rota.core.instants import iso
-from rota.core.nearest import did_you_mean
+from rota.core.suggest import did_you_mean
+from rota.core.time.instants import iso
 from rota.errors import UsageError
 
 log = logging.getLogger("rota.pipelines")
@@ -22,7 +22,7 @@ Change: TypeAlias = Literal["added", "updated", "removed"]
 Standing: TypeAlias = Literal["starting", "running", "stopping", "stopped"]
 
 
-class Event(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+class SchedulerEvent(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """Something happened, at an instant."""
 
     name: ClassVar[str]
@@ -35,7 +35,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defa
         return msgspec.json.encode({"event": self.name} | fields).decode()
 
 
-class OfSchedule(Event, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+class OfSchedule(SchedulerEvent, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """An event about one schedule."""
 
     schedule_id: str
@@ -78,7 +78,7 @@ class ScheduleChanged(OfSchedule, frozen=True, kw_only=True, rename="camel", omi
     problem: str | UnsetType = UNSET
 
 
-class SchedulerStatus(Event, frozen=True, kw_only=True, rename="camel"):
+class SchedulerStatus(SchedulerEvent, frozen=True, kw_only=True, rename="camel"):
     """The scheduler starts, runs, stops or has stopped."""
 
     name = "scheduler:status"

@@ -18,9 +18,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from rota.core.instants import SECOND, instant, iso, span
+from rota.core.time.instants import SECOND, instant, iso, span
 from rota.errors import SchedulerLockError
-from rota.pipelines.document.files import write_whole
+from rota.pipelines.files import write_whole
 
 LOCK_FILE = ".scheduler.lock"
 STALE_US = 60 * SECOND

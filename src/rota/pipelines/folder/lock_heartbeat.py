@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rota.errors import SchedulerLockError
-from rota.pipelines.scheduling import lockfile
-from rota.pipelines.scheduling.lockfile import Lock
+from rota.pipelines.folder import lock_file
+from rota.pipelines.folder.lock_file import Lock
 
 if TYPE_CHECKING:
     from rota.engine.clock import Clock
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("rota.pipelines")
 
 
-class Holding:
+class LockHeartbeat:
     """The lock of one folder; `lost` is called once when somebody else has it."""
 
     def __init__(
@@ -40,13 +40,13 @@ class Holding:
     def take(self) -> None:
         """Take the lock, or raise SchedulerLockError that names the holder."""
         now = self._clock().now()
-        self._lock = lockfile.acquire(self._folder, now=now, stale_us=self._stale_us)
+        self._lock = lock_file.acquire(self._folder, now=now, stale_us=self._stale_us)
         self.lost = None
 
     def release(self) -> None:
         """Give it back, if it is held."""
         if self._lock is not None:
-            lockfile.release(self._lock)
+            lock_file.release(self._lock)
             self._lock = None
 
     async def beat(self) -> None:
@@ -57,7 +57,7 @@ class Holding:
             if not self._folder.is_dir():
                 continue  # away, as a mount may be: nobody else can take it either
             try:
-                self._lock = lockfile.heartbeat(self._lock, now=clock.now())
+                self._lock = lock_file.heartbeat(self._lock, now=clock.now())
             except SchedulerLockError as error:
                 log.error("%s %s", error, error.advice)
                 self.lost, self._lock = error, None

@@ -14,17 +14,16 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from rota import defining
-from rota.core.model import Schedule
+from rota.core.runs.model import Schedule
 from rota.engine.wakeups import SCHEDULE
 from rota.errors import BadInput, BadSchedule, RotaError
-from rota.pipelines.document.discovery import Listed, look, with_chains
-from rota.pipelines.document.reading import Loaded
-from rota.pipelines.running import keys
-from rota.pipelines.scheduling import mirror, syncing
-from rota.pipelines.scheduling.entries import (
-    Entry,
+from rota.pipelines.definition.discovery import Listed, look, with_chains
+from rota.pipelines.definition.loader import Loaded
+from rota.pipelines.folder import schedule_sync, state_file_sync
+from rota.pipelines.folder.schedule_sync import Block
+from rota.pipelines.folder.scheduled_pipeline import (
     Moved,
+    ScheduledPipeline,
     expected,
     in_force,
     may_be_one,
@@ -33,20 +32,21 @@ from rota.pipelines.scheduling.entries import (
     stored,
     told,
 )
-from rota.pipelines.scheduling.statefile import ScheduleState
-from rota.pipelines.scheduling.syncing import Block
-from rota.store import executions
-from rota.store import schedules as store
-from rota.store.database import Tx
-from rota.store.executions import Attempt
+from rota.pipelines.folder.state_file import ScheduleState
+from rota.pipelines.run import content_keys
+from rota.schedules import definition
+from rota.store.backend.database import Tx
+from rota.store.schedules import attempts
+from rota.store.schedules import templates as store
+from rota.store.schedules.attempts import Attempt
 
 if TYPE_CHECKING:
-    from rota.client import Client
+    from rota.client.client import Client
 
 log = logging.getLogger("rota.pipelines")
 
 
-class Roster:
+class PipelineRegistry:
     """The pipelines of one folder."""
 
     def __init__(self, client: Client | None, root: Path, *, history_max: int) -> None:
@@ -57,10 +57,10 @@ class Roster:
         self._plain: dict[str, Listed] = {}  # each folder as it was read
         self._listed: dict[str, Listed] = {}  # with what they say about each other
         self.beside: dict[str, list[str]] = {}  # files a pipeline is made of beside pipeline.yaml
-        self.entries: dict[str, Entry] = {}  # by the pipeline's id
+        self.entries: dict[str, ScheduledPipeline] = {}  # by the pipeline's id
         self.broken: dict[str, str] = {}  # pipelines with no schedule in force, and why
 
-    def of(self, schedule_id: str) -> Entry | None:
+    def of(self, schedule_id: str) -> ScheduledPipeline | None:
         """An entry by the id of its schedule, or of its pipeline."""
         if schedule_id in self.entries:
             return self.entries[schedule_id]
@@ -95,7 +95,7 @@ class Roster:
         if listed.loaded is None or self._client is None:
             return row
         block = Block(row.name, row.namespace, self.origin, listed.loaded)
-        return syncing.changed(row, block, now=now)
+        return schedule_sync.changed(row, block, now=now)
 
     async def _discover(self, now: int) -> None:
         if not self.root.is_dir():
@@ -130,41 +130,45 @@ class Roster:
         rows = await self._client.database.read(
             store.declared_by, namespace=self._client.settings.namespace, origins=[self.origin]
         )
-        mine = [row for row in rows if syncing.is_ours(row, self.origin)]
-        return {syncing.pipeline_of(row): row for row in mine}
+        mine = [row for row in rows if schedule_sync.is_ours(row, self.origin)]
+        return {schedule_sync.pipeline_of(row): row for row in mine}
 
     async def _row_of_state(self, folder: Path) -> Schedule | None:
         """The schedule that the state file names, unless it belongs to a folder that is there."""
-        state = mirror.peek(folder)
+        state = state_file_sync.peek(folder)
         if self._client is None or state is None:
             return None
         row = await self._client.database.read(
             store.find, namespace=self._client.settings.namespace, name=state.schedule_id
         )
-        if row is None or defining.found(row).intent.owner != syncing.OWNER:
+        if row is None or definition.found(row).intent.owner != schedule_sync.OWNER:
             return None
-        return None if syncing.still_there(row) else row
+        return None if schedule_sync.still_there(row) else row
 
-    def _entry(self, listed: Listed, row: Schedule | None, name: str, now: int) -> Entry | None:
+    def _entry(
+        self, listed: Listed, row: Schedule | None, name: str, now: int
+    ) -> ScheduledPipeline | None:
         """What is known of a pipeline; None when it has no schedule, or none that ever worked."""
         loaded = listed.loaded
         problem = told(listed.problems) if loaded is None else None
         config, title = in_force(listed, row)
         if config is None:
             return None
-        state = mirror.peek(listed.folder)
+        state = state_file_sync.peek(listed.folder)
         if state is None:
             state = ScheduleState(schedule_id=name, pipeline_id=listed.pipeline_id)
         state = msgspec.structs.replace(state, schedule_id=name, pipeline_id=listed.pipeline_id)
         if row is None and loaded is not None:
             state = expected(state, loaded, now)
-        return Entry(name, listed.pipeline_id, listed.folder, title, config, row, state, problem)
+        return ScheduledPipeline(
+            name, listed.pipeline_id, listed.folder, title, config, row, state, problem
+        )
 
     async def _id_of(self, listed: Listed, row: Schedule | None) -> str:
         """The schedule's id: the one it has, the one it had in a folder that was copied here, or,
         where that one is looked after too, one of its own."""
-        own = keys.schedule_id(listed.pipeline_id, listed.folder)
-        state = mirror.peek(listed.folder)
+        own = content_keys.schedule_id(listed.pipeline_id, listed.folder)
+        state = state_file_sync.peek(listed.folder)
         if row is not None:
             return row.name
         if state is None or state.pipeline_id != listed.pipeline_id or self._client is None:
@@ -176,17 +180,15 @@ class Roster:
 
     async def _followed(self, state: ScheduleState, row: Schedule) -> ScheduleState:
         assert self._client is not None
-        chains = await self._client.database.read(
-            executions.latest, row.id, limit=self._history_max
-        )
-        return mirror.caught_up(state, chains, history_max=self._history_max)
+        chains = await self._client.database.read(attempts.latest, row.id, limit=self._history_max)
+        return state_file_sync.caught_up(state, chains, history_max=self._history_max)
 
-    async def look_at(self, entry: Entry) -> None:
+    async def look_at(self, entry: ScheduledPipeline) -> None:
         """What is under way, and where the schedule stands."""
         assert self._client is not None
         assert entry.row is not None
         entry.under_way = await self._client.database.read(_open_of, entry.row.id)
-        entry.state = mirror.placed(entry.state, entry.row, entry.under_way)
+        entry.state = state_file_sync.placed(entry.state, entry.row, entry.under_way)
 
     def _note_broken(self, listed: Listed) -> None:
         if listed.loaded is None:
@@ -231,7 +233,7 @@ class Roster:
         before = self.entries.get(listed.pipeline_id)
         row = row or await self._row_of_state(listed.folder)
         name = await self._id_of(listed, row)
-        found = mirror.take_over(
+        found = state_file_sync.take_over(
             listed.folder, schedule_id=name, pipeline_id=listed.pipeline_id,
             is_known=row is not None, now=now,
         )  # fmt: skip
@@ -240,14 +242,14 @@ class Roster:
         block = Block(name, self._client.settings.namespace, self.origin, loaded)
         try:
             synced = await self._client.database.write(
-                syncing.put, block, None if found.fresh else found.state,
+                schedule_sync.put, block, None if found.fresh else found.state,
                 new_ids=(self._client.ids.make(now), self._client.ids.make(now)), now=now,
             )  # fmt: skip
         except (BadSchedule, BadInput) as error:
             return self._refused(listed, row, error)
         assert loaded.pipeline.schedule is not None
         config, title = loaded.pipeline.schedule, loaded.pipeline.name
-        entry = before or Entry(
+        entry = before or ScheduledPipeline(
             name, listed.pipeline_id, listed.folder, title, config, synced.row, found.state
         )
         mended = entry.problem is not None
@@ -300,14 +302,14 @@ class Roster:
     async def _unscheduled(self, listed: Listed, row: Schedule | None, now: int) -> list[Moved]:
         moved = await self._drop(listed.pipeline_id, row, now)
         if moved:
-            mirror.archive(listed.folder)
+            state_file_sync.archive(listed.folder)
         return moved
 
     async def _gone(self, name: str, row: Schedule | None, now: int) -> list[Moved]:
         self.broken.pop(name, None)
         moved = await self._drop(name, row, now)
         if moved:
-            mirror.clean_up(self.root / name)
+            state_file_sync.clean_up(self.root / name)
         return moved
 
     async def _drop(self, name: str, row: Schedule | None, now: int) -> list[Moved]:
@@ -320,15 +322,17 @@ class Roster:
         entry = self.entries.pop(name, None)
         if entry is None:
             folder = self.root / name
-            state = mirror.peek(folder) or ScheduleState(schedule_id=row.name, pipeline_id=name)
+            state = state_file_sync.peek(folder) or ScheduleState(
+                schedule_id=row.name, pipeline_id=name
+            )
             config, title = stored(row)
-            entry = Entry(row.name, name, folder, title, config, row, state)
+            entry = ScheduledPipeline(row.name, name, folder, title, config, row, state)
         return [Moved(entry, "removed")]
 
 
 async def _open_of(tx: Tx, schedule_id: str) -> list[list[Attempt]]:
-    roots = [root for _, root in await executions.open_chains(tx, [schedule_id])]
-    found = await executions.chains(tx, roots) if roots else {}
+    roots = [root for _, root in await attempts.open_chains(tx, [schedule_id])]
+    found = await attempts.chains(tx, roots) if roots else {}
     return list(found.values())
 
 

@@ -15,25 +15,25 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 from msgspec import UNSET
 
-from rota.core.instants import iso
-from rota.core.lifecycle import Status
-from rota.core.model import Schedule
-from rota.pipelines.scheduling import mirror
-from rota.pipelines.scheduling.entries import Entry
-from rota.pipelines.scheduling.events import (
+from rota.core.runs.lifecycle import Status
+from rota.core.runs.model import Schedule
+from rota.core.time.instants import iso
+from rota.pipelines.folder import state_file_sync
+from rota.pipelines.folder.events import (
     AnyEvent,
     Events,
     ExecutionComplete,
     ExecutionError,
     ExecutionStart,
 )
-from rota.pipelines.scheduling.roster import Roster
-from rota.store import executions
-from rota.store.database import Tx
-from rota.store.executions import Attempt, Born
+from rota.pipelines.folder.registry import PipelineRegistry
+from rota.pipelines.folder.scheduled_pipeline import ScheduledPipeline
+from rota.store.backend.database import Tx
+from rota.store.schedules import attempts as executions
+from rota.store.schedules.attempts import Attempt, Born
 
 if TYPE_CHECKING:
-    from rota.client import Client
+    from rota.client.client import Client
 
 log = logging.getLogger("rota.pipelines")
 
@@ -42,7 +42,7 @@ REMEMBERED = 10_000  # chains whose events were told; one may be taken up again 
 
 
 @dataclass
-class Told:
+class ReportedAttempts:
     """How many tries of a chain were told about: their beginnings, and their ends."""
 
     starts: int = 0
@@ -59,7 +59,7 @@ class Asked(NamedTuple):
     known: list[str]  # chains that were open at the last look
 
 
-class Seen(NamedTuple):
+class TrackedRuns(NamedTuple):
     """What one look at the store finds."""
 
     rows: dict[str, Schedule]  # by id; without those that somebody has deleted
@@ -69,17 +69,19 @@ class Seen(NamedTuple):
     chains: dict[str, list[Attempt]]
 
 
-class Follower:
+class RunTracker:
     """Tells what happens to the schedules of a roster, each thing once."""
 
-    def __init__(self, client: Client, roster: Roster, events: Events, *, history_max: int) -> None:
+    def __init__(
+        self, client: Client, roster: PipelineRegistry, events: Events, *, history_max: int
+    ) -> None:
         self._client = client
         self._roster = roster
         self._events = events
         self._history_max = history_max
-        self._files = mirror.Mirror()
-        self._told: dict[str, Told] = {}
-        self._open: dict[str, Entry] = {}
+        self._files = state_file_sync.StateFileSync()
+        self._told: dict[str, ReportedAttempts] = {}
+        self._open: dict[str, ScheduledPipeline] = {}
         self._since: dict[str, int] = {}
         self._dues: dict[str, int | None] = {}  # as the last look found them
         self._begun_at: int | None = None
@@ -97,17 +99,17 @@ class Follower:
     def begun_count(self) -> int:
         """Executions that are under way."""
         under_way = [chain for e in self._roster.entries.values() for chain in e.under_way]
-        return sum(mirror.has_begun(chain[-1]) for chain in under_way)
+        return sum(state_file_sync.has_begun(chain[-1]) for chain in under_way)
 
     # -- beginning and end -----------------------------------------------------------------
 
-    def take(self, entry: Entry) -> None:
+    def take(self, entry: ScheduledPipeline) -> None:
         """Follow a schedule from here on; what it did before is nobody's news any more."""
         assert entry.row is not None
         for chain in entry.under_way:
             past = [one for one in chain if one.is_final]
-            begun = [one for one in chain if one.is_final or mirror.has_begun(one)]
-            self._told.setdefault(chain[0].root_id, Told(len(begun), len(past)))
+            begun = [one for one in chain if one.is_final or state_file_sync.has_begun(one)]
+            self._told.setdefault(chain[0].root_id, ReportedAttempts(len(begun), len(past)))
         now = self._client.clock.now()
         self._begun_at = now if self._begun_at is None else self._begun_at
         self._since.setdefault(entry.row.id, entry.row.started_at or now)
@@ -119,7 +121,7 @@ class Follower:
         if row.due_at is not None and row.id in self._since:
             self._since[row.id] = min(self._since[row.id], row.due_at - 1)
 
-    def drop(self, entry: Entry) -> None:
+    def drop(self, entry: ScheduledPipeline) -> None:
         """Its schedule is gone; executions under way are followed to their end."""
         self._files.forget(entry.folder)
         if entry.row is not None:
@@ -185,7 +187,7 @@ class Follower:
         before, self._looked_at = self._looked_at, now
         return max(self._begun_at, before - OVERLAP_US)
 
-    def _note_born(self, born: Sequence[Born], entries: dict[str, Entry]) -> None:
+    def _note_born(self, born: Sequence[Born], entries: dict[str, ScheduledPipeline]) -> None:
         for one in born:
             entry = entries.get(one.schedule_id)
             if entry is None:
@@ -196,7 +198,7 @@ class Follower:
             elif one.root_id not in self._told:
                 self._open.setdefault(one.root_id, entry)
 
-    def _log_skip(self, entry: Entry, due_at: int | None, why: str | None) -> None:
+    def _log_skip(self, entry: ScheduledPipeline, due_at: int | None, why: str | None) -> None:
         when = "an execution" if due_at is None else iso(due_at)
         log.info("schedule %s: %s was skipped: %s", entry.schedule_id, when, why)
 
@@ -208,20 +210,22 @@ class Follower:
                 continue
             self._tell(entry, attempts)
             if attempts[-1].status == Status.SKIPPED:
-                self._log_skip(entry, attempts[-1].due_at, mirror.error_of(attempts[-1]))
+                self._log_skip(entry, attempts[-1].due_at, state_file_sync.error_of(attempts[-1]))
             if attempts[-1].is_final:
                 del self._open[root_id]
-                entry.state = mirror.with_end(entry.state, attempts, history_max=self._history_max)
+                entry.state = state_file_sync.with_end(
+                    entry.state, attempts, history_max=self._history_max
+                )
             else:
-                entry.state = mirror.with_start(entry.state, attempts)
+                entry.state = state_file_sync.with_start(entry.state, attempts)
         while len(self._told) > REMEMBERED:
             self._told.pop(next(iter(self._told)))
 
-    def _place(self, entry: Entry, chains: dict[str, list[Attempt]]) -> None:
+    def _place(self, entry: ScheduledPipeline, chains: dict[str, list[Attempt]]) -> None:
         assert entry.row is not None
         roots = [root for root, owner in self._open.items() if owner is entry]
         entry.under_way = [chains[root] for root in roots if root in chains]
-        entry.state = mirror.placed(entry.state, entry.row, entry.under_way)
+        entry.state = state_file_sync.placed(entry.state, entry.row, entry.under_way)
 
     def _await_ends(self) -> None:
         """Be nudged as soon as an execution ends, in this process or elsewhere."""
@@ -237,10 +241,10 @@ class Follower:
 
     # -- telling ---------------------------------------------------------------------------
 
-    def _tell(self, entry: Entry, attempts: Sequence[Attempt]) -> None:
-        told = self._told.setdefault(attempts[0].root_id, Told())
+    def _tell(self, entry: ScheduledPipeline, attempts: Sequence[Attempt]) -> None:
+        told = self._told.setdefault(attempts[0].root_id, ReportedAttempts())
         for number, attempt in enumerate(attempts):
-            if number >= told.starts and mirror.has_begun(attempt):
+            if number >= told.starts and state_file_sync.has_begun(attempt):
                 told.starts = number + 1
                 self._tell_start(entry, attempt, number)
             if number >= told.ends and attempt.is_final:
@@ -248,7 +252,7 @@ class Follower:
                 if told.starts > number:
                     self._tell_end(entry, attempts, number)
 
-    def _tell_start(self, entry: Entry, attempt: Attempt, number: int) -> None:
+    def _tell_start(self, entry: ScheduledPipeline, attempt: Attempt, number: int) -> None:
         self._news.append(
             ExecutionStart(
                 at=attempt.started_at or 0, schedule_id=entry.schedule_id,
@@ -257,7 +261,7 @@ class Follower:
             )
         )  # fmt: skip
 
-    def _tell_end(self, entry: Entry, attempts: Sequence[Attempt], number: int) -> None:
+    def _tell_end(self, entry: ScheduledPipeline, attempts: Sequence[Attempt], number: int) -> None:
         attempt = attempts[number]
         at = attempt.finished_at or self._client.clock.now()
         if attempt.status == Status.COMPLETED:
@@ -274,7 +278,7 @@ class Follower:
         self._news.append(
             ExecutionError(
                 at=at, schedule_id=entry.schedule_id, pipeline_id=entry.pipeline_id,
-                run_id=attempt.root_id, error=mirror.error_of(attempt) or attempt.status,
+                run_id=attempt.root_id, error=state_file_sync.error_of(attempt) or attempt.status,
                 will_retry=again, retry_attempt=number + 1 if again else UNSET,
             )
         )  # fmt: skip
@@ -282,19 +286,19 @@ class Follower:
 
 def _result(attempt: Attempt) -> Any:
     """What a run answered, as it is known to people."""
-    result = mirror.result_of(attempt)
+    result = state_file_sync.result_of(attempt)
     if result is not None:
         return result
     return None if attempt.output is None else msgspec.json.decode(attempt.output)
 
 
-async def _look(tx: Tx, asked: Asked) -> Seen:
+async def _look(tx: Tx, asked: Asked) -> TrackedRuns:
     """Everything at one moment: where the schedules stand, what is open, what is new. A schedule
     that waits for the same occurrence as before has no news."""
     ids = [row.id for row in asked.rows]
     if not ids:
         known = await executions.chains(tx, asked.known) if asked.known else {}
-        return Seen({}, [], [], [], known)
+        return TrackedRuns({}, [], [], [], known)
     standing = await executions.standings(tx, asked.rows)
     open_roots = await executions.open_chains(tx, ids)
     by_hand = await executions.by_hand(tx, ids, asked.by_hand_since)
@@ -306,4 +310,4 @@ async def _look(tx: Tx, asked: Asked) -> Seen:
     roots = {root for _, root in [*open_roots, *by_hand]} | set(asked.known)
     roots |= {one.root_id for one in born if one.status != Status.SKIPPED}
     chains = await executions.chains(tx, sorted(roots)) if roots else {}
-    return Seen(standing, open_roots, by_hand, born, chains)
+    return TrackedRuns(standing, open_roots, by_hand, born, chains)

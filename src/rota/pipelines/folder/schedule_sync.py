@@ -11,11 +11,10 @@ from typing import NamedTuple
 
 import msgspec
 
-from rota import defining
-from rota.core.lifecycle import Status, Trigger
-from rota.core.model import Schedule
-from rota.core.recurrence import next_after
-from rota.core.schedule import (
+from rota.client.start import StartOptions
+from rota.core.runs.lifecycle import Status, Trigger
+from rota.core.runs.model import Schedule
+from rota.core.schedules.intent import (
     ENDED,
     NO_FURTHER,
     PUT_ASIDE,
@@ -23,16 +22,17 @@ from rota.core.schedule import (
     Intent,
     jitter_us,
 )
+from rota.core.time.recurrence import next_after
 from rota.pipelines import snapshot
-from rota.pipelines.document.reading import NAMES, Loaded
-from rota.pipelines.document.timing import timed
-from rota.pipelines.notifying import notify
-from rota.pipelines.scheduling.events import Change
-from rota.pipelines.scheduling.statefile import ScheduleState, read_time
-from rota.starting import Options
-from rota.store import notices
-from rota.store import schedules as store
-from rota.store.database import Tx
+from rota.pipelines.definition.loader import NAMES, Loaded
+from rota.pipelines.definition.schedule_block import timed
+from rota.pipelines.folder.events import Change
+from rota.pipelines.folder.state_file import ScheduleState, read_time
+from rota.pipelines.notifications import workflow
+from rota.schedules import definition
+from rota.store import notifications
+from rota.store.backend.database import Tx
+from rota.store.schedules import templates as store
 
 OWNER = "pipeline"
 DISABLED = "disabled in its file"
@@ -90,7 +90,7 @@ def born(block: Block, state: ScheduleState | None, *, schedule_id: str, now: in
     return Schedule(
         schedule_id, block.namespace, block.name, QUEUE, 0,
         Status.PAUSED if reason else Status.SCHEDULED, reason, at, due_at, intent.text,
-        defining.stored(intent), _options(intent), snapshot.text_of(block.loaded), now,
+        definition.stored(intent), _options(intent), snapshot.text_of(block.loaded), now,
         block.origin,
     )  # fmt: skip
 
@@ -118,7 +118,7 @@ def _first_due(block: Block, intent: Intent, state: ScheduleState | None, now: i
 
 
 def _options(intent: Intent) -> str | None:
-    return Options(retries=intent.policies.retry).stored()
+    return StartOptions(retries=intent.policies.retry).stored()
 
 
 # -- changes -------------------------------------------------------------------------------
@@ -127,7 +127,7 @@ def _options(intent: Intent) -> str | None:
 def changed(old: Schedule, block: Block, *, now: int) -> Schedule:
     """The row after its file was read again: the same id and history. A timing that is as before
     goes on as before, another one begins with its next occurrence; a person's pause stays."""
-    before, problem = defining.found(old)
+    before, problem = definition.found(old)
     intent = block.intent if problem is not None else _in_zone_of(before, block)
     same = problem is None and before.spec == intent.spec
     intent = msgspec.structs.replace(
@@ -181,7 +181,7 @@ def _resting(row: Schedule, intent: Intent, reason: str, now: int) -> Schedule:
 
 
 def _with(row: Schedule, intent: Intent) -> Schedule:
-    return msgspec.structs.replace(row, spec=defining.stored(intent))
+    return msgspec.structs.replace(row, spec=definition.stored(intent))
 
 
 # -- the store -----------------------------------------------------------------------------
@@ -195,13 +195,13 @@ async def put(
     if old is None:
         row = born(block, state, schedule_id=new_ids[0], now=now)
         await store.put(tx, row, trigger=Trigger.DEPLOY, now=now)
-        await notices.put(tx, row.id, notify.stored(block.loaded))
+        await notifications.put(tx, row.id, workflow.stored(block.loaded))
         return Synced(row, "added")
     fresh = changed(old, block, now=now)
     if fresh == old:
         return Synced(old, None)
     await store.replace(tx, old, fresh, now=now, new_id=new_ids[1])
-    await notices.put(tx, old.id, notify.stored(block.loaded))
+    await notifications.put(tx, old.id, workflow.stored(block.loaded))
     found = await store.find(tx, namespace=block.namespace, name=block.name)
     assert found is not None
     return Synced(found, "updated")
@@ -209,18 +209,18 @@ async def put(
 
 def is_ours(row: Schedule, origin: str) -> bool:
     """Whether a schedule belongs to a folder of pipelines."""
-    intent = defining.found(row).intent
+    intent = definition.found(row).intent
     return intent.owner == OWNER and intent.origin == origin
 
 
 def pipeline_of(row: Schedule) -> str:
     """The pipeline that a schedule runs."""
-    return defining.found(row).intent.workflow.removeprefix(snapshot.NAME_PREFIX)
+    return definition.found(row).intent.workflow.removeprefix(snapshot.NAME_PREFIX)
 
 
 def still_there(row: Schedule) -> bool:
     """Whether the folder that a schedule was made from is still where it was."""
-    origin = defining.found(row).intent.origin
+    origin = definition.found(row).intent.origin
     if origin is None:
         return False
     folder = Path(origin) / pipeline_of(row)

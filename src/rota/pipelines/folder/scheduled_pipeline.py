@@ -8,23 +8,23 @@ from pathlib import Path
 
 import msgspec
 
-from rota.core.model import Schedule
-from rota.core.recurrence import next_after
+from rota.core.runs.model import Schedule
+from rota.core.time.recurrence import next_after
 from rota.errors import BadInput
 from rota.pipelines import snapshot
-from rota.pipelines.document.discovery import Listed
-from rota.pipelines.document.problems import Problem, errors_of
-from rota.pipelines.document.prompts import SKILL_FILE, prompt_places, skill_folders
-from rota.pipelines.document.reading import NAMES, Loaded, asking_parts
-from rota.pipelines.document.timing import ScheduleBlock
-from rota.pipelines.scheduling import syncing
-from rota.pipelines.scheduling.events import Change
-from rota.pipelines.scheduling.statefile import ScheduleState, planned
-from rota.store.executions import Attempt
+from rota.pipelines.definition.discovery import Listed
+from rota.pipelines.definition.loader import NAMES, Loaded, asking_parts
+from rota.pipelines.definition.problems import Problem, errors_of
+from rota.pipelines.definition.prompts import SKILL_FILE, prompt_places, skill_folders
+from rota.pipelines.definition.schedule_block import ScheduleBlock
+from rota.pipelines.folder import schedule_sync
+from rota.pipelines.folder.events import Change
+from rota.pipelines.folder.state_file import ScheduleState, planned
+from rota.store.schedules.attempts import Attempt
 
 
 @dataclass
-class Entry:
+class ScheduledPipeline:
     """One scheduled pipeline. `row` is None while the store does not know it."""
 
     schedule_id: str
@@ -42,7 +42,7 @@ class Entry:
 class Moved:
     """What a look at the files has changed about one schedule."""
 
-    entry: Entry
+    entry: ScheduledPipeline
     change: Change
 
 
@@ -67,7 +67,7 @@ def stored(row: Schedule) -> tuple[ScheduleBlock, str]:
     try:
         pipeline = snapshot.read(row.input).pipeline
     except BadInput:
-        return ScheduleBlock(cron=row.cron_expr or "?"), syncing.pipeline_of(row)
+        return ScheduleBlock(cron=row.cron_expr or "?"), schedule_sync.pipeline_of(row)
     return pipeline.schedule or ScheduleBlock(cron=row.cron_expr or "?"), pipeline.name
 
 

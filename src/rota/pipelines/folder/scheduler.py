@@ -15,31 +15,31 @@ from typing import TYPE_CHECKING, cast
 import msgspec
 from msgspec import UNSET
 
-from rota.core.instants import Duration, micros
-from rota.core.lifecycle import Status
-from rota.core.outcomes import end_of, run_failed
+from rota.core.runs.lifecycle import Status
+from rota.core.runs.stored_errors import end_of, run_failed
+from rota.core.time.instants import Duration, micros
 from rota.errors import BadInput, RotaError, SchedulerLockError, UsageError, WrongState
-from rota.pipelines.outcome import PipelineResult, Progress
-from rota.pipelines.scheduling import syncing, watching
-from rota.pipelines.scheduling.desk import UPCOMING, Desk, Scheduled, Upcoming
-from rota.pipelines.scheduling.entries import Entry, Moved
-from rota.pipelines.scheduling.events import (
+from rota.pipelines.folder import schedule_sync, watcher
+from rota.pipelines.folder.commands import UPCOMING, ScheduleCommands, Scheduled, Upcoming
+from rota.pipelines.folder.events import (
     Events,
     Listener,
     ScheduleChanged,
     SchedulerStatus,
     Standing,
 )
-from rota.pipelines.scheduling.following import Follower
-from rota.pipelines.scheduling.holding import Holding
-from rota.pipelines.scheduling.host import Engine
-from rota.pipelines.scheduling.lockfile import HEARTBEAT_US, STALE_US
-from rota.pipelines.scheduling.roster import Roster
-from rota.pipelines.scheduling.statefile import HISTORY_MAX, RunRecord
-from rota.pipelines.scheduling.watching import SETTLED_US, Watch
+from rota.pipelines.folder.host import Engine
+from rota.pipelines.folder.lock_file import HEARTBEAT_US, STALE_US
+from rota.pipelines.folder.lock_heartbeat import LockHeartbeat
+from rota.pipelines.folder.registry import PipelineRegistry
+from rota.pipelines.folder.run_tracker import RunTracker
+from rota.pipelines.folder.scheduled_pipeline import Moved, ScheduledPipeline
+from rota.pipelines.folder.state_file import HISTORY_MAX, RunRecord
+from rota.pipelines.folder.watcher import SETTLED_US, Watch
+from rota.pipelines.outcome import PipelineResult, Progress
 
 if TYPE_CHECKING:
-    from rota.client import Client
+    from rota.client.client import Client
     from rota.engine.clock import Clock
 
 log = logging.getLogger("rota.pipelines")
@@ -72,7 +72,7 @@ class PipelineScheduler:
         self.directory = Path(directory)
         self._app = app
         self._engine = cast(Engine, app)
-        self._holding = Holding(
+        self._holding = LockHeartbeat(
             self.directory, lambda: self._clock, stale_us=micros(lock_stale),
             beat_us=micros(heartbeat), lost=lambda: self._begin("goodbye", self.stop),
         )  # fmt: skip
@@ -92,9 +92,9 @@ class PipelineScheduler:
 
     def _begin_anew(self) -> None:
         """Know nothing yet: everything is read when it is asked for, or at the start."""
-        self._roster = Roster(self._app, self.directory, history_max=self._history_max)
-        self._desk = Desk(self._app, self._roster, now=self._now)
-        self._follower = Follower(
+        self._roster = PipelineRegistry(self._app, self.directory, history_max=self._history_max)
+        self._desk = ScheduleCommands(self._app, self._roster, now=self._now)
+        self._follower = RunTracker(
             self._app, self._roster, self._events, history_max=self._history_max
         )
 
@@ -170,10 +170,10 @@ class PipelineScheduler:
         same = {name: e for name, e in same.items() if e[: len(before[name])] == before[name]}
         self._watched = Watch(before | same)
 
-    def _take(self, entry: Entry) -> None:
+    def _take(self, entry: ScheduledPipeline) -> None:
         """Perform its runs here, and follow them."""
         if entry.row is not None:
-            self._engine.pipelines.know(syncing.pipeline_of(entry.row), entry.folder)
+            self._engine.pipelines.know(schedule_sync.pipeline_of(entry.row), entry.folder)
             self._follower.take(entry)
 
     async def _run(self) -> None:
@@ -295,7 +295,7 @@ class PipelineScheduler:
             log.warning("deleted by somebody, but still in its file: %s", ", ".join(gone))
             await self.refresh(gone)
 
-    async def _follow_up(self, entry: Entry) -> None:
+    async def _follow_up(self, entry: ScheduledPipeline) -> None:
         await self._follow()
 
     def _heard(self, topic: str) -> None:
@@ -343,8 +343,8 @@ class PipelineScheduler:
             await self._follower.write()
             self._tell(moved)
 
-    async def _look_at_files(self) -> dict[str, watching.Seen] | None:
-        return await asyncio.to_thread(watching.look, self._roster.root, self._roster.beside)
+    async def _look_at_files(self) -> dict[str, watcher.Seen] | None:
+        return await asyncio.to_thread(watcher.look, self._roster.root, self._roster.beside)
 
     def _tell(self, moved: Sequence[Moved]) -> None:
         for one in moved:

@@ -13,8 +13,8 @@ from typing import Literal, NamedTuple, TypeAlias
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from rota.core.instants import instant, iso
-from rota.pipelines.document.files import write_whole
+from rota.core.time.instants import instant, iso
+from rota.pipelines.files import write_whole
 
 STATE_FILE = ".schedule-state.json"
 VERSION = 1
@@ -61,7 +61,7 @@ class ScheduleState(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     history: list[RunRecord] = msgspec.field(default_factory=list)  # newest first
 
 
-class Found(NamedTuple):
+class LoadedState(NamedTuple):
     """A state, and what a person should know about how it was come by."""
 
     state: ScheduleState
@@ -72,7 +72,9 @@ class Found(NamedTuple):
 # -- the file ------------------------------------------------------------------------------
 
 
-def load_state(folder: Path, *, schedule_id: str, pipeline_id: str, enabled: bool = True) -> Found:
+def load_state(
+    folder: Path, *, schedule_id: str, pipeline_id: str, enabled: bool = True
+) -> LoadedState:
     """The state of a pipeline's folder; a new one when there is none, or none that can be read.
 
     A file that cannot be read is put aside, not overwritten.
@@ -85,7 +87,7 @@ def load_state(folder: Path, *, schedule_id: str, pipeline_id: str, enabled: boo
     try:
         raw = path.read_bytes()
     except FileNotFoundError:
-        return Found(new, fresh=True)
+        return LoadedState(new, fresh=True)
     try:
         state = msgspec.json.decode(raw, type=ScheduleState)
         if state.version != VERSION:
@@ -94,13 +96,13 @@ def load_state(folder: Path, *, schedule_id: str, pipeline_id: str, enabled: boo
     except (msgspec.DecodeError, UnicodeDecodeError, ValueError) as error:
         aside = path.with_name(f"{STATE_FILE}.corrupt")
         path.replace(aside)
-        return Found(
+        return LoadedState(
             new,
             fresh=True,
             warning=f"{path} cannot be read ({error}); it is now {aside.name}, "
             "and the schedule begins anew",
         )
-    return Found(state, fresh=False)
+    return LoadedState(state, fresh=False)
 
 
 def save_state(folder: Path, state: ScheduleState) -> None:

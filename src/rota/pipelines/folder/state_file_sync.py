@@ -13,15 +13,15 @@ from pathlib import Path
 import msgspec
 from msgspec import UNSET
 
-from rota.core.instants import iso
-from rota.core.lifecycle import Status as RunStatus
-from rota.core.model import Schedule
-from rota.core.outcomes import read_error
-from rota.pipelines.outcome import PipelineResult
-from rota.pipelines.scheduling.statefile import (
+from rota.core.runs.lifecycle import Status as RunStatus
+from rota.core.runs.model import Schedule
+from rota.core.runs.stored_errors import read_error
+from rota.core.time.instants import iso
+from rota.pipelines.folder.schedule_sync import DISABLED
+from rota.pipelines.folder.state_file import (
     HISTORY_MAX,
     STATE_FILE,
-    Found,
+    LoadedState,
     RunRecord,
     ScheduleState,
     Status,
@@ -32,8 +32,8 @@ from rota.pipelines.scheduling.statefile import (
     planned,
     save_state,
 )
-from rota.pipelines.scheduling.syncing import DISABLED
-from rota.store.executions import Attempt
+from rota.pipelines.outcome import PipelineResult
+from rota.store.schedules.attempts import Attempt
 
 log = logging.getLogger("rota.pipelines")
 
@@ -183,7 +183,7 @@ def peek(folder: Path) -> ScheduleState | None:
 
 def take_over(
     folder: Path, *, schedule_id: str, pipeline_id: str, is_known: bool, now: int
-) -> Found:
+) -> LoadedState:
     """The state to go on from, under this schedule's id; one that was archived comes back.
 
     Where the store knows the schedule, it also knows what became of a run that was under way.
@@ -216,7 +216,7 @@ def clean_up(folder: Path) -> None:
             log.warning("%s cannot be removed: %s", folder / name, error)
 
 
-class Mirror:
+class StateFileSync:
     """Writes state files when they have changed."""
 
     def __init__(self) -> None:

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TypeAlias
 
-from rota.core.instants import SECOND
-from rota.pipelines.document.reading import NAMES
+from rota.core.time.instants import SECOND
+from rota.pipelines.definition.loader import NAMES
 
 SETTLED_US = SECOND // 2
 

@@ -7,12 +7,12 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from rota.core.instants import iso, span
-from rota.core.outcomes import read_error
-from rota.pipelines.document.timing import Notice, Notices, Notify
-from rota.pipelines.notifying.pings import Ping
+from rota.core.runs.stored_errors import read_error
+from rota.core.time.instants import iso, span
+from rota.notifications.ping import Ping
+from rota.pipelines.definition.schedule_block import Notice, Notices, Notify
 from rota.pipelines.outcome import PipelineResult
-from rota.store.executions import Attempt
+from rota.store.schedules.attempts import Attempt
 
 Event: TypeAlias = Literal["success", "failure", "recovery", "missed"]
 ERROR_CHARS_MAX = 2000
@@ -26,7 +26,7 @@ SKIPPED = {
 }
 
 
-class Tells(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Recipients(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Whom a schedule tells, as it is stored beside it."""
 
     pipeline_id: str
@@ -102,7 +102,7 @@ def events_of(facts: Facts) -> list[Event]:
 _PINGS: dict[Event, Ping] = {"success": "success", "failure": "fail", "missed": "missed"}
 
 
-def deliveries(tells: Tells, facts: Facts) -> list[Delivery]:
+def deliveries(tells: Recipients, facts: Facts) -> list[Delivery]:
     """Every message that follows from an end, for every receiver."""
     found: list[Delivery] = []
     for event in events_of(facts):
@@ -141,7 +141,7 @@ def _to(notice: Notice, event: Event, body: str) -> Delivery:
     return Delivery(way="command", target=notice.command or "", event=event, body=body)
 
 
-def message(event: Event, tells: Tells, facts: Facts) -> Message:
+def message(event: Event, tells: Recipients, facts: Facts) -> Message:
     """The message of an event."""
     first, last = facts.attempts[0], facts.last
     result = _result(last)

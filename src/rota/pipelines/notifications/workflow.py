@@ -1,7 +1,7 @@
 """Tells others how scheduled executions end: webhooks, commands, dead-man's switches.
 
 The run that does it, `rota.notify`, is born in the very transaction in which an execution ends or
-is skipped (`store.notices`), so a crash loses no message. Each receiver is a step of its own: one
+is skipped (`store.notifications`), so a crash loses no message. Each receiver is a step of its own: one
 that has taken its message is remembered and never told again, one that has not is tried for hours,
 and neither keeps the others waiting.
 """
@@ -17,20 +17,24 @@ from typing import Any, Protocol
 
 import msgspec
 
-from rota.core.failures import names_of
-from rota.core.instants import SECOND
-from rota.core.model import Claim
-from rota.core.retry import RetryPolicy
-from rota.engine.base import Base
+from rota.core.runs.failures import names_of
+from rota.core.runs.model import Claim
+from rota.core.runs.retry import RetryPolicy
+from rota.core.time.instants import SECOND
 from rota.engine.clock import Clock
+from rota.engine.context import EngineContext
 from rota.engine.wakeups import READY
 from rota.errors import Fatal, Rejected, StepFailed, Transient, UnknownRun
-from rota.pipelines.document.reading import Loaded
-from rota.pipelines.notifying import commands, pings, telling, webhooks
-from rota.pipelines.notifying.telling import Delivery, Facts, Tells
+from rota.notifications import command, ping, webhook
+from rota.pipelines.definition.loader import Loaded
+from rota.pipelines.notifications import messages
+from rota.pipelines.notifications.messages import Delivery, Facts, Recipients
 from rota.settings import Settings
-from rota.store import executions, history, notices, schedules
-from rota.store.database import Database, Tx
+from rota.store import notifications
+from rota.store.backend.database import Database, Tx
+from rota.store.runs import history
+from rota.store.schedules import attempts as executions
+from rota.store.schedules import templates
 
 log = logging.getLogger("rota.notify")
 
@@ -40,7 +44,7 @@ RETRIES = RetryPolicy(attempts=10, delay_s=5.0, factor=4.0, delay_s_max=3600.0, 
 COMMAND_S = 60.0
 
 
-class Host(Protocol):
+class NotificationHost(Protocol):
     """The app, as far as telling needs it."""
 
     clock: Clock
@@ -63,11 +67,11 @@ class Host(Protocol):
 
 
 def stored(loaded: Loaded) -> str | None:
-    """What to keep beside the schedule of a pipeline (`store.notices.put`), if it tells anybody."""
+    """What to keep beside the schedule of a pipeline (`store.notifications.put`), if it tells anybody."""
     block = loaded.pipeline.schedule
     if block is None or block.notify is None:
         return None
-    tells = Tells(
+    tells = Recipients(
         pipeline_id=loaded.pipeline_id,
         name=loaded.pipeline.name,
         folder=str(loaded.folder.resolve()),
@@ -76,26 +80,26 @@ def stored(loaded: Loaded) -> str | None:
     return msgspec.json.encode(tells).decode()
 
 
-async def began(base: Base, claim: Claim) -> None:
+async def began(base: EngineContext, claim: Claim) -> None:
     """Tell a dead-man's switch that an execution has begun; once, however often it begins."""
     if claim.schedule_id is None:
         return
-    found = await base.database.read(notices.of, [claim.schedule_id])
+    found = await base.database.read(notifications.of, [claim.schedule_id])
     body = found.get(claim.schedule_id)
-    if body is None or msgspec.json.decode(body, type=Tells).notify.ping is None:
+    if body is None or msgspec.json.decode(body, type=Recipients).notify.ping is None:
         return
-    thing = notices.Told(claim.schedule_id, claim.root_id, "began")
-    if await base.database.write_brief(notices.tell, [thing], now=base.clock.now()):
+    thing = notifications.Notification(claim.schedule_id, claim.root_id, "began")
+    if await base.database.write_brief(notifications.tell, [thing], now=base.clock.now()):
         base.wakeups.tell(READY)
 
 
-def install(app: Host) -> None:
+def install(app: NotificationHost) -> None:
     """Register the workflow that tells; whoever performs pipelines performs it too."""
-    sender = Sender(app)
+    sender = NotificationSender(app)
     look = app.step(name="look")(sender.look)
     send = app.step(name="send", retries=RETRIES)(sender.send)
 
-    async def notify(run_id: str, what: str, tells: Tells) -> list[str]:
+    async def notify(run_id: str, what: str, tells: Recipients) -> list[str]:
         """Tell every receiver; those who could not be told are named when it fails."""
 
         async def told(number: int, delivery: Delivery) -> str | None:
@@ -113,16 +117,16 @@ def install(app: Host) -> None:
             raise Fatal("; ".join(problems))
         return [f"{one.way}: {one.event}" for one in found]
 
-    app.workflow(name=notices.NOTIFY)(notify)
+    app.workflow(name=notifications.NOTIFY)(notify)
 
 
-class Sender:
+class NotificationSender:
     """The steps of telling."""
 
-    def __init__(self, app: Host) -> None:
+    def __init__(self, app: NotificationHost) -> None:
         self._app = app
 
-    async def look(self, run_id: str, what: str, tells: Tells) -> list[Delivery]:
+    async def look(self, run_id: str, what: str, tells: Recipients) -> list[Delivery]:
         """What there is to send."""
         namespace = self._app.settings.namespace
         facts = await self._app.database.read(_facts, run_id, namespace=namespace)
@@ -132,10 +136,10 @@ class Sender:
             # Told late, it would look like an execution that never ended.
             over = facts.last.is_final
             url = tells.notify.ping
-            return [] if over or url is None else [telling.ping(url, "start", run_id)]
-        return telling.deliveries(tells, facts)
+            return [] if over or url is None else [messages.ping(url, "start", run_id)]
+        return messages.deliveries(tells, facts)
 
-    async def send(self, delivery: Delivery, message_id: str, tells: Tells) -> str:
+    async def send(self, delivery: Delivery, message_id: str, tells: Recipients) -> str:
         """Send one message; returns once the receiver has taken it."""
         try:
             match delivery.way:
@@ -161,25 +165,23 @@ class Sender:
                     f"the environment has no {delivery.secret_env}, and nothing goes unsigned"
                 )
         timestamp = self._app.clock.now() // SECOND
-        headers = webhooks.signed_headers(
-            key, message_id=message_id, timestamp=timestamp, body=body
-        )
-        url = webhooks.resolved(delivery.target)
-        await webhooks.call("POST", url, headers=headers, body=body)
+        headers = webhook.signed_headers(key, message_id=message_id, timestamp=timestamp, body=body)
+        url = webhook.resolved(delivery.target)
+        await webhook.call("POST", url, headers=headers, body=body)
 
     async def _ping(self, delivery: Delivery) -> None:
         assert delivery.ping is not None
-        url = webhooks.resolved(delivery.target)
-        url = pings.address(url, delivery.ping, run_id=delivery.run_id)
-        await webhooks.call("GET", url, headers={})
+        url = webhook.resolved(delivery.target)
+        url = ping.address(url, delivery.ping, run_id=delivery.run_id)
+        await webhook.call("GET", url, headers={})
 
-    async def _run(self, delivery: Delivery, message_id: str, tells: Tells) -> None:
+    async def _run(self, delivery: Delivery, message_id: str, tells: Recipients) -> None:
         env = {
             "ROTA_EVENT": delivery.event,
             "ROTA_PIPELINE": tells.pipeline_id,
             "ROTA_MESSAGE_ID": message_id,
         }
-        ended = await commands.run(
+        ended = await command.run(
             delivery.target, Path(tells.folder), stdin=delivery.body, env=env, timeout_s=COMMAND_S
         )
         if ended.code != 0:
@@ -198,13 +200,13 @@ async def _facts(tx: Tx, run_id: str, *, namespace: str) -> Facts | None:
     earlier, attempts = attempts[:place], attempts[: place + 1]
     schedule = await _schedule_name(tx, run.schedule_id, namespace)
     # A chain that has ended before, and been told of, was tried again by a person.
-    told = await notices.told_before(tx, [one.id for one in earlier], namespace=namespace)
+    told = await notifications.told_before(tx, [one.id for one in earlier], namespace=namespace)
     ailing = bool(told)
     if not told and run.schedule_id is not None:
         at = run.due_at if run.due_at is not None else run.created_at
-        before = await notices.end_before(tx, run.schedule_id, due_at=at)
+        before = await notifications.end_before(tx, run.schedule_id, due_at=at)
         ailing = before is not None and before != ("completed", None)
-    count = schedules.read_range(run)[2] if run.status == "skipped" else 1
+    count = templates.read_range(run)[2] if run.status == "skipped" else 1
     return Facts(attempts=attempts, schedule=schedule, ailing=ailing, skipped_count=count)
 
 

@@ -14,25 +14,25 @@ import msgspec
 
 from rota.ai.base import ANSWER_TOKENS, Invoker, Request
 from rota.ai.tokens import ASCII_CHARS, estimate
-from rota.core import rules
-from rota.core.templates import Missing, Template
+from rota.core.pipelines import filter_rules
+from rota.core.pipelines.templates import Missing, Template
 from rota.errors import BadInput, RotaError
-from rota.pipelines.document.definition import Input, Pipeline
-from rota.pipelines.document.fields import fields_of, instruction
-from rota.pipelines.document.parts import Asking, OutputField, ReduceStep
-from rota.pipelines.document.reading import Loaded
-from rota.pipelines.document.sources import CommandSource, StdinSource
-from rota.pipelines.running import questions
-from rota.pipelines.running.generating import generate_question
-from rota.pipelines.running.inputs import items_of
-from rota.pipelines.running.shaping import tree_of_filter
+from rota.pipelines.definition.fields import fields_of, instruction
+from rota.pipelines.definition.loader import Loaded
+from rota.pipelines.definition.model import Input, Pipeline
+from rota.pipelines.definition.sections import AiSection, OutputField, ReduceStep
+from rota.pipelines.definition.sources import CommandSource, StdinSource
+from rota.pipelines.run import prompt_builder
+from rota.pipelines.run.generated_items import generate_question
+from rota.pipelines.run.inputs import items_of
+from rota.pipelines.run.transforms import tree_of_filter
 from rota.pipelines.snapshot import Overrides, take
 
 Item = dict[str, Any]
 TOLD_MAX = 5  # items that cannot be rendered, each with its reason
 
 
-class Question(msgspec.Struct, frozen=True):
+class PreviewedPrompt(msgspec.Struct, frozen=True):
     """One call that a run would make."""
 
     place: str  # "input", "filter", "map", "reduce", "job", or the id of a node
@@ -55,7 +55,7 @@ class Share(msgspec.Struct):
     is_bound: bool = False  # at most this
     is_open: bool = False  # there may be more; nobody knows how many
 
-    def add(self, asked: Question, times: int = 1) -> None:
+    def add(self, asked: PreviewedPrompt, times: int = 1) -> None:
         """Count a call."""
         self.calls += times
         self.tokens_in += asked.tokens_in * times
@@ -99,7 +99,7 @@ class Forecast(msgspec.Struct):
             self.notes.append(text)
 
 
-class Options(msgspec.Struct, frozen=True, kw_only=True):
+class DryRunOptions(msgspec.Struct, frozen=True, kw_only=True):
     """What a run was to be started with."""
 
     parameters: Mapping[str, Any] = {}
@@ -108,11 +108,15 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     stdin: IO[bytes] | None = None
 
 
-class Desk:
+class PromptPreview:
     """Where questions are written, priced and shown, but not sent."""
 
     def __init__(
-        self, loaded: Loaded, ai: Invoker, options: Options, show: Callable[[Question], None]
+        self,
+        loaded: Loaded,
+        ai: Invoker,
+        options: DryRunOptions,
+        show: Callable[[PreviewedPrompt], None],
     ) -> None:
         self.loaded, self.options = loaded, options
         overrides = Overrides(model=options.model)
@@ -121,15 +125,19 @@ class Desk:
         self.forecast = Forecast()
         self._ai, self._show = ai, show
 
-    def asking(self, place: str, part: Asking) -> questions.Asking:
+    def asking(self, place: str, part: AiSection) -> prompt_builder.PromptBuilder:
         """How a run asks in this part."""
-        return questions.Asking(self._snapshot, place, part)
+        return prompt_builder.PromptBuilder(self._snapshot, place, part)
 
-    def question(self, place: str, made: questions.Question, number: int | None = None) -> None:
+    def question(
+        self, place: str, made: prompt_builder.ModelPrompt, number: int | None = None
+    ) -> None:
         """Show and count a question as a run would ask it."""
         self.asked(place, made.model, made.prompt, number)
 
-    def open_question(self, place: str, part: Asking, times: int, batch: int | None = None) -> None:
+    def open_question(
+        self, place: str, part: AiSection, times: int, batch: int | None = None
+    ) -> None:
         """Show and count one whose item is not known yet: its names stay as they are."""
         text = Template(self.loaded.prompts[place]).render(self.parameters, Missing.KEEP)
         prompt = text + instruction(fields_of(part.output), batch)
@@ -143,23 +151,27 @@ class Desk:
 
     def asked(
         self, place: str, model: str, prompt: str, number: int | None = None, times: int = 1
-    ) -> Question:
+    ) -> PreviewedPrompt:
         """The same for a prompt that is written already."""
         asked = self.priced(place, model, prompt, number)
         self._show(asked)
         self.forecast.share(place).add(asked, times)
         return asked
 
-    def priced(self, place: str, model: str, prompt: str, number: int | None = None) -> Question:
+    def priced(
+        self, place: str, model: str, prompt: str, number: int | None = None
+    ) -> PreviewedPrompt:
         """A question with what it takes."""
         try:
             told = self._ai.estimate(Request(model, prompt))
         except RotaError as error:
             self.forecast.note(f"{error.message}. {error.advice}")
-            return Question(place, number, model, prompt, estimate(prompt), ANSWER_TOKENS, None)
+            return PreviewedPrompt(
+                place, number, model, prompt, estimate(prompt), ANSWER_TOKENS, None
+            )
         if told.cost_usd is None:
             self.forecast.note(f"no price is known for {told.model}, so its cost is not counted")
-        return Question(
+        return PreviewedPrompt(
             place, number, told.model, prompt, told.tokens_in, told.tokens_out, told.cost_usd
         )
 
@@ -170,7 +182,9 @@ class Desk:
         named = Template(text or "").render(values, Missing.KEEP)
         return named or self.loaded.pipeline.settings.model or ""
 
-    def open_results(self, place: str, part: Asking, base: Mapping[str, Any], replies: int) -> None:
+    def open_results(
+        self, place: str, part: AiSection, base: Mapping[str, Any], replies: int
+    ) -> None:
         """The last call over replies that nobody has yet: as long as they are guessed to be."""
         room = part.max_chars if isinstance(part, ReduceStep) else ReduceStep(type="ai").max_chars
         chars = replies * ANSWER_TOKENS * ASCII_CHARS
@@ -189,14 +203,14 @@ class Desk:
 async def dry_run(
     loaded: Loaded,
     ai: Invoker,
-    options: Options,
-    show: Callable[[Question], None] = lambda _: None,
+    options: DryRunOptions,
+    show: Callable[[PreviewedPrompt], None] = lambda _: None,
 ) -> Forecast:
     """Go through a pipeline without asking; `show` sees every question, in order."""
-    desk = Desk(loaded, ai, options, show)
+    desk = PromptPreview(loaded, ai, options, show)
     pipeline = loaded.pipeline
     if pipeline.nodes is not None:
-        from rota.pipelines.preview.dryrun_graph import walk
+        from rota.pipelines.preview.dry_run_graph import walk
 
         await walk(desk, pipeline.nodes)
     elif pipeline.job is not None:
@@ -210,7 +224,7 @@ async def dry_run(
     return desk.forecast
 
 
-def known_items(desk: Desk, part: Input) -> AsyncIterator[Item] | None:
+def known_items(desk: PromptPreview, part: Input) -> AsyncIterator[Item] | None:
     """The items as a stream, or None when only the run will tell, which is noted."""
     options = desk.options
     if part.generate is not None:
@@ -227,7 +241,7 @@ def known_items(desk: Desk, part: Input) -> AsyncIterator[Item] | None:
 class _Line:
     """input, filter, map, reduce."""
 
-    def __init__(self, desk: Desk, pipeline: Pipeline) -> None:
+    def __init__(self, desk: PromptPreview, pipeline: Pipeline) -> None:
         assert pipeline.input is not None
         assert pipeline.map is not None
         self._desk, self._pipeline = desk, pipeline
@@ -290,7 +304,7 @@ class _Line:
     def _keeps(self, item: Item, number: int) -> bool:
         if self._tree is None:
             return True
-        verdict = rules.judge(self._tree, item)
+        verdict = filter_rules.judge(self._tree, item)
         if verdict.asks is None or self._judging is None:
             return verdict.kept
         with self._telling(number):

@@ -6,11 +6,11 @@ import json
 from collections.abc import Mapping
 from typing import TypeGuard
 
-from rota.core import rules
+from rota.core.pipelines import filter_rules
 from rota.errors import BadInput
-from rota.pipelines.document.definition import Input
-from rota.pipelines.document.graph import order
-from rota.pipelines.document.nodes import (
+from rota.pipelines.definition.graph import order
+from rota.pipelines.definition.model import Input
+from rota.pipelines.definition.nodes import (
     AiNode,
     FilterNode,
     LoadNode,
@@ -22,17 +22,17 @@ from rota.pipelines.document.nodes import (
     TransformNode,
     parents_of,
 )
-from rota.pipelines.document.parts import Asking
-from rota.pipelines.document.rules import questions_of, tree_of_node
-from rota.pipelines.document.sources import AiSource, InlineSource
-from rota.pipelines.preview.dryrun import Desk, Item, known_items
-from rota.pipelines.running.shaping import merged, transformed
+from rota.pipelines.definition.rules import questions_of, tree_of_node
+from rota.pipelines.definition.sections import AiSection
+from rota.pipelines.definition.sources import AiSource, InlineSource
+from rota.pipelines.preview.dry_run import Item, PromptPreview, known_items
+from rota.pipelines.run.transforms import merged, transformed
 
 # What a node hands on: items, or only their number (at most), or None when nobody knows.
 Flow = list[Item] | int | None
 
 
-async def walk(desk: Desk, nodes: Mapping[str, Node]) -> None:
+async def walk(desk: PromptPreview, nodes: Mapping[str, Node]) -> None:
     """Every node after its parents."""
     flows: dict[str, Flow] = {}
     for node_id in order({each: parents_of(node) for each, node in nodes.items()}):
@@ -41,7 +41,7 @@ async def walk(desk: Desk, nodes: Mapping[str, Node]) -> None:
         flows[node_id] = await _after(desk, node_id, node, before)
 
 
-async def _after(desk: Desk, node_id: str, node: Node, before: list[Flow]) -> Flow:
+async def _after(desk: PromptPreview, node_id: str, node: Node, before: list[Flow]) -> Flow:
     together = _together(before)
     match node:
         case LoadNode():
@@ -74,7 +74,7 @@ def _merged(before: list[Flow], strategy: str) -> Flow:
     return _least(before) if strategy == "zip" else _together(before)
 
 
-async def _loaded(desk: Desk, node_id: str, node: LoadNode) -> Flow:
+async def _loaded(desk: PromptPreview, node_id: str, node: LoadNode) -> Flow:
     source = node.source
     if isinstance(source, AiSource):
         desk.generation(node_id, source.prompt, source.schema, source.model)
@@ -91,8 +91,10 @@ async def _loaded(desk: Desk, node_id: str, node: LoadNode) -> Flow:
     return found
 
 
-def _filtered(desk: Desk, node_id: str, node: FilterNode, flow: Flow) -> Flow:
-    questions = [Asking(prompt=each.prompt, model=each.model) for each in questions_of(node.rule)]
+def _filtered(desk: PromptPreview, node_id: str, node: FilterNode, flow: Flow) -> Flow:
+    questions = [
+        AiSection(prompt=each.prompt, model=each.model) for each in questions_of(node.rule)
+    ]
     if not isinstance(flow, list):
         if questions:
             _open(desk, node_id)
@@ -100,7 +102,7 @@ def _filtered(desk: Desk, node_id: str, node: FilterNode, flow: Flow) -> Flow:
     tree = tree_of_node(node.rule)
     kept: list[Item] = []
     for number, item in enumerate(flow, start=1):
-        verdict = rules.judge(tree, item)
+        verdict = filter_rules.judge(tree, item)
         if verdict.asks is not None:
             asked = questions[verdict.asks]
             desk.question(node_id, desk.asking("", asked).for_decision(item), number)
@@ -110,7 +112,7 @@ def _filtered(desk: Desk, node_id: str, node: FilterNode, flow: Flow) -> Flow:
     return kept
 
 
-def _mapped(desk: Desk, node_id: str, node: MapNode, flow: Flow) -> Flow:
+def _mapped(desk: PromptPreview, node_id: str, node: MapNode, flow: Flow) -> Flow:
     size = node.batch_size
     if not isinstance(flow, list):
         times = 1 if flow is None else -(-flow // size)
@@ -129,7 +131,7 @@ def _mapped(desk: Desk, node_id: str, node: MapNode, flow: Flow) -> Flow:
     return len(flow)  # what its fields will hold is the model's to say
 
 
-def _one(desk: Desk, node_id: str, node: ReduceNode | AiNode, flow: Flow) -> Flow:
+def _one(desk: PromptPreview, node_id: str, node: ReduceNode | AiNode, flow: Flow) -> Flow:
     if isinstance(node, ReduceNode) and node.strategy != "ai":
         return 1
     count = len(flow) if isinstance(flow, list) else flow or 1
@@ -146,7 +148,7 @@ def _one(desk: Desk, node_id: str, node: ReduceNode | AiNode, flow: Flow) -> Flo
     return 1
 
 
-def _open(desk: Desk, node_id: str, *, known: bool = False) -> None:
+def _open(desk: PromptPreview, node_id: str, *, known: bool = False) -> None:
     share = desk.forecast.share(node_id)
     share.is_bound, share.is_open = known, not known
     if not known:

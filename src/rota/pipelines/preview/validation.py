@@ -6,17 +6,17 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from rota.core.templates import Template
+from rota.core.pipelines.templates import Template
 from rota.errors import BadPipeline
-from rota.pipelines.document.discovery import Listed
-from rota.pipelines.document.finding import open_pipeline
-from rota.pipelines.document.nodes import LoadNode
-from rota.pipelines.document.parameters import check_given
-from rota.pipelines.document.problems import Level, Place, Problem, ordered
-from rota.pipelines.document.problems import Path as Keys
-from rota.pipelines.document.readiness import obstacles
-from rota.pipelines.document.reading import Loaded, entry_file, problems_of
-from rota.pipelines.document.yamltree import read_yaml
+from rota.pipelines.definition.discovery import Listed
+from rota.pipelines.definition.loader import Loaded, entry_file, problems_of
+from rota.pipelines.definition.locate import open_pipeline
+from rota.pipelines.definition.nodes import LoadNode
+from rota.pipelines.definition.parameters import check_given
+from rota.pipelines.definition.problems import FilePosition, Level, Problem, ordered
+from rota.pipelines.definition.problems import Path as Keys
+from rota.pipelines.definition.readiness import obstacles
+from rota.pipelines.definition.yaml_tree import read_yaml
 
 
 def examined(path: Path, given: Mapping[str, Any] | None = None) -> Listed:
@@ -47,7 +47,7 @@ def _remarks(loaded: Loaded, given: Mapping[str, Any]) -> list[Problem]:
         place = document.place(_keys_of(text))
         found.append(Problem(str(loaded.file), place, text, Level.WARNING))
     for text in check_given(given, loaded.pipeline, names_of(loaded)):
-        found.append(Problem(str(loaded.file), Place(1, 1), text, Level.WARNING))
+        found.append(Problem(str(loaded.file), FilePosition(1, 1), text, Level.WARNING))
     return found
 
 

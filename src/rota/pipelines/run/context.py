@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import IO, NamedTuple
 
-from rota.core.model import Claim
+from rota.core.runs.model import Claim
 from rota.pipelines.outcome import OutcomeWord, Progress
-from rota.pipelines.running.asking import Asker
-from rota.pipelines.running.notebook import (
+from rota.pipelines.run.model_caller import ModelCaller
+from rota.pipelines.run.run_store import (
     ItemRecord,
-    Notebook,
-    Reader,
+    RunReader,
+    RunStore,
     content_of,
     record_of,
     stage_prefix,
@@ -25,7 +25,7 @@ log = logging.getLogger("rota.pipelines")
 Listener = Callable[[Progress], object]
 
 
-class Bill:
+class RunUsage:
     """What this process has spent on the run."""
 
     def __init__(self) -> None:
@@ -39,7 +39,7 @@ class Bill:
         self.cost_usd += record.cost_usd or 0.0
 
 
-class Board:
+class ProgressReporter:
     """Counts, and tells those who listen. A listener that fails is left out of the story."""
 
     def __init__(self, claim: Claim, pipeline_id: str, listeners: Iterable[Listener]) -> None:
@@ -49,7 +49,7 @@ class Board:
         self.phase, self.node = "begun", ""
         self.total: int | None = None
         self.done = self.failed = self.filtered = self.running = 0
-        self.bill = Bill()
+        self.bill = RunUsage()
 
     def enter(self, phase: str, *, total: int | None = None, node: str = "") -> None:
         """A new phase, with its own counts."""
@@ -57,9 +57,9 @@ class Board:
         self.done = self.failed = self.running = 0
         self.tell()
 
-    def apart(self, node: str, total: int | None) -> Board:
+    def apart(self, node: str, total: int | None) -> ProgressReporter:
         """A board for a node, beside others that count at the same time."""
-        own = Board(self._claim, self._pipeline_id, self._listeners)
+        own = ProgressReporter(self._claim, self._pipeline_id, self._listeners)
         own.bill = self.bill
         own.enter("node", total=total, node=node)
         return own
@@ -98,7 +98,7 @@ class Hit(NamedTuple):
 class Cache:
     """Results by content: of an earlier run, or of earlier attempts of this one."""
 
-    def __init__(self, reader: Reader) -> None:
+    def __init__(self, reader: RunReader) -> None:
         self.reader = reader
         self._stages: dict[str, dict[str, str]] = {}
         self._lock = asyncio.Lock()
@@ -122,13 +122,13 @@ class Cache:
         }
 
 
-class Room(NamedTuple):
+class PipelineContext(NamedTuple):
     """One run being performed."""
 
     snapshot: Snapshot
-    notebook: Notebook
-    asker: Asker
-    board: Board
+    notebook: RunStore
+    asker: ModelCaller
+    board: ProgressReporter
     place: Path
     caches: tuple[Cache, ...]
     stdin: IO[bytes] | None

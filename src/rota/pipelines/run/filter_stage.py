@@ -10,20 +10,20 @@ from collections.abc import Sequence
 from contextlib import aclosing
 from typing import Any, NamedTuple
 
-from rota.core import rules
-from rota.core.rules import Rule
-from rota.pipelines.document.definition import Filter
-from rota.pipelines.document.fields import read_decision
-from rota.pipelines.document.parts import Asking as AskingPart
-from rota.pipelines.document.rules import NodeRule, questions_of, tree_of_node
-from rota.pipelines.running.asking import LOST, STOPPING
-from rota.pipelines.running.calling import call
-from rota.pipelines.running.notebook import Item, Placed
-from rota.pipelines.running.questions import Asking, parallel_of
-from rota.pipelines.running.room import Room
-from rota.pipelines.running.shaping import tree_of_filter
-from rota.pipelines.running.stages import ERROR
-from rota.pipelines.running.windows import in_order
+from rota.core.pipelines import filter_rules
+from rota.core.pipelines.filter_rules import Rule
+from rota.pipelines.definition.fields import read_decision
+from rota.pipelines.definition.model import Filter
+from rota.pipelines.definition.rules import NodeRule, questions_of, tree_of_node
+from rota.pipelines.definition.sections import AiSection as AskingPart
+from rota.pipelines.run.context import PipelineContext
+from rota.pipelines.run.model_caller import LOST, STOPPING
+from rota.pipelines.run.prompt_builder import PromptBuilder, parallel_of
+from rota.pipelines.run.run_store import Item, PositionedItem
+from rota.pipelines.run.single_call import call
+from rota.pipelines.run.sliding_window import in_order
+from rota.pipelines.run.stages import ERROR
+from rota.pipelines.run.transforms import tree_of_filter
 
 UNASKED = "the AI could not be asked"
 DROPPED = ".dropped"  # the shelf beside the one with what was kept: items and reasons
@@ -33,7 +33,7 @@ class Sieve(NamedTuple):
     """A rule, its questions to the AI by number, and how many may be asked at the same time."""
 
     rule: Rule
-    questions: Sequence[Asking]
+    questions: Sequence[PromptBuilder]
     parallel: int
     hands_on: bool = False  # items that failed in a node before
 
@@ -46,20 +46,20 @@ class Judged(NamedTuple):
     reason: str
 
 
-def sieve_of_filter(room: Room, part: Filter) -> Sieve:
+def sieve_of_filter(room: PipelineContext, part: Filter) -> Sieve:
     """The filter of the linear form."""
     questions = []
     if part.ai is not None and part.type != "rule":
-        questions = [Asking(room.snapshot, "filter", part.ai)]
+        questions = [PromptBuilder(room.snapshot, "filter", part.ai)]
     own = part.ai.parallel if part.ai else None
     return Sieve(tree_of_filter(part), questions, parallel_of(room.snapshot, own))
 
 
-def sieve_of_node(room: Room, rule: NodeRule) -> Sieve:
+def sieve_of_node(room: PipelineContext, rule: NodeRule) -> Sieve:
     """The rule of a filter node."""
     asked = questions_of(rule)
     questions = [
-        Asking(
+        PromptBuilder(
             room.snapshot, "",
             AskingPart(prompt=each.prompt, model=each.model, timeout_ms=each.timeout_ms),
         )
@@ -69,13 +69,15 @@ def sieve_of_node(room: Room, rule: NodeRule) -> Sieve:
     return Sieve(tree_of_node(rule), questions, parallel_of(room.snapshot, own), hands_on=True)
 
 
-async def filter_items(room: Room, stage: str, shelf: str, out: str, sieve: Sieve) -> int:
+async def filter_items(
+    room: PipelineContext, stage: str, shelf: str, out: str, sieve: Sieve
+) -> int:
     """Fill the shelf `out` with what is kept of another one; answers how many."""
     notebook = room.notebook
     kept, dropped = notebook.fill(out), notebook.fill(out + DROPPED)
     unasked = 0
 
-    async def judge(placed: Placed) -> Judged:
+    async def judge(placed: PositionedItem) -> Judged:
         return await _judged(room, stage, sieve, placed)
 
     async with aclosing(in_order(notebook.items(shelf), sieve.parallel, judge)) as judged:
@@ -93,12 +95,14 @@ async def filter_items(room: Room, stage: str, shelf: str, out: str, sieve: Siev
     return await kept.close()
 
 
-async def _judged(room: Room, stage: str, sieve: Sieve, placed: Placed) -> Judged:
+async def _judged(
+    room: PipelineContext, stage: str, sieve: Sieve, placed: PositionedItem
+) -> Judged:
     if sieve.hands_on and ERROR in placed.item:
         return Judged(placed.item, True, "it has failed before")
     answers: dict[int, bool] = {}
     said = ""
-    while (verdict := rules.judge(sieve.rule, placed.item, answers)).asks is not None:
+    while (verdict := filter_rules.judge(sieve.rule, placed.item, answers)).asks is not None:
         number = verdict.asks
         try:
             answers[number], said = await _asked(room, f"{stage}.{number}", sieve, number, placed)
@@ -111,7 +115,7 @@ async def _judged(room: Room, stage: str, sieve: Sieve, placed: Placed) -> Judge
 
 
 async def _asked(
-    room: Room, stage: str, sieve: Sieve, number: int, placed: Placed
+    room: PipelineContext, stage: str, sieve: Sieve, number: int, placed: PositionedItem
 ) -> tuple[bool, str]:
     asking = sieve.questions[number]
     question = asking.for_decision(placed.item)

@@ -6,24 +6,24 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from rota.core.replies import NoJson, extract
+from rota.core.pipelines.replies import NoJson, extract
 from rota.errors import BadReply
-from rota.pipelines.document.fields import fields_of, instruction, read_reply
-from rota.pipelines.document.parts import Asking as AskingPart
-from rota.pipelines.document.parts import OutputField
-from rota.pipelines.running.calling import call
-from rota.pipelines.running.inputs import Item
-from rota.pipelines.running.questions import Asking, Question
-from rota.pipelines.running.room import Room
+from rota.pipelines.definition.fields import fields_of, instruction, read_reply
+from rota.pipelines.definition.sections import AiSection as AskingPart
+from rota.pipelines.definition.sections import OutputField
+from rota.pipelines.run.context import PipelineContext
+from rota.pipelines.run.inputs import Item
+from rota.pipelines.run.prompt_builder import ModelPrompt, PromptBuilder
+from rota.pipelines.run.single_call import call
 from rota.pipelines.snapshot import Snapshot
 
 
 def generate_question(
     snapshot: Snapshot, prompt: str, schema: Sequence[str | OutputField], model: str | None
-) -> Question:
+) -> ModelPrompt:
     """The question that asks for items; parameters may stand in its prompt."""
     fields = _fields(schema)
-    asking = Asking(snapshot, "", AskingPart(prompt=prompt, model=model))
+    asking = PromptBuilder(snapshot, "", AskingPart(prompt=prompt, model=model))
     # As for a batch, but nobody knows how many there will be.
     told = instruction(fields, 0).replace("exactly 0 elements, ", "")
     told = told.replace(", in the order of ITEMS.", ".")
@@ -32,7 +32,11 @@ def generate_question(
 
 
 async def generated(
-    room: Room, stage: str, prompt: str, schema: Sequence[str | OutputField], model: str | None
+    room: PipelineContext,
+    stage: str,
+    prompt: str,
+    schema: Sequence[str | OutputField],
+    model: str | None,
 ) -> list[Item]:
     """Ask for items; the call is remembered."""
     question = generate_question(room.snapshot, prompt, schema, model)

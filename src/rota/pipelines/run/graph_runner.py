@@ -11,27 +11,27 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 
-from rota.pipelines.document.graph import leaves
-from rota.pipelines.document.nodes import MergeNode, Node, ReduceNode, parents_of
-from rota.pipelines.running.asking import LOST, STOPPING
-from rota.pipelines.running.inputs import stream
-from rota.pipelines.running.node_work import NodeWork
-from rota.pipelines.running.notebook import Item, Shelf
-from rota.pipelines.running.reducing import OUTPUT
-from rota.pipelines.running.room import Room
-from rota.pipelines.running.stages import node_input, node_output
-from rota.pipelines.running.windows import first_of
+from rota.pipelines.definition.graph import leaves
+from rota.pipelines.definition.nodes import MergeNode, Node, ReduceNode, parents_of
+from rota.pipelines.run.context import PipelineContext
+from rota.pipelines.run.inputs import stream
+from rota.pipelines.run.model_caller import LOST, STOPPING
+from rota.pipelines.run.nodes import NodeWork
+from rota.pipelines.run.reduce_stage import OUTPUT
+from rota.pipelines.run.run_store import Item, ItemList
+from rota.pipelines.run.sliding_window import first_of
+from rota.pipelines.run.stages import node_input, node_output
 
 
-async def perform_graph(room: Room) -> None:
+async def perform_graph(room: PipelineContext) -> None:
     """Perform all nodes; raises what aborted the run."""
-    await Graph(room).perform()
+    await GraphRunner(room).perform()
 
 
-class Graph:
+class GraphRunner:
     """One run of the graph form."""
 
-    def __init__(self, room: Room) -> None:
+    def __init__(self, room: PipelineContext) -> None:
         self._room = room
         self._nodes = room.snapshot.pipeline.nodes or {}
         self._parents = {each: parents_of(node) for each, node in self._nodes.items()}
@@ -56,12 +56,12 @@ class Graph:
             await self._performed(node_id, node, moved=moved)
         self._done[node_id].set()
 
-    async def _is_older(self, done: Shelf, parents: list[str]) -> bool:
+    async def _is_older(self, done: ItemList, parents: list[str]) -> bool:
         """Whether a parent was done again since; the shelves tell, so a crash forgets nothing."""
         shelves = [await self._room.notebook.shelf(node_output(parent)) for parent in parents]
         return any(shelf is not None and shelf.attempt > done.attempt for shelf in shelves)
 
-    def _may_have_more(self, done: Shelf) -> bool:
+    def _may_have_more(self, done: ItemList) -> bool:
         return not done.whole and done.attempt < self._room.notebook.claim.attempt
 
     async def _performed(self, node_id: str, node: Node, *, moved: bool) -> None:

@@ -21,10 +21,11 @@ from typing import IO, Any
 
 import msgspec
 
-from rota.core.sampling import Reservoir
+from rota.core.pipelines.sampling import Reservoir
 from rota.errors import BadInput
-from rota.pipelines.document.definition import Input, Sample
-from rota.pipelines.document.sources import (
+from rota.net.subprocesses import kill, spawn
+from rota.pipelines.definition.model import Input, Sample
+from rota.pipelines.definition.sources import (
     CommandSource,
     CsvSource,
     GlobSource,
@@ -33,8 +34,7 @@ from rota.pipelines.document.sources import (
     JsonSource,
     StdinSource,
 )
-from rota.pipelines.running.tables import read_csv
-from rota.programs import born, kill
+from rota.pipelines.run.tables import read_csv
 
 CHUNK = 500  # items taken in one go from a stream that reads files
 STDERR_TAIL = 2000
@@ -225,7 +225,7 @@ def existing(folder: Path, command: str) -> Path:
 
 
 async def _run(source: CommandSource, folder: Path, out: IO[bytes], err: IO[bytes]) -> None:
-    child = await born(
+    child = await spawn(
         asyncio.create_subprocess_shell(
             source.run,
             stdin=asyncio.subprocess.DEVNULL,

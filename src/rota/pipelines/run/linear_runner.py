@@ -6,28 +6,28 @@ import json
 from typing import Any
 
 from rota.errors import ItemsFailed
-from rota.pipelines.document.definition import Filter
-from rota.pipelines.document.parts import MapStep, ReduceStep
-from rota.pipelines.running.calling import call
-from rota.pipelines.running.filtering import filter_items, sieve_of_filter
-from rota.pipelines.running.loading import load_input
-from rota.pipelines.running.mapping import Pace, Stage, reader_of
-from rota.pipelines.running.notebook import ItemRecord
-from rota.pipelines.running.parting import Parting
-from rota.pipelines.running.questions import Asking, parallel_of
-from rota.pipelines.running.reducing import (
+from rota.pipelines.definition.model import Filter
+from rota.pipelines.definition.sections import MapStep, ReduceStep
+from rota.pipelines.run.context import PipelineContext
+from rota.pipelines.run.filter_stage import filter_items, sieve_of_filter
+from rota.pipelines.run.load_stage import load_input
+from rota.pipelines.run.map_stage import MapOptions, MapStage, reader_of
+from rota.pipelines.run.prompt_builder import PromptBuilder, parallel_of
+from rota.pipelines.run.reduce_stage import (
     OUTPUT,
     AiReduce,
     pieces_of,
     put_whole,
     reduce_by_form,
 )
-from rota.pipelines.running.results import Source, Spool, outcomes
-from rota.pipelines.running.room import Room
-from rota.pipelines.running.stages import FILTER, INPUT, JOB, MAP, REDUCE, mapped_stages
+from rota.pipelines.run.results import Source, Spool, outcomes
+from rota.pipelines.run.run_store import ItemRecord
+from rota.pipelines.run.sharding import Sharding
+from rota.pipelines.run.single_call import call
+from rota.pipelines.run.stages import FILTER, INPUT, JOB, MAP, REDUCE, mapped_stages
 
 
-async def perform_linear(room: Room, parting: Parting | None = None) -> None:
+async def perform_linear(room: PipelineContext, parting: Sharding | None = None) -> None:
     """Input, filter, map and reduce; raises what stopped it, with all that is done kept."""
     pipeline = room.snapshot.pipeline
     total = await load_input(room)
@@ -46,7 +46,7 @@ async def perform_linear(room: Room, parting: Parting | None = None) -> None:
         await _reduce(room, pipeline.reduce, spool)
 
 
-async def _filter(room: Room, part: Filter, total: int) -> int:
+async def _filter(room: PipelineContext, part: Filter, total: int) -> int:
     done = await room.notebook.shelf(FILTER)
     if done is not None:
         return done.count
@@ -55,7 +55,7 @@ async def _filter(room: Room, part: Filter, total: int) -> int:
 
 
 async def _map(
-    room: Room, part: MapStep, shelf: str, total: int, parting: Parting | None
+    room: PipelineContext, part: MapStep, shelf: str, total: int, parting: Sharding | None
 ) -> list[Any]:
     stage = map_stage(room, part, total)
     parts = [] if parting is None else await parting.parts_of(room, shelf, total)
@@ -64,13 +64,13 @@ async def _map(
     return parts
 
 
-def map_stage(room: Room, part: MapStep, total: int) -> Stage:
+def map_stage(room: PipelineContext, part: MapStep, total: int) -> MapStage:
     """The map over so many items."""
-    pace = Pace(
+    pace = MapOptions(
         parallel_of(room.snapshot, part.parallel), part.batch_size, part.fail_fast,
         part.max_failures,
     )  # fmt: skip
-    return Stage(room, MAP, Asking(room.snapshot, MAP, part), pace, total)
+    return MapStage(room, MAP, PromptBuilder(room.snapshot, MAP, part), pace, total)
 
 
 def check_items(spool: Spool) -> None:
@@ -84,7 +84,7 @@ def check_items(spool: Spool) -> None:
         )
 
 
-async def _reduce(room: Room, part: ReduceStep, spool: Spool) -> None:
+async def _reduce(room: PipelineContext, part: ReduceStep, spool: Spool) -> None:
     if part.type != "ai":
         await reduce_by_form(room, OUTPUT, part.type, spool.results)
         return
@@ -92,7 +92,7 @@ async def _reduce(room: Room, part: ReduceStep, spool: Spool) -> None:
         room.warnings.append("there was nothing to reduce")
         return
     reduce = AiReduce(
-        room, REDUCE, Asking(room.snapshot, REDUCE, part),
+        room, REDUCE, PromptBuilder(room.snapshot, REDUCE, part),
         pieces_of(spool.results, failures=part.include_failures), spool.tally.counts,
         part.max_chars,
     )  # fmt: skip
@@ -107,12 +107,12 @@ def text_of(record: ItemRecord) -> str:
     return json.dumps(record.output, ensure_ascii=False, indent=2) + "\n"
 
 
-async def perform_job(room: Room) -> None:
+async def perform_job(room: PipelineContext) -> None:
     """One call, whose reply is the result."""
     part = room.snapshot.pipeline.job
     assert part is not None
     room.board.enter("mapping", total=1)
-    asking = Asking(room.snapshot, JOB, part)
+    asking = PromptBuilder(room.snapshot, JOB, part)
     record = await call(room, JOB, asking.without_item(), reader_of(asking.fields))
     room.board.done = 1
     await put_whole(room, OUTPUT, text_of(record))

@@ -10,15 +10,15 @@ from collections.abc import AsyncIterator, Sequence
 import msgspec
 
 from rota.errors import BadInput
-from rota.pipelines.document.definition import Generate, Input
-from rota.pipelines.document.sources import StdinSource
-from rota.pipelines.running.generating import generated
-from rota.pipelines.running.inputs import Item, items_of, select, stream
-from rota.pipelines.running.room import Room
-from rota.pipelines.running.stages import INPUT
+from rota.pipelines.definition.model import Generate, Input
+from rota.pipelines.definition.sources import StdinSource
+from rota.pipelines.run.context import PipelineContext
+from rota.pipelines.run.generated_items import generated
+from rota.pipelines.run.inputs import Item, items_of, select, stream
+from rota.pipelines.run.stages import INPUT
 
 
-async def load_input(room: Room) -> int:
+async def load_input(room: PipelineContext) -> int:
     """Write the items of the linear form down, unless that was done; answers how many."""
     found = await room.notebook.shelf(INPUT)
     if found is not None:
@@ -29,7 +29,7 @@ async def load_input(room: Room) -> int:
     return await room.notebook.put_items(INPUT, await _items(room, part))
 
 
-async def _items(room: Room, part: Input) -> AsyncIterator[Item]:
+async def _items(room: PipelineContext, part: Input) -> AsyncIterator[Item]:
     given = room.snapshot.items
     limit = room.snapshot.overrides.limit
     if limit is not None:
@@ -50,5 +50,5 @@ def _chosen(part: Input, items: Sequence[Item]) -> AsyncIterator[Item]:
     return select(stream(items), offset=part.offset, limit=part.limit, sample=part.sample)
 
 
-async def _generate(room: Room, part: Generate) -> list[Item]:
+async def _generate(room: PipelineContext, part: Generate) -> list[Item]:
     return await generated(room, "generate", part.prompt, part.schema, part.model)

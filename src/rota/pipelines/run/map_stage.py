@@ -12,20 +12,27 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from rota.core.batches import halves
+from rota.core.pipelines.batches import halves
 from rota.errors import BadReply, ItemsFailed
-from rota.pipelines.document.fields import BatchMismatch, Fields, read_batch, read_reply
-from rota.pipelines.running.asking import LOST, STOPPING, Usage
-from rota.pipelines.running.keys import content_key
-from rota.pipelines.running.notebook import Item, ItemRecord, Placed, Reader, item_key, stage_prefix
-from rota.pipelines.running.questions import Asking
-from rota.pipelines.running.room import Room
-from rota.pipelines.running.windows import sweep
+from rota.pipelines.definition.fields import BatchMismatch, Fields, read_batch, read_reply
+from rota.pipelines.run.content_keys import content_key
+from rota.pipelines.run.context import PipelineContext
+from rota.pipelines.run.model_caller import LOST, STOPPING, Usage
+from rota.pipelines.run.prompt_builder import PromptBuilder
+from rota.pipelines.run.run_store import (
+    Item,
+    ItemRecord,
+    PositionedItem,
+    RunReader,
+    item_key,
+    stage_prefix,
+)
+from rota.pipelines.run.sliding_window import sweep
 
 OPEN, DONE, FAILED = 0, 1, 2
 
 
-class Pace(NamedTuple):
+class MapOptions(NamedTuple):
     """How a stage goes over its items."""
 
     parallel: int
@@ -42,15 +49,15 @@ class Pace(NamedTuple):
         return self.max_failures
 
 
-class Stage:
+class MapStage:
     """One pass over items that asks about each."""
 
     def __init__(
         self,
-        room: Room,
+        room: PipelineContext,
         name: str,
-        asking: Asking,
-        pace: Pace,
+        asking: PromptBuilder,
+        pace: MapOptions,
         total: int,
         *,
         moved: bool = False,
@@ -62,7 +69,7 @@ class Stage:
         self._marks = bytearray(total)
         self._stopped: Exception | None = None
 
-    async def perform(self, items: AsyncIterator[Placed]) -> None:
+    async def perform(self, items: AsyncIterator[PositionedItem]) -> None:
         """Ask about every item that is open; raises what stopped it before the end."""
         await self._look_back()
         self._room.board.tell()
@@ -72,7 +79,7 @@ class Stage:
         if self._stopped is not None:
             raise self._stopped
 
-    async def mark(self, parts: Sequence[Reader]) -> None:
+    async def mark(self, parts: Sequence[RunReader]) -> None:
         """Pass over what the parts of the run have done; a retry tries what failed there."""
         first = self._room.notebook.claim.attempt == 1
         for reader in parts:
@@ -100,7 +107,7 @@ class Stage:
             elif key.run_attempt == notebook.claim.attempt and not self._marks[key.position]:
                 self._mark(key.position, failed=True)
 
-    async def _seated(self, work: list[Placed]) -> None:
+    async def _seated(self, work: list[PositionedItem]) -> None:
         board = self._room.board
         board.running += len(work)
         try:
@@ -108,9 +115,11 @@ class Stage:
         finally:
             board.running -= len(work)
 
-    async def _works(self, items: AsyncIterator[Placed]) -> AsyncGenerator[list[Placed], None]:
+    async def _works(
+        self, items: AsyncIterator[PositionedItem]
+    ) -> AsyncGenerator[list[PositionedItem], None]:
         size = self._pace.batch_size
-        waiting: dict[Hashable, list[Placed]] = {}
+        waiting: dict[Hashable, list[PositionedItem]] = {}
         async for placed in items:
             if self._marks[placed.position] != OPEN:
                 continue
@@ -129,7 +138,7 @@ class Stage:
         for group in waiting.values():
             yield group
 
-    async def _one(self, work: list[Placed]) -> None:
+    async def _one(self, work: list[PositionedItem]) -> None:
         try:
             if self._pace.batch_size == 1:
                 await self._single(work[0])
@@ -140,7 +149,7 @@ class Stage:
 
     # -- one item --------------------------------------------------------------------------
 
-    async def _single(self, placed: Placed) -> None:
+    async def _single(self, placed: PositionedItem) -> None:
         started_at = self._room.notebook.clock.now()
         usage = Usage()
         content = ""
@@ -158,7 +167,7 @@ class Stage:
             return
         await self._keep(placed, content, with_value(usage.record(), value), started_at)
 
-    async def _from_cache(self, placed: Placed, content: str, started_at: int) -> bool:
+    async def _from_cache(self, placed: PositionedItem, content: str, started_at: int) -> bool:
         key = item_key(self._name, placed.position, content)
         for cache in self._room.caches:
             hit = await cache.find(self._name, content)
@@ -173,7 +182,7 @@ class Stage:
 
     # -- batches ---------------------------------------------------------------------------
 
-    async def _batch(self, group: list[Placed], usage: Usage) -> None:
+    async def _batch(self, group: list[PositionedItem], usage: Usage) -> None:
         started_at = self._room.notebook.clock.now()
         group = [each for each in group if not await self._cached_of_batch(each, started_at)]
         if not group:
@@ -200,10 +209,10 @@ class Stage:
         await self._spread(group, values, usage, started_at)
 
     async def _spread(
-        self, group: list[Placed], values: list[Any], usage: Usage, started_at: int
+        self, group: list[PositionedItem], values: list[Any], usage: Usage, started_at: int
     ) -> None:
         """Write down what a batch brought; a bad one in it is asked about alone."""
-        wrong: list[tuple[Placed, BadReply]] = []
+        wrong: list[tuple[PositionedItem, BadReply]] = []
         notes = []
         for number, (placed, value) in enumerate(zip(group, values, strict=True)):
             record = usage.record(len(group), first=number == 0)
@@ -220,7 +229,7 @@ class Stage:
             await self._batch([placed], Usage())
 
     async def _fail_all(
-        self, group: list[Placed], error: Exception, usage: Usage, started_at: int
+        self, group: list[PositionedItem], error: Exception, usage: Usage, started_at: int
     ) -> None:
         await asyncio.gather(
             *(
@@ -232,7 +241,7 @@ class Stage:
             )
         )  # fmt: skip
 
-    async def _cached_of_batch(self, placed: Placed, started_at: int) -> bool:
+    async def _cached_of_batch(self, placed: PositionedItem, started_at: int) -> bool:
         if not self._room.caches:
             return False
         content = self._content_in_batch(placed.item)
@@ -248,12 +257,17 @@ class Stage:
     # -- writing down ----------------------------------------------------------------------
 
     async def _keep(
-        self, placed: Placed, content: str, record: ItemRecord, started_at: int
+        self, placed: PositionedItem, content: str, record: ItemRecord, started_at: int
     ) -> None:
         await self._note(placed, content, record, None, started_at)
 
     async def _fail(
-        self, placed: Placed, content: str, error: Exception, record: ItemRecord, started_at: int
+        self,
+        placed: PositionedItem,
+        content: str,
+        error: Exception,
+        record: ItemRecord,
+        started_at: int,
     ) -> None:
         await self._note(placed, content, record, error, started_at)
         self._room.board.failed += 1
@@ -261,7 +275,7 @@ class Stage:
 
     async def _note(
         self,
-        placed: Placed,
+        placed: PositionedItem,
         content: str,
         record: ItemRecord,
         error: Exception | None,

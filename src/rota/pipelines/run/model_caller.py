@@ -13,11 +13,11 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from rota.ai.base import Invoker, Reply
-from rota.ai.budget import NANO, Budgeted, Spent
+from rota.ai.budget import NANO, Budgeted, BudgetUsage
 from rota.ai.budget import Budget as Purse
-from rota.core.failures import Kind, kind_of, names_of
-from rota.core.instants import SECOND
-from rota.core.retry import next_try_us
+from rota.core.runs.failures import Kind, kind_of, names_of
+from rota.core.runs.retry import next_try_us
+from rota.core.time.instants import SECOND
 from rota.engine.clock import Clock
 from rota.engine.journal import PASSING
 from rota.errors import (
@@ -31,10 +31,10 @@ from rota.errors import (
     RotaError,
     Transient,
 )
-from rota.pipelines.document.fields import re_ask
-from rota.pipelines.document.parts import Budget
-from rota.pipelines.running.notebook import ItemRecord
-from rota.pipelines.running.questions import Question
+from rota.pipelines.definition.fields import re_ask
+from rota.pipelines.definition.sections import PipelineBudget
+from rota.pipelines.run.prompt_builder import ModelPrompt
+from rota.pipelines.run.run_store import ItemRecord
 
 T = TypeVar("T")
 
@@ -85,10 +85,10 @@ def _part(whole: int, share: int, *, first: bool) -> int:
     return whole // share + (whole % share if first else 0)
 
 
-class Asker:
+class ModelCaller:
     """Asks for one run, within its budget."""
 
-    def __init__(self, ai: Invoker, clock: Clock, budget: Budget | None = None) -> None:
+    def __init__(self, ai: Invoker, clock: Clock, budget: PipelineBudget | None = None) -> None:
         self._ai = ai
         self._clock = clock
         self._calls_max = budget.max_calls if budget else None
@@ -108,12 +108,12 @@ class Asker:
         self._calls += record.calls
         if self._purse is not None:
             gone = self._purse.spent
-            self._purse.spent = Spent(
+            self._purse.spent = BudgetUsage(
                 nano_usd=gone.nano_usd + round((record.cost_usd or 0.0) * NANO),
                 tokens=gone.tokens + record.tokens_in + record.tokens_out,
             )
 
-    async def ask(self, question: Question, usage: Usage, read: Callable[[str], T]) -> T:
+    async def ask(self, question: ModelPrompt, usage: Usage, read: Callable[[str], T]) -> T:
         """What `read` makes of the reply. A reply that it refuses is asked for once more."""
         text = await self._answer(question, usage, question.prompt)
         try:
@@ -124,7 +124,7 @@ class Asker:
             again = re_ask(question.prompt, text, problem.message)
         return read(await self._answer(question, usage, again))
 
-    async def _answer(self, question: Question, usage: Usage, prompt: str) -> str:
+    async def _answer(self, question: ModelPrompt, usage: Usage, prompt: str) -> str:
         attempt, waited_s, timeout_s = 0, 0.0, question.timeout_s
         while True:
             began = asyncio.get_running_loop().time()
@@ -147,7 +147,7 @@ class Asker:
             usage.add(reply)
             return reply.text
 
-    async def _once(self, question: Question, prompt: str, timeout_s: float) -> Reply:
+    async def _once(self, question: ModelPrompt, prompt: str, timeout_s: float) -> Reply:
         if self._calls_max is not None and self._calls >= self._calls_max:
             raise BudgetSpent(
                 f"the budget is used up: {self._calls} of {self._calls_max} calls are made",
@@ -181,7 +181,7 @@ def waiting_s(error: Exception) -> float | None:
     return None
 
 
-def _retry_s(question: Question, error: Exception, attempt: int) -> float:
+def _retry_s(question: ModelPrompt, error: Exception, attempt: int) -> float:
     """Seconds until the next try; raises the error when there is none."""
     if kind_of(error) in RETRIED:
         wait_us = next_try_us(

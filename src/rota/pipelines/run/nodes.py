@@ -6,7 +6,7 @@ import json
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
-from rota.pipelines.document.nodes import (
+from rota.pipelines.definition.nodes import (
     AiNode,
     FilterNode,
     LoadNode,
@@ -17,23 +17,23 @@ from rota.pipelines.document.nodes import (
     ScriptNode,
     TransformNode,
 )
-from rota.pipelines.document.sources import AiSource, CommandSource, InlineSource
+from rota.pipelines.definition.sources import AiSource, CommandSource, InlineSource
 from rota.pipelines.outcome import ItemOutcome
-from rota.pipelines.running.calling import call
-from rota.pipelines.running.filtering import filter_items, sieve_of_node
-from rota.pipelines.running.generating import generated
-from rota.pipelines.running.inputs import command_items, read_items, select, stream
-from rota.pipelines.running.linear import check_items, text_of
-from rota.pipelines.running.mapping import Pace, Stage, reader_of
-from rota.pipelines.running.notebook import Item, ItemRecord, Placed
-from rota.pipelines.running.questions import Asking, parallel_of
-from rota.pipelines.running.reducing import AiReduce, pieces_of, put_whole, reduce_by_form
-from rota.pipelines.running.reduction import ItemResult, Results
-from rota.pipelines.running.results import Source, Spool, outcomes
-from rota.pipelines.running.room import Cache, Room
-from rota.pipelines.running.scripts import script_items
-from rota.pipelines.running.shaping import transformed
-from rota.pipelines.running.stages import ERROR, node_output, node_stage
+from rota.pipelines.run.context import Cache, PipelineContext
+from rota.pipelines.run.filter_stage import filter_items, sieve_of_node
+from rota.pipelines.run.generated_items import generated
+from rota.pipelines.run.inputs import command_items, read_items, select, stream
+from rota.pipelines.run.linear_runner import check_items, text_of
+from rota.pipelines.run.map_stage import MapOptions, MapStage, reader_of
+from rota.pipelines.run.prompt_builder import PromptBuilder, parallel_of
+from rota.pipelines.run.reduce_formats import ItemResult, Results
+from rota.pipelines.run.reduce_stage import AiReduce, pieces_of, put_whole, reduce_by_form
+from rota.pipelines.run.results import Source, Spool, outcomes
+from rota.pipelines.run.run_store import Item, ItemRecord, PositionedItem
+from rota.pipelines.run.script import script_items
+from rota.pipelines.run.single_call import call
+from rota.pipelines.run.stages import ERROR, node_output, node_stage
+from rota.pipelines.run.transforms import transformed
 
 RESULT = "result"  # the field of an item that holds a reply without fields
 CHARS_MAX = 200_000
@@ -43,7 +43,13 @@ class NodeWork:
     """One node of one run."""
 
     def __init__(
-        self, room: Room, node_id: str, shelf: str, parents: Sequence[str], *, moved: bool
+        self,
+        room: PipelineContext,
+        node_id: str,
+        shelf: str,
+        parents: Sequence[str],
+        *,
+        moved: bool,
     ) -> None:
         if moved:  # what its items were told before is found by their content
             room = room._replace(caches=(Cache(room.notebook), *room.caches))
@@ -132,9 +138,9 @@ class NodeWork:
         room = self._room
         found = await room.notebook.shelf(self._shelf)
         total = found.count if found else 0
-        pace = Pace(parallel_of(room.snapshot, node.concurrency), node.batch_size)
-        stage = Stage(
-            room, self._stage, Asking(room.snapshot, self._id, node), pace, total,
+        pace = MapOptions(parallel_of(room.snapshot, node.concurrency), node.batch_size)
+        stage = MapStage(
+            room, self._stage, PromptBuilder(room.snapshot, self._id, node), pace, total,
             moved=self._moved,
         )  # fmt: skip
         await stage.perform(_sound(room.notebook.items(self._shelf)))
@@ -159,14 +165,14 @@ class NodeWork:
                 await self._put(stream([]))
                 return
             pieces = pieces_of(_results(spool), failures=False)
-            asking = Asking(room.snapshot, self._id, node)
+            asking = PromptBuilder(room.snapshot, self._id, node)
             reduce = AiReduce(room, self._stage, asking, pieces, spool.tally.counts, CHARS_MAX)
             record = await reduce.perform()
         await put_whole(room, self._out, text_of(record))
         await self._put(stream([_item_of(record)]))
 
     async def _ai(self, node: AiNode) -> None:
-        asking = Asking(self._room.snapshot, self._id, node)
+        asking = PromptBuilder(self._room.snapshot, self._id, node)
         items = [item async for item in self._items() if ERROR not in item]
         listed: dict[str, Any] = {
             "ITEMS": json.dumps(items, ensure_ascii=False), "COUNT": len(items),
@@ -184,7 +190,7 @@ def item_after(outcome: ItemOutcome) -> Item:
     return {**outcome.item, **more}
 
 
-async def _sound(items: AsyncIterator[Placed]) -> AsyncIterator[Placed]:
+async def _sound(items: AsyncIterator[PositionedItem]) -> AsyncIterator[PositionedItem]:
     """Without those that have failed on their way here."""
     async for placed in items:
         if ERROR not in placed.item:

@@ -6,18 +6,18 @@ from collections.abc import AsyncIterator, Iterator
 from typing import TYPE_CHECKING
 
 from rota.pipelines.outcome import ItemOutcome
-from rota.pipelines.running import reading_back
-from rota.pipelines.running.reduction import ItemResult, reduced
+from rota.pipelines.run import result_reader
+from rota.pipelines.run.reduce_formats import ItemResult, reduced
 
 if TYPE_CHECKING:
-    from rota.client import Client
+    from rota.client.client import Client
 
 DONE = ("completed", "failed")
 
 
 async def partial_output(client: Client, run_id: str) -> str | None:
     """The items that ended, reduced without a call; None where only an AI could reduce them."""
-    found = await reading_back.find(client, run_id)
+    found = await result_reader.find(client, run_id)
     reduce = found.snapshot.pipeline.reduce
     if reduce is None or reduce.type == "ai":
         return None
@@ -28,7 +28,7 @@ async def partial_output(client: Client, run_id: str) -> str | None:
 
 
 async def _ended(client: Client, run_id: str) -> AsyncIterator[ItemResult]:
-    async for each in reading_back.items(client, run_id):
+    async for each in result_reader.items(client, run_id):
         if each.status in DONE:
             yield _result(each)
 

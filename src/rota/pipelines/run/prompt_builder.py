@@ -10,14 +10,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from rota.ai.base import Request
-from rota.core.retry import RetryPolicy
-from rota.core.templates import Template
-from rota.pipelines.document import fields as fields_
-from rota.pipelines.document.fields import Fields, fields_of
-from rota.pipelines.document.parameters import values_for
-from rota.pipelines.document.parts import Asking as AskingPart
-from rota.pipelines.document.parts import Retry
-from rota.pipelines.running.keys import content_key
+from rota.core.pipelines.templates import Template
+from rota.core.runs.retry import RetryPolicy
+from rota.pipelines.definition import fields as fields_
+from rota.pipelines.definition.fields import Fields, fields_of
+from rota.pipelines.definition.parameters import values_for
+from rota.pipelines.definition.sections import AiSection as AskingPart
+from rota.pipelines.definition.sections import Retry
+from rota.pipelines.run.content_keys import content_key
 from rota.pipelines.snapshot import Snapshot
 
 TIMEOUT_MS = 300_000
@@ -29,7 +29,7 @@ YES_OR_NO = "\n\nReply with yes or no."
 Item = Mapping[str, Any]
 
 
-class Question(NamedTuple):
+class ModelPrompt(NamedTuple):
     """One call to be made."""
 
     prompt: str
@@ -50,7 +50,7 @@ class Question(NamedTuple):
         )  # fmt: skip
 
 
-class Asking:
+class PromptBuilder:
     """One part of a pipeline that asks: map, filter, reduce, job, or a node."""
 
     def __init__(self, snapshot: Snapshot, key: str, part: AskingPart) -> None:
@@ -66,7 +66,7 @@ class Asking:
         self._parameters = snapshot.parameters
         self._cwd = working_directory(snapshot)
 
-    def for_item(self, item: Item, filled: Mapping[str, Any] | None = None) -> Question:
+    def for_item(self, item: Item, filled: Mapping[str, Any] | None = None) -> ModelPrompt:
         """The question about one item; `filled` are the names of the runner."""
         values = values_for(item, self._parameters, filled)
         if self._lists:
@@ -75,12 +75,12 @@ class Asking:
         model = self.model.render(values)
         return self._question(prompt, model, content_key("item", dict(item), prompt, model))
 
-    def for_decision(self, item: Item) -> Question:
+    def for_decision(self, item: Item) -> ModelPrompt:
         """The question of a filter; without fields of its own it wants yes or no."""
         question = self.for_item(item)
         return question if self.fields else question._replace(prompt=question.prompt + YES_OR_NO)
 
-    def for_batch(self, items: Sequence[Item]) -> Question:
+    def for_batch(self, items: Sequence[Item]) -> ModelPrompt:
         """The question about several; the other names are those of the first."""
         count = len(items)
         listed = json.dumps([dict(item) for item in items], ensure_ascii=False)
@@ -90,7 +90,7 @@ class Asking:
         question = self._question(prompt, self.model.render(values), content)
         return question._replace(batch=count)
 
-    def without_item(self, filled: Mapping[str, Any] | None = None, more: str = "") -> Question:
+    def without_item(self, filled: Mapping[str, Any] | None = None, more: str = "") -> ModelPrompt:
         """The question that is about no single item; `more` is put after the template."""
         values = values_for({}, self._parameters, filled)
         text = self.template.render(values) + more
@@ -111,8 +111,8 @@ class Asking:
             *(Template(f"{{{{{n}}}}}").render(values) for n in names),
         )
 
-    def _question(self, prompt: str, model: str, content: str) -> Question:
-        return Question(
+    def _question(self, prompt: str, model: str, content: str) -> ModelPrompt:
+        return ModelPrompt(
             prompt, model, self.fields, self.timeout_s, self.retry, self._cwd, content=content
         )
 

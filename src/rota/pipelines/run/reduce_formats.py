@@ -10,9 +10,9 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from rota.core.batches import Part, tree_parts
-from rota.core.templates import text_of
-from rota.pipelines.running.tables import write_csv
+from rota.core.pipelines.batches import BatchRange, tree_parts
+from rota.core.pipelines.templates import text_of
+from rota.pipelines.run.tables import write_csv
 
 PREFIX = "out_"  # of output columns, so that a field may be called like a column of the input
 
@@ -196,7 +196,7 @@ def counted(results: Results) -> Counts:
     return Counts(total, success, total - success)
 
 
-def parts_of(pieces: Sequence[str], chars_max: int) -> list[Part]:
+def parts_of(pieces: Sequence[str], chars_max: int) -> list[BatchRange]:
     """The calls of one level of an AI reduce; one part means that it all fits."""
     return tree_parts([len(piece) for piece in pieces], chars_max - 2)
 

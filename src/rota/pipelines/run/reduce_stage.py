@@ -12,12 +12,11 @@ from contextlib import aclosing
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from rota.core.batches import Part, tree_parts
-from rota.pipelines.running.calling import call
-from rota.pipelines.running.mapping import reader_of
-from rota.pipelines.running.notebook import PIECE_CHARS, ItemRecord
-from rota.pipelines.running.questions import Asking, parallel_of
-from rota.pipelines.running.reduction import (
+from rota.core.pipelines.batches import BatchRange, tree_parts
+from rota.pipelines.run.context import PipelineContext
+from rota.pipelines.run.map_stage import reader_of
+from rota.pipelines.run.prompt_builder import PromptBuilder, parallel_of
+from rota.pipelines.run.reduce_formats import (
     Counts,
     Results,
     joined,
@@ -25,16 +24,17 @@ from rota.pipelines.running.reduction import (
     reduced,
     shown,
 )
-from rota.pipelines.running.results import results_file
-from rota.pipelines.running.room import Room
-from rota.pipelines.running.windows import in_order
+from rota.pipelines.run.results import results_file
+from rota.pipelines.run.run_store import PIECE_CHARS, ItemRecord
+from rota.pipelines.run.single_call import call
+from rota.pipelines.run.sliding_window import in_order
 
 OUTPUT = "output"
 BRACKETS = 2  # around a JSON array
 Pieces = Callable[[], Iterable[str]]
 
 
-async def reduce_by_form(room: Room, name: str, kind: str, results: Results) -> int:
+async def reduce_by_form(room: PipelineContext, name: str, kind: str, results: Results) -> int:
     """Write the result down in one of the five forms; answers its length."""
     with tempfile.TemporaryFile("w+", encoding="utf-8", newline="") as file:
         await asyncio.to_thread(file.writelines, reduced(kind, results))
@@ -42,7 +42,7 @@ async def reduce_by_form(room: Room, name: str, kind: str, results: Results) -> 
         return await room.notebook.put_text(name, _pieces(file.read))
 
 
-async def put_whole(room: Room, name: str, text: str) -> int:
+async def put_whole(room: PipelineContext, name: str, text: str) -> int:
     """Write down a text that is at hand."""
     cuts = iter([text[at : at + PIECE_CHARS] for at in range(0, len(text), PIECE_CHARS)])
     return await room.notebook.put_text(name, _pieces(lambda _: next(cuts, "")))
@@ -56,9 +56,9 @@ async def _pieces(read: Callable[[int], str]) -> AsyncIterator[str]:
 class AiReduce(NamedTuple):
     """What an AI reduce is made of; `pieces` gives each result as JSON, from the first."""
 
-    room: Room
+    room: PipelineContext
     stage: str
-    asking: Asking
+    asking: PromptBuilder
     pieces: Pieces
     counts: Counts
     chars_max: int
@@ -73,7 +73,7 @@ class AiReduce(NamedTuple):
             pieces, level = _again(replies), level + 1
         return await self._last(joined(pieces()), level)
 
-    async def _parts(self, pieces: Pieces) -> list[Part]:
+    async def _parts(self, pieces: Pieces) -> list[BatchRange]:
         sizes = await asyncio.to_thread(lambda: [len(piece) for piece in pieces()])
         return tree_parts(sizes, self.chars_max - BRACKETS)
 
@@ -87,7 +87,7 @@ class AiReduce(NamedTuple):
             filled = {**self._filled(results), "RESULTS_FILE": name}
             return await self._ask(self.asking, stage, filled, 0)
 
-    async def _level(self, pieces: Pieces, parts: list[Part], level: int) -> list[str]:
+    async def _level(self, pieces: Pieces, parts: list[BatchRange], level: int) -> list[str]:
         """The replies about the parts of one level, in order."""
         asking = copy.copy(self.asking)
         asking.fields = []
@@ -105,7 +105,12 @@ class AiReduce(NamedTuple):
             return [reply async for reply in replies]
 
     async def _ask(
-        self, asking: Asking, stage: str, filled: dict[str, Any], position: int, more: str = ""
+        self,
+        asking: PromptBuilder,
+        stage: str,
+        filled: dict[str, Any],
+        position: int,
+        more: str = "",
     ) -> ItemRecord:
         question = asking.without_item(filled, more)
         return await call(self.room, stage, question, reader_of(asking.fields), position)
@@ -123,7 +128,7 @@ def _again(replies: list[str]) -> Pieces:
     return lambda: [json.dumps(reply, ensure_ascii=False) for reply in replies]
 
 
-def _cut(pieces: Iterable[str], parts: list[Part]) -> Iterator[str]:
+def _cut(pieces: Iterable[str], parts: list[BatchRange]) -> Iterator[str]:
     """The text of each part; one part at a time is in memory."""
     stream = iter(pieces)
     for part in parts:

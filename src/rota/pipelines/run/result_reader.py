@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from rota.core.model import Run
-from rota.core.outcomes import read_error
+from rota.core.runs.model import Run
+from rota.core.runs.stored_errors import read_error
 from rota.errors import WrongState
 from rota.pipelines import snapshot as snapshots
 from rota.pipelines.outcome import ItemOutcome, OutcomeWord, PipelineResult
-from rota.pipelines.running.finishing import item_outcomes, result_of, save_results, standing
-from rota.pipelines.running.notebook import Reader
-from rota.pipelines.running.reducing import OUTPUT
+from rota.pipelines.run.reduce_stage import OUTPUT
+from rota.pipelines.run.run_store import RunReader
+from rota.pipelines.run.summary import item_outcomes, result_of, save_results, standing
 from rota.pipelines.snapshot import Snapshot
 
 if TYPE_CHECKING:
-    from rota.client import Client
+    from rota.client.client import Client
 
 WHOLE = 1 << 62
 _WORDS: dict[str, OutcomeWord] = {
@@ -27,20 +27,20 @@ _WORDS: dict[str, OutcomeWord] = {
 }  # fmt: skip
 
 
-class Found:
+class PipelineRun:
     """A pipeline run that was looked up."""
 
     def __init__(self, client: Client, run: Run, snapshot: Snapshot) -> None:
         self.run, self.snapshot = run, snapshot
-        self.reader = Reader(client.database, run.root_id)
+        self.reader = RunReader(client.database, run.root_id)
 
 
-async def find(client: Client, run_id: str) -> Found:
+async def find(client: Client, run_id: str) -> PipelineRun:
     """The newest attempt of a run; WrongState when it is no pipeline's."""
     run = (await client.chain(run_id))[-1]
     if run.kind != "pipeline":
         raise WrongState(f"run {run_id} is no pipeline run", hint="See `rota run show`.")
-    return Found(client, run, snapshots.read(run.input))
+    return PipelineRun(client, run, snapshots.read(run.input))
 
 
 async def result(client: Client, run_id: str) -> PipelineResult:

@@ -10,21 +10,21 @@ from typing import IO, NamedTuple, Self
 
 import msgspec
 
-from rota.core.model import Step
-from rota.core.outcomes import read_error
+from rota.core.runs.model import StoredStep
+from rota.core.runs.stored_errors import read_error
 from rota.pipelines.outcome import ERRORS_MAX, ItemError, ItemOutcome
-from rota.pipelines.running.filtering import DROPPED
-from rota.pipelines.running.notebook import Placed, Reader, record_of, stage_prefix
-from rota.pipelines.running.reduction import Counts, ItemResult
+from rota.pipelines.run.filter_stage import DROPPED
+from rota.pipelines.run.reduce_formats import Counts, ItemResult
+from rota.pipelines.run.run_store import PositionedItem, RunReader, record_of, stage_prefix
 
 
 class Source(NamedTuple):
     """Where the items of a stage and their results are: own chain first, then those of parts."""
 
-    reader: Reader
+    reader: RunReader
     shelf: str
     stage: str
-    parts: Sequence[Reader] = ()
+    parts: Sequence[RunReader] = ()
 
 
 async def outcomes(source: Source) -> AsyncIterator[ItemOutcome]:
@@ -38,7 +38,7 @@ async def outcomes(source: Source) -> AsyncIterator[ItemOutcome]:
         yield outcome_of(placed, found or other)
 
 
-async def dropped(reader: Reader, stage: str) -> AsyncIterator[ItemOutcome]:
+async def dropped(reader: RunReader, stage: str) -> AsyncIterator[ItemOutcome]:
     """The items that a filter has dropped, with the reason."""
     async for placed in reader.items(stage + DROPPED):
         yield ItemOutcome(
@@ -47,15 +47,15 @@ async def dropped(reader: Reader, stage: str) -> AsyncIterator[ItemOutcome]:
         )  # fmt: skip
 
 
-async def _of_parts(source: Source) -> AsyncIterator[Step]:
+async def _of_parts(source: Source) -> AsyncIterator[StoredStep]:
     for reader in source.parts:
         async for step in _best(reader.steps(stage_prefix(source.stage))):
             yield step
 
 
-async def _best(steps: AsyncIterator[Step]) -> AsyncIterator[Step]:
+async def _best(steps: AsyncIterator[StoredStep]) -> AsyncIterator[StoredStep]:
     """One step for each position: a completed one, of the last attempt that has one."""
-    last: Step | None = None
+    last: StoredStep | None = None
     async for step in steps:
         if last is None or step.position != last.position:
             if last is not None:
@@ -67,7 +67,7 @@ async def _best(steps: AsyncIterator[Step]) -> AsyncIterator[Step]:
         yield last
 
 
-def _counts_more(one: Step, other: Step) -> bool:
+def _counts_more(one: StoredStep, other: StoredStep) -> bool:
     done, was = one.status == "completed", other.status == "completed"
     return (done, one.run_attempt) > (was, other.run_attempt)
 
@@ -75,12 +75,12 @@ def _counts_more(one: Step, other: Step) -> bool:
 class Ahead:
     """Steps in the order of their positions, of which one is looked at ahead."""
 
-    def __init__(self, steps: AsyncIterator[Step]) -> None:
+    def __init__(self, steps: AsyncIterator[StoredStep]) -> None:
         self._steps = steps
-        self._next: Step | None = None
+        self._next: StoredStep | None = None
         self._begun = False
 
-    async def at(self, position: int) -> Step | None:
+    async def at(self, position: int) -> StoredStep | None:
         """The step at a position; positions only grow from call to call."""
         while not self._begun or (self._next is not None and self._next.position < position):
             self._begun = True
@@ -89,7 +89,7 @@ class Ahead:
         return found if found is not None and found.position == position else None
 
 
-def outcome_of(placed: Placed, step: Step | None) -> ItemOutcome:
+def outcome_of(placed: PositionedItem, step: StoredStep | None) -> ItemOutcome:
     """An item with what its step tells; without one it was not begun."""
     if step is None:
         return ItemOutcome(position=placed.position, item=placed.item, status="skipped")

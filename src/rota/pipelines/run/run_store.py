@@ -15,13 +15,13 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
-from rota.core.failures import kind_of
-from rota.core.model import Claim, Step
+from rota.core.runs.failures import kind_of
+from rota.core.runs.model import Claim, StoredStep
 from rota.engine.clock import Clock
 from rota.engine.journal import Journal, insist
-from rota.store import pipelines as store
-from rota.store.database import Database
-from rota.store.pipelines import StepKey
+from rota.store.backend.database import Database
+from rota.store.pipelines import steps as store
+from rota.store.pipelines.steps import StepKey
 
 PAGE = 200
 KEYS_PAGE = 2000
@@ -37,7 +37,7 @@ Item = dict[str, Any]
 T = TypeVar("T")
 
 
-class Placed(NamedTuple):
+class PositionedItem(NamedTuple):
     """An item and its place among those of its shelf."""
 
     position: int
@@ -60,7 +60,7 @@ class ItemRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     ms: int = 0
 
 
-class Shelf(msgspec.Struct, frozen=True, omit_defaults=True):
+class ItemList(msgspec.Struct, frozen=True, omit_defaults=True):
     """A shelf, or a text, that was written to its end."""
 
     writer: str
@@ -69,7 +69,7 @@ class Shelf(msgspec.Struct, frozen=True, omit_defaults=True):
     whole: bool = True  # False: a retry may have more to put there
 
 
-class Reader:
+class RunReader:
     """Reads what a chain has written down."""
 
     def __init__(self, database: Database, root_id: str) -> None:
@@ -79,15 +79,15 @@ class Reader:
     async def _read(self, function: Callable[..., Awaitable[T]], **where: Any) -> T:
         return await self._database.read(function, **where)
 
-    def of(self, root_id: str) -> Reader:
+    def of(self, root_id: str) -> RunReader:
         """A reader of another chain."""
-        return Reader(self._database, root_id)
+        return RunReader(self._database, root_id)
 
-    async def step(self, key: str) -> Step | None:
+    async def step(self, key: str) -> StoredStep | None:
         """One step, if it is there."""
         return await self._read(store.step, root_id=self.root_id, key=key)
 
-    async def steps(self, prefix: str, limit: int = PAGE) -> AsyncIterator[Step]:
+    async def steps(self, prefix: str, limit: int = PAGE) -> AsyncIterator[StoredStep]:
         """All steps under a prefix, in the order of their keys."""
         after = prefix
         while True:
@@ -113,24 +113,24 @@ class Reader:
                 return
             after = page[-1].key
 
-    async def shelf(self, name: str) -> Shelf | None:
+    async def shelf(self, name: str) -> ItemList | None:
         """Whether a shelf was written to its end, and by whom; the last attempt counts."""
         return await self._end(f"in/{plain(name)}/{_END}/")
 
-    async def _end(self, prefix: str) -> Shelf | None:
-        last: Step | None = None
+    async def _end(self, prefix: str) -> ItemList | None:
+        last: StoredStep | None = None
         async for step in self.steps(prefix):
             last = step
-        return None if last is None else msgspec.json.decode(last.output or "", type=Shelf)
+        return None if last is None else msgspec.json.decode(last.output or "", type=ItemList)
 
-    async def items(self, name: str) -> AsyncIterator[Placed]:
+    async def items(self, name: str) -> AsyncIterator[PositionedItem]:
         """The items of a shelf, in order."""
         shelf = await self.shelf(name)
         if shelf is None:
             return
         async for step in self.steps(f"in/{plain(name)}/{shelf.writer}/", limit=4):
             for number, item in enumerate(chunk_items(step)):
-                yield Placed(step.position + number, item)
+                yield PositionedItem(step.position + number, item)
 
     async def text(self, name: str) -> AsyncIterator[str]:
         """A text as the last attempt wrote it, piece by piece."""
@@ -141,7 +141,7 @@ class Reader:
             yield msgspec.json.decode(step.output or "", type=str)
 
 
-class Notebook(Reader):
+class RunStore(RunReader):
     """Writes under a claim; LeaseLost when the run is not ours any more."""
 
     def __init__(self, database: Database, journal: Journal, claim: Claim) -> None:
@@ -173,7 +173,7 @@ class Notebook(Reader):
     ) -> None:
         """Write one step; durable when this returns."""
         now = self.clock.now()
-        step = Step(
+        step = StoredStep(
             root_id=self.root_id, key=key, position=position, kind=kind,
             status="completed" if error is None else "failed", attempt=1,
             run_attempt=self.claim.attempt,
@@ -183,9 +183,9 @@ class Notebook(Reader):
         )  # fmt: skip
         await self._journal.record(self.claim, step)
 
-    def fill(self, name: str) -> ShelfWriter:
+    def fill(self, name: str) -> ItemListWriter:
         """Begin to fill a shelf; what a crashed writer left there is not looked at again."""
-        return ShelfWriter(self, f"in/{plain(name)}", self._writer)
+        return ItemListWriter(self, f"in/{plain(name)}", self._writer)
 
     async def put_items(self, name: str, items: AsyncIterator[Item], *, whole: bool = True) -> int:
         """Fill a shelf to its end; answers how many items it holds."""
@@ -200,8 +200,8 @@ class Notebook(Reader):
         key = f"{place}/{_END}/{self.claim.attempt:06d}"
         found = await self.step(key)
         if found is not None:
-            return msgspec.json.decode(found.output or "", type=Shelf).count
-        end = Shelf(self._writer, count, self.claim.attempt, whole)
+            return msgspec.json.decode(found.output or "", type=ItemList).count
+        end = ItemList(self._writer, count, self.claim.attempt, whole)
         await self.note(key, kind="items", output=end)
         return count
 
@@ -216,10 +216,10 @@ class Notebook(Reader):
         return await self.end(place, length)
 
 
-class ShelfWriter:
+class ItemListWriter:
     """Fills a shelf, chunk by chunk. It counts only when it was closed."""
 
-    def __init__(self, notebook: Notebook, place: str, writer: str) -> None:
+    def __init__(self, notebook: RunStore, place: str, writer: str) -> None:
         self._notebook, self._place, self._writer = notebook, place, writer
         self._chunk: list[msgspec.Raw] = []
         self._bytes = 0
@@ -247,7 +247,7 @@ class ShelfWriter:
         self._chunk, self._bytes = [], 0
 
 
-async def chunk_prefix(reader: Reader, name: str) -> str:
+async def chunk_prefix(reader: RunReader, name: str) -> str:
     """What the keys of a shelf's chunks begin with."""
     shelf = await reader.shelf(name)
     return f"in/{plain(name)}/{shelf.writer if shelf else ''}/"
@@ -287,12 +287,12 @@ def content_of(key: str) -> str:
     return key.rsplit("/", 1)[1]
 
 
-def chunk_items(step: Step) -> list[Item]:
+def chunk_items(step: StoredStep) -> list[Item]:
     """The items of one chunk."""
     return msgspec.json.decode(step.output or "[]", type=list[Item])
 
 
-def record_of(step: Step) -> ItemRecord:
+def record_of(step: StoredStep) -> ItemRecord:
     """What is kept of an item."""
     return msgspec.json.decode(step.output or "{}", type=ItemRecord)
 

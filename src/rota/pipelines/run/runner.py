@@ -10,48 +10,50 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from rota.core.failures import TABLE, Kind, describe, kind_of, names_of
-from rota.core.lifecycle import Status, Trigger
-from rota.core.model import Claim, NewRun, Outcome
-from rota.core.retry import RetryPolicy, next_try_us
-from rota.engine.base import Base
+from rota.core.runs.failures import TABLE, Kind, describe, kind_of, names_of
+from rota.core.runs.lifecycle import Status, Trigger
+from rota.core.runs.model import Claim, NewRun, Outcome
+from rota.core.runs.retry import RetryPolicy, next_try_us
+from rota.engine.context import EngineContext
 from rota.engine.journal import Journal
 from rota.errors import BadInput, RotaError, RunTimeout
 from rota.pipelines import snapshot as snapshots
-from rota.pipelines.notifying import notify
+from rota.pipelines.folder import conditions
+from rota.pipelines.notifications import workflow
 from rota.pipelines.outcome import OutcomeWord, PipelineResult
-from rota.pipelines.running.asking import LOST, Asker
-from rota.pipelines.running.finishing import OUTPUT_CHARS_MAX, result_of, save_results, standing
-from rota.pipelines.running.linear import perform_job, perform_linear
-from rota.pipelines.running.notebook import Notebook, record_of
-from rota.pipelines.running.parting import Parting, PartsUnderWay
-from rota.pipelines.running.room import Board, Cache, Room
-from rota.pipelines.running.running_nodes import perform_graph
-from rota.pipelines.scheduling import conditions
+from rota.pipelines.run.context import Cache, PipelineContext, ProgressReporter
+from rota.pipelines.run.graph_runner import perform_graph
+from rota.pipelines.run.linear_runner import perform_job, perform_linear
+from rota.pipelines.run.model_caller import LOST, ModelCaller
+from rota.pipelines.run.run_store import RunStore, record_of
+from rota.pipelines.run.sharding import Sharding, ShardsRunning
+from rota.pipelines.run.summary import OUTPUT_CHARS_MAX, result_of, save_results, standing
 from rota.pipelines.snapshot import Snapshot
-from rota.store.runs import successor
+from rota.store.runs.transitions import successor
 
 if TYPE_CHECKING:
-    from rota.pipelines.serving import AppPipelines
+    from rota.pipelines.client import PipelineClient
 
 log = logging.getLogger("rota.pipelines")
 
 
-class RunOptions(msgspec.Struct, frozen=True):
+class PipelineRunOptions(msgspec.Struct, frozen=True):
     """What a start or a schedule says about the run as a whole."""
 
     retry: RetryPolicy = RetryPolicy()
     timeout_us: int | None = None
 
 
-class Performance:
+class PipelineRunner:
     """One claim of a pipeline run."""
 
-    def __init__(self, pipelines: AppPipelines, base: Base, journal: Journal, claim: Claim) -> None:
+    def __init__(
+        self, pipelines: PipelineClient, base: EngineContext, journal: Journal, claim: Claim
+    ) -> None:
         self._pipelines, self._base, self._claim = pipelines, base, claim
         self._journal = journal
-        self._notebook = Notebook(base.database, journal, claim)
-        self._options = msgspec.json.decode(claim.options or "{}", type=RunOptions)
+        self._notebook = RunStore(base.database, journal, claim)
+        self._options = msgspec.json.decode(claim.options or "{}", type=PipelineRunOptions)
         self._began = base.clock.now()
 
     async def perform(self) -> Outcome:
@@ -64,9 +66,9 @@ class Performance:
         if held_back is not None:
             return held_back
         listeners = self._pipelines.listeners
-        board = Board(self._claim, snapshot.pipeline_id, listeners)
+        board = ProgressReporter(self._claim, snapshot.pipeline_id, listeners)
         board.tell()
-        await notify.began(self._base, self._claim)
+        await workflow.began(self._base, self._claim)
         outcome, word = None, None
         try:
             outcome, word = await self._performed(snapshot, board)
@@ -77,14 +79,14 @@ class Performance:
                 board.tell(word)
 
     async def _performed(
-        self, snapshot: Snapshot, board: Board
+        self, snapshot: Snapshot, board: ProgressReporter
     ) -> tuple[Outcome, OutcomeWord | None]:
         warnings: list[str] = []
         try:
             await self._in_time(self._run(snapshot, board, warnings))
         except LOST:
             raise
-        except PartsUnderWay:
+        except ShardsRunning:
             return Outcome(self._claim, "suspend", reason="child"), None
         except Exception as error:
             result = await self._result(snapshot, warnings, "failed", str(error))
@@ -94,7 +96,7 @@ class Performance:
         reason = "partial" if result.outcome == "partial" else None
         return Outcome(self._claim, "complete", reason, _text(result)), result.outcome
 
-    async def _run(self, snapshot: Snapshot, board: Board, warnings: list[str]) -> None:
+    async def _run(self, snapshot: Snapshot, board: ProgressReporter, warnings: list[str]) -> None:
         room = await self._room(snapshot, board, warnings)
         match room.snapshot.pipeline.mode:
             case "map-reduce":
@@ -104,8 +106,12 @@ class Performance:
             case "graph":
                 await perform_graph(room)
 
-    async def _room(self, snapshot: Snapshot, board: Board, warnings: list[str]) -> Room:
-        asker = Asker(self._pipelines.ai(), self._base.clock, snapshot.pipeline.settings.budget)
+    async def _room(
+        self, snapshot: Snapshot, board: ProgressReporter, warnings: list[str]
+    ) -> PipelineContext:
+        asker = ModelCaller(
+            self._pipelines.ai(), self._base.clock, snapshot.pipeline.settings.budget
+        )
         if asker.is_limited and not self._claim.is_fresh:
             async for step in self._notebook.steps("at/"):
                 asker.spent(record_of(step))
@@ -117,13 +123,15 @@ class Performance:
         earlier = snapshot.overrides.cache_from
         caches = (Cache(self._notebook.of(earlier)),) if earlier is not None else ()
         stdin = self._pipelines.stdin.pop(self._claim.root_id, None)
-        return Room(snapshot, self._notebook, asker, board, snapshot.place, caches, stdin, warnings)
+        return PipelineContext(
+            snapshot, self._notebook, asker, board, snapshot.place, caches, stdin, warnings
+        )
 
-    def _parting(self) -> Parting | None:
+    def _parting(self) -> Sharding | None:
         """Whether others may take part: those who share this database, on other machines."""
         if not self._pipelines.serves or self._base.database.is_local:
             return None
-        return Parting(self._base, self._journal, self._claim)
+        return Sharding(self._base, self._journal, self._claim)
 
     def _here(self, snapshot: Snapshot) -> Snapshot:
         """With the pipeline's folder as it is on this machine, where it may stand elsewhere."""

@@ -11,12 +11,12 @@ from typing import IO
 
 import msgspec
 
-from rota.core.replies import NoJson, extract
+from rota.core.pipelines.replies import NoJson, extract
 from rota.errors import BadInput
-from rota.pipelines.document.nodes import ScriptNode
-from rota.pipelines.running.inputs import Item, ended_well, existing, parse, stream
-from rota.pipelines.running.tables import write_csv
-from rota.programs import born
+from rota.net.subprocesses import spawn
+from rota.pipelines.definition.nodes import ScriptNode
+from rota.pipelines.run.inputs import Item, ended_well, existing, parse, stream
+from rota.pipelines.run.tables import write_csv
 
 SHELLS = {
     "default": ["/bin/sh", "-c"],
@@ -56,7 +56,7 @@ async def _fill(file: IO[bytes], form: str, items: AsyncIterator[Item]) -> None:
 async def _run(
     node: ScriptNode, folder: Path, given: IO[bytes], out: IO[bytes], err: IO[bytes]
 ) -> None:
-    child = await born(
+    child = await spawn(
         asyncio.create_subprocess_exec(
             *_argv(node), stdin=given, stdout=out, stderr=err,
             cwd=existing(folder / (node.cwd or "."), node.run),

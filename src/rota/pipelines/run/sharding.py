@@ -11,16 +11,16 @@ from typing import NamedTuple
 
 import msgspec
 
-from rota.core.lifecycle import Trigger
-from rota.core.model import Claim, NewRun, Step
-from rota.engine.base import Base
+from rota.core.runs.lifecycle import Trigger
+from rota.core.runs.model import Claim, NewRun, StoredStep
+from rota.engine.context import EngineContext
 from rota.engine.journal import Journal
 from rota.engine.wakeups import READY
 from rota.pipelines.executor import PART_NAME, PART_QUEUE
-from rota.pipelines.running.notebook import Reader, chunk_prefix
-from rota.pipelines.running.room import Room
-from rota.store import history
-from rota.store.pipelines import StepKey
+from rota.pipelines.run.context import PipelineContext
+from rota.pipelines.run.run_store import RunReader, chunk_prefix
+from rota.store.pipelines.steps import StepKey
+from rota.store.runs import history
 
 PARTS = "pt/"  # what the steps begin with that tell of parts
 PARTS_MIN = 2  # a map of fewer parts is not worth sharing
@@ -28,11 +28,11 @@ PART_ITEMS = 200
 PART_CHUNKS = 16  # of large items, of which a chunk holds few
 
 
-class PartsUnderWay(Exception):
+class ShardsRunning(Exception):
     """The run has nothing to do until its parts are over."""
 
 
-class PartInput(msgspec.Struct, frozen=True):
+class ShardInput(msgspec.Struct, frozen=True):
     """What a part goes over: neighbouring chunks of a shelf of the whole run."""
 
     whole: str  # the chain of the whole run
@@ -41,41 +41,41 @@ class PartInput(msgspec.Struct, frozen=True):
     end: int  # and the one after the last
 
 
-class PartOutput(msgspec.Struct, frozen=True):
+class ShardOutput(msgspec.Struct, frozen=True):
     """What became of its items."""
 
     done: int
     failed: int
 
 
-class Group(NamedTuple):
+class ShardChunks(NamedTuple):
     """The chunks of one part, and the position after its last item."""
 
     chunks: list[StepKey]
     end: int
 
 
-def grouped(chunks: Sequence[StepKey], total: int) -> list[Group]:
+def grouped(chunks: Sequence[StepKey], total: int) -> list[ShardChunks]:
     """Neighbouring chunks in parts of a fair size."""
-    groups: list[Group] = []
+    groups: list[ShardChunks] = []
     waiting: list[StepKey] = []
     ends = [*(chunk.position for chunk in chunks[1:]), total]
     for chunk, end in zip(chunks, ends, strict=False):
         waiting.append(chunk)
         if end - waiting[0].position >= PART_ITEMS or len(waiting) >= PART_CHUNKS or end == total:
-            groups.append(Group(waiting, end))
+            groups.append(ShardChunks(waiting, end))
             waiting = []
     return groups
 
 
-class Parting(NamedTuple):
+class Sharding(NamedTuple):
     """Shares out the map of a run."""
 
-    base: Base
+    base: EngineContext
     journal: Journal
     claim: Claim
 
-    async def parts_of(self, room: Room, shelf: str, total: int) -> list[Reader]:
+    async def parts_of(self, room: PipelineContext, shelf: str, total: int) -> list[RunReader]:
         """The chains of the parts, all of them over; none when the run goes alone."""
         if not self._is_worth_it(room):
             return []
@@ -88,10 +88,10 @@ class Parting(NamedTuple):
         ended = await self.base.database.read(history.ended, children)
         if len(ended) < len(children):
             _tell(room, ended)
-            raise PartsUnderWay
+            raise ShardsRunning
         return [room.notebook.of(child) for child in children]
 
-    def _is_worth_it(self, room: Room) -> bool:
+    def _is_worth_it(self, room: PipelineContext) -> bool:
         """Not where something has to be counted at once: a budget, or failures."""
         part = room.snapshot.pipeline.map
         return (
@@ -101,7 +101,7 @@ class Parting(NamedTuple):
             and not room.asker.is_limited
         )
 
-    async def _share_out(self, room: Room, shelf: str, total: int) -> list[Step]:
+    async def _share_out(self, room: PipelineContext, shelf: str, total: int) -> list[StoredStep]:
         prefix = await chunk_prefix(room.notebook, shelf)
         groups = grouped([key async for key in room.notebook.keys(prefix)], total)
         if len(groups) < PARTS_MIN:
@@ -110,18 +110,18 @@ class Parting(NamedTuple):
         self.base.wakeups.tell(READY)
         return made
 
-    async def _part(self, group: Group) -> Step:
+    async def _part(self, group: ShardChunks) -> StoredStep:
         now = self.base.clock.now()
         keys = [chunk.key for chunk in group.chunks]
         begin = group.chunks[0].position
-        given = PartInput(self.claim.root_id, keys, begin, group.end)
+        given = ShardInput(self.claim.root_id, keys, begin, group.end)
         child = NewRun(
             id=self.base.ids.make(now), namespace=self.claim.namespace, name=PART_NAME,
             available_at=now, input=msgspec.json.encode(given).decode(), kind="pipeline",
             queue=PART_QUEUE, priority=self.claim.priority, trigger=Trigger.CHILD,
             parent_id=self.claim.root_id,
         )  # fmt: skip
-        step = Step(
+        step = StoredStep(
             root_id=self.claim.root_id, key=f"{PARTS}{begin:09d}", position=begin, kind="part",
             status="waiting", attempt=1,
             run_attempt=self.claim.attempt, output=None, error=None, wake_at=None,
@@ -131,15 +131,15 @@ class Parting(NamedTuple):
         return msgspec.structs.replace(step, child_id=started.id)
 
 
-def _tell(room: Room, ended: Sequence[history.Ended]) -> None:
+def _tell(room: PipelineContext, ended: Sequence[history.ChainResult]) -> None:
     """How far the run has come by the parts that are over."""
-    told = [msgspec.json.decode(each.output, type=PartOutput) for each in ended if each.output]
+    told = [msgspec.json.decode(each.output, type=ShardOutput) for each in ended if each.output]
     room.board.done = sum(each.done for each in told)
     room.board.failed = sum(each.failed for each in told)
     room.board.tell()
 
 
-async def part_readers(reader: Reader) -> list[Reader]:
+async def part_readers(reader: RunReader) -> list[RunReader]:
     """The chains of the parts of a run, in the order of their items."""
     return [
         reader.of(step.child_id) async for step in reader.steps(PARTS) if step.child_id is not None

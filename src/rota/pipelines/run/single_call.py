@@ -5,15 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from rota.pipelines.running.asking import LOST, Usage
-from rota.pipelines.running.mapping import free, with_value
-from rota.pipelines.running.notebook import ItemRecord, content_of, item_key, record_of
-from rota.pipelines.running.questions import Question
-from rota.pipelines.running.room import Room
+from rota.pipelines.run.context import PipelineContext
+from rota.pipelines.run.map_stage import free, with_value
+from rota.pipelines.run.model_caller import LOST, Usage
+from rota.pipelines.run.prompt_builder import ModelPrompt
+from rota.pipelines.run.run_store import ItemRecord, content_of, item_key, record_of
 
 
 async def call(
-    room: Room, stage: str, question: Question, read: Callable[[str], Any], position: int = 0
+    room: PipelineContext,
+    stage: str,
+    question: ModelPrompt,
+    read: Callable[[str], Any],
+    position: int = 0,
 ) -> ItemRecord:
     """The record of the call, from an earlier attempt if there is one; else it is made now.
 
@@ -45,7 +49,7 @@ async def call(
     return record
 
 
-async def _known(room: Room, stage: str, key: str, position: int) -> ItemRecord | None:
+async def _known(room: PipelineContext, stage: str, key: str, position: int) -> ItemRecord | None:
     """What an earlier attempt, or an earlier run of equal content, has been told."""
     notebook = room.notebook
     if not notebook.claim.is_fresh:

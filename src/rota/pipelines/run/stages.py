@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from rota.pipelines.document.nodes import MapNode, parents_of
+from rota.pipelines.definition.nodes import MapNode, parents_of
 from rota.pipelines.snapshot import Snapshot
 
 INPUT, FILTER, MAP, REDUCE, JOB = "input", "filter", "map", "reduce", "job"

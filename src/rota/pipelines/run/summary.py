@@ -15,14 +15,20 @@ from typing import IO, NamedTuple
 
 import msgspec
 
-from rota.core.model import Step
-from rota.pipelines.document.files import write_result
+from rota.core.runs.model import StoredStep
+from rota.pipelines.files import write_result
 from rota.pipelines.outcome import ItemOutcome, OutcomeWord, PipelineResult
-from rota.pipelines.running.notebook import ItemRecord, Placed, Reader, record_of, stage_prefix
-from rota.pipelines.running.parting import part_readers
-from rota.pipelines.running.reducing import OUTPUT
-from rota.pipelines.running.results import Source, Spool, Tally, dropped, outcome_of, outcomes
-from rota.pipelines.running.stages import INPUT, JOB, filter_stages, mapped_stages
+from rota.pipelines.run.reduce_stage import OUTPUT
+from rota.pipelines.run.results import Source, Spool, Tally, dropped, outcome_of, outcomes
+from rota.pipelines.run.run_store import (
+    ItemRecord,
+    PositionedItem,
+    RunReader,
+    record_of,
+    stage_prefix,
+)
+from rota.pipelines.run.sharding import part_readers
+from rota.pipelines.run.stages import INPUT, JOB, filter_stages, mapped_stages
 from rota.pipelines.snapshot import Snapshot
 
 log = logging.getLogger("rota.pipelines")
@@ -45,7 +51,7 @@ class Totals:
         self.cost_usd += record.cost_usd or 0.0
 
 
-class Standing(NamedTuple):
+class RunSummary(NamedTuple):
     """What was found out about a chain."""
 
     tally: Tally
@@ -56,7 +62,7 @@ class Standing(NamedTuple):
     fields: dict[str, object] | None
 
 
-async def standing(reader: Reader, snapshot: Snapshot, *, chars_max: int) -> Standing:
+async def standing(reader: RunReader, snapshot: Snapshot, *, chars_max: int) -> RunSummary:
     """Read everything once, in pages."""
     parts = await part_readers(reader)
     tally, totals = Tally(), Totals()
@@ -68,17 +74,17 @@ async def standing(reader: Reader, snapshot: Snapshot, *, chars_max: int) -> Sta
             totals.add(record_of(step))
     filtered = await _filtered(reader, snapshot)
     text, chars = await _text(reader, chars_max)
-    return Standing(tally, totals, filtered, text, chars, await _fields(reader, snapshot))
+    return RunSummary(tally, totals, filtered, text, chars, await _fields(reader, snapshot))
 
 
 async def item_outcomes(
-    reader: Reader, snapshot: Snapshot, parts: list[Reader] | None = None
+    reader: RunReader, snapshot: Snapshot, parts: list[RunReader] | None = None
 ) -> AsyncIterator[ItemOutcome]:
     """Every item with what became of it; those that a filter dropped come last."""
     parts = await part_readers(reader) if parts is None else parts
     if snapshot.pipeline.mode == "job":
         async for step in reader.steps(stage_prefix(JOB)):
-            yield outcome_of(Placed(0, snapshot.parameters), step)
+            yield outcome_of(PositionedItem(0, snapshot.parameters), step)
         return
     for mapped in mapped_stages(snapshot):
         async for outcome in outcomes(Source(reader, mapped.shelf, mapped.stage, parts)):
@@ -88,7 +94,7 @@ async def item_outcomes(
             yield outcome
 
 
-async def _filtered(reader: Reader, snapshot: Snapshot) -> int:
+async def _filtered(reader: RunReader, snapshot: Snapshot) -> int:
     count = 0
     for stage in filter_stages(snapshot):
         kept, before = await reader.shelf(stage), await reader.shelf(INPUT)
@@ -96,7 +102,7 @@ async def _filtered(reader: Reader, snapshot: Snapshot) -> int:
     return count
 
 
-async def _text(reader: Reader, chars_max: int) -> tuple[str | None, int]:
+async def _text(reader: RunReader, chars_max: int) -> tuple[str | None, int]:
     pieces: list[str] = []
     chars = 0
     async for piece in reader.text(OUTPUT):
@@ -106,7 +112,7 @@ async def _text(reader: Reader, chars_max: int) -> tuple[str | None, int]:
     return ("".join(pieces) if 0 < chars <= chars_max else None), chars
 
 
-async def _fields(reader: Reader, snapshot: Snapshot) -> dict[str, object] | None:
+async def _fields(reader: RunReader, snapshot: Snapshot) -> dict[str, object] | None:
     """The fields of the last call, where the result is one with fields."""
     pipeline = snapshot.pipeline
     if pipeline.job is not None and pipeline.job.output:
@@ -115,7 +121,7 @@ async def _fields(reader: Reader, snapshot: Snapshot) -> dict[str, object] | Non
         prefix = "at/reduce."
     else:
         return None
-    last: Step | None = None
+    last: StoredStep | None = None
     async for step in reader.steps(prefix):
         if step.status == "completed" and record_of(step).output is not None:
             last = step
@@ -123,7 +129,7 @@ async def _fields(reader: Reader, snapshot: Snapshot) -> dict[str, object] | Non
 
 
 def result_of(
-    found: Standing, snapshot: Snapshot, *, outcome: OutcomeWord | None = None, **more: object
+    found: RunSummary, snapshot: Snapshot, *, outcome: OutcomeWord | None = None, **more: object
 ) -> PipelineResult:
     """The result; without a word of the caller the items decide between completed and partial."""
     tally, totals = found.tally, found.totals
@@ -143,7 +149,7 @@ def result_of(
 
 
 async def save_results(
-    reader: Reader, snapshot: Snapshot, result: PipelineResult, *, run_id: str, started_at: int,
+    reader: RunReader, snapshot: Snapshot, result: PipelineResult, *, run_id: str, started_at: int,
     folder: Path,
 ) -> str | None:  # fmt: skip
     """Write the results file beside the pipeline; a disk that will not is told in the log."""

@@ -14,8 +14,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from rota.core.rules import number_of
-from rota.core.templates import text_of
+from rota.core.pipelines.filter_rules import number_of
+from rota.core.pipelines.templates import text_of
 from rota.errors import BadInput
 
 CELL_CHARS_MAX = 2**31 - 1

@@ -5,27 +5,27 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from rota.core import rules
-from rota.core.templates import Template
-from rota.pipelines.document.definition import Filter
-from rota.pipelines.document.nodes import AddOp, DropOp, RenameOp, SelectOp, TransformOp
-from rota.pipelines.document.rules import tree_of_group
+from rota.core.pipelines import filter_rules
+from rota.core.pipelines.templates import Template
+from rota.pipelines.definition.model import Filter
+from rota.pipelines.definition.nodes import AddOp, DropOp, RenameOp, SelectOp, TransformOp
+from rota.pipelines.definition.rules import tree_of_group
 
 Item = dict[str, Any]
 
 
-def tree_of_filter(part: Filter) -> rules.Rule:
+def tree_of_filter(part: Filter) -> filter_rules.Rule:
     """The filter of the linear form as one rule; its question to the AI is number 0.
 
     Rules are looked at first, so the AI is asked (and paid) only for items they leave open.
     """
     if part.rule is None or part.type == "ai":
-        return rules.Ask(0)
+        return filter_rules.Ask(0)
     group = tree_of_group(part.rule)
     if part.type == "rule":
         return group
-    both = (group, rules.Ask(0))
-    return rules.AllOf(both) if part.combine_mode == "and" else rules.AnyOf(both)
+    both = (group, filter_rules.Ask(0))
+    return filter_rules.AllOf(both) if part.combine_mode == "and" else filter_rules.AnyOf(both)
 
 
 def transformed(

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 from rota.errors import BadInput, WrongState
-from rota.pipelines.document.reading import NAMES
+from rota.pipelines.definition.loader import NAMES
 
 HERE = Path(__file__).parent
 NAME_MARK = '"{name}"'
 
 
-class Starter(NamedTuple):
+class StarterPipeline(NamedTuple):
     """A kind of pipeline to begin with."""
 
     kind: str
@@ -21,10 +21,10 @@ class Starter(NamedTuple):
 
 
 STARTERS = (
-    Starter("custom", "a few items in the file, one question about each"),
-    Starter("data", "rows of a CSV file: filtered, classified, a table at the end"),
-    Starter("models", "the same question to several models, then one answer made of all"),
-    Starter("generated", "an AI makes the items, each is worked on, then one text"),
+    StarterPipeline("custom", "a few items in the file, one question about each"),
+    StarterPipeline("data", "rows of a CSV file: filtered, classified, a table at the end"),
+    StarterPipeline("models", "the same question to several models, then one answer made of all"),
+    StarterPipeline("generated", "an AI makes the items, each is worked on, then one text"),
 )
 KINDS = [each.kind for each in STARTERS]
 

@@ -8,27 +8,27 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from rota.core.automation import Automation, EventName, LedgerRow, NewEvent
-from rota.core.lifecycle import Status, Trigger
-from rota.core.model import Run
-from rota.core.phases import Mutation
-from rota.core.shapes import misfit
+from rota.core.automations.model import DeployedAutomation, EventName, LedgerRow, NewEvent
+from rota.core.automations.phases import Mutation
+from rota.core.json_schema import misfit
+from rota.core.runs.lifecycle import Status, Trigger
+from rota.core.runs.model import Run
 from rota.errors import BadInput, UnknownAutomation, WrongState
-from rota.store import automations, events, mutations, sightings
-from rota.store.automations import IDLE, Rest, TopicDoor
-from rota.store.database import Tx
-from rota.store.events import Place, Published
+from rota.store.automations import effects, events, state, views
+from rota.store.automations.events import AutomationKey, Published
+from rota.store.automations.state import IDLE, Rest, TopicSchema
+from rota.store.backend.database import Tx
 
 WAITS = "reconciliation"
 RESOLUTIONS = ("try-again", "did-not-happen", "skip")
 _REPLAYABLE = ("idempotent", "reconcilable")
 
 
-class Hand(NamedTuple):
+class LockedAutomation(NamedTuple):
     """A person's hand on one automation: its lock, and its open run."""
 
-    automation: Automation
-    place: Place
+    automation: DeployedAutomation
+    place: AutomationKey
     turn: Run | None
 
     def waiting(self, *reasons: str) -> Run:
@@ -54,36 +54,36 @@ class Hand(NamedTuple):
             )
 
 
-async def _lock(tx: Tx, namespace: str, name: str) -> Automation:
-    automation = await automations.lock(tx, namespace, name)
+async def _lock(tx: Tx, namespace: str, name: str) -> DeployedAutomation:
+    automation = await state.lock(tx, namespace, name)
     if automation is None:
         raise UnknownAutomation(f"there is no automation {name!r}", name=name)
     return automation
 
 
-async def take(tx: Tx, namespace: str, name: str) -> Hand:
+async def take(tx: Tx, namespace: str, name: str) -> LockedAutomation:
     """Lock an automation, or UnknownAutomation."""
     automation = await _lock(tx, namespace, name)
-    turn = await automations.open_turn(tx, automation)
-    return Hand(automation, Place(namespace, name), turn)
+    turn = await state.open_turn(tx, automation)
+    return LockedAutomation(automation, AutomationKey(namespace, name), turn)
 
 
 async def stop(tx: Tx, namespace: str, name: str, *, status: str, now: int) -> None:
     """Pause or archive: what runs is left to end, nothing new begins."""
     hand = await take(tx, namespace, name)
-    await automations.set_status(tx, hand.automation, status, now=now)
-    await automations.rest_turn(tx, hand.automation)
+    await state.set_status(tx, hand.automation, status, now=now)
+    await state.rest_turn(tx, hand.automation)
 
 
 async def resume(tx: Tx, namespace: str, name: str, *, now: int, new_id: str) -> None:
     """Go on, from a pause or from the archive. One that waits for a person goes on waiting."""
     await take(tx, namespace, name)
-    automation = await automations.find(tx, namespace=namespace, name=name)
+    automation = await state.find(tx, namespace=namespace, name=name)
     assert automation is not None
-    await automations.set_status(tx, automation, "active", now=now)
-    automation = await automations.find(tx, namespace=namespace, name=name)
+    await state.set_status(tx, automation, "active", now=now)
+    automation = await state.find(tx, namespace=namespace, name=name)
     assert automation is not None
-    await automations.ensure_turn(tx, automation, now=now, new_id=new_id)
+    await state.ensure_turn(tx, automation, now=now, new_id=new_id)
 
 
 async def run_now(tx: Tx, namespace: str, name: str, *, now: int) -> list[str]:
@@ -97,13 +97,13 @@ async def run_now(tx: Tx, namespace: str, name: str, *, now: int) -> list[str]:
             f"automation {name} is at work", hint="Wait until the run has ended, then ask again."
         )
     busy = turn is not None and turn.status in (Status.WAITING, Status.SLEEPING)
-    if turn is not None and busy and turn.reason not in (IDLE, automations.EVENT):
+    if turn is not None and busy and turn.reason not in (IDLE, state.EVENT):
         raise WrongState(
             f"automation {name} is {turn.label}",
             hint=f"Resolve that first: `rota automation show {name}` says how.",
         )
-    queued = await automations.queue_producers(tx, hand.place, now=now)
-    await automations.poke(tx, hand.automation, now=now)
+    queued = await state.queue_producers(tx, hand.place, now=now)
+    await state.poke(tx, hand.automation, now=now)
     return queued
 
 
@@ -112,13 +112,13 @@ async def publish(
     new_ids: Iterator[str],
 ) -> Published:  # fmt: skip
     """Publish from outside to topics that are declared external, and wake who reads them."""
-    automation, place = await _lock(tx, namespace, name), Place(namespace, name)
-    known = await automations.topics(tx, place)
+    automation, place = await _lock(tx, namespace, name), AutomationKey(namespace, name)
+    known = await state.topics(tx, place)
     for event in fresh:
         _fits(name, event, known)
     told = await events.publish(tx, place, fresh, new_ids=new_ids, created_by=None, now=now)
     if told.readers:
-        await automations.poke(tx, automation, now=now)
+        await state.poke(tx, automation, now=now)
     return told
 
 
@@ -145,7 +145,7 @@ def _waves(fresh: Sequence[NewEvent]) -> Iterator[dict[int, NewEvent]]:
         yield wave
 
 
-def _fits(name: str, event: NewEvent, known: Mapping[str, TopicDoor]) -> None:
+def _fits(name: str, event: NewEvent, known: Mapping[str, TopicSchema]) -> None:
     """Whether an event from outside may enter its topic, or BadInput."""
     topic = event.topic
     if topic not in known:
@@ -171,8 +171,8 @@ async def approve(
     turn = hand.waiting("approval")
     row = await _entry(tx, turn)
     hand.answers(expected, row)
-    await mutations.approve(tx, turn.root_id, now=now)
-    await automations.resolve(tx, turn.id, now=now)
+    await effects.approve(tx, turn.root_id, now=now)
+    await state.resolve(tx, turn.id, now=now)
     return row
 
 
@@ -184,8 +184,8 @@ async def reject(
     turn = hand.waiting("approval")
     row = await _entry(tx, turn)
     hand.answers(expected, row)
-    await mutations.move(tx, row, Mutation.SKIPPED, now=now, resolved_by="rejected")
-    await automations.resolve(tx, turn.id, now=now)
+    await effects.move(tx, row, Mutation.SKIPPED, now=now, resolved_by="rejected")
+    await state.resolve(tx, turn.id, now=now)
     return row
 
 
@@ -201,7 +201,7 @@ async def resolve(
     looking = turn is not None and turn.status == Status.SLEEPING and turn.reason == WAITS
     if turn is None or not looking:
         turn = hand.waiting()
-    row = await mutations.of_chain(tx, turn.root_id)
+    row = await effects.of_chain(tx, turn.root_id)
     hand.answers(expected, row)
     skipped: list[EventName] = []
     if turn.reason == "approval":
@@ -212,11 +212,11 @@ async def resolve(
         raise WrongState(f"automation {name} is {turn.label}; no effect of it is in doubt")
     elif how == "skip":
         skipped = await _skip(tx, hand, turn, row, now)
-    await automations.count_troubles(tx, hand.automation, failures=0, fixes=0)
+    await state.count_troubles(tx, hand.automation, failures=0, fixes=0)
     if looking:
-        await automations.retime(tx, turn, Rest(Status.PENDING, None, now, Trigger.RETRY))
+        await state.retime(tx, turn, Rest(Status.PENDING, None, now, Trigger.RETRY))
     else:
-        await automations.resolve(tx, turn.id, now=now)
+        await state.resolve(tx, turn.id, now=now)
     return skipped
 
 
@@ -228,14 +228,16 @@ async def _settle_doubt(tx: Tx, turn: Run, how: str, now: int) -> None:
                 f"{row.tool} cannot look whether its effect happened",
                 hint="Look yourself, then say did-not-happen, or skip.",
             )
-        await mutations.move(tx, row, Mutation.NEEDS_RECONCILE, now=now, reconcile_count=0)
+        await effects.move(tx, row, Mutation.NEEDS_RECONCILE, now=now, reconcile_count=0)
     elif how == "did-not-happen":
-        await mutations.move(tx, row, Mutation.FAILED, now=now, resolved_by="person")
+        await effects.move(tx, row, Mutation.FAILED, now=now, resolved_by="person")
     else:
-        await mutations.move(tx, row, Mutation.SKIPPED, now=now, resolved_by="person")
+        await effects.move(tx, row, Mutation.SKIPPED, now=now, resolved_by="person")
 
 
-async def _skip(tx: Tx, hand: Hand, turn: Run, row: LedgerRow | None, now: int) -> list[EventName]:
+async def _skip(
+    tx: Tx, hand: LockedAutomation, turn: Run, row: LedgerRow | None, now: int
+) -> list[EventName]:
     """Leave out what the failed run had pinned, or else the event it stumbled over; after its
     change there is nothing left to skip."""
     if row is not None and row.status == Mutation.APPLIED:
@@ -244,7 +246,7 @@ async def _skip(tx: Tx, hand: Hand, turn: Run, row: LedgerRow | None, now: int) 
             hint="Correct `next` and deploy, or try again.",
         )
     ledger = {} if row is None else {turn.root_id: row}
-    found = await sightings.to_skip(tx, hand.place.namespace, [turn], ledger)
+    found = await views.to_skip(tx, hand.place.namespace, [turn], ledger)
     chosen = found.get(hand.place.automation, [])
     if not chosen:
         raise WrongState(
@@ -257,7 +259,7 @@ async def _skip(tx: Tx, hand: Hand, turn: Run, row: LedgerRow | None, now: int) 
 
 
 async def _entry(tx: Tx, turn: Run) -> LedgerRow:
-    row = await mutations.of_chain(tx, turn.root_id)
+    row = await effects.of_chain(tx, turn.root_id)
     if row is None:
         raise WrongState(f"run {turn.id} has no side effect in the ledger")
     return row

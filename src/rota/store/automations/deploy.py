@@ -10,13 +10,13 @@ from typing import NamedTuple
 
 import msgspec
 
-from rota.core.automation import Automation, serial_key
-from rota.core.graph import Graph, TopicNode
-from rota.core.lifecycle import Status, Trigger
-from rota.core.planner import Handler
-from rota.store import automations
-from rota.store.database import Row, Tx
-from rota.store.events import Place
+from rota.core.automations.graph import AutomationGraph, TopicNode
+from rota.core.automations.model import DeployedAutomation, serial_key
+from rota.core.automations.planner import DeployedHandler
+from rota.core.runs.lifecycle import Status, Trigger
+from rota.store.automations import state
+from rota.store.automations.events import AutomationKey
+from rota.store.backend.database import Row, Tx
 
 # What a person waits to hear about, and a new version of the code answers.
 CURED_BY_CODE = frozenset({"logic", "internal", "transient", "timeout", "fatal", "crashes"})
@@ -53,7 +53,7 @@ class NewVersion(NamedTuple):
     source: str
 
 
-def topic_rows(graph: Graph) -> list[TopicRow]:
+def topic_rows(graph: AutomationGraph) -> list[TopicRow]:
     """A graph's topics as the store keeps them."""
 
     def row(topic: TopicNode) -> TopicRow:
@@ -101,12 +101,12 @@ async def deploy(
     times and state; handlers that are gone are removed. Returns the version's number."""
     if await deploy_new(tx, namespace, [fresh], now=now, new_ids=new_ids):
         return 1
-    old = await automations.lock(tx, namespace, fresh.name)
+    old = await state.lock(tx, namespace, fresh.name)
     assert old is not None
     if old.digest == fresh.digest:
-        await automations.ensure_turn(tx, old, now=now, new_id=next(new_ids))
+        await state.ensure_turn(tx, old, now=now, new_id=next(new_ids))
         return old.version
-    place = Place(namespace, fresh.name)
+    place = AutomationKey(namespace, fresh.name)
     number = await _next_number(tx, place)
     await tx.rows(
         "change_automation", namespace=namespace, name=fresh.name, queue=fresh.queue,
@@ -121,21 +121,21 @@ async def deploy(
     return number
 
 
-async def _go_on(tx: Tx, place: Place, now: int, new_id: str) -> None:
+async def _go_on(tx: Tx, place: AutomationKey, now: int, new_id: str) -> None:
     """Let the changed automation have its turn, also where new code is what was waited for."""
-    automation = await automations.find(tx, namespace=place.namespace, name=place.automation)
+    automation = await state.find(tx, namespace=place.namespace, name=place.automation)
     assert automation is not None
-    turn = await automations.open_turn(tx, automation)
+    turn = await state.open_turn(tx, automation)
     if turn is not None and turn.status == Status.WAITING and turn.reason in CURED_BY_CODE:
-        await automations.resolve(tx, turn.id, now=now)
-    await automations.ensure_turn(tx, automation, now=now, new_id=new_id)
+        await state.resolve(tx, turn.id, now=now)
+    await state.ensure_turn(tx, automation, now=now, new_id=new_id)
 
 
 async def put_fix(
-    tx: Tx, automation: Automation, graph: str, source: str, comment: str, *, now: int
+    tx: Tx, automation: DeployedAutomation, graph: str, source: str, comment: str, *, now: int
 ) -> int:
     """Record a version made by a fix and put it in force; the declared graph stays."""
-    place = Place(automation.namespace, automation.name)
+    place = AutomationKey(automation.namespace, automation.name)
     number = await _next_number(tx, place)
     await tx.many(
         "put_definitions", [(place.automation, number, automation.digest, graph, source)],
@@ -148,13 +148,13 @@ async def put_fix(
     return number
 
 
-async def _next_number(tx: Tx, place: Place) -> int:
-    return (await automations.versions(tx, place, limit=1))[0].version + 1
+async def _next_number(tx: Tx, place: AutomationKey) -> int:
+    return (await state.versions(tx, place, limit=1))[0].version + 1
 
 
-async def _change_parts(tx: Tx, place: Place, fresh: NewVersion, now: int) -> None:
+async def _change_parts(tx: Tx, place: AutomationKey, fresh: NewVersion, now: int) -> None:
     namespace, automation = place
-    before = {one.name: one for one in await automations.handlers(tx, place)}
+    before = {one.name: one for one in await state.handlers(tx, place)}
     names = [one.name for one in fresh.handlers]
     await tx.rows("drop_handlers", namespace=namespace, automation=automation, names=names)
     await tx.many("put_handlers", _handler_rows(fresh, before, now), namespace=namespace)
@@ -167,7 +167,7 @@ def _topics(fresh: NewVersion) -> list[Row]:
     return [(fresh.name, *one) for one in fresh.topics]
 
 
-def _handler_rows(fresh: NewVersion, before: dict[str, Handler], now: int) -> list[Row]:
+def _handler_rows(fresh: NewVersion, before: dict[str, DeployedHandler], now: int) -> list[Row]:
     rows: list[Row] = []
     for position, one in enumerate(fresh.handlers):
         was = before.get(one.name)

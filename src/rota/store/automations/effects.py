@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from rota.core.automation import LedgerRow
-from rota.core.model import Claim
-from rota.core.phases import LEDGER, Mutation
+from rota.core.automations.model import LedgerRow
+from rota.core.automations.phases import LEDGER, Mutation
+from rota.core.runs.model import Claim
 from rota.errors import WrongState
-from rota.store.database import Tx
+from rota.store.backend.database import Tx
 
 
 class Wanted(NamedTuple):

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from rota.core.automation import EventName, NewEvent, NewInput, StoredEvent
-from rota.core.phases import EventStatus
+from rota.core.automations.model import EventName, NewEvent, NewInput, StoredEvent
+from rota.core.automations.phases import EventStatus
 from rota.errors import BadReservation
-from rota.store.database import Tx
+from rota.store.backend.database import Tx
 
 
-class Place(NamedTuple):
+class AutomationKey(NamedTuple):
     """Which automation."""
 
     namespace: str
@@ -31,7 +31,7 @@ class Published(NamedTuple):
 
 async def publish(
     tx: Tx,
-    place: Place,
+    place: AutomationKey,
     events: Sequence[NewEvent],
     *,
     new_ids: Iterator[str],
@@ -80,7 +80,7 @@ async def publish(
 
 async def _register(
     tx: Tx,
-    place: Place,
+    place: AutomationKey,
     inputs: Sequence[NewInput],
     new_ids: Iterator[str],
     created_by: str | None,
@@ -97,7 +97,7 @@ async def _register(
     return {(row[1], row[2], row[3]): row[0] for row in rows}
 
 
-async def mark(tx: Tx, place: Place, topics: Sequence[str]) -> dict[str, int]:
+async def mark(tx: Tx, place: AutomationKey, topics: Sequence[str]) -> dict[str, int]:
     """Give the readers of these topics reason to look; returns their marks by name."""
     rows = await tx.rows(
         "mark_readers", namespace=place.namespace, automation=place.automation, topics=list(topics)
@@ -105,7 +105,7 @@ async def mark(tx: Tx, place: Place, topics: Sequence[str]) -> dict[str, int]:
     return {row[0]: row[1] for row in rows}
 
 
-async def peek(tx: Tx, place: Place, topic: str, limit: int) -> list[StoredEvent]:
+async def peek(tx: Tx, place: AutomationKey, topic: str, limit: int) -> list[StoredEvent]:
     """Pending events, oldest first."""
     rows = await tx.rows(
         "peek_events", namespace=place.namespace, automation=place.automation, topic=topic,
@@ -114,7 +114,7 @@ async def peek(tx: Tx, place: Place, topic: str, limit: int) -> list[StoredEvent
     return [StoredEvent(*row) for row in rows]
 
 
-async def named(tx: Tx, place: Place, topic: str, ids: Sequence[str]) -> list[StoredEvent]:
+async def named(tx: Tx, place: AutomationKey, topic: str, ids: Sequence[str]) -> list[StoredEvent]:
     """Events by message id, in any status."""
     rows = await tx.rows(
         "events_named", namespace=place.namespace, automation=place.automation, topic=topic,
@@ -123,7 +123,7 @@ async def named(tx: Tx, place: Place, topic: str, ids: Sequence[str]) -> list[St
     return [StoredEvent(*row) for row in rows]
 
 
-async def oldest(tx: Tx, place: Place) -> dict[str, str]:
+async def oldest(tx: Tx, place: AutomationKey) -> dict[str, str]:
     """The id of each consumer's oldest pending event."""
     rows = await tx.rows("oldest_events", namespace=place.namespace, automation=place.automation)
     found: dict[str, str] = {}
@@ -134,7 +134,7 @@ async def oldest(tx: Tx, place: Place) -> dict[str, str]:
 
 
 async def reserve(
-    tx: Tx, place: Place, run_id: str, wanted: Mapping[str, Sequence[str]], *, now: int
+    tx: Tx, place: AutomationKey, run_id: str, wanted: Mapping[str, Sequence[str]], *, now: int
 ) -> None:
     """Pin events for a run: every one of them, or BadReservation and none."""
     items = [(topic, message_id) for topic, ids in wanted.items() for message_id in ids]
@@ -149,7 +149,9 @@ async def reserve(
     await tx.rows("note_held", run_id=run_id, act="reserved", now=now)
 
 
-async def complain(tx: Tx, place: Place, run_id: str, wanted: Mapping[str, Sequence[str]]) -> None:
+async def complain(
+    tx: Tx, place: AutomationKey, run_id: str, wanted: Mapping[str, Sequence[str]]
+) -> None:
     """BadReservation with what cannot be pinned for the run. What it holds already is no reason:
     the answer to an earlier try was lost."""
     complaints = []

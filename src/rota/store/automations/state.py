@@ -10,37 +10,37 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from rota.core.automation import Automation, Definition, serial_key
-from rota.core.lifecycle import Status, Trigger
-from rota.core.model import Run
-from rota.core.planner import Due, Handler, next_due
-from rota.store.database import Tx
-from rota.store.events import Place
+from rota.core.automations.model import AutomationVersion, DeployedAutomation, serial_key
+from rota.core.automations.planner import DeployedHandler, NextWork, next_due
+from rota.core.runs.lifecycle import Status, Trigger
+from rota.core.runs.model import Run
+from rota.store.automations.events import AutomationKey
+from rota.store.backend.database import Tx
 
 # Why a turn sleeps when there is nothing to do: until a time, or until an event.
 IDLE, EVENT, PAUSED = "idle", "event", "paused"
 
 
-async def lock(tx: Tx, namespace: str, name: str) -> Automation | None:
+async def lock(tx: Tx, namespace: str, name: str) -> DeployedAutomation | None:
     """The automation, locked until the transaction ends."""
     rows = await tx.rows("lock_automation", namespace=namespace, name=name)
-    return Automation(*rows[0]) if rows else None
+    return DeployedAutomation(*rows[0]) if rows else None
 
 
-async def find(tx: Tx, *, namespace: str, name: str) -> Automation | None:
+async def find(tx: Tx, *, namespace: str, name: str) -> DeployedAutomation | None:
     """One automation."""
     rows = await tx.rows("get_automation", namespace=namespace, name=name)
-    return Automation(*rows[0]) if rows else None
+    return DeployedAutomation(*rows[0]) if rows else None
 
 
 async def listing(
     tx: Tx, *, namespace: str, archived: bool = False, after: str = "", limit: int = 1000
-) -> list[Automation]:
+) -> list[DeployedAutomation]:
     """Automations by name."""
     rows = await tx.rows(
         "list_automations", namespace=namespace, after=after, archived=int(archived), limit=limit
     )
-    return [Automation(*row) for row in rows]
+    return [DeployedAutomation(*row) for row in rows]
 
 
 async def digests(tx: Tx, *, namespace: str) -> dict[str, str]:
@@ -48,47 +48,47 @@ async def digests(tx: Tx, *, namespace: str) -> dict[str, str]:
     return {row[0]: row[1] for row in await tx.rows("automation_digests", namespace=namespace)}
 
 
-async def handlers(tx: Tx, place: Place) -> list[Handler]:
+async def handlers(tx: Tx, place: AutomationKey) -> list[DeployedHandler]:
     """The deployed handlers, in the order of their declaration."""
     rows = await tx.rows("handlers_of", namespace=place.namespace, automation=place.automation)
-    return [Handler(*row) for row in rows]
+    return [DeployedHandler(*row) for row in rows]
 
 
 async def handlers_of_all(
     tx: Tx, *, namespace: str, names: Sequence[str]
-) -> dict[str, list[Handler]]:
+) -> dict[str, list[DeployedHandler]]:
     """The deployed handlers of several automations."""
-    found: dict[str, list[Handler]] = {name: [] for name in names}
+    found: dict[str, list[DeployedHandler]] = {name: [] for name in names}
     for row in await tx.rows("handlers_of_all", namespace=namespace, automations=list(names)):
-        found[row[0]].append(Handler(*row[1:]))
+        found[row[0]].append(DeployedHandler(*row[1:]))
     return found
 
 
-class TopicDoor(NamedTuple):
+class TopicSchema(NamedTuple):
     """What somebody who publishes must know of a topic."""
 
     external: bool
     shape: str | None
 
 
-async def topics(tx: Tx, place: Place) -> dict[str, TopicDoor]:
+async def topics(tx: Tx, place: AutomationKey) -> dict[str, TopicSchema]:
     """The declared topics: whether others may publish to them, and what fits."""
     rows = await tx.rows("topics_of", namespace=place.namespace, automation=place.automation)
-    return {row[0]: TopicDoor(bool(row[1]), row[2]) for row in rows}
+    return {row[0]: TopicSchema(bool(row[1]), row[2]) for row in rows}
 
 
-async def versions(tx: Tx, place: Place, *, limit: int = 100) -> list[Definition]:
+async def versions(tx: Tx, place: AutomationKey, *, limit: int = 100) -> list[AutomationVersion]:
     """Every version, newest first."""
     rows = await tx.rows(
         "definitions_of", namespace=place.namespace, automation=place.automation, limit=limit
     )
-    return [Definition(*row) for row in rows]
+    return [AutomationVersion(*row) for row in rows]
 
 
 # -- the turn ----------------------------------------------------------------------------------
 
 
-async def open_turn(tx: Tx, automation: Automation) -> Run | None:
+async def open_turn(tx: Tx, automation: DeployedAutomation) -> Run | None:
     """The automation's one open run."""
     rows = await tx.rows(
         "open_turn", namespace=automation.namespace, serial_key=automation.serial_key
@@ -112,7 +112,7 @@ class Rest(NamedTuple):
     trigger: str
 
 
-def rest(due: Due, now: int) -> Rest:
+def rest(due: NextWork, now: int) -> Rest:
     """A turn for the next due time."""
     if due.at is None:
         return Rest(Status.SLEEPING, EVENT, None, Trigger.EVENT)
@@ -121,16 +121,16 @@ def rest(due: Due, now: int) -> Rest:
     return Rest(Status.SLEEPING, IDLE, due.at, due.cause)
 
 
-async def look_ahead(tx: Tx, automation: Automation, now: int) -> Rest:
+async def look_ahead(tx: Tx, automation: DeployedAutomation, now: int) -> Rest:
     """When this automation next has work."""
     if automation.status != "active":
         return rest_of(automation, (), now)
     return rest_of(
-        automation, await handlers(tx, Place(automation.namespace, automation.name)), now
+        automation, await handlers(tx, AutomationKey(automation.namespace, automation.name)), now
     )
 
 
-def rest_of(automation: Automation, found: Iterable[Handler], now: int) -> Rest:
+def rest_of(automation: DeployedAutomation, found: Iterable[DeployedHandler], now: int) -> Rest:
     """The same when its handlers are known."""
     if automation.status != "active":
         return Rest(Status.SLEEPING, PAUSED, None, Trigger.EVENT)
@@ -139,7 +139,7 @@ def rest_of(automation: Automation, found: Iterable[Handler], now: int) -> Rest:
 
 async def put_turn(
     tx: Tx,
-    automation: Automation,
+    automation: DeployedAutomation,
     new_id: str,
     at: Rest,
     *,
@@ -158,7 +158,7 @@ async def put_turn(
     return bool(rows)
 
 
-async def ensure_turn(tx: Tx, automation: Automation, *, now: int, new_id: str) -> Rest:
+async def ensure_turn(tx: Tx, automation: DeployedAutomation, *, now: int, new_id: str) -> Rest:
     """Make sure that there is an open run, and that it is awake when there is work."""
     at = await look_ahead(tx, automation, now)
     turn = await open_turn(tx, automation)
@@ -173,7 +173,7 @@ async def ensure_turn(tx: Tx, automation: Automation, *, now: int, new_id: str) 
     return at
 
 
-async def rest_turn(tx: Tx, automation: Automation) -> None:
+async def rest_turn(tx: Tx, automation: DeployedAutomation) -> None:
     """Put a turn that has not begun to rest until it is resumed."""
     turn = await open_turn(tx, automation)
     if turn is None:
@@ -189,7 +189,7 @@ async def retime(tx: Tx, turn: Run, at: Rest) -> None:
     )
 
 
-async def poke(tx: Tx, automation: Automation, *, now: int) -> bool:
+async def poke(tx: Tx, automation: DeployedAutomation, *, now: int) -> bool:
     """Wake a turn that rests for want of work."""
     rows = await tx.rows(
         "poke_turn", namespace=automation.namespace, serial_key=automation.serial_key, now=now
@@ -197,7 +197,7 @@ async def poke(tx: Tx, automation: Automation, *, now: int) -> bool:
     return bool(rows)
 
 
-async def set_status(tx: Tx, automation: Automation, status: str, *, now: int) -> None:
+async def set_status(tx: Tx, automation: DeployedAutomation, status: str, *, now: int) -> None:
     """The user's own word: active, paused or archived."""
     await tx.rows(
         "set_automation_status", namespace=automation.namespace, name=automation.name,
@@ -205,7 +205,9 @@ async def set_status(tx: Tx, automation: Automation, status: str, *, now: int) -
     )  # fmt: skip
 
 
-async def count_troubles(tx: Tx, automation: Automation, *, failures: int, fixes: int) -> None:
+async def count_troubles(
+    tx: Tx, automation: DeployedAutomation, *, failures: int, fixes: int
+) -> None:
     """How often it failed in a row, and how often that was mended."""
     if (failures, fixes) != (automation.failures, automation.fixes):
         await tx.rows(
@@ -222,7 +224,7 @@ async def resolve(tx: Tx, run_id: str, *, now: int) -> bool:
     return resolved
 
 
-async def queue_producers(tx: Tx, place: Place, *, now: int) -> list[str]:
+async def queue_producers(tx: Tx, place: AutomationKey, *, now: int) -> list[str]:
     """Make every producer due."""
     rows = await tx.rows(
         "queue_producers", namespace=place.namespace, automation=place.automation, now=now

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from rota.core.automation import (
+from rota.core.automations.model import (
     EventName,
     HandlerRun,
     InputRow,
@@ -14,11 +14,11 @@ from rota.core.automation import (
     StoredEvent,
     Touched,
 )
-from rota.core.model import Run
-from rota.core.phases import DECIDED, UNCERTAIN, EventStatus
-from rota.core.wording import can_skip
-from rota.store.database import Row, Tx
-from rota.store.events import Place
+from rota.core.automations.phases import DECIDED, UNCERTAIN, EventStatus
+from rota.core.automations.text import can_skip
+from rota.core.runs.model import Run
+from rota.store.automations.events import AutomationKey
+from rota.store.backend.database import Row, Tx
 
 LATEST = 1 << 62
 OPEN = (EventStatus.PENDING, EventStatus.RESERVED)
@@ -57,7 +57,13 @@ async def to_skip(
 
 
 async def list_events(
-    tx: Tx, place: Place, *, topic: str = "", status: str = "", before: str = "", limit: int = 50
+    tx: Tx,
+    place: AutomationKey,
+    *,
+    topic: str = "",
+    status: str = "",
+    before: str = "",
+    limit: int = 50,
 ) -> list[StoredEvent]:
     """Events, newest first."""
     rows = await tx.rows(
@@ -68,7 +74,7 @@ async def list_events(
 
 
 async def list_inputs(
-    tx: Tx, place: Place, *, before: str = "", limit: int = 50, input_id: str = ""
+    tx: Tx, place: AutomationKey, *, before: str = "", limit: int = 50, input_id: str = ""
 ) -> list[SeenInput]:
     """What came in, newest first."""
     rows = await tx.rows(
@@ -79,7 +85,7 @@ async def list_inputs(
 
 
 async def unfinished_inputs(
-    tx: Tx, place: Place, *, until: int = LATEST, limit: int = 50
+    tx: Tx, place: AutomationKey, *, until: int = LATEST, limit: int = 50
 ) -> list[SeenInput]:
     """What came in before an instant and is not done, oldest first."""
     rows = await tx.rows(
@@ -105,7 +111,7 @@ async def inputs_of_output(tx: Tx, mutation_id: str) -> list[InputRow]:
 
 
 async def list_outputs(
-    tx: Tx, place: Place, *, status: str = "", before: str = "", limit: int = 50
+    tx: Tx, place: AutomationKey, *, status: str = "", before: str = "", limit: int = 50
 ) -> list[LedgerRow]:
     """Side effects, newest first."""
     rows = await tx.rows(
@@ -116,7 +122,7 @@ async def list_outputs(
 
 
 async def list_activity(
-    tx: Tx, place: Place, *, before: str = "", limit: int = 50
+    tx: Tx, place: AutomationKey, *, before: str = "", limit: int = 50
 ) -> list[SeenRun]:
     """Handler runs, newest first."""
     rows = await tx.rows(

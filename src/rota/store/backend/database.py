@@ -13,7 +13,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 from rota.errors import BadDatabaseUrl
 from rota.settings import Settings
-from rota.store.dialect import Dialect
+from rota.store.backend.dialect import Dialect
 
 _PLAIN_NAME = re.compile(r"[a-z_][a-z0-9_]{0,62}")
 P = ParamSpec("P")
@@ -133,7 +133,7 @@ def open_url(url: str, settings: Settings) -> Database:
         scheme = ""
     if scheme == "sqlite":
         # Imported late: a program that only talks to PostgreSQL needs no SQLite, and vice versa.
-        from rota.store.sqlite import SqliteDatabase
+        from rota.store.backend.sqlite import SqliteDatabase
 
         path = rest.removeprefix("/") if not rest.startswith("//") else rest[1:]
         path, _, query = path.partition("?")
@@ -141,7 +141,7 @@ def open_url(url: str, settings: Settings) -> Database:
             raise BadDatabaseUrl(f"{url!r} names no SQLite file")
         return SqliteDatabase(path, settings)
     if scheme in ("postgresql", "postgres"):
-        from rota.store.postgres import PostgresDatabase
+        from rota.store.backend.postgres import PostgresDatabase
 
         try:
             parts = urlsplit(url)

@@ -8,8 +8,8 @@ from importlib.resources import files
 from typing import NamedTuple
 
 from rota.errors import SchemaMissing, SchemaTooNew, StoreCorrupt
-from rota.store.database import Database, Tx
-from rota.store.dialect import Dialect
+from rota.store.backend.database import Database, Tx
+from rota.store.backend.dialect import Dialect
 
 _FILE = re.compile(r"^(\d{4})_(\w+)\.sql$")
 _LOG = """create table if not exists migrations (

@@ -25,10 +25,10 @@ except ImportError as missing:
 
 from rota import errors, faults
 from rota.settings import Settings
-from rota.store.database import Row, Taken
-from rota.store.dialect import POSTGRES
-from rota.store.queries import compiled
-from rota.store.silence import Silence
+from rota.store.backend.database import Row, Taken
+from rota.store.backend.dialect import POSTGRES
+from rota.store.backend.postgres_watchdog import ConnectionWatchdog
+from rota.store.backend.queries import compiled
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -170,7 +170,7 @@ class PostgresDatabase:
         self._own: set[int] = set()  # server processes that work for us
         # A connection that went silent must not hold a worker longer than its leases last; but a
         # server that has its hands full is not silent.
-        self._silence = Silence(max(settings.lease_s, SILENCE_S_MIN))
+        self._silence = ConnectionWatchdog(max(settings.lease_s, SILENCE_S_MIN))
 
     async def open(self) -> None:
         """Connect once, to find out early whether the server answers."""

@@ -14,28 +14,28 @@ from typing import Any, Protocol
 LOOKS = 4
 
 
-class Asking(Protocol):
+class WatchedConnection(Protocol):
     """Somebody who talks to the server, one statement after the other."""
 
     connection: Any
     looks: int  # how often it was seen with its present statement; back to 0 with every other
 
 
-class Silence:
+class ConnectionWatchdog:
     """Ends connections whose statement gets no answer for a time."""
 
     def __init__(self, limit_s: float) -> None:
         self._every_s = limit_s / LOOKS
-        self._asking: set[Asking] = set()
+        self._asking: set[WatchedConnection] = set()
         self._timer: asyncio.TimerHandle | None = None
 
-    def watch(self, one: Asking) -> None:
+    def watch(self, one: WatchedConnection) -> None:
         """Look after it until it is forgotten."""
         self._asking.add(one)
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(self._every_s, self._look)
 
-    def forget(self, one: Asking) -> None:
+    def forget(self, one: WatchedConnection) -> None:
         """It has its answers."""
         self._asking.discard(one)
 

@@ -6,17 +6,17 @@ import re
 from functools import cache
 from importlib.resources import files
 
-from rota.core.automation import (
-    Automation,
-    Definition,
+from rota.core.automations.model import (
+    AutomationVersion,
+    DeployedAutomation,
     HandlerRun,
     InputRow,
     LedgerRow,
     StoredEvent,
 )
-from rota.core.model import Claim, Run, Schedule, Step, Worker
-from rota.core.planner import Handler
-from rota.store.dialect import POSTGRES, SQLITE, Compiled, Dialect
+from rota.core.automations.planner import DeployedHandler
+from rota.core.runs.model import Claim, Run, Schedule, StoredStep, WorkerRecord
+from rota.store.backend.dialect import POSTGRES, SQLITE, Compiled, Dialect
 
 _QUERY = re.compile(r"\{query (\w+)\}")
 _ALIAS = re.compile(r" as \w+$")
@@ -28,12 +28,12 @@ _REMARK = re.compile(r"^\s*--.*\n", re.MULTILINE)
 _RECORDS = {
     "run": (Run, "runs"),
     "claim": (Claim, "runs"),
-    "step": (Step, "steps"),
-    "worker": (Worker, "workers"),
+    "step": (StoredStep, "steps"),
+    "worker": (WorkerRecord, "workers"),
     "schedule": (Schedule, "runs"),
-    "automation": (Automation, "automations"),
-    "definition": (Definition, "definitions"),
-    "handler": (Handler, "handlers"),
+    "automation": (DeployedAutomation, "automations"),
+    "definition": (AutomationVersion, "definitions"),
+    "handler": (DeployedHandler, "handlers"),
     "handler run": (HandlerRun, "handler_runs"),
     "event": (StoredEvent, "events"),
     "mutation": (LedgerRow, "mutations"),

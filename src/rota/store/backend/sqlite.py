@@ -22,12 +22,12 @@ import msgspec
 
 from rota import errors, faults
 from rota.settings import Settings
-from rota.store import one_library
-from rota.store.database import Row, Taken
-from rota.store.dialect import SQLITE
-from rota.store.logroom import LogRoom
-from rota.store.queries import compiled
-from rota.store.signal import LocalSignal
+from rota.store.backend import sqlite_guard
+from rota.store.backend.database import Row, Taken
+from rota.store.backend.dialect import SQLITE
+from rota.store.backend.queries import compiled
+from rota.store.backend.sqlite_wakeup import LocalSignal
+from rota.store.backend.sqlite_wal_prealloc import WalPreallocation
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -80,7 +80,7 @@ class SqliteTx:
         self.connection = connection
         self.commit_s = 0.0  # what the last commit took
         self.patient = True  # whether to wait for another process
-        self.log_room: LogRoom | None = None
+        self.log_room: WalPreallocation | None = None
         self._cursor = connection.cursor()
         self._queries = compiled("sqlite")
 
@@ -370,7 +370,7 @@ class SqliteDatabase:
             else _Thread("rota-reader", lambda: self._connect(write=False), False)
         )
         self._signal = None if self._memory else LocalSignal(path)
-        self._held: one_library.Identity | None = None
+        self._held: sqlite_guard.Identity | None = None
 
     async def open(self) -> None:
         """Open the file, creating it (never its folder) when missing."""
@@ -378,7 +378,7 @@ class SqliteDatabase:
             await self._writer.open()
             if self._reader is not None:
                 await self._reader.open()
-                self._held = one_library.hold(self.path)
+                self._held = sqlite_guard.hold(self.path)
         except apsw.Error as error:
             raise translate(error, self.place) from error
 
@@ -390,7 +390,7 @@ class SqliteDatabase:
             await self._reader.close()
         await self._writer.close()
         if self._held is not None:
-            one_library.release(self._held)
+            sqlite_guard.release(self._held)
             self._held = None
 
     async def write(
@@ -473,5 +473,5 @@ class SqliteDatabase:
         if not write:
             connection.execute("pragma query_only = on")
         elif not self._memory:
-            tx.log_room = LogRoom(connection, self.path)
+            tx.log_room = WalPreallocation(connection, self.path)
         return tx

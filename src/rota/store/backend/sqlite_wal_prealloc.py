@@ -18,7 +18,7 @@ CHECKPOINT_PAGES = 4000
 AHEAD = 16  # frames; more than that in a commit, and the zeros would cost more than they save
 
 
-class LogRoom:
+class WalPreallocation:
     """Lengthens the log of one writing connection."""
 
     def __init__(self, connection: apsw.Connection, path: str) -> None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from rota.core.model import Schedule
-from rota.store.database import Tx
-from rota.store.schedules import declared_by, read_intent
+from rota.core.runs.model import Schedule
+from rota.store.backend.database import Tx
+from rota.store.schedules.templates import declared_by, read_intent
 
 
 async def has_begun(tx: Tx, root_id: str) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from rota.store.database import Tx
+from rota.store.backend.database import Tx
 
 T = TypeVar("T")
 

@@ -6,10 +6,10 @@ from typing import NamedTuple
 
 import msgspec
 
-from rota.core.lifecycle import FINAL, Trigger
-from rota.core.model import Run, Step
-from rota.store import runs
-from rota.store.database import Tx
+from rota.core.runs.lifecycle import FINAL, Trigger
+from rota.core.runs.model import Run, StoredStep
+from rota.store.backend.database import Tx
+from rota.store.runs import transitions
 
 
 class StepKey(NamedTuple):
@@ -21,18 +21,18 @@ class StepKey(NamedTuple):
     run_attempt: int
 
 
-async def step(tx: Tx, *, root_id: str, key: str) -> Step | None:
+async def step(tx: Tx, *, root_id: str, key: str) -> StoredStep | None:
     """One step of a chain."""
     rows = await tx.rows("step_of", root_id=root_id, key=key, alone=True)
-    return Step(*rows[0]) if rows else None
+    return StoredStep(*rows[0]) if rows else None
 
 
-async def page(tx: Tx, *, root_id: str, after: str, until: str, limit: int) -> list[Step]:
+async def page(tx: Tx, *, root_id: str, after: str, until: str, limit: int) -> list[StoredStep]:
     """Steps whose keys lie between two texts, in the order of their keys."""
     rows = await tx.rows(
         "steps_page", root_id=root_id, after=after, until=until, limit=limit, alone=True
     )
-    return [Step(*row) for row in rows]
+    return [StoredStep(*row) for row in rows]
 
 
 async def keys(tx: Tx, *, root_id: str, after: str, until: str, limit: int) -> list[StepKey]:
@@ -51,13 +51,13 @@ async def again(
     last = Run(*(await tx.rows("chain_of", root_id=root_id))[-1])
     if last.status not in FINAL:
         return None
-    heir = runs.successor(
+    heir = transitions.successor(
         last, new_id, trigger=Trigger.RETRY, available_at=now, attempt=last.attempt + 1,
         recoveries=0,
     )  # fmt: skip
     if queue is not None:
         heir = msgspec.structs.replace(heir, queue=queue)
-    await runs.start(tx, [heir], now=now, alone=False)
+    await transitions.start(tx, [heir], now=now, alone=False)
     return last
 
 

@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from rota.core import limits
-from rota.core.model import Claim, Queue
-from rota.store.database import Row, Tx
+from rota.core.runs import limits
+from rota.core.runs.model import Claim, Queue
+from rota.store.backend.database import Row, Tx
 
 
 class ClaimRequest(msgspec.Struct, frozen=True):

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from rota.core.model import Run
+from rota.core.runs.model import Run
 from rota.errors import UnknownRun
-from rota.store.database import Tx
+from rota.store.backend.database import Tx
 
 
-class Ended(NamedTuple):
+class ChainResult(NamedTuple):
     """How a chain ended."""
 
     root_id: str
@@ -40,9 +40,11 @@ async def chain(tx: Tx, *, root_id: str) -> list[Run]:
     return [Run(*row) for row in await tx.rows("chain_of", root_id=root_id)]
 
 
-async def ended(tx: Tx, roots: Sequence[str], *, alone: bool = True) -> list[Ended]:
+async def ended(tx: Tx, roots: Sequence[str], *, alone: bool = True) -> list[ChainResult]:
     """Those of the chains that have ended."""
-    return [Ended(*row) for row in await tx.rows("ended_chains", roots=list(roots), alone=alone)]
+    return [
+        ChainResult(*row) for row in await tx.rows("ended_chains", roots=list(roots), alone=alone)
+    ]
 
 
 async def page(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rota.store.database import Tx
+from rota.store.backend.database import Tx
 
 
 async def prune(

@@ -7,11 +7,11 @@ from typing import NamedTuple
 
 import msgspec
 
-from rota.core.model import Claim, NewRun, Started, Step, StepRecord
+from rota.core.runs.model import Claim, NewRun, Started, StepRecord, StoredStep
 from rota.errors import LeaseLost
-from rota.store import history, runs
-from rota.store.database import Row, Tx
-from rota.store.history import Ended
+from rota.store.backend.database import Row, Tx
+from rota.store.runs import history, transitions
+from rota.store.runs.history import ChainResult
 
 
 def _row(record: StepRecord) -> Row:
@@ -68,11 +68,11 @@ async def _write(tx: Tx, records: Sequence[StepRecord], alone: bool) -> int:
     )  # fmt: skip
 
 
-async def load(tx: Tx, roots: Sequence[str]) -> dict[str, list[Step]]:
+async def load(tx: Tx, roots: Sequence[str]) -> dict[str, list[StoredStep]]:
     """Everything recorded for these chains, in order."""
-    found: dict[str, list[Step]] = {root: [] for root in roots}
+    found: dict[str, list[StoredStep]] = {root: [] for root in roots}
     for row in await tx.rows("steps_of", roots=list(roots), alone=True):
-        step = Step(*row)
+        step = StoredStep(*row)
         found[step.root_id].append(step)
     return found
 
@@ -80,13 +80,15 @@ async def load(tx: Tx, roots: Sequence[str]) -> dict[str, list[Step]]:
 async def record_child(tx: Tx, record_: StepRecord, child: NewRun, *, now: int) -> Started:
     """Start a child and remember it, both or neither, so that it is born exactly once."""
     await _hold(tx, record_.claim)
-    [started] = await runs.start(tx, [child], now=now, alone=False)
+    [started] = await transitions.start(tx, [child], now=now, alone=False)
     step = msgspec.structs.replace(record_.step, child_id=started.id)
     await record(tx, [StepRecord(record_.claim, step)], alone=False)
     return started
 
 
-async def await_signal(tx: Tx, claim: Claim, name: str, step: Step, *, now: int) -> Step:
+async def await_signal(
+    tx: Tx, claim: Claim, name: str, step: StoredStep, *, now: int
+) -> StoredStep:
     """Consume the oldest untaken signal of that name as this step's result.
 
     Without one the step is recorded as waiting, or as failed when its time is up. One
@@ -96,7 +98,7 @@ async def await_signal(tx: Tx, claim: Claim, name: str, step: Step, *, now: int)
     await _hold(tx, claim)
     known = await tx.rows("step_of", root_id=claim.root_id, key=step.key)
     if known and known[0][4] != "waiting":
-        return Step(*known[0])  # decided before; only the answer was lost on its way
+        return StoredStep(*known[0])  # decided before; only the answer was lost on its way
     found = await tx.rows("oldest_signal", root_id=claim.root_id, name=name)
     if found:
         await tx.rows("take_signal", id=found[0][0], key=step.key)
@@ -112,7 +114,7 @@ async def await_signal(tx: Tx, claim: Claim, name: str, step: Step, *, now: int)
 class ChildEnd(NamedTuple):
     """What a parent finds when it looks after a child: its end, if any, and whose child it is."""
 
-    ended: Ended | None
+    ended: ChainResult | None
     is_own: bool
 
 
@@ -129,7 +131,7 @@ async def look_after_child(tx: Tx, claim: Claim, child_id: str) -> ChildEnd:
 async def retry_child(tx: Tx, waiting: StepRecord, child_id: str, new_id: str, *, now: int) -> None:
     """Try a child again that failed in an earlier attempt of its parent, once for this attempt."""
     await _hold(tx, waiting.claim)
-    await runs.retry_chain(tx, child_id, new_id, now=now)
+    await transitions.retry_chain(tx, child_id, new_id, now=now)
     await record(tx, [waiting], alone=False)
 
 
@@ -145,11 +147,11 @@ async def send_signal(
     """Leave a signal for a chain and wake it."""
     await tx.rows("lock_roots", roots=[root_id])
     await tx.many("send_signal", [(signal_id, root_id, name, body)], now=now)
-    await runs.poke(tx, [root_id], now=now)
+    await transitions.poke(tx, [root_id], now=now)
 
 
 async def fork(tx: Tx, run: NewRun, *, from_root: str, position: int, now: int) -> Started:
     """Start a new chain that already knows the steps before `position`."""
-    [started] = await runs.start(tx, [run], now=now, alone=False)
+    [started] = await transitions.start(tx, [run], now=now, alone=False)
     await tx.rows("copy_steps", to_root=started.id, from_root=from_root, position=position)
     return started

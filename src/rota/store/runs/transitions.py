@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from rota.core.lifecycle import FINAL, RULES, Status, Trigger
-from rota.core.model import Claim, NewRun, Outcome, Run, Started
-from rota.store.claiming import Claimed, ClaimRequest, claim, claim_order
-from rota.store.database import Row, Taken, Tx
-from rota.store.lines import End, give_turns
+from rota.core.runs.lifecycle import FINAL, RULES, Status, Trigger
+from rota.core.runs.model import Claim, NewRun, Outcome, Run, Started
+from rota.store.backend.database import Row, Taken, Tx
+from rota.store.runs.claim import Claimed, ClaimRequest, claim, claim_order
+from rota.store.schedules.overlap import EndedChain, release_next
 
 # Larger bodies live in `payloads`: a claim or a settlement rewrites the row, not the body.
 INLINE_BYTES_MAX = 4096
@@ -26,7 +26,7 @@ PlainItem = tuple[str, str | None]  # id, input
 BulkItem = tuple[str, str | None, str | None, str | None]  # id, external id, limit key, input
 
 
-class Settled(NamedTuple):
+class SettleResult(NamedTuple):
     """What became of a settlement: ids that were ours, and whether others should look for work."""
 
     ids: frozenset[str]
@@ -178,7 +178,9 @@ async def _in_the_way(tx: Tx, run: NewRun, holders: dict[tuple[Any, ...], str]) 
     return holder
 
 
-async def settle(tx: Tx, outcomes: Sequence[Outcome], *, now: int, alone: bool = True) -> Settled:
+async def settle(
+    tx: Tx, outcomes: Sequence[Outcome], *, now: int, alone: bool = True
+) -> SettleResult:
     """End what is held: apply each verb under its claim, then what follows from it.
 
     A run that is no longer ours changes nothing, has no successor, and is not in the answer.
@@ -186,10 +188,10 @@ async def settle(tx: Tx, outcomes: Sequence[Outcome], *, now: int, alone: bool =
     plain = [o for o in outcomes if _is_plain(o)]
     others = [o for o in outcomes if not _is_plain(o)]
     if not others:
-        return Settled(await _complete(tx, plain, now, alone=alone), woke=False)
+        return SettleResult(await _complete(tx, plain, now, alone=alone), woke=False)
     done = await _complete(tx, plain, now, alone=False)
     settled = await _settle_others(tx, others, now)
-    return Settled(done | settled.ids, settled.woke)
+    return SettleResult(done | settled.ids, settled.woke)
 
 
 def _is_plain(outcome: Outcome) -> bool:
@@ -216,7 +218,7 @@ async def _complete(
     return frozenset([row[0] for row in await tx.many("completed_of", items, alone=alone)])
 
 
-async def _settle_others(tx: Tx, outcomes: Sequence[Outcome], now: int) -> Settled:
+async def _settle_others(tx: Tx, outcomes: Sequence[Outcome], now: int) -> SettleResult:
     bodies = _big(
         (o.claim.id, part, body)
         for o in outcomes
@@ -231,7 +233,7 @@ async def _settle_others(tx: Tx, outcomes: Sequence[Outcome], now: int) -> Settl
         await tx.many("forget_failures", again)
     woke = any(value == Status.PENDING for value in status.values())
     woke |= await _follow(tx, [o for o in outcomes if o.claim.id in status], now)
-    return Settled(frozenset(status), woke)
+    return SettleResult(frozenset(status), woke)
 
 
 def _settle_row(outcome: Outcome, now: int) -> Row:
@@ -248,17 +250,17 @@ async def _follow(tx: Tx, outcomes: Sequence[Outcome], now: int) -> bool:
     if retries:
         await start(tx, retries, now=now, alone=False)
     ended = [o for o in outcomes if not o.retry and RULES[o.verb].target in FINAL]
-    after = [End(o.claim.parent_id, o.claim.schedule_id, o.claim.root_id) for o in ended]
+    after = [EndedChain(o.claim.parent_id, o.claim.schedule_id, o.claim.root_id) for o in ended]
     return await _after_ends(tx, after, now) or bool(retries)
 
 
-async def _after_ends(tx: Tx, ended: Sequence[End], now: int) -> bool:
+async def _after_ends(tx: Tx, ended: Sequence[EndedChain], now: int) -> bool:
     """What follows when chains are over: parents wake, the next of a schedule gets its turn."""
     parents = [end.parent_id for end in ended if end.parent_id]
     if parents:
         await poke(tx, parents, now=now)
     scheduled = [end for end in ended if end.schedule_id]
-    turns = await give_turns(tx, scheduled, now) if scheduled else False
+    turns = await release_next(tx, scheduled, now) if scheduled else False
     return bool(parents) or turns
 
 
@@ -272,7 +274,7 @@ async def begin(
 
 async def turn(
     tx: Tx, outcomes: Sequence[Outcome], request: ClaimRequest
-) -> tuple[Settled, Claimed]:
+) -> tuple[SettleResult, Claimed]:
     """Settle what ended and claim what comes next, in one commit."""
     [(queue, free), *more] = request.queues
     plain = not more and queue not in request.limited and all(map(_is_plain, outcomes))
@@ -284,7 +286,7 @@ async def turn(
 
 async def _turn_at_once(
     tx: Tx, outcomes: Sequence[Outcome], request: ClaimRequest, queue: str, limit: int
-) -> tuple[Settled, Claimed]:
+) -> tuple[SettleResult, Claimed]:
     """The plain case of a turn as one statement."""
     items = [(o.claim.id, o.claim.claim_count, o.output) for o in outcomes]
     rows = await tx.many(
@@ -298,7 +300,7 @@ async def _turn_at_once(
         done = frozenset([row[0] for row in await tx.many("completed_of", items, alone=True)])
     claims = [Claim(*row[1:]) for row in rows if row[1] is not None]
     claims.sort(key=claim_order)
-    return Settled(done, woke=False), Claimed(claims)
+    return SettleResult(done, woke=False), Claimed(claims)
 
 
 async def renew(tx: Tx, held: Sequence[Claim], *, lease_until: int) -> frozenset[str]:
@@ -363,7 +365,7 @@ async def reap(
     ]
     await start(tx, heirs, now=now, alone=False)
     over = [
-        End(r.parent_id, r.schedule_id, r.root_id)
+        EndedChain(r.parent_id, r.schedule_id, r.root_id)
         for r in lapsed
         if not _is_recovered(r, recoveries_max)
     ]
@@ -424,7 +426,7 @@ async def cancel(tx: Tx, root_ids: Sequence[str], *, reason: str, now: int) -> l
     while found := await tx.rows("open_of_chains", roots=await _family(tx, root_ids)):
         ids = sorted(row[0] for row in found)
         cancelled += await tx.rows("cancel_runs", ids=ids, reason=reason, now=now)
-    await _after_ends(tx, [End(row[1], row[2], row[3]) for row in cancelled], now)
+    await _after_ends(tx, [EndedChain(row[1], row[2], row[3]) for row in cancelled], now)
     return [row[0] for row in cancelled]
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rota.core.model import Queue, Worker
-from rota.store.database import Tx
+from rota.core.runs.model import Queue, WorkerRecord
+from rota.store.backend.database import Tx
 
 
-async def register(tx: Tx, worker: Worker) -> None:
+async def register(tx: Tx, worker: WorkerRecord) -> None:
     """Write a worker's row at its start."""
     await tx.rows(
         "put_worker", id=worker.id, namespace=worker.namespace, host=worker.host, pid=worker.pid,
@@ -29,10 +29,10 @@ async def stop(tx: Tx, worker_ids: Sequence[str], *, now: int) -> None:
     await tx.rows("stop_workers", ids=list(worker_ids), now=now, alone=True)
 
 
-async def listing(tx: Tx, *, namespace: str, everyone: bool = False) -> list[Worker]:
+async def listing(tx: Tx, *, namespace: str, everyone: bool = False) -> list[WorkerRecord]:
     """Workers that are not offline, or all of them."""
     rows = await tx.rows("list_workers", namespace=namespace, all_of_them=int(everyone), alone=True)
-    return [Worker(*row) for row in rows]
+    return [WorkerRecord(*row) for row in rows]
 
 
 async def forget(tx: Tx, *, namespace: str, before: int) -> None:

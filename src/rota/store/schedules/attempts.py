@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from rota.core.lifecycle import FINAL
-from rota.core.model import Schedule
-from rota.store.database import Tx
+from rota.core.runs.lifecycle import FINAL
+from rota.core.runs.model import Schedule
+from rota.store.backend.database import Tx
 
 
 class Attempt(NamedTuple):

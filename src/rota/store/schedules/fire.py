@@ -11,22 +11,30 @@ from typing import NamedTuple
 
 import msgspec
 
-from rota.core.lifecycle import Status, Trigger
-from rota.core.model import Schedule
-from rota.core.schedule import (
+from rota.core.runs.lifecycle import Status, Trigger
+from rota.core.runs.model import Schedule
+from rota.core.schedules.intent import (
     PUT_ASIDE,
     Before,
+    FiringPlan,
     Intent,
     Overlap,
-    Plan,
     decide,
     jitter_us,
     understand,
 )
-from rota.store import notices, runs
-from rota.store.database import Row, Tx
-from rota.store.notices import Told
-from rota.store.schedules import left_out, open_roots, resumed, skip_row, stored, with_previous
+from rota.store import notifications
+from rota.store.backend.database import Row, Tx
+from rota.store.notifications import Notification
+from rota.store.runs import transitions
+from rota.store.schedules.templates import (
+    left_out,
+    open_roots,
+    resumed,
+    skip_row,
+    stored,
+    with_previous,
+)
 
 PAUSES = 1000
 # A transaction stays bounded, however many occurrences are caught up on.
@@ -35,7 +43,7 @@ RUNS_MAX = 5000
 NO_NEWS = frozenset({"merged", "max runs"})
 
 
-class Due(NamedTuple):
+class DueSchedule(NamedTuple):
     """A locked template that is due."""
 
     id: str
@@ -60,7 +68,7 @@ class Fired(NamedTuple):
 async def fire(tx: Tx, *, namespace: str, now: int, limit: int, new_ids: Iterator[str]) -> Fired:
     """Fire up to `limit` due schedules."""
     rows = await tx.rows("due_schedules", namespace=namespace, now=now, limit=limit)
-    due = [Due(*row) for row in rows]
+    due = [DueSchedule(*row) for row in rows]
     intents = {one.id: _understood(one.spec) for one in due}
     before = await _before(tx, intents)
     made = _Round(now, new_ids)
@@ -70,9 +78,9 @@ async def fire(tx: Tx, *, namespace: str, now: int, limit: int, new_ids: Iterato
         made.decide(one, intents[one.id], before.get(one.id, _IDLE))
     if made.cancels:
         roots = await open_roots(tx, made.cancels)
-        await runs.cancel(tx, roots, reason="overtaken by the next occurrence", now=now)
+        await transitions.cancel(tx, roots, reason="overtaken by the next occurrence", now=now)
     await made.write(tx)
-    told = await notices.tell(tx, made.untold, now=now) if made.untold else 0
+    told = await notifications.tell(tx, made.untold, now=now) if made.untold else 0
     more = len(due) == limit or made.run_count >= RUNS_MAX
     upcoming = None if more else (await tx.rows("next_schedule", namespace=namespace))[0][0]
     born = made.run_count + told
@@ -94,9 +102,11 @@ class _Round:
         self.moved: list[Row] = []
         self.cancels: list[str] = []
         self.put_aside: list[tuple[str, str]] = []
-        self.untold: list[Told] = []  # occurrences that were left out, for who wants to know
+        self.untold: list[
+            Notification
+        ] = []  # occurrences that were left out, for who wants to know
 
-    def decide(self, one: Due, intent: Intent | Exception, before: Before) -> None:
+    def decide(self, one: DueSchedule, intent: Intent | Exception, before: Before) -> None:
         """Plan one schedule; a poison one is put aside and never blocks the others."""
         try:
             if isinstance(intent, Exception):
@@ -123,7 +133,7 @@ class _Round:
             row = skip_row(next(self._ids), one.id, intent, skip, self._now)
             self.born.append(row)
             if skip.reason not in NO_NEWS:
-                self.untold.append(Told(one.id, row[0], "skipped"))
+                self.untold.append(Notification(one.id, row[0], "skipped"))
         self.moved.append(self._moved(one, intent, plan, spread))
 
     async def write(self, tx: Tx) -> None:
@@ -138,7 +148,7 @@ class _Round:
         if self.moved:
             await tx.many("advance_schedules", self.moved, was=Status.SCHEDULED)
 
-    def _go_on(self, one: Due, intent: Intent, plan: Plan, spread: int) -> None:
+    def _go_on(self, one: DueSchedule, intent: Intent, plan: FiringPlan, spread: int) -> None:
         upcoming = plan.next_due_at
         assert upcoming is not None
         self.plain.append(
@@ -147,7 +157,7 @@ class _Round:
         )  # fmt: skip
         self.run_count += 1
 
-    def _fire(self, one: Due, intent: Intent, plan: Plan, spread: int) -> None:
+    def _fire(self, one: DueSchedule, intent: Intent, plan: FiringPlan, spread: int) -> None:
         previous_at = one.fired_at
         for due_at, waits in plan.fires:
             # Lateness counts from the instant it was meant to fire at, jitter included.
@@ -163,7 +173,7 @@ class _Round:
             previous_at = due_at
         self.run_count += len(plan.fires)
 
-    def _moved(self, one: Due, intent: Intent, plan: Plan, spread: int) -> Row:
+    def _moved(self, one: DueSchedule, intent: Intent, plan: FiringPlan, spread: int) -> Row:
         rests = plan.pause is not None or plan.next_due_at is None
         changes: dict[str, int] = {}
         if intent.policies.runs_max is not None and plan.fires:
@@ -177,7 +187,7 @@ class _Round:
         return (one.id, one.due_at, status, plan.pause, at, plan.next_due_at, spec, fired_at)
 
 
-def _is_plain(one: Due, intent: Intent, plan: Plan) -> bool:
+def _is_plain(one: DueSchedule, intent: Intent, plan: FiringPlan) -> bool:
     """Whether it fires one run, ready at once, and goes on to its next time; nothing else."""
     return (
         len(plan.fires) == 1

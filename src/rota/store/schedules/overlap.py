@@ -7,12 +7,12 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from rota.core.lifecycle import Trigger
-from rota.store import notices
-from rota.store.database import Tx
+from rota.core.runs.lifecycle import Trigger
+from rota.store import notifications
+from rota.store.backend.database import Tx
 
 
-class End(NamedTuple):
+class EndedChain(NamedTuple):
     """A chain that is over: whose child it was, which schedule's, and its first run."""
 
     parent_id: str | None
@@ -20,7 +20,7 @@ class End(NamedTuple):
     root_id: str
 
 
-async def give_turns(tx: Tx, ended: Sequence[End], now: int) -> bool:
+async def release_next(tx: Tx, ended: Sequence[EndedChain], now: int) -> bool:
     """Let the next waiting run of a schedule go, one for each of its kind that ended; and let
     others be told of the end, where they want to be. Returns whether there is something to do."""
     ids = sorted({end.schedule_id for end in ended if end.schedule_id})
@@ -32,14 +32,14 @@ async def give_turns(tx: Tx, ended: Sequence[End], now: int) -> bool:
     return await _take_turns(tx, ended, ids, now) or told
 
 
-async def _tell(tx: Tx, ended: Sequence[End], tells: set[str], now: int) -> bool:
+async def _tell(tx: Tx, ended: Sequence[EndedChain], tells: set[str], now: int) -> bool:
     """Begin to tell of the ends of schedules that want it; in this very transaction."""
     roots = {end.root_id: end.schedule_id for end in ended if end.schedule_id in tells}
     chosen = {root: schedule_id for root, schedule_id in roots.items() if schedule_id}
-    return bool(chosen and await notices.tell_ends(tx, chosen, now=now))
+    return bool(chosen and await notifications.tell_ends(tx, chosen, now=now))
 
 
-async def _take_turns(tx: Tx, ended: Sequence[End], ids: Sequence[str], now: int) -> bool:
+async def _take_turns(tx: Tx, ended: Sequence[EndedChain], ids: Sequence[str], now: int) -> bool:
     roots = [end.root_id for end in ended]
     triggers = {row[0]: row[1] for row in await tx.rows("root_triggers", ids=roots)}
     backfilled = Counter(

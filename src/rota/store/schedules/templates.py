@@ -11,12 +11,19 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from rota.core.lifecycle import Status, Trigger
-from rota.core.model import Run, Schedule
-from rota.core.recurrence import next_after
-from rota.core.schedule import NO_FURTHER, RUNS_DONE, Intent, Skip, jitter_us, understand
-from rota.core.stretch import Stretch
-from rota.store.database import Row, Tx
+from rota.core.runs.lifecycle import Status, Trigger
+from rota.core.runs.model import Run, Schedule
+from rota.core.schedules.intent import (
+    NO_FURTHER,
+    RUNS_DONE,
+    Intent,
+    Skip,
+    jitter_us,
+    understand,
+)
+from rota.core.time.occurrence_range import OccurrenceRange
+from rota.core.time.recurrence import next_after
+from rota.store.backend.database import Row, Tx
 
 LATEST = 1 << 62
 _INTENT = msgspec.json.Decoder(Intent)
@@ -168,7 +175,7 @@ def left_out(
     if before is None:  # what cannot be read owed this one; more could not be named
         skip = Skip(old.due_at, "put aside", old.due_at, 1)
         return [skip_row(new_id, old.id, read_intent(fresh.spec), skip, now)]
-    part = Stretch.of(before.spec, old.due_at - 1, until)
+    part = OccurrenceRange.of(before.spec, old.due_at - 1, until)
     if not part.size:
         return []
     rested = old.status == Status.PAUSED
@@ -222,19 +229,19 @@ def read_range(run: Run) -> tuple[int, int, int]:
     return fields.get("from_at", due_at), fields.get("to_at", due_at), fields.get("count", 1)
 
 
-class Pause(NamedTuple):
+class SchedulePause(NamedTuple):
     """Why and since when a schedule rested that left this out."""
 
     paused_at: int
     note: str
 
 
-def read_pause(run: Run) -> Pause | None:
+def read_pause(run: Run) -> SchedulePause | None:
     """The pause a skipped row tells of."""
     fields = msgspec.json.decode(run.output) if run.output else {}
     if not fields.get("paused_at"):
         return None
-    return Pause(fields["paused_at"], fields.get("note") or "")
+    return SchedulePause(fields["paused_at"], fields.get("note") or "")
 
 
 async def open_roots(tx: Tx, schedule_ids: Sequence[str]) -> list[str]:

@@ -12,40 +12,33 @@ from typing import NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from rota.core.automation import Automation, HandlerRun, LedgerRow
-from rota.core.lifecycle import Status, Trigger
-from rota.core.model import Claim, Outcome
-from rota.core.phases import (
-    CONSUMER,
-    PRODUCER,
-    Left,
-    Mutation,
-    Phase,
-    Way,
-    take_up,
-)
-from rota.core.planner import Handler, choose, in_line
+from rota.core.automations.model import DeployedAutomation, HandlerRun, LedgerRow
+from rota.core.automations.phases import CONSUMER, PRODUCER, Left, Mutation, Phase, Way, take_up
+from rota.core.automations.planner import DeployedHandler, choose, in_line
+from rota.core.runs.lifecycle import Status, Trigger
+from rota.core.runs.model import Claim, Outcome
 from rota.errors import LeaseLost
-from rota.store import events, mutations, runs
-from rota.store.automations import Rest, put_turn, rest_of
-from rota.store.database import Tx
-from rota.store.events import Place
+from rota.store.automations import effects, events
+from rota.store.automations.events import AutomationKey
+from rota.store.automations.state import Rest, put_turn, rest_of
+from rota.store.backend.database import Tx
+from rota.store.runs import transitions
 
 # How many columns of a held turn are the automation's.
-_OWN = len(Automation.__struct_fields__)
+_OWN = len(DeployedAutomation.__struct_fields__)
 
 
 class Work(NamedTuple):
     """A handler run to perform, from where it stands."""
 
-    automation: Automation
-    handler: Handler | None  # None: it is no longer declared
+    automation: DeployedAutomation
+    handler: DeployedHandler | None  # None: it is no longer declared
     run: HandlerRun
     way: Way
     mutation: LedgerRow | None
 
 
-class Settled(NamedTuple):
+class HandlerRunSettled(NamedTuple):
     """The turn is over: when the next one is due."""
 
     next_at: int | None = None
@@ -62,13 +55,13 @@ class Notes(NamedTuple):
 class Held(NamedTuple):
     """A turn at work that is ours: its automation, locked, with its handlers by name."""
 
-    automation: Automation
-    handlers: dict[str, Handler]
+    automation: DeployedAutomation
+    handlers: dict[str, DeployedHandler]
 
     @property
-    def place(self) -> Place:
+    def place(self) -> AutomationKey:
         """Which automation."""
-        return Place(self.automation.namespace, self.automation.name)
+        return AutomationKey(self.automation.namespace, self.automation.name)
 
 
 def lost(claim: Claim) -> LeaseLost:
@@ -84,26 +77,26 @@ async def hold(tx: Tx, claim: Claim) -> Held:
     )  # fmt: skip
     if not rows:
         raise lost(claim)
-    found = [Handler(*row[_OWN:]) for row in rows]
-    return Held(Automation(*rows[0][:_OWN]), {one.name: one for one in found})
+    found = [DeployedHandler(*row[_OWN:]) for row in rows]
+    return Held(DeployedAutomation(*rows[0][:_OWN]), {one.name: one for one in found})
 
 
 async def begin(
     tx: Tx, claim: Claim, *, digest: str, recoveries_max: int, now: int, new_ids: Iterator[str]
-) -> Work | Settled:
+) -> Work | HandlerRunSettled:
     """Decide what this turn is for, and write it down before any of it happens."""
     held = await hold(tx, claim)
     automation = held.automation
     if automation.digest != digest:
-        return Settled(stale=True)
+        return HandlerRunSettled(stale=True)
     if automation.status != "active":
         return await _sleep(tx, claim, held, now)
     if claim.recoveries >= max(1, recoveries_max):
         text = f"its worker died {claim.recoveries} times while it ran"
         await settle(tx, Outcome(claim, "ask", reason="crashes", error=_error(text)), now)
-        return Settled()
+        return HandlerRunSettled()
     last = await _last_run(tx, claim)
-    mutation = await mutations.of_chain(tx, claim.root_id) if last else None
+    mutation = await effects.of_chain(tx, claim.root_id) if last else None
     way = take_up(_left(claim, last, mutation))
     if last is None or way is Way.CHOOSE:
         return await _choose(tx, claim, held, now)
@@ -130,12 +123,12 @@ async def _last_run(tx: Tx, claim: Claim) -> HandlerRun | None:
 
 async def _go_on(
     tx: Tx, claim: Claim, work: Work, now: int, new_ids: Iterator[str]
-) -> Work | Settled:
+) -> Work | HandlerRunSettled:
     if work.way is Way.GIVE_WAY:
         return await _give_way(tx, claim, work.automation, now, next(new_ids))
     if work.way is Way.ASK:
         await settle(tx, Outcome(claim, "ask", reason="approval"), now)
-        return Settled()
+        return HandlerRunSettled()
     if work.run.run_id == claim.id:
         return work
     return work._replace(run=await _adopt(tx, claim, work, now))
@@ -161,10 +154,10 @@ async def let_go(tx: Tx, claim: Claim, mutation: LedgerRow | None, now: int) -> 
     """Release what the chain holds; what was only proposed is off."""
     await events.release(tx, claim.root_id, now=now)
     if mutation is not None and mutation.status == Mutation.PROPOSED:
-        await mutations.move(tx, mutation, Mutation.FAILED, now=now, resolved_by="never called")
+        await effects.move(tx, mutation, Mutation.FAILED, now=now, resolved_by="never called")
 
 
-async def _choose(tx: Tx, claim: Claim, held: Held, now: int) -> Work | Settled:
+async def _choose(tx: Tx, claim: Claim, held: Held, now: int) -> Work | HandlerRunSettled:
     handlers = list(held.handlers.values())
     several = in_line(handlers, now=now) > 1
     oldest = await events.oldest(tx, held.place) if several else {}
@@ -175,7 +168,12 @@ async def _choose(tx: Tx, claim: Claim, held: Held, now: int) -> Work | Settled:
 
 
 async def _start(
-    tx: Tx, claim: Claim, automation: Automation, handler: Handler, cause: str, now: int
+    tx: Tx,
+    claim: Claim,
+    automation: DeployedAutomation,
+    handler: DeployedHandler,
+    cause: str,
+    now: int,
 ) -> Work:
     phase = PRODUCER[0] if handler.kind == "producer" else CONSUMER[0]
     run = HandlerRun(
@@ -186,7 +184,7 @@ async def _start(
     return Work(automation, handler, run, Way.CHOOSE, None)
 
 
-async def _put_run(tx: Tx, automation: Automation, run: HandlerRun, now: int) -> None:
+async def _put_run(tx: Tx, automation: DeployedAutomation, run: HandlerRun, now: int) -> None:
     await tx.rows(
         "put_handler_run", run_id=run.run_id, root_id=run.root_id, namespace=automation.namespace,
         automation=run.automation, handler=run.handler, kind=run.kind, version=run.version,
@@ -198,7 +196,7 @@ async def _put_run(tx: Tx, automation: Automation, run: HandlerRun, now: int) ->
 async def _adopt(tx: Tx, claim: Claim, work: Work, now: int) -> HandlerRun:
     """A new run goes on with what the one before it has prepared and reserved."""
     await events.transfer(tx, claim.root_id, claim.id, now=now)
-    await mutations.adopt(tx, claim)
+    await effects.adopt(tx, claim)
     run = replace(
         work.run, run_id=claim.id, cause=_again(claim), version=work.automation.version,
         logs=None, remark=None, error_kind=None, started_at=now, finished_at=None,
@@ -208,28 +206,30 @@ async def _adopt(tx: Tx, claim: Claim, work: Work, now: int) -> HandlerRun:
     return run
 
 
-async def _sleep(tx: Tx, claim: Claim, held: Held, now: int) -> Settled:
+async def _sleep(tx: Tx, claim: Claim, held: Held, now: int) -> HandlerRunSettled:
     """There is nothing to do after all: the same row rests on."""
     at = rest_of(held.automation, held.handlers.values(), now)
     if at.status == Status.PENDING:  # it became due between two looks; claimed again at once
         await settle(tx, Outcome(claim, "release"), now)
-        return Settled(now)
+        return HandlerRunSettled(now)
     await settle(tx, Outcome(claim, "suspend", reason=at.reason, wake_at=at.available_at), now)
-    return Settled(at.available_at)
+    return HandlerRunSettled(at.available_at)
 
 
-async def _give_way(tx: Tx, claim: Claim, automation: Automation, now: int, new_id: str) -> Settled:
+async def _give_way(
+    tx: Tx, claim: Claim, automation: DeployedAutomation, now: int, new_id: str
+) -> HandlerRunSettled:
     """It turned out that the effect did not happen: this run is over, another starts afresh."""
     await events.release(tx, claim.root_id, now=now)
     error = _error("the side effect did not happen; a new run starts afresh")
     await settle(tx, Outcome(claim, "fail", reason="not applied", error=error), now)
     at = Rest(Status.PENDING, None, now, Trigger.RETRY)
     await succeed(tx, claim, automation, new_id, at, now)
-    return Settled(now)
+    return HandlerRunSettled(now)
 
 
 async def succeed(
-    tx: Tx, claim: Claim, automation: Automation, new_id: str, at: Rest, now: int
+    tx: Tx, claim: Claim, automation: DeployedAutomation, new_id: str, at: Rest, now: int
 ) -> None:
     """Give the chain its next run."""
     await put_turn(
@@ -240,7 +240,7 @@ async def succeed(
 
 async def settle(tx: Tx, outcome: Outcome, now: int) -> None:
     """End or suspend the run, or LeaseLost."""
-    settled = await runs.settle(tx, [outcome], now=now, alone=False)
+    settled = await transitions.settle(tx, [outcome], now=now, alone=False)
     if outcome.claim.id not in settled.ids:
         raise lost(outcome.claim)
 

@@ -11,19 +11,21 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from rota.core.automation import LedgerRow, Plan
-from rota.core.model import Claim
-from rota.core.phases import Mutation, Phase
+from rota.core.automations.model import HandlerPlan, LedgerRow
+from rota.core.automations.phases import Mutation, Phase
+from rota.core.runs.model import Claim
 from rota.errors import WrongState
-from rota.store import events, mutations
-from rota.store.database import Tx
-from rota.store.events import Place
-from rota.store.handler_runs import Notes, Work, is_first, lost
+from rota.store.automations import effects, events
+from rota.store.automations.events import AutomationKey
+from rota.store.automations.handler_runs.begin import Notes, Work, is_first, lost
+from rota.store.backend.database import Tx
 
 
-async def prepared(tx: Tx, claim: Claim, work: Work, plan: Plan, notes: Notes, *, now: int) -> None:
+async def prepared(
+    tx: Tx, claim: Claim, work: Work, plan: HandlerPlan, notes: Notes, *, now: int
+) -> None:
     """Checkpoint: the plan, the reservation of its events and the wake time, all or nothing."""
-    place = Place(claim.namespace, claim.name)
+    place = AutomationKey(claim.namespace, claim.name)
     named: dict[str, Any] = {
         "run_id": claim.id, "claim_count": claim.claim_count, "phase": Phase.PREPARED,
         "prepared": msgspec.json.encode(plan).decode(), "remark": notes.remark,
@@ -52,7 +54,7 @@ async def prepared(tx: Tx, claim: Claim, work: Work, plan: Plan, notes: Notes, *
 
 
 async def call_begins(
-    tx: Tx, claim: Claim, wanted: mutations.Wanted, *, approval: bool, now: int
+    tx: Tx, claim: Claim, wanted: effects.Wanted, *, approval: bool, now: int
 ) -> LedgerRow:
     """Checkpoint: the ledger knows of the call before it is made. Where a person must agree, the
     exact parameters are proposed instead; agreeing to others is not agreeing."""
@@ -60,31 +62,31 @@ async def call_begins(
     if is_first(claim):
         return await _first_call(tx, claim, wanted, status, now)
     await _move(tx, claim, Phase.MUTATING)
-    before = await mutations.all_of_chain(tx, claim.root_id)
-    row = mutations.what_matters(before)
+    before = await effects.all_of_chain(tx, claim.root_id)
+    row = effects.what_matters(before)
     if row is not None and row.status == Mutation.PROPOSED:
         same = (row.tool, row.params) == (wanted.tool, wanted.params)
         if same and row.approved_at is not None:
-            await mutations.move(tx, row, Mutation.IN_FLIGHT, now=now)
+            await effects.move(tx, row, Mutation.IN_FLIGHT, now=now)
             return replace(row, status=Mutation.IN_FLIGHT)
         if same:
             return row
-        await mutations.move(tx, row, Mutation.FAILED, now=now, resolved_by="changed")
-    put = await mutations.put(tx, claim, wanted, status, number=len(before) + 1, now=now)
+        await effects.move(tx, row, Mutation.FAILED, now=now, resolved_by="changed")
+    put = await effects.put(tx, claim, wanted, status, number=len(before) + 1, now=now)
     return put or await _put_before(tx, claim, wanted)
 
 
 async def _first_call(
-    tx: Tx, claim: Claim, wanted: mutations.Wanted, status: Mutation, now: int
+    tx: Tx, claim: Claim, wanted: effects.Wanted, status: Mutation, now: int
 ) -> LedgerRow:
     """The chain has no past: its ledger is empty."""
     if not tx.dialect.fuses:
         await _move(tx, claim, Phase.MUTATING)
-        put = await mutations.put(tx, claim, wanted, status, number=1, now=now)
+        put = await effects.put(tx, claim, wanted, status, number=1, now=now)
         return put or await _put_before(tx, claim, wanted)
     rows = await tx.rows(
         "begin_call", claim_count=claim.claim_count, phase=Phase.MUTATING,
-        id=mutations.entry_id(claim, 1), root_id=claim.root_id, run_id=claim.id,
+        id=effects.entry_id(claim, 1), root_id=claim.root_id, run_id=claim.id,
         namespace=claim.namespace, automation=wanted.automation, handler=wanted.handler,
         tool=wanted.tool, safety=wanted.safety, params=wanted.params, title=wanted.title,
         status=status, now=now, alone=True,
@@ -92,11 +94,11 @@ async def _first_call(
     return LedgerRow(*rows[0]) if rows else await _put_before(tx, claim, wanted)
 
 
-async def _put_before(tx: Tx, claim: Claim, wanted: mutations.Wanted) -> LedgerRow:
+async def _put_before(tx: Tx, claim: Claim, wanted: effects.Wanted) -> LedgerRow:
     """The entry that this very run wrote, whose answer was lost: nothing was called since."""
     if not await tx.rows("held_run", run_id=claim.id, claim_count=claim.claim_count):
         raise lost(claim)
-    row = await mutations.of_chain(tx, claim.root_id)
+    row = await effects.of_chain(tx, claim.root_id)
     own = row is not None and row.run_id == claim.id
     if row is None or not own or (row.tool, row.params) != (wanted.tool, wanted.params):
         raise WrongState(f"run {claim.id} has another side effect in the ledger")
@@ -122,7 +124,7 @@ async def call_ended(
         await _move(tx, claim, Phase.MUTATED)
     elif not await tx.rows("held_run", run_id=claim.id, claim_count=claim.claim_count):
         raise lost(claim)
-    await mutations.move(
+    await effects.move(
         tx, row, status, now=now, result=result, error=error, resolved_by=resolved_by,
         reconcile_count=reconcile_count,
     )  # fmt: skip
@@ -139,13 +141,13 @@ async def _applied(
     status = Mutation.APPLIED
     [(held, moved)] = await tx.rows(
         "end_call", run_id=claim.id, claim_count=claim.claim_count, phase=Phase.MUTATED,
-        id=row.id, status=status, sources=mutations.sources(status), result=result, error=error,
+        id=row.id, status=status, sources=effects.sources(status), result=result, error=error,
         resolved_by=by, now=now, alone=True,
     )  # fmt: skip
     if not held:
         raise lost(claim)
     if not moved:
-        raise mutations.moved_on(row)
+        raise effects.moved_on(row)
     return replace(row, status=status, result=result, error=error, resolved_by=by, updated_at=now)
 
 

@@ -9,20 +9,19 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
-from rota.core.automation import Automation, NewEvent, NewInput, Plan
-from rota.core.lifecycle import Status, Trigger
-from rota.core.model import Claim, Outcome
-from rota.core.phases import DECIDED, UNCERTAIN, EventStatus, Mutation, Phase
-from rota.core.planner import Handler
-from rota.core.retry import RetryPolicy, next_try_us
-from rota.store import automations, deploys, events, mutations
-from rota.store.automations import Rest, put_turn, rest_of
-from rota.store.database import Tx
-from rota.store.events import Published
-from rota.store.handler_runs import (
+from rota.core.automations.model import DeployedAutomation, HandlerPlan, NewEvent, NewInput
+from rota.core.automations.phases import DECIDED, UNCERTAIN, EventStatus, Mutation, Phase
+from rota.core.automations.planner import DeployedHandler
+from rota.core.runs.lifecycle import Status, Trigger
+from rota.core.runs.model import Claim, Outcome
+from rota.core.runs.retry import RetryPolicy, next_try_us
+from rota.store.automations import deploy, effects, events
+from rota.store.automations import state as automations
+from rota.store.automations.events import Published
+from rota.store.automations.handler_runs.begin import (
+    HandlerRunSettled,
     Held,
     Notes,
-    Settled,
     Work,
     encoded,
     hold,
@@ -30,12 +29,14 @@ from rota.store.handler_runs import (
     settle,
     succeed,
 )
+from rota.store.automations.state import Rest, put_turn, rest_of
+from rota.store.backend.database import Tx
 
 
 class Commit(NamedTuple):
     """Everything a handler run leaves when it succeeds."""
 
-    plan: Plan
+    plan: HandlerPlan
     state: str | None
     keeps_state: bool
     events: Sequence[NewEvent]
@@ -46,7 +47,7 @@ class Commit(NamedTuple):
 
 async def commit(
     tx: Tx, claim: Claim, work: Work, done: Commit, *, now: int, new_ids: Iterator[str]
-) -> Settled:
+) -> HandlerRunSettled:
     """State, events, inputs, used events, schedule, this run's end and the next turn: one act."""
     held = await hold(tx, claim)
     handler = held.handlers.get(work.run.handler)
@@ -54,7 +55,7 @@ async def commit(
         handler = None  # another one of that name
     told = Published([], {})
     if tx.dialect.fuses and handler is not None and _only_takes(done):
-        changed: Handler | None = await _close(tx, claim, work, done, handler, now)
+        changed: DeployedHandler | None = await _close(tx, claim, work, done, handler, now)
     else:
         told = await _use_and_publish(tx, claim, work, done, held, now, new_ids)
         changed = await _keep(tx, claim, work, done, handler, now) if handler else None
@@ -65,7 +66,7 @@ async def commit(
     await automations.count_troubles(tx, held.automation, failures=0, fixes=0)
     at = rest_of(held.automation, _after_run(held, told.readers, changed), now)
     await put_turn(tx, held.automation, next(new_ids), at, now=now)
-    return Settled(at.available_at)
+    return HandlerRunSettled(at.available_at)
 
 
 async def _use_and_publish(
@@ -97,7 +98,9 @@ def _end_of(claim: Claim, work: Work, done: Commit, published: int, now: int) ->
     }  # fmt: skip
 
 
-def _after_run(held: Held, marks: Mapping[str, int], changed: Handler | None) -> list[Handler]:
+def _after_run(
+    held: Held, marks: Mapping[str, int], changed: DeployedHandler | None
+) -> list[DeployedHandler]:
     """The handlers as this transaction leaves them, without reading them again."""
     after = {
         name: replace(one, marked=marks[name]) if name in marks else one
@@ -113,8 +116,8 @@ def _only_takes(done: Commit) -> bool:
 
 
 async def _close(
-    tx: Tx, claim: Claim, work: Work, done: Commit, handler: Handler, now: int
-) -> Handler:
+    tx: Tx, claim: Claim, work: Work, done: Commit, handler: DeployedHandler, now: int
+) -> DeployedHandler:
     """Used events, what the handler keeps, and the end of its run, in one statement."""
     used = _used(work)
     words = _kept(claim, work, done) | _end_of(claim, work, done, 0, now)
@@ -123,8 +126,8 @@ async def _close(
 
 
 async def _keep(
-    tx: Tx, claim: Claim, work: Work, done: Commit, handler: Handler, now: int
-) -> Handler:
+    tx: Tx, claim: Claim, work: Work, done: Commit, handler: DeployedHandler, now: int
+) -> DeployedHandler:
     """What the handler keeps and waits for from now on."""
     if handler.kind == "producer":
         await tx.rows(
@@ -179,7 +182,7 @@ async def stop(
     chance: float,
     now: int,
     new_id: str,
-) -> Settled:
+) -> HandlerRunSettled:
     """End or suspend a run that could not go on. Its phase stays; its events are released unless
     the world may have changed because of them."""
     automation = (await hold(tx, claim)).automation
@@ -194,18 +197,18 @@ async def stop(
         await settle(
             tx, Outcome(claim, verb, stop.kind, error=stop.error, wake_at=stop.wake_at), now
         )
-        return Settled(stop.wake_at)
-    mutation = await mutations.of_chain(tx, claim.root_id)
+        return HandlerRunSettled(stop.wake_at)
+    mutation = await effects.of_chain(tx, claim.root_id)
     if mutation is None or mutation.status not in UNCERTAIN | DECIDED:
         await let_go(tx, claim, mutation, now)
     await settle(tx, Outcome(claim, "fail", reason=stop.kind, error=stop.error), now)
     at = await _after(tx, automation, stop, policy, chance, now)
     await succeed(tx, claim, automation, new_id, at, now)
-    return Settled(at.available_at)
+    return HandlerRunSettled(at.available_at)
 
 
 async def _after(
-    tx: Tx, automation: Automation, stop: Stop, policy: RetryPolicy, chance: float, now: int
+    tx: Tx, automation: DeployedAutomation, stop: Stop, policy: RetryPolicy, chance: float, now: int
 ) -> Rest:
     """How the next attempt begins: at once with a fix, after a pause, or when a person says so."""
     failures, fixes = automation.failures + 1, automation.fixes
@@ -217,7 +220,7 @@ async def _after(
         )  # fmt: skip
     at = Rest(Status.WAITING, stop.kind, None, Trigger.RETRY)
     if stop.fix is not None:
-        await deploys.put_fix(tx, automation, *stop.fix, now=now)
+        await deploy.put_fix(tx, automation, *stop.fix, now=now)
         fixes += 1
         at = Rest(Status.PENDING, None, now, Trigger.RETRY)
     elif wait_us is not None:

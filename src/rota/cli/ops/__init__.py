@@ -1,0 +1,1 @@
+"""Operations: up, doctor, migrate, metrics, workers, queues and why."""

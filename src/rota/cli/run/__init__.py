@@ -1,0 +1,1 @@
+"""`rota run`: commands and their rendering."""

@@ -1,0 +1,1 @@
+"""The client: one file per noun that people address."""

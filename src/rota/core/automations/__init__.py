@@ -1,0 +1,1 @@
+"""Automations: records, graph, phases, planner and status text. Pure."""

@@ -1,0 +1,1 @@
+"""Pipelines: templates, filter rules, replies, batches and sampling. Pure."""

@@ -1,0 +1,1 @@
+"""Runs: records, life cycle, failures, retries, limits, ids. Pure."""

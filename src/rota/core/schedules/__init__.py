@@ -1,0 +1,1 @@
+"""Schedules: intent, policies and the decision to fire. Pure."""

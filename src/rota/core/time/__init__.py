@@ -1,0 +1,1 @@
+"""Time: instants, cron, phrases, zones, daylight saving, occurrences. Pure."""

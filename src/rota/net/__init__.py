@@ -1,0 +1,1 @@
+"""HTTP and subprocesses, shared by tools, AI, notifications and pipelines."""

@@ -1,0 +1,1 @@
+"""Notifications: webhook, command and ping."""

@@ -1,0 +1,1 @@
+"""Schedules: definition, rota.toml, apply, preview, and the check of the ledger."""

@@ -1,0 +1,1 @@
+"""Automations: deploy, handler runs, events, effects, commands and views."""

@@ -1,0 +1,1 @@
+"""Handler runs: begin, checkpoint, commit."""

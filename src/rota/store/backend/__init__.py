@@ -1,0 +1,1 @@
+"""The two databases: drivers, dialects, queries, batching and migrations."""

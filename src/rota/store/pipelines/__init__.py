@@ -1,0 +1,1 @@
+"""Pipelines: steps, dependencies and provider limits."""

@@ -1,0 +1,1 @@
+"""Runs: start, claim, settle, recover; steps, history, retention and workers."""

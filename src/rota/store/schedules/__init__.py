@@ -1,0 +1,1 @@
+"""Schedules: templates, firing, overlap and attempts."""
