@@ -45,11 +45,10 @@ def _file(name: str) -> dict[str, str]:
 @cache
 def _shared() -> dict[str, str]:
     found: dict[str, str] = {}
-    for path in FOLDER.iterdir():
-        if path.name.endswith(".sql") and path.name not in ("sqlite.sql", "postgres.sql"):
-            blocks = _file(path.name)
-            assert not set(blocks) & set(found), f"{path.name} repeats a name"
-            found |= blocks
+    for path in queries.shared_files(FOLDER):
+        blocks = queries.parse(path.read_text())
+        assert not set(blocks) & set(found), f"{path.name} repeats a name"
+        found |= blocks
     return found
 
 
@@ -147,10 +146,10 @@ def test_what_is_one_sided_is_there_on_one_side(name: str) -> None:
 
 
 def test_every_query_has_a_name_of_its_own_in_its_file() -> None:
-    for path in FOLDER.iterdir():
-        if path.name.endswith(".sql"):
-            names = re.findall(r"^-- name: (\w+)", path.read_text(), re.MULTILINE)
-            assert len(names) == len(set(names)), path.name
+    sides = (FOLDER / "sqlite.sql", FOLDER / "postgres.sql")
+    for path in (*queries.shared_files(FOLDER), *sides):
+        names = re.findall(r"^-- name: (\w+)", path.read_text(), re.MULTILINE)
+        assert len(names) == len(set(names)), path.name
 
 
 QUERY = "select {lock} a from t {, items: x int, y text} where b {in things} and c = :c and d = :c"

@@ -35,8 +35,9 @@ from tests.builders import (
 def _retry(held: Claim, **fields: int) -> NewRun:
     fields = {"available_at": NOW} | fields
     return transitions.successor(
-        held, fresh_id(), trigger="retry", attempt=held.attempt + 1, **fields
-    )  # type: ignore[arg-type]
+        held, fresh_id(), trigger="retry", attempt=held.attempt + 1,
+        **fields,  # type: ignore[arg-type]
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize("verb", sorted(SETTLING))

@@ -17,7 +17,6 @@ NESTING_MAX = 4
 
 BANNED_WORDS = {
     *("manager", "service", "helper", "util", "managers", "services", "helpers", "utils"),
-    *("data", "info", "process", "handle"),
 }
 # Names that mean a process of the operating system, which has no other word.
 NAMES_ALLOWED = {"in_process", "child_process", "process_id"}

@@ -1,8 +1,8 @@
 """One turn, performed: the phases of a handler run, each behind its checkpoint.
 
-Decides nothing about what to do next (`core/automations/phases`, `core/automations/planner`) and writes nothing itself
-(`store/automations/handler_runs/checkpoint`, `store/automations/handler_runs/commit`): it calls user code and carries results from one
-checkpoint to the next.
+Decides nothing about what to do next (`core/automations/phases`, `core/automations/planner`) and
+writes nothing itself (`store/automations/handler_runs`): it calls user code and carries results
+from one checkpoint to the next.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Filter rules as written, in the linear and in the graph form; both become `core.pipelines.filter_rules`."""
+"""Filter rules as written, in the linear and in the graph form.
+
+Both become `core.pipelines.filter_rules`.
+"""
 
 from __future__ import annotations
 

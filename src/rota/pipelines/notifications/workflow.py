@@ -1,9 +1,9 @@
 """Tells others how scheduled executions end: webhooks, commands, dead-man's switches.
 
 The run that does it, `rota.notify`, is born in the very transaction in which an execution ends or
-is skipped (`store.notifications`), so a crash loses no message. Each receiver is a step of its own: one
-that has taken its message is remembered and never told again, one that has not is tried for hours,
-and neither keeps the others waiting.
+is skipped (`store.notifications`), so a crash loses no message. Each receiver is a step of its own:
+one that has taken its message is remembered and never told again, one that has not is tried for
+hours, and neither keeps the others waiting.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class NotificationHost(Protocol):
 
 
 def stored(loaded: Loaded) -> str | None:
-    """What to keep beside the schedule of a pipeline (`store.notifications.put`), if it tells anybody."""
+    """What `store.notifications.put` keeps beside the schedule of a pipeline, if anything."""
     block = loaded.pipeline.schedule
     if block is None or block.notify is None:
         return None

@@ -1,10 +1,12 @@
-"""Loads the named queries of `sql/*.sql`; one in `sql/<dialect>.sql` replaces its namesake."""
+"""Loads the named queries of `sql/**/*.sql`; one in `sql/<dialect>.sql` replaces its namesake."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from functools import cache
 from importlib.resources import files
+from importlib.resources.abc import Traversable
 
 from rota.core.automations.model import (
     AutomationVersion,
@@ -82,14 +84,22 @@ _WIDE = {
 }
 
 
+def shared_files(folder: Traversable) -> Iterator[Traversable]:
+    """The files whose queries both databases share, folder by folder."""
+    for path in sorted(folder.iterdir(), key=lambda path: path.name):
+        if path.is_dir():
+            yield from shared_files(path)
+        elif path.name.endswith(".sql") and path.name not in ("sqlite.sql", "postgres.sql"):
+            yield path
+
+
 @cache
 def texts(dialect_name: str) -> dict[str, str]:
     """Every query's text for one dialect, before tokens are replaced."""
     folder = files("rota.store") / "sql"
     shared: dict[str, str] = {}
-    for path in sorted(folder.iterdir(), key=lambda path: path.name):
-        if path.name.endswith(".sql") and path.name not in ("sqlite.sql", "postgres.sql"):
-            shared.update(parse(path.read_text()))
+    for path in shared_files(folder):
+        shared.update(parse(path.read_text()))
     return shared | parse((folder / f"{dialect_name}.sql").read_text())
 
 
