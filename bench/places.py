@@ -16,7 +16,7 @@ from bench.ours import Ours
 from bench.raw_postgres import RawPostgres
 from bench.raw_sqlite import RawSqlite
 from bench.sides import Side
-from tests.postgres import PostgresServer
+from tests.kit.postgres import PostgresServer
 
 DATABASES = ("sqlite", "postgres")
 _numbers = itertools.count(1)

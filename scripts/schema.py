@@ -100,7 +100,7 @@ async def _migrated(url: str) -> None:
 
 def main() -> None:
     """Write both snapshots."""
-    from tests.postgres import PostgresServer
+    from tests.kit.postgres import PostgresServer
 
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "rota.db")

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from tests import schema
-from tests.postgres import URL_VARIABLE, PostgresServer, PostgresUnavailable
+from tests.kit import schema
+from tests.kit.postgres import URL_VARIABLE, PostgresServer, PostgresUnavailable
 
 DATABASE = "rota"
 

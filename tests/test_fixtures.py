@@ -13,11 +13,11 @@ from pathlib import Path
 import asyncpg
 import pytest
 
-from tests.postgres import PostgresServer
+from tests.kit.postgres import PostgresServer
 from tests.tidy.tree import ROOT
 
 OWNER = """
-from tests.postgres import PostgresServer
+from tests.kit.postgres import PostgresServer
 server = PostgresServer(durable=False)
 server.start()
 print(server.home, server.port, flush=True)

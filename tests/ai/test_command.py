@@ -20,7 +20,7 @@ from rota.errors import (
     Transient,
     UsageError,
 )
-from tests.families import PARENT, given_up, gone, until
+from tests.kit.process_trees import PARENT, given_up, gone, until
 
 ASK = Request("tiny", "Grüße\nfrom $HOME", timeout_s=20)
 ENV = {"PATH": os.environ["PATH"], "MY_KEY": "sk-very-secret", "OTHER": "not passed on"}

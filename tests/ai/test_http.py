@@ -23,7 +23,7 @@ from rota.errors import (
     Transient,
     UsageError,
 )
-from tests.ai.model import Model, Say
+from tests.ai.kit.model_server import Model, Say
 
 ASK = Request("tiny", "Say hello.", timeout_s=5)
 ENV = {"MY_KEY": "sk-very-secret"}

@@ -12,7 +12,7 @@ import pytest
 from rota.ai import Budget, Budgeted, Limiter, Prices, Request, invoker_of, release
 from rota.ai.prices import read_prices
 from rota.errors import BadSetting, NeedsLogin, UsageError
-from tests.ai.model import Model
+from tests.ai.kit.model_server import Model
 
 PROVIDERS: dict[str, Any] = {
     "local": {"kind": "openai", "base_url": "http://127.0.0.1:9/v1"},

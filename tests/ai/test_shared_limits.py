@@ -21,11 +21,11 @@ from rota.ai.shared_limits import FRESH_US, Shared, shared
 from rota.core.time.instants import MINUTE, SECOND
 from rota.errors import Transient
 from rota.store.backend.database import Database
-from tests.ai.asker import BURST_S
-from tests.ai.model import Model, Say
-from tests.builders import NOW, opened, sql
+from tests.ai.kit.limited_caller import BURST_S
+from tests.ai.kit.model_server import Model, Say
 from tests.kit import Child, end_all, until
-from tests.pipelines.world import World, ai_settings, world
+from tests.kit.builders import NOW, opened, sql
+from tests.pipelines.kit.live_app import World, ai_settings, world
 
 ASK = Request("m", "x" * 40, max_tokens=10)
 
@@ -110,7 +110,7 @@ async def test_processes_share_one_limit(database_url: str, tmp_path: Path) -> N
         pass  # it is migrated now
     children = [
         Child(
-            "tests.ai.asker", "--database", database_url, "--out", tmp_path / f"{n}",
+            "tests.ai.kit.limited_caller", "--database", database_url, "--out", tmp_path / f"{n}",
             "--per-minute", per_minute, "--seconds", seconds, log=tmp_path / f"log{n}",
         )
         for n in range(3)

@@ -11,7 +11,7 @@ import pytest
 
 from rota import testing
 from rota.store.backend import migrate
-from tests.builders import NOW, opened, raw
+from tests.kit.builders import NOW, opened, raw
 
 TABLES = (
     "reservations", "causes", "mutations", "handler_runs", "events", "inputs", "topics", "handlers",

@@ -19,16 +19,12 @@ from tests.automations.kit import (
     begun,
     event_statuses,
     last,
+    payloads,
     plain,
     sound,
     sql,
     turn,
 )
-
-
-async def payloads(app: Rota, name: str = "line") -> dict[str, str]:
-    found = await app.automations.events(name, limit=1000)
-    return {one.message_id: one.payload for one in found}
 
 
 async def test_the_last_write_of_a_message_id_wins_and_its_status_is_kept(

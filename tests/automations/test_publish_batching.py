@@ -8,8 +8,13 @@ from typing import Any
 from rota.core.automations.model import NewEvent
 from rota.errors import BadInput, UnknownAutomation
 from rota.store.automations.commands import _waves
-from tests.automations.kit import Line, begun, event_statuses, sound
-from tests.automations.test_events import payloads
+from tests.automations.kit import (
+    Line,
+    begun,
+    event_statuses,
+    payloads,
+    sound,
+)
 from tests.engine.kit import StoreTap
 
 

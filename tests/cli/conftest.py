@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.shell import Daemon, Shell
+from tests.cli.kit import Daemon, Shell
 
 
 @pytest.fixture(autouse=True)

@@ -15,7 +15,7 @@ from rota import errors
 from rota.cli import exit_codes
 from rota.cli.base import Root
 from rota.cli.main import cli
-from tests.cli.shell import Shell
+from tests.cli.kit import Shell
 
 CODES = {
     kind.code

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from rota.cli.main import cli
-from tests.cli.shell import Shell
+from tests.cli.kit import Shell
 
 
 @pytest.fixture

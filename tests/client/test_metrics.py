@@ -27,9 +27,9 @@ from rota.settings import Settings
 from rota.store.runs import workers
 from rota.testing import VirtualClock
 from tests.automations.kit import Line, begun
-from tests.builders import NOW, SPACE, begin, fresh_id, new_run, settle, sql, start, worker_row
-from tests.exposition import Family, parse
-from tests.pipelines.yard import yard
+from tests.kit.builders import NOW, SPACE, begin, fresh_id, new_run, settle, sql, start, worker_row
+from tests.kit.prometheus_parser import Family, parse
+from tests.pipelines.kit.offline_folder import yard
 
 
 @asynccontextmanager

@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from rota.core.prometheus_text import Metric, MetricSample, number, quoted, text
-from tests.exposition import parse
+from tests.kit.prometheus_parser import parse
 
 TEXTS = st.text(st.characters(codec="utf-8"), max_size=30)
 # What an escape could trip over, in every order.

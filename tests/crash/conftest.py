@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 import itertools
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.crash.kit import (
+    MakeDatabase,
+)
 from tests.kit import drop_schemas
-
-MakeDatabase = Callable[[], str]
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.pg)])

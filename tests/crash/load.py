@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from rota import Client, Start
 from rota.errors import RotaError
-from tests.crash.worker import make_app
+from tests.crash.kit.worker import make_app
 from tests.kit import Child, Effects, broken, end_all, select
 
 STEPS = """
@@ -82,7 +82,7 @@ class Crew:
         """One more worker process."""
         self._born += 1
         log = self._folder / f"worker-{self._born}.log"
-        return Child("tests.crash.worker", *self._command, log=log)
+        return Child("tests.crash.kit.worker", *self._command, log=log)
 
     def strike(self, chance: random.Random) -> None:
         """Kill one at random and put a new one in its place."""

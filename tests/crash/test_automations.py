@@ -21,11 +21,13 @@ from rota.settings import Settings
 from rota.store import invariants
 from rota.store.backend import migrate
 from rota.store.backend.database import Database, open_url
-from tests.builders import NOW, raw
-from tests.crash.automation_life import APPROVED, Life, begin
-from tests.crash.conftest import MakeDatabase
-from tests.crash.counterparts import MOMENTS, UNKNOWABLE, Assassin, Count, counterpart
-from tests.forks import ended, forked
+from tests.crash.kit import (
+    MakeDatabase,
+)
+from tests.crash.kit.automation_life import APPROVED, Life, begin
+from tests.crash.kit.counterparts import MOMENTS, UNKNOWABLE, Assassin, Count, counterpart
+from tests.kit.builders import NOW, raw
+from tests.kit.warm_children import ended, forked
 
 Told = dict[str, Any]
 AT_ONCE = 2

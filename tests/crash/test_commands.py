@@ -12,10 +12,12 @@ import pytest
 
 from rota import Rota
 from rota.errors import StoreUnreachable, WrongState
-from tests.crash.conftest import MakeDatabase
-from tests.crash.verbs import make_app, nothing_open
-from tests.forks import WarmChild
+from tests.crash.kit import (
+    MakeDatabase,
+)
+from tests.crash.kit.command_life import make_app, nothing_open
 from tests.kit import Effects, broken, select, until
+from tests.kit.warm_children import WarmChild
 
 KILLS_MAX = 100
 AT_ONCE = 4
@@ -37,7 +39,7 @@ class Scene:
         """A child process that says `verb`."""
         arguments = ("--database", self.url, "--effects", self.effects.path, "--verb", verb)
         more = ("--run", run_id, "--kill-at", kill_at)
-        return WarmChild("tests.crash.verbs", *arguments, *more, log=self.folder / "log")
+        return WarmChild("tests.crash.kit.command_life", *arguments, *more, log=self.folder / "log")
 
     async def prepare(self, name: str, label: str) -> str:
         """A worker performs a run until it is where it should be; then the worker is gone."""

@@ -11,10 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.crash.conftest import MakeDatabase
-from tests.crash.story import expected
-from tests.forks import WarmChild
+from tests.crash.kit import (
+    MakeDatabase,
+    has_tables,
+)
+from tests.crash.kit.workflow_life import expected
 from tests.kit import Effects, broken, select
+from tests.kit.warm_children import WarmChild
 
 KILLS_MAX = 400
 AT_ONCE = 3
@@ -32,23 +35,14 @@ where not exists (select 1 from runs as later where later.retry_of = runs.id)
 
 def _child(url: str, folder: Path, *extra: object) -> WarmChild:
     arguments = ("--database", url, "--effects", folder / "effects", "--order", "o1", *extra)
-    return WarmChild("tests.crash.story", *arguments, log=folder / "log")
+    return WarmChild("tests.crash.kit.workflow_life", *arguments, log=folder / "log")
 
 
 async def _recorded(url: str) -> set[str]:
     """Labels of the steps that the database remembers as completed."""
-    if not await _has_tables(url):
+    if not await has_tables(url):
         return set()
     return {f"{name}/o1/{key}" for name, _, key in await select(url, COMPLETED_STEPS)}
-
-
-async def _has_tables(url: str) -> bool:
-    """Whether it lived to commit the migration."""
-    if url.startswith("sqlite"):
-        query = "select count(*) from sqlite_master where name = 'steps'"
-    else:
-        query = "select count(to_regclass('steps'))"
-    return await select(url, query) == [(1,)]
 
 
 def kill_and_restart(url: str, folder: Path, nth: int) -> bool:

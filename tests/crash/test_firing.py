@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.crash.conftest import MakeDatabase
-from tests.crash.schedule_verbs import VERBS
+from tests.crash.kit import (
+    MakeDatabase,
+)
+from tests.crash.kit.schedule_life import VERBS
 from tests.kit import Child
 
 DATABASES = 40
@@ -23,7 +25,7 @@ def test_a_kill_at_any_commit_leaves_one_outcome_for_every_occurrence(
 ) -> None:
     urls = [make_database() for _ in range(DATABASES)]
     child = Child(
-        "tests.crash.schedule_verbs", "--verb", verb, "--folder", tmp_path, *urls,
+        "tests.crash.kit.schedule_life", "--verb", verb, "--folder", tmp_path, *urls,
         log=tmp_path / "log",
     )  # fmt: skip
     assert child.wait(100) == 0, child.tail()

@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.crash.conftest import MakeDatabase
-from tests.crash.telling import NAME, PIPELINE
+from tests.crash.kit import (
+    MakeDatabase,
+)
+from tests.crash.kit.notification_life import NAME, PIPELINE
 from tests.kit import Child, broken, select
-from tests.pipelines.receiver import Receiver
+from tests.pipelines.kit.receiver import Receiver
 
 KILLS_MAX = 120
 AT_ONCE = 4
@@ -19,7 +21,7 @@ AT_ONCE = 4
 
 def child(url: str, root: Path, kill_at: int = 0) -> Child:
     arguments = ("--database", url, "--root", root, "--kill-at", kill_at)
-    return Child("tests.crash.telling", *arguments, log=root / "log")
+    return Child("tests.crash.kit.notification_life", *arguments, log=root / "log")
 
 
 async def sent(url: str) -> set[str]:

@@ -12,11 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.crash.conftest import MakeDatabase
-from tests.crash.pipeline_story import GRAPH_QUESTIONS, QUESTIONS
-from tests.crash.test_every_commit import _has_tables
-from tests.forks import WarmChild
+from tests.crash.kit import (
+    MakeDatabase,
+    has_tables,
+)
+from tests.crash.kit.pipeline_life import GRAPH_QUESTIONS, QUESTIONS
 from tests.kit import Effects, broken, select
+from tests.kit.warm_children import WarmChild
 
 KILLS_MAX = 500
 ENOUGH = {"Join 2", QUESTIONS[-2]}  # reduces of what there was before the retry
@@ -29,12 +31,12 @@ def _child(url: str, folder: Path, form: str, *extra: object) -> WarmChild:
     arguments = ["--database", url, "--effects", folder / "effects", *extra]
     if form == "graph":
         arguments.append("--graph")
-    return WarmChild("tests.crash.pipeline_story", *arguments, log=folder / "log")
+    return WarmChild("tests.crash.kit.pipeline_life", *arguments, log=folder / "log")
 
 
 async def _remembered(url: str) -> set[str]:
     """The questions whose answers are recorded; those of the filter are told by their place."""
-    if not await _has_tables(url):
+    if not await has_tables(url):
         return set()
     found = set()
     for key, output in await select(url, DONE):

@@ -13,8 +13,8 @@ from rota.engine import scheduler
 from rota.errors import StoreUnreachable
 from rota.store.backend.database import Tx
 from rota.testing import VirtualClock
-from tests.builders import opened, raw
 from tests.engine.kit import StoreTap, beside, eventually, live, pass_time, timer_set
+from tests.kit.builders import opened, raw
 
 # Nothing happens by polling here: a test that passes was woken.
 QUIET: dict[str, Any] = {"poll_s": 100_000, "heartbeat_s": 100_000, "lease_s": 300_000}

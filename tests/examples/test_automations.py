@@ -20,7 +20,7 @@ import pytest
 
 from rota import testing
 from rota.testing import virtual
-from tests.cli.shell import Daemon
+from tests.cli.kit import Daemon
 from tests.kit import until
 from tests.tidy.tree import ROOT
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.faults.kit import (
+    Hire,
+)
 from tests.kit import Child, Effects, drop_schemas, end_all
-
-Hire = Callable[..., Child]
 
 
 @pytest.fixture
@@ -36,7 +37,7 @@ def hire(database_url: str, tmp_path: Path, effects: Effects) -> Iterator[Hire]:
     def one_more(*arguments: object, url: str = database_url) -> Child:
         log = tmp_path / f"worker-{len(crew)}.log"
         common = ("--database", url, "--effects", effects.path)
-        crew.append(Child("tests.crash.worker", *common, *arguments, log=log))
+        crew.append(Child("tests.crash.kit.worker", *common, *arguments, log=log))
         return crew[-1]
 
     yield one_more

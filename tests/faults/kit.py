@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 from urllib.parse import urlsplit, urlunsplit
+
+from tests.kit import Child
 
 
 class Proxy:
@@ -88,3 +91,6 @@ class Proxy:
         for writer in both:
             self._writers.discard(writer)
             writer.transport.abort()
+
+
+Hire = Callable[..., Child]

@@ -7,7 +7,9 @@ import time
 import pytest
 
 from rota import Client, RunCancelled
-from tests.faults.conftest import Hire
+from tests.faults.kit import (
+    Hire,
+)
 from tests.kit import Effects, broken, until
 
 USUAL_LEASE = ("--set", "lease_s=30", "--set", "heartbeat_s=5", "--set", "poll_s=5")

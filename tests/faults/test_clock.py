@@ -12,7 +12,9 @@ from pathlib import Path
 import pytest
 
 from rota import Client, Rota
-from tests.faults.conftest import Hire
+from tests.faults.kit import (
+    Hire,
+)
 from tests.kit import Child, Effects, broken, until
 
 HOUR_S = 3600.0

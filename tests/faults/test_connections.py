@@ -13,9 +13,9 @@ import pytest
 
 from rota import Client, RunHandle, Start
 from rota.errors import StoreError
-from tests.faults.proxy import Proxy
+from tests.faults.kit import Proxy
 from tests.kit import Child, Effects, broken, end_all, select, until
-from tests.postgres import PostgresServer
+from tests.kit.postgres import PostgresServer
 
 pytestmark = pytest.mark.pg
 
@@ -32,7 +32,8 @@ async def crew_of(
 ) -> list[Child]:
     common = ("--database", url, "--effects", effects.path, *extra)
     crew = [
-        Child("tests.crash.worker", *common, log=folder / f"worker-{n}.log") for n in range(count)
+        Child("tests.crash.kit.worker", *common, log=folder / f"worker-{n}.log")
+        for n in range(count)
     ]
 
     async def all_ready() -> bool:
@@ -218,6 +219,6 @@ async def test_a_worker_started_while_the_server_is_down_says_so(tmp_path: Path)
         url = server.create_database("down")
         server.stop("immediate")
         arguments = ("--database", url, "--effects", tmp_path / "effects")
-        worker = Child("tests.crash.worker", *arguments, log=tmp_path / "log")
+        worker = Child("tests.crash.kit.worker", *arguments, log=tmp_path / "log")
         assert worker.wait(20) != 0
         assert "StoreUnreachable" in worker.tail()

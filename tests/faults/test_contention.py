@@ -10,7 +10,9 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from rota import Client, Start
-from tests.faults.conftest import Hire
+from tests.faults.kit import (
+    Hire,
+)
 from tests.kit import Effect, Effects, broken
 
 CREW = 3

@@ -16,7 +16,9 @@ import pytest
 
 from rota import Client, Rota, Start
 from rota.errors import StoreFull
-from tests.faults.conftest import Hire
+from tests.faults.kit import (
+    Hire,
+)
 from tests.kit import Effects, broken, select, until
 
 QUICK: dict[str, Any] = {"heartbeat_s": 0.3, "poll_s": 0.2, "keep_days": 0}

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from rota import Client, Rota, sleep, wait_for
-from tests.crash.worker import deafen
+from tests.crash.kit.worker import deafen
 from tests.kit import Child, broken, end_all, until
 
 # Only the poll is quick; nothing else may be what finds the work.
@@ -79,7 +79,8 @@ async def test_two_deaf_worker_processes_finish_everything(
     outside = await deaf(Client(database_url, migrate=True))
     arguments = ("--database", database_url, "--effects", tmp_path / "effects", "--deaf")
     crew = [
-        Child("tests.crash.worker", *arguments, log=tmp_path / f"worker-{n}.log") for n in range(2)
+        Child("tests.crash.kit.worker", *arguments, log=tmp_path / f"worker-{n}.log")
+        for n in range(2)
     ]
     try:
         runs = [await outside.start("two", label=f"r{n}") for n in range(20)]

@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 from rota import Client, Start
-from tests.faults.conftest import Hire
+from tests.faults.kit import (
+    Hire,
+)
 from tests.kit import Effects, broken, until
 
 # The settings of a real daemon: only the dead process may be what makes it quick.

@@ -5,7 +5,9 @@ from __future__ import annotations
 import signal
 
 from rota import Client
-from tests.faults.conftest import Hire
+from tests.faults.kit import (
+    Hire,
+)
 from tests.kit import Effects, broken, until
 
 SHORT_LEASE = ("--set", "lease_s=2")

@@ -22,7 +22,7 @@ from rota.store import invariants
 from rota.store.backend.database import open_url
 from rota.store.invariants import BrokenInvariant
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 T = TypeVar("T")
 
 

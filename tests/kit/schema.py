@@ -10,7 +10,7 @@ import secrets
 from collections.abc import Iterator
 
 from rota.store.backend import migrate
-from tests.builders import NOW, opened, raw
+from tests.kit.builders import NOW, opened, raw
 
 # Those that refer to others come first.
 TABLES = ("signals", "payloads", "steps", "notices", "runs", "queues", "workers", "ai_limits")

@@ -23,7 +23,7 @@ def forked(target: Callable[..., object], *args: Any) -> ForkServerProcess:
     """A process that calls the function, started; its `exitcode` is negative for a signal."""
     context = multiprocessing.get_context("forkserver")
     # One server serves all tests of a process, so it imports what any of them needs.
-    context.set_forkserver_preload(["tests.crash.warm"])
+    context.set_forkserver_preload(["tests.crash.kit.warm_imports"])
     process = context.Process(target=target, args=args)
     with _turn:
         process.start()

@@ -18,7 +18,7 @@ from rota.net.subprocesses import (
     start,
     write_stdin,
 )
-from tests.families import PARENT, given_up
+from tests.kit.process_trees import PARENT, given_up
 
 
 async def run(*argv: str, stdin: bytes = b"", cwd: Path | None = None) -> ExitStatus:

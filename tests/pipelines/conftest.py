@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.pipelines.house import House
+from tests.pipelines.kit.virtual_folder import House
 
 
 @pytest.fixture

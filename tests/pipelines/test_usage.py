@@ -9,8 +9,8 @@ import pytest
 from rota.core.time.instants import HOUR
 from rota.pipelines import usage
 from rota.pipelines.usage import PipelineUsage
-from tests.pipelines.receiver import Receiver
-from tests.pipelines.yard import yard
+from tests.pipelines.kit.offline_folder import yard
+from tests.pipelines.kit.receiver import Receiver
 
 
 async def test_a_schedule_costs_what_its_executions_cost(database_url: str, tmp_path: Path) -> None:

@@ -31,8 +31,8 @@ from rota.store.backend import migrate
 from rota.store.backend.database import Database, Tx, open_url
 from rota.store.runs import claim as claiming
 from rota.store.runs import steps, transitions
-from tests.builders import LEASE, NOW, SPACE, fresh_id, new_run, raw, request, step_of
-from tests.properties.model import Life, Model
+from tests.kit.builders import LEASE, NOW, SPACE, fresh_id, new_run, raw, request, step_of
+from tests.properties.kit import Life, Model
 
 NAMES = ("work", "rest")
 WORKERS = ("w1", "w2", "w3")

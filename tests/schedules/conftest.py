@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from rota import testing
-from tests.schema import emptied
+from tests.kit.schema import emptied
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.pg)])

@@ -16,7 +16,7 @@ from rota.core.time.instants import Duration, micros, moment
 from rota.schedules.ledger_check import Gap, gaps
 from rota.store import invariants
 from rota.testing import World
-from tests.builders import raw
+from tests.kit.builders import raw
 
 PLAIN: dict[str, Any] = {"zone": "UTC"}
 

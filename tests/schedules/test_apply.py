@@ -224,7 +224,7 @@ async def test_a_schedule_whose_workflow_is_gone_is_put_aside_loudly(
 
 @pytest.mark.parametrize(
     ("module", "status"),
-    [("tests.schedules.removed", "paused"), ("tests.builders", "scheduled")],
+    [("tests.schedules.removed", "paused"), ("tests.kit.builders", "scheduled")],
     ids=["removed from the package", "of another program in the package"],
 )
 async def test_schedules_of_a_module_that_was_removed_whole_are_put_aside(

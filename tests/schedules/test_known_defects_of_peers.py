@@ -16,7 +16,7 @@ from rota.errors import BadSchedule, RotaError, UnknownSchedule
 from rota.store.backend.database import Database
 from rota.store.schedules import fire as firing
 from rota.testing import START, virtual
-from tests.builders import opened
+from tests.kit.builders import opened
 from tests.schedules.kit import (
     PLAIN,
     Noted,

@@ -12,7 +12,7 @@ import pytest
 
 from rota.settings import Settings
 from rota.store.backend.database import Database, open_url
-from tests.schema import emptied, migrated
+from tests.kit.schema import emptied, migrated
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.pg)])

@@ -17,7 +17,7 @@ from rota.store.backend.database import Database
 from rota.store.notifications import NOTIFY, Notification
 from rota.store.runs import transitions
 from rota.store.schedules import fire, templates
-from tests.builders import (
+from tests.kit.builders import (
     LEASE,
     NOW,
     SPACE,

@@ -20,7 +20,7 @@ from rota.store.backend import queries
 from rota.store.backend.database import Database, Tx
 from rota.store.backend.postgres import PostgresTx
 from rota.store.backend.sqlite import SqliteTx
-from tests.builders import NOW, SPACE, opened, sql
+from tests.kit.builders import NOW, SPACE, opened, sql
 
 HISTORY = 12_000  # runs that are over
 LIVE = 300  # of each: pending, sleeping, running, waiting

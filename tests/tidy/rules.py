@@ -36,7 +36,7 @@ CLOCKS_ALLOWED = {
     "src/rota/store/backend/sqlite.py": {
         "time.sleep"
     },  # SQLite asks its busy handler to wait in place.
-    "tests/postgres.py": {"time.sleep"},  # Waits for a server that cannot call back.
+    "tests/kit/postgres.py": {"time.sleep"},  # Waits for a server that cannot call back.
 }
 
 CORE_MAY_IMPORT_OF_ROTA = ("rota.core", "rota.errors")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.automations.seeds import SEEDS
+from tests.automations.kit.requirements import SEEDS
 from tests.tidy.tree import ROOT
 
 FOLDER = ROOT / "tests/automations"

@@ -22,7 +22,7 @@ from rota.errors import (
     UsageError,
 )
 from rota.tools import Applied, Call, Command, NotApplied, Safety, Unknown, secret
-from tests.families import PARENT, given_up, gone, until
+from tests.kit.process_trees import PARENT, given_up, gone, until
 from tests.tools.kit import CALL, PERSON, settle
 
 QUICK = Call("key-1", 2.0)

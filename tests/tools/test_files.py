@@ -29,8 +29,7 @@ from rota.tools import (
     Safety,
     Unknown,
 )
-from tests.tools import child
-from tests.tools.kit import CALL, settle
+from tests.tools.kit import CALL, child, settle
 
 WRITE_MOMENTS = ["fsync-1", "file-before-rename", "file-after-rename", "fsync-2"]
 APPEND_MOMENTS = [

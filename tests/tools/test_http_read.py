@@ -17,7 +17,7 @@ from rota.errors import (
 )
 from rota.tools import Call, FeedRead, HttpRead, Safety, secret
 from tests.tools.kit import CALL
-from tests.tools.site import Site
+from tests.tools.kit.web_site import Site
 
 RSS = b"""<?xml version="1.0"?>
 <!DOCTYPE rss PUBLIC "-//Netscape Communications//DTD RSS 0.91//EN" "http://127.0.0.1:1/rss.dtd">

@@ -19,7 +19,7 @@ from rota.errors import (
 )
 from rota.tools import Applied, Call, HttpWrite, Lookup, NotApplied, Safety, Unknown, secret
 from tests.tools.kit import CALL, PERSON, settle
-from tests.tools.site import Site
+from tests.tools.kit.web_site import Site
 
 QUICK = Call("key-1", 1.0)
 FAULTS = ["drop", "applied-drop", "half", "500", "applied-500", "applied-503", "429", "408"]

@@ -12,7 +12,7 @@ import pytest
 from rota.errors import BadInput, NeedsLogin, NotSent, OutcomeUnknown, Rejected, UsageError
 from rota.tools import Applied, Call, NotApplied, Safety, SendMail, Unknown, secret
 from tests.tools.kit import CALL, PERSON, settle
-from tests.tools.postbox import Postbox, ann_only, client_tls, server_tls
+from tests.tools.kit.mail_server import Postbox, ann_only, client_tls, server_tls
 
 QUICK = Call("key-1", 1.0)
 HELLO = {"to": ["bob@example.org"], "subject": "Tea", "text": "At five?\n.\nAnn"}

@@ -32,9 +32,8 @@ from rota.tools import (
     Unknown,
     secret,
 )
-from tests.tools import child
-from tests.tools.kit import CALL, settle
-from tests.tools.line import Fault, Line
+from tests.tools.kit import CALL, child, settle
+from tests.tools.kit.broken_connection import Fault, Line
 
 TABLE = "create table tickets (id integer primary key, title text not null, effect text unique)"
 ADD = "insert into tickets (id, title) values (:id, :title)"

@@ -1,6 +1,6 @@
 """A child process that asks as fast as the limits of a store allow, and says when it did.
 
-`python -m tests.ai.asker --database URL --out FILE --per-minute N --seconds S`
+`python -m tests.ai.kit.limited_caller --database URL --out FILE --per-minute N --seconds S`
 """
 
 from __future__ import annotations

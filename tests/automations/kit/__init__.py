@@ -17,7 +17,7 @@ from rota.store import invariants
 from rota.store.runs import transitions
 from rota.testing import World, virtual
 from rota.tools import Applied, Call, NotApplied, Safety, Tool, Unknown, Verdict
-from tests.builders import raw
+from tests.kit.builders import raw
 
 QUIET: dict[str, Any] = {"keep_days": 0}
 
@@ -281,3 +281,8 @@ def dying(app: Rota, times: int = 1) -> Callable[[], Any]:
 def plain(app: Rota, name: str = "plain") -> Automation:
     """An automation that is declared but for its handlers."""
     return app.automation(name, timezone="UTC")
+
+
+async def payloads(app: Rota, name: str = "line") -> dict[str, str]:
+    found = await app.automations.events(name, limit=1000)
+    return {one.message_id: one.payload for one in found}

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from rota.cli.automation import page as automation_page
-from tests.cli.desk import Desk
+from tests.cli.kit.automation_project import Desk
 
 
 @pytest.fixture

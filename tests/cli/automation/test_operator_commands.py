@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.desk import CODE, Desk
-from tests.cli.shell import Daemon
+from tests.cli.kit import Daemon
+from tests.cli.kit.automation_project import CODE, Desk
 
 BROKEN = """
 from rota import Rota

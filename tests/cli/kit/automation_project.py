@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from tests.cli.shell import Shell
+from tests.cli.kit import Shell
 
 # What an order says decides what becomes of it: `how` is ok, bad, login or lost.
 CODE = """

@@ -12,7 +12,7 @@ from pathlib import Path
 import apsw
 import pytest
 
-from tests.cli.shell import Shell
+from tests.cli.kit import Shell
 
 NOBODY = 65534
 

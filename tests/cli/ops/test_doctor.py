@@ -12,10 +12,14 @@ import pytest
 from rota.core.runs.model import Queue
 from rota.core.time.instants import MINUTE
 from rota.engine import liveness
-from tests.builders import worker_row
-from tests.cli.shell import Shell
-from tests.cli.test_workers import declare, mine, sign_on
+from tests.cli.kit import Shell
+from tests.cli.kit.workers import (
+    declare,
+    mine,
+    sign_on,
+)
 from tests.kit import select
+from tests.kit.builders import worker_row
 
 AGO = "available_at = available_at - 600000000"
 

@@ -7,9 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.shell import Shell
-from tests.cli.test_workers import mine, sign_on
-from tests.exposition import parse
+from tests.cli.kit import Shell
+from tests.cli.kit.workers import (
+    mine,
+    sign_on,
+)
+from tests.kit.prometheus_parser import parse
 
 
 def test_it_prints_what_prometheus_reads(either: Shell) -> None:

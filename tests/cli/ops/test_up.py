@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.shell import Daemon, Shell
+from tests.cli.kit import Daemon, Shell
 
 Up = Callable[..., Daemon]
 

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
-from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
 
-from rota.cli.main import cli
+from tests.cli.kit.pipelines import (
+    KINDS,
+    document,
+    rota,
+)
 from tests.pipelines.kit import write
-
-KINDS = ("custom", "data", "models", "generated")
 
 BROKEN = """
 name: Broken
@@ -25,20 +24,6 @@ map:
 reduce:
   type: tabel
 """
-
-
-def rota(*words: str, code: int = 0, **more: Any) -> Result:
-    """A command that is expected to end with `code`."""
-    result = CliRunner().invoke(cli, ["pipeline", *words], **more)
-    said = f"exit {result.exit_code}\n{result.stdout}\n{result.stderr}"
-    assert result.exit_code == code, said
-    assert "Traceback" not in result.stderr, said
-    return result
-
-
-def document(*words: str, code: int = 0, **more: Any) -> Any:
-    """What a command answers with --json."""
-    return json.loads(rota(*words, "--json", code=code, **more).stdout)
 
 
 # -- init --------------------------------------------------------------------------------------

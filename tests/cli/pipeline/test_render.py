@@ -7,7 +7,11 @@ from typing import Any
 
 import pytest
 
-from tests.cli.test_pipeline import KINDS, document, rota
+from tests.cli.kit.pipelines import (
+    KINDS,
+    document,
+    rota,
+)
 from tests.pipelines.kit import write
 
 LINE = """

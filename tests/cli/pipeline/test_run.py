@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -17,50 +15,15 @@ import pytest
 from click.testing import CliRunner
 
 from rota.cli.main import cli
-from tests.cli.test_pipeline import KINDS, document, rota
+from tests.cli.kit.pipelines import (
+    KINDS,
+    calls,
+    document,
+    made,
+    rota,
+    wait_for,
+)
 from tests.pipelines.kit import write
-
-# Answers, writes down every question, refuses bad words until somebody has mended it, and lets
-# those who have to wait do so until they are let go.
-SAY = """
-read -r line
-echo "$line" >> calls.log
-case "$line" in
-  *bad*) [ -e mended ] || { echo "no bad words" >&2; exit 1; } ;;
-  *wait*) while [ ! -e go ]; do sleep 0.02; done ;;
-esac
-echo "said $line"
-"""
-
-
-def made(folder: Path, words: list[str], **more: Any) -> Path:
-    """A pipeline that asks a program about each word."""
-    (folder / "say.sh").write_text(SAY)
-    settings = {"providers": {"say": {"kind": "command", "argv": ["sh", str(folder / "say.sh")]}}}
-    (folder / "ai.yaml").write_text(json.dumps(settings))
-    text = {
-        "name": "Words",
-        "settings": {"model": "say:it", "retry": {"maxRetries": 0}, **more.pop("settings", {})},
-        "workingDirectory": str(folder),
-        "input": {"items": [{"word": word} for word in words]},
-        "map": {"prompt": "{{word}}\n", "parallel": 1, **more.pop("map", {})},
-        "reduce": {"type": "csv"},
-    } | more
-    return write(folder / "words", json.dumps(text))
-
-
-def calls(folder: Path) -> list[str]:
-    """What the program was asked, in order."""
-    log = folder / "calls.log"
-    return log.read_text().split() if log.exists() else []
-
-
-def wait_for(condition: Callable[[], bool]) -> None:
-    """Until something is so."""
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline
-        asyncio.run(asyncio.sleep(0.02))
 
 
 def has_begun() -> bool:
@@ -465,7 +428,9 @@ def test_one_run_is_shown_with_its_items_and_its_result(folder: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*use of forkpty.*:DeprecationWarning")
 def test_a_terminal_shows_a_bar_and_the_result_stays_clean(folder: Path) -> None:
-    from tests.cli.test_terminal import on_terminal
+    from tests.cli.kit.terminal import (
+        on_terminal,
+    )
 
     made(folder, [f"w{n}" for n in range(30)])
     words = ["pipeline", "run", "words", "--ai", "ai.yaml", "-o", "out.csv"]
@@ -481,7 +446,9 @@ def test_a_terminal_shows_a_bar_and_the_result_stays_clean(folder: Path) -> None
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*use of forkpty.*:DeprecationWarning")
 def test_a_reply_cannot_play_tricks_on_a_terminal_and_a_pipe_gets_it_as_it_is(folder: Path) -> None:
-    from tests.cli.test_terminal import on_terminal
+    from tests.cli.kit.terminal import (
+        on_terminal,
+    )
 
     made(folder, ["x"], reduce={"type": "text"})
     (folder / "say.sh").write_text("printf 'a\\033[2Jb\\tc'")

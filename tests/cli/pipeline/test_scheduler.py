@@ -14,8 +14,12 @@ import pytest
 from click.testing import CliRunner, Result
 
 from rota.cli.main import cli
-from tests.cli.scheduler_daemon import SchedulerDaemon
-from tests.cli.test_pipeline_run import calls, made, wait_for
+from tests.cli.kit.pipelines import (
+    calls,
+    made,
+    wait_for,
+)
+from tests.cli.kit.scheduler_daemon import SchedulerDaemon
 
 PIPELINE = """
 name: Report

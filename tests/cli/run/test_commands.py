@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from tests.cli.shell import Shell
+from tests.cli.kit import Shell
 
 
 def test_a_run_is_started_performed_and_its_result_printed(either: Shell) -> None:

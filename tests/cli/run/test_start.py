@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.shell import Shell
+from tests.cli.kit import Shell
 
 
 def test_values_are_json_where_they_are_json(shell: Shell) -> None:

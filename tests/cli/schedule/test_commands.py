@@ -2,34 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-from collections.abc import Awaitable, Callable
-from datetime import UTC, datetime
+from collections.abc import Callable
 
 import pytest
 
 from rota.app import Rota
-from rota.testing import World, virtual
-from tests.cli.shell import Shell
-
-LONG_AGO = datetime(2026, 1, 5, 8, 30, tzinfo=UTC)
+from rota.testing import World
+from tests.cli.kit import Shell
+from tests.cli.kit.schedules import (
+    past,
+)
 
 
 def make(shell: Shell, name: str = "daily", *words: str) -> None:
     """A schedule that is far from its next occurrence."""
     shell.run("schedule", "create", name, "add", *(words or ("0 3 1 1 *",)), "n=1", "--zone", "UTC")
-
-
-def past(shell: Shell, story: Callable[[Rota, World], Awaitable[None]]) -> None:
-    """Let something happen long ago, by a clock of its own, in the shell's database."""
-
-    async def live() -> None:
-        app = shell.app()
-        async with virtual(app, url=app.url, start=LONG_AGO) as world:
-            await story(app, world)
-
-    asyncio.run(live())
 
 
 async def busy_past(app: Rota, world: World) -> None:

@@ -9,8 +9,10 @@ import pytest
 
 from rota.app import Rota
 from rota.testing import World
-from tests.cli.shell import Shell
-from tests.cli.test_schedule import past
+from tests.cli.kit import Shell
+from tests.cli.kit.schedules import (
+    past,
+)
 
 
 def create(shell: Shell, *words: str) -> Any:

@@ -11,7 +11,7 @@ import pytest
 
 from rota import project
 from rota.errors import BadSetting, UsageError
-from tests.cli.shell import Daemon, Shell
+from tests.cli.kit import Daemon, Shell
 
 NIGHTLY = """
 [schedules.nightly]

@@ -22,7 +22,7 @@ from rota.core.time.recurrence import (
     latest_between,
     next_after,
 )
-from tests.core.recurrence import oracle
+from tests.core.time.kit import oracle
 
 SECOND, HOUR = 1_000_000, 3_600_000_000
 ZONES = sorted(zoneinfo.available_timezones() - {"localtime", "Factory"})

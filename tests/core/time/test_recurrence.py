@@ -23,8 +23,8 @@ from rota.core.time.recurrence import (
     notes,
     previous_before,
 )
-from tests.core.recurrence import oracle
-from tests.core.recurrence import strategies as some
+from tests.core.time.kit import oracle
+from tests.core.time.kit import strategies as some
 
 # Whole hours and half hours, a day skipped, midnight gaps, negative DST, Ramadan, odd seconds.
 ZONES = (

@@ -24,7 +24,7 @@ from rota.automations import Context, MutationResult, Prepared
 from rota.core.time.instants import MINUTE
 from rota.testing import START, virtual
 from rota.tools import Command, FileAppend, FileWrite, HttpWrite, Lookup, SendMail, SqlWrite, Tool
-from tests.builders import raw
+from tests.kit.builders import raw
 
 NAME = "line"
 EFFECT = "e1-e2"  # what the counterpart is told, once

@@ -1,6 +1,7 @@
 """A child process that says one verb to one run and is killed on the way.
 
-`python -m tests.crash.verbs --database URL --effects FILE --verb cancel --run ID [--kill-at N]`.
+`python -m tests.crash.kit.command_life --database URL --effects FILE --verb cancel --run ID
+[--kill-at N]`.
 Points are counted from the moment it is connected. The verb `work` takes over what a dead
 neighbour left behind, and ends once nothing is open any more.
 """
@@ -11,7 +12,7 @@ import argparse
 import asyncio
 
 from rota import Fatal, Rota, sleep, wait_for
-from tests.crash.story import QUICK, arm
+from tests.crash.kit.workflow_life import QUICK, arm
 from tests.kit import Effects, until
 
 

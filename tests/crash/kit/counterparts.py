@@ -15,10 +15,10 @@ from typing import Any
 
 from aiosmtpd.smtp import SMTP, Envelope, Session
 
-from tests.crash.automation_life import EFFECT
+from tests.crash.kit.automation_life import EFFECT
 from tests.kit import select, split_schema
-from tests.tools.postbox import Postbox
-from tests.tools.site import Asked, Site
+from tests.tools.kit.mail_server import Postbox
+from tests.tools.kit.web_site import Asked, Site
 
 # By kind, the moments at which the counterpart itself can kill the worker.
 MOMENTS: dict[str, tuple[str, ...]] = {

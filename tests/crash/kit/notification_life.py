@@ -1,8 +1,8 @@
 """A child process that runs a scheduled pipeline once, tells of it, and is killed on the way.
 
-`python -m tests.crash.telling --database URL --root FOLDER [--kill-at N]`. Points are counted from
-the last item on, so the first is before the commit by which the execution ends. One that is not
-killed ends when nothing is open any more.
+`python -m tests.crash.kit.notification_life --database URL --root FOLDER [--kill-at N]`. Points
+are counted from the last item on, so the first is before the commit by which the execution ends.
+One that is not killed ends when nothing is open any more.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from rota.pipelines.definition.loader import read_pipeline
 from rota.pipelines.folder import schedule_sync
 from rota.pipelines.folder.schedule_sync import Block
 from rota.pipelines.folder.state_file import ScheduleState
-from tests.crash.story import QUICK, arm
-from tests.crash.verbs import nothing_open
+from tests.crash.kit.command_life import nothing_open
+from tests.crash.kit.workflow_life import QUICK, arm
 from tests.kit import until
 
 NAME = "yearly"

@@ -1,7 +1,8 @@
 """A child process that runs a small pipeline, mends it and runs what failed again.
 
-`python -m tests.crash.pipeline_story --database URL --effects FILE [--kill-at N]`: every question
-leaves one line in the effects file, so that what was asked can be held against what is remembered.
+`python -m tests.crash.kit.pipeline_life --database URL --effects FILE [--kill-at N]`: every
+question leaves one line in the effects file, so that what was asked can be held against what is
+remembered.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from rota.ai.base import Request
 from rota.ai.offline import Offline
 from rota.errors import Rejected, WrongState
 from rota.pipelines.outcome import PipelineResult
-from tests.crash.story import arm
-from tests.crash.worker import QUICK
+from tests.crash.kit.worker import QUICK
+from tests.crash.kit.workflow_life import arm
 from tests.kit import Effects
 from tests.pipelines.kit import write
 

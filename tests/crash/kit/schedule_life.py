@@ -1,8 +1,9 @@
 """Schedules killed at every commit: a process that forks one life after the other and kills it.
 
-`python -m tests.crash.schedule_verbs --verb fire --folder DIR URL URL ...` takes a fresh database
-for each kill. Time is virtual, so that a life that was killed and repeated must end with exactly
-the rows of one that was not. Forks are made before any thread or connection, and cost little.
+`python -m tests.crash.kit.schedule_life --verb fire --folder DIR URL URL ...` takes a fresh
+database for each kill. Time is virtual, so that a life that was killed and repeated must end with
+exactly the rows of one that was not. Forks are made before any thread or connection, and cost
+little.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ from rota.errors import RotaError
 from rota.schedules.ledger_check import gaps
 from rota.store import invariants
 from rota.testing import START, VirtualClock
-from tests.builders import raw
-from tests.crash.story import arm
+from tests.crash.kit.workflow_life import arm
+from tests.kit.builders import raw
 
 HOURLY = "0 * * * *"
 ROWS = """

@@ -15,11 +15,11 @@ for name in (
     "rota.tools.sql_postgres",
     "rota.tools.sql_sqlite",
     "rota.pipelines.run.runner",
-    "tests.crash.automation_life",
-    "tests.crash.pipeline_story",
-    "tests.crash.story",
-    "tests.crash.verbs",
-    "tests.tools.child",
+    "tests.crash.kit.automation_life",
+    "tests.crash.kit.pipeline_life",
+    "tests.crash.kit.workflow_life",
+    "tests.crash.kit.command_life",
+    "tests.tools.kit.child",
 ):
     import_module(name)
 http._trust()  # reads the certificates of the machine

@@ -1,6 +1,6 @@
 """A worker process for load, contention and fault tests, and the workflows it performs.
 
-`python -m tests.crash.worker --database URL --effects FILE [--set NAME=VALUE ...]` works until
+`python -m tests.crash.kit.worker --database URL --effects FILE [--set NAME=VALUE ...]` works until
 SIGTERM. It says `ready` once it has signed on. `--clock FILE` reads the wall clock's error (in
 seconds) from a file, so that a test can step the clocks of several processes at once; `--deaf`
 neither tells nor hears wake-ups.

@@ -1,8 +1,8 @@
 """The story that crash tests kill at every commit: an app, and a child process that lives it.
 
-`python -m tests.crash.story --database URL --effects FILE --order NAME [--kill-at N]` starts one
-order, signals it and waits for its result. With `--kill-at` the process ends by SIGKILL at the
-Nth point it reaches, before or after a commit.
+`python -m tests.crash.kit.workflow_life --database URL --effects FILE --order NAME [--kill-at N]`
+starts one order, signals it and waits for its result. With `--kill-at` the process ends by
+SIGKILL at the Nth point it reaches, before or after a commit.
 """
 
 from __future__ import annotations

@@ -13,54 +13,9 @@ from rota.pipelines.definition.graph import cycles, leaves, order
 from rota.pipelines.definition.nodes import FilterNode, MapNode, parents_of
 from rota.pipelines.definition.rules import questions_of, tree_of_node
 from tests.pipelines.kit import load, told
-
-WHOLE = """
-name: Every kind
-parameters: {topic: tea}
-settings: {model: small, concurrency: 3, onError: warn}
-nodes:
-  commits:
-    type: script
-    run: git log --oneline -5
-    output: text
-  rows:
-    type: load
-    source: {type: csv, path: rows.csv, delimiter: ";"}
-    limit: 10
-  kept:
-    type: filter
-    from: [rows]
-    rule:
-      type: and
-      rules:
-        - {type: field, field: size, op: gt, value: 3}
-        - {type: not, rule: {type: field, field: name, op: matches, pattern: "^x"}}
-        - {type: ai, prompt: "Is {{name}} nice?"}
-  looked:
-    type: map
-    from: kept
-    prompt: "Look at {{name}}"
-    output: [verdict, {name: score, type: integer}]
-  both:
-    type: merge
-    from: [looked, commits]
-  plain:
-    type: transform
-    from: [both]
-    ops:
-      - {op: select, fields: [name, verdict]}
-      - {op: rename, from: name, to: title}
-      - {op: add, field: about, value: "{{title}} of {{topic}}"}
-      - {op: drop, fields: [verdict]}
-  listed:
-    type: reduce
-    from: [plain]
-    strategy: concat
-  said:
-    type: ai
-    from: [plain]
-    prompt: "Sum up {{ITEMS}}"
-"""
+from tests.pipelines.kit.documents import (
+    WHOLE,
+)
 
 
 def test_a_graph_with_every_kind_of_node_loads(tmp_path: Path) -> None:

@@ -11,8 +11,12 @@ from hypothesis import strategies as st
 from rota.errors import BadPipeline
 from rota.pipelines.definition.loader import problems_of, read_text
 from tests.pipelines.kit import GOOD, NOW
-from tests.pipelines.test_graph import WHOLE
-from tests.pipelines.test_seed_examples import FULL, LATER, QUEUES
+from tests.pipelines.kit.documents import (
+    FULL,
+    LATER,
+    QUEUES,
+    WHOLE,
+)
 
 WORDS = [
     "", "~", "5", "-1", "2.5", "true", "no", "[]", "{}", "[1, [2]]", "{a: {b: 1}}", "'x'", "csv",

@@ -20,9 +20,17 @@ from rota.pipelines.definition.schema import (
 from rota.pipelines.definition.yaml_tree import read_yaml
 from scripts.reference import FOLDER
 from tests.pipelines.kit import GOOD, load
-from tests.pipelines.test_graph import WHOLE
-from tests.pipelines.test_seed_examples import DAILY, FULL, LATER, QUEUES, WEEKLY
-from tests.pipelines.test_validation import CASES
+from tests.pipelines.kit.documents import (
+    DAILY,
+    FULL,
+    LATER,
+    QUEUES,
+    WEEKLY,
+    WHOLE,
+)
+from tests.pipelines.kit.invalid_documents import (
+    CASES,
+)
 
 VALIDATOR = jsonschema.Draft202012Validator(json_schema())
 

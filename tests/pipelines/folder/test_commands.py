@@ -10,7 +10,7 @@ import pytest
 
 from rota.errors import Rejected, RunFailed, UnknownSchedule, UsageError, WrongState
 from tests.kit import broken
-from tests.pipelines.house import DAILY, JOB, House, block
+from tests.pipelines.kit.virtual_folder import DAILY, JOB, House, block
 
 BAD = Rejected("the question makes no sense")
 

@@ -15,10 +15,10 @@ from rota.pipelines.folder import conditions
 from rota.pipelines.folder.conditions import unmet_condition
 from rota.store.pipelines import dependencies
 from rota.store.schedules import attempts
-from tests.builders import raw
+from tests.kit.builders import raw
 from tests.pipelines.kit import told, write
-from tests.pipelines.receiver import Receiver
-from tests.pipelines.yard import Yard, written, yard
+from tests.pipelines.kit.offline_folder import Yard, written, yard
+from tests.pipelines.kit.receiver import Receiver
 from tests.schedules.kit import at, outage, resume_work
 
 # -- condition -----------------------------------------------------------------------------

@@ -12,7 +12,7 @@ import pytest
 from rota.pipelines.folder.state_file import STATE_FILE
 from rota.pipelines.folder.state_file_sync import ARCHIVE
 from rota.pipelines.folder.watcher import Watch, look
-from tests.pipelines.house import DAILY, House, block
+from tests.pipelines.kit.virtual_folder import DAILY, House, block
 
 BROKEN = DAILY.replace("prompt:", "promt:")
 UNSCHEDULED = DAILY.replace('schedule:\n  cron: "0 9 * * *"\n  timezone: UTC\n', "")

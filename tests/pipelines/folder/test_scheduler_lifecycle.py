@@ -11,7 +11,7 @@ import pytest
 
 from rota.errors import SchedulerLockError, WrongState
 from rota.pipelines.folder.lock_file import LOCK_FILE
-from tests.pipelines.house import DAILY, JOB, START, House, block
+from tests.pipelines.kit.virtual_folder import DAILY, JOB, START, House, block
 
 
 async def test_it_starts_executes_and_stops(house: House) -> None:

@@ -15,7 +15,7 @@ from rota.pipelines.folder.registry import PipelineRegistry
 from rota.pipelines.folder.state_file import STATE_FILE, ScheduleState, save_state
 from rota.pipelines.run.content_keys import schedule_id
 from tests.kit import broken
-from tests.pipelines.house import DAILY, House, block
+from tests.pipelines.kit.virtual_folder import DAILY, House, block
 
 HOURLY = DAILY.replace("0 9 * * *", "0 * * * *")
 

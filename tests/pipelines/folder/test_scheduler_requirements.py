@@ -22,7 +22,7 @@ from rota.pipelines.folder.lock_file import LOCK_FILE, acquire, release
 from rota.pipelines.folder.registry import PipelineRegistry
 from rota.pipelines.folder.scheduler import PipelineScheduler
 from rota.pipelines.folder.state_file import STATE_FILE
-from tests.pipelines.house import DAILY, JOB, START, House
+from tests.pipelines.kit.virtual_folder import DAILY, JOB, START, House
 
 NOW = instant(START)  # Tuesday, 2030-01-01, midnight in UTC
 

@@ -1,6 +1,6 @@
 """A process that runs a pipeline to its end, or until it is killed.
 
-python -m tests.pipelines.child DATABASE_URL PIPELINE_FOLDER AI_URL [serve]
+python -m tests.pipelines.kit.child DATABASE_URL PIPELINE_FOLDER AI_URL [serve]
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import asyncio
 import sys
 
 from rota import Rota
-from tests.pipelines.world import ai_settings
+from tests.pipelines.kit.live_app import ai_settings
 
 
 async def main(url: str, folder: str, ai_url: str, *words: str) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from rota import Rota
 from rota.pipelines.outcome import PipelineResult, Progress
-from tests.ai.model import Asked, Model, Say
+from tests.ai.kit.model_server import Asked, Model, Say
 from tests.pipelines.kit import write
 
 

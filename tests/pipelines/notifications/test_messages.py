@@ -20,7 +20,7 @@ from rota.pipelines.notifications.messages import (
 )
 from rota.store.schedules.attempts import Attempt
 from tests.pipelines.kit import told
-from tests.pipelines.yard import written
+from tests.pipelines.kit.offline_folder import written
 
 RUN = "01a1e2b1103b71a594930f72e9115d21"
 RID = "rid=01a1e2b1-103b-71a5-9493-0f72e9115d21"

@@ -19,7 +19,7 @@ from rota.pipelines.notifications.messages import Recipients
 from rota.store import notifications
 from rota.testing import World, virtual
 from tests.kit import select
-from tests.pipelines.receiver import Answer, Receiver
+from tests.pipelines.kit.receiver import Answer, Receiver
 from tests.schedules.kit import Noted, outage, resume_work, sound
 
 HOURLY: dict[str, Any] = {"zone": "UTC"}

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from rota.errors import RunFailed
-from tests.ai.model import Model, Say
-from tests.pipelines.world import says, world
+from tests.ai.kit.model_server import Model, Say
+from tests.pipelines.kit.live_app import says, world
 
 ITEMS = "input: {items: [{n: 1}, {n: 2}, {n: 3}, {n: 4}]}"
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from rota.errors import RunFailed
-from tests.ai.model import Model, Say
-from tests.pipelines.world import says, world
+from tests.ai.kit.model_server import Model, Say
+from tests.pipelines.kit.live_app import says, world
 
 ALL = """
 name: Everything

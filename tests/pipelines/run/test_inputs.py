@@ -19,7 +19,7 @@ from rota.errors import BadInput
 from rota.pipelines.definition.model import Input
 from rota.pipelines.definition.sources import CsvSource
 from rota.pipelines.run.inputs import items_of, read_items
-from tests.families import PARENT, given_up, gone, until
+from tests.kit.process_trees import PARENT, given_up, gone, until
 
 
 def part(**keys: Any) -> Input:

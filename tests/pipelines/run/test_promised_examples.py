@@ -13,10 +13,14 @@ from rota.pipelines.definition.loader import read_pipeline
 from rota.pipelines.folder.schedule_sync import Block, born
 from rota.store.schedules import templates as store
 from rota.testing import virtual
-from tests.ai.model import Model
+from tests.ai.kit.model_server import Model
 from tests.pipelines.kit import write
-from tests.pipelines.test_seed_examples import DAILY, QUEUES, WEEKLY
-from tests.pipelines.world import says, world
+from tests.pipelines.kit.documents import (
+    DAILY,
+    QUEUES,
+    WEEKLY,
+)
+from tests.pipelines.kit.live_app import says, world
 
 
 def knowing(prompt: str) -> Any:

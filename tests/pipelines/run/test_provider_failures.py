@@ -15,10 +15,10 @@ from rota.ai.base import Estimate, Reply, Request
 from rota.errors import BadInput, RunFailed, StoreUnreachable, WrongState
 from rota.pipelines.outcome import Progress
 from rota.store.runs import history
-from tests.ai.model import Model, Say
+from tests.ai.kit.model_server import Model, Say
 from tests.kit import until
 from tests.pipelines.kit import write
-from tests.pipelines.world import ai_settings, world
+from tests.pipelines.kit.live_app import ai_settings, world
 
 WORDS = """
 name: Words

@@ -13,8 +13,8 @@ import pytest
 
 from rota.errors import BadInput, RunCancelled, RunFailed
 from rota.pipelines.definition.loader import read_pipeline
-from tests.ai.model import Model, Say
-from tests.pipelines.world import says, world
+from tests.ai.kit.model_server import Model, Say
+from tests.pipelines.kit.live_app import says, world
 
 BUGS = """
 name: Bugs

@@ -13,16 +13,16 @@ from rota import Rota
 from rota.pipelines.outcome import Progress
 from rota.pipelines.run.sharding import grouped
 from rota.store.pipelines.steps import StepKey
-from tests.ai.model import Model
+from tests.ai.kit.model_server import Model
 from tests.kit import until
-from tests.pipelines.test_running_after_a_crash import (
+from tests.pipelines.kit.killed_child import (
     PARALLEL,
     check_output,
     child,
     doubled,
     put_items,
 )
-from tests.pipelines.world import ai_settings
+from tests.pipelines.kit.live_app import ai_settings
 
 COUNT = 1000
 

@@ -28,7 +28,7 @@ from rota.errors import (
 from rota.settings import Settings
 from rota.store.backend.database import open_url
 from rota.store.runs import history
-from tests.builders import SPACE, new_run, opened, sql, start
+from tests.kit.builders import SPACE, new_run, opened, sql, start
 
 
 def _told(error: RotaError) -> str:

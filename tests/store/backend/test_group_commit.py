@@ -16,7 +16,7 @@ from rota.errors import StoreFull
 from rota.store.backend.batching import Batch
 from rota.store.backend.database import Database, Tx
 from rota.store.runs import history, transitions
-from tests.builders import NOW, SPACE, new_run, opened, raw, sql, start
+from tests.kit.builders import NOW, SPACE, new_run, opened, raw, sql, start
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from rota.store.backend import migrate
 from rota.store.backend.database import Database, open_url
 from rota.store.backend.migrate import Migration
 from scripts.schema import FOLDER, postgres_snapshot, sqlite_snapshot
-from tests.builders import NOW, begin, claim, new_run, opened, settle, sound, sql, start
+from tests.kit.builders import NOW, begin, claim, new_run, opened, settle, sound, sql, start
 
 NAMES = [f"{one.number:04d}_{one.name}" for one in migrate.shipped()]
 NEXT = max(one.number for one in migrate.shipped()) + 1

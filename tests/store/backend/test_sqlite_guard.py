@@ -11,7 +11,7 @@ import apsw
 import pytest
 
 from rota.errors import StoreHeld
-from tests.builders import opened
+from tests.kit.builders import opened
 
 
 @pytest.mark.parametrize("spelling", ["{path}", "{folder}/./a.db", "file:{path}?mode=ro"])

@@ -11,8 +11,8 @@ import pytest
 
 from rota.store.backend import sqlite_wal_prealloc
 from rota.store.backend.database import Database
-from tests.builders import new_run, opened
-from tests.builders import start as start_runs
+from tests.kit.builders import new_run, opened
+from tests.kit.builders import start as start_runs
 
 CHUNK = len(sqlite_wal_prealloc.CHUNK)
 

@@ -11,7 +11,7 @@ from rota.core.runs.model import Claim, Outcome
 from rota.errors import LeaseLost
 from rota.store.backend.database import Database, Tx
 from rota.store.runs import steps, transitions
-from tests.builders import (
+from tests.kit.builders import (
     LEASE,
     NOW,
     begin,

@@ -13,7 +13,7 @@ from rota.core.time.instants import SECOND
 from rota.store.backend.database import Database
 from rota.store.runs import claim as claiming
 from rota.store.runs import transitions, workers
-from tests.builders import (
+from tests.kit.builders import (
     LEASE,
     NOW,
     SPACE,

@@ -10,7 +10,7 @@ import pytest
 from rota.errors import StoreUnreachable
 from rota.store.backend.database import Database
 from rota.store.runs import transitions
-from tests.builders import NOW, new_run, status
+from tests.kit.builders import NOW, new_run, status
 
 
 class Ear:

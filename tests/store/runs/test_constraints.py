@@ -16,7 +16,7 @@ from rota.core.runs.model import Run
 from rota.store import invariants
 from rota.store.backend import queries
 from rota.store.backend.database import Database
-from tests.builders import NOW, begin, new_run, raw, sound, sql, start
+from tests.kit.builders import NOW, begin, new_run, raw, sound, sql, start
 
 REFUSED = (apsw.ConstraintError, asyncpg.IntegrityConstraintViolationError)
 

@@ -7,7 +7,7 @@ import pytest
 from rota.errors import UnknownRun
 from rota.store.backend.database import Database
 from rota.store.runs import history, transitions
-from tests.builders import (
+from tests.kit.builders import (
     BIG,
     NOW,
     SPACE,

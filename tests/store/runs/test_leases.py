@@ -6,7 +6,7 @@ import asyncio
 
 from rota.store.backend.database import Database
 from rota.store.runs import transitions
-from tests.builders import (
+from tests.kit.builders import (
     BIG,
     LEASE,
     NOW,

@@ -10,7 +10,7 @@ from rota.core.runs.model import Claim
 from rota.core.time.instants import DAY
 from rota.store.backend.database import Database
 from rota.store.runs import retention, steps, transitions
-from tests.builders import (
+from tests.kit.builders import (
     BIG,
     NOW,
     SPACE,

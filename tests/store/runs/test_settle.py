@@ -10,7 +10,7 @@ from rota.core.runs.lifecycle import FINAL, RULES, SETTLING
 from rota.core.runs.model import Claim, NewRun, Outcome
 from rota.store.backend.database import Database
 from rota.store.runs import transitions
-from tests.builders import (
+from tests.kit.builders import (
     BIG,
     LEASE,
     NOW,

@@ -12,7 +12,7 @@ from rota.errors import UsageError
 from rota.store.backend.database import Database, Tx
 from rota.store.runs import transitions
 from rota.store.runs.transitions import BulkItem
-from tests.builders import (
+from tests.kit.builders import (
     BIG,
     NOW,
     SPACE,

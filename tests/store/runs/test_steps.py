@@ -11,7 +11,7 @@ from rota.core.runs.model import Claim, Started, StoredStep
 from rota.errors import LeaseLost
 from rota.store.backend.database import Database
 from rota.store.runs import steps, transitions
-from tests.builders import (
+from tests.kit.builders import (
     BIG,
     NOW,
     begin,

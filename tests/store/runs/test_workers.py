@@ -5,7 +5,7 @@ from __future__ import annotations
 from rota.core.runs.model import Queue
 from rota.store.backend.database import Database, Tx
 from rota.store.runs import workers
-from tests.builders import NOW, SPACE, worker_row
+from tests.kit.builders import NOW, SPACE, worker_row
 
 
 async def listed(db: Database, **fields: bool) -> list[tuple[str, str]]:

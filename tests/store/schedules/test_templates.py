@@ -22,7 +22,7 @@ from rota.store.backend.dialect import Dialect
 from rota.store.runs import transitions
 from rota.store.schedules import fire as firing
 from rota.store.schedules import templates
-from tests.builders import SPACE, claim, fresh_id, get, settle, sound, sql
+from tests.kit.builders import SPACE, claim, fresh_id, get, settle, sound, sql
 
 START = 1_893_456_000 * SECOND  # 2030-01-01T00:00Z
 HOURLY = parse("0 * * * *", zone="UTC", now=START)

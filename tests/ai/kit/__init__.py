@@ -1,0 +1,1 @@
+"""A model server on loopback, and a child that calls within limits."""

@@ -1,0 +1,1 @@
+"""`rota up`, `doctor`, `metrics`, `workers`."""

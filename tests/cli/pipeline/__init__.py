@@ -1,0 +1,1 @@
+"""`rota pipeline` and `rota scheduler`."""

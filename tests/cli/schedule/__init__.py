@@ -1,0 +1,1 @@
+"""`rota schedule` and `rota next`."""

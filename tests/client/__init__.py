@@ -1,0 +1,1 @@
+"""The client: runs, metrics."""

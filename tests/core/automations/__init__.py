@@ -1,0 +1,1 @@
+"""Automations: phases and planner."""

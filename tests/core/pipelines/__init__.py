@@ -1,0 +1,1 @@
+"""Pipelines: batches, filter rules, replies, templates."""

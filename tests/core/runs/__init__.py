@@ -1,0 +1,1 @@
+"""Runs: lifecycle, failures, retries, limits, ids."""

@@ -1,0 +1,1 @@
+"""Schedules: the decision to fire."""

@@ -1,0 +1,1 @@
+"""The oracle and the random expressions that recurrence is tested against."""

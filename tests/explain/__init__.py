@@ -1,0 +1,1 @@
+"""Why a schedule or an automation ran, waits or did not run."""

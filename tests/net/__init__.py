@@ -1,0 +1,1 @@
+"""Subprocesses and HTTP, shared by tools, AI and pipelines."""

@@ -1,0 +1,1 @@
+"""pipeline.yaml: reading, checks, schema."""

@@ -1,0 +1,1 @@
+"""Notifications about scheduled pipelines."""

@@ -1,0 +1,1 @@
+"""Pipeline runs, stage by stage."""

@@ -1,0 +1,1 @@
+"""The two databases: drivers, queries, group commit, migrations."""

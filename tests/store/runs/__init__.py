@@ -1,0 +1,1 @@
+"""Runs in the store: start, claim, settle, steps, history, retention."""
