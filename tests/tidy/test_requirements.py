@@ -7,11 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.automations.kit.requirements import SEEDS
+from tests.automations.kit.requirements import REQUIREMENTS
 from tests.tidy.tree import ROOT
 
 FOLDER = ROOT / "tests/automations"
-ROWS = [(f"{part}: {row}", test) for part, rows in SEEDS.items() for row, test in rows.items()]
+ROWS = [
+    (f"{part}: {row}", test) for part, rows in REQUIREMENTS.items() for row, test in rows.items()
+]
 
 
 def _missing(test: str, folder: Path = FOLDER) -> str | None:

@@ -8,8 +8,8 @@ from __future__ import annotations
 CONSUMERS = "test_consumers.py"
 PRODUCERS = "test_producers.py"
 CHECKPOINTS = "test_checkpoints.py"
-PATTERNS = "test_patterns.py"
-SCHEDULING = "test_seed_16_scheduling.py"
+PATTERNS = "test_consumer_patterns.py"
+SCHEDULING = "test_scheduling_requirements.py"
 
 _CLAMPED = f"{CONSUMERS}::test_wake_at_is_clamped_to_its_bounds"
 _SURVIVES = f"{CHECKPOINTS}::test_what_must_survive_a_restart_is_in_the_database"
@@ -24,7 +24,7 @@ _RESOLVED = (
 _PAUSED = f"{SCHEDULING}::test_a_paused_workflow_does_nothing_until_it_is_resolved"
 
 # document and section → line or row → test
-SEEDS: dict[str, dict[str, str]] = {
+REQUIREMENTS: dict[str, dict[str, str]] = {
     "exec-11: Testing": {
         "wakeAt clamping to min/max bounds": _CLAMPED,
         "consumer A wakes at its wakeAt while consumer B keeps its different wakeAt":
