@@ -263,7 +263,7 @@ def _options(timeout: float | None, retries: int, retry_delay_s: float) -> str |
 
 def _check(loaded: Loaded, taken: Snapshot) -> None:
     """Refuse what could not come to its end, before anything is paid."""
-    from rota.pipelines.definition.readiness import obstacles
+    from rota.pipelines.run.readiness import obstacles
 
     part = loaded.pipeline.input
     made = part.generate if part is not None else None

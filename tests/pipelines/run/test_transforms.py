@@ -19,7 +19,7 @@ from rota.pipelines.definition.parameters import (
     read_given,
     values_for,
 )
-from rota.pipelines.definition.readiness import obstacles
+from rota.pipelines.run.readiness import obstacles
 from rota.pipelines.run.transforms import merged, transformed, tree_of_filter
 from tests.pipelines.kit import NOW, load, write
 

@@ -96,8 +96,8 @@ def must_be_ready(found: PreparedRun, *, model: str | None, ai: Path | None) -> 
     _must_be_approved(found)
     from rota.ai.registry import invoker_of
     from rota.pipelines.definition.overrides import reads_stdin
-    from rota.pipelines.definition.readiness import obstacles
     from rota.pipelines.preview.validation import models_of
+    from rota.pipelines.run.readiness import obstacles
 
     said = obstacles(found.loaded, given=found.given)
     answering = invoker_of(ai)

@@ -15,8 +15,8 @@ from rota.pipelines.definition.nodes import LoadNode
 from rota.pipelines.definition.parameters import check_given
 from rota.pipelines.definition.problems import FilePosition, Level, Problem, ordered
 from rota.pipelines.definition.problems import Path as Keys
-from rota.pipelines.definition.readiness import obstacles
 from rota.pipelines.definition.yaml_tree import read_yaml
+from rota.pipelines.run.readiness import obstacles
 
 
 def examined(path: Path, given: Mapping[str, Any] | None = None) -> Listed:

@@ -18,9 +18,9 @@ from rota.engine.context import EngineContext
 from rota.engine.journal import Journal
 from rota.errors import BadInput, RotaError, RunTimeout
 from rota.pipelines import snapshot as snapshots
-from rota.pipelines.folder import conditions
 from rota.pipelines.notifications import workflow
 from rota.pipelines.outcome import OutcomeWord, PipelineResult
+from rota.pipelines.run import conditions
 from rota.pipelines.run.context import Cache, PipelineContext, ProgressReporter
 from rota.pipelines.run.graph_runner import perform_graph
 from rota.pipelines.run.linear_runner import perform_job, perform_linear

@@ -11,8 +11,8 @@ from rota.core.runs.stored_errors import read_error
 from rota.explain.schedule import why
 from rota.pipelines.definition.discovery import discover
 from rota.pipelines.definition.schedule_block import Condition
-from rota.pipelines.folder import conditions
-from rota.pipelines.folder.conditions import unmet_condition
+from rota.pipelines.run import conditions
+from rota.pipelines.run.conditions import unmet_condition
 from rota.store.pipelines import dependencies
 from rota.store.schedules import attempts
 from tests.kit.builders import raw
