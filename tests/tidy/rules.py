@@ -18,8 +18,6 @@ NESTING_MAX = 4
 BANNED_WORDS = {
     *("manager", "service", "helper", "util", "managers", "services", "helpers", "utils"),
 }
-# Names that mean a process of the operating system, which has no other word.
-NAMES_ALLOWED = {"in_process", "child_process", "process_id"}
 
 CLOCKS = {
     "time.sleep",
@@ -92,7 +90,7 @@ def plain_names(module: Module) -> Iterator[str]:
     kinds = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
     for node, name in names + [(n, n.name) for n in module.nodes if isinstance(n, kinds)]:
         found = BANNED_WORDS & _words(name)
-        if found and name not in NAMES_ALLOWED:
+        if found:
             yield module.at(node, f"{name}: find a better word than {', '.join(sorted(found))}")
 
 
