@@ -96,7 +96,7 @@ def test_settings_come_as_values_or_as_a_whole(monkeypatch: pytest.MonkeyPatch) 
     with pytest.raises(UsageError, match="not both"):
         Rota(settings=Settings(), seats=3)
     with pytest.raises(BadSetting, match="seat_count"):
-        Rota(seat_count=3)
+        Rota(seat_count=3)  # type: ignore[call-arg]
     with pytest.raises(BadSetting, match="seats"):
         Rota(seats=0)
 
@@ -131,7 +131,7 @@ async def test_the_example_of_the_first_page_runs_for_real(database_url: str) ->
         return receipt
 
     async with app:
-        run = await app.start(fulfil, "order-7", external_id="order-7")
+        run = await app.options(external_id="order-7").start(fulfil, "order-7")
         assert await result(run) == "receipt of order-7"
         assert calls == ["order-7"]
         assert app.healthy()

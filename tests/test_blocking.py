@@ -101,10 +101,10 @@ def client(app: Rota) -> Iterator[BlockingClient]:
 
 
 def test_a_run_is_started_and_awaited(client: BlockingClient) -> None:
-    run = client.start("twice", 4, external_id="a")
+    run = client.options(external_id="a").start("twice", 4)
     assert run.result(timeout="20s") == 8
     assert run.status() == "completed"
-    assert client.start("twice", 4, external_id="a").existed
+    assert client.options(external_id="a").start("twice", 4).existed
     assert client.result(run.id) == 8
     assert client.get(run.id).name == "twice"
     assert [found.id for found in client.list(name="twice")] == [run.id]
@@ -150,13 +150,15 @@ def test_errors_arrive_as_they_are(client: BlockingClient) -> None:
 
 def test_runs_are_cancelled_and_retried(app: Rota) -> None:
     with BlockingClient(app) as client:
-        run = client.start("twice", 1, delay="1h")
+        run = client.options(delay="1h").start("twice", 1)
         run.cancel(reason="enough")
         with pytest.raises(RunCancelled):
             run.result(timeout="20s")
         assert client.retry(run.id).id == run.id
         assert list(client.cancel(run.id)) != [run.id], "the retry is a run of its own"
-        [other] = client.start_many("twice", [Start(kwargs={"n": 2}, external_id="x")], delay="1h")
+        [other] = client.options(delay="1h").start_many(
+            "twice", [Start(kwargs={"n": 2}, external_id="x")]
+        )
         with pytest.raises(TimeoutError):
             other.result(timeout="50ms")
 

@@ -9,23 +9,24 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
+import inspect
 import os
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, ParamSpec, Self, TypeVar, overload
+from typing import Any, ParamSpec, Self, TypedDict, TypeVar, Unpack, overload
 
 import msgspec
 
 from rota import settings as settings_
-from rota.automations.definition import Automation
+from rota.automations.definition import Automation, AutomationOptions
 from rota.automations.deploy import AppAutomations
 from rota.automations.executor import AutomationExecutor
 from rota.client.client import Client
 from rota.client.handle import RunHandle
-from rota.client.start import Start, Startable, StartOptions, unknown_workflow
+from rota.client.start import Item, RunOptions, Startable, as_start, unknown_workflow
 from rota.core.runs.lifecycle import Trigger
 from rota.core.runs.model import NewRun, Queue, Started
-from rota.core.runs.retry import RetryPolicy
+from rota.core.suggest import check_options
 from rota.core.time.instants import Duration, micros
 from rota.core.typed import JsonReader
 from rota.engine.clock import Clock
@@ -39,33 +40,52 @@ from rota.errors import UsageError
 from rota.pipelines.client import PipelineClient
 from rota.pipelines.executor import PART_QUEUE, PipelineExecutor
 from rota.schedules.apply import Deploy
-from rota.schedules.definition import When
+from rota.schedules.definition import ScheduleOptions, When
 from rota.schedules.toml import ScheduleTable
-from rota.settings import Settings
+from rota.settings import SettingOptions, Settings
 from rota.store.backend.database import BRIEF
-from rota.workflows.definition import Step, Workflow
+from rota.workflows.definition import (
+    AsyncWorkflow,
+    Step,
+    StepOptions,
+    SyncWorkflow,
+    Workflow,
+    WorkflowDecorator,
+    WorkflowOptions,
+)
 from rota.workflows.executor import WorkflowExecutor
 from rota.workflows.run import WorkflowRun, current_run
 from rota.workflows.waits import child_result, start_child
 
 P = ParamSpec("P")
 R = TypeVar("R")
+W = TypeVar("W", bound=Workflow[..., Any])
 
 
-class ChildRef(RunHandle):
+class QueueOptions(TypedDict, total=False):
+    """The limits of a queue, for `app.queue`."""
+
+    seats: int | None
+    running: int | None
+    running_per_key: int | None
+    rate: tuple[int, Duration] | None
+
+
+class ChildRef(RunHandle[R]):
     """A child run seen from the workflow that started it: awaiting it is durable."""
 
     def __init__(self, client: Client, run_id: str, returns: JsonReader, flow: WorkflowRun) -> None:
         super().__init__(client, run_id, returns, existed=False)
         self._flow = flow
 
-    async def result(self, *, timeout: Duration | None = None) -> Any:
+    async def result(self, *, timeout: Duration | None = None) -> R:
         """Wait durably; no worker is held meanwhile."""
         if timeout is not None:
             raise UsageError(
                 "a child's result takes no timeout", hint="Give the child workflow a timeout."
             )
-        return await child_result(self._flow, self.id, self._returns or JsonReader(Any))
+        value: R = await child_result(self._flow, self.id, self._returns or JsonReader(Any))
+        return value
 
 
 class Rota(Client):
@@ -78,11 +98,11 @@ class Rota(Client):
         settings: Settings | None = None,
         clock: Clock | None = None,
         migrate: bool | None = None,
-        **overrides: Any,
+        **overrides: Unpack[SettingOptions],
     ) -> None:
         if settings is None:
             # The environment of a deployment wins over what the code says.
-            values = overrides | settings_.from_environment(os.environ)
+            values = {**overrides} | settings_.from_environment(os.environ)
             settings = settings_.load(values, source="settings")
         elif overrides:
             raise UsageError("give settings or single values, not both")
@@ -99,30 +119,30 @@ class Rota(Client):
     # -- declaring -------------------------------------------------------------------------
 
     @overload
-    def workflow(self, function: Callable[P, R], /) -> Workflow[P, R]: ...
+    def workflow(  # type: ignore[overload-overlap]  # the first that fits is meant
+        self,
+        function: Callable[P, Coroutine[Any, Any, R]],
+        /,
+    ) -> AsyncWorkflow[P, R]: ...
+
+    @overload
+    def workflow(self, function: Callable[P, R], /) -> SyncWorkflow[P, R]: ...
 
     @overload
     def workflow(
-        self,
-        function: None = None,
-        /,
-        *,
-        name: str | None = None,
-        retries: int | RetryPolicy | None = None,
-        timeout: Duration | None = None,
-        queue: str = "default",
-        priority: int = 0,
-        version: str | None = None,
-    ) -> Callable[[Callable[P, R]], Workflow[P, R]]: ...
+        self, function: None = None, /, **options: Unpack[WorkflowOptions]
+    ) -> WorkflowDecorator: ...
 
-    def workflow(self, function: Any = None, /, **options: Any) -> Any:
+    def workflow(self, function: Any = None, /, **options: Unpack[WorkflowOptions]) -> Any:
         """Register a workflow. `retries` are further attempts of the whole run, each resuming
-        after its last finished step; `timeout` counts from the first start, sleeps included."""
+        after its last finished step; `timeout` counts from the first start, sleeps included.
+        Further options: name, queue, priority, version."""
 
-        policy = RetryPolicy.of(options.pop("retries", None))
+        check_options(options, WorkflowOptions, self.workflow)
 
-        def register(function: Callable[P, R]) -> Workflow[P, R]:
-            workflow = Workflow(function, retry=policy, **options)
+        def register(function: Callable[..., Any]) -> Workflow[..., Any]:
+            kind = AsyncWorkflow if inspect.iscoroutinefunction(function) else SyncWorkflow
+            workflow: Workflow[..., Any] = kind(function, self, **options)
             if workflow.name in self.workflows or workflow.name in self.automations.declared:
                 raise UsageError(
                     f"workflow {workflow.name} is registered twice", hint="Give one of them a name."
@@ -133,14 +153,15 @@ class Rota(Client):
 
         return register if function is None else register(function)
 
-    def automation(self, name: str, *, queue: str = "default", **words: Any) -> Automation:
+    def automation(self, name: str, **options: Unpack[AutomationOptions]) -> Automation:
         """Declare an automation; its topics and handlers are declared on what this returns.
 
-        It is deployed when a worker starts. Other words: see `Automation`."""
+        It is deployed when a worker starts. Options: approval, timezone, queue, fix."""
+        check_options(options, AutomationOptions, self.automation)
         if name in self.automations.declared or name in self.workflows:
             raise UsageError(f"{name} is declared twice", hint="Give one of them another name.")
-        declared = self.automations.declared[name] = Automation(name, queue=queue, **words)
-        self._queues.setdefault(queue, self._plain_queue(queue))
+        declared = self.automations.declared[name] = Automation(name, **options)
+        self._queues.setdefault(declared.queue, self._plain_queue(declared.queue))
         return declared
 
     @overload
@@ -148,41 +169,43 @@ class Rota(Client):
 
     @overload
     def step(
-        self,
-        function: None = None,
-        /,
-        *,
-        name: str | None = None,
-        retries: int | RetryPolicy | None = None,
-        timeout: Duration | None = None,
+        self, function: None = None, /, **options: Unpack[StepOptions]
     ) -> Callable[[Callable[P, R]], Step[P, R]]: ...
 
-    def step(self, function: Any = None, /, **options: Any) -> Any:
-        """Make a function a step: inside a workflow its result is remembered."""
+    def step(self, function: Any = None, /, **options: Unpack[StepOptions]) -> Any:
+        """Make a function a step: inside a workflow its result is remembered.
 
-        policy = RetryPolicy.of(options.pop("retries", None))
+        Options: name, retries, timeout."""
+
+        check_options(options, StepOptions, self.step)
 
         def make(function: Callable[P, R]) -> Step[P, R]:
-            return Step(function, retry=policy, **options)
+            return Step(function, **options)
 
         return make if function is None else make(function)
 
     def schedule(
-        self, when: When, *, name: str | None = None, timezone: str | None = None, **words: Any
-    ) -> Callable[[Workflow[P, R]], Workflow[P, R]]:
+        self,
+        when: When,
+        *,
+        name: str | None = None,
+        timezone: str | None = None,
+        **options: Unpack[ScheduleOptions],
+    ) -> Callable[[W], W]:
         """Declare a schedule for a workflow (write it above `@app.workflow`).
 
         It is applied when a worker starts: made if it is new, updated if it changed, never reset:
-        a pause by a person stays. Other words: see `Schedules.create`.
+        a pause by a person stays. Options: see `ScheduleOptions`.
         """
+        check_options(options, ScheduleOptions, self.schedule)
 
-        def declare(workflow: Workflow[P, R]) -> Workflow[P, R]:
+        def declare(workflow: W) -> W:
             if not isinstance(workflow, Workflow):
                 raise UsageError("@app.schedule stands above @app.workflow, not below it")
             given = name or workflow.name
             if given in self._declared:
                 raise UsageError(f"schedule {given} is declared twice", hint="Give one a name.")
-            self._declared[given] = (workflow, when, {"zone": timezone, **words})
+            self._declared[given] = (workflow, when, {"zone": timezone, **options})
             return workflow
 
         return declare
@@ -206,20 +229,16 @@ class Rota(Client):
             deploy.add_file(*self._file)
         await deploy.apply()
 
-    def queue(
-        self,
-        name: str,
-        *,
-        seats: int | None = None,
-        running: int | None = None,
-        running_per_key: int | None = None,
-        rate: tuple[int, Duration] | None = None,
-    ) -> None:
+    def queue(self, name: str, **limits: Unpack[QueueOptions]) -> None:
         """Declare a queue's limits: `seats` in this process, the others across all workers."""
-        namespace = self.settings.namespace
+        check_options(limits, QueueOptions, self.queue)
+        rate = limits.get("rate")
         count, per_us = (None, None) if rate is None else (rate[0], micros(rate[1]))
-        limits = Queue(namespace, name, running, running_per_key, count, per_us)
-        self._queues[name] = (seats or self.settings.seats, limits)
+        stored = Queue(
+            self.settings.namespace, name, limits.get("running"), limits.get("running_per_key"),
+            count, per_us,
+        )  # fmt: skip
+        self._queues[name] = (limits.get("seats") or self.settings.seats, stored)
 
     def _plain_queue(self, name: str) -> tuple[int, Queue]:
         return self.settings.seats, Queue(self.settings.namespace, name)
@@ -326,40 +345,43 @@ class Rota(Client):
                 return started
         return await super()._send_starts(fresh)
 
-    def workflow_named(self, name: str) -> Startable:
+    def workflow_named(self, name: str) -> Workflow[..., Any]:
         """The registered workflow of that name, or an error with the nearest names."""
         if name not in self.workflows:
             raise unknown_workflow(name, self.workflows)
         return self.workflows[name]
 
-    async def start(self, workflow: Any, /, *args: Any, **kwargs: Any) -> RunHandle:
-        """Start a run. Inside a workflow it becomes a child, started exactly once."""
+    async def start_run(
+        self,
+        workflow: Startable[..., Any] | str,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        options: RunOptions,
+    ) -> RunHandle[Any]:
+        """Start a run. Inside a workflow it becomes a child, started once."""
         flow = current_run()
         if flow is None:
-            return await super().start(workflow, *args, **kwargs)
+            return await super().start_run(workflow, args, kwargs, options)
         target = self.workflow_named(workflow) if isinstance(workflow, str) else workflow
-        if "on_conflict" in kwargs:
+        if options.on_conflict != "return":
             raise UsageError(
                 "on_conflict cannot be used inside a workflow",
                 hint="A child whose external_id is taken is the run that has it.",
             )
-        options = {key: kwargs.pop(key) for key in StartOptions.__struct_fields__ if key in kwargs}
-        child_id = await start_child(flow, target, args, kwargs, **options)
+        child_id = await start_child(flow, target, args, kwargs, options)
         return ChildRef(self, child_id, target.signature.returns, flow)
 
-    async def start_many(
-        self, workflow: Any, items: Iterable[tuple[Any, ...] | Start], **options: Any
-    ) -> list[RunHandle]:
+    async def start_runs(
+        self, workflow: Startable[..., Any] | str, items: Iterable[Item], options: RunOptions
+    ) -> list[RunHandle[Any]]:
         """Start one run per item. Inside a workflow they become children, each started once."""
         if current_run() is None:
-            return await super().start_many(workflow, items, **options)
-        refs = []
-        for item in items:
-            one = item if isinstance(item, Start) else Start(item)
-            own = {"external_id": one.external_id, "key": one.key}
-            chosen = options | {key: value for key, value in own.items() if value is not None}
-            refs.append(await self.start(workflow, *one.args, **one.kwargs, **chosen))
-        return refs
+            return await super().start_runs(workflow, items, options)
+        options.check_many()
+        return [
+            await self.start_run(workflow, one.args, one.kwargs, options.for_item(one))
+            for one in map(as_start, items)
+        ]
 
 
 class _Children:
@@ -369,9 +391,9 @@ class _Children:
         self._app = app
 
     def new_run(
-        self, flow: WorkflowRun, workflow: Any, args: Any, kwargs: Any, options: dict[str, Any]
+        self, flow: WorkflowRun, workflow: Any, args: Any, kwargs: Any, options: RunOptions
     ) -> NewRun:
-        fresh = self._app.new_run(workflow, args, kwargs, StartOptions(**options))
+        fresh = self._app.new_run(workflow, args, kwargs, options)
         return msgspec.structs.replace(fresh, parent_id=flow.claim.root_id, trigger=Trigger.CHILD)
 
     def new_id(self) -> str:

@@ -13,11 +13,11 @@ import threading
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from datetime import datetime
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar, Unpack, overload
 
-from rota.client.client import Client
+from rota.client.client import Client, RunFilters
 from rota.client.handle import RunHandle
-from rota.client.start import Start, Startable
+from rota.client.start import NO_OPTIONS, Item, P, R, RunOptions, Startable, StartOptions
 from rota.core.runs.model import Run
 from rota.core.time.instants import Duration
 from rota.errors import UsageError
@@ -28,16 +28,16 @@ from rota.workflows.run import current_run
 T = TypeVar("T")
 
 
-class BlockingRun:
-    """A run that was started, for sync code. `id` names the whole chain."""
+class BlockingRun(Generic[R]):
+    """A run that was started, for sync code; its result is an `R`. `id` names the whole chain."""
 
-    def __init__(self, client: BlockingClient, ref: RunHandle) -> None:
+    def __init__(self, client: BlockingClient, ref: RunHandle[R]) -> None:
         self.id = ref.id
         self.existed = ref.existed
         self._client = client
         self._ref = ref
 
-    def result(self, *, timeout: Duration | None = None) -> Any:
+    def result(self, *, timeout: Duration | None = None) -> R:
         """Wait for the result; RunFailed, RunCancelled or RunCrashed when there is none."""
         return self._client.call(lambda _: self._ref.result(timeout=timeout))
 
@@ -57,7 +57,61 @@ class BlockingRun:
         return f"<run {self.id}>"
 
 
-class BlockingClient:
+class _Starter:
+    """The starts of `Client`, for sync code."""
+
+    _given: RunOptions = NO_OPTIONS
+
+    @overload
+    def start(
+        self, workflow: Startable[P, R], /, *args: P.args, **kwargs: P.kwargs
+    ) -> BlockingRun[R]: ...
+
+    @overload
+    def start(self, workflow: str, /, *args: Any, **kwargs: Any) -> BlockingRun[Any]: ...
+
+    def start(
+        self, workflow: Startable[..., Any] | str, /, *args: Any, **kwargs: Any
+    ) -> BlockingRun[Any]:
+        """Start a run with these arguments; durable when this returns. Options: see `options`."""
+        client, options = self._owner(), self._given
+        door = client.door(workflow)
+        ref = client.call(lambda inner: inner.start_run(door, args, kwargs, options))
+        return BlockingRun(client, ref)
+
+    @overload
+    def start_many(
+        self, workflow: Startable[P, R], items: Iterable[Item], /
+    ) -> Sequence[BlockingRun[R]]: ...
+
+    @overload
+    def start_many(self, workflow: str, items: Iterable[Item], /) -> Sequence[BlockingRun[Any]]: ...
+
+    def start_many(
+        self, workflow: Startable[..., Any] | str, items: Iterable[Item], /
+    ) -> Sequence[BlockingRun[Any]]:
+        """Start one run per item (a tuple of arguments, or a `Start`), in few commits."""
+        client, options = self._owner(), self._given
+        door = client.door(workflow)
+        refs = client.call(lambda inner: inner.start_runs(door, items, options))
+        return [BlockingRun(client, ref) for ref in refs]
+
+    def _owner(self) -> BlockingClient:
+        raise NotImplementedError
+
+
+class BlockingStarter(_Starter):
+    """A blocking client with options for the runs it starts: what `options(...)` returns."""
+
+    def __init__(self, client: BlockingClient, options: RunOptions) -> None:
+        self._client = client
+        self._given = options
+
+    def _owner(self) -> BlockingClient:
+        return self._client
+
+
+class BlockingClient(_Starter):
     """Starts, finds, awaits and steers runs from sync code and from any thread.
 
     Give it a database URL, or an app, whose URL, settings and workflow names it then uses. It
@@ -78,7 +132,7 @@ class BlockingClient:
             database = database.url
         else:
             self._app = None
-        self._client = Client(database, settings=settings, migrate=migrate)
+        self._async = Client(database, settings=settings, migrate=migrate)
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
@@ -106,7 +160,7 @@ class BlockingClient:
                 hint="Use it in a step; in the workflow, call child workflows or `block_on`.",
             )
         loop = self._opened()
-        return self._wait(ask(self._client), loop)
+        return self._wait(ask(self._async), loop)
 
     def close(self) -> None:
         """Disconnect and end the thread. May be called twice."""
@@ -115,7 +169,7 @@ class BlockingClient:
             loop, self._loop = self._loop, None
         if loop is None or self._thread is None:
             return
-        self._wait(self._client.close(), loop)
+        self._wait(self._async.close(), loop)
         loop.call_soon_threadsafe(loop.stop)
         self._thread.join()
         loop.close()
@@ -143,8 +197,8 @@ class BlockingClient:
         return loop
 
     async def _connect(self) -> None:
-        await self._client.connect()
-        await self._client.wakeups.listen()
+        await self._async.connect()
+        await self._async.wakeups.listen()
 
     @staticmethod
     def _wait(work: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop) -> T:
@@ -158,21 +212,9 @@ class BlockingClient:
 
     # -- verbs -----------------------------------------------------------------------------
 
-    def start(self, workflow: Startable | str, /, *args: Any, **kwargs: Any) -> BlockingRun:
-        """Start a run; arguments and options as in `Client.start`. Durable when this returns."""
-        door = self._door(workflow)
-        return BlockingRun(self, self.call(lambda client: client.start(door, *args, **kwargs)))
-
-    def start_many(
-        self,
-        workflow: Startable | str,
-        items: Iterable[tuple[Any, ...] | Start],
-        **options: Any,
-    ) -> Sequence[BlockingRun]:
-        """Start one run per item, in few commits; options as in `Client.start_many`."""
-        door = self._door(workflow)
-        refs = self.call(lambda client: client.start_many(door, items, **options))
-        return [BlockingRun(self, ref) for ref in refs]
+    def options(self, **options: Unpack[StartOptions]) -> BlockingStarter:
+        """Options for runs: `client.options(queue="slow").start("fetch", url)`."""
+        return BlockingStarter(self, RunOptions.of(self.options, options))
 
     def result(self, run_id: str, *, timeout: Duration | None = None) -> Any:
         """Wait for a run's result, as plain JSON types."""
@@ -182,7 +224,7 @@ class BlockingClient:
         """One run by id, or by a prefix of it that fits no other."""
         return self.call(lambda client: client.get(run_id))
 
-    def list(self, **filters: Any) -> Sequence[Run]:
+    def list(self, **filters: Unpack[RunFilters]) -> Sequence[Run]:
         """Runs, newest first; filters as in `Client.list`."""
         return self.call(lambda client: client.list(**filters))
 
@@ -190,7 +232,7 @@ class BlockingClient:
         """Call off a run and everything below it; returns the cancelled ids."""
         return self.call(lambda client: client.cancel(run_id, reason=reason))
 
-    def retry(self, run_id: str) -> BlockingRun:
+    def retry(self, run_id: str) -> BlockingRun[Any]:
         """Try a chain that ended (or waits for a person) again, from its last finished step."""
         return BlockingRun(self, self.call(lambda client: client.retry(run_id)))
 
@@ -198,10 +240,14 @@ class BlockingClient:
         """Send a signal to a run; it is kept until the run asks for it."""
         self.call(lambda client: client.signal(run_id, name, value))
 
-    def _door(self, workflow: Startable | str) -> Startable | str:
+    def door(self, workflow: Startable[..., Any] | str) -> Startable[..., Any] | str:
+        """The registered workflow, if the app of this client has one of that name."""
         if self._app is None or not isinstance(workflow, str):
             return workflow
         return self._app.workflow_named(workflow) or workflow
+
+    def _owner(self) -> BlockingClient:
+        return self
 
 
 # -- for sync workflows ------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
     RotaError
     ├── UsageError            the caller asked for something that cannot be
-    │   ├── BadSetting · BadInput · PayloadTooBig · NotSerialisable
+    │   ├── BadSetting · UnknownOption · BadInput · PayloadTooBig · NotSerialisable
     │   ├── UnknownWorkflow · UnknownRun · AlreadyStarted · WrongState
     │   ├── BadSchedule · UnknownZone · BadPipeline · SchedulerLockError
     ├── StoreError            the database cannot do it now, or not this way
@@ -49,6 +49,13 @@ class BadSetting(UsageError):
 
     code = "bad_setting"
     hint = "See docs/reference/settings.md for names, units and bounds."
+
+
+class UnknownOption(UsageError, TypeError):
+    """A call has no option of that name; the hint holds the nearest one."""
+
+    code = "unknown_option"
+    hint = "Check the spelling; arguments of a workflow go to `start`, options to `options`."
 
 
 class BadInput(UsageError):

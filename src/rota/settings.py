@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypedDict
 
 import msgspec
 
@@ -106,14 +107,48 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ] = 7.0
 
 
+class SettingOptions(TypedDict, total=False):
+    """The same as keywords of `Rota(...)`, for type checkers."""
+
+    namespace: str
+    seats: int
+    threads: int
+    lease_s: float
+    heartbeat_s: float
+    poll_s: float
+    stop_s: float
+    recoveries_max: int
+    payload_bytes_max: int
+    synchronous: Literal["full", "normal"]
+    busy_s: float
+    connections: int
+    keep_days: float
+    keep_events_days: float
+    keep_runs: int
+    stuck_s: float
+    phase_s: float
+    tool_s: float
+    reconcile_s: float
+    reconcile_max: int
+    backoff_s: float
+    backoff_s_max: float
+    failures_max: int
+    fixes_max: int
+    wake_s_min: float
+    wake_s_max: float
+    stale_days: float
+
+
 def load(values: Mapping[str, Any], *, source: str) -> Settings:
     """Settings from a mapping (file, environment); every problem names its key and source."""
     known = set(Settings.__struct_fields__)
     unknown = sorted(set(values) - known)
     if unknown:
+        meant = difflib.get_close_matches(unknown[0], known, 1, 0.6)
+        listed = f"Known settings: {', '.join(sorted(known))}."
         raise BadSetting(
             f"{source}: there is no setting {', '.join(unknown)}",
-            hint=f"Known settings: {', '.join(sorted(known))}.",
+            hint=f"Did you mean {meant[0]}? {listed}" if meant else listed,
         )
     try:
         return msgspec.convert(values, Settings, strict=False)

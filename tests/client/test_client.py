@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from rota import Client, NeedsLogin, Rota, Start, sleep, wait_for
-from rota.client.start import StartOptions
+from rota.client.start import RunOptions
 from rota.core.time.instants import SECOND
 from rota.errors import (
     AlreadyStarted,
@@ -140,24 +140,24 @@ async def test_an_unknown_workflow_is_answered_with_the_nearest_names(database_u
 async def test_the_same_external_id_starts_once(database_url: str) -> None:
     app, fulfil = shop()
     async with virtual(app, url=database_url) as world:
-        first = await app.start(fulfil, "a", external_id="o-7")
-        second = await app.start(fulfil, "b", external_id="o-7")
+        first = await app.options(external_id="o-7").start(fulfil, "a")
+        second = await app.options(external_id="o-7").start(fulfil, "b")
         assert (first.existed, second.existed) == (False, True)
         assert first.id == second.id
         await world.drain()
         assert await result(second) == "a x1"
-        third = await app.start(fulfil, "c", external_id="o-7")
+        third = await app.options(external_id="o-7").start(fulfil, "c")
         assert third.id == first.id
-        other = await app.start("nap", external_id="o-7")
+        other = await app.options(external_id="o-7").start("nap")
         assert not other.existed
 
 
 async def test_a_taken_external_id_can_be_refused(database_url: str) -> None:
     app, fulfil = shop()
     async with virtual(app, url=database_url):
-        first = await app.start(fulfil, "a", external_id="o-7", on_conflict="reject")
+        first = await app.options(external_id="o-7", on_conflict="reject").start(fulfil, "a")
         with pytest.raises(AlreadyStarted, match="'o-7'") as error:
-            await app.start(fulfil, "b", external_id="o-7", on_conflict="reject")
+            await app.options(external_id="o-7", on_conflict="reject").start(fulfil, "b")
         assert error.value.facts["run_id"] == first.id
         assert len(await app.list()) == 1
 
@@ -165,14 +165,14 @@ async def test_a_taken_external_id_can_be_refused(database_url: str) -> None:
 async def test_many_are_started_in_order_each_with_its_own_id(database_url: str) -> None:
     app, fulfil = shop()
     async with virtual(app, url=database_url) as world:
-        await app.start(fulfil, "old", external_id="o-2")
+        await app.options(external_id="o-2").start(fulfil, "old")
         items = [
             ("a",),
             Start(("b", 2), external_id="o-1", key="k"),
             Start(kwargs={"order": "c"}, external_id="o-2"),
             Start(("d",), external_id="o-1"),
         ]
-        runs = await app.start_many(fulfil, items, tags={"batch": "1"}, priority=3)
+        runs = await app.options(tags={"batch": "1"}, priority=3).start_many(fulfil, items)
         assert [run.existed for run in runs] == [False, False, True, True]
         assert runs[3].id == runs[1].id
         row = await runs[1].run()
@@ -205,7 +205,7 @@ def test_runs_with_nothing_of_their_own_but_an_input_go_the_short_way(
 ) -> None:
     """Also where nobody knows the workflow, and where the arguments come as a `Start`."""
     starter = Client("sqlite:///nowhere.db").starter
-    bulk = starter.bulk(None, "flow", [Start(kwargs={"n": 0}), item], StartOptions(), now=0)
+    bulk = starter.bulk(None, "flow", [Start(kwargs={"n": 0}), item], RunOptions(), now=0)
     assert bulk.plain == plain
     assert {len(row) for row in bulk.rows} == ({2} if plain else {4})
 
@@ -223,10 +223,10 @@ async def test_a_start_may_be_put_off(database_url: str) -> None:
     app, fulfil = shop()
     async with virtual(app, url=database_url) as world:
         at = world.clock.moment()
-        delayed = await app.start(fulfil, "a", delay="90s")
-        timed = await app.start(fulfil, "b", at=at + timedelta(minutes=2))
-        past = await app.start(fulfil, "c", at=at - timedelta(days=1))
-        negative = await app.start(fulfil, "d", delay=-5)
+        delayed = await app.options(delay="90s").start(fulfil, "a")
+        timed = await app.options(at=at + timedelta(minutes=2)).start(fulfil, "b")
+        past = await app.options(at=at - timedelta(days=1)).start(fulfil, "c")
+        negative = await app.options(delay=-5).start(fulfil, "d")
         await world.settle()
         assert await result(past) == "c x1"
         assert await result(negative) == "d x1"
@@ -241,11 +241,11 @@ async def test_a_start_is_put_off_in_one_way_only(database_url: str) -> None:
     app, fulfil = shop()
     async with virtual(app, url=database_url):
         with pytest.raises(BadInput, match="delay or at"):
-            await app.start(fulfil, "a", delay=1, at=datetime.now(UTC))
+            await app.options(delay=1, at=datetime.now(UTC)).start(fulfil, "a")
         with pytest.raises(BadInput, match="time zone"):
-            await app.start(fulfil, "a", at=datetime(2030, 1, 1))  # noqa: DTZ001
+            await app.options(at=datetime(2030, 1, 1)).start(fulfil, "a")  # noqa: DTZ001
         with pytest.raises(BadInput, match="not a duration"):
-            await app.start(fulfil, "a", delay="soon")
+            await app.options(delay="soon").start(fulfil, "a")
         assert await app.list() == []
 
 
@@ -270,9 +270,9 @@ async def test_runs_are_listed_newest_first_by_page_and_filter(database_url: str
     app, fulfil = shop()
     async with virtual(app, url=database_url) as world:
         for n in range(5):
-            await app.start(fulfil, str(n), external_id=f"x-{n}")
+            await app.options(external_id=f"x-{n}").start(fulfil, str(n))
         await app.start("fail")
-        await app.start("nap", queue="slow")
+        await app.options(queue="slow").start("nap")
         await world.settle()
         everything = await app.list()
         assert [run.id for run in everything] == sorted((r.id for r in everything), reverse=True)
@@ -292,7 +292,7 @@ async def test_an_unknown_filter_says_what_there_is(database_url: str) -> None:
     app, _ = shop()
     async with virtual(app, url=database_url):
         with pytest.raises(UsageError, match="colour"):
-            await app.list(colour="red")
+            await app.list(colour="red")  # type: ignore[call-arg]
         with pytest.raises(UsageError, match="sideways"):
             await app.list(status="sideways")
 
@@ -331,7 +331,7 @@ async def test_what_cannot_be_retried_says_so(database_url: str) -> None:
         done, nap, fresh = [
             await app.start(fulfil, "a"),
             await app.start("nap"),
-            await app.start(fulfil, "b", delay="1h"),
+            await app.options(delay="1h").start(fulfil, "b"),
         ]
         await world.settle()
         for run, word in ((done, "completed"), (nap, "sleeping"), (fresh, "sleeping")):
@@ -391,7 +391,7 @@ async def test_a_bare_client_starts_by_name_and_named_arguments(database_url: st
         virtual(app, url=database_url) as world,
         Client(database_url, clock=world.clock) as client,
     ):
-        run = await client.start("fulfil", order="a", amount=2, external_id="x")
+        run = await client.options(external_id="x").start("fulfil", order="a", amount=2)
         many = await client.start_many("fulfil", [Start(kwargs={"order": "b"})])
         with pytest.raises(BadInput, match="fulfil"):
             await client.start("fulfil", "by place")
@@ -444,7 +444,7 @@ async def test_counts_and_ready_say_what_is_there(database_url: str) -> None:
         await app.start("ask")
         await world.settle()
         for _ in range(3):
-            await app.start(fulfil, "a", queue="unserved")
+            await app.options(queue="unserved").start(fulfil, "a")
         assert await app.counts() == {"pending": 3, "sleeping": 2, "waiting": 1}
         [ready] = await app.ready()
         assert (ready.queue, ready.name, ready.run_count) == ("unserved", "fulfil", 3)
@@ -458,7 +458,7 @@ async def test_starts_at_the_same_time_share_commits_and_keep_their_answers(
     app, fulfil = shop()
     async with virtual(app, url=database_url) as world:
         runs = await asyncio.gather(
-            *[app.start(fulfil, str(n), external_id=f"x-{n % 30}") for n in range(60)]
+            *[app.options(external_id=f"x-{n % 30}").start(fulfil, str(n)) for n in range(60)]
         )
         assert len({run.id for run in runs}) == 30
         assert sum(run.existed for run in runs) == 30

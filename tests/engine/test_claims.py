@@ -62,13 +62,13 @@ async def test_runs_are_claimed_by_priority_then_by_age(database_url: str) -> No
         order.append(name)
 
     async with virtual(app, url=database_url) as world:
-        await app.start(flow, "late", delay="2s")
-        await app.start(flow, "early", delay="1s")
+        await app.options(delay="2s").start(flow, "late")
+        await app.options(delay="1s").start(flow, "early")
         world.clock.move_to(world.clock.now() + 5 * SECOND)
         await app.start(flow, "plain")
-        await app.start(flow, "urgent", priority=10)
-        await app.start(flow, "low", priority=-1)
-        await app.start(flow, "urgent too", priority=10)
+        await app.options(priority=10).start(flow, "urgent")
+        await app.options(priority=-1).start(flow, "low")
+        await app.options(priority=10).start(flow, "urgent too")
         await world.settle()
         assert order == ["urgent", "urgent too", "early", "late", "plain", "low"]
 
@@ -86,7 +86,7 @@ async def test_queues_are_served_in_the_order_they_were_declared(database_url: s
     async with virtual(app, url=database_url) as world:
         for name in ("third", "second", "first"):
             for n in range(2):
-                await app.start(flow, f"{name} {n}", queue=name)
+                await app.options(queue=name).start(flow, f"{name} {n}")
         await world.settle()
         assert order == ["first 0", "first 1", "second 0", "second 1", "third 0", "third 1"]
 
@@ -133,7 +133,7 @@ async def test_a_worker_may_serve_some_queues_only(database_url: str) -> None:
     async with live(app, database_url, queues=["b", "c"]):
         left = await app.start(in_a)
         taken = await app.start(in_b)
-        moved = await app.start(in_a, queue="c")
+        moved = await app.options(queue="c").start(in_a)
         assert await result(taken) == "b"
         assert await result(moved) == "a"
         assert await left.status() == "pending"
@@ -213,10 +213,10 @@ async def test_a_delayed_start_that_comes_while_sleepers_are_woken_is_not_lost(
         async def start_in_between(name: str) -> None:
             if name == "wake_due" and not late:
                 late.append(None)
-                late.append(await app.start(flow, 2, delay="1m"))
+                late.append(await app.options(delay="1m").start(flow, 2))
 
         tap.after = start_in_between
-        await app.start(flow, 1, delay="1h")
+        await app.options(delay="1h").start(flow, 1)
         await world.drain()
         row = await late[1].run()
         assert row.started_at == row.created_at + 60 * SECOND
@@ -231,7 +231,7 @@ async def test_sleepers_wake_at_their_instant_without_a_poll(database_url: str) 
 
     async with live(app, database_url) as clock:
         began = clock.now()
-        started = [await app.start(flow, n, delay=n) for n in (30, 10, 20)]
+        started = [await app.options(delay=n).start(flow, n) for n in (30, 10, 20)]
         for n, run in ((10, started[1]), (20, started[2]), (30, started[0])):
             clock.move_to(began + n * SECOND - 1)
             assert (await run.run()).status == "sleeping"
@@ -256,7 +256,7 @@ async def test_more_sleepers_than_one_batch_wake_at_one_instant(
         return n
 
     async with virtual(app, url=database_url) as world:
-        started = await app.start_many(flow, [(n,) for n in range(11)], delay="1h")
+        started = await app.options(delay="1h").start_many(flow, [(n,) for n in range(11)])
         await world.advance("1h")
         rows = [await run.run() for run in started]
         assert {row.status for row in rows} == {"completed"}
@@ -291,7 +291,7 @@ async def test_a_start_of_many_with_no_delay_begins_at_once(database_url: str) -
         return n
 
     async with live(app, database_url):
-        started = await app.start_many(flow, [(1,), (2,)], delay=0)
+        started = await app.options(delay=0).start_many(flow, [(1,), (2,)])
         assert [await result(run) for run in started] == [1, 2]
 
 

@@ -63,8 +63,8 @@ async def test_a_limit_per_key_delays_no_other_key(database_url: str) -> None:
     app, flow = limited(gate, running_per_key=2)
     async with live(app, database_url):
         for n in range(5):
-            await app.start(flow, n, key="busy")
-        other = await app.start(flow, 10, key="quiet")
+            await app.options(key="busy").start(flow, n)
+        other = await app.options(key="quiet").start(flow, 10)
         plain = await app.start(flow, 20)
         await eventually(lambda: gate.under_way == 4)
         assert sorted(gate.entered) == [0, 1, 10, 20]
@@ -85,7 +85,7 @@ async def test_a_limit_per_key_keeps_to_priority_within_the_key(database_url: st
 
     async with virtual(app, url=database_url) as world:
         for n, priority in enumerate((0, 5, 1)):
-            await app.start(flow, n, key="k", priority=priority)
+            await app.options(key="k", priority=priority).start(flow, n)
         await world.settle()
         assert order == [1, 2, 0]
 

@@ -207,7 +207,7 @@ async def test_nothing_unresolved_is_ever_pruned(database_url: str) -> None:
     async with virtual(app, url=database_url) as world:
         for flow in (sleeper, asker, parent):
             await app.start(flow)
-        await app.start(other, queue="nobody")
+        await app.options(queue="nobody").start(other)
         await world.settle()
         before = {run.id for run in await app.list()}
         await world.advance("40d")

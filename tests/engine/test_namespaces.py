@@ -34,8 +34,8 @@ async def test_runs_of_others_are_neither_seen_nor_touched(database_url: str) ->
     red, red_flow = tenant("red")
     blue, blue_flow = tenant("blue")
     async with virtual(red, url=database_url) as world, beside(blue, database_url, world.clock):
-        mine = await red.start(red_flow, "a", external_id="same")
-        theirs = await blue.start(blue_flow, "b", external_id="same")
+        mine = await red.options(external_id="same").start(red_flow, "a")
+        theirs = await blue.options(external_id="same").start(blue_flow, "b")
         assert mine.id != theirs.id
         assert not theirs.existed
         await world.drain()
@@ -71,7 +71,7 @@ async def test_a_limit_counts_one_namespace(database_url: str) -> None:
     red, red_flow = tenant("red")
     blue, blue_flow = tenant("blue")
     async with virtual(red, url=database_url) as world, beside(blue, database_url, world.clock):
-        await red.start(red_flow, "a", queue="default")
+        await red.options(queue="default").start(red_flow, "a")
         await ghost_claim(red, "ghost")
         assert await red.counts() == {"running": 1}
     async with virtual(blue, url=database_url) as world:

@@ -34,7 +34,7 @@ async def upkeep(world: World) -> Any:
 async def test_a_lapsed_run_crashes_and_a_recovery_takes_over(database_url: str) -> None:
     app, flow = plain()
     async with virtual(app, url=database_url) as world:
-        run = await app.start(flow, tags={"a": "b"}, priority=4)
+        run = await app.options(tags={"a": "b"}, priority=4).start(flow)
         await ghost_claim(app, "ghost")
         await world.advance("30s")
         await world.beat()
@@ -217,7 +217,7 @@ async def test_a_parent_learns_that_its_child_was_put_aside(database_url: str) -
 
     @app.workflow
     async def parent() -> str:
-        ref = await app.start(child, queue="nowhere")
+        ref = await app.options(queue="nowhere").start(child)
         try:
             await ref.result()
         except RunFailed as error:

@@ -60,7 +60,7 @@ async def test_every_loop_goes_on_after_an_error(
 
         tap.before = fail
         started = await app.start_many(flow, [(n,) for n in range(3)])
-        delayed = await app.start(flow, 9, delay="1s")
+        delayed = await app.options(delay="1s").start(flow, 9)
         for _ in range(6):
             await pass_time(clock, "5s")
         assert [await result(run) for run in started] == [0, 1, 2]

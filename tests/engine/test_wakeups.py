@@ -70,7 +70,7 @@ async def test_a_delayed_start_by_another_process_is_timed_exactly(database_url:
     other, _ = plain()
     async with live(app, database_url) as clock, beside(other, database_url, clock):
         await eventually(lambda: app.runtime is not None and app.runtime.worker.due_at is None)
-        run = await other.start(flow, 1, delay="1s")
+        run = await other.options(delay="1s").start(flow, 1)
         await eventually(
             lambda: app.runtime is not None and app.runtime.worker.due_at == clock.now() + 1_000_000
         )
@@ -87,7 +87,7 @@ async def test_work_nobody_told_of_is_found_by_the_poll(database_url: str) -> No
         other.database.tell = lambda topic: None  # type: ignore[method-assign]
         other.database.carry = lambda topic: None  # type: ignore[method-assign]
         run = await other.start(flow, 1)
-        later = await other.start(flow, 2, delay="7s")
+        later = await other.options(delay="7s").start(flow, 2)
         await asyncio.sleep(0.05)
         assert await run.status() == "pending"
         await pass_time(clock, "6s")
@@ -113,7 +113,10 @@ async def silently(other: Rota, flow: Any, *priorities: int) -> list[RunHandle]:
     """Runs of these priorities that nobody was told of."""
     other.database.tell = lambda topic: None  # type: ignore[method-assign]
     other.database.carry = lambda topic: None  # type: ignore[method-assign]
-    return [await other.start(flow, n, priority=priority) for n, priority in enumerate(priorities)]
+    return [
+        await other.options(priority=priority).start(flow, n)
+        for n, priority in enumerate(priorities)
+    ]
 
 
 async def test_a_word_about_one_run_begins_that_and_then_all_others(database_url: str) -> None:

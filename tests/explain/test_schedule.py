@@ -343,7 +343,7 @@ async def test_a_run_says_what_it_waits_for(database_url: str) -> None:
 async def test_a_pending_run_says_who_is_missing(database_url: str) -> None:
     app = make()
     async with virtual(app, url=database_url, start=NOON) as world:
-        lonely = await app.start("works", queue="lonely")
+        lonely = await app.options(queue="lonely").start("works")
         assert "no worker serves queue lonely" in (await ask(app, lonely.id)).sentence
         run = await app.start("works")
         assert (await ask(app, run.id)).verdict == "ready"
@@ -385,7 +385,7 @@ async def test_a_pending_run_names_the_limit_in_its_way(
 ) -> None:
     app = make()
     async with virtual(app, url=database_url, start=NOON) as world:
-        held = await app.start("holds", key="ann")
+        held = await app.options(key="ann").start("holds")
         await world.settle()
         assert (await ask(app, held.id)).verdict == "running"
         await limit(app, **({"running_max": 9} if "paused" in limits else limits))
@@ -393,7 +393,7 @@ async def test_a_pending_run_names_the_limit_in_its_way(
             await app.pause_queue("mail")
         if "rate_count" in limits:
             await _use_up(world)
-        run = await app.start("holds", key="ann")
+        run = await app.options(key="ann").start("holds")
         found = await ask(app, run.id)
         assert found.verdict == verdict
         assert says in found.sentence

@@ -179,13 +179,15 @@ async def test_a_start_over_a_cut_line_may_be_repeated_and_starts_one_run(
     refused = 0
     async with Proxy(server_url) as proxy, Client(proxy.url, migrate=True) as client:
         for n in range(60):
-            starting = asyncio.create_task(client.start("two", label=f"r{n}", external_id=f"r{n}"))
+            starting = asyncio.create_task(
+                client.options(external_id=f"r{n}").start("two", label=f"r{n}")
+            )
             await asyncio.wait([starting], timeout=chance.uniform(0, 0.004))
             proxy.cut()
             while await _refused(starting):
                 refused += 1
                 starting = asyncio.create_task(
-                    client.start("two", label=f"r{n}", external_id=f"r{n}")
+                    client.options(external_id=f"r{n}").start("two", label=f"r{n}")
                 )
     assert refused > 0
     assert await select(server_url, "select count(*), count(distinct external_id) from runs") == [

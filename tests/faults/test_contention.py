@@ -37,7 +37,7 @@ async def _seats(client: Client, count: int, seconds: float, keys: int) -> None:
         Start(kwargs={"label": f"k{n % keys}:{n}", "seconds": seconds}, key=f"k{n % keys}")
         for n in range(count)
     ]
-    runs = await client.start_many("seat", items, queue="narrow")
+    runs = await client.options(queue="narrow").start_many("seat", items)
     await asyncio.gather(*(run.result(timeout=60) for run in runs))
 
 
@@ -105,8 +105,12 @@ async def test_a_limited_queue_with_a_dead_holder_goes_on(
 ) -> None:
     victim = hire("--limit", json.dumps(limit))
     async with Client(database_url, migrate=True) as client:
-        first = await client.start("seat", label="k0:0", seconds=1, queue="narrow", key="k0")
-        second = await client.start("seat", label="k0:1", seconds=0, queue="narrow", key="k0")
+        first = await client.options(queue="narrow", key="k0").start(
+            "seat", label="k0:0", seconds=1
+        )
+        second = await client.options(queue="narrow", key="k0").start(
+            "seat", label="k0:1", seconds=0
+        )
         async with asyncio.timeout(10):
             while not effects.read():
                 await asyncio.sleep(0.02)

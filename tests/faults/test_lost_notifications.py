@@ -59,7 +59,7 @@ async def test_polling_alone_carries_sleeps_children_and_signals_from_outside(
     await app.start_worker()
     try:
         run = await outside.start("parent")
-        late = await outside.start("child", delay=0.3)
+        late = await outside.options(delay=0.3).start("child")
 
         async def waits() -> bool:
             return await run.status() == "sleeping:signal"

@@ -24,12 +24,12 @@ async def test_a_workflow_may_await_a_run_that_somebody_else_started(database_ur
 
     @app.workflow
     async def joins() -> int:
-        run = await app.start(shared, external_id="the only one")
+        run = await app.options(external_id="the only one").start(shared)
         value: int = await run.result()
         return value
 
     async with app:
-        await app.start(shared, external_id="the only one")
+        await app.options(external_id="the only one").start(shared)
         run = await app.start(joins)
         try:
             assert await run.result(timeout=30) == 1
@@ -82,7 +82,7 @@ async def test_a_signal_does_not_start_a_delayed_run_early(database_url: str) ->
     async def later() -> None: ...
 
     async with app:
-        run = await app.start(later, delay="1h")
+        run = await app.options(delay="1h").start(later)
         await run.signal("word")
         with pytest.raises(TimeoutError):
             await run.result(timeout=1)

@@ -236,7 +236,7 @@ async def test_schedules_of_a_module_that_was_removed_whole_are_put_aside(
         pass
 
     report.__module__ = module
-    before.schedule("0 * * * *", name="s", zone="UTC")(before.workflow(report))
+    before.schedule("0 * * * *", name="s", timezone="UTC")(before.workflow(report))
     async with virtual(before, url=database_url):
         assert (await before.schedules.get("s")).intent.origin == module
     after = Rota(keep_days=0)
@@ -389,4 +389,4 @@ def test_two_schedules_of_one_name_cannot_be_declared() -> None:
     with pytest.raises(UsageError, match="declared twice"):
         app.schedule(HOURLY, name="s")(app.report)
     with pytest.raises(UsageError, match="above"):
-        app.schedule(HOURLY)(lambda: None)  # type: ignore[arg-type]
+        app.schedule(HOURLY)(lambda: None)  # type: ignore[type-var]

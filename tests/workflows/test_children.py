@@ -258,7 +258,7 @@ async def test_a_started_child_goes_on_beside_its_parent(database_url: str) -> N
     @app.workflow
     async def parent() -> list[int]:
         first = await app.start(child, 1)
-        second = await app.start("child", n=2, tags={"a": "b"}, priority=4, delay="10m")
+        second = await app.options(tags={"a": "b"}, priority=4, delay="10m").start("child", n=2)
         await sleep("30m")
         return [(await first.result()).total, (await second.result()).total]
 
@@ -282,7 +282,7 @@ async def test_a_child_started_with_a_delay_begins_at_its_instant(database_url: 
 
     @app.workflow
     async def parent() -> None:
-        await app.start(child, 1, delay="10m")
+        await app.options(delay="10m").start(child, 1)
         await sleep("5h")
 
     async with virtual(app, url=database_url) as world:
@@ -315,11 +315,11 @@ async def test_an_external_id_of_a_child_finds_the_run_that_exists(database_url:
 
     @app.workflow
     async def parent() -> int:
-        ref = await app.start(child, 99, external_id="the-one")
+        ref = await app.options(external_id="the-one").start(child, 99)
         return int((await ref.result()).total)
 
     async with virtual(app, url=database_url) as world:
-        outside = await app.start(child, 7, external_id="the-one")
+        outside = await app.options(external_id="the-one").start(child, 7)
         run = await app.start(parent)
         await world.drain()
         assert (await result(outside)).total == 7
@@ -336,7 +336,7 @@ async def test_two_parents_may_await_the_same_child(database_url: str) -> None:
 
     @app.workflow
     async def parent() -> int:
-        ref = await app.start(child, 5, external_id="shared")
+        ref = await app.options(external_id="shared").start(child, 5)
         return int((await ref.result()).total)
 
     async with virtual(app, url=database_url) as world:
@@ -353,7 +353,7 @@ async def test_refusing_a_taken_external_id_inside_a_workflow_says_what_holds(
 
     @app.workflow
     async def parent() -> str:
-        await app.start(child, 1, external_id="taken", on_conflict="reject")
+        await app.options(external_id="taken", on_conflict="reject").start(child, 1)
         return "started"
 
     async with virtual(app, url=database_url) as world:

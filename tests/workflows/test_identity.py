@@ -73,7 +73,7 @@ async def test_a_run_knows_itself(database_url: str) -> None:
             raise ConnectionError("down")
 
     async with virtual(app, url=database_url) as world:
-        run = await app.start(flow, external_id="x-1")
+        run = await app.options(external_id="x-1").start(flow)
         await world.drain()
         first, second = seen
         assert (first.id, first.root_id, first.name) == (run.id, run.id, "flow")
@@ -95,13 +95,12 @@ async def test_tags_options_and_version_are_stored(database_url: str) -> None:
         return None
 
     async with virtual(app, url=database_url):
-        run = await app.start(
-            flow,
+        run = await app.options(
             tags={"customer": "ä"},
             retries=RetryPolicy(attempts=3, delay_s=9),
             timeout="90s",
             key="customer-1",
-        )
+        ).start(flow)
         row = await run.run()
         assert (row.version, row.queue, row.priority) == ("2024-1", "q", 2)
         assert row.limit_key == "customer-1"
@@ -148,7 +147,7 @@ async def test_a_fork_remembers_everything_before_its_step_and_repeats_the_rest(
 ) -> None:
     app, flow, calls = forkable()
     async with virtual(app, url=database_url) as world:
-        run = await app.start(flow, 4, tags={"x": "y"})
+        run = await app.options(tags={"x": "y"}).start(flow, 4)
         await world.drain()
         assert await result(run) == 49
         fork = await app.fork(run.id, from_step="b#0")

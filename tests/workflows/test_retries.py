@@ -151,7 +151,7 @@ async def test_a_fatal_failure_is_not_tried_again(database_url: str) -> None:
     app, flow = app_with_step(flaky, 5)
     async with virtual(app, url=database_url) as world:
         flaky.world = world
-        run = await app.start(flow, retries=5)
+        run = await app.options(retries=5).start(flow)
         await world.drain()
         assert await attempts(app, run) == [(1, "manual", "failed:fatal")]
         assert len(flaky.at) == 1
@@ -242,7 +242,7 @@ async def test_a_retried_run_is_a_new_row_that_keeps_finished_steps(database_url
 
     async with virtual(app, url=database_url) as world:
         began = world.clock.now()
-        run = await app.start(flow, tags={"team": "x"}, priority=7, key="k")
+        run = await app.options(tags={"team": "x"}, priority=7, key="k").start(flow)
         await world.drain()
         assert await result(run) == 3
         assert calls == ["good", "bad", "bad", "bad"]
@@ -289,7 +289,7 @@ async def test_a_step_that_failed_for_good_gets_fresh_attempts_in_a_retried_run(
     app, flow = app_with_step(flaky, 1)
     async with virtual(app, url=database_url) as world:
         flaky.world = world
-        run = await app.start(flow, retries=RetryPolicy(attempts=2, delay_s=10))
+        run = await app.options(retries=RetryPolicy(attempts=2, delay_s=10)).start(flow)
         await world.drain()
         assert await result(run) == "done"
         assert flaky.waits == [1, 10, 1]
@@ -303,8 +303,8 @@ async def test_options_of_a_start_override_the_policies_of_the_workflow(database
         raise ValueError("no")
 
     async with virtual(app, url=database_url) as world:
-        never = await app.start(flow, retries=0)
-        once = await app.start(flow, retries=RetryPolicy(attempts=2, never=("KeyError",)))
+        never = await app.options(retries=0).start(flow)
+        once = await app.options(retries=RetryPolicy(attempts=2, never=("KeyError",))).start(flow)
         await world.drain()
         assert len(await app.chain(never.id)) == 1
         assert len(await app.chain(once.id)) == 2

@@ -198,7 +198,7 @@ async def test_the_error_names_the_lost_steps_and_old_code_can_go_on(database_ur
 async def test_a_stranded_run_is_not_tried_again_by_its_policy(database_url: str) -> None:
     old, _ = version(base)
     async with virtual(old, url=database_url) as world:
-        run = await old.start("flow", retries=5)
+        run = await old.options(retries=5).start("flow")
         await world.settle()
         later = world.clock.now() + 7_200_000_000
     changed, _ = version(removed)

@@ -193,7 +193,7 @@ async def test_waiting_in_line_does_not_count_for_the_timeout_of_a_run(database_
         return "in time"
 
     async with virtual(app, url=database_url) as world:
-        run = await app.start(flow, delay="1h")
+        run = await app.options(delay="1h").start(flow)
         await world.drain()
         assert await result(run) == "in time"
 
@@ -227,7 +227,7 @@ async def test_a_start_may_set_its_own_timeout(database_url: str) -> None:
         await sleep("1h")
 
     async with virtual(app, url=database_url) as world:
-        run = await app.start(flow, timeout="1m")
+        run = await app.options(timeout="1m").start(flow)
         await asyncio.wait_for(world.drain(), GUARD_S)
         assert await run.status() == "failed:timeout"
 
@@ -310,7 +310,7 @@ async def test_a_run_can_be_cancelled_wherever_it_rests(database_url: str, state
         await sleep("1h")
 
     async with virtual(app, url=database_url) as world:
-        run = await app.start(flow, delay="1h" if state == "delayed" else None)
+        run = await app.options(delay="1h" if state == "delayed" else None).start(flow)
         if state in ("sleeping", "waiting"):
             await world.settle()
         await run.cancel()

@@ -350,7 +350,7 @@ async def test_a_signal_sent_while_a_retry_waits_does_not_hurry_it(database_url:
 async def test_a_signal_does_not_hurry_a_delayed_start(database_url: str) -> None:
     app, flow = asking_app()
     async with virtual(app, url=database_url) as world:
-        run = await app.start(flow, delay="1h")
+        run = await app.options(delay="1h").start(flow)
         await run.signal("go", 5)
         await world.settle()
         assert (await run.run()).status == "sleeping"

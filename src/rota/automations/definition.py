@@ -10,7 +10,7 @@ import inspect
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from types import CodeType
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypedDict, TypeVar, Unpack
 
 import msgspec
 
@@ -77,23 +77,24 @@ def _names(topics: Sequence[Topic | str]) -> tuple[str, ...]:
     return tuple(one if isinstance(one, str) else one.name for one in topics)
 
 
+class AutomationOptions(TypedDict, total=False):
+    """The options of `app.automation`."""
+
+    approval: bool
+    timezone: str | None
+    queue: str
+    fix: Fixer | None
+
+
 class Automation:
     """An automation as the code declares it."""
 
-    def __init__(
-        self,
-        name: str,
-        *,
-        approval: bool = False,
-        timezone: str | None = None,
-        queue: str = "default",
-        fix: Fixer | None = None,
-    ) -> None:
+    def __init__(self, name: str, **options: Unpack[AutomationOptions]) -> None:
         self.name = name
-        self.approval = approval
-        self.timezone = timezone
-        self.queue = queue
-        self.fix = fix
+        self.approval = options.get("approval", False)
+        self.timezone = options.get("timezone")
+        self.queue = options.get("queue", "default")
+        self.fix = options.get("fix")
         self.topics: dict[str, Topic] = {}
         self._handlers: list[Handler] = []
         self._twice: list[str] = []

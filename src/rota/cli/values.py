@@ -78,7 +78,11 @@ def arguments(words: Sequence[str], source: str | None) -> tuple[dict[str, Any],
 
 
 def checked(
-    workflow: Startable, values: dict[str, Any], said: dict[str, str], *, bytes_max: int
+    workflow: Startable[..., Any],
+    values: dict[str, Any],
+    said: dict[str, str],
+    *,
+    bytes_max: int,
 ) -> dict[str, Any]:
     """Arguments that fit the workflow. `order=7` is a number, unless it wants a string there."""
     tried: dict[str, BadInput] = {}

@@ -10,22 +10,30 @@ import asyncio
 import difflib
 import random
 from collections.abc import Iterable, Sequence
-from datetime import datetime
 from operator import itemgetter
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Any, Self, TypedDict, Unpack, overload
 
 import msgspec
 
 from rota.client.automations import Automations
 from rota.client.handle import RunHandle
 from rota.client.schedules import Schedules
-from rota.client.start import RunBuilder, Start, Startable, StartOptions
+from rota.client.start import (
+    Item,
+    P,
+    R,
+    RunBuilder,
+    RunOptions,
+    Startable,
+    StartOptions,
+)
+from rota.client.starter import ClientStarter, Starter
 from rota.core import typed
 from rota.core.runs.ids import IdMaker
 from rota.core.runs.lifecycle import Status, Trigger, allowed
 from rota.core.runs.model import NewRun, Queue, Run, Started, StoredStep, WorkerRecord
-from rota.core.runs.retry import RetryPolicy
+from rota.core.suggest import check_options
 from rota.core.time.instants import Duration, micros
 from rota.engine.clock import Clock, SystemClock
 from rota.engine.results import Results
@@ -45,10 +53,21 @@ from rota.store.runs import history, steps, transitions, workers
 from rota.store.runs.history import ChainResult, Ready
 
 BULK = 500
-FILTERS = frozenset({"name", "status", "queue", "external_id", "root_id", "before", "limit"})
 
 
-class Client:
+class RunFilters(TypedDict, total=False):
+    """What `list` selects by; `before` is the last id of the page before."""
+
+    name: str
+    status: str
+    queue: str
+    external_id: str
+    root_id: str
+    before: str
+    limit: int
+
+
+class Client(Starter):
     """Starts, finds, awaits and steers runs in one namespace of one database."""
 
     def __init__(
@@ -140,41 +159,34 @@ class Client:
 
     # -- starting --------------------------------------------------------------------------
 
-    def workflow_named(self, name: str) -> Startable | None:
+    def workflow_named(self, name: str) -> Startable[..., Any] | None:
         """The registered workflow of that name; a bare client knows none and asks nothing."""
         return None
 
-    def _known(self, name: str) -> Startable | None:
+    def _known(self, name: str) -> Startable[..., Any] | None:
         """The registered workflow, if it is known here; steering a run needs no code."""
         try:
             return self.workflow_named(name)
         except UnknownWorkflow:
             return None
 
-    async def start(
+    def options(self, **options: Unpack[StartOptions]) -> ClientStarter:
+        """Options for runs: `await client.options(queue="slow").start("fetch", url)`."""
+        return ClientStarter(self, RunOptions.of(self.options, options))
+
+    async def start_run(
         self,
-        workflow: Startable | str,
-        /,
-        *args: Any,
-        external_id: str | None = None,
-        on_conflict: Literal["return", "reject"] = "return",
-        queue: str | None = None,
-        priority: int | None = None,
-        delay: Duration | None = None,
-        at: datetime | None = None,
-        key: str | None = None,
-        tags: dict[str, str] | None = None,
-        retries: int | RetryPolicy | None = None,
-        timeout: Duration | None = None,
-        **kwargs: Any,
-    ) -> RunHandle:
-        """Start a run; durable when this returns. The same `external_id` starts it only once."""
-        options = StartOptions(external_id, queue, priority, delay, at, key, tags, retries, timeout)
-        run = self.new_run(workflow, args, kwargs, options)
-        started = await self._starts.put(run)
-        if started.existed and on_conflict == "reject":
+        workflow: Startable[..., Any] | str,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        options: RunOptions,
+    ) -> RunHandle[Any]:
+        """Start a run: every public form of a start comes here."""
+        started = await self._starts.put(self.new_run(workflow, args, kwargs, options))
+        if started.existed and options.on_conflict == "reject":
             raise AlreadyStarted(
-                f"run {started.id} has external id {external_id!r} already", run_id=started.id
+                f"run {started.id} has external id {options.external_id!r} already",
+                run_id=started.id,
             )
         return self.ref(started.id, workflow, existed=started.existed)
 
@@ -182,21 +194,13 @@ class Client:
         """Write a run that is ready to be born; all that come at this moment share a commit."""
         return await self._starts.put(run)
 
-    async def start_many(
-        self,
-        workflow: Startable | str,
-        items: Iterable[tuple[Any, ...] | Start],
-        *,
-        queue: str | None = None,
-        priority: int | None = None,
-        delay: Duration | None = None,
-        tags: dict[str, str] | None = None,
-    ) -> list[RunHandle]:
-        """Start one run per item (a tuple of arguments, or a `Start`), in few commits."""
+    async def start_runs(
+        self, workflow: Startable[..., Any] | str, items: Iterable[Item], options: RunOptions
+    ) -> list[RunHandle[Any]]:
+        """Start many runs in few commits: every public form of `start_many` comes here."""
         door, name = self._door(workflow)
-        options = StartOptions(queue=queue, priority=priority, delay=delay, tags=tags)
         now = self.clock.now()
-        # Every input is checked before the first run is born.
+        # Every input is checked before the first run is inserted.
         template, rows, plain = self.starter.bulk(door, name, items, options, now=now)
         store: Any = transitions.start_plain if plain else transitions.start_alike
         existing: dict[str, str] = {}
@@ -215,18 +219,28 @@ class Client:
         return [RunHandle(self, existing.get(i, i), returns, i in existing) for i in ids]
 
     def new_run(
-        self, workflow: Startable | str, args: Any, kwargs: Any, options: StartOptions
+        self, workflow: Startable[..., Any] | str, args: Any, kwargs: Any, options: RunOptions
     ) -> NewRun:
-        """A run about to be born, its input checked. Nothing is written yet."""
+        """A new run, its input checked. Nothing is written yet."""
         door, name = self._door(workflow)
         return self.starter.new_run(door, name, args, kwargs, options, now=self.clock.now())
 
-    def _door(self, workflow: Startable | str) -> tuple[Startable | None, str]:
+    def _door(self, workflow: Startable[..., Any] | str) -> tuple[Startable[..., Any] | None, str]:
         if isinstance(workflow, str):
             return self.workflow_named(workflow), workflow
         return workflow, workflow.name
 
-    def ref(self, run_id: str, workflow: Any = None, *, existed: bool = False) -> RunHandle:
+    @overload
+    def ref(
+        self, run_id: str, workflow: Startable[P, R], *, existed: bool = False
+    ) -> RunHandle[R]: ...
+
+    @overload
+    def ref(
+        self, run_id: str, workflow: object = None, *, existed: bool = False
+    ) -> RunHandle[Any]: ...
+
+    def ref(self, run_id: str, workflow: Any = None, *, existed: bool = False) -> RunHandle[Any]:
         """A reference to a chain by the id of its first run."""
         signature: typed.Signature | None = getattr(workflow, "signature", None)
         return RunHandle(self, run_id, signature.returns if signature else None, existed)
@@ -281,14 +295,9 @@ class Client:
         found = await self.database.read(steps.load, [run.root_id])
         return found[run.root_id]
 
-    async def list(self, **filters: Any) -> list[Run]:
+    async def list(self, **filters: Unpack[RunFilters]) -> list[Run]:
         """Runs, newest first; filters: name, status, queue, external_id, root_id, before, limit."""
-        unknown = sorted(set(filters) - FILTERS)
-        if unknown:
-            raise BadInput(
-                f"there is no filter {', '.join(unknown)}",
-                hint=f"There are: {', '.join(sorted(FILTERS))}.",
-            )
+        check_options(filters, RunFilters, self.list)
         if filters.get("status") and filters["status"] not in set(Status):
             raise BadInput(
                 f"there is no status {filters['status']!r}",
@@ -335,7 +344,7 @@ class Client:
         self.wakeups.tell(DONE)
         return ids
 
-    async def retry(self, run_id: str) -> RunHandle:
+    async def retry(self, run_id: str) -> RunHandle[Any]:
         """Try a chain that ended (or waits for a person) again, from its last finished step."""
         await self._own(run_id)
         last = (await self.chain(run_id))[-1]
@@ -363,7 +372,7 @@ class Client:
         )  # fmt: skip
         self.wakeups.tell(READY)
 
-    async def fork(self, run_id: str, *, from_step: str) -> RunHandle:
+    async def fork(self, run_id: str, *, from_step: str) -> RunHandle[Any]:
         """A new chain with the same input that remembers everything before `from_step`."""
         run = await self._own(run_id)
         if run.kind == "pipeline":

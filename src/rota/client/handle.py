@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from rota.core.runs.model import Run
 from rota.core.runs.stored_errors import end_of, run_failed
@@ -13,8 +13,14 @@ if TYPE_CHECKING:
     from rota.client.client import Client
 
 
-class RunHandle:
-    """A run that was started. `id` names the whole chain: retries and recoveries included."""
+R = TypeVar("R")
+
+
+class RunHandle(Generic[R]):
+    """A run that was started; its result is an `R`.
+
+    `id` names the whole chain: retries and recoveries included.
+    """
 
     __slots__ = ("_client", "_returns", "existed", "id")
 
@@ -26,14 +32,14 @@ class RunHandle:
         self._client = client
         self._returns = returns
 
-    async def result(self, *, timeout: Duration | None = None) -> Any:
+    async def result(self, *, timeout: Duration | None = None) -> R:
         """Wait for the result; RunFailed, RunCancelled or RunCrashed when there is none."""
         ended = await self._client.wait(self.id, timeout=timeout)
         if ended.status != "completed":
             raise run_failed(self.id, end_of(ended.status, ended.reason, ended.error))
-        return (self._returns or JsonReader(Any)).read(
-            ended.output, what=f"the result of run {self.id}"
-        )
+        reader = self._returns or JsonReader(Any)
+        value: R = reader.read(ended.output, what=f"the result of run {self.id}")
+        return value
 
     async def status(self) -> str:
         """Status and reason of the newest attempt."""

@@ -9,21 +9,31 @@ import difflib
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from types import EllipsisType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
 
 import msgspec
 
-from rota.client.start import Startable, StartOptions
+from rota.client.start import NO_OPTIONS, RunOptions, Startable
 from rota.core.runs.lifecycle import Status, Trigger
 from rota.core.runs.model import Run, Schedule
 from rota.core.schedules.intent import RUNS_DONE, Intent, Policies, jitter_us
+from rota.core.suggest import check_options
 from rota.core.time.describe import describe
 from rota.core.time.instants import Duration, instant, micros, moment
 from rota.core.time.recurrence import between, count_between, next_after, notes, previous_before
 from rota.engine.wakeups import READY, SCHEDULE
 from rota.errors import BadSchedule, UnknownSchedule, WrongState
 from rota.schedules import definition
-from rota.schedules.definition import LOST, Edit, ScheduleDefinition, When, policies
+from rota.schedules.definition import (
+    LOST,
+    Edit,
+    PolicyOptions,
+    ScheduleDefinition,
+    ScheduleOptions,
+    When,
+    chosen_policies,
+    policies,
+)
 from rota.schedules.edit import Retiming
 from rota.schedules.host_zone import host_zone_name
 from rota.store.backend.database import Tx
@@ -72,36 +82,33 @@ class Schedules:
     async def create(
         self,
         name: str,
-        workflow: Startable | str,
+        workflow: Startable[..., Any] | str,
         when: When,
         *,
-        args: Sequence[Any] = (),
-        input: dict[str, Any] | None = None,  # noqa: A002
         zone: str | None = None,
-        gap: str = "auto",
-        repeat: str = "auto",
-        start: datetime | None = None,
-        end: datetime | None = None,
-        queue: str | None = None,
-        priority: int | None = None,
         owner: str = "operator",
         origin: str | None = None,
         replace: bool = False,
-        paused: bool = False,
-        sub_second: bool = False,
-        **words: Any,
+        **options: Unpack[ScheduleOptions],
     ) -> ScheduleView:
         """Make a schedule. A taken name is an error, or with `replace` its new definition.
 
         Without a zone a new schedule gets this machine's, and one that exists keeps its own.
+        `args` and `input` are the workflow's arguments. Options: see `ScheduleOptions`.
         """
+        check_options(options, ScheduleOptions, self.create)
         now = self._client.clock.now()
-        rules = policies(**words)
-        options = msgspec.structs.replace(_options(rules), queue=queue, priority=priority)
-        run = self._client.new_run(workflow, tuple(args), dict(input or {}), options)
+        rules = policies(**chosen_policies(options))
+        shared = msgspec.structs.replace(
+            _options(rules), queue=options.get("queue"), priority=options.get("priority")
+        )
+        args, named = tuple(options.get("args", ())), dict(options.get("input") or {})
+        run = self._client.new_run(workflow, args, named, shared)
         told = ScheduleDefinition(
-            name, when, zone, host_zone_name(), gap, repeat, start, end, sub_second, rules, run,
-            owner, origin, paused,
+            name, when, zone, host_zone_name(), options.get("gap", "auto"),
+            options.get("repeat", "auto"), options.get("start"), options.get("end"),
+            options.get("sub_second", False), rules, run, owner, origin,
+            options.get("paused", False),
         )  # fmt: skip
         fresh = told.made(zone or told.host_zone, schedule_id=self._client.ids.make(now), now=now)
         if not await self._client.database.write(store.put, fresh, trigger="manual", now=now):
@@ -221,7 +228,7 @@ class Schedules:
         name: str,
         *,
         when: When | None = None,
-        workflow: Startable | str | None = None,
+        workflow: Startable[..., Any] | str | None = None,
         zone: str | None = None,
         gap: str | None = None,
         repeat: str | None = None,
@@ -232,11 +239,12 @@ class Schedules:
         priority: int | None = None,
         confirm: bool = False,
         sub_second: bool = False,
-        **words: Any,
+        **words: Unpack[PolicyOptions],
     ) -> ScheduleView:
         """Change any part; what is not named stays, and None takes a bound away. What an edit
         would release at once is refused unless confirmed. A schedule that has ended goes on when
         the edit gives it more, and one that cannot be read any more is mended."""
+        check_options(words, PolicyOptions, self.update)
         now = self._client.clock.now()
         target = None if workflow is None or isinstance(workflow, str) else workflow.name
         change = Edit(
@@ -250,7 +258,7 @@ class Schedules:
                 fresh = msgspec.structs.replace(fresh, options=_options(edited.policies).stored())
             if input is not None or workflow is not None:
                 given = msgspec.json.decode(old.input or "{}") if input is None else input
-                run = self._client.new_run(workflow or edited.workflow, (), given, StartOptions())
+                run = self._client.new_run(workflow or edited.workflow, (), given, NO_OPTIONS)
                 fresh = msgspec.structs.replace(fresh, input=run.input)
             return msgspec.structs.replace(
                 fresh, queue=queue or fresh.queue,
@@ -384,6 +392,6 @@ def _sane(shown: ScheduleView) -> ScheduleView:
     )
 
 
-def _options(rules: Policies) -> StartOptions:
+def _options(rules: Policies) -> RunOptions:
     timeout = None if rules.timeout_us is None else rules.timeout_us / 1e6
-    return StartOptions(retries=rules.retry, timeout=timeout)
+    return RunOptions(retries=rules.retry, timeout=timeout)

@@ -1,11 +1,14 @@
-"""What a start is made of: arguments and options in, runs about to be born out. Writes nothing."""
+"""What a start is made of: a workflow, its arguments and options in, new runs out. Writes nothing.
+
+Arguments and options never share a call: `options(...)` takes options, `start(...)` arguments.
+"""
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Generic, Literal, NamedTuple, ParamSpec, TypedDict, TypeVar
 
 import msgspec
 
@@ -13,16 +16,21 @@ from rota.core import typed
 from rota.core.runs.ids import IdMaker
 from rota.core.runs.model import NewRun
 from rota.core.runs.retry import RetryPolicy
+from rota.core.suggest import check_options
 from rota.core.time.instants import Duration, instant, micros
 from rota.errors import BadInput, UnknownWorkflow
 from rota.settings import Settings
 from rota.store.runs.transitions import BulkItem, PlainItem
 
+P = ParamSpec("P")
+R = TypeVar("R")
+OnConflict = Literal["return", "reject"]
+
 TAGS_BYTES_MAX = 4096
 
 
-class Startable(Protocol):
-    """What a client needs to know of a registered workflow."""
+class Startable(Generic[P, R]):
+    """What a client knows of a registered workflow: parameters `P`, the result `R` of a run."""
 
     kind: str
     name: str
@@ -41,10 +49,46 @@ class Start(NamedTuple):
     key: str | None = None
 
 
-class StartOptions(msgspec.Struct, frozen=True):
-    """How to start, beside the arguments."""
+Item = tuple[Any, ...] | Start
+
+
+def as_start(item: Item) -> Start:
+    """One item of `start_many` in its long form."""
+    if isinstance(item, Start):
+        return item
+    if not isinstance(item, tuple | list):
+        raise BadInput(
+            f"an item of start_many is {item!r}, not a tuple of arguments",
+            hint="Write (value,) for one argument, or Start(kwargs={…}) to name them.",
+        )
+    return Start(tuple(item))
+
+
+class StartOptions(TypedDict, total=False):
+    """The options of a start, for `options(...)`.
+
+    `external_id` starts a run only once; `on_conflict` says whether a second start returns the run
+    that exists or raises AlreadyStarted. `delay` or `at` starts it later. `key` is what the limits
+    per key count by. `queue`, `priority`, `retries` and `timeout` replace those of the workflow.
+    """
+
+    external_id: str | None
+    on_conflict: OnConflict
+    queue: str | None
+    priority: int | None
+    delay: Duration | None
+    at: datetime | None
+    key: str | None
+    tags: dict[str, str] | None
+    retries: int | RetryPolicy | None
+    timeout: Duration | None
+
+
+class RunOptions(msgspec.Struct, frozen=True):
+    """The same with defaults, checked."""
 
     external_id: str | None = None
+    on_conflict: OnConflict = "return"
     queue: str | None = None
     priority: int | None = None
     delay: Duration | None = None
@@ -53,6 +97,35 @@ class StartOptions(msgspec.Struct, frozen=True):
     tags: dict[str, str] | None = None
     retries: int | RetryPolicy | None = None
     timeout: Duration | None = None
+
+    @classmethod
+    def of(cls, call: Callable[..., Any], options: StartOptions) -> RunOptions:
+        """Options as a caller of the public function `call` gave them."""
+        check_options(options, StartOptions, call)
+        made = cls(**options)
+        if made.on_conflict not in ("return", "reject"):
+            raise BadInput(
+                f"on_conflict={made.on_conflict!r} is not a policy", hint="Write return or reject."
+            )
+        return made
+
+    def for_item(self, item: Start) -> RunOptions:
+        """The options of one item of `start_many`, which may have its own external id and key."""
+        key = self.key if item.key is None else item.key
+        return msgspec.structs.replace(self, external_id=item.external_id, key=key)
+
+    def check_many(self) -> None:
+        """Refuse the options that only a single start has."""
+        if self.external_id is not None:
+            raise BadInput(
+                f"external_id={self.external_id!r} cannot be that of many runs",
+                hint="Give each item its own: Start((…,), external_id=…).",
+            )
+        if self.on_conflict != "return":
+            raise BadInput(
+                "start_many takes no on_conflict",
+                hint="Look at `existed` of each run that it returns.",
+            )
 
     def available_at(self, now: int) -> int:
         """The earliest instant to run."""
@@ -74,6 +147,9 @@ class StartOptions(msgspec.Struct, frozen=True):
         return msgspec.json.encode(policies).decode()
 
 
+NO_OPTIONS = RunOptions()
+
+
 class Bulk(NamedTuple):
     """Many runs about to be born: what they share, and a row for each."""
 
@@ -91,11 +167,11 @@ class RunBuilder:
 
     def new_run(
         self,
-        door: Startable | None,
+        door: Startable[..., Any] | None,
         name: str,
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
-        options: StartOptions,
+        options: RunOptions,
         *,
         now: int,
     ) -> NewRun:
@@ -105,34 +181,48 @@ class RunBuilder:
 
     def bulk(
         self,
-        door: Startable | None,
+        door: Startable[..., Any] | None,
         name: str,
-        items: Iterable[tuple[Any, ...] | Start],
-        options: StartOptions,
+        items: Iterable[Item],
+        options: RunOptions,
         *,
         now: int,
     ) -> Bulk:
         """Many runs that share everything but a few columns."""
+        options.check_many()
         chosen = list(items)
         template = self._born(door, name, None, options, now)
         ids = self._ids.take(now, len(chosen))
-        if door is not None and not any(isinstance(item, Start) for item in chosen):
+        if door is not None and options.key is None and set(map(type, chosen)) == {tuple}:
             limit = self._settings.payload_bytes_max
             texts = door.signature.write_all(chosen, what=name, bytes_max=limit)
             return Bulk(template, list(zip(ids, texts, strict=True)), plain=True)
-        rows = [self._row(door, name, *pair) for pair in zip(ids, chosen, strict=True)]
+        rows = [
+            self._row(door, name, run_id, item, options.key)
+            for run_id, item in zip(ids, map(as_start, chosen), strict=True)
+        ]
         if any((external_id, key) != (None, None) for _, external_id, key, _ in rows):
             return Bulk(template, rows, plain=False)
         return Bulk(template, [(i, text) for i, _, _, text in rows], plain=True)
 
     def _row(
-        self, door: Startable | None, name: str, run_id: str, item: tuple[Any, ...] | Start
+        self,
+        door: Startable[..., Any] | None,
+        name: str,
+        run_id: str,
+        item: Start,
+        key: str | None,
     ) -> BulkItem:
-        one = item if isinstance(item, Start) else Start(item)
-        return (run_id, one.external_id, one.key, self._input(door, name, one.args, one.kwargs))
+        text = self._input(door, name, item.args, item.kwargs)
+        return (run_id, item.external_id, key if item.key is None else item.key, text)
 
     def _born(
-        self, door: Startable | None, name: str, text: str | None, options: StartOptions, now: int
+        self,
+        door: Startable[..., Any] | None,
+        name: str,
+        text: str | None,
+        options: RunOptions,
+        now: int,
     ) -> NewRun:
         tags = options.tags
         priority = options.priority
@@ -152,7 +242,11 @@ class RunBuilder:
         )
 
     def _input(
-        self, door: Startable | None, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
+        self,
+        door: Startable[..., Any] | None,
+        name: str,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
     ) -> str | None:
         limit = self._settings.payload_bytes_max
         if door is not None:

@@ -134,7 +134,7 @@ class PipelineClient:
         retries: int = 0,
         retry_delay_s: float = 60.0,
         stdin: IO[bytes] | None = None,
-    ) -> RunHandle:
+    ) -> RunHandle[PipelineResult]:
         """Start a run; durable when this returns. What can be known to be wrong is refused here.
 
         `timeout_ms` is that of one call, `timeout` (seconds) that of the whole run, and `retries`
@@ -186,7 +186,7 @@ class PipelineClient:
             options=options,
         )  # fmt: skip
 
-    async def retry(self, run_id: str, *, queue: str | None = None) -> RunHandle:
+    async def retry(self, run_id: str, *, queue: str | None = None) -> RunHandle[PipelineResult]:
         """One more attempt of a run that ended: what succeeded is kept, the rest is executed.
 
         For partial, failed, cancelled and crashed runs alike; then all is reduced again. A run
@@ -210,7 +210,7 @@ class PipelineClient:
         self._client.wakeups.tell(READY)
         return self._ref(run.root_id)
 
-    def _ref(self, root_id: str, *, existed: bool = False) -> RunHandle:
+    def _ref(self, root_id: str, *, existed: bool = False) -> RunHandle[PipelineResult]:
         from rota.pipelines.outcome import PipelineResult
 
         return RunHandle(self._client, root_id, TypedReader(PipelineResult), existed)
@@ -255,10 +255,10 @@ class PipelineClient:
 
 
 def _options(timeout: float | None, retries: int, retry_delay_s: float) -> str | None:
-    from rota.client.start import StartOptions
+    from rota.client.start import RunOptions
 
     policy = RetryPolicy(1 + retries, retry_delay_s, delay_s_max=max(300.0, retry_delay_s))
-    return StartOptions(retries=policy if retries else None, timeout=timeout).stored()
+    return RunOptions(retries=policy if retries else None, timeout=timeout).stored()
 
 
 def _check(loaded: Loaded, taken: Snapshot) -> None:

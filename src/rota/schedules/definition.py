@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict, cast
 
 import msgspec
 
@@ -46,6 +46,41 @@ _NAMES = {
 }  # fmt: skip
 
 
+class PolicyOptions(TypedDict, total=False):
+    """The policies of a schedule, as people write them."""
+
+    overlap: str
+    missed: str
+    missed_max: int
+    max_delay: Duration | None
+    jitter: Duration
+    max_runs: int | None
+    pause_after_failures: int | None
+    retries: int | RetryPolicy | None
+    timeout: Duration | None
+
+
+class ScheduleOptions(PolicyOptions, total=False):
+    """The options of `@app.schedule` and of `Schedules.create`."""
+
+    args: Sequence[Any]
+    input: dict[str, Any] | None
+    gap: str
+    repeat: str
+    start: datetime | None
+    end: datetime | None
+    queue: str | None
+    priority: int | None
+    paused: bool
+    sub_second: bool
+
+
+def chosen_policies(options: Mapping[str, Any]) -> PolicyOptions:
+    """The policies among the options of a schedule."""
+    names = PolicyOptions.__annotations__
+    return cast(PolicyOptions, {name: options[name] for name in names if name in options})
+
+
 def policies(
     *,
     overlap: str = "queue",
@@ -78,7 +113,7 @@ def policies(
         ) from error
 
 
-def merged(old: Policies, words: dict[str, Any]) -> Policies:
+def merged(old: Policies, words: PolicyOptions) -> Policies:
     """Policies with the words of an edit laid over them."""
     if not words:
         return old
@@ -238,7 +273,7 @@ class Edit(NamedTuple):
     """What an edit says; what it does not say stays."""
 
     timing: Retiming
-    words: dict[str, Any]
+    words: PolicyOptions
     workflow: str | None
     confirm: bool
 

@@ -17,14 +17,11 @@ import msgspec
 
 from rota.core.time.recurrence import parse
 from rota.errors import BadSetting, RotaError
-from rota.schedules.definition import policies
+from rota.schedules.definition import PolicyOptions, chosen_policies, policies
 from rota.schedules.host_zone import host_zone_name
 from rota.schedules.preview import read_time
 
-POLICIES = (
-    "overlap", "missed", "missed_max", "max_delay", "jitter", "max_runs", "pause_after_failures",
-    "retries", "timeout",
-)  # fmt: skip
+POLICIES = tuple(PolicyOptions.__annotations__)
 # Said or not: None is never a value of its own here.
 PLAIN = ("gap", "repeat", "queue", "priority", "sub_second", "paused")
 
@@ -65,7 +62,7 @@ class ScheduleTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """Refuse what can be known to be wrong without the code; `where` names the table."""
         try:
             words = self.words()
-            policies(**{key: words[key] for key in POLICIES if key in words})
+            policies(**chosen_policies(words))
             # Whether its times are over is not asked: a deployment outlives them.
             parse(
                 self.when, zone=self.timezone or host_zone_name(), now=0,

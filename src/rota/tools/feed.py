@@ -5,14 +5,14 @@ from __future__ import annotations
 import html
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import Any
+from typing import Any, Unpack
 from urllib.parse import urljoin
 from xml.etree.ElementTree import Element, TreeBuilder
 from xml.parsers import expat
 
 from rota.errors import Rejected
 from rota.tools.base import Call
-from rota.tools.http import HttpRead, HttpReadParams
+from rota.tools.http import HttpRead, HttpReadOptions, HttpReadParams
 
 ENTRIES_MAX = 1000
 DEPTH_MAX = 100
@@ -22,7 +22,7 @@ TITLE_CHARS_MAX = 500
 class FeedRead(HttpRead):
     """Reads an RSS or Atom feed; with `etag` or `last_modified`, only if it has changed."""
 
-    def __init__(self, name: str = "feed_read", **options: Any) -> None:
+    def __init__(self, name: str = "feed_read", **options: Unpack[HttpReadOptions]) -> None:
         super().__init__(name, **options)
 
     async def perform(self, params: HttpReadParams, call: Call) -> Any:

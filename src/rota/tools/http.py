@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import string
 from collections.abc import Callable, Collection, Mapping
-from typing import Any
+from typing import Any, TypedDict, Unpack
 from urllib.parse import quote, urljoin, urlsplit
 
 import msgspec
 
 from rota.core import typed
+from rota.core.suggest import check_options
 from rota.errors import (
     BadInput,
     NotSent,
@@ -231,26 +232,29 @@ class HttpReadParams(msgspec.Struct, forbid_unknown_fields=True):
     kind: http.Kind = "auto"
 
 
+class HttpReadOptions(TypedDict, total=False):
+    """The options of the tools that read by HTTP."""
+
+    base: str | None
+    headers: Mapping[str, Text] | None
+    service: str | None
+    account: str | None
+    bytes_max: int
+
+
 class HttpRead(Tool):
     """Gets a page: JSON, text, or base64 for the rest; with `etag`, only if it has changed."""
 
     safety = Safety.READ
 
-    def __init__(
-        self,
-        name: str = "http_read",
-        *,
-        base: str | None = None,
-        headers: Mapping[str, Text] | None = None,
-        service: str | None = None,
-        account: str | None = None,
-        bytes_max: int = BYTES_MAX,
-    ) -> None:
+    def __init__(self, name: str = "http_read", **options: Unpack[HttpReadOptions]) -> None:
+        check_options(options, HttpReadOptions, type(self))
+        base = options.get("base")
         self.name = name
         self._base = base and http.checked_url(base, base=None, tool=name)
-        self._headers = http.checked_headers(headers or {}, tool=name)
-        self._service, self._account = service, account
-        self._bytes_max = bytes_max
+        self._headers = http.checked_headers(options.get("headers") or {}, tool=name)
+        self._service, self._account = options.get("service"), options.get("account")
+        self._bytes_max = options.get("bytes_max", BYTES_MAX)
         self._reader = typed.JsonReader(HttpReadParams)
 
     def read(self, params: dict[str, Any]) -> HttpReadParams:

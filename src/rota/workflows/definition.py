@@ -1,7 +1,7 @@
-"""What `@app.workflow` and `@app.step` make: the function, its typed door and its policies.
+"""What `@app.workflow` and `@app.step` make: the function, its signature and its policies.
 
 Calling one is a plain call anywhere but inside a workflow. There a step is remembered, and a
-workflow becomes a child run.
+workflow becomes a child run. `start` starts a run of a workflow from anywhere.
 """
 
 from __future__ import annotations
@@ -9,10 +9,13 @@ from __future__ import annotations
 import functools
 import hashlib
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine, Iterable
 from types import CodeType
-from typing import Any, Generic, ParamSpec, TypeVar, cast
+from typing import Any, Generic, ParamSpec, Protocol, TypedDict, TypeVar, Unpack, cast, overload
 
+from rota.client.client import Client
+from rota.client.handle import RunHandle
+from rota.client.start import NO_OPTIONS, Item, RunOptions, Startable, StartOptions
 from rota.core.runs.retry import RetryPolicy
 from rota.core.time.instants import Duration, micros
 from rota.core.typed import Signature, returns_of
@@ -33,14 +36,14 @@ class Step(Generic[P, R]):
         function: Callable[P, R],
         *,
         name: str | None = None,
-        retry: RetryPolicy,
+        retries: int | RetryPolicy | None = None,
         timeout: Duration | None = None,
     ) -> None:
         functools.update_wrapper(self, function)
         self.function = function
         self.name = name or function.__name__
         self.result_name = f"the result of step {self.name}"
-        self.retry = retry
+        self.retry = RetryPolicy.of(retries)
         self.timeout_us = None if timeout is None else micros(timeout)
         self.is_async = inspect.iscoroutinefunction(function)
         self.returns = returns_of(function)
@@ -77,52 +80,135 @@ class Step(Generic[P, R]):
         return work if self.is_async else flow.block_on(work)
 
 
-class Workflow(Generic[P, R]):
-    """A registered function whose runs survive crashes."""
+class StepOptions(TypedDict, total=False):
+    """The options of `@app.step`."""
+
+    name: str | None
+    retries: int | RetryPolicy | None
+    timeout: Duration | None
+
+
+class WorkflowOptions(StepOptions, total=False):
+    """The options of `@app.workflow`."""
+
+    queue: str
+    priority: int
+    version: str | None
+
+
+class WorkflowStarter(Generic[P, R]):
+    """A workflow with options for its runs: what `workflow.options(...)` returns."""
+
+    __slots__ = ("_options", "_workflow")
+
+    def __init__(self, workflow: Workflow[P, R], options: RunOptions) -> None:
+        self._workflow = workflow
+        self._options = options
+
+    def start(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, RunHandle[R]]:
+        """Start a run with these arguments; durable when awaited."""
+        workflow = self._workflow
+        return workflow.client.start_run(workflow, args, kwargs, self._options)
+
+    def start_many(self, items: Iterable[Item]) -> Coroutine[Any, Any, list[RunHandle[R]]]:
+        """Start one run per item (a tuple of arguments, or a `Start`), in few commits."""
+        workflow = self._workflow
+        return workflow.client.start_runs(workflow, items, self._options)
+
+
+class Workflow(Startable[P, R]):
+    """A registered function with parameters `P` whose runs return `R` and survive crashes."""
 
     kind = "workflow"
 
     def __init__(
         self,
-        function: Callable[P, R],
+        function: Callable[P, Any],
+        client: Client,
         *,
         name: str | None = None,
-        retry: RetryPolicy,
+        retries: int | RetryPolicy | None = None,
         timeout: Duration | None = None,
         queue: str = "default",
         priority: int = 0,
         version: str | None = None,
     ) -> None:
-        functools.update_wrapper(self, function)
+        functools.update_wrapper(cast(Any, self), function)
         self.function = function
         self.name = name or function.__name__
-        self.retry = retry
+        self.retry = RetryPolicy.of(retries)
         self.timeout_us = None if timeout is None else micros(timeout)
         self.queue = queue
         self.priority = priority
+        self.client = client
         self.signature = Signature(function)
         self.is_async = inspect.iscoroutinefunction(function)
         self.version = version or _fingerprint(function)
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+    def start(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, RunHandle[R]]:
+        """Start a run with these arguments; durable when awaited. Options: see `options`.
+
+        Inside a workflow the run becomes a child, started once.
+        """
+        return self.client.start_run(self, args, kwargs, NO_OPTIONS)
+
+    def start_many(self, items: Iterable[Item]) -> Coroutine[Any, Any, list[RunHandle[R]]]:
+        """Start one run per item (a tuple of arguments, or a `Start`), in few commits."""
+        return self.client.start_runs(self, items, NO_OPTIONS)
+
+    def options(self, **options: Unpack[StartOptions]) -> WorkflowStarter[P, R]:
+        """Options for runs: `await fetch.options(queue="slow").start(url)`."""
+        return WorkflowStarter(self, RunOptions.of(self.options, options))
+
+    async def aio(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Call from async and sync workflows alike: a child run and its result."""
+        flow = current_run()
+        if flow is None:
+            value: Any = self.function(*args, **kwargs)
+            return cast(R, await value if self.is_async else value)
+        return cast(R, await run_child(flow, self, args, kwargs))
+
+    def _call(self, args: Any, kwargs: Any) -> Any:
         """Inside a workflow: a child run and its result. Elsewhere: a plain call."""
         flow = current_run()
         if flow is None:
             return self.function(*args, **kwargs)
         _check_colour(flow, "workflow", self.name, self.is_async)
         work: Any = run_child(flow, self, args, kwargs)
-        return cast(R, work if self.is_async else flow.block_on(work))
-
-    async def aio(self, *args: P.args, **kwargs: P.kwargs) -> Any:
-        """The same for a caller of the other colour: a child run and its result."""
-        flow = current_run()
-        if flow is None:
-            value: Any = self.function(*args, **kwargs)
-            return await value if self.is_async else value
-        return await run_child(flow, self, args, kwargs)
+        return work if self.is_async else flow.block_on(work)
 
     def __repr__(self) -> str:
         return f"<workflow {self.name}>"
+
+
+class AsyncWorkflow(Workflow[P, R]):
+    """A workflow made of an `async def` function."""
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R]:
+        """Inside a workflow: a child run and its result. Elsewhere: a plain call."""
+        return cast("Coroutine[Any, Any, R]", self._call(args, kwargs))
+
+
+class SyncWorkflow(Workflow[P, R]):
+    """A workflow made of a `def` function."""
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Inside a workflow: a child run and its result. Elsewhere: a plain call."""
+        return cast(R, self._call(args, kwargs))
+
+
+class WorkflowDecorator(Protocol):
+    """What `@app.workflow(...)` with options returns."""
+
+    @overload
+    def __call__(  # type: ignore[overload-overlap]  # the first that fits is meant
+        self,
+        function: Callable[P, Coroutine[Any, Any, R]],
+        /,
+    ) -> AsyncWorkflow[P, R]: ...
+
+    @overload
+    def __call__(self, function: Callable[P, R], /) -> SyncWorkflow[P, R]: ...
 
 
 def _check_colour(flow: WorkflowRun, what: str, name: str, is_async: bool) -> None:

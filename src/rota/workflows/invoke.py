@@ -7,6 +7,7 @@ import contextvars
 from concurrent.futures import Executor as Threads
 from typing import Any, Protocol
 
+from rota.client.start import RunOptions
 from rota.core.runs.model import NewRun
 from rota.engine.clock import Clock
 from rota.errors import StepTimeout
@@ -17,9 +18,9 @@ class Children(Protocol):
     """How a flow makes child runs: validated like any start."""
 
     def new_run(
-        self, flow: Any, workflow: Any, args: Any, kwargs: Any, options: dict[str, Any]
+        self, flow: Any, workflow: Any, args: Any, kwargs: Any, options: RunOptions
     ) -> NewRun:
-        """A run about to be born below this one."""
+        """A new child run."""
         ...
 
     def new_id(self) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from rota.client.start import NO_OPTIONS, RunOptions
 from rota.core import typed
 from rota.core.runs.ids import born_at
 from rota.core.runs.model import StoredStep
@@ -15,7 +16,7 @@ LOOK_US_MIN, LOOK_US_MAX = SECOND, 60 * SECOND
 
 
 async def start_child(
-    flow: WorkflowRun, workflow: Any, args: Any, kwargs: Any, **options: Any
+    flow: WorkflowRun, workflow: Any, args: Any, kwargs: Any, options: RunOptions = NO_OPTIONS
 ) -> str:
     """Start a child run, once; returns its id."""
     key = flow.key_for(f"start {workflow.name}")

@@ -98,7 +98,7 @@ async def live(url: str, effects: Effects, order: str) -> list[str]:
     """Start the order (again, for all we know), pay for it and return its result."""
     app = make_app(url, effects)
     async with app:
-        run = await app.start("fulfil", order, external_id=order)
+        run = await app.options(external_id=order).start("fulfil", order)
         with contextlib.suppress(WrongState):  # it has ended already
             await run.signal("paid", "with a card")
         result: list[str] = await run.result(timeout=30)

@@ -37,7 +37,7 @@ async def test_the_daily_report_runs_unchanged(database_url: str, tmp_path: Path
     (folder / "bugs.csv").write_text('id,title\n1,"Site, down"\n2,Typo\n')
     async with world(database_url, tmp_path, Model(answer=says(knowing))) as it:
         result = await (await it.app.pipelines.start(folder)).result(timeout=60)
-        assert json.loads(result.output) == [
+        assert json.loads(result.output or "") == [
             {"input": {"id": "1", "title": "Site, down"},
              "output": {"severity": "high", "category": "ops"}, "success": True},
             {"input": {"id": "2", "title": "Typo"},
@@ -52,7 +52,7 @@ async def test_the_weekly_sync_runs_unchanged(database_url: str, tmp_path: Path)
     (folder / "sync-targets.csv").write_text("endpoint\na/b\nc|d\n")
     async with world(database_url, tmp_path, Model(answer=says(knowing))) as it:
         result = await (await it.app.pipelines.start(folder)).result(timeout=60)
-        assert result.output.splitlines() == [
+        assert (result.output or "").splitlines() == [
             "| endpoint | → status | → records_synced | status |",
             "| --- | --- | --- | --- |",
             "| a/b | ok | 8 | ok |",
@@ -64,7 +64,7 @@ async def test_the_queue_monitor_runs_unchanged(database_url: str, tmp_path: Pat
     folder = write(tmp_path / "queue-monitor", QUEUES)
     async with world(database_url, tmp_path, Model(answer=says(knowing))) as it:
         result = await (await it.app.pipelines.start(folder)).result(timeout=60)
-        rows = json.loads(result.output)
+        rows = json.loads(result.output or "")
         assert [row["output"]["depth"] for row in rows] == [0, 7]
 
 

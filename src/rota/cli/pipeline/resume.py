@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from rota.app import Rota
     from rota.client.handle import RunHandle
     from rota.core.runs.model import Run
+    from rota.pipelines.outcome import PipelineResult
 
 
 def _again(name: str, text: str) -> click.Command:
@@ -43,7 +44,7 @@ def _again(name: str, text: str) -> click.Command:
         if client_of(call, place) is None:
             raise never_ran(place)
 
-        async def begin(app: Rota, queue: str) -> RunHandle:
+        async def begin(app: Rota, queue: str) -> RunHandle[PipelineResult]:
             last = await chosen_run(app, place, run_id)
             _must_have(name, last, path)
             await _must_be_free(app, last, flag_of(call))

@@ -99,7 +99,7 @@ def run(
     must_be_ready(found, model=model, ai=ai)
     must_be_writable(out)
 
-    async def begin(app: Rota, queue: str) -> RunHandle:
+    async def begin(app: Rota, queue: str) -> RunHandle[PipelineResult]:
         earlier = None
         if reuse is not None:
             wanted = None if reuse == "last" else reuse

@@ -32,7 +32,7 @@ PAGE = 50
 REFRESH_S = 1.0
 UNREDUCED = ("cancelled", "failed")
 STOP_S = 5.0  # for what is in flight when it was cancelled
-Begin = Callable[["Rota", str], Awaitable["RunHandle"]]
+Begin = Callable[["Rota", str], Awaitable["RunHandle[PipelineResult]"]]
 
 
 # -- where runs are kept -----------------------------------------------------------------------
@@ -151,7 +151,7 @@ class Life:
         if self._root_id in (None, progress.root_id):
             self._meter.tell(progress)
 
-    async def _ended(self, ref: RunHandle) -> None:
+    async def _ended(self, ref: RunHandle[PipelineResult]) -> None:
         waiting = asyncio.ensure_future(self._app.wait(ref.id))
         stopping = asyncio.ensure_future(self._interrupt.wait())
         try:
@@ -167,14 +167,14 @@ class Life:
             waiting.cancel()
             stopping.cancel()
 
-    async def _cancel(self, ref: RunHandle) -> None:
+    async def _cancel(self, ref: RunHandle[PipelineResult]) -> None:
         from rota.errors import WrongState
 
         self._meter.say("cancelling; what is done is kept (Ctrl-C again leaves at once)")
         with contextlib.suppress(WrongState):  # it has ended by itself meanwhile
             await ref.cancel(reason="with Ctrl-C")
 
-    async def _end(self, ref: RunHandle) -> PipelineRunEnd:
+    async def _end(self, ref: RunHandle[PipelineResult]) -> PipelineRunEnd:
         from rota.core.runs.stored_errors import read_error
         from rota.pipelines.run.partial_results import partial_output
 

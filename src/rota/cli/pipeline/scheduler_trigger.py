@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from rota.app import Rota
     from rota.client.handle import RunHandle
     from rota.pipelines.folder.commands import ScheduleCommands, Scheduled
-    from rota.pipelines.outcome import Progress
+    from rota.pipelines.outcome import PipelineResult, Progress
 
 
 @click.command(cls=BaseCommand)
@@ -108,7 +108,7 @@ async def _perform(app: Rota, desk: ScheduleCommands, scheduled: Scheduled) -> P
     meter = Meter()
     place = _place(scheduled)
 
-    async def begin(app: Rota, _: str) -> RunHandle:
+    async def begin(app: Rota, _: str) -> RunHandle[PipelineResult]:
         app.pipelines.know(*place)
         run_id = await desk.trigger(scheduled.schedule_id)
         meter.say(f"no scheduler runs here: this command performs run {run_id}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -17,6 +16,7 @@ from rota.errors import BadInput
 if TYPE_CHECKING:
     from rota.client.client import Client
     from rota.client.handle import RunHandle
+    from rota.client.start import StartOptions
 
 
 @click.command(cls=BaseCommand)
@@ -60,13 +60,13 @@ def start(
     as they are.
     """
     given, said = values.arguments(arguments, source)
-    options["tags"] = values.pairs(tags, "a tag") or None
+    chosen = _start_options(tags, **options)
     if timeout is not None:
         micros(timeout)  # refused before anything is started
     waiter = Waiter(call, timeout)
 
     async def begin(client: Client, workflow: Any, kwargs: dict[str, Any]) -> None:
-        ref = await _start(client, workflow, kwargs, **options)
+        ref = await client.options(**chosen).start(workflow, **kwargs)
         _tell(call, ref, name, waits=wait)
         if wait:
             await waiter.wait(client, ref.id, existed=ref.existed)
@@ -95,34 +95,19 @@ def _run(
     connect.run(app, lambda client: begin(client, workflow, kwargs))
 
 
-async def _start(
-    client: Client,
-    workflow: Any,
-    kwargs: dict[str, Any],
-    *,
-    external_id: str | None,
-    key: str | None,
-    delay: str | None,
-    at_text: str | None,
-    **options: Any,
-) -> RunHandle:
-    from rota.client.start import Start
-    from rota.core.time.instants import instant
-
+def _start_options(
+    tags: tuple[str, ...], delay: str | None, at_text: str | None, **given: Any
+) -> StartOptions:
+    """The options that were given, refused before anything is started if they make no sense."""
     if delay is not None and at_text is not None:
         raise BadInput("give --delay or --at, not both")
-    wait: str | timedelta | None = delay
-    if at_text is not None:
-        due_at = instant(values.instant(at_text))
-        wait = timedelta(microseconds=max(0, due_at - client.clock.now()))
-    # The bulk form takes the arguments apart from the options, so no name can be mistaken.
-    [ref] = await client.start_many(
-        workflow, [Start(kwargs=kwargs, external_id=external_id, key=key)], delay=wait, **options
-    )
-    return ref
+    if delay is not None:
+        micros(delay)
+    at = None if at_text is None else values.instant(at_text)
+    return {**given, "delay": delay, "at": at, "tags": values.pairs(tags, "a tag") or None}  # type: ignore[typeddict-item]
 
 
-def _tell(call: CommonOptions, ref: RunHandle, name: str, *, waits: bool) -> None:
+def _tell(call: CommonOptions, ref: RunHandle[Any], name: str, *, waits: bool) -> None:
     """Say the id: on stdout, or on stderr when stdout is for the result."""
     if call.json:
         if not waits:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from rota.client.start import StartOptions
+from rota.client.start import RunOptions
 from rota.core.runs.lifecycle import Status, Trigger
 from rota.core.runs.model import Schedule
 from rota.core.schedules.intent import (
@@ -118,7 +118,7 @@ def _first_due(block: Block, intent: Intent, state: ScheduleState | None, now: i
 
 
 def _options(intent: Intent) -> str | None:
-    return StartOptions(retries=intent.policies.retry).stored()
+    return RunOptions(retries=intent.policies.retry).stored()
 
 
 # -- changes -------------------------------------------------------------------------------
