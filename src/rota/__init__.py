@@ -3,7 +3,7 @@
 from rota.app import Rota
 from rota.client.client import Client
 from rota.client.handle import RunHandle
-from rota.client.start import Start
+from rota.client.start import Start, StartOptions
 from rota.core.runs.retry import RetryPolicy
 from rota.errors import (
     Fatal,
@@ -42,6 +42,7 @@ __all__ = [
     "RunHandle",
     "Settings",
     "Start",
+    "StartOptions",
     "StepFailed",
     "Transient",
     "gather",

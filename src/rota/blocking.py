@@ -254,7 +254,7 @@ class BlockingClient(_Starter):
 
 
 def block_on(work: Awaitable[T]) -> T:
-    """From a sync workflow, await anything durable: `block_on(app.start(child, 7))`."""
+    """From a sync workflow, await anything durable: `block_on(child.start(7))`."""
     return _here(work)
 
 

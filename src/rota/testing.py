@@ -1,7 +1,7 @@
 """For users' tests and our own: an app on virtual time. A month passes in milliseconds.
 
     async with virtual(app) as world:
-        run = await app.start(fulfil, "order-7")
+        run = await fulfil.start("order-7")
         await world.advance("24h")
         assert await run.result() == "receipt"
 

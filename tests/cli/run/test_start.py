@@ -57,6 +57,46 @@ def test_bad_input_is_refused_and_nothing_is_started(
     assert shell.json("run", "list") == []
 
 
+ECHOES = """
+from typing import Any
+from rota import Rota
+
+app = Rota("sqlite:///from_code.db")
+
+@app.workflow
+async def echo(
+    external_id: str, on_conflict: str, queue: str, priority: float, delay: str, at: str,
+    key: str, tags: list[str], retries: str, timeout: int = 30,
+) -> None:
+    pass
+"""
+
+
+@pytest.mark.parametrize("source", ["project", "database"])
+def test_parameters_named_like_options_arrive_beside_the_options(
+    either: Shell, source: str
+) -> None:
+    Path("echoes.py").write_text(ECHOES)
+    given = {
+        "external_id": "mine", "on_conflict": "swerve", "queue": "road", "priority": 3.5,
+        "delay": "a while", "at": "home", "key": "door", "tags": ["x"], "retries": "many",
+        "timeout": 5,
+    }  # fmt: skip
+    said = [f"{name}={json.dumps(value)}" for name, value in given.items()]
+    where = ["--database", either.url]
+    Path("rota.toml").unlink()
+    if source == "project":
+        where += ["--project", "echoes:app"]
+    answer = either.json(
+        "run", "start", "echo", *said, *where, "--external-id", "e", "--queue", "slow",
+        "--priority", "4", "--delay", "1h", "--key", "limit", "--tag", "a=b",
+    )  # fmt: skip
+    row = either.json("run", "show", answer["id"], "--database", either.url)["run"]
+    assert row["input"] == given
+    assert (row["external_id"], row["queue"], row["priority"]) == ("e", "slow", 4)
+    assert (row["limit_key"], row["tags"], row["status"]) == ("limit", {"a": "b"}, "sleeping")
+
+
 def test_an_unknown_workflow_is_answered_with_the_nearest(shell: Shell) -> None:
     said = shell.error("run", "start", "anser", code=4)
     assert said == "Error: there is no workflow 'anser'.\nHint: Did you mean answer?\n"

@@ -1,0 +1,1 @@
+"""What type checkers accept and refuse of the public API."""

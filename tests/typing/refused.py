@@ -1,0 +1,69 @@
+"""Wrong uses. Each line says which error `mypy --strict` must give for it. Never run."""
+
+from __future__ import annotations
+
+from rota import Client, Rota
+from rota.blocking import BlockingClient
+from rota.tools.feed import FeedRead
+
+app = Rota()
+misspelt_setting = Rota(seets=1)  # type: ignore[call-arg]
+
+
+@app.workflow
+async def fetch(url: str, timeout: int = 30) -> str:
+    return url
+
+
+@app.workflow
+def plain(n: int) -> int:
+    return n
+
+
+async def wrong_arguments(client: Client) -> None:
+    await fetch.start(3)  # type: ignore[arg-type]
+    await fetch.start("u", timeot=5)  # type: ignore[call-arg]
+    await fetch.start()  # type: ignore[call-arg]
+    await fetch.options(queue="slow").start(3)  # type: ignore[arg-type]
+    await app.start(fetch, 3)  # type: ignore[call-overload]
+    await app.start(fetch, "u", timeot=5)  # type: ignore[call-arg]
+    await app.options(queue="slow").start(fetch, 3)  # type: ignore[call-overload]
+    await client.start(plain, "not an int")  # type: ignore[call-overload]
+    await fetch.start_many(["u"])  # type: ignore[list-item]
+
+
+async def options_are_not_arguments(client: Client) -> None:
+    await fetch.start("u", queue="slow")  # type: ignore[call-arg]
+    await app.start(fetch, "u", external_id="o-7")  # type: ignore[call-arg]
+    await app.start_many(fetch, [("u",)], queue="slow")  # type: ignore[call-overload]
+    await client.options(queue="slow", url="u").start(fetch, "u")  # type: ignore[call-arg]
+
+
+async def wrong_results() -> None:
+    number: int = await (await fetch.start("u")).result()  # type: ignore[assignment]
+    text: str = await (await app.start(plain, 1)).result()  # type: ignore[assignment]
+    assert number, text
+
+
+def wrong_from_sync_code(client: BlockingClient) -> None:
+    client.start(plain, "not an int")  # type: ignore[call-overload]
+    client.options(queu="slow")  # type: ignore[call-arg]
+    client.list(stat="failed")  # type: ignore[call-arg]
+    text: str = client.start(plain, 1).result()  # type: ignore[assignment]
+    assert text
+
+
+async def misspelt_options(client: Client) -> None:
+    fetch.options(external_idd="o-7")  # type: ignore[call-arg]
+    app.options(queu="slow")  # type: ignore[call-arg]
+    client.options(on_conflict="rejct")  # type: ignore[arg-type]
+    fetch.options(priority="high")  # type: ignore[arg-type]
+    app.workflow(retrys=3)  # type: ignore[call-overload]
+    app.step(retrys=3)  # type: ignore[call-overload]
+    app.schedule("5m", overlp="skip")  # type: ignore[call-arg]
+    app.automation("mail", aproval=True)  # type: ignore[call-arg]
+    app.queue("slow", seets=1)  # type: ignore[call-arg]
+    await client.list(stat="failed")  # type: ignore[call-arg]
+    await client.schedules.create("s", fetch, "5m", overlp="skip")  # type: ignore[call-arg]
+    await client.schedules.update("s", overlp="skip")  # type: ignore[call-arg]
+    FeedRead("news", bass="https://example.org")  # type: ignore[call-arg]
