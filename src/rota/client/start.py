@@ -32,6 +32,7 @@ TAGS_BYTES_MAX = 4096
 class Startable(Generic[P, R]):
     """What a client knows of a registered workflow: parameters `P`, the result `R` of a run."""
 
+    function: Callable[P, Any]
     kind: str
     name: str
     queue: str

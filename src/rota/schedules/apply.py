@@ -9,9 +9,9 @@ from __future__ import annotations
 import importlib.util
 import logging
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from rota.client.schedules import Schedules, ScheduleView
 from rota.client.start import Startable
@@ -23,24 +23,17 @@ from rota.schedules.toml import ScheduleTable
 log = logging.getLogger("rota.app")
 
 
-class ScheduledWorkflow(Startable, Protocol):
-    """A deploy also reads the module that defines the workflow."""
-
-    @property
-    def function(self) -> Callable[..., Any]: ...
-
-
 class Declared(NamedTuple):
     """One schedule as somebody declares it, and the program or file that does."""
 
     name: str
-    workflow: ScheduledWorkflow
+    workflow: Startable[..., Any]
     when: When
     origin: str
     words: dict[str, Any]
 
 
-def origin_of(workflow: ScheduledWorkflow) -> str:
+def origin_of(workflow: Startable[..., Any]) -> str:
     """The program a workflow comes from: its module. A script has the name it is imported by."""
     module = workflow.function.__module__
     file = getattr(sys.modules.get(module), "__file__", None)
@@ -57,7 +50,7 @@ def _exists(module: str) -> bool:
 class Deploy:
     """One deploy of one program."""
 
-    def __init__(self, schedules: Schedules, workflows: Mapping[str, ScheduledWorkflow]) -> None:
+    def __init__(self, schedules: Schedules, workflows: Mapping[str, Startable[..., Any]]) -> None:
         self._schedules = schedules
         self._workflows = workflows
         self._declared: list[Declared] = []
@@ -65,7 +58,7 @@ class Deploy:
         self._origins = {origin_of(workflow) for workflow in workflows.values()}
 
     def add(
-        self, name: str, workflow: ScheduledWorkflow, when: When, words: dict[str, Any]
+        self, name: str, workflow: Startable[..., Any], when: When, words: dict[str, Any]
     ) -> None:
         """Take a declaration of the code along."""
         self._declared.append(Declared(name, workflow, when, origin_of(workflow), words))

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-HERE = Path(__file__).parent
-ROOT = HERE.parent.parent
+ROOT = Path(__file__).parent.parent
+SOURCES = ROOT / "tests" / "kit" / "types"
 EXPECTED = re.compile(r"  # type: ignore\[([\w-]+)\]$")
 FOUND = re.compile(r"^(\S+?):(\d+): error: .*\[([\w-]+)\]$")
 
@@ -31,7 +31,7 @@ def stripped(source: Path, target: Path) -> set[tuple[str, int, str]]:
 @pytest.mark.timeout(600)
 def test_right_uses_have_their_types_and_each_wrong_one_its_error(tmp_path: Path) -> None:
     names = ("accepted.py", "refused.py")
-    expected = set().union(*(stripped(HERE / name, tmp_path / name) for name in names))
+    expected = set().union(*(stripped(SOURCES / name, tmp_path / name) for name in names))
     assert len(expected) > 30
     # The repository's own configuration and cache, so that the package is not checked again.
     answer = subprocess.run(
