@@ -36,6 +36,17 @@ class RotaError(Exception):
         self.facts = facts
         self.advice = hint or self.hint
 
+    @property
+    def advice(self) -> str:
+        """What to do about it."""
+        return self._advice
+
+    @advice.setter
+    def advice(self, hint: str) -> None:
+        # A note is the part of an exception that Python prints below its message.
+        self._advice = hint
+        self.__notes__ = [f"Hint: {hint}"]
+
 
 class UsageError(RotaError):
     """The request itself is wrong; nothing was changed."""
