@@ -39,7 +39,8 @@ from rota.errors import UsageError
 from rota.pipelines.client import PipelineClient
 from rota.pipelines.executor import PART_QUEUE, PipelineExecutor
 from rota.schedules.apply import Deploy
-from rota.schedules.definition import When
+from rota.schedules.definition import When, check_when
+from rota.schedules.host_zone import host_zone_name
 from rota.schedules.toml import ScheduleTable
 from rota.settings import Settings
 from rota.store.backend.database import BRIEF
@@ -178,8 +179,13 @@ class Rota(Client):
 
         def declare(workflow: Workflow[P, R]) -> Workflow[P, R]:
             if not isinstance(workflow, Workflow):
-                raise UsageError("@app.schedule stands above @app.workflow, not below it")
+                raise UsageError(
+                    "@app.schedule is below @app.workflow",
+                    hint="Write @app.schedule above @app.workflow.",
+                )
             given = name or workflow.name
+            timing = {key: words[key] for key in ("gap", "repeat", "sub_second") if key in words}
+            check_when(when, zone=timezone or host_zone_name(), **timing)
             if given in self._declared:
                 raise UsageError(f"schedule {given} is declared twice", hint="Give one a name.")
             self._declared[given] = (workflow, when, {"zone": timezone, **words})
