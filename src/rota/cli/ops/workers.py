@@ -9,6 +9,7 @@ import click
 
 from rota.cli import connect, render
 from rota.cli.base import CommandGroup, CommonOptions
+from rota.core.runs.ids import short_id
 from rota.core.time.instants import span
 
 if TYPE_CHECKING:
@@ -37,8 +38,8 @@ def list_workers(call: CommonOptions, everyone: bool) -> None:
         return
     lines = [
         (
-            row.id, row.host.partition("/")[0], row.pid, ", ".join(_queues(row)), row.seats,
-            row.status, _heartbeat(row, settings, now), render.ago(row.started_at, now),
+            short_id(row.id), row.host.partition("/")[0], row.pid, ", ".join(_queues(row)),
+            row.seats, row.status, _heartbeat(row, settings, now), render.ago(row.started_at, now),
         )
         for row in rows
     ]  # fmt: skip

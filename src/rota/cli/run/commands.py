@@ -11,6 +11,7 @@ from rota.cli.base import CommandGroup, CommonOptions
 from rota.cli.run import page
 from rota.cli.run.start import start
 from rota.cli.run.wait import Waiter
+from rota.core.runs.ids import short_id
 from rota.core.runs.lifecycle import Status
 from rota.core.time.instants import micros
 
@@ -48,6 +49,8 @@ def list_(call: CommonOptions, /, limit: int, **filters: str | None) -> None:
     chosen: dict[str, Any] = {name: value for name, value in filters.items() if value}
 
     async def look(client: Client) -> tuple[list[Run], int]:
+        if "before" in chosen:
+            chosen["before"] = (await client.get(chosen["before"])).id
         return await client.list(limit=limit, **chosen), client.clock.now()
 
     found, now = connect.ask(call, look)
@@ -58,7 +61,7 @@ def list_(call: CommonOptions, /, limit: int, **filters: str | None) -> None:
     queues = any(run.queue != "default" for run in found)
     rows = [
         (
-            run.id, run.name, run.label, *([run.queue] if queues else []), _number(run),
+            short_id(run.id), run.name, run.label, *([run.queue] if queues else []), _number(run),
             render.ago(run.created_at, now), render.took(run.started_at, run.finished_at),
         )
         for run in found
@@ -79,7 +82,7 @@ def _number(run: Run) -> str:
 def show_(call: CommonOptions, run_id: str) -> None:
     """Show a run: attempts, steps, error, and what to do next.
 
-    ID may be shortened to a beginning that fits one run only.
+    ID is the id of the run, its short id, a beginning that fits one run only, or its external id.
     """
     story = connect.ask(call, lambda client: page.read(client, run_id))
     if call.json:

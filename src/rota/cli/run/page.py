@@ -9,6 +9,7 @@ import click
 
 from rota.cli import render
 from rota.cli.run import next_steps
+from rota.core.runs.ids import short_id
 from rota.core.runs.stored_errors import read_error
 
 if TYPE_CHECKING:
@@ -103,7 +104,7 @@ def _when(at: int, now: int) -> str:
 def _attempts(story: RunPage) -> None:
     rows = [
         (
-            number, run.id, run.label, run.trigger, render.clock(run.started_at),
+            number, short_id(run.id), run.label, run.trigger, render.clock(run.started_at),
             render.took(run.started_at, run.finished_at), _said(run.error),
         )
         for number, run in enumerate(story.attempts, start=1)
@@ -145,7 +146,7 @@ def _outcome(step: StoredStep) -> str:
     if step.error:
         return _said(step.error)
     if step.kind == "child":
-        return f"run {step.child_id}"
+        return f"run {short_id(step.child_id or '')}"
     return render.short(step.output, CELL_WIDTH)
 
 
