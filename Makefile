@@ -4,7 +4,7 @@ BIN := .venv/bin
 PY := $(BIN)/python
 READY := .venv/.ready
 PYTEST := $(PY) -m pytest -q -n auto --maxprocesses 4 --dist worksteal
-EXTRAS := dev,http,postgres,rich
+EXTRAS := dev,http,postgres
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:

@@ -68,6 +68,11 @@ def served(worker: WorkerRecord) -> list[str]:
     return [str(name) for name in msgspec.json.decode(worker.queues)]
 
 
+def known(worker: WorkerRecord) -> list[str]:
+    """What a worker has the code of."""
+    return [str(name) for name in msgspec.json.decode(worker.names)]
+
+
 async def bring_up_to_date(url: str, settings: Settings) -> tuple[str, list[str]]:
     """Apply the migrations that are missing; returns where, and their names."""
     database = open_url(url, settings)

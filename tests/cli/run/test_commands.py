@@ -48,7 +48,7 @@ def test_show_tells_the_whole_story_of_a_failure(either: Shell) -> None:
     run_id = either.start("fails", "n=2")
     either.work()
     page = either.run("run", "show", run_id).stdout
-    assert page.startswith(f"run {run_id}  fails  failed:logic\n")
+    assert page.startswith(f"run {run_id[-8:]}  fails  failed:logic\n  id          {run_id}\n")
     assert 'input       {"n":2}' in page
     assert "StepFailed: step breaks failed after 1 attempt: ValueError: cannot do 3" in page
     assert 'raise ValueError(f"cannot do {n}")' in page

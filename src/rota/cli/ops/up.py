@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from rota.cli import connect, exit_codes, render
+from rota.cli import complete, connect, exit_codes, render
 from rota.cli.base import BaseCommand, CommonOptions
 from rota.core.time.instants import iso
 from rota.errors import UsageError
@@ -27,13 +27,14 @@ log = logging.getLogger("rota.up")
 
 
 @click.command(cls=BaseCommand)
-@click.argument("target", required=False)
+@click.argument("target", required=False, shell_complete=complete.files)
 @click.option(
     "--queue",
     "queues",
     multiple=True,
     metavar="NAME",
     help="Serve only this queue; may be repeated.",
+    shell_complete=complete.queues,
 )
 @click.option("--seats", type=int, help="Runs performed at the same time. [ROTA_SEATS]")
 @click.option("--migrate", is_flag=True, help="PostgreSQL: bring the tables up to date first.")

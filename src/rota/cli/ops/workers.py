@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rota.cli import connect, render
+from rota.cli import complete, connect, render
 from rota.cli.base import CommandGroup, CommonOptions
 from rota.core.runs.ids import short_id
 from rota.core.time.instants import span
@@ -137,7 +137,7 @@ def _limits(row: dict[str, Any]) -> str:
 
 
 @queue.command("pause")
-@click.argument("name")
+@complete.QUEUE
 @click.pass_obj
 def pause(call: CommonOptions, name: str) -> None:
     """Stop taking runs from a queue, on all workers. What runs goes on."""
@@ -145,7 +145,7 @@ def pause(call: CommonOptions, name: str) -> None:
 
 
 @queue.command("resume")
-@click.argument("name")
+@complete.QUEUE
 @click.pass_obj
 def resume(call: CommonOptions, name: str) -> None:
     """Take runs from a queue again."""

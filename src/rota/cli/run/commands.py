@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rota.cli import connect, render, values
+from rota.cli import complete, connect, render, values
 from rota.cli.base import CommandGroup, CommonOptions
 from rota.cli.run import page
 from rota.cli.run.start import start
@@ -31,13 +31,13 @@ run.add_command(start)
 
 
 @run.command("list")
-@click.option("--name", help="Only runs of this workflow.")
+@click.option("--name", help="Only runs of this workflow.", shell_complete=complete.workflows)
 @click.option(
     "--status",
     type=click.Choice([s.value for s in Status if s not in TEMPLATES]),
     help="Only runs in this status.",
 )
-@click.option("--queue", help="Only runs of this queue.")
+@click.option("--queue", help="Only runs of this queue.", shell_complete=complete.queues)
 @click.option("--external-id", metavar="ID", help="Only the run with this external id.")
 @click.option(
     "--limit", type=click.IntRange(1, 1000), default=20, show_default=True, help="How many."
@@ -77,7 +77,7 @@ def _number(run: Run) -> str:
 
 
 @run.command("show")
-@click.argument("run_id", metavar="ID")
+@complete.RUN_ID
 @click.pass_obj
 def show_(call: CommonOptions, run_id: str) -> None:
     """Show a run: attempts, steps, error, and what to do next.
@@ -92,7 +92,7 @@ def show_(call: CommonOptions, run_id: str) -> None:
 
 
 @run.command("result")
-@click.argument("run_id", metavar="ID")
+@complete.RUN_ID
 @click.option("--timeout", metavar="DURATION", help="How long to wait: 30s, 5m.")
 @click.pass_obj
 def result(call: CommonOptions, run_id: str, timeout: str | None) -> None:
@@ -113,7 +113,7 @@ def result(call: CommonOptions, run_id: str, timeout: str | None) -> None:
 
 
 @run.command("cancel")
-@click.argument("run_id", metavar="ID")
+@complete.RUN_ID
 @click.option(
     "--reason", metavar="WHY", default="by request", show_default=True, help="Why, for the record."
 )
@@ -128,7 +128,7 @@ def cancel(call: CommonOptions, run_id: str, reason: str) -> None:
 
 
 @run.command("retry")
-@click.argument("run_id", metavar="ID")
+@complete.RUN_ID
 @click.pass_obj
 def retry(call: CommonOptions, run_id: str) -> None:
     """Try a run again, from its last finished step."""
@@ -145,7 +145,7 @@ async def _retry(client: Client, run_id: str) -> tuple[str, Run]:
 
 
 @run.command("signal")
-@click.argument("run_id", metavar="ID")
+@complete.RUN_ID
 @click.argument("name")
 @click.argument("value", required=False, metavar="[JSON]")
 @click.pass_obj
@@ -163,7 +163,7 @@ def signal(call: CommonOptions, run_id: str, name: str, value: str | None) -> No
 
 
 @run.command("fork")
-@click.argument("run_id", metavar="ID")
+@complete.RUN_ID
 @click.option(
     "--from",
     "from_step",

@@ -57,4 +57,6 @@ def _sleeping(run: Run, steps: Sequence[StoredStep], now: int) -> str:
     if run.available_at is None:
         return "It waits to be woken."
     what = "It tries again" if run.reason == "retry" else "It wakes by itself"
+    if run.available_at <= now:
+        return f"{what} as soon as a worker looks; see `rota worker list`."
     return f"{what} {ago(run.available_at, now)}; nothing to do."
