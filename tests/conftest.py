@@ -6,6 +6,7 @@ import asyncio
 import inspect
 import os
 import secrets
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -41,6 +42,8 @@ def pytest_xdist_auto_num_workers() -> int:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Start the server before xdist starts its workers: they inherit its URL by environment."""
+    # A job in the background ignores Ctrl-C, and so would every child that a test interrupts.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     controls_workers = bool(config.getoption("numprocesses", None))
     if not controls_workers or "not pg" in config.option.markexpr or config.option.collectonly:
         return

@@ -300,7 +300,7 @@ class StepFailed(RotaError):
     """A step used up its attempts; carries what the last one said."""
 
     code = "step_failed"
-    hint = "The step's error is in the message; earlier attempts are in its history."
+    hint = "Run `rota run show ID` for the traceback of the step."
 
 
 class StepTimeout(RotaError):

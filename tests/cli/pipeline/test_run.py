@@ -167,6 +167,19 @@ def test_a_model_that_nobody_knows_is_told_before_anything_is_started(
     assert not (folder / ".rota.db").exists()
 
 
+def test_a_missing_extra_is_told_before_anything_is_started(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made(folder, ["tea"])
+    for name in ("rota.ai.http", "rota.ai.openai"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    monkeypatch.setitem(sys.modules, "httpx2", None)
+    said = rota("run", "words", "--ai", "ai.yaml", "--model", "openai:gpt", code=2).stderr
+    assert "needs the httpx2 package. pip install 'rota[http]'" in said
+    assert "resume" not in said
+    assert not (folder / ".rota.db").exists()
+
+
 def test_a_broken_definition_starts_nothing(folder: Path) -> None:
     write(folder / "broken", "name: X\nmap: {}\n")
     said = rota("run", "broken", code=2).stderr

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import sys
 
 from rota.cli import connect
 from rota.cli.base import CommonOptions
 from rota.client.client import Client
 from rota.client.start import Start
+from rota.errors import Stranded
 from tests.cli.kit import Shell
 
 
@@ -56,7 +58,7 @@ def test_show_tells_the_whole_story_of_a_failure(either: Shell) -> None:
     steps = [line.split()[:3] for line in page.splitlines() if "#0" in line]
     assert steps == [["one#0", "completed", "1"], ["breaks#0", "failed", "1"]]
     assert page.endswith(
-        f"Fix the cause, then `rota run retry {run_id}`: it goes on after its last finished step.\n"
+        f"Fix the cause, then `rota run retry {run_id}`: it resumes after its last finished step.\n"
     )
 
 
@@ -197,3 +199,35 @@ def test_a_sleeping_run_says_when_it_wakes(either: Shell) -> None:
     page = either.run("run", "show", run_id).stdout
     assert "sleeping, wakes in 59m" in page
     assert "It wakes by itself in 59m" in page
+
+
+CHANGED = """
+from rota import Rota, wait_for
+
+app = Rota()
+
+@app.step
+async def {first}() -> int:
+    return 1
+
+@app.workflow
+async def flow() -> None:
+    await {first}()
+    await wait_for("go")
+"""
+
+
+def test_a_run_stranded_by_a_code_change_is_not_told_to_retry(either: Shell) -> None:
+    (either.folder / "jobs.py").write_text(CHANGED.format(first="before"))
+    run_id = either.start("flow")
+    either.work()
+    (either.folder / "jobs.py").write_text(CHANGED.format(first="after"))
+    del sys.modules["jobs"]
+    either.run("run", "signal", run_id, "go")
+    either.work()
+    page = either.run("run", "show", run_id).stdout
+    why = either.run("why", run_id).stdout
+    for said in (page, why):
+        assert Stranded.hint in said
+        assert "Fix the cause" not in said
+        assert ".." not in said
