@@ -233,6 +233,7 @@ def test_it_changes_nothing(shell: Shell) -> None:
     assert shell.json("run", "list") == before
 
 
+@pytest.mark.wall_clock
 def test_a_blocked_event_loop_is_named_with_what_it_executes(
     shell: Shell, up: Callable[..., Daemon]
 ) -> None:
