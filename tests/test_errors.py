@@ -21,7 +21,7 @@ def test_a_traceback_shows_the_hint() -> None:
         _ = Rota("sqlite:///nowhere.db").database
 
     assert printed(caught.value).endswith(
-        "rota.errors.UsageError: not connected\n"
+        "rota.errors.UsageError: the app is not connected to its database\n"
         "Hint: Use `async with app:` or `await app.connect()`.\n"
     )
 

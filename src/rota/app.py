@@ -126,7 +126,8 @@ class Rota(Client):
             workflow = Workflow(function, retry=policy, **options)
             if workflow.name in self.workflows or workflow.name in self.automations.declared:
                 raise UsageError(
-                    f"workflow {workflow.name} is registered twice", hint="Give one of them a name."
+                    f"workflow {workflow.name} is registered twice",
+                    hint='Give one of them another name: @app.workflow(name="…").',
                 )
             self.workflows[workflow.name] = workflow
             self._queues.setdefault(workflow.queue, self._plain_queue(workflow.queue))

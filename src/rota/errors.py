@@ -80,7 +80,7 @@ class NotSerialisable(UsageError):
     """A value cannot be written as JSON."""
 
     code = "not_serialisable"
-    hint = "Return plain types, dataclasses, msgspec structs or pydantic models."
+    hint = "Use plain types, dataclasses, msgspec structs or pydantic models."
 
 
 class UnknownWorkflow(UsageError):
@@ -265,7 +265,7 @@ class SchemaMissing(StoreError):
     """The database has not been migrated to what this version needs."""
 
     code = "schema_missing"
-    hint = "Run `rota migrate`, or open it with migrate=True."
+    hint = "Run `rota migrate`; in code, write Rota(…, migrate=True)."
 
 
 class LeaseLost(RotaError):

@@ -65,6 +65,7 @@ def test_a_broken_project_offers_nothing_and_prints_nothing(
     assert capfd.readouterr() == ("", "")
 
 
+@pytest.mark.slow
 def test_a_real_bash_completes(shell: Shell) -> None:
     run_id = shell.start("add", "n=1")
     script = """

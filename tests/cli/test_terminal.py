@@ -25,6 +25,7 @@ def test_a_table_has_colour_and_short_ids_however_narrow(shell: Shell, columns: 
     assert f"{ESCAPE}32mcompleted" in shown
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*use of forkpty.*:DeprecationWarning")
 def test_tables_fit_a_terminal_of_80_columns(shell: Shell) -> None:
     (shell.folder / "jobs.py").write_text(WIDE)

@@ -15,6 +15,8 @@ import pytest
 
 from tests.cli.kit import Daemon, Shell
 
+pytestmark = pytest.mark.slow
+
 Up = Callable[..., Daemon]
 
 

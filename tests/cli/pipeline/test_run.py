@@ -25,6 +25,8 @@ from tests.cli.kit.pipelines import (
 )
 from tests.pipelines.kit import write
 
+pytestmark = pytest.mark.slow
+
 
 def has_begun() -> bool:
     """Whether the database has a run of the words, or is there at all."""

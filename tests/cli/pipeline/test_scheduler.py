@@ -21,6 +21,8 @@ from tests.cli.kit.pipelines import (
 )
 from tests.cli.kit.scheduler_daemon import SchedulerDaemon
 
+pytestmark = pytest.mark.slow
+
 PIPELINE = """
 name: Report
 schedule:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import itertools
-import os
-import zlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, TypeVar
 
 from tests.kit import select
+from tests.kit.sampling import PARTS, third
 
 T = TypeVar("T")
-SLICES = 3
+SLICES = PARTS
 
 
 async def has_tables(url: str) -> bool:
@@ -43,10 +42,6 @@ class KillSlice(NamedTuple):
         return points[self.first - 1 :: SLICES]
 
 
-def slices_of(test: str) -> list[KillSlice]:
+def slices_of(test: str) -> Sequence[KillSlice]:
     """All slices at night; else the one that the seed chooses for this test."""
-    every = [KillSlice(first) for first in range(1, SLICES + 1)]
-    if os.environ.get("ROTA_NIGHTLY"):
-        return every
-    seed = os.environ.get("ROTA_TEST_SEED", "1")
-    return [every[zlib.crc32(f"{seed} {test}".encode()) % SLICES]]
+    return third([KillSlice(first) for first in range(1, SLICES + 1)], test)
