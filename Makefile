@@ -57,13 +57,13 @@ test: lint ## Everything: check, and all tests on SQLite and on a real PostgreSQ
 
 # No kill loops, no daemons, no PostgreSQL.
 test-quick: setup ## The tests that need no PostgreSQL, daemon or crash: under two minutes
-	@$(PYTEST) -m "not pg and not slow and not wall_clock" --ignore tests/crash --ignore tests/faults
+	@ROTA_TEST_PROFILE=quick $(PYTEST) -m "not pg and not slow and not wall_clock" --ignore tests/crash --ignore tests/faults
 
 # A failure names its example; the seed makes the whole run again: SEED=… make test-nightly
 SEED ?= $(shell date +%s)
 test-nightly: lint ## All kill points, new examples of Hypothesis, no second try; prints seed and coverage
 	@echo "seed $(SEED)"
-	@ROTA_NIGHTLY=1 ROTA_EXPLORE=1 $(PYTEST) --hypothesis-seed=$(SEED) \
+	@ROTA_NIGHTLY=1 ROTA_TEST_PROFILE=explore $(PYTEST) --hypothesis-seed=$(SEED) \
 	  --cov=rota.core --cov=rota.store --cov-report=term:skip-covered; code=$$?; \
 	  echo "seed $(SEED)"; exit $$code
 

@@ -22,7 +22,8 @@ DATABASE = "rota"
 # looked for every night (`make test-nightly`), with a seed that is printed.
 settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.register_profile("explore", deadline=None, print_blob=True)
-settings.load_profile("explore" if os.environ.get("ROTA_EXPLORE") else "repeatable")
+settings.register_profile("quick", derandomize=True, deadline=None, max_examples=20)
+settings.load_profile(os.environ.get("ROTA_TEST_PROFILE", "repeatable"))
 
 _server = PostgresServer(durable=False)
 
