@@ -4,11 +4,11 @@ BIN := .venv/bin
 PY := $(BIN)/python
 READY := .venv/.ready
 PYTEST := $(PY) -m pytest -q -n auto --maxprocesses 4 --dist worksteal
-EXTRAS := dev,http,postgres,rich
+EXTRAS := dev,http,postgres
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup fmt lint check test test-sqlite crash crash-load bench docs up down clean FORCE
+.PHONY: help setup fmt lint check test test-quick test-nightly test-sqlite crash crash-load bench docs up down clean FORCE
 
 help: ## List what can be done
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -50,9 +50,22 @@ lint: setup
 check: lint ## Format, lint, types, import contracts and the house rules
 	@$(PY) -m pytest -q tests/tidy
 
-# Six thousand tests on a shared machine: one that fails is tried once more, and listed as "rerun".
+# Only tests marked `wall_clock` are tried twice, and then listed as "rerun"; any other failure counts.
+# Loops that kill at every commit are sampled by a seed (ROTA_TEST_SEED); `test-nightly` has them all.
 test: lint ## Everything: check, and all tests on SQLite and on a real PostgreSQL
-	@$(PYTEST) --reruns 1 -rR
+	@$(PYTEST) -rR
+
+# No kill loops, no daemons, no PostgreSQL.
+test-quick: setup ## The tests that need no PostgreSQL, daemon or crash: under two minutes
+	@ROTA_TEST_PROFILE=quick $(PYTEST) -m "not pg and not slow and not wall_clock" --ignore tests/crash --ignore tests/faults
+
+# A failure names its example; the seed makes the whole run again: SEED=… make test-nightly
+SEED ?= $(shell date +%s)
+test-nightly: lint ## All kill points, new examples of Hypothesis, no second try; prints seed and coverage
+	@echo "seed $(SEED)"
+	@ROTA_NIGHTLY=1 ROTA_TEST_PROFILE=explore $(PYTEST) --hypothesis-seed=$(SEED) \
+	  --cov=rota.core --cov=rota.store --cov-report=term:skip-covered; code=$$?; \
+	  echo "seed $(SEED)"; exit $$code
 
 test-sqlite: setup ## The tests that need no PostgreSQL: quick
 	@$(PYTEST) -m "not pg"

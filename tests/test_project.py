@@ -80,16 +80,26 @@ def test_no_project_is_none_and_a_named_one_must_be_there(tmp_path: Path) -> Non
     ("text", "says"),
     [
         ("[project\n", "rota.toml: Expected ']'"),
-        ("[projct]\n", "rota.toml: Object contains unknown field `projct`"),
-        ("[project]\nap = 'x'\n", r"unknown field `ap` - at `\$\.project`"),
-        ("[project]\napp = 5\n", r"Expected `str | null`, got `int` - at `\$\.project\.app`"),
+        ("[projct]\n", 'rota.toml: unknown key "projct"; did you mean "project"'),
+        ("[project]\nap = 'x'\n", r'rota.toml \[project\]: unknown key "ap"; did you mean "app"'),
+        (
+            "[project]\napp = 5\n",
+            r"rota.toml \[project\]: Expected `str | null`, got `int` - at `\$\.app`",
+        ),
         ("[settings]\nseat = 5\n", r"rota.toml \[settings\]: there is no setting seat"),
-        ("[settings]\nseats = 0\n", r"rota.toml \[settings\]: Expected `int` >= 1"),
+        ("[settings]\nseats = 0\n", r"rota.toml \[settings\]: seats = 0: expected int >= 1"),
+        (
+            "[schedules.s]\nworkflw = 'w'\nwhen = '5m'\n",
+            r'rota.toml \[schedules.s\]: unknown key "workflw"; did you mean "workflow"',
+        ),
         ("[queues.mail]\nrate = '5'\n", r"rota.toml \[queues.mail\]: '5' is not a rate"),
         ("[queues.mail]\nrate = '0/1m'\n", "'0/1m' is not a rate"),
         ("[queues.mail]\nrate = '5/0s'\n", "'5/0s' is not a rate"),
         ("[queues.mail]\nrate = '5/soon'\n", "'5/soon' is not a rate"),
-        ("[queues.mail]\nrunnin = 1\n", r"unknown field `runnin` - at `\$\.queues\[\.\.\.\]`"),
+        (
+            "[queues.mail]\nrunnin = 1\n",
+            r'\[queues.mail\]: unknown key "runnin"; did you mean "running"',
+        ),
     ],
 )
 def test_a_bad_file_is_named_with_the_bad_key(tmp_path: Path, text: str, says: str) -> None:
@@ -133,7 +143,7 @@ def test_modules_beside_the_file_can_be_imported(tmp_path: Path) -> None:
         ("x = 1\n", "jobs.py", "jobs.py has no Rota apps"),
         (APP + "b = Rota()\n", "jobs.py", "jobs.py has several Rota apps: app, b"),
         ("import nowhere_at_all\n", "jobs:app", "jobs cannot be imported: ModuleNotFoundError"),
-        ("def f(:\n", "jobs.py", "jobs.py cannot be imported: SyntaxError"),
+        ("1\ndef f(:\n", "jobs.py", "jobs.py cannot be imported: SyntaxError: .* at .*jobs.py:2"),
         ("raise ValueError('no')\n", "jobs.py", "ValueError: no at .*jobs.py:1"),
     ],
 )
@@ -141,6 +151,14 @@ def test_what_cannot_be_loaded_says_why(tmp_path: Path, body: str, target: str, 
     write(tmp_path, jobs=body)
     with pytest.raises(UsageError, match=says):
         project.load(found(tmp_path, target))
+
+
+def test_an_error_of_rota_in_a_module_keeps_its_sentence_and_hint(tmp_path: Path) -> None:
+    body = APP + "@app.schedule('0 9 * *')\n@app.workflow\nasync def report() -> None: ...\n"
+    write(tmp_path, jobs=body)
+    with pytest.raises(UsageError, match=r"jobs.py:\d+: '0 9 \* \*' has 4 fields") as caught:
+        project.load(found(tmp_path, "jobs.py"))
+    assert caught.value.advice.startswith("The order is: [second] minute")
 
 
 def test_two_names_of_one_app_are_one_app(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from rota.client.client import Client
 from rota.client.handle import RunHandle
 from rota.client.start import Start, StartOptions
 from rota.core.runs.retry import RetryPolicy
+from rota.engine.run_log import RunIdFilter
 from rota.errors import (
     Fatal,
     NeedsLogin,
@@ -40,6 +41,7 @@ __all__ = [
     "RunCancelled",
     "RunFailed",
     "RunHandle",
+    "RunIdFilter",
     "Settings",
     "Start",
     "StartOptions",

@@ -40,7 +40,8 @@ from rota.errors import UsageError
 from rota.pipelines.client import PipelineClient
 from rota.pipelines.executor import PART_QUEUE, PipelineExecutor
 from rota.schedules.apply import Deploy
-from rota.schedules.definition import ScheduleOptions, When
+from rota.schedules.definition import ScheduleOptions, When, check_when
+from rota.schedules.host_zone import host_zone_name
 from rota.schedules.toml import ScheduleTable
 from rota.settings import SettingOptions, Settings
 from rota.store.backend.database import BRIEF
@@ -145,7 +146,8 @@ class Rota(Client):
             workflow: Workflow[..., Any] = kind(function, self, **options)
             if workflow.name in self.workflows or workflow.name in self.automations.declared:
                 raise UsageError(
-                    f"workflow {workflow.name} is registered twice", hint="Give one of them a name."
+                    f"workflow {workflow.name} is registered twice",
+                    hint='Give one of them another name: @app.workflow(name="…").',
                 )
             self.workflows[workflow.name] = workflow
             self._queues.setdefault(workflow.queue, self._plain_queue(workflow.queue))
@@ -201,8 +203,15 @@ class Rota(Client):
 
         def declare(workflow: W) -> W:
             if not isinstance(workflow, Workflow):
-                raise UsageError("@app.schedule stands above @app.workflow, not below it")
+                raise UsageError(
+                    "@app.schedule is below @app.workflow",
+                    hint="Write @app.schedule above @app.workflow.",
+                )
             given = name or workflow.name
+            check_when(
+                when, zone=timezone or host_zone_name(), gap=options.get("gap", "auto"),
+                repeat=options.get("repeat", "auto"), sub_second=options.get("sub_second", False),
+            )  # fmt: skip
             if given in self._declared:
                 raise UsageError(f"schedule {given} is declared twice", hint="Give one a name.")
             self._declared[given] = (workflow, when, {"zone": timezone, **options})

@@ -36,6 +36,17 @@ class RotaError(Exception):
         self.facts = facts
         self.advice = hint or self.hint
 
+    @property
+    def advice(self) -> str:
+        """What to do about it."""
+        return self._advice
+
+    @advice.setter
+    def advice(self, hint: str) -> None:
+        # A note is the part of an exception that Python prints below its message.
+        self._advice = hint
+        self.__notes__ = [f"Hint: {hint}"]
+
 
 class UsageError(RotaError):
     """The request itself is wrong; nothing was changed."""
@@ -76,7 +87,7 @@ class NotSerialisable(UsageError):
     """A value cannot be written as JSON."""
 
     code = "not_serialisable"
-    hint = "Return plain types, dataclasses, msgspec structs or pydantic models."
+    hint = "Use plain types, dataclasses, msgspec structs or pydantic models."
 
 
 class UnknownWorkflow(UsageError):
@@ -261,7 +272,7 @@ class SchemaMissing(StoreError):
     """The database has not been migrated to what this version needs."""
 
     code = "schema_missing"
-    hint = "Run `rota migrate`, or open it with migrate=True."
+    hint = "Run `rota migrate`; in code, write Rota(…, migrate=True)."
 
 
 class LeaseLost(RotaError):
@@ -296,7 +307,7 @@ class StepFailed(RotaError):
     """A step used up its attempts; carries what the last one said."""
 
     code = "step_failed"
-    hint = "The step's error is in the message; earlier attempts are in its history."
+    hint = "Run `rota run show ID` for the traceback of the step."
 
 
 class StepTimeout(RotaError):

@@ -15,20 +15,24 @@ import traceback
 from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
 from rota import settings as settings_
 from rota.app import Rota
 from rota.client.start import RunBuilder
+from rota.core.suggest import did_you_mean
 from rota.core.time.instants import SECOND, micros
-from rota.errors import BadInput, BadSetting, StoreUnreachable, UsageError
+from rota.errors import BadInput, BadSetting, RotaError, StoreUnreachable, UsageError
 from rota.schedules.toml import ScheduleTable
 from rota.settings import Settings
 
+Table = TypeVar("Table", bound=msgspec.Struct)
+
 FILE = "rota.toml"
 DATABASE_VARIABLE = "ROTA_DATABASE"
+_OWN_FOLDER = str(Path(__file__).parent)
 DEFAULT = "rota.db"  # what `Rota()` uses; taken for a project when it is there
 
 
@@ -108,14 +112,14 @@ def find(target: str | None, folder: Path) -> Project | None:
 def read(path: Path) -> Project:
     """A project from its file; every problem names the file and the key."""
     try:
-        table = msgspec.convert(tomllib.loads(path.read_text(encoding="utf-8")), ProjectFile)
+        table = _tables(tomllib.loads(path.read_text(encoding="utf-8")), path)
     except FileNotFoundError as error:
         raise UsageError(
             f"there is no {path}", hint=f"A project is a folder with a {FILE}, or module:app."
         ) from error
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"{path} cannot be read: {error}") from error
-    except (tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
+    except tomllib.TOMLDecodeError as error:
         raise BadSetting(f"{path}: {error}", hint=_FORM) from error
     settings_.load(table.settings, source=f"{path} [settings]")
     for name, queue in table.queues.items():
@@ -123,6 +127,34 @@ def read(path: Path) -> Project:
     for name, schedule in table.schedules.items():
         schedule.check(f"{path} [schedules.{name}]")
     return Project(str(path), path.parent.resolve(), table.project.app, table, True)
+
+
+def _tables(raw: dict[str, Any], path: Path) -> ProjectFile:
+    """The tables of a project file; a problem names its table."""
+    fields = dict(raw)
+    if "project" in raw:
+        fields["project"] = _table(raw["project"], ProjectTable, f"{path} [project]")
+    named: dict[str, type[msgspec.Struct]] = {"queues": QueueTable, "schedules": ScheduleTable}
+    for name, kind in named.items():
+        if isinstance(raw.get(name), dict):
+            fields[name] = {
+                key: _table(one, kind, f"{path} [{name}.{key}]") for key, one in raw[name].items()
+            }
+    return _table(fields, ProjectFile, str(path))
+
+
+def _table(raw: Any, kind: type[Table], where: str) -> Table:
+    known = kind.__struct_fields__
+    for key in raw if isinstance(raw, dict) else ():
+        if key not in known:
+            raise BadSetting(
+                f'{where}: unknown key "{key}"{did_you_mean(key, known)}',
+                hint=f"Use one of: {', '.join(known)}.",
+            )
+    try:
+        return msgspec.convert(raw, kind)
+    except msgspec.ValidationError as error:
+        raise BadSetting(f"{where}: {error}", hint=_FORM) from error
 
 
 _FORM = "It has [project] app and database, [settings], [queues.NAME] and [schedules.NAME]."
@@ -260,12 +292,28 @@ def _broken(location: str, project: Project, error: Exception) -> UsageError:
             f"there is no {location} (looked in {project.folder})",
             hint="Name the app as package.module:app or as path/to/file.py.",
         )
-    frames = [f for f in traceback.extract_tb(error.__traceback__) if "importlib" not in f.filename]
-    where = f" at {frames[-1].filename}:{frames[-1].lineno}" if frames else ""
+    where = _place_of(error)
+    if isinstance(error, RotaError):  # it says itself what is wrong: only the line is missing
+        sentence, _, picture = error.message.partition("\n")
+        message = f"{where}: {sentence}" + (f"\n{picture}" if picture else "")
+        return UsageError(message, hint=error.advice)
+    said = error.msg if isinstance(error, SyntaxError) else str(error)
     return UsageError(
-        f"{location} cannot be imported: {type(error).__name__}: {error}{where}",
-        hint="Mend the module, or repeat with --debug for the whole traceback.",
+        f"{location} cannot be imported: {type(error).__name__}: {said} at {where}",
+        hint="Fix the module, or rerun with --debug for the whole traceback.",
     )
+
+
+def _place_of(error: Exception) -> str:
+    """The line of the project's code at which an import failed."""
+    if isinstance(error, SyntaxError) and error.filename:
+        return f"{error.filename}:{error.lineno}"
+    frames = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if "importlib" not in frame.filename and not frame.filename.startswith(_OWN_FOLDER)
+    ]
+    return f"{frames[-1].filename}:{frames[-1].lineno}" if frames else "an unknown line"
 
 
 def _app_in(module: ModuleType, attribute: str | None, location: str) -> Rota:

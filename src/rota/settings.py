@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Literal, TypedDict
 
 import msgspec
@@ -144,19 +144,39 @@ def load(values: Mapping[str, Any], *, source: str) -> Settings:
     known = set(Settings.__struct_fields__)
     unknown = sorted(set(values) - known)
     if unknown:
-        meant = difflib.get_close_matches(unknown[0], known, 1, 0.6)
-        listed = f"Known settings: {', '.join(sorted(known))}."
         raise BadSetting(
             f"{source}: there is no setting {', '.join(unknown)}",
-            hint=f"Did you mean {meant[0]}? {listed}" if meant else listed,
+            hint=_nearest(unknown[0], known) or f"Known settings: {', '.join(sorted(known))}.",
         )
     try:
         return msgspec.convert(values, Settings, strict=False)
     except msgspec.ValidationError as error:
-        raise BadSetting(f"{source}: {error}") from error
+        refused, _, path = str(error).partition(" - at `$.")
+        name = path.rstrip("`")
+        shown = f"{name} = {values[name]!r}: " if name in values else ""
+        raise BadSetting(f"{source}: {shown}{_plain(refused)}") from error
+
+
+def _plain(refused: str) -> str:
+    """What msgspec says, as the end of a sentence."""
+    return refused[:1].lower() + refused[1:].replace("`", "")
+
+
+def _nearest(name: str, known: Iterable[str]) -> str | None:
+    near = difflib.get_close_matches(name, sorted(known), 3, 0.6)
+    return f"Did you mean {', '.join(near)}?" if near else None
 
 
 def from_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """`ROTA_SEATS=50` and the like, as values for `load`."""
+    """`ROTA_SEATS=50` and the like, as values for `load`; one that does not fit is refused."""
     names = {f"ROTA_{name.upper()}": name for name in Settings.__struct_fields__}
-    return {names[key]: value for key, value in environ.items() if key in names}
+    found = {names[key]: value for key, value in environ.items() if key in names}
+    for name, value in found.items():
+        try:
+            msgspec.convert({name: value}, Settings, strict=False)
+        except msgspec.ValidationError as error:
+            refused = _plain(str(error).partition(" - at `")[0])
+            raise BadSetting(
+                f"the environment variable ROTA_{name.upper()}={value!r}: {refused}"
+            ) from error
+    return found

@@ -12,6 +12,8 @@ import pytest
 
 from tests.tidy.tree import ROOT
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Iterator[Path]:

@@ -15,6 +15,7 @@ from rota import errors
 from rota.cli import exit_codes
 from rota.cli.base import Root
 from rota.cli.main import cli
+from rota.errors import RotaError
 from tests.cli.kit import Shell
 
 CODES = {
@@ -118,12 +119,33 @@ def test_a_password_is_never_printed(shell: Shell, url: str, words: list[str]) -
         assert "s3cr3t" not in result.stderr
 
 
-def test_help_imports_neither_rich_nor_a_database_driver() -> None:
+@pytest.mark.parametrize("as_json", [False, True])
+@pytest.mark.parametrize("where", ["message", "hint", "trace"])
+@pytest.mark.parametrize("form", ["p%40ss/w", "p@ss/w", "p%40ss%2Fw"])
+@pytest.mark.parametrize("url", ["p%40ss%2Fw", "p%40ss/w"])
+def test_a_password_in_message_hint_or_traceback_is_hidden_in_every_form(
+    url: str, form: str, where: str, as_json: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The URL has it quoted; what fails may say it as it is, or quoted in another way."""
+    error = RotaError(
+        f"cannot reach {form}" if where == "message" else "cannot reach it",
+        hint=f"Try {form}." if where == "hint" else "Try again.",
+    )
+    if where == "trace":
+        error.__cause__ = OSError(f"refused {form}")
+    exit_codes.report(error, as_json=as_json, debug=True, url=f"postgresql://ann:{url}@host/db")
+    said = capsys.readouterr().err
+    assert "***" in said
+    assert form not in said
+    assert "Traceback" in said or "RotaError: cannot reach" in said
+
+
+def test_help_imports_no_database_driver() -> None:
     code = (
         "import sys; from rota.cli.main import cli\n"
         "try: cli(['--help'])\n"
         "except SystemExit: pass\n"
-        "sys.exit(sorted({'rich', 'asyncpg', 'apsw'} & set(sys.modules)) or 0)"
+        "sys.exit(sorted({'asyncpg', 'apsw'} & set(sys.modules)) or 0)"
     )
     child = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert child.returncode == 0, child.stderr

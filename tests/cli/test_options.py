@@ -72,7 +72,10 @@ def test_looking_needs_no_code(shell: Shell) -> None:
 def test_a_bad_setting_names_its_key(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     shell.run("migrate")
     monkeypatch.setenv("ROTA_SEATS", "many")
-    assert "$.seats" in shell.error("run", "list", code=2)
+    assert "ROTA_SEATS='many': expected int" in shell.error("run", "list", code=2)
+    said = shell.error("--project", "jobs.py", "up", code=2)
+    assert "ROTA_SEATS='many'" in said
+    assert "jobs.py" not in said, "the module is not what is wrong"
 
 
 @pytest.mark.parametrize("words", [[], ["run"], ["queue"]])

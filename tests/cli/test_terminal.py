@@ -1,6 +1,8 @@
-"""What a terminal shows: tables with colour, whole ids, and no tricks played by stored text."""
+"""What a terminal shows: tables that fit, with colour, and no tricks played by stored text."""
 
 from __future__ import annotations
+
+import re
 
 import pytest
 
@@ -15,12 +17,85 @@ ESCAPE = "\x1b["
 
 @pytest.mark.filterwarnings("ignore:.*use of forkpty.*:DeprecationWarning")
 @pytest.mark.parametrize("columns", [60, 100])
-def test_a_table_has_colour_and_whole_ids_however_narrow(shell: Shell, columns: int) -> None:
+def test_a_table_has_colour_and_short_ids_however_narrow(shell: Shell, columns: int) -> None:
     run_id = shell.start("add", "n=1")
     shell.work()
     shown = on_terminal(shell.folder, "run", "list", columns=columns)
-    assert run_id in shown
+    assert run_id[-8:] in shown
     assert f"{ESCAPE}32mcompleted" in shown
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:.*use of forkpty.*:DeprecationWarning")
+def test_tables_fit_a_terminal_of_80_columns(shell: Shell) -> None:
+    (shell.folder / "jobs.py").write_text(WIDE)
+    for name in ("a_workflow_with_quite_a_long_name", "breaks_with_a_long_story"):
+        shell.start(name, "--queue", "a-rather-long-queue-name")
+    shell.start("a_workflow_with_quite_a_long_name", "--delay", "1h")
+    shell.run("schedule", "create", "every-now-and-then", "a_workflow_with_quite_a_long_name",
+        "weekdays at 9:30", "--zone", "America/Argentina/Buenos_Aires")  # fmt: skip
+    shell.work()
+    failed = shell.json("run", "list", "--name", "breaks_with_a_long_story")[0]["id"]
+    for words in (
+        ["run", "list"], ["worker", "list", "--all"], ["queue", "list"], ["schedule", "list"],
+        ["run", "show", failed], ["schedule", "upcoming"],
+    ):  # fmt: skip
+        shown = on_terminal(shell.folder, *words, columns=80)
+        assert widest(table_of(shown)) <= 80, shown
+
+
+WIDE = """
+from rota import Rota
+
+app = Rota()
+
+@app.step
+async def looks_up_the_customer_in_the_other_system() -> str:
+    return "a result that is much longer than the column it is shown in " * 3
+
+@app.workflow
+async def a_workflow_with_quite_a_long_name() -> None:
+    await looks_up_the_customer_in_the_other_system()
+
+@app.workflow(retries=1)
+async def breaks_with_a_long_story() -> None:
+    await looks_up_the_customer_in_the_other_system()
+    raise ConnectionError("the line is dead, and has been for a long time as it seems " * 3)
+
+app.queue("a-rather-long-queue-name", running=5, running_per_key=2, rate=(100, "1m"))
+"""
+
+
+def table_of(shown: str) -> list[str]:
+    """The lines of the tables on a screen, without colour; a title has one word and no gap."""
+    lines = re.sub(r"\x1b\[[\d;]*m", "", shown).replace("\r", "").splitlines()
+    return [line for line in lines if "  " in line.strip()]
+
+
+def widest(lines: list[str]) -> int:
+    """The columns of the longest line."""
+    assert lines
+    return max(map(len, lines))
+
+
+def test_prose_is_wrapped_names_are_cut_and_ids_stay_whole(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "40")
+    row = ("0123abcd", "collect_everything", "the line is dead and stays so", "3m ago")
+    render.table(("id", "name", "error", "created"), [row], "")
+    assert re.sub(r"\x1b\[[\d;]*m", "", capsys.readouterr().out).splitlines() == [
+        "ID        NAME      ERROR         CREATED",
+        "0123abcd  collect…  the line is   3m ago",
+        "                    dead and",
+        "                    stays so",
+    ]
+
+
+def test_wide_letters_count_twice(capsys: pytest.CaptureFixture[str]) -> None:
+    render.table(("name", "status"), [("東京", "ok"), ("ab", "ok")], "")
+    assert capsys.readouterr().out == "NAME  STATUS\n東京  ok\nab    ok\n"
 
 
 def test_a_pipe_gets_plain_text(shell: Shell) -> None:

@@ -12,8 +12,15 @@ import pytest
 
 from tests.crash.kit import (
     MakeDatabase,
+    slices_of,
 )
 from tests.kit import drop_schemas
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """One id for each slice of a loop of kills, so that they can be spread over processes."""
+    if "kills" in metafunc.fixturenames:
+        metafunc.parametrize("kills", slices_of(metafunc.function.__name__), ids=str)
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.pg)])

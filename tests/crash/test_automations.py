@@ -22,6 +22,7 @@ from rota.store import invariants
 from rota.store.backend import migrate
 from rota.store.backend.database import Database, open_url
 from tests.crash.kit import (
+    KillSlice,
     MakeDatabase,
 )
 from tests.crash.kit.automation_life import APPROVED, Life, begin
@@ -238,49 +239,51 @@ def until_closing(points: list[str], *, every: int) -> list[int]:
 
 @pytest.mark.timeout(240)
 async def test_a_kill_at_every_commit_of_an_automation_loses_and_doubles_nothing(
-    make_database: MakeDatabase, tmp_path: Path
+    make_database: MakeDatabase, tmp_path: Path, kills: KillSlice
 ) -> None:
     async with opened(make_database, tmp_path) as scene:
         points = (await scene.play(QUICK, Strike())).told["points"]
         assert points.count("before-commit") > 20  # fewer would test nothing
         numbers = range(1, len(points) + 1) if scene.database.is_local else worth_striking(points)
-        await play_all(scene, QUICK, map(Strike, numbers))
+        await play_all(scene, QUICK, map(Strike, kills.of(numbers)))
 
 
 @pytest.mark.parametrize("kind", MOMENTS)
 async def test_a_kill_at_any_moment_around_a_change_leaves_it_made_once(
-    make_database: MakeDatabase, tmp_path: Path, kind: str
+    make_database: MakeDatabase, tmp_path: Path, kind: str, kills: KillSlice
 ) -> None:
     async with opened(make_database, tmp_path) as scene:
         points = (await scene.play(kind, Strike())).told["points"]
         strikes = [Strike(number) for number in around_the_call(points)]
         strikes += [Strike(moment=moment) for moment in MOMENTS[kind]]
-        await play_all(scene, kind, strikes)
+        await play_all(scene, kind, kills.of(strikes))
 
 
 @pytest.mark.parametrize("kind", ["http with a key", "http with a lookup", "http"])
 async def test_a_recovery_that_is_killed_as_well_leaves_the_change_made_once(
-    make_database: MakeDatabase, tmp_path: Path, kind: str
+    make_database: MakeDatabase, tmp_path: Path, kind: str, kills: KillSlice
 ) -> None:
     async with opened(make_database, tmp_path) as scene:
         points = (await scene.play(kind, Strike(moment="applied"))).told["points"]
         numbers = until_closing(points, every=scene.every)
-        await play_all(scene, kind, (Strike(0, "applied", number) for number in numbers))
+        await play_all(scene, kind, (Strike(0, "applied", number) for number in kills.of(numbers)))
 
 
 @pytest.mark.parametrize("moment", ["received", "applied"])
 async def test_an_answer_that_is_killed_counts_or_is_asked_for_again(
-    make_database: MakeDatabase, tmp_path: Path, moment: str
+    make_database: MakeDatabase, tmp_path: Path, moment: str, kills: KillSlice
 ) -> None:
     async with opened(make_database, tmp_path) as scene:
         points = (await scene.play("http", Strike(moment=moment))).answered["points"]
         numbers = until_closing(points, every=scene.every)
-        await play_all(scene, "http", (Strike(0, moment, 0, number) for number in numbers))
+        await play_all(
+            scene, "http", (Strike(0, moment, 0, number) for number in kills.of(numbers))
+        )
 
 
 @pytest.mark.parametrize("kind", sorted(APPROVED))
 async def test_a_change_that_must_be_approved_is_made_once_and_not_before(
-    make_database: MakeDatabase, tmp_path: Path, kind: str
+    make_database: MakeDatabase, tmp_path: Path, kind: str, kills: KillSlice
 ) -> None:
     """Killed on the way to the question, and again on the way from the answer."""
     async with opened(make_database, tmp_path) as scene:
@@ -288,4 +291,4 @@ async def test_a_change_that_must_be_approved_is_made_once_and_not_before(
         asking, answering = played.told["points"], played.answered["points"]
         strikes = [Strike(n) for n in until_closing(asking, every=scene.every)]
         strikes += [Strike(answer_at=n) for n in until_closing(answering, every=scene.every)]
-        await play_all(scene, kind, strikes)
+        await play_all(scene, kind, kills.of(strikes))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import json
 import signal
 import threading
@@ -13,6 +12,8 @@ from pathlib import Path
 import pytest
 
 from tests.crash.kit import (
+    SLICES,
+    KillSlice,
     MakeDatabase,
     has_tables,
 )
@@ -23,7 +24,7 @@ from tests.kit.warm_children import WarmChild
 KILLS_MAX = 500
 ENOUGH = {"Join 2", QUESTIONS[-2]}  # reduces of what there was before the retry
 AT_ONCE = 3
-SPARED = 6
+SPARED = 3
 DONE = "select key, output from steps where status = 'completed' and kind in ('item', 'call')"
 
 
@@ -71,11 +72,15 @@ def kill_and_restart(url: str, folder: Path, form: str, nth: int) -> bool:
 @pytest.mark.slow
 @pytest.mark.parametrize("form", ["linear", "graph"])
 def test_a_kill_at_every_commit_pays_for_nothing_twice(
-    make_database: MakeDatabase, tmp_path: Path, form: str, request: pytest.FixtureRequest
+    make_database: MakeDatabase,
+    tmp_path: Path,
+    form: str,
+    kills: KillSlice,
+    request: pytest.FixtureRequest,
 ) -> None:
     # On PostgreSQL every write is a commit of its own: a part of them tells as much.
     every = 4 if "postgres" in request.node.name else 1
-    numbers = itertools.count(1, every)
+    numbers = kills.numbers(every)
     done = threading.Event()
     struck: list[int] = []
     spared: list[int] = []
@@ -98,4 +103,4 @@ def test_a_kill_at_every_commit_pays_for_nothing_twice(
     with ThreadPoolExecutor(AT_ONCE) as pool:
         for future in [pool.submit(kill_some) for _ in range(AT_ONCE)]:
             future.result()
-    assert 40 < len(struck) * every < KILLS_MAX
+    assert 40 < len(struck) * every * SLICES < KILLS_MAX

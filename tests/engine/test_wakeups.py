@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import pytest
+
 from rota import Client, Rota
 from rota.client.handle import RunHandle
 from rota.engine.wakeups import READY, Wakeups
@@ -65,6 +67,7 @@ async def test_a_start_by_another_process_wakes_the_worker(database_url: str) ->
             assert await run.result(timeout=30) == 3
 
 
+@pytest.mark.wall_clock
 async def test_a_delayed_start_by_another_process_is_timed_exactly(database_url: str) -> None:
     app, flow = plain()
     other, _ = plain()
@@ -80,6 +83,7 @@ async def test_a_delayed_start_by_another_process_is_timed_exactly(database_url:
         assert row.started_at == row.created_at + 1_000_000
 
 
+@pytest.mark.wall_clock
 async def test_work_nobody_told_of_is_found_by_the_poll(database_url: str) -> None:
     app, flow = plain()
     other, _ = plain()

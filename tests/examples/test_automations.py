@@ -24,6 +24,8 @@ from tests.cli.kit import Daemon
 from tests.kit import until
 from tests.tidy.tree import ROOT
 
+pytestmark = pytest.mark.slow
+
 MADE = shutil.ignore_patterns("*.db*", "__pycache__", "digests", "received.jsonl")
 
 

@@ -15,6 +15,8 @@ import pytest
 
 from tests.tidy.tree import ROOT
 
+pytestmark = pytest.mark.slow
+
 EXAMPLE = ROOT / "examples" / "tickets-to-report"
 MADE = shutil.ignore_patterns(".rota.db*", ".results", ".schedule-state.json", "*.lock")
 _BLOCK = re.compile(r"^```sh\n(.*?)^```", re.MULTILINE | re.DOTALL)

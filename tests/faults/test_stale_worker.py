@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import signal
 
+import pytest
+
 from rota import Client
 from tests.faults.kit import (
     Hire,
@@ -13,6 +15,7 @@ from tests.kit import Effects, broken, until
 SHORT_LEASE = ("--set", "lease_s=2")
 
 
+@pytest.mark.wall_clock
 async def test_a_worker_stopped_past_its_lease_changes_nothing_when_it_wakes(
     database_url: str, hire: Hire, effects: Effects
 ) -> None:

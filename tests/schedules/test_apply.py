@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
+import re
 from typing import Any
 
 import msgspec
 import pytest
 
 from rota import Rota
-from rota.errors import UsageError
+from rota.errors import BadSchedule, UsageError
 from rota.store.backend.database import Tx
 from rota.store.schedules import templates as store
 from rota.testing import virtual
@@ -390,3 +391,29 @@ def test_two_schedules_of_one_name_cannot_be_declared() -> None:
         app.schedule(HOURLY, name="s")(app.report)
     with pytest.raises(UsageError, match="above"):
         app.schedule(HOURLY)(lambda: None)  # type: ignore[type-var]
+
+
+@pytest.mark.parametrize(
+    ("when", "words", "says"),
+    [
+        ("0 9 * *", {}, "has 4 fields"),
+        ("0 0 30 2 *", {}, "30"),
+        ("every other friday", {}, "every other friday"),
+        (["5m", "61 * * * *"], {}, "61"),
+        ("5m", {"gap": "jump"}, "gap='jump'"),
+    ],
+)
+def test_a_timing_that_is_wrong_is_refused_where_the_code_declares_it(
+    when: Any, words: dict[str, Any], says: str
+) -> None:
+    with pytest.raises(BadSchedule, match=re.escape(says)):
+        Program([], when, **words)
+
+
+async def test_a_time_that_is_over_stops_no_deploy(
+    database_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    app = Program([], "2020-01-01T09:00")
+    async with virtual(app, url=database_url):
+        assert not await app.schedules.list()
+    assert "schedule s of tests.schedules.test_apply is not applied: " in caplog.text

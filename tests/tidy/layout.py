@@ -30,7 +30,17 @@ PARTICIPLES_ALLOWED = {"batching", "blocking", "ping", "sampling", "sharding", "
 
 # Folders of tests that cut across the package.
 CROSS_CUTTING = {
-    *("browser", "crash", "docs", "examples", "faults", "kit", "properties", "simulation"),
+    *(
+        "browser",
+        "crash",
+        "docs",
+        "examples",
+        "faults",
+        "golden",
+        "kit",
+        "properties",
+        "simulation",
+    ),
     *("tidy", "typing"),
 }
 # Programs people run by hand, and the rules themselves.

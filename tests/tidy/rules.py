@@ -41,7 +41,7 @@ CORE_MAY_IMPORT_OF_ROTA = ("rota.core", "rota.errors")
 CORE_MUST_NOT_IMPORT = {
     *("apsw", "asyncpg", "sqlite3", "asyncio", "threading", "multiprocessing", "subprocess"),
     *("logging", "time", "random", "secrets", "socket", "ssl", "os", "io", "pathlib", "shutil"),
-    *("tempfile", "urllib", "http", "click", "rich"),
+    *("tempfile", "urllib", "http", "click"),
 }
 
 # At the start of a line, so that prose such as "select one from the list" is left alone.

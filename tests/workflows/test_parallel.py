@@ -249,6 +249,7 @@ async def test_a_branch_that_awaits_something_real_is_not_taken_for_blocked(
         assert began == [1]
 
 
+@pytest.mark.wall_clock
 async def test_a_branch_that_awaits_something_real_on_replay_strands_nothing(
     database_url: str,
 ) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
@@ -164,6 +165,7 @@ async def paths(app: Rota, run_id: str) -> set[str]:
 numbers = itertools.count()
 
 
+@pytest.mark.slow
 def test_interrupted_programs_end_as_if_nothing_had_happened(database_url: str) -> None:
     # The logic does not depend on the database; PostgreSQL shows that the store plays along.
     examples = 25 if database_url.startswith("sqlite") else 8

@@ -116,7 +116,11 @@ class AutomationExecutor:
         self, claim: Claim, work: Work, performance: HandlerRunner, error: Exception
     ) -> HandlerRunSettled:
         kind = _kind(error)
-        log.error("automation %s, %s: %s: %s", claim.name, work.run.handler, kind, error)
+        level = logging.WARNING if kind in RETRIED else logging.ERROR
+        log.log(
+            level, "automation %s, %s: %s: %s", claim.name, work.run.handler, kind, error,
+            exc_info=error,
+        )  # fmt: skip
         fix = await self._fix(work, performance, error) if kind == Kind.LOGIC else None
         stop = Stop(
             performance.phase, kind, describe(error), performance.notes(), retried=kind in RETRIED,

@@ -84,8 +84,8 @@ class CommandGroup(_Page, click.Group):
         self.params += _common()
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Without any word, the help page is the answer."""
-        if not args:
+        """Without any word, the help page is the answer; a shell that completes wants no page."""
+        if not args and not ctx.resilient_parsing:
             click.echo(ctx.get_help())
             ctx.exit(exit_codes.USAGE)
         return super().parse_args(ctx, args)
@@ -99,7 +99,11 @@ class CommandGroup(_Page, click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Find the command, or say which ones there are."""
         name = args[0]
-        if self.get_command(ctx, name) is None and not name.startswith("-"):
+        if (
+            self.get_command(ctx, name) is None
+            and not name.startswith("-")
+            and not ctx.resilient_parsing
+        ):
             raise exit_codes.NoSuchCommand(name, self.list_commands(ctx), ctx)
         return super().resolve_command(ctx, args)
 

@@ -53,7 +53,8 @@ def app_of(call: CommonOptions, found: Project, **flags: Any) -> Rota:
     """The project's app, configured for this call."""
     from rota import project
 
-    app = project.configure(project.load(found), found, given(call, **flags))
+    said = given(call, **flags)  # first: a bad setting is no fault of the project's code
+    app = project.configure(project.load(found), found, said)
     call.url = app.url
     return app
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import difflib
 import json
 import traceback
-from urllib.parse import unquote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 import click
 
@@ -158,11 +158,19 @@ def report(error: BaseException, *, as_json: bool, debug: bool, url: str | None)
 
 
 def hide(text: str, url: str | None) -> str:
-    """`text` without the password that `url` holds."""
-    try:
-        secret = urlsplit(url or "").password
-    except ValueError:  # not a URL that can be taken apart: drop all between // and @
-        secret = (url or "").partition("//")[2].rpartition("@")[0]
-    for form in {secret, unquote(secret)} if secret else ():
-        text = text.replace(form, "***")
+    """`text` without the password that `url` holds, as it is or quoted."""
+    secret = _password(url or "")
+    plain = unquote(secret)
+    # The longest first: a form may be a part of another.
+    for form in sorted({secret, plain, quote(plain), quote(plain, safe="")}, key=len, reverse=True):
+        text = text.replace(form, "***") if form else text
     return text
+
+
+def _password(url: str) -> str:
+    try:
+        found = urlsplit(url).password
+    except ValueError:
+        found = None
+    # Not a URL that can be taken apart: all between // and @ may be meant as a secret.
+    return found or url.partition("//")[2].rpartition("@")[0].partition(":")[2]

@@ -67,6 +67,19 @@ SQLite file; PostgreSQL is migrated by `rota migrate` and with `--migrate` alone
 Pipelines need no project: without a database that is named in one of these ways, `rota pipeline`
 and `rota scheduler` use `.rota.db` in the folder that holds the pipelines' folders.
 
+## Ids
+
+A run is named by its id, by its short id (the last 8 digits, as tables show it), by a beginning
+that fits one run only, or by its external id. Where several runs fit, the error lists them.
+
+## Completion
+
+The shell completes commands, options, names and ids. Add the line of your shell to its start file:
+
+    eval "$(_ROTA_COMPLETE=bash_source rota)"      # ~/.bashrc
+    eval "$(_ROTA_COMPLETE=zsh_source rota)"       # ~/.zshrc
+    _ROTA_COMPLETE=fish_source rota | source       # ~/.config/fish/config.fish
+
 ## Output
 
 Text for people, tables for lists; colour only on a terminal. With `--json` there is one JSON

@@ -5,12 +5,15 @@ Nothing that was stored (names, errors, results) reaches a terminal with control
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import re
+import shutil
 import sys
+import textwrap
 from collections.abc import Sequence
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
+from unicodedata import east_asian_width
 
 import click
 import msgspec
@@ -57,6 +60,7 @@ COLOURS = {
 }
 
 COLOURED = ("status", "heartbeat")
+GAP = "  "
 PROSE = (
     "error",
     "result",
@@ -70,7 +74,13 @@ PROSE = (
     "asks for",
     "gives",
 )  # columns that may be broken into lines
-PROSE_WIDTH = 20
+PROSE_WIDTH = 12
+# Columns that may be cut: what they hold is known by its beginning.
+NAMES = (
+    "name", "workflow", "queue", "host", "step", "handler", "tool", "schedule", "pipeline", "item",
+    "input", "topic", "from", "publishes", "runs on", "payload", "trigger", "result file", "cause",
+)  # fmt: skip
+NAME_WIDTH = 8
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")  # all but tabs and ends of lines
 
 # -- documents ---------------------------------------------------------------------------------
@@ -141,6 +151,13 @@ def clock(instant_us: int | None) -> str:
     return moment(instant_us).astimezone().strftime("%Y-%m-%d %H:%M:%S %Z")
 
 
+def wall(instant_us: int | None) -> str:
+    """The same for tables: the zone is on the page around it."""
+    if instant_us is None:
+        return "-"
+    return moment(instant_us).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+
+
 def ago(instant_us: int | None, now: int) -> str:
     """How long since, or until, an instant."""
     if instant_us is None:
@@ -189,42 +206,54 @@ def coloured(text: str) -> str:
 
 
 def table(heads: Sequence[str], rows: Sequence[Sequence[object]], empty: str) -> None:
-    """Rows under heads; `empty` when there are none."""
+    """Rows under heads; `empty` when there are none. On a terminal it keeps to the width."""
     if not rows:
         click.echo(empty)
         return
     cells = [[clean(str(cell)) for cell in row] for row in rows]
-    if sys.stdout.isatty() and importlib.util.find_spec("rich"):
-        _rich(heads, cells)
-    else:
-        _plain(heads, cells)
+    widths = [max(map(_cells, column)) for column in zip(heads, *cells, strict=True)]
+    if sys.stdout.isatty():
+        widths = _narrowed(heads, widths, shutil.get_terminal_size().columns)
+    _line([
+        click.style(head.upper(), bold=True) + " " * (width - len(head))
+        for head, width in zip(heads, widths, strict=True)
+    ])  # fmt: skip
+    for row in cells:
+        wrapped = [_wrapped(*parts) for parts in zip(heads, row, widths, strict=True)]
+        for line in zip_longest(*wrapped, fillvalue=""):
+            _line([_shown(*parts) for parts in zip(heads, line, widths, strict=True)])
 
 
-def _plain(heads: Sequence[str], rows: list[list[str]]) -> None:
-    lines = [[head.upper() for head in heads], *rows]
-    widths = [max(len(line[column]) for line in lines) for column in range(len(heads))]
-    for line in lines:
-        padded = (cell.ljust(width) for cell, width in zip(line, widths, strict=True))
-        click.echo("  ".join(padded).rstrip())
+def _line(cells: Sequence[str]) -> None:
+    click.echo(GAP.join(cells).rstrip())
 
 
-def _rich(heads: Sequence[str], rows: list[list[str]]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
+def _narrowed(heads: Sequence[str], widths: list[int], width: int) -> list[int]:
+    """Widths that fit: prose is broken into lines first, then names are cut. Ids, statuses and
+    times stay whole; where even that is too wide, the terminal breaks the lines."""
+    widths = list(widths)
+    for able, least in ((PROSE, PROSE_WIDTH), (NAMES, NAME_WIDTH)):
+        columns = [number for number, head in enumerate(heads) if head in able]
+        while sum(widths) + len(GAP) * (len(widths) - 1) > width:
+            widest = max(columns, key=widths.__getitem__, default=None)
+            if widest is None or widths[widest] <= max(least, len(heads[widest])):
+                break
+            widths[widest] -= 1
+    return widths
 
-    grid = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    needed = 0
-    for number, head in enumerate(heads):
-        prose = head in PROSE
-        grid.add_column(head.upper(), no_wrap=not prose, overflow="fold")
-        longest = max(len(head), *(len(row[number]) for row in rows))
-        needed += 2 + (min(longest, PROSE_WIDTH) if prose else longest)
-    for row in rows:
-        colours = [colour_of(c) if h in COLOURED else None for h, c in zip(heads, row, strict=True)]
-        cells = [Text(cell, style=colour or "") for cell, colour in zip(row, colours, strict=True)]
-        grid.add_row(*cells)
-    # Where it is too narrow the terminal breaks the lines: a cut id or status is of no use.
-    console = Console()
-    console.width = max(console.width, needed)
-    console.print(grid, crop=False)
+
+def _wrapped(head: str, cell: str, width: int) -> list[str]:
+    if _cells(cell) <= width:
+        return [cell]
+    if head in PROSE:
+        return textwrap.wrap(cell, width)
+    return [short(cell, width)]
+
+
+def _shown(head: str, cell: str, width: int) -> str:
+    return (coloured(cell) if head in COLOURED else cell) + " " * (width - _cells(cell))
+
+
+def _cells(text: str) -> int:
+    """The columns a text takes on a terminal; Chinese and the like take two each."""
+    return sum(2 if east_asian_width(char) in "WF" else 1 for char in text)

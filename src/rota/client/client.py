@@ -141,7 +141,8 @@ class Client(Starter):
         """The open database."""
         if self._database is None:
             raise UsageError(
-                "not connected", hint="Use `async with app:` or `await app.connect()`."
+                "the app is not connected to its database",
+                hint="Use `async with app:` or `await app.connect()`.",
             )
         return self._database
 
@@ -385,7 +386,9 @@ class Client(Starter):
             near = difflib.get_close_matches(from_step, recorded, 3)
             raise BadInput(
                 f"run {run.id} has recorded no step {from_step!r}",
-                hint=f"Did you mean {', '.join(near)}?" if near else f"It has: {list(recorded)}",
+                hint=f"Did you mean {', '.join(near)}?"
+                if near
+                else f"It has: {', '.join(recorded)}.",
             )
         now = self.clock.now()
         fresh = NewRun(
@@ -410,7 +413,9 @@ class Client(Starter):
             near = difflib.get_close_matches(name, known, 3, 0.5)
             raise BadInput(
                 f"there is no queue {name!r}",
-                hint=f"Did you mean {', '.join(near)}?" if near else f"Known: {sorted(known)}",
+                hint=f"Did you mean {', '.join(near)}?"
+                if near
+                else f"Known: {', '.join(sorted(known))}.",
             )
         await self.database.write(
             workers.pause_queue, namespace=self.settings.namespace, name=name, paused=paused

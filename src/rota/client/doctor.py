@@ -12,6 +12,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
+from rota.core.runs.ids import short_id
 from rota.core.runs.lifecycle import Status
 from rota.core.runs.model import Queue, Run, WorkerRecord
 from rota.core.schedules.intent import PUT_ASIDE
@@ -66,6 +67,11 @@ def absence(worker: WorkerRecord, settings: Settings, now: int) -> Absence | Non
 def served(worker: WorkerRecord) -> list[str]:
     """The queues a worker takes runs from."""
     return [str(name) for name in msgspec.json.decode(worker.queues)]
+
+
+def known(worker: WorkerRecord) -> list[str]:
+    """What a worker has the code of."""
+    return [str(name) for name in msgspec.json.decode(worker.names)]
 
 
 async def bring_up_to_date(url: str, settings: Settings) -> tuple[str, list[str]]:
@@ -202,7 +208,14 @@ class Doctor:
         rows = await self._database.read(workers.listing, namespace=self._namespace)
         absent = {row.id: absence(row, self._settings, self._now) for row in rows}
         self._live = [row for row in rows if absent[row.id] is None]
-        found = [self._missed(row, why) for row in rows if (why := absent[row.id]) is not None]
+        blocked = [row for row in rows if absent[row.id] != "gone" and self._is_blocked(row)]
+        running = await self._page(Status.RUNNING) if blocked else []
+        found = [self._blocked(row, running) for row in blocked]
+        found += [
+            self._missed(row, why)
+            for row in rows
+            if (why := absent[row.id]) is not None and row not in blocked
+        ]
         if self._live:
             seats = sum(row.seats for row in self._live)
             names = sorted({name for row in self._live for name in served(row)})
@@ -219,9 +232,25 @@ class Doctor:
             return Finding("warn", "workers", f"{who} is gone without signing off", hint)
         says = f"{who} is silent for {span(self._now - row.heartbeat_at)}"
         hint = "Is its machine up? Its runs go to other workers when their leases lapse."
-        if row.host == liveness.host():
-            hint = f"Process {row.pid} lives on this machine but does not report: see its log."
         return Finding("warn", "workers", says, hint)
+
+    def _is_blocked(self, row: WorkerRecord) -> bool:
+        """Whether a process of this machine lives but is late with its heartbeat."""
+        beat_us = micros(self._settings.heartbeat_s)
+        late_us = self._now - row.heartbeat_at - beat_us
+        return row.host == liveness.host() and late_us > max(beat_us // 2, SECOND)
+
+    def _blocked(self, row: WorkerRecord, running: Sequence[Run]) -> Finding:
+        says = (
+            f"the event loop of worker {row.id} (pid {row.pid}) is blocked: its last heartbeat is "
+            f"{span(self._now - row.heartbeat_at)} old, and one is due every "
+            f"{span(micros(self._settings.heartbeat_s))}"
+        )
+        held = [f"{run.name} ({short_id(run.id)})" for run in running if run.lease_owner == row.id]
+        if held:
+            says += f"; it executes {_some(held)}"
+        hint = "Blocking code belongs in a sync step, which runs in a thread. The worker's log "
+        return Finding("warn", "workers", says, hint + "names the line where it hangs.")
 
     async def queues(self) -> list[Finding]:
         """Queues somebody has paused."""
@@ -256,12 +285,16 @@ class Doctor:
         if not any(row.queue in served(worker) for worker in self._live):
             level: Level = "bad" if waits_us > WAIT_US_MAX else "warn"
             hint = f"Start one: `rota up --queue {row.queue}`."
-            return Finding(level, "pending", f"{says}: no live worker serves it", hint)
+            return Finding(level, "pending", f"{says}: no live worker serves the queue", hint)
+        if not any(row.queue in served(one) and row.name in known(one) for one in self._live):
+            level = "bad" if waits_us > WAIT_US_MAX else "warn"
+            says += f": no live worker that serves the queue knows {row.name}"
+            hint = f"Start a worker whose code registers {row.name}, or cancel the runs."
+            return Finding(level, "pending", says, hint)
         if waits_us <= WAIT_US_MAX:
             return None
         hint = (
-            f"Either all seats or limits of {row.queue} are taken (`rota run list --status "
-            f"running`), or no worker knows {row.name}: deploy it."
+            f"All seats or limits of {row.queue} are taken: see `rota run list --status running`."
         )
         return Finding("warn", "pending", f"{says}, though a worker serves the queue", hint)
 

@@ -20,7 +20,7 @@ def _encode_other(value: Any) -> Any:
     dump = getattr(value, "model_dump", None)
     if callable(dump):
         return dump(mode="json", by_alias=True)
-    raise NotImplementedError(f"objects of type {type(value).__name__} cannot be written as JSON")
+    raise NotImplementedError(f"{type(value).__name__} is not a type that JSON has")
 
 
 def _decode_other(kind: type, value: Any) -> Any:
@@ -131,9 +131,32 @@ class Signature:
             arguments = self._bind(args, kwargs, what)
             if not arguments:
                 return None
-        text = encode(arguments, what=what, bytes_max=bytes_max)
-        self._reader.read(text, what=what)
+        try:
+            text = encode(arguments, what=what, bytes_max=bytes_max)
+        except NotSerialisable as error:
+            self._name_the_argument(args, kwargs, what)
+            raise error
+        try:
+            self._reader.read(text, what=what)
+        except BadInput as error:
+            error.advice = self._described(what)
+            raise
         return text
+
+    def _described(self, name: str) -> str:
+        """The parameters, for a hint."""
+        words = []
+        for one in self._signature.parameters.values():
+            kind = getattr(one.annotation, "__name__", str(one.annotation))
+            typed = one.name if one.annotation is one.empty else f"{one.name}: {kind}"
+            words.append(typed if one.default is one.empty else f"{typed} = {one.default!r}")
+        return f"Call it as {name}({', '.join(words)}); nothing was started."
+
+    def _name_the_argument(
+        self, args: tuple[Any, ...], kwargs: Mapping[str, Any], what: str
+    ) -> None:
+        for name, value in self._bind(args, kwargs, what).items():
+            encode(value, what=f"argument {name} of {what}", bytes_max=1 << 62)
 
     def write_all(
         self, items: Sequence[tuple[Any, ...]], *, what: str, bytes_max: int
@@ -172,7 +195,10 @@ class Signature:
             if parameter.default is parameter.empty and name not in value
         ]
         if missing:
-            raise BadInput(f"{what} needs {', '.join(missing)}")
+            raise BadInput(
+                f"{what} needs {', '.join(missing)}",
+                hint=self._described(what),
+            )
         return self.write((), value, what=what, bytes_max=bytes_max)
 
     def read(self, text: str | None, *, what: str) -> dict[str, Any]:

@@ -130,6 +130,7 @@ class Maintenance:
             log.warning(
                 "run %s (%s) lost its worker %s; %s", run.id, run.name, run.lease_owner,
                 "a recovery takes over" if recovered else "put aside: it crashed too often",
+                extra={"run_id": run.id, "run_name": run.name},
             )  # fmt: skip
         return len(reaped)
 

@@ -8,8 +8,11 @@ import sys
 import threading
 import time
 import traceback
+from pathlib import Path
 
 log = logging.getLogger("rota.watchdog")
+
+_PACKAGE = str(Path(__file__).parent.parent)
 
 
 class Watchdog:
@@ -61,4 +64,9 @@ class Watchdog:
 
     def _where(self) -> str:
         frame = sys._current_frames().get(self._loop_thread)
-        return "".join(traceback.format_stack(frame)) if frame else "(unknown)"
+        if frame is None:
+            return "(unknown)"
+        stack = traceback.extract_stack(frame)
+        # From the first line of user code on: what is above it only brought us here.
+        begin = max((n for n, one in enumerate(stack, 1) if _PACKAGE in one.filename), default=0)
+        return "".join(traceback.format_list(stack[begin:] or stack))

@@ -17,6 +17,7 @@ from rota.core.runs.failures import Kind, describe
 from rota.core.runs.lifecycle import FINAL, RULES
 from rota.core.runs.model import Claim, NewRun, Outcome, Queue, Started, StoredStep
 from rota.core.time.instants import micros
+from rota.engine import run_log
 from rota.engine.context import EngineContext
 from rota.engine.executor import Executor
 from rota.engine.journal import insist
@@ -338,6 +339,7 @@ class Worker:
 
     async def _perform(self, claim: Claim, recorded: Sequence[StoredStep]) -> None:
         outcome: Outcome | None = None
+        run_log.begins(claim)
         try:
             outcome = await self._executors[claim.kind].perform(claim, recorded)
         except LeaseLost as lost:
@@ -380,11 +382,13 @@ class Worker:
 
     def _after_settling(self, outcomes: list[Outcome], settled: SettleResult) -> None:
         ended = limited = False
+        now = self._clock.now()
         for outcome in outcomes:
             claim = outcome.claim
             if claim.id not in settled.ids:
                 log.info("run %s (%s) was settled by somebody else", claim.id, claim.name)
                 continue
+            run_log.ended(outcome, now)
             limited = limited or claim.queue in self._limits
             if outcome.verb != "complete":
                 self._note_wake(outcome)

@@ -12,7 +12,7 @@ import msgspec
 
 from rota.client.doctor import absence, served
 from rota.core.runs import limits
-from rota.core.runs.failures import TABLE, Kind
+from rota.core.runs.failures import TABLE, Kind, advice
 from rota.core.runs.lifecycle import Status
 from rota.core.runs.model import Queue, Run, StoredStep, WorkerRecord
 from rota.core.runs.stored_errors import read_error
@@ -67,7 +67,7 @@ class RunExplainer:
         at = self.at(run.finished_at)
         tries = f" on attempt {run.attempt}" if run.attempt > 1 else ""
         facts = {"finished_at": _iso(run.finished_at)}
-        retry = f"Fix the cause, then `rota run retry {run.id}`."
+        retry = advice(run.reason, run.id)
         match run.status:
             case Status.COMPLETED:
                 return RunState("completed", f"completed{tries} at {at}, after {took}", facts)
@@ -254,4 +254,4 @@ def _some(ids: Sequence[str]) -> str:
 
 def _error(run: Run) -> str:
     detail = read_error(run.error)
-    return f"{detail['type']}: {detail['message']}".splitlines()[0]
+    return f"{detail['type']}: {detail['message']}".splitlines()[0].removesuffix(".")

@@ -105,9 +105,9 @@ class Deploy:
                 **one.words,
             )  # fmt: skip
         except BadSchedule as error:
-            # A one-off that has passed, say: no reason to keep everything else from running.
+            # Its times are over: no reason to keep everything else from running.
             log.error(
-                "schedule %s of %s is left as it was: %s %s", one.name, one.origin, error,
+                "schedule %s of %s is not applied: %s. %s", one.name, one.origin, error,
                 error.advice,
             )  # fmt: skip
             return

@@ -113,6 +113,14 @@ def policies(
         ) from error
 
 
+def check_when(
+    when: When, *, zone: str, gap: str = "auto", repeat: str = "auto", sub_second: bool = False
+) -> None:
+    """Refuse a timing that is wrong at any time. Code outlives its times: whether they are over
+    is not checked."""
+    parse(when, zone=zone, now=0, gap=gap, repeat=repeat, sub_second=sub_second)
+
+
 def merged(old: Policies, words: PolicyOptions) -> Policies:
     """Policies with the words of an edit laid over them."""
     if not words:

@@ -15,9 +15,8 @@ from typing import Any
 
 import msgspec
 
-from rota.core.time.recurrence import parse
 from rota.errors import BadSetting, RotaError
-from rota.schedules.definition import PolicyOptions, chosen_policies, policies
+from rota.schedules.definition import PolicyOptions, check_when, chosen_policies, policies
 from rota.schedules.host_zone import host_zone_name
 from rota.schedules.preview import read_time
 
@@ -63,10 +62,9 @@ class ScheduleTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         try:
             words = self.words()
             policies(**chosen_policies(words))
-            # Whether its times are over is not asked: a deployment outlives them.
-            parse(
-                self.when, zone=self.timezone or host_zone_name(), now=0,
-                gap=self.gap or "auto", repeat=self.repeat or "auto", sub_second=self.sub_second,
+            check_when(
+                self.when, zone=self.timezone or host_zone_name(), gap=self.gap or "auto",
+                repeat=self.repeat or "auto", sub_second=self.sub_second,
             )  # fmt: skip
         except RotaError as error:
             raise BadSetting(f"{where}: {error.message}", hint=error.advice) from error

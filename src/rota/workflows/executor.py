@@ -19,8 +19,9 @@ from rota.core.runs.ids import IdMaker
 from rota.core.runs.lifecycle import Status, Trigger
 from rota.core.runs.model import Claim, Outcome, StoredStep
 from rota.core.runs.retry import RetryPolicy, next_try_us
+from rota.engine import run_log
 from rota.engine.journal import Journal
-from rota.errors import LeaseLost, RotaError, RunInterrupted, RunTimeout, Suspended
+from rota.errors import LeaseLost, RunInterrupted, RunTimeout, Suspended
 from rota.settings import Settings
 from rota.store.runs.transitions import successor
 from rota.workflows import branches
@@ -158,8 +159,9 @@ class WorkflowExecutor:
         consequence = TABLE[kind]
         detail = describe(error)
         if consequence.status is Status.WAITING:
+            run_log.asks(claim, error)
             return Outcome(claim, "ask", reason=kind, error=detail, again=again)
-        retry = None
+        retry = wait_us = None
         if consequence.retried:
             wait_us = next_try_us(
                 options.retry or workflow.retry, attempt=claim.attempt,
@@ -172,9 +174,7 @@ class WorkflowExecutor:
                     claim, self._ids.make(now), trigger=Trigger.RETRY, available_at=now + wait_us,
                     attempt=claim.attempt + 1, reason="retry",
                 )  # fmt: skip
-        if retry is None:
-            said = error.advice if isinstance(error, RotaError) else ""
-            log.error("run %s (%s) failed: %s. %s", claim.id, claim.name, error, said)
+        run_log.failed(claim, error, retry_in_us=wait_us)
         return Outcome(claim, "fail", reason=kind, error=detail, retry=retry, again=again)
 
 

@@ -96,9 +96,9 @@ class Shell:
         """What a command that fails says, which is on stderr only: a sentence and a hint."""
         result = self.run(*words, code=code, **more)
         assert result.stdout == ""
-        sentence, hint = result.stderr.splitlines()[-2:]
-        assert sentence.startswith("Error: ")
-        assert hint.startswith("Hint: ")
+        lines = result.stderr.splitlines()
+        assert any(line.startswith("Error: ") for line in lines[:-1])
+        assert lines[-1].startswith("Hint: ")
         return result.stderr
 
     def start(self, *words: str) -> str:

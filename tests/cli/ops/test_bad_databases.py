@@ -47,7 +47,8 @@ def test_a_server_that_does_not_answer_is_named(shell: Shell) -> None:
     for words in (["run", "list"], ["migrate"], ["worker", "list"], ["up"]):
         said = shell.error(*words, "--database", url, code=3)
         assert "postgresql 127.0.0.1/db schema rota" in said
-        assert "Check that the server runs" in said
+        assert "connection refused" in said
+        assert "Start the server, or correct host and port" in said
 
 
 def test_looking_creates_nothing(shell: Shell) -> None:

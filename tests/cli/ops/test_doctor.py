@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import apsw
+import msgspec
 import pytest
 
 from rota.core.runs.model import Queue
 from rota.core.time.instants import MINUTE
 from rota.engine import liveness
-from tests.cli.kit import Shell
+from tests.cli.kit import Daemon, Shell
 from tests.cli.kit.workers import (
     declare,
     mine,
@@ -81,17 +84,30 @@ def test_no_worker_is_a_warning_until_runs_wait_in_vain(either: Shell) -> None:
     finding = about(either, "pending", code=1)
     assert finding["level"] == "bad"
     assert "1 run of add in queue default, waiting up to 10m" in finding["says"]
-    assert "no live worker serves it" in finding["says"]
+    assert "no live worker serves the queue" in finding["says"]
 
 
 def test_runs_that_wait_though_somebody_serves_their_queue(either: Shell) -> None:
-    sign_on(either, mine("a"))
+    sign_on(either, msgspec.structs.replace(mine("a"), names='["add"]'))
     either.start("add", "n=1")
     assert about(either, "pending")["level"] == "ok"
     change(either, f"update runs set {AGO} where status = 'pending' returning id")
     finding = about(either, "pending")
     assert finding["level"] == "warn"
-    assert "no worker knows add" in finding["hint"]
+    assert "All seats or limits of default are taken" in finding["hint"]
+
+
+def test_runs_that_no_worker_knows_are_named_at_once(either: Shell) -> None:
+    sign_on(either, msgspec.structs.replace(mine("a"), names='["other"]'))
+    # It knows the workflow, but serves another queue.
+    sign_on(either, msgspec.structs.replace(mine("b"), names='["add"]', queues='["mail"]'))
+    either.start("add", "n=1")
+    finding = about(either, "pending")
+    assert finding["level"] == "warn"
+    assert "no live worker that serves the queue knows add" in finding["says"]
+    change(either, f"update runs set {AGO} where status = 'pending' returning id")
+    assert about(either, "pending", code=1)["level"] == "bad"
+    assert "whose code registers add" in about(either, "pending", code=1)["hint"]
 
 
 def test_a_silent_worker_is_named_with_host_and_pid(either: Shell) -> None:
@@ -106,7 +122,8 @@ def test_a_silent_worker_on_this_machine_is_told_from_a_gone_one(either: Shell) 
     sign_on(either, mine("hangs"), age_us=5 * MINUTE)
     sign_on(either, worker_row("dead", host=liveness.host(), pid=2**22 + 1, pid_started="1"))
     texts = " ".join(f"{one['says']} {one['hint']}" for one in findings(either))
-    assert "lives on this machine but does not report" in texts
+    assert "the event loop of worker hangs " in texts
+    assert "its last heartbeat is 5m old" in texts
     assert "worker dead" in texts
     assert "is gone without signing off" in texts
 
@@ -214,3 +231,37 @@ def test_it_changes_nothing(shell: Shell) -> None:
     before = shell.json("run", "list")
     shell.run("doctor")
     assert shell.json("run", "list") == before
+
+
+@pytest.mark.wall_clock
+def test_a_blocked_event_loop_is_named_with_what_it_executes(
+    shell: Shell, up: Callable[..., Daemon]
+) -> None:
+    (shell.folder / "jobs.py").write_text(BLOCKING)
+    daemon = up()
+    daemon.hears("is up")
+    run_id = shell.start("blocks")
+    daemon.hears("blocking now")
+
+    def blocked() -> str | None:
+        finding = about(shell, "workers")
+        return finding["says"] if "is blocked" in finding["says"] else None
+
+    deadline = time.monotonic() + 20
+    while (says := blocked()) is None:
+        assert time.monotonic() < deadline
+    assert f"(pid {daemon.pid}) is blocked: its last heartbeat is " in says
+    assert says.endswith(f"it executes blocks ({run_id[-8:]})")
+
+
+BLOCKING = """
+import sys, time
+from rota import Rota
+
+app = Rota()
+
+@app.workflow
+async def blocks() -> None:
+    print("blocking now", file=sys.stderr, flush=True)
+    time.sleep(60)
+"""

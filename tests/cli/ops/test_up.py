@@ -15,6 +15,8 @@ import pytest
 
 from tests.cli.kit import Daemon, Shell
 
+pytestmark = pytest.mark.slow
+
 Up = Callable[..., Daemon]
 
 
@@ -46,6 +48,7 @@ def test_it_says_who_it_is_works_and_stops_gracefully(either: Shell, up: Up) -> 
     assert either.json("worker", "list") == []
 
 
+@pytest.mark.wall_clock
 def test_a_killed_worker_is_found_out_and_its_run_resumed(shell: Shell, up: Up) -> None:
     first = up()
     first.hears("is up")
@@ -63,6 +66,7 @@ def test_a_killed_worker_is_found_out_and_its_run_resumed(shell: Shell, up: Up) 
     assert time.monotonic() - began < 20, "no lease had to lapse"
 
 
+@pytest.mark.wall_clock
 def test_runs_in_hand_may_end_before_it_stops(shell: Shell, up: Up) -> None:
     daemon = up()
     daemon.hears("is up")
@@ -74,6 +78,7 @@ def test_runs_in_hand_may_end_before_it_stops(shell: Shell, up: Up) -> None:
     assert status(shell, run_id) == "completed"
 
 
+@pytest.mark.wall_clock
 def test_a_second_signal_stops_it_at_once_and_hands_runs_over(shell: Shell, up: Up) -> None:
     daemon = up()
     daemon.hears("is up")
@@ -129,8 +134,8 @@ def test_with_json_every_log_line_is_an_object(shell: Shell, up: Up) -> None:
         (["nowhere.py"], "there is no nowhere.py"),
         (["nowhere:app"], "there is no nowhere"),
         (["jobs:ap"], "jobs has no Rota app called 'ap'"),
-        (["--seats", "0"], "settings: Expected `int` >= 1"),
-        (["--namespace", "a b"], "settings: Expected `str` matching regex"),
+        (["--seats", "0"], "settings: seats = 0: expected int >= 1"),
+        (["--namespace", "a b"], "settings: namespace = 'a b': expected str matching regex"),
     ],
 )
 def test_what_cannot_be_started_is_refused(shell: Shell, words: list[str], says: str) -> None:
@@ -166,3 +171,86 @@ def test_ctrl_c_while_waiting_leaves_the_run_alone(shell: Shell) -> None:
     assert f"stopped waiting; run {run_id} goes on" in err
     assert "Traceback" not in err
     assert status(shell, run_id) == "pending"
+
+
+LOGGING = """
+import logging
+from rota import Rota, Transient, sleep
+
+app = Rota("sqlite:///from_code.db")
+log = logging.getLogger("shop")
+
+@app.step
+def charge() -> None:
+    log.info("charging in a thread")
+
+@app.step(retries=1)
+async def ship() -> None:
+    raise ConnectionError("the ship is late")
+
+@app.workflow
+async def sells() -> None:
+    log.info("selling")
+    await charge.aio()
+    await sleep(0.01)
+
+@app.workflow(retries=1)
+async def fails() -> None:
+    raise Transient("the bank is closed", retry_after_s=0.01)
+
+@app.workflow
+async def breaks() -> None:
+    await ship()
+"""
+
+
+def test_it_logs_start_end_retry_and_failure_of_each_run(shell: Shell, up: Up) -> None:
+    (shell.folder / "jobs.py").write_text(LOGGING)
+    daemon = up()
+    sells = shell.start("sells")
+    daemon.hears(f"run {sells} (sells) completed in ")
+    fails = shell.start("fails")
+    daemon.hears("failed: Transient")
+    breaks = shell.start("breaks")
+    said = daemon.hears("failed: StepFailed")
+    daemon.send(signal.SIGTERM)
+    assert daemon.wait() == 0
+    said = daemon.said()
+    assert f"INFO rota.runs: run {sells} (sells) started\n" in said
+    assert f"WARNING rota.runs: run {fails} (fails) failed, attempt 2 in 10ms: Transient: " in said
+    assert "(fails) started, attempt 2\n" in said
+    assert f"ERROR rota.runs: run {breaks} (breaks) failed: StepFailed: step ship failed" in said
+    assert (
+        f"WARNING rota.runs: run {breaks} (breaks): step ship#0 failed, attempt 2 in 1s: "
+        "ConnectionError: the ship is late\n"
+    ) in said
+    assert 'raise ConnectionError("the ship is late")\n' in said, "the traceback of the failure"
+    assert "\nHint: Run `rota run show ID`" in said
+    assert "/rota/workflows/" not in said, "frames of Rota are not what is wrong"
+
+
+def test_the_run_id_is_in_every_log_line_of_user_code(shell: Shell, up: Up) -> None:
+    (shell.folder / "jobs.py").write_text(LOGGING)
+    daemon = up()
+    run_id = shell.start("sells")
+    daemon.hears("completed in ")
+    said = daemon.said()
+    for line in ("selling", "charging in a thread"):
+        assert f"INFO shop [run {run_id[-8:]}]: {line}\n" in said
+
+
+def test_with_json_every_record_of_a_run_has_its_id(shell: Shell, up: Up) -> None:
+    (shell.folder / "jobs.py").write_text(LOGGING)
+    daemon = up("--json")
+    sells, breaks = shell.start("sells"), shell.start("breaks")
+    daemon.hears("failed: StepFailed")
+    daemon.send(signal.SIGTERM)
+    assert daemon.wait() == 0
+    lines = [json.loads(line) for line in daemon.said().splitlines()]
+    by_run = {line["message"]: line.get("run_id") for line in lines}
+    assert by_run["selling"] == by_run["charging in a thread"] == sells
+    assert by_run[f"run {sells} (sells) started"] == sells
+    assert [line["run_id"] for line in lines if line["level"] == "error"] == [breaks]
+    assert [line["run_name"] for line in lines if line["level"] == "error"] == ["breaks"]
+    assert "the ship is late" in next(line["trace"] for line in lines if "trace" in line)
+    assert all("run_id" not in line for line in lines if line["logger"] == "rota.up")

@@ -25,6 +25,8 @@ from tests.cli.kit.pipelines import (
 )
 from tests.pipelines.kit import write
 
+pytestmark = pytest.mark.slow
+
 
 def has_begun() -> bool:
     """Whether the database has a run of the words, or is there at all."""
@@ -164,6 +166,19 @@ def test_a_model_that_nobody_knows_is_told_before_anything_is_started(
 ) -> None:
     made(folder, ["tea"], settings={"model": model or None})
     assert said in rota("run", "words", "--ai", "ai.yaml", code=2).stderr
+    assert not (folder / ".rota.db").exists()
+
+
+def test_a_missing_extra_is_told_before_anything_is_started(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made(folder, ["tea"])
+    for name in ("rota.ai.http", "rota.ai.openai"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    monkeypatch.setitem(sys.modules, "httpx2", None)
+    said = rota("run", "words", "--ai", "ai.yaml", "--model", "openai:gpt", code=2).stderr
+    assert "needs the httpx2 package. pip install 'rota[http]'" in said
+    assert "resume" not in said
     assert not (folder / ".rota.db").exists()
 
 

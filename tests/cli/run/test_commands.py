@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 import json
+import sys
 
+from rota.cli import connect
+from rota.cli.base import CommonOptions
+from rota.client.client import Client
+from rota.client.start import Start
+from rota.errors import Stranded
 from tests.cli.kit import Shell
 
 
@@ -26,7 +32,7 @@ def test_list_shows_the_newest_first_and_filters(either: Shell) -> None:
     assert either.json("run", "list", "--status", "failed") == []
     text = either.run("run", "list").stdout.splitlines()
     assert text[0].split() == ["ID", "NAME", "STATUS", "QUEUE", "TRY", "CREATED", "TOOK"]
-    assert text[1].split()[:5] == [second, "naps", "pending", "slow", "1"]
+    assert text[1].split()[:5] == [second[-8:], "naps", "pending", "slow", "1"]
 
 
 def test_list_says_when_there_is_more_and_when_there_is_nothing(either: Shell) -> None:
@@ -35,14 +41,16 @@ def test_list_says_when_there_is_more_and_when_there_is_nothing(either: Shell) -
     ids = [either.start("add", f"n={n}") for n in range(3)]
     page = either.run("run", "list", "--limit", "2")
     assert page.stderr == f"more: --before {ids[1]}\n"
-    assert ids[0] in either.run("run", "list", "--limit", "2", "--before", ids[1]).stdout
+    for before in (ids[1], ids[1][-8:]):
+        page = either.run("run", "list", "--limit", "2", "--before", before)
+        assert ids[0][-8:] in page.stdout
 
 
 def test_show_tells_the_whole_story_of_a_failure(either: Shell) -> None:
     run_id = either.start("fails", "n=2")
     either.work()
     page = either.run("run", "show", run_id).stdout
-    assert page.startswith(f"run {run_id}  fails  failed:logic\n")
+    assert page.startswith(f"run {run_id[-8:]}  fails  failed:logic\n  id          {run_id}\n")
     assert 'input       {"n":2}' in page
     assert "StepFailed: step breaks failed after 1 attempt: ValueError: cannot do 3" in page
     assert 'raise ValueError(f"cannot do {n}")' in page
@@ -50,7 +58,7 @@ def test_show_tells_the_whole_story_of_a_failure(either: Shell) -> None:
     steps = [line.split()[:3] for line in page.splitlines() if "#0" in line]
     assert steps == [["one#0", "completed", "1"], ["breaks#0", "failed", "1"]]
     assert page.endswith(
-        f"Fix the cause, then `rota run retry {run_id}`: it goes on after its last finished step.\n"
+        f"Fix the cause, then `rota run retry {run_id}`: it resumes after its last finished step.\n"
     )
 
 
@@ -77,7 +85,7 @@ def test_retry_adds_an_attempt_and_show_lists_both(either: Shell) -> None:
     page = either.run("run", "show", run_id).stdout
     assert "\nattempts\n" in page
     assert page.count("failed:logic") == 3, "the head and both attempts"
-    assert again["run"]["id"] in page
+    assert again["run"]["id"][-8:] in page
 
 
 def test_what_cannot_be_done_is_a_conflict(either: Shell) -> None:
@@ -96,9 +104,44 @@ def test_a_run_nobody_knows_is_not_found(either: Shell) -> None:
 
 
 def test_an_id_that_fits_several_runs_is_refused(either: Shell) -> None:
-    either.start("add", "n=1")
-    either.start("add", "n=1")
-    assert "fits several runs" in either.error("run", "show", "0", code=4)
+    first, second = either.start("add", "n=1"), either.start("add", "n=1")
+    said = either.error("run", "show", "0", code=4)
+    assert "'0' fits several runs:\n" in said
+    assert f"  {second}  add  pending\n  {first}  add  pending\n" in said
+
+
+def test_of_very_many_candidates_the_newest_are_listed(either: Shell) -> None:
+    ids = [either.start("add", f"n={n}") for n in range(7)]
+    said = either.error("run", "show", "0", code=4)
+    assert [run_id for run_id in reversed(ids) if run_id in said] == ids[:1:-1]
+    assert "\n  …\n" in said
+
+
+def test_a_run_is_found_by_beginning_short_id_and_external_id_everywhere(either: Shell) -> None:
+    run_id = either.start("add", "n=1", "--external-id", "order-7")
+    other = either.start("add", "n=2")
+    for given in (run_id[:24], run_id[-8:], run_id[-12:].upper(), "order-7"):
+        assert either.json("run", "show", given)["run"]["id"] == run_id
+    assert either.json("run", "cancel", other[-8:])["cancelled"] == [other]
+    either.work()
+    assert either.json("run", "result", "order-7")["sum"] == 2
+    assert run_id in either.run("why", "order-7").stdout
+
+
+def test_an_external_id_of_two_workflows_lists_both_runs(either: Shell) -> None:
+    ids = [either.start(name, "n=1", "--external-id", "same") for name in ("add", "fails")]
+    said = either.error("run", "show", "same", code=4)
+    assert all(run_id in said for run_id in ids)
+
+
+def test_runs_of_one_batch_have_different_short_ids(either: Shell) -> None:
+    async def batch(client: Client) -> list[str]:
+        return [one.id for one in await client.start_many("add", [Start(kwargs={"n": 1})] * 40)]
+
+    ids = connect.ask(CommonOptions(), batch)
+    assert len({run_id[-8:] for run_id in ids}) == 40
+    assert len({run_id[:24] for run_id in ids}) == 1, "so their beginnings are of no use"
+    assert either.json("run", "show", ids[7][-8:])["run"]["id"] == ids[7]
 
 
 def test_a_failed_run_makes_result_fail(either: Shell) -> None:
@@ -156,3 +199,35 @@ def test_a_sleeping_run_says_when_it_wakes(either: Shell) -> None:
     page = either.run("run", "show", run_id).stdout
     assert "sleeping, wakes in 59m" in page
     assert "It wakes by itself in 59m" in page
+
+
+CHANGED = """
+from rota import Rota, wait_for
+
+app = Rota()
+
+@app.step
+async def {first}() -> int:
+    return 1
+
+@app.workflow
+async def flow() -> None:
+    await {first}()
+    await wait_for("go")
+"""
+
+
+def test_a_run_stranded_by_a_code_change_is_not_told_to_retry(either: Shell) -> None:
+    (either.folder / "jobs.py").write_text(CHANGED.format(first="before"))
+    run_id = either.start("flow")
+    either.work()
+    (either.folder / "jobs.py").write_text(CHANGED.format(first="after"))
+    del sys.modules["jobs"]
+    either.run("run", "signal", run_id, "go")
+    either.work()
+    page = either.run("run", "show", run_id).stdout
+    why = either.run("why", run_id).stdout
+    for said in (page, why):
+        assert Stranded.hint in said
+        assert "Fix the cause" not in said
+        assert ".." not in said

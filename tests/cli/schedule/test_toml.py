@@ -134,7 +134,10 @@ def test_an_operators_schedule_is_left_alone(
         ('workflow = "add"\nwhen = "@daily"\nstart = "soon"', "'soon' is not a time"),
         ('workflow = "add"\nwhen = "10ms"', "more than once a second"),
         ('workflow = "add"', "missing required field `when`"),
-        ('workflow = "add"\nwhen = "@daily"\njiter = "5m"', "unknown field `jiter`"),
+        (
+            'workflow = "add"\nwhen = "@daily"\njiter = "5m"',
+            'unknown key "jiter"; did you mean "jitter"',
+        ),
     ],
 )
 def test_a_table_that_makes_no_sense_names_its_place(shell: Shell, text: str, says: str) -> None:

@@ -23,6 +23,9 @@ from rota.core.time.recurrence import (
     next_after,
 )
 from tests.core.time.kit import oracle
+from tests.kit.sampling import third
+
+pytestmark = pytest.mark.slow
 
 SECOND, HOUR = 1_000_000, 3_600_000_000
 ZONES = sorted(zoneinfo.available_timezones() - {"localtime", "Factory"})
@@ -63,7 +66,7 @@ def expected(
     ]
 
 
-@pytest.mark.parametrize("shard", range(SHARDS))
+@pytest.mark.parametrize("shard", third(range(SHARDS), "around every change"))
 def test_around_every_change_of_every_zone_all_is_as_the_wall_says(shard: int) -> None:
     wrong = []
     for zone in ZONES[shard::SHARDS]:
@@ -86,7 +89,7 @@ def cached(
     return expected(at, was, now, _seen.setdefault((at, was, now), zone))
 
 
-@pytest.mark.parametrize("shard", range(SHARDS))
+@pytest.mark.parametrize("shard", third(range(SHARDS), "counting"))
 def test_counting_and_walking_back_agree_with_walking_forward(shard: int) -> None:
     for zone in ZONES[shard::SHARDS]:
         for at, *_ in oracle.moves(ZoneInfo(zone), 2010, 2012):

@@ -21,7 +21,7 @@ async def test_the_other_library_is_refused_a_file_that_is_open(
     path = tmp_path / "a.db"
     database = spelling.format(path=path, folder=tmp_path)
     async with opened(f"sqlite:///{path}"):
-        with pytest.raises(StoreHeld, match=r"a\.db is open in this process by Rota"):
+        with pytest.raises(StoreHeld, match=r"sqlite3 cannot open .*a\.db: Rota has the file open"):
             sqlite3.connect(database, uri=True)
     sqlite3.connect(database, uri=True).close()
 

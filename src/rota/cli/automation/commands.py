@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 
-from rota.cli import connect, render, values
+from rota.cli import complete, connect, render, values
 from rota.cli.automation import lists, page
 from rota.cli.base import CommandGroup, CommonOptions
 from rota.errors import BadAutomation, BadInput, UnknownAutomation, UsageError
@@ -59,7 +59,7 @@ def list_(call: CommonOptions, archived: bool, after: str) -> None:
 
 
 @automation.command("show")
-@click.argument("name")
+@complete.AUTOMATION
 @click.pass_obj
 def show(call: CommonOptions, name: str) -> None:
     """Show how an automation stands, what blocks it, and what clears it.
@@ -197,7 +197,7 @@ def tell(call: CommonOptions, standing: AutomationView, words: str, **facts: Any
 
 
 @automation.command("run-now")
-@click.argument("name")
+@complete.AUTOMATION
 @click.pass_obj
 def run_now(call: CommonOptions, name: str) -> None:
     """Make every producer due now. Its schedule stays as it is.
@@ -211,7 +211,7 @@ def run_now(call: CommonOptions, name: str) -> None:
 
 
 @automation.command("pause")
-@click.argument("name")
+@complete.AUTOMATION
 @click.pass_obj
 def pause(call: CommonOptions, name: str) -> None:
     """Begin nothing new. What runs is left to end, and events are kept."""
@@ -220,7 +220,7 @@ def pause(call: CommonOptions, name: str) -> None:
 
 
 @automation.command("resume")
-@click.argument("name")
+@complete.AUTOMATION
 @click.pass_obj
 def resume(call: CommonOptions, name: str) -> None:
     """Go on after a pause, or come back from the archive.
@@ -232,7 +232,7 @@ def resume(call: CommonOptions, name: str) -> None:
 
 
 @automation.command("archive")
-@click.argument("name")
+@complete.AUTOMATION
 @click.pass_obj
 def archive(call: CommonOptions, name: str) -> None:
     """Pause for good, and leave it out of the list. Nothing is lost."""
@@ -241,7 +241,7 @@ def archive(call: CommonOptions, name: str) -> None:
 
 
 @automation.command("publish")
-@click.argument("name")
+@complete.AUTOMATION
 @click.argument("topic")
 @click.argument("event_id", metavar="ID")
 @click.argument("payload", required=False, metavar="[PAYLOAD]")
@@ -293,7 +293,7 @@ def _payload(text: str | None) -> Any:
 
 
 @automation.command("skip")
-@click.argument("name")
+@complete.AUTOMATION
 @click.argument("topic", required=False)
 @click.argument("event_id", required=False, metavar="[ID]")
 @click.option("--input", "input_id", metavar="ID", help="An input, and all it leads to.")

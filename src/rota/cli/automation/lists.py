@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from rota.cli import connect, render
+from rota.cli import complete, connect, render
 from rota.cli.automation import page
 from rota.cli.base import BaseCommand, CommonOptions
 from rota.core.automations.model import SeenInput
 from rota.core.automations.phases import EventStatus, Mutation
-from rota.errors import BadInput
+from rota.core.runs.ids import short_id
+from rota.errors import BadInput, UnknownRun
 
 if TYPE_CHECKING:
     from rota.client.client import Client
@@ -41,7 +43,7 @@ def _more(found: Sequence[Any], limit: int, last: str) -> None:
 
 
 @click.command(cls=BaseCommand)
-@click.argument("name")
+@complete.AUTOMATION
 @click.argument("input_id", required=False, metavar="[ID]")
 @click.option("--pending", is_flag=True, help="Only what is not done, oldest first.")
 @click.option("--stale", is_flag=True, help="Only what is not done for `stale_days`.")
@@ -156,7 +158,7 @@ def input_table(found: Sequence[SeenInput], now: int, empty: str) -> None:
 
 
 @click.command(cls=BaseCommand)
-@click.argument("name")
+@complete.AUTOMATION
 @click.argument("output_id", required=False, metavar="[ID]")
 @click.option(
     "--status", type=click.Choice([one.value for one in Mutation]),
@@ -194,7 +196,7 @@ def outputs(
         return
     rows = [
         (
-            row.id, page.settled(row), row.handler, row.tool,
+            page.short_change(row.id), page.settled(row), row.handler, row.tool,
             render.short(row.title or row.params, CELL_WIDTH), render.ago(row.updated_at, now),
         )
         for row in found
@@ -207,8 +209,13 @@ def outputs(
 
 async def _behind(client: Client, name: str, output_id: str) -> Trail:
     """One change. The list is asked for what comes just before the end of its id."""
-    rows = await client.automations.outputs(name, before=f"{output_id}z", limit=1)
-    if not rows or not rows[0].id.startswith(output_id):
+    root, dash, number = output_id.partition("-")  # a change is numbered within its chain of runs
+    if dash:
+        with contextlib.suppress(UnknownRun):
+            root = (await client.get(root)).root_id
+    wanted = f"{root}{dash}{number}"
+    rows = await client.automations.outputs(name, before=f"{wanted}z", limit=1)
+    if not rows or not rows[0].id.startswith(wanted):
         raise BadInput(
             f"automation {name} has made no change {output_id!r}",
             hint=f"See `rota automation outputs {name}`.",
@@ -240,7 +247,7 @@ def _show_output(call: CommonOptions, trail: Trail) -> None:
 
 
 @click.command(cls=BaseCommand)
-@click.argument("name")
+@complete.AUTOMATION
 @click.option("--topic", default="", help="Only events of this topic.")
 @click.option(
     "--status", type=click.Choice([one.value for one in EventStatus]),
@@ -267,7 +274,7 @@ def events(
     rows = [
         (
             row.topic, row.message_id, row.status, render.ago(row.created_at, now),
-            row.reserved_by or "-", render.short(row.payload, CELL_WIDTH),
+            short_id(row.reserved_by or "-"), render.short(row.payload, CELL_WIDTH),
         )
         for row in found
     ]  # fmt: skip
@@ -291,7 +298,7 @@ def event_document(row: StoredEvent) -> dict[str, Any]:
 
 
 @click.command(cls=BaseCommand)
-@click.argument("name")
+@complete.AUTOMATION
 @click.option("--logs", is_flag=True, help="With what the handlers logged.")
 @LIMIT
 @BEFORE
@@ -319,7 +326,7 @@ def activity(call: CommonOptions, name: str, logs: bool, limit: int, before: str
 
 
 @click.command(cls=BaseCommand)
-@click.argument("name")
+@complete.AUTOMATION
 @LIMIT
 @click.pass_obj
 def versions(call: CommonOptions, name: str, limit: int) -> None:

@@ -10,6 +10,7 @@ import click
 
 from rota.cli import render
 from rota.cli.run.page import own_frames
+from rota.core.runs.ids import short_id
 from rota.core.runs.stored_errors import read_error
 from rota.core.time.instants import SECOND
 
@@ -243,6 +244,12 @@ def change_lines(row: LedgerRow) -> None:
         spread("result", row.result)
 
 
+def short_change(change_id: str) -> str:
+    """The id of a change for tables: the short id of its chain of runs, and its number there."""
+    root_id, dash, number = change_id.partition("-")
+    return f"{short_id(root_id)}{dash}{number}"
+
+
 def settled(row: LedgerRow) -> str:
     """The status of a change, and how that was settled when not by the call itself."""
     how = SETTLED.get(row.resolved_by or "")
@@ -338,7 +345,7 @@ def doings(found: Sequence[SeenRun], now: int) -> None:
     """Handler runs as a table."""
     rows = [
         (
-            one.run.run_id, one.run.handler, one.shown, one.run.phase, one.run.cause,
+            short_id(one.run.run_id), one.run.handler, one.shown, one.run.phase, one.run.cause,
             render.ago(one.run.started_at, now),
             render.took(one.run.started_at, one.run.finished_at), _note(one),
         )

@@ -14,8 +14,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from rota.cli import connect, exit_codes, render
+from rota import RunIdFilter
+from rota.cli import complete, connect, exit_codes, render
 from rota.cli.base import BaseCommand, CommonOptions
+from rota.cli.run.page import own_frames
+from rota.core.runs.ids import short_id
 from rota.core.time.instants import iso
 from rota.errors import UsageError
 
@@ -25,15 +28,20 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("rota.up")
 
+RUNS = "rota.runs"  # the logger of each run's start, end, retry and failure
+# They log every request with its whole URL, keys and all.
+LOUD = ("httpx", "httpx2", "httpcore", "httpcore2")
+
 
 @click.command(cls=BaseCommand)
-@click.argument("target", required=False)
+@click.argument("target", required=False, shell_complete=complete.files)
 @click.option(
     "--queue",
     "queues",
     multiple=True,
     metavar="NAME",
     help="Serve only this queue; may be repeated.",
+    shell_complete=complete.queues,
 )
 @click.option("--seats", type=int, help="Runs performed at the same time. [ROTA_SEATS]")
 @click.option("--migrate", is_flag=True, help="PostgreSQL: bring the tables up to date first.")
@@ -169,19 +177,27 @@ def write_logs(call: CommonOptions) -> None:
     """Logs to stderr, passwords out; a project that sets up logging itself has its way."""
     wire = logging.StreamHandler(sys.stderr)
     wire.setFormatter(_Lines(call))
+    wire.addFilter(RunIdFilter())
     logging.basicConfig(level=logging.DEBUG if call.debug else logging.INFO, handlers=[wire])
-    logging.getLogger("asyncio").setLevel(logging.WARNING)
+    for name in ("asyncio", *LOUD):
+        logging.getLogger(name).setLevel(logging.WARNING)
 
 
 class _Lines(logging.Formatter):
     """One line per record; a traceback follows it."""
 
     def __init__(self, call: CommonOptions) -> None:
-        super().__init__("%(asctime)s %(levelname)s %(name)s: %(message)s")
+        super().__init__("%(asctime)s %(levelname)s %(name)s%(of_run)s: %(message)s")
         self._call = call
 
     def format(self, record: logging.LogRecord) -> str:
         """The record as text, or as one JSON object."""
+        run_id = getattr(record, "run_id", "")
+        said = run_id in record.getMessage()  # Rota's own lines about a run name it
+        record.of_run = "" if said else f" [run {short_id(run_id)}]"
+        if record.name == RUNS and record.exc_info:  # what failed is user code, not Rota
+            trace = self.formatException(record.exc_info)
+            record.exc_text = "\n".join(own_frames(trace))
         if not self._call.json:
             return exit_codes.hide(super().format(record), self._call.url)
         fields = {
@@ -190,8 +206,11 @@ class _Lines(logging.Formatter):
             "logger": record.name,
             "message": exit_codes.hide(record.getMessage(), self._call.url),
         }
+        if run_id:
+            fields |= {"run_id": run_id, "run_name": getattr(record, "run_name", "")}
         if record.exc_info:
-            fields["trace"] = exit_codes.hide(self.formatException(record.exc_info), self._call.url)
+            trace = record.exc_text or self.formatException(record.exc_info)
+            fields["trace"] = exit_codes.hide(trace, self._call.url)
         return json.dumps(fields, ensure_ascii=False)
 
 

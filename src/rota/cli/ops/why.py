@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from rota.cli import connect, render
+from rota.cli import complete, connect, render
 from rota.cli.base import BaseCommand, CommonOptions
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @click.command(cls=BaseCommand)
-@click.argument("name", metavar="NAME")
+@click.argument("name", metavar="NAME", shell_complete=complete.anything)
 @click.option(
     "--at", "at_text", metavar="TIME", help="Ask about one time: 2027-03-28T02:30, or 02:30 today."
 )

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rota.cli import connect, render
+from rota.cli import complete, connect, render
 from rota.cli.base import CommandGroup, CommonOptions
+from rota.core.runs.ids import short_id
 from rota.core.time.instants import span
 
 if TYPE_CHECKING:
@@ -37,8 +38,8 @@ def list_workers(call: CommonOptions, everyone: bool) -> None:
         return
     lines = [
         (
-            row.id, row.host.partition("/")[0], row.pid, ", ".join(_queues(row)), row.seats,
-            row.status, _heartbeat(row, settings, now), render.ago(row.started_at, now),
+            short_id(row.id), row.host.partition("/")[0], row.pid, ", ".join(_queues(row)),
+            row.seats, row.status, _heartbeat(row, settings, now), render.ago(row.started_at, now),
         )
         for row in rows
     ]  # fmt: skip
@@ -136,7 +137,7 @@ def _limits(row: dict[str, Any]) -> str:
 
 
 @queue.command("pause")
-@click.argument("name")
+@complete.QUEUE
 @click.pass_obj
 def pause(call: CommonOptions, name: str) -> None:
     """Stop taking runs from a queue, on all workers. What runs goes on."""
@@ -144,7 +145,7 @@ def pause(call: CommonOptions, name: str) -> None:
 
 
 @queue.command("resume")
-@click.argument("name")
+@complete.QUEUE
 @click.pass_obj
 def resume(call: CommonOptions, name: str) -> None:
     """Take runs from a queue again."""

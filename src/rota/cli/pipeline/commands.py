@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rota.cli import exit_codes, render
+from rota.cli import complete, exit_codes, render
 from rota.cli.base import CommandGroup, CommonOptions
 from rota.cli.pipeline import text as pipeline_words
 from rota.cli.pipeline.generate import generate
@@ -149,7 +149,7 @@ def list_(call: CommonOptions, folder: Path) -> None:
 
 
 @pipeline.command("show")
-@click.argument("path")
+@complete.PATH
 @click.pass_obj
 def show(call: CommonOptions, path: str) -> None:
     """Show what a pipeline does, part by part, and when.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from rota.cli import render
+from rota.cli import complete, render
 from rota.cli.base import BaseCommand, CommonOptions
 from rota.cli.pipeline.progress import money
 from rota.errors import BadInput
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @click.command("generate", cls=BaseCommand)
-@click.argument("path")
+@complete.PATH
 @click.option("-p", "--param", "params", multiple=True, metavar="NAME=VALUE", help="A parameter.")
 @click.option("--model", metavar="MODEL", help="This model: provider:model.")
 @click.option(

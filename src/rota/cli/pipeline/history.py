@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 import msgspec
 
-from rota.cli import connect, render
+from rota.cli import complete, connect, render
 from rota.cli.base import BaseCommand, CommonOptions
 from rota.cli.pipeline.progress import money
 from rota.cli.pipeline.run import result_document, summary
 from rota.cli.pipeline.runner import chosen_run, client_of, never_ran
+from rota.core.runs.ids import short_id
 from rota.core.runs.stored_errors import read_error
 from rota.errors import WrongState
 
@@ -42,7 +43,7 @@ class HistoryEntry(NamedTuple):
 
 
 @click.command("history", cls=BaseCommand)
-@click.argument("path")
+@complete.PATH
 @click.option(
     "--limit",
     type=click.IntRange(1, 1000),
@@ -217,7 +218,7 @@ def _row(entry: HistoryEntry) -> tuple[object, ...]:
         items, failed = f"{result.processed}/{result.total}", str(result.failed or "-")
         cost = money(result.cost_usd) + ("+" if result.unpriced_calls else "")
     return (
-        run.root_id, entry.outcome, run.trigger, render.clock(run.started_at),
+        short_id(run.root_id), entry.outcome, run.trigger, render.clock(run.started_at),
         render.took(run.started_at, run.finished_at), items, failed, cost,
         render.short(note.partition("\n")[0], 60),
     )  # fmt: skip

@@ -10,7 +10,7 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 
-from rota.errors import BadInput, UsageError
+from rota.errors import BadInput, MissingExtra, UsageError
 
 if TYPE_CHECKING:
     from rota.pipelines.definition.loader import Loaded
@@ -94,7 +94,7 @@ def prepare(
 def must_be_ready(found: PreparedRun, *, model: str | None, ai: Path | None) -> None:
     """Refuse a run that could not come to its end, before anything is paid for."""
     _must_be_approved(found)
-    from rota.ai.registry import invoker_of
+    from rota.ai import Request, invoker_of
     from rota.pipelines.definition.overrides import reads_stdin
     from rota.pipelines.preview.validation import models_of
     from rota.pipelines.run.readiness import obstacles
@@ -103,8 +103,8 @@ def must_be_ready(found: PreparedRun, *, model: str | None, ai: Path | None) -> 
     answering = invoker_of(ai)
     for each in [model] if model else models_of(found.loaded):
         try:
-            answering.route(each)
-        except UsageError as error:
+            answering.estimate(Request(each, ""))  # makes the provider, and asks nobody
+        except (UsageError, MissingExtra) as error:
             end = "" if error.message.endswith("?") else "."
             said.append(f"{error.message}{end} {error.advice}")
     if reads_stdin(found.loaded.pipeline) and piped() is None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from rota.cli import render
+from rota.cli import complete, render
 from rota.cli.base import BaseCommand, CommonOptions
 from rota.cli.pipeline import text
 from rota.cli.pipeline.options import choices, piped, prepare
@@ -21,7 +21,7 @@ UNKNOWN = "?"
 
 
 @click.command("render", cls=BaseCommand)
-@click.argument("path")
+@complete.PATH
 @choices
 @click.option(
     "--first", type=click.IntRange(0), default=1, show_default=True, metavar="N",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
+from rota.cli import complete
 from rota.cli.base import BaseCommand, CommonOptions
 from rota.cli.pipeline.run import ending, live, must_be_writable
 from rota.cli.pipeline.runner import chosen_run, client_of, flag_of, never_ran
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 def _again(name: str, text: str) -> click.Command:
     @click.command(name, cls=BaseCommand, help=text)
-    @click.argument("path")
+    @complete.PATH
     @click.option("--run", "run_id", metavar="ID", help="This run, instead of the newest one.")
     @ending
     @click.pass_obj

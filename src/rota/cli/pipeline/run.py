@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from rota.cli import exit_codes, render
+from rota.cli import complete, exit_codes, render
 from rota.cli.base import BaseCommand, CommonOptions
 from rota.cli.pipeline.options import choices, must_be_ready, piped, prepare
 from rota.cli.pipeline.progress import Meter, money
@@ -50,7 +50,7 @@ def ending(command: Any) -> Any:
 
 
 @click.command("run", cls=BaseCommand)
-@click.argument("path")
+@complete.PATH
 @choices
 @click.option("--parallel", type=click.IntRange(1), metavar="N", help="N calls at the same time.")
 @click.option(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from rota.cli import connect
+from rota.cli import complete, connect
 from rota.cli.automation.commands import tell
 from rota.cli.automation.page import in_the_way, output_document
 from rota.cli.base import BaseCommand, CommonOptions
@@ -34,7 +34,7 @@ class ApprovalTarget(NamedTuple):
 
 async def _seen(client: Client, given: str) -> ApprovalTarget:
     """The automation that this change or run belongs to, or WrongState when it is over."""
-    root_id, _, is_change = given.partition("-")  # a change is numbered within its chain of runs
+    root_id, _, number = given.partition("-")  # a change is numbered within its chain of runs
     try:
         run = await client.get(root_id)
     except UnknownRun as error:
@@ -47,8 +47,8 @@ async def _seen(client: Client, given: str) -> ApprovalTarget:
             f"run {run.id} is one of {run.name}, not of an automation",
             hint=f"Nothing in it waits for an answer; see `rota run show {run.id}`.",
         )
-    if is_change:
-        return ApprovalTarget(run.name, given)
+    if number:
+        return ApprovalTarget(run.name, f"{run.root_id}-{number}")
     standing = await client.automations.show(run.name)
     # Not any run of its chain: a later attempt may ask for something else.
     if standing.turn is None or standing.turn.id != run.id:
@@ -83,7 +83,7 @@ def _title(row: LedgerRow | None) -> str:
 
 
 @click.command(cls=BaseCommand)
-@click.argument("answer_to", metavar="ID")
+@click.argument("answer_to", metavar="ID", shell_complete=complete.run_ids)
 @click.pass_obj
 def approve(call: CommonOptions, answer_to: str) -> None:
     """Agree to the change that an automation's run waits with.
@@ -99,7 +99,7 @@ def approve(call: CommonOptions, answer_to: str) -> None:
 
 
 @click.command(cls=BaseCommand)
-@click.argument("answer_to", metavar="ID")
+@click.argument("answer_to", metavar="ID", shell_complete=complete.run_ids)
 @click.pass_obj
 def reject(call: CommonOptions, answer_to: str) -> None:
     """Refuse the change that an automation's run waits with.
@@ -114,7 +114,7 @@ def reject(call: CommonOptions, answer_to: str) -> None:
 
 
 @click.command(cls=BaseCommand)
-@click.argument("answer_to", metavar="ID")
+@click.argument("answer_to", metavar="ID", shell_complete=complete.run_ids)
 @click.argument("how", type=click.Choice(RESOLUTIONS), metavar="HOW")
 @click.pass_obj
 def resolve(call: CommonOptions, answer_to: str, how: Resolution) -> None:

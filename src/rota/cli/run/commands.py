@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rota.cli import connect, render, values
+from rota.cli import complete, connect, render, values
 from rota.cli.base import CommandGroup, CommonOptions
 from rota.cli.run import page
 from rota.cli.run.start import start
 from rota.cli.run.wait import Waiter
+from rota.core.runs.ids import short_id
 from rota.core.runs.lifecycle import Status
 from rota.core.time.instants import micros
 
@@ -30,13 +31,13 @@ run.add_command(start)
 
 
 @run.command("list")
-@click.option("--name", help="Only runs of this workflow.")
+@click.option("--name", help="Only runs of this workflow.", shell_complete=complete.workflows)
 @click.option(
     "--status",
     type=click.Choice([s.value for s in Status if s not in TEMPLATES]),
     help="Only runs in this status.",
 )
-@click.option("--queue", help="Only runs of this queue.")
+@click.option("--queue", help="Only runs of this queue.", shell_complete=complete.queues)
 @click.option("--external-id", metavar="ID", help="Only the run with this external id.")
 @click.option(
     "--limit", type=click.IntRange(1, 1000), default=20, show_default=True, help="How many."
@@ -48,6 +49,8 @@ def list_(call: CommonOptions, /, limit: int, **filters: str | None) -> None:
     chosen: dict[str, Any] = {name: value for name, value in filters.items() if value}
 
     async def look(client: Client) -> tuple[list[Run], int]:
+        if "before" in chosen:
+            chosen["before"] = (await client.get(chosen["before"])).id
         return await client.list(limit=limit, **chosen), client.clock.now()
 
     found, now = connect.ask(call, look)
@@ -58,7 +61,7 @@ def list_(call: CommonOptions, /, limit: int, **filters: str | None) -> None:
     queues = any(run.queue != "default" for run in found)
     rows = [
         (
-            run.id, run.name, run.label, *([run.queue] if queues else []), _number(run),
+            short_id(run.id), run.name, run.label, *([run.queue] if queues else []), _number(run),
             render.ago(run.created_at, now), render.took(run.started_at, run.finished_at),
         )
         for run in found
@@ -74,12 +77,12 @@ def _number(run: Run) -> str:
 
 
 @run.command("show")
-@click.argument("run_id", metavar="ID")
+@complete.RUN_ID
 @click.pass_obj
 def show_(call: CommonOptions, run_id: str) -> None:
     """Show a run: attempts, steps, error, and what to do next.
 
-    ID may be shortened to a beginning that fits one run only.
+    ID is the id of the run, its short id, a beginning that fits one run only, or its external id.
     """
     story = connect.ask(call, lambda client: page.read(client, run_id))
     if call.json:
@@ -89,7 +92,7 @@ def show_(call: CommonOptions, run_id: str) -> None:
 
 
 @run.command("result")
-@click.argument("run_id", metavar="ID")
+@complete.RUN_ID
 @click.option("--timeout", metavar="DURATION", help="How long to wait: 30s, 5m.")
 @click.pass_obj
 def result(call: CommonOptions, run_id: str, timeout: str | None) -> None:
@@ -110,7 +113,7 @@ def result(call: CommonOptions, run_id: str, timeout: str | None) -> None:
 
 
 @run.command("cancel")
-@click.argument("run_id", metavar="ID")
+@complete.RUN_ID
 @click.option(
     "--reason", metavar="WHY", default="by request", show_default=True, help="Why, for the record."
 )
@@ -125,7 +128,7 @@ def cancel(call: CommonOptions, run_id: str, reason: str) -> None:
 
 
 @run.command("retry")
-@click.argument("run_id", metavar="ID")
+@complete.RUN_ID
 @click.pass_obj
 def retry(call: CommonOptions, run_id: str) -> None:
     """Try a run again, from its last finished step."""
@@ -142,7 +145,7 @@ async def _retry(client: Client, run_id: str) -> tuple[str, Run]:
 
 
 @run.command("signal")
-@click.argument("run_id", metavar="ID")
+@complete.RUN_ID
 @click.argument("name")
 @click.argument("value", required=False, metavar="[JSON]")
 @click.pass_obj
@@ -160,7 +163,7 @@ def signal(call: CommonOptions, run_id: str, name: str, value: str | None) -> No
 
 
 @run.command("fork")
-@click.argument("run_id", metavar="ID")
+@complete.RUN_ID
 @click.option(
     "--from",
     "from_step",

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from rota.cli.render import ago
-from rota.core.runs.failures import TABLE, Kind
+from rota.core.runs.failures import TABLE, Kind, advice
 from rota.core.runs.lifecycle import Status
 
 if TYPE_CHECKING:
@@ -18,8 +18,6 @@ SENTENCES: dict[str, str] = {
     "and `rota doctor` if it waits for long.",
     Status.RUNNING: "A worker is at it; `rota run result {id}` waits for its end.",
     Status.WAITING: "It needs help: {action} (`rota run retry {id}`).",
-    Status.FAILED: "Fix the cause, then `rota run retry {id}`: it goes on after its last "
-    "finished step.",
     Status.CRASHED: "It took its worker down too often and was put aside. Fix the cause, then "
     "`rota run retry {id}`.",
     Status.CANCELLED: "Nothing to do; `rota run retry {id}` would take it up again.",
@@ -38,6 +36,8 @@ def next_step(run: Run, steps: Sequence[StoredStep], now: int) -> str:
     if run.kind == "pipeline" and run.status in CUT_OFF:
         name = run.name.removeprefix("pipeline:")
         return f"Fix the cause, then `rota pipeline resume {name}`: it goes on from what is done."
+    if run.status == Status.FAILED:
+        return advice(run.reason, run.id)
     sentence = SENTENCES.get(run.status, "Nothing to do.")
     return sentence.format(id=run.id, queue=run.queue, action=_action(run.reason))
 
@@ -57,4 +57,6 @@ def _sleeping(run: Run, steps: Sequence[StoredStep], now: int) -> str:
     if run.available_at is None:
         return "It waits to be woken."
     what = "It tries again" if run.reason == "retry" else "It wakes by itself"
+    if run.available_at <= now:
+        return f"{what} as soon as a worker looks; see `rota worker list`."
     return f"{what} {ago(run.available_at, now)}; nothing to do."

@@ -9,6 +9,7 @@ import click
 
 from rota.cli import render
 from rota.cli.run import next_steps
+from rota.core.runs.ids import short_id
 from rota.core.runs.stored_errors import read_error
 
 if TYPE_CHECKING:
@@ -71,10 +72,11 @@ def page(story: RunPage) -> None:
 
 def _head(story: RunPage) -> None:
     run, first = story.last, story.attempts[0]
-    click.echo(f"run {run.id}  {click.style(render.clean(run.name), bold=True)}  "
+    click.echo(f"run {short_id(run.id)}  {click.style(render.clean(run.name), bold=True)}  "
         f"{render.coloured(render.clean(run.label))}")  # fmt: skip
     ended = run.finished_at or (story.now if first.started_at else None)
     lines = [
+        ("id", run.id),
         ("queue", f"{run.queue}, priority {run.priority}"),
         ("trigger", first.trigger + (f" by run {first.parent_id}" if first.parent_id else "")),
         ("external id", first.external_id),
@@ -103,7 +105,7 @@ def _when(at: int, now: int) -> str:
 def _attempts(story: RunPage) -> None:
     rows = [
         (
-            number, run.id, run.label, run.trigger, render.clock(run.started_at),
+            number, short_id(run.id), run.label, run.trigger, render.wall(run.started_at),
             render.took(run.started_at, run.finished_at), _said(run.error),
         )
         for number, run in enumerate(story.attempts, start=1)
@@ -145,7 +147,7 @@ def _outcome(step: StoredStep) -> str:
     if step.error:
         return _said(step.error)
     if step.kind == "child":
-        return f"run {step.child_id}"
+        return f"run {short_id(step.child_id or '')}"
     return render.short(step.output, CELL_WIDTH)
 
 

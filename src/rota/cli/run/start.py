@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rota.cli import connect, render, values
+from rota.cli import complete, connect, render, values
 from rota.cli.base import BaseCommand, CommonOptions
 from rota.cli.run.wait import Waiter
 from rota.core.time.instants import micros
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @click.command(cls=BaseCommand)
-@click.argument("name")
+@click.argument("name", shell_complete=complete.workflows)
 @click.argument("arguments", nargs=-1, metavar="[KEY=VALUE]...")
 @click.option(
     "--input", "source", metavar="JSON", help="All arguments: JSON, @file, or - for stdin."
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 @click.option(
     "--external-id", metavar="ID", help="Start it once only: the same id finds the run that exists."
 )
-@click.option("--queue", help="Queue, instead of the workflow's.")
+@click.option("--queue", help="Queue, instead of the workflow's.", shell_complete=complete.queues)
 @click.option("--priority", type=int, help="Higher goes first; instead of the workflow's.")
 @click.option("--delay", metavar="DURATION", help="Start later: 90s, 5m, 1h30m.")
 @click.option(

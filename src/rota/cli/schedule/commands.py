@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rota.cli import connect, render
+from rota.cli import complete, connect, render
 from rota.cli.base import CommandGroup, CommonOptions
 from rota.cli.run.wait import Waiter
 from rota.cli.schedule import page
@@ -72,7 +72,7 @@ def _next(shown: ScheduleView, now: int) -> str:
 
 
 @schedule.command("show")
-@click.argument("name")
+@complete.SCHEDULE
 @click.pass_obj
 def show(call: CommonOptions, name: str) -> None:
     """Show what a schedule means, does next and did last."""
@@ -87,7 +87,7 @@ schedule.add_command(update)
 
 
 @schedule.command("history")
-@click.argument("name")
+@complete.SCHEDULE
 @click.option("--from", "start", metavar="TIME", help="Only occurrences at or after this time.")
 @click.option("--to", "end", metavar="TIME", help="Only occurrences at or before this time.")
 @click.option(
@@ -167,7 +167,7 @@ def upcoming(call: CommonOptions, within: str, limit: int) -> None:
 
 
 @schedule.command("pause")
-@click.argument("name")
+@complete.SCHEDULE
 @click.option("--note", metavar="WHY", default="", help="Why, for whoever finds it paused.")
 @click.option("--until", metavar="TIME", help="Resume by itself at this time.")
 @click.pass_obj
@@ -182,7 +182,7 @@ def pause(call: CommonOptions, name: str, note: str, until: str | None) -> None:
 
 
 @schedule.command("resume")
-@click.argument("name")
+@complete.SCHEDULE
 @click.option(
     "--catch-up", is_flag=True, help="Owe what was left out since the pause; policies decide."
 )
@@ -200,7 +200,7 @@ def _done(call: CommonOptions, shown: ScheduleView) -> None:
 
 
 @schedule.command("trigger")
-@click.argument("name")
+@complete.SCHEDULE
 @click.option("--wait", is_flag=True, help="Wait for the end and print the result.")
 @click.option("--timeout", metavar="DURATION", help="With --wait: how long.")
 @click.pass_obj
@@ -228,7 +228,7 @@ def trigger(call: CommonOptions, name: str, wait: bool, timeout: str | None) -> 
 
 
 @schedule.command("backfill")
-@click.argument("name")
+@complete.SCHEDULE
 @click.option("--from", "start", metavar="TIME", required=True, help="First time to run for.")
 @click.option("--to", "end", metavar="TIME", help="Last time to run for; now, if none is given.")
 @click.option(
@@ -273,7 +273,7 @@ def backfill(
 
 
 @schedule.command("delete")
-@click.argument("name")
+@complete.SCHEDULE
 @click.pass_obj
 def delete(call: CommonOptions, name: str) -> None:
     """Remove a schedule. The runs it fired stay, and those under way go on."""

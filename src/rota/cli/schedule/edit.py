@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from rota.cli import connect, render, values
+from rota.cli import complete, connect, render, values
 from rota.cli.base import BaseCommand, CommonOptions
 from rota.cli.schedule import page
 from rota.cli.schedule.options import zone_options
@@ -87,7 +87,7 @@ def _options(command: Decorated) -> Decorated:
 
 @click.command(cls=BaseCommand)
 @click.argument("name")
-@click.argument("workflow")
+@click.argument("workflow", shell_complete=complete.workflows)
 @click.argument("words", nargs=-1, required=True, metavar="WHEN... [KEY=VALUE]...")
 @_options
 @click.option("--paused", is_flag=True, help="Make it, but do not let it fire yet.")
@@ -125,7 +125,7 @@ def create(
 
 
 @click.command(cls=BaseCommand)
-@click.argument("name")
+@complete.SCHEDULE
 @click.argument("words", nargs=-1, metavar="[WHEN]... [KEY=VALUE]...")
 @_options
 @click.option("--workflow", metavar="NAME", help="Run another workflow.")

@@ -9,6 +9,7 @@ import click
 
 from rota.cli import render
 from rota.cli.schedule.next import occurrence_document, occurrences
+from rota.core.runs.ids import short_id
 from rota.core.runs.lifecycle import Status
 from rota.core.runs.stored_errors import read_error
 from rota.core.time.instants import span
@@ -241,7 +242,7 @@ def _when(row: Run, zone: str) -> str:
 
 
 def _run(run: Run) -> str:
-    return "-" if run.status == Status.SKIPPED else run.id
+    return "-" if run.status == Status.SKIPPED else short_id(run.id)
 
 
 def _label(run: Run) -> str:

@@ -77,6 +77,15 @@ def kind_of(error: BaseException) -> Kind:
     return next(kind for cls, kind in _KINDS if isinstance(error, cls))
 
 
+def advice(reason: str | None, run_id: str) -> str:
+    """What to do about a run that failed for this reason."""
+    if reason == Kind.STRANDED:
+        return f"{errors.Stranded.hint} `rota run show {run_id}` names the steps."
+    return (
+        f"Fix the cause, then `rota run retry {run_id}`: it resumes after its last finished step."
+    )
+
+
 def names_of(error: BaseException) -> tuple[str, ...]:
     """Class names of the error and its bases, for `never` lists."""
     return tuple(cls.__name__ for cls in type(error).__mro__[:-1])

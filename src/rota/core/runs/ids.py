@@ -14,6 +14,14 @@ def born_at(run_id: str) -> int:
     return int(run_id[:12], 16) * 1000
 
 
+SHORT = 8
+
+
+def short_id(run_id: str) -> str:
+    """The end of an id, for tables. Ids of one moment begin alike; they differ at their end."""
+    return run_id[-SHORT:]
+
+
 class IdMaker:
     """Makes ids that rise strictly within one process, so a batch keeps its order."""
 

@@ -164,8 +164,10 @@ class RunTracker:
         for schedule_id, root_id in seen.open_roots:
             self._open.setdefault(root_id, entries[schedule_id])
         for schedule_id, root_id in seen.by_hand:
-            if root_id not in self._told:
-                self._open.setdefault(root_id, entries[schedule_id])
+            entry = entries[schedule_id]
+            # One that ended at the very instant this daemon began was reported by another.
+            if root_id not in self._told and not state_file_sync.has(entry.state, root_id):
+                self._open.setdefault(root_id, entry)
         self._advance(seen.chains)
         for entry in entries.values():
             self._place(entry, seen.chains)

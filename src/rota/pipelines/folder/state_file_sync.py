@@ -98,6 +98,11 @@ def with_end(
     )  # fmt: skip
 
 
+def has(state: ScheduleState, run_id: str) -> bool:
+    """Whether the end of an execution is in the history already."""
+    return any(run.run_id == run_id for run in state.history)
+
+
 def _unbegun(state: ScheduleState, run_id: str) -> ScheduleState:
     """It was found out at its very beginning that it need not run."""
     last = state.last_run

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import random
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
@@ -14,6 +13,7 @@ from rota.core.runs.failures import TABLE, Kind, describe, kind_of, names_of
 from rota.core.runs.lifecycle import Status, Trigger
 from rota.core.runs.model import Claim, NewRun, Outcome
 from rota.core.runs.retry import RetryPolicy, next_try_us
+from rota.engine import run_log
 from rota.engine.context import EngineContext
 from rota.engine.journal import Journal
 from rota.errors import BadInput, RotaError, RunTimeout
@@ -33,8 +33,6 @@ from rota.store.runs.transitions import successor
 
 if TYPE_CHECKING:
     from rota.pipelines.client import PipelineClient
-
-log = logging.getLogger("rota.pipelines")
 
 
 class PipelineRunOptions(msgspec.Struct, frozen=True):
@@ -184,9 +182,8 @@ class PipelineRunner:
     def _failed(self, error: Exception, result: PipelineResult | None) -> Outcome:
         kind = kind_of(error)
         retry = self._successor(kind, error)
-        if retry is None:
-            said = error.advice if isinstance(error, RotaError) else ""
-            log.error("pipeline run %s (%s): %s. %s", self._claim.id, self._claim.name, error, said)
+        wait_us = None if retry is None else retry.available_at - self._base.clock.now()
+        run_log.failed(self._claim, error, retry_in_us=wait_us)
         output = None if result is None else _text(result)
         return Outcome(self._claim, "fail", kind, output, describe(error), retry=retry)
 

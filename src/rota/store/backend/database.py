@@ -135,6 +135,11 @@ def open_url(url: str, settings: Settings) -> Database:
         # Imported late: a program that only talks to PostgreSQL needs no SQLite, and vice versa.
         from rota.store.backend.sqlite import SqliteDatabase
 
+        if rest and not rest.startswith(("/", ":memory:")):
+            raise BadDatabaseUrl(
+                f"{url!r} has two slashes, so {rest.partition('/')[0]!r} would be a host",
+                hint=f"Write three: sqlite:///{rest}, or four for an absolute path.",
+            )
         path = rest.removeprefix("/") if not rest.startswith("//") else rest[1:]
         path, _, query = path.partition("?")
         if not path or query:
@@ -155,6 +160,12 @@ def open_url(url: str, settings: Settings) -> Database:
                 f"schema {schema!r} is not lower-case letters, digits and underscores"
             )
         return PostgresDatabase(parts, options, schema, settings)
+    base, plus, driver = scheme.partition("+")
+    if plus and base in ("sqlite", "postgresql", "postgres"):
+        raise BadDatabaseUrl(
+            f"{_without_secret(url)!r} names the driver {driver}, as SQLAlchemy does",
+            hint=f"Write {base}:// and the rest: Rota brings its own driver.",
+        )
     raise BadDatabaseUrl(f"{_without_secret(url)!r} is not a database URL Rota knows")
 
 

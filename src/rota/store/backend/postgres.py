@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import contextvars
 import logging
+import socket
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 from urllib.parse import SplitResult, urlunsplit
@@ -60,11 +61,37 @@ _ERRORS: tuple[tuple[type[BaseException], type[errors.StoreError]], ...] = (
 )
 
 
+# What to do about a server that cannot be reached, by what it or the system says.
+_HINTS: tuple[tuple[type[BaseException], str], ...] = (
+    (asyncpg.InvalidCatalogNameError, "Correct the database name in the URL, or create it."),
+    (
+        asyncpg.InvalidAuthorizationSpecificationError,
+        "Correct user and password in the URL: the server runs and refuses them.",
+    ),
+    (
+        ConnectionRefusedError,
+        "Start the server, or correct host and port in the URL: nothing listens there.",
+    ),
+    (socket.gaierror, "Correct the host name in the URL: no machine has it."),
+)
+
+
+def _explained(error: BaseException) -> tuple[str, str | None]:
+    """What a driver error says, and what to do if that is known."""
+    said = str(error) or type(error).__name__
+    if isinstance(error, ConnectionRefusedError):
+        said = "connection refused"
+    elif isinstance(error, socket.gaierror):
+        said = f"the host is unknown ({error.strerror})"
+    return said, next((hint for cls, hint in _HINTS if isinstance(error, cls)), None)
+
+
 def translate(error: BaseException, place: str) -> BaseException:
     """A driver error as one of ours; constraint errors and bugs stay what they are."""
     for cls, ours in _ERRORS:
         if isinstance(error, cls):
-            return ours(f"{place}: {str(error) or type(error).__name__}")
+            said, hint = _explained(error)
+            return ours(f"{place}: {said}", hint=hint)
     return error
 
 

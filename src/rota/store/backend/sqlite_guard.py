@@ -52,7 +52,9 @@ def _watch(event: str, args: tuple[Any, ...]) -> None:
     except (OSError, TypeError, ValueError):  # in memory, a new file, or nonsense: not ours to tell
         return
     if (found.st_dev, found.st_ino) in _held:
-        raise errors.StoreHeld(f"{path} is open in this process by Rota, with another SQLite")
+        raise errors.StoreHeld(
+            f"sqlite3 cannot open {path}: Rota has the file open through another SQLite library"
+        )
 
 
 def _path(database: Any) -> str:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
+from string import hexdigits
 from typing import NamedTuple
 
+from rota.core.runs.ids import SHORT
 from rota.core.runs.model import Run
 from rota.errors import UnknownRun
 from rota.store.backend.database import Tx
+
+CANDIDATES_MAX = 5
 
 
 class ChainResult(NamedTuple):
@@ -21,18 +26,40 @@ class ChainResult(NamedTuple):
 
 
 async def get(tx: Tx, *, namespace: str, run_id: str) -> Run:
-    """One run by its id or by a prefix that fits only one."""
+    """One run by its id, a beginning or a short end of it, or its external id; one must fit."""
     rows = await tx.rows("get_run", namespace=namespace, id=run_id)
-    if not rows and run_id:
-        beyond = run_id[:-1] + chr(ord(run_id[-1]) + 1)
-        like = await tx.rows("runs_like", namespace=namespace, prefix=run_id, beyond=beyond)
-        if len(like) > 1:
-            raise UnknownRun(f"{run_id!r} fits several runs", hint="Give more of the id.")
-        if like:
-            rows = await tx.rows("get_run", namespace=namespace, id=like[0][0])
-    if not rows:
+    if rows:
+        return Run(*rows[0])
+    found = await _like(tx, namespace, run_id) if run_id else []
+    if len(found) > 1:
+        raise UnknownRun(
+            f"{run_id!r} fits several runs:\n{_candidates(found)}",
+            hint="Give more of the id, or one of the ids above.",
+        )
+    if not found:
         raise UnknownRun(f"there is no run {run_id!r} in namespace {namespace!r}", run_id=run_id)
-    return Run(*rows[0])
+    return found[0]
+
+
+async def _like(tx: Tx, namespace: str, given: str) -> list[Run]:
+    """The newest runs that somebody may mean by less than a whole id."""
+    limit = CANDIDATES_MAX + 1
+    beyond = f"{given}{chr(sys.maxunicode)}"
+    rows = await tx.rows(
+        "runs_beginning", namespace=namespace, prefix=given, beyond=beyond, limit=limit
+    )
+    rows += await tx.rows("runs_called", namespace=namespace, external_id=given, limit=limit)
+    if len(given) >= SHORT and set(given) <= set(hexdigits):
+        rows += await tx.rows("runs_ending", ending=f"%{given.lower()}", limit=limit)
+    found = []
+    for run_id in sorted({str(row[0]) for row in rows}, reverse=True)[:limit]:
+        found += [Run(*row) for row in await tx.rows("get_run", namespace=namespace, id=run_id)]
+    return found
+
+
+def _candidates(found: Sequence[Run]) -> str:
+    lines = [f"  {run.id}  {run.name}  {run.label}" for run in found[:CANDIDATES_MAX]]
+    return "\n".join([*lines, "  …"] if len(found) > CANDIDATES_MAX else lines)
 
 
 async def chain(tx: Tx, *, root_id: str) -> list[Run]:

@@ -260,10 +260,19 @@ delete from payloads where run_id = :run_id and part = 'error'
 -- name: get_run
 select {run columns} from runs where namespace = :namespace and id = :id
 
--- name: runs_like
+-- name: runs_beginning
 select id from runs
 where namespace = :namespace and id >= :prefix and id < :beyond
-order by id limit 3
+order by id desc limit :limit
+
+-- name: runs_ending
+-- A scan of the primary key alone: people ask for a short id, programs do not.
+select id from runs where id like :ending order by id desc limit :limit
+
+-- name: runs_called
+select id from runs
+where namespace = :namespace and external_id = :external_id
+order by id desc limit :limit
 
 -- name: chain_of
 -- Every attempt of a chain, first to last.

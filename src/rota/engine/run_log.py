@@ -1,0 +1,90 @@
+"""Log lines about runs: each start, end, retry and failure; and the run id in every record.
+
+All lines go to the logger `rota.runs`, so that a busy system can silence it alone.
+"""
+
+from __future__ import annotations
+
+import logging
+from contextvars import ContextVar
+
+from rota.core.runs.model import Claim, Outcome
+from rota.core.time.instants import span
+
+RUNS = "rota.runs"
+log = logging.getLogger(RUNS)
+
+_current: ContextVar[Claim | None] = ContextVar("rota_run", default=None)
+
+
+class RunIdFilter(logging.Filter):
+    """Adds `run_id` and `run_name` to each log record; both are empty outside of a run.
+
+    Add it to a handler: `handler.addFilter(RunIdFilter())`, and `%(run_id)s` to its format.
+    """
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Let every record pass, with the run that the code belongs to."""
+        claim = _current.get()
+        if not hasattr(record, "run_id"):
+            record.run_id = claim.id if claim else ""
+            record.run_name = claim.name if claim else ""
+        return True
+
+
+def begins(claim: Claim) -> None:
+    """A run begins or is resumed here: every record of this task belongs to it from now on."""
+    _current.set(claim)
+    if claim.claim_count > 1:
+        log.debug("run %s (%s) resumed", claim.id, claim.name)
+    elif log.isEnabledFor(logging.INFO):
+        what = f", attempt {claim.attempt}" if claim.attempt > 1 else ""
+        log.info("run %s (%s) started%s", claim.id, claim.name, what)
+
+
+def ended(outcome: Outcome, now: int) -> None:
+    """A run was settled. Failures are logged where the exception is known: see `failed`."""
+    claim = outcome.claim
+    if outcome.verb == "complete":
+        if log.isEnabledFor(logging.INFO):
+            took = span(max(now - claim.started_at, 0))
+            log.info("run %s (%s) completed in %s", claim.id, claim.name, took, extra=_of(claim))
+    elif outcome.verb == "suspend":
+        log.debug(
+            "run %s (%s) suspended: %s", claim.id, claim.name, outcome.reason, extra=_of(claim)
+        )
+
+
+def failed(claim: Claim, error: BaseException, *, retry_in_us: int | None = None) -> None:
+    """An attempt of a run failed; the traceback follows the line."""
+    said = f"{type(error).__name__}: {error}"
+    if retry_in_us is None:
+        log.error("run %s (%s) failed: %s", claim.id, claim.name, said, exc_info=error)
+        return
+    log.warning(
+        "run %s (%s) failed, attempt %d in %s: %s", claim.id, claim.name, claim.attempt + 1,
+        span(retry_in_us), said, exc_info=error,
+    )  # fmt: skip
+
+
+def asks(claim: Claim, error: BaseException) -> None:
+    """A run waits for a person."""
+    log.warning(
+        "run %s (%s) needs help: %s: %s", claim.id, claim.name, type(error).__name__, error,
+        exc_info=error,
+    )  # fmt: skip
+
+
+def step_failed(
+    claim: Claim, step: str, attempt: int, error: BaseException, retry_in_us: int
+) -> None:
+    """A step is tried again; its last failure is the run's."""
+    log.warning(
+        "run %s (%s): step %s failed, attempt %d in %s: %s: %s", claim.id, claim.name, step,
+        attempt + 1, span(retry_in_us), type(error).__name__, error,
+    )  # fmt: skip
+
+
+def _of(claim: Claim) -> dict[str, str]:
+    """For lines that are written outside of the run's own task."""
+    return {"run_id": claim.id, "run_name": claim.name}
