@@ -45,7 +45,8 @@ def describe_cron(text: str) -> str:
     """A cron expression alone, without its zone."""
     cron = read_cron(text)
     days, months = _days(cron), _months(cron.month)
-    alone = _is_every(cron.day) or _is_every(cron.weekday)
+    counted = all(item.kind in ("nth", "final") for item in cron.weekday.items)
+    alone = _is_every(cron.weekday) or (_is_every(cron.day) and counted)
     if alone and months.startswith("in ") and _OF_THE_MONTH in days:
         days, months = days.replace(_OF_THE_MONTH, f"of {months[3:]}"), ""
     return ", ".join(part for part in (_times(cron), days, months) if part)
@@ -140,11 +141,11 @@ def _of_hours(hour: Field, minute: Field, second: int = 0) -> str:
     """ ", from 09:00 to 17:45": the first and the last time that it comes to."""
     if _is_every(hour):
         return ""
-    span, values = _span(hour), hour.values
-    if span is None and len(values) > 3:
+    values = hour.values
+    spans = _spans(hour) or [(value, value) for value in values]
+    if len(spans) > 3:
         return f", during the hours {_listed([_clock(value) for value in values])}"
     first, last = minute.values[0], minute.values[-1]
-    spans = [span] if span is not None else [(value, value) for value in values]
     said = [f"from {_clock(low, first)} to {_clock(high, last, second)}" for low, high in spans]
     return f", {_listed(said)}"
 
@@ -161,12 +162,21 @@ def _hours(hour: Field) -> str:
 def _stepped(hour: Field) -> str | None:
     """ "every hour from 09:00 to 17:00", "every 2 hours from 09:00 to 17:00"."""
     [item, *more] = hour.items
-    if more or item.kind not in ("any", "range"):
-        return None
-    length = (item.last - item.first) % 24
-    last = (item.first + length - length % item.step) % 24
-    rate = "every hour" if item.step == 1 else f"every {item.step} hours"
-    return f"{rate} from {_clock(item.first)} to {_clock(last)}"
+    spans, rate = _spans(hour), "every hour"
+    if not spans:
+        if more or item.kind not in ("any", "range"):
+            return None
+        length = (item.last - item.first) % 24
+        spans = [(item.first, (item.first + length - length % item.step) % 24)]
+        rate = f"every {item.step} hours"
+    said = [f"from {_clock(low)} to {_clock(high)}" for low, high in spans]
+    return f"{rate} {_listed(said)}"
+
+
+def _spans(hour: Field) -> list[tuple[int, int]]:
+    """The ranges of hours, when it is a list of ranges without steps."""
+    plain = [item.kind == "range" and item.step == 1 for item in hour.items]
+    return [(item.first, item.last) for item in hour.items] if all(plain) else []
 
 
 def _numbers(unit: str, field: Field) -> str:

@@ -7,7 +7,7 @@ way, the choice stays open. Pure.
 
 from __future__ import annotations
 
-from rota.core.time.phrase_choices import Choices
+from rota.core.time.phrase_choices import Choices, refuse
 from rota.core.time.phrase_parts import DAILY, DAYS, MONTHS, PAST, RATE, TIMES, WINDOW, Clause
 
 
@@ -68,7 +68,13 @@ def _options(before: Clause | None, one: Clause, ahead: Clause | None) -> list[s
     timed = any(clause.times for clause in (before, ahead) if clause is not None)
     if timed and not one.times and not one.within_day:
         return ["borrow", "alone"]  # "every day | and every monday at 9"
+    if not one.times and not one.within_day and _beside_rate(before, ahead):
+        refuse("incomplete", "a day in it has no time; say at which time")
     return ["alone"]
+
+
+def _beside_rate(before: Clause | None, ahead: Clause | None) -> bool:
+    return any(clause.within_day for clause in (before, ahead) if clause is not None)
 
 
 def _goes_back(before: Clause, one: Clause) -> bool:

@@ -415,13 +415,18 @@ def _stepped(cursor: Cursor) -> list[Day] | None:
     cursor.take(one[1])
     if not cursor.take_words("day", "from", "the"):
         return None
-    start = cursor.at
-    ends = _ordinals(cursor)
-    if len(ends) != 1 or ends[0][0] < 1:
-        return None
-    first, last = ends[0]
-    if not any(cursor.to(back) for back in range(start - cursor.at, 0)):
-        last = 31
+    start = _ordinal(cursor, 0)
+    if start is None or start[0] < 1:
+        refuse("incomplete", "every so many days from which day of the month?")
+    first, last = start[0], 31
+    cursor.take(start[1])
+    if cursor.to():
+        the = 1 if cursor.word(1) == "the" else 0
+        end = _ordinal(cursor, 1 + the)
+        if end is None or end[0] < 1:
+            refuse("incomplete", "every so many days to which day of the month?")
+        last = end[0]
+        cursor.take(1 + the + end[1])
     if last < first:
         refuse("inexpressible", f"a range from {first} to {last} reaches into the next month")
     span = "*" if (first, last) == (1, 31) else f"{first}-{last}"

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import NoReturn
 
 from rota.core.time.phrase_choices import Choices, refuse
-from rota.core.time.phrase_clock import in_part
+from rota.core.time.phrase_clock import Clock, in_part
 from rota.core.time.phrase_days import read_days, read_days_back, read_months
 from rota.core.time.phrase_parts import (
     DAILY,
@@ -104,7 +104,7 @@ class Reader:
         cursor, every, expect = self._cursor, self._every, self._expect_time
         self._refuse_unclear()
         for rule in (
-            self._day_part, self._days_back, self._past, self._window, self._time, self._rate,
+            self._hours, self._day_part, self._days_back, self._past, self._window, self._time, self._rate,
             self._days, self._months,
         ):  # fmt: skip
             start = cursor.at
@@ -159,6 +159,18 @@ class Reader:
     def _window(self) -> Clause | None:
         window = read_window(self._cursor)
         return None if window is None else Clause(windows=[window], order=[WINDOW])
+
+    def _hours(self) -> Clause | None:
+        """ "during the hours 9:00, 11:00 and 13:00"."""
+        cursor = self._cursor
+        if cursor.word() != "hours" or cursor.word(-1) != "the":
+            return None
+        cursor.take()
+        windows = []
+        while (clock := read_clock(cursor, bare=False)) is not None and not clock.minute:
+            windows.append((Clock(clock.wall[0]), Clock(clock.wall[0], 59)))
+            cursor.take(0 if cursor.peek(1).kind != "clock" else 1)
+        return Clause(windows=windows, order=[WINDOW]) if windows else None
 
     def _time(self) -> Clause | None:
         clock = read_clock(self._cursor, bare=self._expect_time)

@@ -38,7 +38,7 @@ def window_fields(first: Wall, last: Wall, rate: Rate, choices: Choices) -> list
         step = "*" if rate.number == 1 else f"*/{rate.number}"
         if end_second:
             return [f"{step} * {_range(hour, end)}"]
-        return [f"{step} * {_range(hour, (end - 1) % 24)}", f"0 0 {end}"]
+        return [f"{step} * {_range(hour, (end - 1) % 24)}", f"0 {end}"]
     if second or end_second:
         refuse("inexpressible", "a window begins and ends with a minute")
     return _minute_fields((hour, minute), (end, end_minute), rate.number, choices)
