@@ -138,7 +138,8 @@ def test_a_described_interval_is_read_back_as_itself(every_us: int) -> None:
 CLAUSES = (
     "monday at 9am", "every friday at 17:00", "weekdays at 8:30", "weekends at 11am",
     "every day at 12:00", "first monday of the month at 9", "last day of the month at 18:00",
-    "25 december at 8am", "the 15th of june at 7am", "every 30 minutes between 9am and 5pm on saturdays",
+    "25 december at 8am", "the 15th of june at 7am",
+    "every 30 minutes between 9am and 5pm on saturdays",
     "every hour on sundays", "last day of the quarter at 17:00", "every wednesday night at 10",
 )  # fmt: skip
 
@@ -176,6 +177,16 @@ def test_a_semicolon_keeps_clauses_with_lists_apart(chosen: list[str]) -> None:
 
 # -- hostile text ------------------------------------------------------------------------------
 
+
+def refusal_of(text: str) -> BadSchedule | None:
+    """Nothing but BadSchedule may come out."""
+    try:
+        parse(text, zone="UTC", now=NOW)
+    except BadSchedule as error:
+        return error
+    return None
+
+
 WORDS = st.sampled_from(
     [word for line in LINES for word in line.phrase.split()]
     + [",", ";", "-", "\0", "\ud800", "ſ", "٣", "½", "2027", "99999", "1.5", ":30", "("]
@@ -185,12 +196,10 @@ WORDS = st.sampled_from(
 @settings(derandomize=True, deadline=None, max_examples=2_000)
 @given(st.text(max_size=60) | st.lists(WORDS, max_size=14).map(" ".join))
 def test_any_text_has_a_reading_or_a_clear_refusal(text: str) -> None:
-    try:
-        parse(text, zone="UTC", now=NOW)
-    except BadSchedule as error:
+    error = refusal_of(text)
+    if error is not None:
         assert error.advice
-        if "refusal" in error.facts:
-            assert str(error).isprintable()
+        assert "refusal" not in error.facts or str(error).isprintable()
 
 
 @pytest.mark.parametrize(
@@ -203,11 +212,8 @@ def test_long_text_is_refused_at_once(piece: str) -> None:
         parse(piece * (100_000 // len(piece)), zone="UTC", now=NOW)
     with pytest.raises(BadSchedule):
         understand(piece * (100_000 // len(piece)))
-    for length in (900, 999):
-        try:
-            parse((piece * 1_000)[:length], zone="UTC", now=NOW)
-        except BadSchedule:
-            pass
+    for length in (900, 999):  # long enough to cost, short enough to be read
+        refusal_of((piece * 1_000)[:length])
 
 
 def test_a_number_too_large_for_a_duration_is_refused() -> None:

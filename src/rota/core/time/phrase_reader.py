@@ -104,8 +104,8 @@ class Reader:
         cursor, every, expect = self._cursor, self._every, self._expect_time
         self._refuse_unclear()
         for rule in (
-            self._hours, self._day_part, self._days_back, self._past, self._window, self._time, self._rate,
-            self._days, self._months,
+            self._hours, self._day_part, self._days_back, self._past, self._window, self._time,
+            self._rate, self._days, self._months,
         ):  # fmt: skip
             start = cursor.at
             found = rule()
