@@ -8,6 +8,7 @@ from rota.core.time.cron import MONTHS, WEEKDAYS
 from rota.core.time.phrase_choices import Choices, refuse
 from rota.core.time.phrase_parts import Day
 from rota.core.time.phrase_words import (
+    ENDINGS,
     EVERY,
     MONTH_NAMES,
     UNITS,
@@ -109,9 +110,12 @@ def _group(cursor: Cursor) -> str | None:
 
 def _counted(cursor: Cursor, choices: Choices, *, every: bool) -> list[Day] | None:
     """ "first monday", "1st and 15th", "last day of the month", "first business day"."""
+    in_digits = cursor.whole() is not None
     numbers = _ordinals(cursor)
     if not numbers:
         return None
+    # "the 1st and the last friday": the 1st may be a friday, or the day of the month.
+    mixed = in_digits and len(numbers) > 1 and cursor.word(-1) not in ENDINGS
     named = weekday(cursor.word())
     if named is not None:
         cursor.take()
@@ -119,10 +123,13 @@ def _counted(cursor: Cursor, choices: Choices, *, every: bool) -> list[Day] | No
     elif (group := _group(cursor)) is not None:
         days = [_nth_working_day(number, group, alone=len(numbers) == 1) for number in numbers]
     else:
+        mixed = False
         noun = cursor.skip(("day", "days"))
         if not noun and any(first < 0 for first, _ in numbers) and not _tail_follows(cursor):
             return None
         days = [_day_of_month(first, last) for first, last in numbers]
+    if mixed and choices.choose("its first ordinal may be a day of the month", 2) == 1:
+        days = [*[_day_of_month(*number) for number in numbers[:-1]], days[-1]]
     tail = _tail(cursor)
     if tail in ("month", "quarter", "year"):
         return [of_period(day, tail) for day in days]
