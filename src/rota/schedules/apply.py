@@ -16,8 +16,10 @@ from typing import Any, NamedTuple
 from rota.client.schedules import Schedules, ScheduleView
 from rota.client.start import Startable
 from rota.core.runs.lifecycle import Status
+from rota.core.time.spec import Spec
 from rota.errors import BadSchedule
 from rota.schedules.definition import CODE, GONE, When
+from rota.schedules.preview import reading
 from rota.schedules.toml import ScheduleTable
 
 log = logging.getLogger("rota.app")
@@ -78,8 +80,10 @@ class Deploy:
 
     async def apply(self) -> None:
         """Make and update what is declared; look after what was, and is no more."""
+        before = await self._schedules.declared_by(sorted(self._origins))
+        specs = {shown.schedule.name: shown.intent.spec for shown in before}
         for one in self._declared:
-            await self._apply(one)
+            await self._apply(one, specs.get(one.name))
         await self._adopt_orphans()
         names = {one.name for one in self._declared}
         for shown in await self._schedules.declared_by(sorted(self._origins)):
@@ -98,7 +102,7 @@ class Deploy:
                 if origin not in self._origins and not _exists(origin):
                     self._origins.add(origin)
 
-    async def _apply(self, one: Declared) -> None:
+    async def _apply(self, one: Declared, before: Spec | None) -> None:
         try:
             shown = await self._schedules.create(
                 one.name, one.workflow, one.when, owner=CODE, origin=one.origin, replace=True,
@@ -120,6 +124,8 @@ class Deploy:
         elif (shown.schedule.reason or "").startswith(GONE):
             log.warning("schedule %s goes on: its workflow is back", one.name)
             await self._schedules.resume(one.name)
+        if shown.intent.owner == CODE and shown.intent.spec != before:
+            log.info("schedule %s: %s", one.name, reading(shown))
 
     async def _no_longer(self, shown: ScheduleView) -> None:
         name, intent = shown.schedule.name, shown.intent

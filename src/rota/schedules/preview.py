@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from datetime import datetime, time
 from typing import NamedTuple
 
-from rota.client.schedules import Occurrence, next_of
+from rota.client.schedules import Occurrence, ScheduleView, next_of
 from rota.core.schedules.intent import Intent
 from rota.core.time.describe import describe
 from rota.core.time.instants import DAY, instant, moment
@@ -72,6 +72,16 @@ def form_of(timing: Timing) -> str:
     if timing.every_us is not None:
         return describe(Spec((timing,)))
     return moment(timing.at or 0).astimezone(zone_named(timing.zone)).isoformat()
+
+
+def reading(shown: ScheduleView) -> str:
+    """How a schedule was understood: what was written, its forms, English, the next occurrence."""
+    spec = shown.intent.spec
+    forms = "; ".join(form_of(timing) for timing in spec.timings)
+    kept = "" if forms in (shown.intent.text, shown.text) else f" [{forms}]"
+    at = shown.schedule.due_at
+    upcoming = "" if at is None else f"; next {wall(at, zone_of(spec))}"
+    return f'"{shown.intent.text}" means: {shown.text}{kept}{upcoming}'
 
 
 # -- what people write -------------------------------------------------------------------------

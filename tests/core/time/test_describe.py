@@ -13,7 +13,7 @@ from rota.core.time.recurrence import Spec, Timing, parse
 CRON = [
     ("* * * * *", "every minute"),
     ("*/1 * * * *", "every minute"),
-    ("*/15 * * * *", "every 15 minutes"),
+    ("*/15 * * * *", "every 15 minutes, every day"),
     ("*/25 * * * *", "at minutes 0, 25 and 50 past every hour"),
     ("0 * * * *", "every hour, on the hour"),
     ("15 * * * *", "at minute 15 past every hour"),
@@ -29,8 +29,8 @@ CRON = [
     ("* 1,3,5,7 * * *",
      "every minute, during the hours 01:00, 03:00, 05:00 and 07:00, every day"),
     ("0 */2 * * *", "every 2 hours, on the hour"),
-    ("15 */2 * * *", "at minute 15 past every 2 hours from 00:00"),
-    ("0 */5 * * *", "at 00:00, 05:00, 10:00, 15:00 and 20:00, every day"),
+    ("15 */2 * * *", "at minute 15 past every 2 hours"),
+    ("0 */5 * * *", "every 5 hours from 00:00 to 20:00, every day"),
     ("0 9-17 * * *", "every hour from 09:00 to 17:00, every day"),
     ("30 9-17 * * *", "at minute 30 past each hour from 09:00 to 17:00, every day"),
     ("0 0 1 * *", "at 00:00, on the 1st of the month"),
@@ -44,7 +44,7 @@ CRON = [
     ("0 0 15W * *", "at 00:00, on the weekday nearest the 15th of the month"),
     ("0 0 * * FRIL", "at 00:00, on the last Friday of the month"),
     ("0 12 * * MON#1", "at 12:00, on the first Monday of the month"),
-    ("0 12 * * MON#1,MON#3", "at 12:00, on the first Monday and the third Monday of the month"),
+    ("0 12 * * MON#1,MON#3", "at 12:00, on the first and third Monday of the month"),
     ("0 12 * * MON#1,FRI", "at 12:00, on the first Monday of the month and Friday"),
     ("0 12 * JAN MON#1", "at 12:00, on the first Monday of January"),
     ("0 0 13 * FRI", "at 00:00, on the 13th of the month or on Friday"),
@@ -57,10 +57,10 @@ CRON = [
     ("0 0 * */3 SUN", "at 00:00, on Sunday, in January, April, July and October"),
     ("0 0 * * */3", "at 00:00, on Sunday, Wednesday and Saturday"),
     ("0 22 * * FRI-MON", "at 22:00, Friday to Monday"),
-    ("* * * * * *", "every second"),
-    ("*/10 * * * * *", "every 10 seconds"),
+    ("* * * * * *", "every second, every day"),
+    ("*/10 * * * * *", "every 10 seconds, every day"),
     ("30 0 9 * * *", "at 09:00:30, every day"),
-    ("*/5 30 2 * * *", "every 5 seconds of minute 30, from 02:30 to 02:30, every day"),
+    ("*/5 30 2 * * *", "every 5 seconds of minute 30, from 02:30 to 02:30:55, every day"),
 ]  # fmt: skip
 
 
@@ -74,12 +74,12 @@ def test_an_expression_in_words(cron: str, text: str) -> None:
     ("every", "text"),
     [
         (SECOND, "every second"),
-        (MINUTE, "every minute"),
+        (MINUTE, "every 60 seconds"),
         (15 * MINUTE, "every 15 minutes"),
         (90 * MINUTE, "every 1 hour 30 minutes"),
-        (HOUR, "every hour"),
+        (HOUR, "every 60 minutes"),
         (2 * DAY, "every 2 days"),
-        (7 * DAY, "every week"),
+        (7 * DAY, "every 7 days"),
         (1_500_000, "every 1.5 seconds"),
     ],
 )

@@ -1,151 +1,222 @@
-"""Schedules in words: what is understood, and what is refused rather than guessed."""
+"""Schedules in words: one reading, or a refusal with the readings to choose from."""
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+from functools import lru_cache
+
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from rota.core.time.cron import read_cron
-from rota.core.time.instants import DAY, HOUR, MINUTE, SECOND
-from rota.core.time.phrases import EXAMPLES, understand
+from rota.core.time.describe import describe, describe_timings
+from rota.core.time.instants import DAY, instant
+from rota.core.time.phrase_choices import KINDS
+from rota.core.time.phrases import EXAMPLES, Reading, same_times, understand
+from rota.core.time.recurrence import Spec, Timing, between, parse
 from rota.errors import BadSchedule
+from tests.core.time.kit import strategies as some
+from tests.core.time.kit.phrases import Line, lines
 
-UNDERSTOOD: list[tuple[str, str | int | tuple[str, ...]]] = [
-    ("every friday at 5pm", "0 17 * * FRI"),
-    ("Every Friday at 5 PM.", "0 17 * * FRI"),
-    ("fridays at 17:00", "0 17 * * FRI"),
-    ("every 15 minutes", 15 * MINUTE),
-    ("every fifteen mins", 15 * MINUTE),
-    ("5 minutes", 5 * MINUTE),
-    ("every second", SECOND),
-    ("every 10 seconds", 10 * SECOND),
-    ("every minute", "* * * * *"),
-    ("every hour", "0 * * * *"),
-    ("hourly", "0 * * * *"),
-    ("every hour on the hour", "0 * * * *"),
-    ("15 minutes past every hour", "15 * * * *"),
-    ("at quarter past the hour", "15 * * * *"),
-    ("every 2 hours", 2 * HOUR),
-    ("every other hour", 2 * HOUR),
-    ("every half hour", 30 * MINUTE),
-    ("every half an hour", 30 * MINUTE),
-    ("every 2 days", 2 * DAY),
-    ("every other day", 2 * DAY),
-    ("every third day", 3 * DAY),
-    ("every 2 weeks", 14 * DAY),
-    ("daily", "0 0 * * *"),
-    ("every day", "0 0 * * *"),
-    ("daily at noon", "0 12 * * *"),
-    ("at noon", "0 12 * * *"),
-    ("9am", "0 9 * * *"),
-    ("at 9", "0 9 * * *"),
-    ("at midnight", "0 0 * * *"),
-    ("12am", "0 0 * * *"),
-    ("12:30pm", "30 12 * * *"),
-    ("every day at 9am and 5pm", "0 9,17 * * *"),
-    ("every day at 9, 12 and 17", "0 9,12,17 * * *"),
-    ("at 9:00, 9:30, 17:00 and 17:30", "0,30 9,17 * * *"),
-    ("daily at 9:30am and 5pm", ("30 9 * * *", "0 17 * * *")),
-    ("weekdays at 9:30", "30 9 * * MON-FRI"),
-    ("every weekday at 9.30", "30 9 * * MON-FRI"),
-    ("business days at 8", "0 8 * * MON-FRI"),
-    ("weekends at 10", "0 10 * * SAT,SUN"),
-    ("mon-fri at 8:15", "15 8 * * MON-FRI"),
-    ("monday through friday at 8:15", "15 8 * * MON-FRI"),
-    ("mon, wed and fri at 7", "0 7 * * MON,WED,FRI"),
-    ("tuesdays and thursdays at 14:30", "30 14 * * TUE,THU"),
-    ("at noon on sundays", "0 12 * * SUN"),
-    ("each monday", "0 0 * * MON"),
-    ("weekly", "0 0 * * SUN"),
-    ("weekly on monday at 9", "0 9 * * MON"),
-    ("first monday of the month at noon", "0 12 * * MON#1"),
-    ("the first and third monday of every month at 10", "0 10 * * MON#1,MON#3"),
-    ("every second tuesday of the month at 3pm", "0 15 * * TUE#2"),
-    ("last friday of every month at 4pm", "0 16 * * FRIL"),
-    ("first monday of january at 9", "0 9 * JAN MON#1"),
-    ("first day of the month", "0 0 1 * *"),
-    ("last day of the month at 18:00", "0 18 L * *"),
-    ("first weekday of the month at 9", "0 9 1W * *"),
-    ("last weekday of the month at 17:00", "0 17 LW * *"),
-    ("on the 1st and 15th at 6:00", "0 6 1,15 * *"),
-    ("every month on the 15th at noon", "0 12 15 * *"),
-    ("monthly", "0 0 1 * *"),
-    ("every 3 months", "0 0 1 */3 *"),
-    ("quarterly at 9am", "0 9 1 */3 *"),
-    ("yearly", "0 0 1 JAN *"),
-    ("25 december at 8am", "0 8 25 DEC *"),
-    ("december 25th at 8am", "0 8 25 DEC *"),
-    ("every year on march 3rd at 7am", "0 7 3 MAR *"),
-    ("the 15th of june and july at 7am", "0 7 15 JUN,JUL *"),
-    ("every day in january at 9am", "0 9 * JAN *"),
-    ("mondays from june to august at 6am", "0 6 * JUN-AUG MON"),
-    ("every hour between 9 and 17", "0 9-17 * * *"),
-    ("every 2 hours from 9am to 5pm on weekdays", "0 9-17/2 * * MON-FRI"),
-    ("every 30 minutes between 9am and 5pm on weekdays",
-     ("*/30 9-16 * * MON-FRI", "0 17 * * MON-FRI")),
-    ("every 5 minutes on weekdays", "*/5 * * * MON-FRI"),
-    ("every 6 hours on weekdays", "0 */6 * * MON-FRI"),
-    ("every 20 seconds on sundays", "*/20 * * * * SUN"),
-]  # fmt: skip
+LINES = lines()
+ACCEPTED = [line for line in LINES if line.reading]
+REFUSED = [line for line in LINES if not line.reading]
+NOW = instant(datetime(2027, 1, 15, 12, tzinfo=UTC))
 
 
-@pytest.mark.parametrize(("phrase", "meaning"), UNDERSTOOD, ids=str)
-def test_a_phrase_is_understood(phrase: str, meaning: str | int | tuple[str, ...]) -> None:
-    assert understand(phrase) == meaning
-    for text in (
-        (meaning,) if isinstance(meaning, str) else meaning if isinstance(meaning, tuple) else ()
-    ):
-        assert read_cron(text).text == text
+def timings(spec: Spec) -> Reading:
+    return tuple(timing.cron or timing.every_us or 0 for timing in spec.timings)
 
 
-REFUSED = [
-    ("", "it names neither a time nor a day"),
-    ("every", "it names neither a time nor a day"),
-    ("banana", '"banana" has no meaning here'),
-    ("every friday at teatime", '"teatime" has no meaning here'),
-    ("every other friday", 'every 2 weeks on "friday" cannot be said in cron'),
-    ("every second friday at 3pm", 'every 2 weeks on "friday" cannot be said in cron'),
-    ("every 2 fridays", 'every 2 weeks on "fridays" cannot be said in cron'),
-    ("every other week on monday", "every 2 weeks at a wall-clock time cannot be said in cron"),
-    ("every 2 days at 9am", "every 2 days at a wall-clock time cannot be said in cron"),
-    ("every week at 9am", "which day of the week?"),
-    ("in january at 9am", "which day of the month?"),
-    ("friday the 13th", "a day of the month and one of the week"),
-    ("biweekly", "it can mean twice a week or every two weeks"),
-    ("fortnightly", "cron knows"),
-    ("twice a day", "say at which times"),
-    ("every day except sunday", "exceptions cannot be said"),
-    ("tomorrow at 9", "for one time, write the date"),
-    ("at 25:00", '"25:00" is no time of day'),
-    ("at 24:00", '"24:00" is no time of day'),
-    ("at 13pm", '"13pm" is no time of day'),
-    ("at 9:75", '"9:75" is no time of day'),
-    ("every 0 minutes", "every 0 minutes is no interval"),
-    ("every 7 minutes on mondays", "cron cannot count every 7 minutes"),
-    ("every 5 hours on mondays", "cron cannot count every 5 hours"),
-    ("every 5 months", "every 5 months does not fit into a year"),
-    ("every 2 years", "cron knows no years"),
-    ("every 15 minutes at 9am", "do not go together"),
-    ("every hour every day", "two different rates"),
-    ("between 9am and 5pm", '"between" needs a rate'),
-    ("every hour between 9:30 and 17:00", '"between" takes whole hours'),
-    ("every hour between 9 and 9", "begin and end at the same time"),
-    ("the 32nd at 9am", "no month has a 32nd"),
-    ("sixth monday of the month", "no month has 6 of one weekday"),
-    ("second weekday of the month", "only the first and the last"),
-    ("70 minutes past the hour", "is another hour"),
-]
+def parsed(text: str) -> Reading:
+    return timings(parse(text, zone="UTC", now=NOW))
 
 
-@pytest.mark.parametrize(("phrase", "reason"), REFUSED)
-def test_what_is_not_understood_is_refused_with_examples(phrase: str, reason: str) -> None:
-    with pytest.raises(BadSchedule) as caught:
-        understand(phrase)
-    assert str(caught.value).startswith(f'"{phrase}" is not understood: ')
-    assert reason in str(caught.value)
-    for example in EXAMPLES:
-        assert example in caught.value.advice
+@pytest.mark.parametrize("line", ACCEPTED, ids=lambda line: line.phrase)
+def test_a_phrase_has_the_reading_of_the_file(line: Line) -> None:
+    assert understand(line.phrase) == line.reading
+    assert parsed(line.phrase) == line.reading
+
+
+@pytest.mark.parametrize("line", REFUSED, ids=lambda line: line.phrase)
+def test_a_phrase_is_refused_as_the_file_says(line: Line) -> None:
+    for read in (understand, parsed):
+        with pytest.raises(BadSchedule) as caught:
+            read(line.phrase)
+        error = caught.value
+        assert error.facts["refusal"] == line.refusal
+        assert error.facts["readings"] == line.offered
+        verb = "is ambiguous" if line.refusal == "ambiguous" else "is not understood"
+        assert str(error).startswith(f'"{line.phrase}" {verb}: ')
+        for offered in line.offered:
+            assert f'"{offered}"' in error.advice
+
+
+@pytest.mark.parametrize("line", REFUSED, ids=lambda line: line.phrase)
+def test_every_reading_that_is_offered_is_accepted(line: Line) -> None:
+    readings = [parsed(offered) for offered in line.offered]
+    assert len(set(readings)) == len(readings)
+    if line.refusal == "ambiguous":
+        assert len(readings) >= 2
+
+
+@pytest.mark.parametrize("line", ACCEPTED, ids=lambda line: line.phrase)
+def test_a_reading_told_in_english_is_a_phrase_with_the_same_reading(line: Line) -> None:
+    assert same_times(understand(describe_timings(line.reading)), line.reading)
+
+
+def test_the_file_has_every_class_of_refusal_and_no_phrase_twice() -> None:
+    assert len(LINES) >= 400
+    assert {line.refusal for line in REFUSED} == set(KINDS)
+    phrases = [line.phrase for line in LINES]
+    assert len(set(phrases)) == len(phrases)
 
 
 @pytest.mark.parametrize("example", EXAMPLES)
 def test_every_example_is_understood(example: str) -> None:
     assert understand(example)
+
+
+def test_what_is_not_understood_is_refused_with_examples() -> None:
+    with pytest.raises(BadSchedule) as caught:
+        understand("every friday at teatime")
+    for example in EXAMPLES:
+        assert example in caught.value.advice
+
+
+def test_a_zone_in_a_phrase_is_refused_and_its_name_is_told() -> None:
+    for text, zone in (("est", "America/New_York"), ("UTC", "UTC"), ("gmt", "UTC")):
+        with pytest.raises(BadSchedule, match="is a time zone") as caught:
+            understand(f"every day at 9am {text}")
+        assert f"--zone {zone}" in caught.value.advice
+    with pytest.raises(BadSchedule) as caught:
+        understand("every day at 9 america/new_york")
+    assert "--zone America/New_York" in caught.value.advice
+
+
+# -- describe and back -------------------------------------------------------------------------
+
+
+@settings(derandomize=True, deadline=None, max_examples=1_500)
+@given(some.five_fields | some.six_fields)
+def test_a_described_expression_is_read_back_as_itself_or_refused(text: str) -> None:
+    cron = read_cron(text).text
+    told = describe_timings((cron,))
+    try:
+        back = understand(told)
+    except BadSchedule:
+        return
+    assert same_times(back, (cron,)), (cron, told, back)
+
+
+FIELDS = st.tuples(
+    st.sampled_from(["0", "30", "*/15", "5,35"]),
+    st.sampled_from(["9", "9,17", "*", "9-17", "9-17/2", "*/6", "22-4"]),
+    st.sampled_from(["* * *", "* * MON-FRI", "* * SAT,SUN", "1 * *", "L * *", "15 JUN *", "LW * *",
+                     "* * MON#1", "* JAN-MAR *", "* * FRIL", "1,15 * *", "* JUN,JUL MON",
+                     "L-3 * *", "*/2 * *", "* * MON#1,MON#3"]),
+).map(" ".join)  # fmt: skip
+
+
+@settings(derandomize=True, deadline=None, max_examples=400)
+@given(st.lists(FIELDS, min_size=1, max_size=3, unique=True))
+def test_ordinary_specs_are_told_in_words_that_are_read_back(crons: list[str]) -> None:
+    spec = Spec(tuple(Timing(cron=cron) for cron in crons))
+    told = describe(spec).removesuffix(" (UTC)")
+    assert same_times(parsed(told), tuple(crons)), (crons, told)
+
+
+@settings(derandomize=True, deadline=None, max_examples=300)
+@given(st.integers(1, 10**13))
+def test_a_described_interval_is_read_back_as_itself(every_us: int) -> None:
+    assert understand(describe_timings((every_us,))) == (every_us,)
+
+
+# -- several clauses ---------------------------------------------------------------------------
+
+CLAUSES = (
+    "monday at 9am", "every friday at 17:00", "weekdays at 8:30", "weekends at 11am",
+    "every day at 12:00", "first monday of the month at 9", "last day of the month at 18:00",
+    "25 december at 8am", "the 15th of june at 7am",
+    "every 30 minutes between 9am and 5pm on saturdays",
+    "every hour on sundays", "last day of the quarter at 17:00", "every wednesday night at 10",
+)  # fmt: skip
+
+
+# With lists inside, "and" no longer tells where a clause ends.
+LISTS = (
+    "1 jan and 1 jul at 6:00", "tuesday and thursday at 10:15", "weekends at 11am and 4pm",
+    "at 7:00 and 19:00 on the 1st and 15th", "every day at 6, 12 and 18",
+)  # fmt: skip
+
+
+@lru_cache
+def occurrences(text: str) -> list[int]:
+    spec = parse(text, zone="Europe/Berlin", now=NOW)
+    return between(spec, NOW, NOW + 400 * DAY, limit=100_000)
+
+
+def fire_as_one(chosen: list[str], joint: str) -> bool:
+    alone = {at for clause in chosen for at in occurrences(clause)}
+    return occurrences(joint.join(chosen)) == sorted(alone)
+
+
+@settings(derandomize=True, deadline=None, max_examples=60)
+@given(st.lists(st.sampled_from(CLAUSES), min_size=2, max_size=4, unique=True))
+def test_several_clauses_fire_exactly_when_each_of_them_does(chosen: list[str]) -> None:
+    assert fire_as_one(chosen, " and ")
+    assert fire_as_one(chosen, ", ")
+
+
+@settings(derandomize=True, deadline=None, max_examples=60)
+@given(st.lists(st.sampled_from(CLAUSES + LISTS), min_size=2, max_size=4, unique=True))
+def test_a_semicolon_keeps_clauses_with_lists_apart(chosen: list[str]) -> None:
+    assert fire_as_one(chosen, "; ")
+
+
+# -- hostile text ------------------------------------------------------------------------------
+
+
+def refusal_of(text: str) -> BadSchedule | None:
+    """Nothing but BadSchedule may come out."""
+    try:
+        parse(text, zone="UTC", now=NOW)
+    except BadSchedule as error:
+        return error
+    return None
+
+
+WORDS = st.sampled_from(
+    [word for line in LINES for word in line.phrase.split()]
+    + [",", ";", "-", "\0", "\ud800", "ſ", "٣", "½", "2027", "99999", "1.5", ":30", "("]
+)
+
+
+@settings(derandomize=True, deadline=None, max_examples=2_000)
+@given(st.text(max_size=60) | st.lists(WORDS, max_size=14).map(" ".join))
+def test_any_text_has_a_reading_or_a_clear_refusal(text: str) -> None:
+    error = refusal_of(text)
+    if error is not None:
+        assert error.advice
+        assert "refusal" not in error.facts or str(error).isprintable()
+
+
+@pytest.mark.parametrize(
+    "piece",
+    ["x", "9", "9 ", "1,", "at ", "every ", "monday at 9 and ", "at 9 and 5 on monday and ", "\0",
+     "\ud800", "1st ", "to ", "half past ", "é", "5m", "* ", "1.", "2027-", "@every 9", "-"],
+)  # fmt: skip
+def test_long_text_is_refused_at_once(piece: str) -> None:
+    with pytest.raises(BadSchedule):
+        parse(piece * (100_000 // len(piece)), zone="UTC", now=NOW)
+    with pytest.raises(BadSchedule):
+        understand(piece * (100_000 // len(piece)))
+    for length in (900, 999):  # long enough to cost, short enough to be read
+        refusal_of((piece * 1_000)[:length])
+
+
+def test_a_number_too_large_for_a_duration_is_refused() -> None:
+    for text in ("9" * 400 + "h", "@every " + "9" * 400 + "h", "every " + "9" * 400 + " hours"):
+        with pytest.raises(BadSchedule):
+            parse(text, zone="UTC", now=NOW)

@@ -11,12 +11,12 @@ from rota.core.time.phrases import understand
 from tests.tidy.tree import ROOT
 
 PAGE = (ROOT / "docs" / "reference" / "cron.md").read_text(encoding="utf-8")
-ROWS = re.findall(r"^\| ([^`|]+?) \| `([^`]+)` \|$", PAGE.partition("## Words")[2], re.MULTILINE)
+ROWS = re.findall(r"^\| ([^`|]+?) \| `(.+)` \|$", PAGE.partition("## Words")[2], re.MULTILINE)
 
 
 @pytest.mark.parametrize(("words", "cron"), ROWS)
 def test_the_words_on_the_page_become_what_it_says(words: str, cron: str) -> None:
-    assert understand(words) == cron
+    assert understand(words) == tuple(cron.split("`, `"))
 
 
 def test_the_page_has_its_tables() -> None:

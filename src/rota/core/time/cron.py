@@ -13,7 +13,7 @@ from rota.errors import BadSchedule
 
 MONTHS = ("JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC")
 WEEKDAYS = ("SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT")
-_FULL_NAMES = {
+FULL_NAMES = {
     **{n.upper(): n[:3].upper() for n in ("January", "February", "March", "April", "June", "July")},
     **{n.upper(): n[:3].upper() for n in ("August", "September", "October", "November")},
     "DECEMBER": "DEC",
@@ -101,6 +101,17 @@ class Cron(NamedTuple):
     def fixed(self) -> bool:
         """True when it names its times of day, rather than stepping through hour or minute."""
         return not (self.minute.stepping or self.hour.stepping)
+
+    @property
+    def meaning(self) -> tuple[object, ...]:
+        """Equal for expressions that fire at the same times in every zone."""
+        fields = (self.second, self.minute, self.hour, self.day, self.month, self.weekday)
+        special = tuple(
+            frozenset(item for item in one.items if item.kind not in ("any", "range", "value"))
+            for one in (self.day, self.weekday)
+        )
+        either = not (self.day.starred or self.weekday.starred)
+        return (*(one.bits for one in fields), special, either, self.fixed)
 
 
 ALIASES = {
@@ -264,7 +275,7 @@ def _value(piece: _Piece) -> tuple[int, str]:
             extra = "; midnight is 0" if place is HOUR and number == 24 else ""
             piece.refuse(f"{text} is outside {place.low}-{place.high}{extra}")
         return number, str(number)
-    name = _FULL_NAMES.get(text, text)
+    name = FULL_NAMES.get(text, text)
     if name in place.names:
         return place.names.index(name) + place.low, name
     if place.names:
@@ -321,7 +332,7 @@ def _special_weekday(piece: _Piece, text: str) -> tuple[Item, str] | None:
             piece.part(len(body) + 1, count).refuse("the number after # is 1 to 5")
         return Item("nth", number % 7, int(count)), f"{normal}#{count}"
     name = text.removesuffix("L")
-    if text.endswith("L") and (name in WEEKDAYS or name in _FULL_NAMES or _is_number(name)):
+    if text.endswith("L") and (name in WEEKDAYS or name in FULL_NAMES or _is_number(name)):
         number, normal = _value(piece.part(0, name))
         return Item("final", number % 7), f"{normal}L"
     if text.endswith("W"):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import timedelta
 from itertools import product
 
 from rota.core.time.cron import Cron, Field, Item, read_cron
@@ -17,6 +16,7 @@ _MONTHS = ("January", "February", "March", "April", "May", "June", "July", "Augu
 _OF_THE_MONTH = "of the month"
 _COUNTS = ("first", "second", "third", "fourth", "fifth")
 _UNITS = (("week", 604_800), ("day", 86_400), ("hour", 3_600), ("minute", 60), ("second", 1))
+_ELAPSED = {60: "60 seconds", 3_600: "60 minutes", 86_400: "24 hours", 604_800: "7 days"}
 TIMES_MAX = 6  # More times of day than this are told as a pattern.
 
 
@@ -45,10 +45,17 @@ def describe_cron(text: str) -> str:
     """A cron expression alone, without its zone."""
     cron = read_cron(text)
     days, months = _days(cron), _months(cron.month)
-    alone = _is_every(cron.day) or _is_every(cron.weekday)
+    counted = all(item.kind in ("nth", "final") for item in cron.weekday.items)
+    alone = _is_every(cron.weekday) or (_is_every(cron.day) and counted)
     if alone and months.startswith("in ") and _OF_THE_MONTH in days:
         days, months = days.replace(_OF_THE_MONTH, f"of {months[3:]}"), ""
     return ", ".join(part for part in (_times(cron), days, months) if part)
+
+
+def describe_timings(timings: Sequence[str | int]) -> str:
+    """Cron texts and intervals (in microseconds) in words, without their zone."""
+    said = [_timing(Timing(cron=t) if isinstance(t, str) else Timing(every_us=t)) for t in timings]
+    return "; and ".join(dict.fromkeys(said))
 
 
 def _timing(timing: Timing) -> str:
@@ -79,7 +86,9 @@ def _length(duration_us: int) -> str:
     """ "minute", "15 minutes", "1 hour 30 minutes"."""
     seconds, rest = divmod(duration_us, SECOND)
     if rest:
-        return f"{timedelta(microseconds=duration_us).total_seconds():g} seconds"
+        return f"{seconds}.{f'{rest:06}'.rstrip('0')} seconds"
+    if seconds in _ELAPSED:  # "every hour" is on the wall clock; an interval is not.
+        return _ELAPSED[seconds]
     words = []
     for unit, size in _UNITS:
         count, seconds = divmod(seconds, size)
@@ -92,11 +101,12 @@ def _times(cron: Cron) -> str:
     second, minute, hour = cron.second, cron.minute, cron.hour
     sets = (hour.values, minute.values, second.values)
     few = len(sets[0]) * len(sets[1]) * len(sets[2]) <= TIMES_MAX
-    few = few or (len(sets[1]) == len(sets[2]) == 1 and not hour.stepping)
-    if few and not (minute.stepping or second.stepping):
+    few = few or len(sets[1]) == len(sets[2]) == 1
+    if few and not (hour.stepping or minute.stepping or second.stepping):
         return f"at {_listed([_clock(*time) for time in product(*sets)])}"
     if second.text != "0":
-        return f"{_places('second', second)}{_of_minutes(minute)}{_of_hours(hour, minute)}"
+        said = f"{_places('second', second)}{_of_minutes(minute)}"
+        return f"{said}{_of_hours(hour, minute, second.values[-1])}"
     if _is_every(minute):
         return f"every minute{_of_hours(hour, minute)}"
     if (step := _even_step(minute, 60)) is not None:
@@ -105,8 +115,8 @@ def _times(cron: Cron) -> str:
         return f"every {step} hours, on the hour"
     if minute.values == [0] and _is_every(hour):
         return "every hour, on the hour"
-    if minute.values == [0] and _span(hour) is not None:
-        return f"every hour from {_clock(hour.items[0].first)} to {_clock(hour.items[0].last)}"
+    if minute.values == [0] and (stepped := _stepped(hour)) is not None:
+        return stepped
     past = f"at {_numbers('minute', minute)} past"
     return f"{past} every hour" if _is_every(hour) else f"{past} {_hours(hour)}"
 
@@ -127,26 +137,46 @@ def _of_minutes(minute: Field) -> str:
     return f" of {_numbers('minute', minute)}"
 
 
-def _of_hours(hour: Field, minute: Field) -> str:
+def _of_hours(hour: Field, minute: Field, second: int = 0) -> str:
     """ ", from 09:00 to 17:45": the first and the last time that it comes to."""
     if _is_every(hour):
         return ""
-    span, values = _span(hour), hour.values
-    if span is None and len(values) > 3:
-        return f", during {_hours(hour)}"
+    values = hour.values
+    spans = _spans(hour) or [(value, value) for value in values]
+    if len(spans) > 3:
+        return f", during the hours {_listed([_clock(value) for value in values])}"
     first, last = minute.values[0], minute.values[-1]
-    spans = [span] if span is not None else [(value, value) for value in values]
-    said = [f"from {_clock(low, first)} to {_clock(high, last)}" for low, high in spans]
+    said = [f"from {_clock(low, first)} to {_clock(high, last, second)}" for low, high in spans]
     return f", {_listed(said)}"
 
 
 def _hours(hour: Field) -> str:
     if (step := _even_step(hour, 24)) is not None:
-        return f"every {step} hours from 00:00"
-    if (span := _span(hour)) is not None:
-        return f"each hour from {_clock(span[0])} to {_clock(span[1])}"
+        return f"every {step} hours"
+    if (stepped := _stepped(hour)) is not None:
+        return stepped.replace("every hour", "each hour")
     values = hour.values
     return f"the hour{'s' if len(values) > 1 else ''} {_listed([_clock(v) for v in values])}"
+
+
+def _stepped(hour: Field) -> str | None:
+    """ "every hour from 09:00 to 17:00", "every 2 hours from 09:00 to 17:00"."""
+    [item, *more] = hour.items
+    spans, rate = _spans(hour), "every hour"
+    if not spans:
+        if more or item.kind not in ("any", "range"):
+            return None
+        length = (item.last - item.first) % 24
+        spans = [(item.first, (item.first + length - length % item.step) % 24)]
+        rate = f"every {item.step} hours"
+    said = [f"from {_clock(low)} to {_clock(high)}" for low, high in spans]
+    return f"{rate} {_listed(said)}"
+
+
+def _spans(hour: Field) -> list[tuple[int, int]]:
+    """The ranges of hours, when it is a list of ranges without steps."""
+    plain = [item.kind == "range" and item.step == 1 for item in hour.items]
+    return [(item.first, item.last) for item in hour.items] if all(plain) else []
 
 
 def _numbers(unit: str, field: Field) -> str:
@@ -190,8 +220,9 @@ def _days(cron: Cron) -> str:
 
 
 def _is_often(cron: Cron) -> bool:
-    """ "Every hour" needs no "every day" after it."""
-    return _is_every(cron.hour) or _even_step(cron.hour, 24) is not None
+    """ "Every hour" needs no "every day" after it; without it "every 15 minutes" is an interval."""
+    plain = cron.second.text == "0" and _even_step(cron.minute, 60) is None
+    return plain and (_is_every(cron.hour) or _even_step(cron.hour, 24) is not None)
 
 
 def _on_days(field: Field) -> str:
@@ -212,13 +243,13 @@ def _day(item: Item) -> str:
         return "the last weekday" if item.first == 0 else f"the weekday nearest {back}"
     if item.kind == "any":
         return f"every {_nth(item.step)} day from the 1st" if item.step > 1 else "every day"
-    step = f", every {_nth(item.step)} day" if item.step > 1 else ""
-    return f"the {_nth(item.first)} to {_nth(item.last)}{step}"
+    if item.step > 1:
+        return f"every {_nth(item.step)} day from the {_nth(item.first)} to the {_nth(item.last)}"
+    return f"the {_nth(item.first)} to {_nth(item.last)}"
 
 
 def _on_weekdays(field: Field) -> str:
-    counted = [item.kind in ("nth", "final") for item in field.items]
-    words = [_weekday(item) for item in field.items]
+    counted, words = _counted_weekdays(field.items)
     if all(counted):  # Said once, at the end.
         words[-1] += f" {_OF_THE_MONTH}"
     else:
@@ -226,6 +257,23 @@ def _on_weekdays(field: Field) -> str:
     said = _listed(words)
     plain = len(field.items) == 1 and field.items[0].kind == "range" and field.items[0].step == 1
     return said if plain else f"on {said}"
+
+
+def _counted_weekdays(items: Sequence[Item]) -> tuple[list[bool], list[str]]:
+    """The words of each item, and whether they are counted: "the first and third Monday"."""
+    counted: list[bool] = []
+    words: list[str] = []
+    before = -1
+    for item in items:
+        is_counted = item.kind in ("nth", "final")
+        if is_counted and item.first % 7 == before:
+            ahead = words[-1].rpartition(" ")[0]
+            words[-1] = f"{ahead} and {_weekday(item).removeprefix('the ')}"
+        else:
+            counted.append(is_counted)
+            words.append(_weekday(item))
+        before = item.first % 7 if is_counted else -1
+    return counted, words
 
 
 def _weekday(item: Item) -> str:

@@ -36,7 +36,10 @@ def micros(duration: Duration) -> int:
     parts = list(_PART.finditer(text))
     if not parts or "".join(part.group(0) for part in parts) != text:
         raise BadInput(f"{duration!r} is not a duration", hint=_EXAMPLES)
-    return round(sum(float(part.group(1)) * _UNITS[part.group(2)] for part in parts))
+    total = sum(float(part.group(1)) * _UNITS[part.group(2)] for part in parts)
+    if not math.isfinite(total):
+        raise BadInput(f"{duration!r} is not a duration", hint=_EXAMPLES)
+    return round(total)
 
 
 def span(duration_us: int) -> str:

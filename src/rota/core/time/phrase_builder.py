@@ -1,155 +1,285 @@
-"""What a phrase said, gathered, and the cron text or interval it comes to. Pure."""
+"""One clause of a phrase → cron texts, or an interval in microseconds. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import NoReturn
+from rota.core.time.cron import WEEKDAYS
+from rota.core.time.describe import describe_timings
+from rota.core.time.phrase_choices import Choices, refuse
+from rota.core.time.phrase_clock import Clock, Wall, resolved
+from rota.core.time.phrase_days import of_period
+from rota.core.time.phrase_parts import DAILY, WITHIN_DAY, Clause, Day, Rate
+from rota.core.time.phrase_rates import UNITS_US
+from rota.core.time.phrase_windows import hour_fields, window_fields
 
-from rota.core.time.instants import DAY, HOUR, MINUTE, SECOND
-
-Understood = str | int | tuple[str, ...]
-_UNITS_US = {"second": SECOND, "minute": MINUTE, "hour": HOUR, "day": DAY, "week": 7 * DAY}
-
-
-class Draft:
-    """The parts of a phrase. `refuse` raises, with the reason that it is given."""
-
-    def __init__(self, refuse: Callable[[str], NoReturn]) -> None:
-        self.refuse = refuse
-        self.times: list[tuple[int, int]] = []
-        self.weekdays: list[str] = []
-        self.nth: list[str] = []
-        self.days: list[str] = []
-        self.months: list[str] = []
-        self.window: tuple[tuple[int, int], tuple[int, int]] | None = None
-        self.past: int | None = None
-        self.rate: tuple[int, str] | None = None
-        self.rate_named = False  # "weekly" rather than "every week"
-
-    def set_rate(self, number: int, unit: str, named: bool = False) -> None:
-        """Note "every N units"; it can be said only once, save that a month or year goes along."""
-        if number < 1:
-            self.refuse(f"every {number} {unit}s is no interval")
-        if unit == "quarter":
-            number, unit = 3 * number, "month"
-        if self.rate is not None and self.rate != (number, unit):
-            self.refuse("it names two different rates")
-        self.rate, self.rate_named = (number, unit), named
+_DAY_AFTER = {
+    **dict(zip(WEEKDAYS, WEEKDAYS[1:] + WEEKDAYS[:1], strict=True)),
+    "MON-FRI": "TUE-SAT",
+    "SAT,SUN": "SUN,MON",
+}
+_SIZES = {"second": 60, "minute": 60, "hour": 24}
 
 
-def build(draft: Draft) -> Understood:
-    """Cron text, an interval in microseconds, or several cron texts."""
-    if draft.past is not None and draft.rate is None:
-        draft.rate = (1, "hour")
-    if (draft.days or draft.nth) and draft.weekdays and not (draft.nth and not draft.days):
-        draft.refuse("a day of the month and one of the week; cron fires on either, never on both")
-    if draft.days and draft.nth:
-        draft.refuse("two ways to name a day of the month; give two schedules")
-    number, unit = draft.rate or (1, "")
-    if unit in ("second", "minute", "hour"):
-        return _within_the_day(draft, number, unit)
-    if draft.window is not None or draft.past is not None:
-        draft.refuse('"between" needs a rate within the day, such as "every 30 minutes"')
-    if unit in ("day", "week") and number > 1:
-        return _elapsed(draft, number, unit)
-    return _at_times(draft, _day_fields(draft, number, unit))
+def build(clause: Clause, choices: Choices) -> list[str | int]:
+    """The timings of a clause: cron texts, or one interval."""
+    if clause.past and clause.rate in (None, DAILY):
+        clause.rate = Rate(1, "hour")
+    rate = clause.rate or Rate(1, "")
+    if rate.unit in WITHIN_DAY:
+        return _within_the_day(clause, rate, choices)
+    if clause.windows:
+        refuse("incomplete", 'a window needs a rate: "every 30 minutes between 9:00 and 17:00"')
+    if clause.past:
+        refuse("conflict", f"minutes past the hour and every {_amount(rate)} do not go together")
+    _check_count(clause, rate)
+    if rate.unit in ("day", "week") and rate.number > 1:
+        return [_elapsed(clause, rate, choices)]
+    if clause.part and not clause.times:
+        refuse("incomplete", f'"{clause.part}" needs a time: "every {clause.part} at 8"')
+    times = resolved(clause.times, choices)
+    _check_night(clause, times)
+    tails = _day_fields(clause, rate, choices)
+    return [f"{front} {tail}" for tail in tails for front in _time_fields(times)]
 
 
-def _elapsed(draft: Draft, number: int, unit: str) -> int:
-    if draft.times or draft.weekdays or draft.nth or draft.days or draft.months:
-        draft.refuse(
-            f"every {number} {unit}s at a wall-clock time cannot be said in cron; "
-            f'"{number}{unit[0]}" counts elapsed time'
+def _check_night(clause: Clause, times: list[Wall]) -> None:
+    """ "sunday night at 1" may be on Sunday or on Monday."""
+    if clause.part != "night" or not clause.days or all(hour > 12 for hour, _, _ in times):
+        return
+    days = [day.text for day in clause.days]
+    options = [days, [_DAY_AFTER[day] for day in days]] if _DAY_AFTER.keys() >= set(days) else []
+    instead = [
+        describe_timings([f"{front} * * {','.join(names)}" for front in _time_fields(times)])
+        for names in options
+    ]
+    refuse("ambiguous", "the night after midnight may be that of the day before", *instead)
+
+
+def _check_count(clause: Clause, rate: Rate) -> None:
+    if rate.times_a is None:
+        return
+    said = len(clause.times) if rate.unit == "day" else len(clause.days)
+    if said != rate.times_a:
+        what = "times" if rate.unit == "day" else "days"
+        refuse("incomplete", f"{rate.times_a} times a {rate.unit}: say at which {what}")
+
+
+def _elapsed(clause: Clause, rate: Rate, choices: Choices) -> int:
+    if clause.times or clause.days or clause.months:
+        instead = [f"every {_amount(rate)}"]
+        if rate.unit == "day" and not (clause.days or clause.months) and rate.number < 32:
+            fronts = _time_fields(resolved(clause.times, choices))
+            instead += [describe_timings([f"{front} */{rate.number} * *" for front in fronts])]
+        refuse(
+            "inexpressible",
+            f"every {_amount(rate)} at a wall-clock time cannot be said in cron; "
+            f'"{rate.number}{rate.unit[0]}" counts elapsed time',
+            *instead,
         )
-    return number * _UNITS_US[unit]
+    return rate.number * UNITS_US[rate.unit]
 
 
-def _within_the_day(draft: Draft, number: int, unit: str) -> Understood:
-    """Every N seconds, minutes or hours: an interval when nothing narrows it, else cron."""
-    if draft.times:
-        draft.refuse(f"every {number} {unit}s and a time of day do not go together")
-    narrowed = draft.weekdays or draft.nth or draft.days or draft.months or draft.window
-    if not narrowed and draft.past is None:
-        if number == 1 and unit != "second":
-            return "* * * * *" if unit == "minute" else "0 * * * *"
-        return number * _UNITS_US[unit]
-    size = 24 if unit == "hour" else 60
-    if number > size or size % number:
-        draft.refuse(f"cron cannot count every {number} {unit}s within a day without a break")
-    step = "*" if number == 1 else f"*/{number}"
-    tail = _day_fields(draft, 1, "day")
-    hours = _hours(draft, number if unit == "hour" else 1)
-    if unit == "hour":
-        return f"{draft.past or 0} {hours} {tail}"
-    if draft.past is not None:
-        draft.refuse(f"every {number} {unit}s and minutes past the hour do not go together")
-    front = f"{step} *" if unit == "second" else step
-    if draft.window is None:
-        return f"{front} * {tail}"
-    (first, _), (last, _) = draft.window
-    closing = f"0 {last} {tail}" if unit == "minute" else f"0 0 {last} {tail}"
-    return (f"{front} {_range(first, (last - 1) % 24)} {tail}", closing)  # Both ends belong to it.
+def _amount(rate: Rate) -> str:
+    return rate.unit if rate.number == 1 else f"{rate.number} {rate.unit}s"
 
 
-def _hours(draft: Draft, step: int) -> str:
-    if draft.window is None:
-        return "*" if step == 1 else f"*/{step}"
-    (first, first_minute), (last, last_minute) = draft.window
-    if first_minute or last_minute:
-        draft.refuse('"between" takes whole hours')
-    if first == last:
-        draft.refuse("the hours begin and end at the same time")
-    return _range(first, last) + ("" if step == 1 else f"/{step}")
+# -- within the day ----------------------------------------------------------------------------
 
 
-def _range(first: int, last: int) -> str:
-    return str(first) if first == last else f"{first}-{last}"
+def _within_the_day(clause: Clause, rate: Rate, choices: Choices) -> list[str | int]:
+    """Every N seconds, minutes or hours: an interval when nothing narrows it, otherwise cron."""
+    if clause.times:
+        refuse("conflict", f"every {_amount(rate)} and a time of day do not go together")
+    narrowed = clause.days or clause.months or clause.windows or clause.past or clause.daily
+    if not narrowed and not clause.part:
+        if rate.number == 1 and rate.unit in ("minute", "hour"):
+            return ["* * * * *" if rate.unit == "minute" else "0 * * * *"]
+        return [rate.number * UNITS_US[rate.unit]]
+    if clause.part:
+        refuse("incomplete", f'which hours are the {clause.part}? Say "between 8:00 and 12:00"')
+    if clause.past and rate.unit != "hour":
+        refuse("conflict", f"every {_amount(rate)} and minutes past the hour do not go together")
+    for fine, coarse in (("second", "minute"), ("minute", "hour")):
+        if rate.unit == fine and rate.number % 60 == 0:
+            rate = Rate(rate.number // 60, coarse)  # "every 60 minutes on weekdays"
+    fronts = _fronts(clause, rate, choices)
+    tails = _day_fields(clause, DAILY, choices)
+    return [f"{front} {tail}" for tail in tails for front in fronts]
 
 
-def _day_fields(draft: Draft, number: int, unit: str) -> str:
-    """The last three fields: day of month, month, day of week."""
-    if unit == "year" and number > 1:
-        draft.refuse("cron knows no years")
-    days = list(dict.fromkeys(draft.days))
-    weekdays = list(dict.fromkeys(draft.weekdays + draft.nth))
-    months = _months(draft, number if unit == "month" else 1)
-    if unit == "month" and not weekdays:
-        days = days or ["1"]
-    if unit == "year" and not weekdays:
-        days, months = days or ["1"], months or ["JAN"]
-    if unit == "week" and not weekdays:
-        if days or months or (draft.times and not draft.rate_named):
-            draft.refuse('which day of the week? Say "every monday at 9am"')
-        weekdays = ["SUN"]
-    said = draft.times or weekdays or days or unit
-    if months and unit != "day" and not weekdays and not days:
-        draft.refuse('which day of the month? Say "1st of january" or "every day in january"')
-    if not said:
-        draft.refuse("it names neither a time nor a day")
-    return f"{','.join(days) or '*'} {','.join(months) or '*'} {','.join(weekdays) or '*'}"
+def _fronts(clause: Clause, rate: Rate, choices: Choices) -> list[str]:
+    """The fields in front of the day, for each window or for the whole day."""
+    windows = [_ends(window, choices) for window in clause.windows]
+    past = ",".join(dict.fromkeys(clause.past))
+    if windows and rate.unit == "hour":
+        return _merged([hour_fields(*window, rate, past, choices) for window in windows])
+    size = _SIZES.get(rate.unit, 1)
+    if rate.number >= size or size % rate.number:
+        refuse(
+            "inexpressible",
+            f"cron cannot count every {_amount(rate)} within a day without a break",
+            f"every {_amount(rate)}",
+        )
+    if windows:
+        return _merged([window_fields(*window, rate, choices) for window in windows])
+    step = "*" if rate.number == 1 else f"*/{rate.number}"
+    return [{"second": f"{step} * *", "minute": f"{step} *"}.get(rate.unit, f"{past or 0} {step}")]
 
 
-def _months(draft: Draft, every: int) -> list[str]:
-    if every == 1:
-        return list(dict.fromkeys(draft.months))
-    if every > 12 or 12 % every:
-        draft.refuse(f"every {every} months does not fit into a year")
-    if draft.months:
-        draft.refuse("it names both months and a number of months")
-    return [f"*/{every}"]
+def _ends(window: tuple[Clock, Clock], choices: Choices) -> tuple[Wall, Wall]:
+    first, last = resolved(list(window), choices)
+    return first, last
 
 
-def _at_times(draft: Draft, tail: str) -> Understood:
-    """One cron text when the times share their minutes, else one for each minute."""
-    times = sorted(set(draft.times or [(0, 0)]))
-    by_minute: dict[int, list[int]] = {}
-    for hour, minute in times:
-        by_minute.setdefault(minute, []).append(hour)
-    if len({tuple(hours) for hours in by_minute.values()}) == 1:
-        hours = next(iter(by_minute.values()))
-        return f"{_joined(sorted(by_minute))} {_joined(hours)} {tail}"
-    return tuple(f"{minute} {_joined(hours)} {tail}" for minute, hours in by_minute.items())
+def _merged(fronts: list[list[str]]) -> list[str]:
+    """The fields of several windows; those that differ only in their hours are one."""
+    hours: dict[str, list[str]] = {}
+    for front in dict.fromkeys(text for texts in fronts for text in texts):
+        minutes, _, hour = front.rpartition(" ")
+        hours.setdefault(minutes, []).append(hour)
+    return [f"{minutes} {','.join(listed)}" for minutes, listed in hours.items()]
 
 
-def _joined(numbers: list[int]) -> str:
+def _time_fields(times: list[Wall]) -> list[str]:
+    """One text when the times share their minutes, otherwise one for each minute."""
+    by_minute: dict[tuple[int, int], list[int]] = {}
+    for hour, minute, second in sorted(set(times or [(0, 0, 0)])):
+        by_minute.setdefault((second, minute), []).append(hour)
+    by_hours: dict[tuple[int, tuple[int, ...]], list[int]] = {}
+    for (second, minute), hours in by_minute.items():
+        by_hours.setdefault((second, tuple(hours)), []).append(minute)
+    return [
+        f"{f'{second} ' if second else ''}{_joined(sorted(minutes))} {_joined(hours)}"
+        for (second, hours), minutes in by_hours.items()
+    ]
+
+
+def _joined(numbers: list[int] | tuple[int, ...]) -> str:
     return ",".join(str(number) for number in numbers)
+
+
+# -- days --------------------------------------------------------------------------------------
+
+
+def _day_fields(clause: Clause, rate: Rate, choices: Choices) -> list[str]:
+    """The last three fields: day of month, month, day of week; one text for each kind of day."""
+    months = _months(clause, rate)
+    days = _bound_alike(_counted_alike(_of_rate(clause, rate, choices), choices), choices)
+    if not days:
+        return [_without_days(clause, rate, months)]
+    grouped: dict[tuple[str, tuple[str, ...]], list[str]] = {}
+    for day in days:
+        if day.months and clause.months:
+            refuse("conflict", "it names the month twice")
+        grouped.setdefault((day.of, day.months or tuple(months)), []).append(day.text)
+    tails = []
+    for (of, bound), texts in grouped.items():
+        listed, month = ",".join(dict.fromkeys(texts)), ",".join(dict.fromkeys(bound)) or "*"
+        tails.append(f"{listed} {month} *" if of == "month" else f"* {month} {listed}")
+    return tails
+
+
+def _months(clause: Clause, rate: Rate) -> list[str]:
+    number = 3 * rate.number if rate.unit == "quarter" else rate.number
+    if rate.unit not in ("month", "quarter") or number == 1:
+        return clause.months
+    if number > 12 or 12 % number:
+        refuse("inexpressible", f"every {number} months does not fit into a year")
+    if clause.months:
+        refuse("conflict", "it names both months and a number of months")
+    return [f"*/{number}"] if number < 12 else ["JAN"]
+
+
+def _without_days(clause: Clause, rate: Rate, months: list[str]) -> str:
+    """The days of a rate that names none: the 1st of a month, every day."""
+    month = ",".join(dict.fromkeys(months)) or "*"
+    if rate.unit == "week":
+        if clause.times or months:
+            refuse("incomplete", 'which day of the week? Say "every monday at 9am"')
+        return "* * SUN"
+    if rate.unit == "year":
+        if rate.number > 1:
+            refuse("inexpressible", "cron knows no years")
+        if clause.months:
+            refuse("incomplete", 'which day of the month? Say "1st of january"')
+        return "1 JAN *"
+    if rate.unit in ("month", "quarter"):
+        if clause.months:
+            refuse("incomplete", 'which day of the month? Say "1st of january"')
+        return f"1 {month} *"
+    if months and rate.unit != "day":
+        refuse(
+            "incomplete", 'which day of the month? Say "1st of january" or "every day in january"'
+        )
+    if not (clause.times or rate.unit):
+        refuse("incomplete", "it names neither a time nor a day")
+    return f"* {month} *"
+
+
+def _of_rate(clause: Clause, rate: Rate, choices: Choices) -> list[Day]:
+    """The days as the rate takes them: "monthly on friday", "quarterly on the last day"."""
+    days = clause.days
+    if rate.unit == "year" and rate.number > 1:
+        refuse("inexpressible", "cron knows no years")
+    if rate.unit == "week" and any(day.of == "month" or day.counted for day in days):
+        refuse("conflict", "every week and a day of the month do not go together")
+    if rate.unit in ("month", "quarter", "year"):
+        return [_of_unit(day, clause, rate, choices) for day in days]
+    return days
+
+
+def _of_unit(day: Day, clause: Clause, rate: Rate, choices: Choices) -> Day:
+    unit = "quarter" if (rate.number, rate.unit) == (3, "month") else rate.unit
+    if day.of == "week" and not day.counted:
+        reason = f"every {rate.unit} has more than one such day"
+        form = ("{}", "{}#1", "{}L")[choices.choose(reason, 3)]
+        if form == "{}":
+            return day._replace(months=("*",))
+        if "-" in day.text or "," in day.text:
+            refuse("inexpressible", "cron counts one weekday at a time")
+        last = form == "{}L"
+        day = Day("week", form.format(day.text), last=last, counted=True)
+    if day.months or clause.months or (unit == "month" and rate.number == 1):
+        return day
+    if unit == "year" and not (day.last or day.text in ("1", "1W") or day.text.endswith("#1")):
+        refuse("incomplete", 'which month? Say "15 march"')
+    if rate.unit == "month" and day.last:
+        return _last_of_months(day, rate.number, choices)
+    return of_period(day, unit) if unit in ("quarter", "year") and rate.number in (1, 3) else day
+
+
+def _last_of_months(day: Day, number: int, choices: Choices) -> Day:
+    """ "every 2 months on the last day": of January, March … or of February, April …?"""
+    names = ("JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC")
+    first = choices.choose(f"the {number} months may begin or end with that day", 2) == 1
+    return day._replace(months=names[0 if first else number - 1 :: number])
+
+
+def _counted_alike(days: list[Day], choices: Choices) -> list[Day]:
+    """ "the first monday and friday": is the friday counted, too?"""
+    alike: list[Day] = []
+    for said in days:
+        day = said
+        before = alike[-1] if alike else None
+        open_ = before is not None and before.counted and not (before.unbound or before.months)
+        plain = day.of == "week" and not day.counted and not day.every and "-" not in day.text
+        if before is not None and open_ and plain and "," not in day.text:
+            ending = "L" if before.last else f"#{before.text[-1]}"
+            if choices.choose("the count may be meant for both weekdays", 2) == 1:
+                day = before._replace(text=f"{day.text}{ending}")
+        alike.append(day)
+    return alike
+
+
+def _bound_alike(days: list[Day], choices: Choices) -> list[Day]:
+    """ "the 1st of june and the 15th": is the 15th one of june, too?"""
+    bound = [day.months for day in days if day.months]
+    open_ = [
+        day
+        for day in days
+        if not day.months and not day.unbound and (day.of == "month" or day.counted)
+    ]
+    if not bound or not open_:
+        return days
+    if choices.choose("the month may be meant for each day", 2) == 0:
+        return days
+    return [day._replace(months=bound[0]) if day in open_ else day for day in days]

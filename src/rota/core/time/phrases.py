@@ -1,17 +1,21 @@
-"""Schedules in words: "every friday at 5pm" → cron text or an interval. Pure.
+"""Schedules in words: "every friday at 5pm" → cron texts and intervals. Pure.
 
-A phrase is read from left to right into a Draft, and the Draft becomes cron (`drafts`). A word
-without a meaning, or a wish that cron cannot express, is refused with examples; nothing is guessed.
+A phrase is cut into tokens (`phrase_words`), read into segments (`phrase_reader`), put together
+into clauses (`phrase_clauses`), and each clause becomes timings (`phrase_builder`). Where the
+grammar leaves a choice open, every choice is tried: when they come to one reading, that is the
+meaning; when they come to several, the phrase is refused and the readings are offered.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
-from typing import NoReturn
-
-from rota.core.time.cron import MONTHS, WEEKDAYS
-from rota.core.time.phrase_builder import Draft, Understood, build
+from rota.core.time.cron import read_cron
+from rota.core.time.describe import describe_timings
+from rota.core.time.phrase_builder import build
+from rota.core.time.phrase_choices import Choices, Refusal, refuse
+from rota.core.time.phrase_clauses import clauses_of
+from rota.core.time.phrase_reader import Reader
+from rota.core.time.phrase_words import LENGTH_MAX, tokens_of
+from rota.core.time.zones import place_of
 from rota.errors import BadSchedule
 
 EXAMPLES = (
@@ -20,343 +24,132 @@ EXAMPLES = (
     "weekdays at 9:30",
     "first monday of the month at noon",
     "every day at 9am and 5pm",
+    "monday at 9am and friday at 5pm",
     "last day of the month at 18:00",
     "every 30 minutes between 9am and 5pm on weekdays",
 )
+TRIED_MAX = 24  # combinations of choices
+OFFERED_MAX = 4
+TIMINGS_MAX = 100
+_SHOWN_MAX = 120
 
-_UNITS = {
-    **dict.fromkeys(("second", "seconds", "sec", "secs"), "second"),
-    **dict.fromkeys(("minute", "minutes", "min", "mins"), "minute"),
-    **dict.fromkeys(("hour", "hours", "hr", "hrs"), "hour"),
-    **dict.fromkeys(("day", "days"), "day"),
-    **dict.fromkeys(("week", "weeks"), "week"),
-    **dict.fromkeys(("month", "months"), "month"),
-    **dict.fromkeys(("quarter", "quarters"), "quarter"),
-    **dict.fromkeys(("year", "years"), "year"),
-}
-_NUMBERS = {
-    "one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8,
-    "nine": 9, "ten": 10, "twelve": 12, "fifteen": 15, "twenty": 20, "thirty": 30, "other": 2,
-}  # fmt: skip
-_ORDINALS = {
-    "first": 1, "second": 2, "third": 3, "fourth": 4, "fifth": 5, "sixth": 6, "seventh": 7,
-    "eighth": 8, "ninth": 9, "tenth": 10,
-}  # fmt: skip
-_LAST = -1
-_DAY_WORDS = {
-    "sunday": 0, "monday": 1, "tuesday": 2, "wednesday": 3, "thursday": 4, "friday": 5,
-    "saturday": 6, "sun": 0, "mon": 1, "tue": 2, "tues": 2, "wed": 3, "weds": 3, "thu": 4,
-    "thur": 4, "thurs": 4, "fri": 5, "sat": 6,
-}  # fmt: skip
-_MONTH_WORDS = {
-    "january": 1, "february": 2, "march": 3, "april": 4, "may": 5, "june": 6, "july": 7,
-    "august": 8, "september": 9, "october": 10, "november": 11, "december": 12, "sept": 9,
-    **{name.lower(): number for number, name in enumerate(MONTHS, start=1)},
-}  # fmt: skip
-_GROUPS = {
-    **dict.fromkeys(("weekday", "weekdays", "workday", "workdays"), "MON-FRI"),
-    **dict.fromkeys(("weekend", "weekends"), "SAT,SUN"),
-}
-_RATES = {
-    "hourly": (1, "hour"), "daily": (1, "day"), "nightly": (1, "day"), "everyday": (1, "day"),
-    "weekly": (1, "week"), "monthly": (1, "month"), "quarterly": (1, "quarter"),
-    "yearly": (1, "year"), "annually": (1, "year"),
-}  # fmt: skip
-_UNCLEAR = {
-    "biweekly": "it can mean twice a week or every two weeks",
-    "bimonthly": "it can mean twice a month or every two months",
-    "fortnightly": "a week's number is nothing cron knows; 2w counts 14 days of elapsed time",
-    "except": "exceptions cannot be said; list the days that are meant",
-    "twice": "say at which times",
-    "tomorrow": "for one time, write the date: 2027-03-28T09:00",
-    "today": "for one time, write the date: 2027-03-28T09:00",
-}
-_FILLERS = {"and", "on", "the", "of", "in", "a", "an", "run", "every", "each", "at", "during"}
-_TIME = re.compile(r"(\d{1,2})(?:[:.](\d{2}))?(am|pm)?")
+Reading = tuple[str | int, ...]  # cron texts, and intervals in microseconds
 
 
-def understand(phrase: str) -> Understood:
-    """Cron text, an interval in microseconds, or several of them; BadSchedule if not understood."""
+def understand(phrase: str) -> Reading:
+    """The one reading of a phrase, or BadSchedule with the reason and what to write instead."""
     try:
-        return build(_Reader(phrase).read())
-    except _NotUnderstood as error:
-        shown = "; ".join(f'"{example}"' for example in EXAMPLES)
-        raise BadSchedule(
-            f'"{phrase}" is not understood: {error}', hint=f"Examples: {shown}.", phrase=phrase
-        ) from None
+        return _read(phrase)
+    except Refusal as refusal:
+        raise _refused(phrase, refusal) from None
 
 
-class _NotUnderstood(Exception):
-    """Why a phrase has no meaning here."""
+def _read(phrase: str) -> Reading:
+    if len(phrase) > LENGTH_MAX:
+        refuse("unknown", f"it has {len(phrase)} characters; a phrase has at most {LENGTH_MAX}")
+    readings, beyond, reason = _readings(phrase)
+    if len(readings) == 1 and beyond is None:
+        return readings[0]
+    offered = [text for reading in readings if (text := _written(reading)) is not None]
+    instead = () if beyond is None else beyond.instead
+    raise Refusal("ambiguous", reason, [*offered, *instead][:OFFERED_MAX])
 
 
-def _words(phrase: str) -> list[str]:
-    text = phrase.lower().replace("a.m.", "am").replace("p.m.", "pm").replace("o'clock", "")
-    text = re.sub(r"[,;&]", " and ", text).rstrip(" .!")
-    text = re.sub(r"(?<=\w)\s*[-–]\s*(?=\w)", " to ", text)
-    text = re.sub(r"(\d)\s+(am|pm)\b", r"\1\2", text)
-    text = re.sub(r"\b(through|thru|until|till)\b", "to", text)
-    return re.sub(r"\bbusiness days?\b", "weekdays", text).split()
+def _readings(phrase: str) -> tuple[list[Reading], Refusal | None, str]:
+    """All readings by all choices, one more that cannot be expressed, and why there was a choice.
+
+    A choice that leads to a contradiction is no reading. One that is clear but that cron cannot
+    express is: it may be what was meant.
+    """
+    readings: list[Reading] = []
+    refusals: list[Refusal] = []
+    reasons: list[str] = []
+    taken: list[int] | None = []
+    for _ in range(TRIED_MAX):
+        if taken is None or len(readings) > OFFERED_MAX:
+            break
+        choices = Choices(taken)
+        try:
+            reading = _by_choices(phrase, choices)
+            if reading not in readings:
+                readings.append(reading)
+        except Refusal as refusal:
+            refusals.append(refusal)
+        reasons += [reason for reason, _ in choices.made]
+        taken = _next_choices(choices)
+    if not readings:
+        raise refusals[0]
+    if len(readings) == 1 and taken is not None:
+        refuse("ambiguous", reasons[0])  # not every combination was tried
+    beyond = next((one for one in refusals if one.kind == "inexpressible"), None)
+    return readings, beyond, reasons[0] if reasons else ""
 
 
-class _Reader:
-    """Reads the words of one phrase, each by the first rule that takes it."""
-
-    def __init__(self, phrase: str) -> None:
-        self.words = _words(phrase)
-        self.at = 0
-        self.draft = Draft(_refuse)
-
-    def read(self) -> Draft:
-        rules: tuple[Callable[[], bool], ...] = (
-            self._unclear, self._past_the_hour, self._window, self._rate, self._every,
-            self._ordinals, self._date, self._days, self._months, self._times, self._filler,
-        )  # fmt: skip
-        while self.at < len(self.words):
-            if not any(rule() for rule in rules):
-                _refuse(f'"{self.words[self.at]}" has no meaning here')
-        return self.draft
-
-    def _peek(self, ahead: int = 0) -> str:
-        return self.words[self.at + ahead] if self.at + ahead < len(self.words) else ""
-
-    def _skip(self, *fillers: str) -> None:
-        while self._peek() in fillers:
-            self.at += 1
-
-    def _unclear(self) -> bool:
-        reason = _UNCLEAR.get(self._peek())
-        if reason:
-            _refuse(f'"{self._peek()}": {reason}')
-        return False
-
-    def _filler(self) -> bool:
-        since = self._peek() == "from" and (self._peek(1) in _MONTH_WORDS or _is_day(self._peek(1)))
-        if self._peek() not in _FILLERS and not since:
-            return False
-        self.at += 1
-        return True
-
-    def _rate(self) -> bool:
-        rate = _RATES.get(self._peek())
-        if rate is None:
-            return False
-        self.draft.set_rate(*rate, named=True)
-        self.at += 1
-        return True
-
-    def _past_the_hour(self) -> bool:
-        """ "15 minutes past every hour", "quarter past the hour", "on the hour"."""
-        rest = " ".join(self.words[self.at :])
-        found = re.match(
-            r"(?:at )?(quarter|half|\d{1,2})(?: minutes?)? past(?: (?:the|every|each))? hour\b",
-            rest,
-        ) or re.match(r"(on) the hour\b", rest)
-        if found is None:
-            return False
-        word = found.group(1)
-        self.draft.past = (
-            {"quarter": 15, "half": 30, "on": 0}.get(word) if not word.isdigit() else int(word)
-        )
-        if self.draft.past is None or self.draft.past > 59:
-            _refuse(f"{word} minutes past the hour is another hour")
-        self.at += len(found.group(0).split())
-        return True
-
-    def _window(self) -> bool:
-        """ "between 9am and 5pm", "from 9 to 17"."""
-        joint = {"between": ("and", "to"), "from": ("to",)}.get(self._peek())
-        if joint is None or self._peek(2) not in joint:
-            return False
-        start, stop = self._time(self._peek(1), bare=True), self._time(self._peek(3), bare=True)
-        if start is None or stop is None:
-            return False
-        self.draft.window = (start, stop)
-        self.at += 4
-        return True
-
-    def _every(self) -> bool:
-        """ "every 15 minutes", "every other hour", "every half hour", "5 minutes"."""
-        start = self.at
-        self._skip("every", "each")
-        said = self.at > start
-        if self._peek() == "half":
-            skip = 2 if self._peek(1) in ("a", "an") else 1
-            if self._peek(skip) in ("hour", "hours"):
-                self.at += skip + 1
-                self.draft.set_rate(30, "minute")
-                return True
-        number = _number(self._peek())
-        unit = _UNITS.get(self._peek(0 if number is None else 1))
-        if number is None and said and self._peek() in _ORDINALS and self._peek(1):
-            number = _ORDINALS[self._peek()]  # "every third day"
-            unit = _UNITS.get(self._peek(1))
-            if unit is None and self._peek(1) not in ("of", "and", "to", "at", "in", "on"):
-                unit = self._other_day(number, self._peek(1))
-            elif unit == "day" and self._peek(2) == "of":
-                unit = None
-        if number is not None and said and _is_day(self._peek(1)):
-            self._other_day(number, self._peek(1))
-        if unit is None or (number is None and not said):
-            self.at = start
-            return False
-        self.draft.set_rate(1 if number is None else number, unit)
-        self.at += 1 if number is None else 2
-        return True
-
-    def _other_day(self, number: int, day: str) -> str | None:
-        """ "every second friday" may mean of the month; else cron cannot count weeks."""
-        if _weekday(day) is not None and "of" in self.words[self.at :] and self._peek() != "other":
-            return None
-        return _refuse(
-            f'every {number} weeks on "{day}" cannot be said in cron, which knows no week numbers; '
-            f'say "first and third {day} of the month", or count elapsed time with {number}w'
-        )
-
-    def _ordinals(self) -> bool:
-        """ "first monday", "1st and 15th", "last day of the month", "last weekday"."""
-        numbers: list[int] = []
-        ahead = 0
-        while (number := _ordinal(self._peek(ahead))) is not None:
-            numbers.append(number)
-            ahead += 1
-            while (
-                self._peek(ahead) in ("and", "the") and _ordinal(self._peek(ahead + 1)) is not None
-            ):
-                ahead += 1
-        if not numbers:
-            return False
-        self.at += ahead
-        weekday = _weekday(self._peek())
-        if weekday is not None:
-            self.draft.nth.extend(self._nth(number, weekday) for number in numbers)
-            self.at += 1
-        elif self._peek() in ("weekday", "workday"):
-            self.draft.days.extend(_nth_weekday(number) for number in numbers)
-            self.at += 1
-        else:
-            self.draft.days.extend("L" if number == _LAST else str(number) for number in numbers)
-            self._skip("day", "days")
-        self._of_the_month()
-        return True
-
-    def _nth(self, number: int, weekday: int) -> str:
-        if number == _LAST:
-            return f"{WEEKDAYS[weekday]}L"
-        if number > 5:
-            _refuse(f"no month has {number} of one weekday")
-        return f"{WEEKDAYS[weekday]}#{number}"
-
-    def _of_the_month(self) -> None:
-        found = re.match(
-            r"(of|in) (the |each |every |a )*(months?)\b", " ".join(self.words[self.at :])
-        )
-        if found:
-            self.at += len(found.group(0).split())
-
-    def _date(self) -> bool:
-        """ "25 december", "december 25", "january 1st"."""
-        first, second = self._peek(), self._peek(1)
-        if second == "of":
-            second = self._peek(2)
-        number, month = _plain(first), _MONTH_WORDS.get(second)
-        if number is None or month is None:
-            month, number = (
-                _MONTH_WORDS.get(first),
-                _plain(self._peek(1)) or _ordinal(self._peek(1)),
-            )
-        if month is None or number is None:
-            return False
-        self.draft.days.append("L" if number == _LAST else str(number))
-        self.draft.months.append(MONTHS[month - 1])
-        self.at += 3 if self._peek(1) == "of" else 2
-        return True
-
-    def _days(self) -> bool:
-        group = _GROUPS.get(self._peek())
-        if group is not None:
-            self.draft.weekdays.append(group)
-            self.at += 1
-            return True
-        return self._named(_weekday, WEEKDAYS, self.draft.weekdays)
-
-    def _months(self) -> bool:
-        return self._named(
-            lambda word: None if word not in _MONTH_WORDS else _MONTH_WORDS[word] - 1,
-            *(MONTHS, self.draft.months),
-        )
-
-    def _named(
-        self, meaning: Callable[[str], int | None], names: tuple[str, ...], into: list[str]
-    ) -> bool:
-        first = meaning(self._peek())
-        if first is None:
-            return False
-        last = meaning(self._peek(2)) if self._peek(1) == "to" else None
-        into.append(names[first] if last is None else f"{names[first]}-{names[last]}")
-        self.at += 1 if last is None else 3
-        return True
-
-    def _times(self) -> bool:
-        """ "at 9", "9:30", "5pm and 6pm", "noon"; a bare number counts only after "at"."""
-        bare = self.at > 0 and self.words[self.at - 1] == "at"
-        found = self._time(self._peek(), bare=bare)
-        if found is None:
-            return False
-        while found is not None:
-            self.draft.times.append(found)
-            self.at += 1
-            ahead = 1 if self._peek() == "and" else 0
-            ahead += self._peek(ahead) == "at" if ahead else 0
-            found = self._time(self._peek(ahead), bare=bare and ahead > 0)
-            self.at += ahead if found else 0
-        return True
-
-    def _time(self, word: str, *, bare: bool) -> tuple[int, int] | None:
-        if word in ("noon", "midday", "midnight"):
-            return (0, 0) if word == "midnight" else (12, 0)
-        found = _TIME.fullmatch(word)
-        if found is None or (not bare and not found.group(2) and not found.group(3)):
-            return None
-        hour, minute, half = int(found.group(1)), int(found.group(2) or 0), found.group(3)
-        if minute > 59 or (half and not 1 <= hour <= 12) or hour > 23:
-            _refuse(f'"{word}" is no time of day; midnight is 0:00 or "midnight"')
-        return (hour % 12 + (12 if half == "pm" else 0) if half else hour), minute
+def _by_choices(phrase: str, choices: Choices) -> Reading:
+    segments = Reader(tokens_of(phrase), choices).read()
+    if not segments:
+        refuse("incomplete", "it names neither a time nor a day")
+    found: dict[str | int, None] = {}
+    for clause in clauses_of(segments, choices):
+        found.update(dict.fromkeys(build(clause, choices)))
+    if len(found) > TIMINGS_MAX:
+        refuse("inexpressible", f"it needs {len(found)} timings; a schedule has {TIMINGS_MAX}")
+    return tuple(found)
 
 
-def _refuse(reason: str) -> NoReturn:
-    raise _NotUnderstood(reason)
+def _next_choices(choices: Choices) -> list[int] | None:
+    """The next combination: the last choice that has an option left takes it."""
+    taken = choices.taken
+    for place in reversed(range(len(taken))):
+        if taken[place] + 1 < choices.made[place][1]:
+            return [*taken[:place], taken[place] + 1]
+    return None
 
 
-def _plain(word: str) -> int | None:
-    return int(word) if word.isascii() and word.isdigit() and len(word) <= 6 else None
+def _written(reading: Reading) -> str | None:
+    """A reading as a phrase, or as cron, that is accepted and means just that."""
+    text = describe_timings(reading)
+    try:
+        found, beyond, _ = _readings(text)
+        if len(found) == 1 and beyond is None and same_times(found[0], reading):
+            return text
+    except Refusal:
+        pass
+    return str(reading[0]) if len(reading) == 1 else None
 
 
-def _number(word: str) -> int | None:
-    return _NUMBERS.get(word, _plain(word))
+def same_times(one: Reading, other: Reading) -> bool:
+    """Whether two readings fire at the same times, in whatever order they are listed."""
+    return {_meaning(timing) for timing in one} == {_meaning(timing) for timing in other}
 
 
-def _nth_weekday(number: int) -> str:
-    if number not in (1, _LAST):
-        _refuse("of the weekdays of a month cron knows only the first and the last")
-    return "LW" if number == _LAST else "1W"
+def _meaning(timing: str | int) -> object:
+    return timing if isinstance(timing, int) else read_cron(timing).meaning
 
 
-def _weekday(word: str) -> int | None:
-    return _DAY_WORDS.get(word, _DAY_WORDS.get(word.removesuffix("s")))
+def _refused(phrase: str, refusal: Refusal) -> BadSchedule:
+    shown = _printable(phrase if len(phrase) <= _SHOWN_MAX else f"{phrase[:_SHOWN_MAX]}…")
+    verb = "is ambiguous" if refusal.kind == "ambiguous" else "is not understood"
+    instead = refusal.instead
+    if refusal.kind == "zone":
+        zone, instead = place_of(instead[0]) or instead[0].title(), ()
+        hint = f'Give the zone on its own: --zone {zone}, or timezone = "{zone}" in code.'
+    elif refusal.instead:
+        hint = f"Write one of: {_quoted(refusal.instead)}."
+    else:
+        hint = f"Examples: {_quoted(EXAMPLES)}."
+    return BadSchedule(
+        f'"{shown}" {verb}: {_printable(refusal.reason)}', hint=_printable(hint),
+        phrase=shown, refusal=refusal.kind, readings=list(instead),
+    )  # fmt: skip
 
 
-def _is_day(word: str) -> bool:
-    return _weekday(word) is not None or word in _GROUPS
+def _printable(text: str) -> str:
+    """Text that any terminal and any log can take."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
-def _ordinal(word: str) -> int | None:
-    if word == "last":
-        return _LAST
-    found = re.fullmatch(r"(\d{1,2})(?:st|nd|rd|th)", word)
-    if found is None:
-        return _ORDINALS.get(word)
-    number = int(found.group(1))
-    if not 1 <= number <= 31:
-        _refuse(f"no month has a {word}")
-    return number
+def _quoted(texts: tuple[str, ...]) -> str:
+    return "; ".join(f'"{text}"' for text in texts)

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from typing import NoReturn
 
 from rota.core.time.calendar import Walls
-from rota.core.time.cron import ALIASES, Cron, read_cron
+from rota.core.time.cron import ALIASES, FULL_NAMES, MONTHS, WEEKDAYS, Cron, read_cron
 from rota.core.time.dst import FIRST_S, LAST_S, changes_between
 from rota.core.time.dst_notes import Remark, notes, skipped_between
 from rota.core.time.instants import SECOND, instant, iso, micros, span
@@ -24,6 +24,7 @@ from rota.core.time.occurrences import (
     next_after,
     previous_before,
 )
+from rota.core.time.phrase_words import LENGTH_MAX
 from rota.core.time.phrases import understand
 from rota.core.time.spec import GAPS, REPEATS, Spec, Timing
 from rota.core.time.zones import zone_named
@@ -49,10 +50,11 @@ Written = str | timedelta | datetime | Timing
 TIMINGS_MAX = 100
 
 _DATE = re.compile(r"\d{4}-?\d{2}-?\d{2}")
-_DURATION = re.compile(r"(?:\d+(?:\.\d+)?(?:us|ms|s|m|h|d|w)\s*)+", re.IGNORECASE)
+_DURATION = re.compile(r"(?:\d{1,18}(?:\.\d{1,18})?(?:us|ms|s|m|h|d|w)\s*)+", re.I | re.ASCII)
 _ZONE_PREFIX = re.compile(r"(?:CRON_)?TZ=\S*", re.IGNORECASE)
-_CRON_WORD = re.compile(r"[\d*?,/#-]+[LW]?", re.IGNORECASE)
-_WORD = re.compile(r"[a-z]{2,}", re.IGNORECASE)
+_NAMES = "|".join((*MONTHS, *WEEKDAYS, *FULL_NAMES))
+_CRON_WORD = re.compile(rf"(?:[\d*?,/#LW-]|{_NAMES})+", re.I | re.ASCII)
+_NUMERIC = re.compile(r"[\d*?,/-]+", re.ASCII)
 
 
 def parse(
@@ -132,6 +134,11 @@ def _timings(written: object, plain: Timing) -> list[Timing]:
 def _timings_of_text(text: str, plain: Timing) -> list[Timing]:
     if not text:
         raise BadSchedule("the schedule is empty")
+    if len(text) > LENGTH_MAX:
+        raise BadSchedule(
+            f"a schedule of {len(text)} characters is too long; it has at most {LENGTH_MAX}",
+            hint="Give several timings as a list.",
+        )
     if text.startswith("@"):
         return [_alias(plain, text)]
     if _DURATION.fullmatch(text):
@@ -144,9 +151,7 @@ def _timings_of_text(text: str, plain: Timing) -> list[Timing]:
         )
     if _looks_like_cron(text):
         return [_cron(plain, text)]
-    meant = understand(text)
-    many = meant if isinstance(meant, tuple) else (meant,)
-    return [_every(plain, m) if isinstance(m, int) else _cron(plain, m) for m in many]
+    return [_every(plain, m) if isinstance(m, int) else _cron(plain, m) for m in understand(text)]
 
 
 def _not_a_schedule(written: object) -> BadSchedule:
@@ -157,11 +162,17 @@ def _not_a_schedule(written: object) -> BadSchedule:
 
 
 def _looks_like_cron(text: str) -> bool:
-    """Numbers and stars in front, or as many words as cron has with no plain word among them."""
+    """Words that only cron has, or nothing else than what cron may hold, with numbers in front.
+
+    "1 jan" is a date in words, "0930" a time; "every", "at" and the like never stand in cron.
+    """
     words = text.split(" ")
-    if _CRON_WORD.fullmatch(words[0]):
-        return len(words) == 1 or not _WORD.fullmatch(words[1])
-    return len(words) in (5, 6, 7) and sum(bool(_CRON_WORD.fullmatch(w)) for w in words) >= 3
+    if any(_NUMERIC.fullmatch(word) and "*" in word for word in words):
+        return True
+    if not all(_CRON_WORD.fullmatch(word) for word in words):
+        return False
+    numeric = [bool(_NUMERIC.fullmatch(word)) for word in words]
+    return all(numeric[:2]) and not (len(words) == 1 and len(text) == 4)
 
 
 def _cron(plain: Timing, text: str) -> Timing:

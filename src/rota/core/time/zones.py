@@ -38,6 +38,17 @@ _MEANT = {
 }
 
 
+# Names of the zone database that never change their clocks, and the places people mean by them.
+_FIXED = {"EST": "America/New_York", "MST": "America/Denver", "HST": "Pacific/Honolulu"}
+_OTHERS = {"UTC": "UTC", "GMT": "UTC", "CET": "Europe/Berlin", "EET": "Europe/Athens"}
+
+
+def place_of(abbreviation: str) -> str | None:
+    """The zone of a place that people mean by an abbreviation such as EST or CET."""
+    name = abbreviation.upper()
+    return _MEANT.get(name) or _FIXED.get(name) or _OTHERS.get(name)
+
+
 def zone_named(name: str) -> ZoneInfo:
     """The zone, or UnknownZone with the nearest names."""
     reason = _REFUSED.get(name)

@@ -1,0 +1,120 @@
+"""Times of day as people write them, and which half of the day a bare hour means. Pure.
+
+A bare hour is 1 to 12 without am, pm, a leading zero or a word such as "morning". Alone it is read
+on the 24-hour clock. Beside other times it may mean the other half of the day ("at 5 and 6pm",
+"from 9 to 5"); where both halves make sense, the phrase leaves a choice open.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from rota.core.time.phrase_choices import Choices, refuse
+
+Wall = tuple[int, int, int]  # hour, minute, second
+
+
+class Clock(NamedTuple):
+    """A time of day as written."""
+
+    hour: int
+    minute: int = 0
+    second: int = 0
+    mark: str = "24"  # bare | am | pm | 24
+
+    @property
+    def wall(self) -> Wall:
+        """On the 24-hour clock; a bare hour is taken as it stands."""
+        hour = self.hour
+        if self.mark in ("am", "pm"):
+            hour = hour % 12 + (12 if self.mark == "pm" else 0)
+        return hour, self.minute, self.second
+
+
+# The bare hours that each part of the day has, in the morning half and in the other one.
+_PARTS = {
+    "morning": (range(1, 12), ()),
+    "afternoon": ((), (12, 1, 2, 3, 4, 5, 6)),
+    "evening": ((), range(4, 12)),
+    "night": ((12, 1, 2, 3, 4), (8, 9, 10, 11)),
+}
+_WALLS = {
+    "morning": range(12),
+    "afternoon": range(12, 19),
+    "evening": range(16, 24),
+    "night": (*range(17, 24), *range(8)),
+}
+
+
+def in_part(clock: Clock, part: str) -> Clock:
+    """The time in the morning, afternoon, evening or night."""
+    if clock.mark != "bare":
+        if clock.wall[0] not in _WALLS[part]:
+            refuse("conflict", f"{_shown(clock)} is not in the {part}")
+        return clock
+    early, late = _PARTS[part]
+    if clock.hour in early:
+        return clock._replace(mark="am")
+    if clock.hour in late:
+        return clock._replace(mark="pm")
+    shown = _shown(clock)
+    return refuse(
+        "ambiguous", f"{shown} in the {part} may be before or after noon",
+        f"every day at {shown}am", f"every day at {shown}pm",
+    )  # fmt: skip
+
+
+def resolved(clocks: list[Clock], choices: Choices) -> list[Wall]:
+    """The times of one list, or the two ends of one window, on the 24-hour clock."""
+    literal = [clock.wall for clock in clocks]
+    bare = [clock.mark == "bare" for clock in clocks]
+    exact = any(clock.mark == "24" for clock in clocks)
+    if exact or not any(bare) or len(set(literal)) == 1:
+        return literal
+    options: list[list[Wall]] = []
+    shared = _shared(clocks)
+    if _rises(literal) and not _rises(shared or []):
+        shared = None  # "9 and 5pm"
+    for option in (_rising(clocks), shared, literal):
+        if option is not None and option not in options:
+            options.append(option)
+    if len(options) == 1:
+        return literal
+    unsure = next(at for at, walls in enumerate(zip(*options, strict=True)) if len(set(walls)) > 1)
+    reason = f"{_shown(clocks[unsure])} may be before or after noon"
+    return options[choices.choose(reason, len(options))]
+
+
+def _shared(clocks: list[Clock]) -> list[Wall] | None:
+    """Each bare hour takes the am or pm that follows it ("5 and 6pm"), or the last one."""
+    marks: list[str] = []
+    mark = next((clock.mark for clock in reversed(clocks) if clock.mark in ("am", "pm")), "")
+    for clock in reversed(clocks):
+        mark = clock.mark if clock.mark in ("am", "pm") else mark
+        marks.append(mark)
+    if not mark:
+        return None
+    return [c._replace(mark=m).wall for c, m in zip(clocks, reversed(marks), strict=True)]
+
+
+def _rises(walls: list[Wall]) -> bool:
+    return walls == sorted(set(walls))
+
+
+def _rising(clocks: list[Clock]) -> list[Wall] | None:
+    """Each bare hour is the next one after the time before it ("9am, 1 and 5")."""
+    read: list[Wall] = []
+    for clock in clocks:
+        options = [clock.wall]
+        if clock.mark == "bare" and read:
+            options = [clock._replace(mark=mark).wall for mark in ("am", "pm")]
+        later = [wall for wall in options if not read or wall > read[-1]]
+        if not later:
+            return None
+        read.append(later[0])
+    return read
+
+
+def _shown(clock: Clock) -> str:
+    minutes = f":{clock.minute:02}" if clock.minute or clock.mark == "24" else ""
+    return f"{clock.hour}{minutes}{clock.mark if clock.mark in ('am', 'pm') else ''}"

@@ -1,0 +1,440 @@
+"""Reads days, dates and months: "mon-fri", "last friday of the month", "25 december". Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from rota.core.time.cron import MONTHS, WEEKDAYS
+from rota.core.time.phrase_choices import Choices, refuse
+from rota.core.time.phrase_parts import Day
+from rota.core.time.phrase_words import (
+    ENDINGS,
+    EVERY,
+    MONTH_NAMES,
+    UNITS,
+    WEEKENDS,
+    WORKDAYS,
+    WORKING,
+    Cursor,
+    weekday,
+)
+
+_LAST_WORDS = ("last", "final")
+_STARTS = ("start", "beginning")
+_QUARTER_STARTS = ("*/3",)
+_QUARTER_ENDS = ("MAR", "JUN", "SEP", "DEC")
+
+
+def read_days_back(cursor: Cursor) -> list[Day] | None:
+    """ "3 days before the last day of the month"."""
+    back = _back(cursor)
+    return None if back is None else _bound(cursor, Day("month", f"L-{back}", last=True))
+
+
+def read_days(cursor: Cursor, choices: Choices, *, every: bool) -> list[Day] | None:
+    """Days of the week or of the month, with the months that they are bound to."""
+    start = cursor.at
+    rules: tuple[Callable[[], list[Day] | None], ...] = (
+        lambda: _end_of(cursor, choices),
+        lambda: _nearest(cursor),
+        lambda: _stepped(cursor) if every else None,
+        lambda: _date(cursor),
+        lambda: _counted(cursor, choices, every=every),
+        lambda: _weekdays(cursor, every=every),
+    )
+    for rule in rules:
+        found = rule()
+        if found is not None:
+            _refuse_year(cursor, found)
+            return found
+        cursor.at = start
+    return None
+
+
+def read_months(cursor: Cursor) -> list[str] | None:
+    """ "january", "june to august", one by one."""
+    first = MONTH_NAMES.get(cursor.word())
+    if first is None:
+        return None
+    cursor.take()
+    last = MONTH_NAMES.get(cursor.word(1)) if cursor.to() else None
+    if last is None:
+        return [MONTHS[first - 1]]
+    cursor.take(2)
+    return [f"{MONTHS[first - 1]}-{MONTHS[last - 1]}"]
+
+
+def of_period(day: Day, unit: str) -> Day:
+    """The day of a quarter or a year: the last one is in its last month, others in its first."""
+    if unit == "quarter":
+        return day._replace(months=_QUARTER_ENDS if day.last else _QUARTER_STARTS)
+    if unit == "year":
+        return day._replace(months=("DEC",) if day.last else ("JAN",))
+    return day._replace(unbound=True)
+
+
+# -- days of the week --------------------------------------------------------------------------
+
+
+def _weekdays(cursor: Cursor, *, every: bool) -> list[Day] | None:
+    """ "mondays", "monday to friday", "weekdays", "business days", "weekend"."""
+    text = _group(cursor)
+    if text is None:
+        first = weekday(cursor.word())
+        if first is None:
+            return None
+        cursor.take()
+        last = weekday(cursor.word(1)) if cursor.to() else None
+        cursor.take(0 if last is None else 2)
+        text = WEEKDAYS[first] if last is None else f"{WEEKDAYS[first]}-{WEEKDAYS[last]}"
+    if _tail(cursor) in ("month", "quarter", "year"):
+        refuse("incomplete", 'which one? Say "first monday of the month"')
+    return [Day("week", text, every=every)]
+
+
+def _group(cursor: Cursor) -> str | None:
+    if cursor.word() in WORKING and cursor.word(1) in ("day", "days"):
+        cursor.take(2)
+        return "MON-FRI"
+    if cursor.word() in WORKDAYS:
+        cursor.take()
+        return "MON-FRI"
+    if cursor.word() in WEEKENDS:
+        cursor.take()
+        return "SAT,SUN"
+    return None
+
+
+# -- counted days ------------------------------------------------------------------------------
+
+
+def _counted(cursor: Cursor, choices: Choices, *, every: bool) -> list[Day] | None:
+    """ "first monday", "1st and 15th", "last day of the month", "first business day"."""
+    in_digits = cursor.whole() is not None
+    numbers = _ordinals(cursor)
+    if not numbers:
+        return None
+    # "the 1st and the last friday": the 1st may be a friday, or the day of the month.
+    mixed = in_digits and len(numbers) > 1 and cursor.word(-1) not in ENDINGS
+    named = weekday(cursor.word())
+    if named is not None:
+        cursor.take()
+        days = [_nth(number, named, alone=len(numbers) == 1) for number in numbers]
+    elif (group := _group(cursor)) is not None:
+        days = [_nth_working_day(number, group, alone=len(numbers) == 1) for number in numbers]
+    else:
+        mixed = False
+        noun = cursor.skip(("day", "days"))
+        if not noun and any(first < 0 for first, _ in numbers) and not _tail_follows(cursor):
+            return None
+        days = [_day_of_month(first, last) for first, last in numbers]
+    if mixed and choices.choose("its first ordinal may be a day of the month", 2) == 1:
+        days = [*[_day_of_month(*number) for number in numbers[:-1]], days[-1]]
+    tail = _tail(cursor)
+    if tail in ("month", "quarter", "year"):
+        return [of_period(day, tail) for day in days]
+    if tail == "week":
+        refuse("incomplete", "which day of the week? Say its name")
+    months = _months_after(cursor)
+    if months:
+        return [day._replace(months=months) for day in days]
+    if every and named is not None:
+        return _every_nth(days, choices, numbers[0][0])
+    if every and cursor.word(-1) == "day" and numbers[0][0] == 1:
+        refuse("incomplete", "first day of what?", "first day of the month", "every day")
+    return days
+
+
+def _every_nth(days: list[Day], choices: Choices, number: int) -> list[Day]:
+    """ "every third monday": of the month, or every three weeks, which cron cannot count."""
+    if number in (1, -1):
+        return days
+    if choices.choose(f"it can mean once a month or every {number} weeks", 2) == 0:
+        return days
+    return refuse("inexpressible", "cron knows no week numbers", f"every {number} weeks")
+
+
+def _ordinals(cursor: Cursor) -> list[tuple[int, int]]:
+    """A list of ordinals and ranges of them; counted from the end they are negative."""
+    found: list[tuple[int, int]] = []
+    ahead = 0
+    while (one := _ordinal(cursor, ahead)) is not None:
+        first, length = one
+        last, ahead = first, ahead + length
+        if first > 0 and cursor.to(ahead):
+            the = 1 if cursor.word(ahead + 1) == "the" else 0
+            end = _ordinal(cursor, ahead + 1 + the)
+            if end is not None and end[0] > 0:
+                last, ahead = end[0], ahead + 1 + the + end[1]
+        found.append((first, last))
+        cursor.take(ahead)
+        ahead = 0
+        while cursor.peek(ahead).kind == "separator" or cursor.word(ahead) == "the":
+            ahead += 1
+        if ahead == 0 or ";" in (cursor.word(0), cursor.word(1)):
+            break
+    return found
+
+
+def _ordinal(cursor: Cursor, ahead: int) -> tuple[int, int] | None:
+    if cursor.word(ahead) in _LAST_WORDS:
+        return -1, 1
+    if cursor.word(ahead) == "penultimate":
+        return -2, 1
+    one = cursor.ordinal(ahead)
+    if one is None:
+        return None
+    number, length = one
+    for joint in (0, 1):
+        joined = joint == 0 or cursor.to(ahead + length)
+        if joined and cursor.word(ahead + length + joint) == "last":
+            return -number, length + joint + 1
+    if not 1 <= number <= 31:
+        shown = "".join(cursor.word(ahead + index) for index in range(length))
+        refuse("invalid", f"no month has a {shown}")
+    return number, length
+
+
+def _nth(number: tuple[int, int], named: int, *, alone: bool) -> Day:
+    first, last = number
+    if first == -1:
+        return Day("week", f"{WEEKDAYS[named]}L", last=True, counted=True)
+    if first > 5 and not alone:
+        return _day_of_month(first, last)  # "the 15th and the last friday"
+    if first < 0 or first != last:
+        refuse("inexpressible", "of a weekday cron knows the first to the fifth, and the last")
+    if first > 5:
+        refuse("invalid", f"no month has {first} of one weekday")
+    return Day("week", f"{WEEKDAYS[named]}#{first}", counted=True)
+
+
+def _nth_working_day(number: tuple[int, int], group: str, *, alone: bool) -> Day:
+    if number[0] > 5 and not alone:
+        return _day_of_month(*number)  # "the 15th and the last weekday"
+    if group != "MON-FRI" or number not in ((1, 1), (-1, -1)):
+        refuse("inexpressible", "of the weekdays of a month cron knows only the first and the last")
+    last = number[0] == -1
+    return Day("month", "LW" if last else "1W", last=last)
+
+
+def _day_of_month(first: int, last: int) -> Day:
+    if first < 0:
+        return Day("month", "L" if first == -1 else f"L-{-first - 1}", last=True)
+    if not 1 <= first <= 31 or last > 31:
+        refuse("invalid", f"no month has a day {first if first > 31 or first < 1 else last}")
+    if last < first:
+        refuse("inexpressible", f"a range from {first} to {last} reaches into the next month")
+    return Day("month", str(first) if first == last else f"{first}-{last}")
+
+
+# -- what follows a day ------------------------------------------------------------------------
+
+
+def _tail(cursor: Cursor) -> str:
+    """ "of the month", "of every quarter": the unit, or nothing."""
+    start = cursor.at
+    if cursor.word() in ("of", "in"):
+        cursor.take()
+        cursor.skip(("the", "a", "any", *EVERY))
+        unit = UNITS.get(cursor.word(), "")
+        if unit in ("week", "month", "quarter", "year"):
+            cursor.take()
+            return unit
+    cursor.at = start
+    return ""
+
+
+def _tail_follows(cursor: Cursor) -> bool:
+    start = cursor.at
+    found = bool(_tail(cursor) or _months_after(cursor))
+    cursor.at = start
+    return found
+
+
+def _months_after(cursor: Cursor) -> tuple[str, ...]:
+    """ "of june and july", "in june", "june": the months that a day is bound to."""
+    start = cursor.at
+    if cursor.word() in ("of", "in"):
+        cursor.take()
+        cursor.skip(("the", *EVERY))
+    found: list[str] = []
+    while (months := read_months(cursor)) is not None:
+        found += months
+        ahead = _separators(cursor)
+        # "… of june and july 4": that month begins a date of its own.
+        goes_on = cursor.word(ahead) in MONTH_NAMES and _day_number(cursor, ahead + 1) is None
+        if ahead == 0 or not goes_on:
+            break
+        cursor.take(ahead)
+    if not found:
+        cursor.at = start
+    return tuple(found)
+
+
+def _separators(cursor: Cursor) -> int:
+    """How many separators of a list come next."""
+    ahead = 0
+    while cursor.peek(ahead).kind == "separator" and cursor.word(ahead) != ";":
+        ahead += 1
+    return ahead
+
+
+# -- dates -------------------------------------------------------------------------------------
+
+
+def _date(cursor: Cursor) -> list[Day] | None:
+    """ "25 december", "1 and 15 january", "december 25th", "may 1 to 7"."""
+    by_day = _numbers(cursor, month_first=False)
+    if by_day:
+        months = _months_after(cursor)
+        return _dated(by_day, months) if months else None
+    month = MONTH_NAMES.get(cursor.word())
+    if month is None:
+        return None
+    cursor.take()
+    cursor.skip(("the",))
+    numbers = _numbers(cursor, month_first=True)
+    if not numbers:
+        return None
+    if cursor.to() and (cursor.word(1) in MONTH_NAMES or cursor.word(2) in MONTH_NAMES):
+        refuse("inexpressible", "a range of dates within two months; give each month its own")
+    return _dated(numbers, (MONTHS[month - 1],))
+
+
+def _dated(numbers: list[tuple[int, int]], months: tuple[str, ...]) -> list[Day]:
+    days = [_day_of_month(first, last) for first, last in numbers]
+    return [day._replace(months=months) for day in days]
+
+
+def _numbers(cursor: Cursor, *, month_first: bool) -> list[tuple[int, int]]:
+    """Days of a month in digits or as ordinals, and ranges of them, in a list."""
+    found: list[tuple[int, int]] = []
+    ahead = 0
+    while (one := _day_number(cursor, ahead)) is not None:
+        first, length = one
+        last, ahead = first, ahead + length
+        if cursor.to(ahead) and (end := _day_number(cursor, ahead + 1)) is not None:
+            last, ahead = end[0], ahead + 1 + end[1]
+        if month_first and found and _month_follows(cursor, ahead):
+            break  # "jan 1, 4 july": that number belongs to the month behind it.
+        found.append((first, last))
+        cursor.take(ahead)
+        ahead = _separators(cursor)
+        if ahead == 0:
+            break
+    return found
+
+
+def _month_follows(cursor: Cursor, ahead: int) -> bool:
+    return cursor.word(ahead + (cursor.word(ahead) == "of")) in MONTH_NAMES
+
+
+def _day_number(cursor: Cursor, ahead: int) -> tuple[int, int] | None:
+    ordinal, number = cursor.ordinal(ahead), cursor.whole(ahead)
+    if ordinal is not None:
+        follows = cursor.word(ahead + ordinal[1])
+        if weekday(follows) is not None or follows in (*WORKDAYS, *WORKING, "day", "days"):
+            return None
+        return ordinal
+    if number is None or len(cursor.word(ahead)) > 2:
+        return None
+    follows = cursor.word(ahead + 1)
+    if follows in ("am", "pm", "o'clock", "past", "times") or follows in UNITS:
+        return None
+    return number, 1
+
+
+def _refuse_year(cursor: Cursor, days: list[Day]) -> None:
+    ahead = 1 if cursor.word() == "," else 0
+    text = cursor.word(ahead)
+    if days[0].months and cursor.peek(ahead).kind == "number" and "1900" <= text <= "2199":
+        month = MONTHS.index(days[0].months[0][:3]) + 1
+        day = int(days[0].text) if days[0].text.isdigit() else 1
+        date = f"{text}-{month:02}-{day:02}T09:00"
+        refuse("once", f"the year {text} makes it one time; write its date, as in {date}")
+
+
+# -- the rest of the cron reference ------------------------------------------------------------
+
+
+def _end_of(cursor: Cursor, choices: Choices) -> list[Day] | None:
+    """ "end of the month", "start of the quarter", "month end"."""
+    word = cursor.word()
+    if word not in ("end", *_STARTS):
+        return None
+    cursor.take()
+    unit = _tail(cursor)
+    last = word == "end"
+    if unit == "week":
+        names = ("FRI", "SUN") if last else ("MON", "SUN")
+        return [Day("week", names[choices.choose(f"the {word} of the week is not one day", 2)])]
+    if not unit:
+        months = _months_after(cursor)
+        if not months:
+            refuse("incomplete", f'"{word}" of what? Say "{word} of the month", or a time of day')
+        return [Day("month", "L" if last else "1", months, last=last)]
+    return [of_period(Day("month", "L" if last else "1", last=last), unit)]
+
+
+def _back(cursor: Cursor) -> int | None:
+    spoken = cursor.number_word()
+    count = cursor.whole() if spoken is None else spoken[0]
+    cursor.take(1 if spoken is None else spoken[1])
+    if count is None or not cursor.skip(("day", "days")) or not cursor.take_words("before"):
+        return None
+    if not (cursor.take_words("the", "last", "day") or cursor.take_words("the", "end")):
+        return None
+    if count > 30:
+        refuse("invalid", f"no month has a day {count} days before its last")
+    return count
+
+
+def _nearest(cursor: Cursor) -> list[Day] | None:
+    """ "weekday nearest the 15th"."""
+    if not (cursor.word() in ("weekday", "workday") and cursor.word(1) == "nearest"):
+        return None
+    cursor.take(2)
+    start = cursor.at
+    back = _back(cursor)
+    if back is not None:
+        return _bound(cursor, Day("month", f"L-{back}W", last=True))
+    cursor.at = start
+    cursor.skip(("the", "to"))
+    one = _ordinal(cursor, 0)
+    if one is None or one[0] < 0:
+        return None
+    cursor.take(one[1])
+    return _bound(cursor, Day("month", f"{one[0]}W"))
+
+
+def _bound(cursor: Cursor, day: Day) -> list[Day]:
+    tail = _tail(cursor)
+    if tail:
+        return [of_period(day, tail)]
+    return [day._replace(months=_months_after(cursor))]
+
+
+def _stepped(cursor: Cursor) -> list[Day] | None:
+    """ "every 3rd day from the 1st of the month", "every 2nd day from the 4th to the 20th"."""
+    one = cursor.ordinal()
+    if one is None or not 2 <= one[0] <= 31:
+        return None
+    cursor.take(one[1])
+    if not cursor.take_words("day", "from", "the"):
+        return None
+    start = _ordinal(cursor, 0)
+    if start is None or start[0] < 1:
+        refuse("incomplete", "every so many days from which day of the month?")
+    first, last = start[0], 31
+    cursor.take(start[1])
+    if cursor.to():
+        the = 1 if cursor.word(1) == "the" else 0
+        end = _ordinal(cursor, 1 + the)
+        if end is None or end[0] < 1:
+            refuse("incomplete", "every so many days to which day of the month?")
+        last = end[0]
+        cursor.take(1 + the + end[1])
+    if last < first:
+        refuse("inexpressible", f"a range from {first} to {last} reaches into the next month")
+    span = "*" if (first, last) == (1, 31) else f"{first}-{last}"
+    return _bound(cursor, Day("month", f"{span}/{one[0]}"))

@@ -1,0 +1,105 @@
+"""The parts that a phrase is made of, and the clause that gathers them. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from rota.core.time.phrase_choices import refuse
+from rota.core.time.phrase_clock import Clock, in_part
+
+# The slots of a clause.
+DAYS, TIMES, MONTHS, RATE, WINDOW, PAST, PART = (
+    "days", "times", "months", "rate", "window", "past", "part",
+)  # fmt: skip
+WITHIN_DAY = ("us", "second", "minute", "hour")
+
+
+class Day(NamedTuple):
+    """One item of the day-of-month field or of the day-of-week field."""
+
+    of: str  # "month" or "week": the field
+    text: str  # its cron text
+    months: tuple[str, ...] = ()  # the months it is bound to: "15 june"
+    unbound: bool = False  # "of the month" or "of every month" was said
+    last: bool = False  # counted from the end of the month
+    counted: bool = False  # "first monday" rather than "monday"
+    every: bool = False  # "every monday"
+
+
+class Rate(NamedTuple):
+    """ "every N units", "daily", "twice a day"."""
+
+    number: int
+    unit: str
+    times_a: int | None = None  # 2 in "twice a day": so many times or days must be named
+
+
+DAILY = Rate(1, "day")
+
+
+@dataclass
+class Clause:
+    """Days, times and so on that belong together, in any order. A slot is empty or filled."""
+
+    before: str = ""  # what joins it to the one before it: "", ",", "and" or ";"
+    days: list[Day] = field(default_factory=list)
+    times: list[Clock] = field(default_factory=list)
+    months: list[str] = field(default_factory=list)
+    windows: list[tuple[Clock, Clock]] = field(default_factory=list)
+    past: list[str] = field(default_factory=list)  # minutes past the hour
+    rate: Rate | None = None
+    daily: bool = False  # "every day" beside another rate
+    part: str = ""  # morning, afternoon, evening or night
+    order: list[str] = field(default_factory=list)  # the slots as they were said
+
+    @property
+    def slots(self) -> set[str]:
+        """The slots that are filled, the part of the day aside."""
+        return set(self.order) - {PART}
+
+    @property
+    def single(self) -> str:
+        """The slot, when only one is filled."""
+        slots = self.slots
+        return slots.pop() if len(slots) == 1 else ""
+
+    @property
+    def first(self) -> str:
+        """The slot that was said first."""
+        return next((slot for slot in self.order if slot != PART), "")
+
+    @property
+    def last(self) -> str:
+        """The slot that was said last."""
+        return next((slot for slot in reversed(self.order) if slot != PART), "")
+
+    @property
+    def within_day(self) -> bool:
+        """Whether its rate is one of seconds, minutes or hours."""
+        return bool(self.past) or (self.rate is not None and self.rate.unit in WITHIN_DAY)
+
+    def joined(self, other: Clause) -> Clause:
+        """Both as one clause; what `other` says comes last."""
+        mine, others = self.times, other.times
+        if other.part and not others:
+            mine = [in_part(clock, other.part) for clock in mine]
+        if self.part and not other.part:
+            others = [in_part(clock, self.part) for clock in others]
+        rates = {rate for rate in (self.rate, other.rate) if rate is not None}
+        return Clause(
+            self.before, self.days + other.days, mine + others, self.months + other.months,
+            self.windows + other.windows, self.past + other.past, _one_rate(self.rate, other.rate),
+            self.daily or other.daily or (DAILY in rates and len(rates) > 1),
+            self.part or other.part, self.order + other.order,
+        )  # fmt: skip
+
+
+def _one_rate(one: Rate | None, other: Rate | None) -> Rate | None:
+    """ "every hour every day" is every hour; other pairs of rates contradict each other."""
+    if one is None or other is None or one == other:
+        return one or other
+    for fine, coarse in ((one, other), (other, one)):
+        if fine.unit in WITHIN_DAY and coarse == DAILY:
+            return fine
+    return refuse("conflict", "it names two different rates")

@@ -1,0 +1,254 @@
+"""Reads the tokens of a phrase into segments: what stands between "and", commas and semicolons.
+
+Each rule reads one part (days, a time, a rate …) as a clause with one filled slot; parts that stand
+side by side make up a segment. Pure.
+"""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+from rota.core.time.phrase_choices import Choices, refuse
+from rota.core.time.phrase_clock import Clock, in_part
+from rota.core.time.phrase_days import read_days, read_days_back, read_months
+from rota.core.time.phrase_parts import (
+    DAILY,
+    DAYS,
+    MONTHS,
+    PART,
+    PAST,
+    RATE,
+    TIMES,
+    WINDOW,
+    Clause,
+)
+from rota.core.time.phrase_rates import read_amount, read_rate
+from rota.core.time.phrase_times import read_clock, read_past, read_window
+from rota.core.time.phrase_words import (
+    DAY_PARTS,
+    EVERY,
+    FILLERS,
+    MONTH_NAMES,
+    ONE_TIME,
+    TO,
+    UNCLEAR,
+    ZONES,
+    Cursor,
+    Token,
+    weekday,
+)
+
+_STRENGTH = ("", ",", "and", ";")
+_ONCE = "it is one time; write its date: 2027-03-28T09:00"
+
+
+class Reader:
+    """Reads one phrase, from left to right."""
+
+    def __init__(self, tokens: list[Token], choices: Choices) -> None:
+        self._cursor = Cursor(tokens)
+        self._choices = choices
+        self._segments: list[Clause] = []
+        self._expect_time = False  # a number alone is a time: after "at", and in a list of times
+        self._every = False
+
+    def read(self) -> list[Clause]:
+        """The segments of the phrase."""
+        joint = ""
+        while self._cursor.peek().kind != "end":
+            joint = self._separator() or joint
+            self._skip_fillers()
+            if self._cursor.peek().kind in ("end", "separator"):
+                continue
+            part = self._part()
+            if part is None:
+                self._refuse_word()
+            self._add(part, joint)
+            joint = ""
+        if self._expect_time and not (self._segments and self._segments[-1].last == TIMES):
+            refuse("incomplete", '"at" needs a time after it')
+        return [_finished(segment) for segment in self._segments]
+
+    def _separator(self) -> str:
+        strongest = ""
+        while self._cursor.peek().kind == "separator":
+            strongest = max(strongest, self._cursor.word(), key=_STRENGTH.index)
+            self._cursor.take()
+        if strongest:
+            self._expect_time = bool(self._segments) and self._segments[-1].last == TIMES
+        return strongest
+
+    def _skip_fillers(self) -> None:
+        cursor = self._cursor
+        self._every = False
+        while cursor.word() in FILLERS:
+            self._every = cursor.word() in EVERY or (self._every and cursor.word() == "the")
+            if cursor.word() == "at":
+                self._expect_time = True
+            if cursor.word() == "in":
+                self._refuse_in_amount()
+            cursor.take()
+
+    def _refuse_in_amount(self) -> None:
+        """ "in 2 hours" is one time."""
+        cursor = self._cursor
+        start = cursor.at
+        cursor.take()
+        if read_amount(cursor) is not None:
+            words = " ".join(cursor.word(at - cursor.at) for at in range(start, cursor.at))
+            again = "every " + words.removeprefix("in ").removeprefix("an ").removeprefix("a ")
+            refuse("once", f'"{words}": {_ONCE}', again)
+        cursor.at = start
+
+    def _part(self) -> Clause | None:
+        cursor, every, expect = self._cursor, self._every, self._expect_time
+        self._refuse_unclear()
+        for rule in (
+            self._hours, self._day_part, self._days_back, self._past, self._window, self._time,
+            self._rate, self._days, self._months,
+        ):  # fmt: skip
+            start = cursor.at
+            found = rule()
+            if found is not None:
+                self._expect_time = expect and found.last == TIMES
+                return found
+            cursor.at = start
+        self._every = every
+        return None
+
+    def _day_part(self) -> Clause | None:
+        word = self._cursor.word()
+        alone = not self._segments and self._cursor.peek(1).kind == "end"
+        if word == "nightly" and not alone:
+            self._cursor.take()
+            return Clause(rate=DAILY, part="night", order=[RATE, PART])
+        if word not in DAY_PARTS:
+            return None
+        self._cursor.take()
+        part = DAY_PARTS[word]
+        days = bool(self._segments) and self._segments[-1].last == DAYS
+        if (self._every or word.endswith("s")) and not days:
+            return Clause(rate=DAILY, part=part, order=[RATE, PART])
+        return Clause(part=part, order=[PART])
+
+    def _rate(self) -> Clause | None:
+        # "5 minutes" needs no "every" in front; "… and 5 minutes" is something else.
+        rate = read_rate(self._cursor, every=self._every, alone=not self._segments)
+        if rate is None:
+            return None
+        if rate.number < 1:
+            refuse("invalid", f"every {rate.number} {rate.unit}s is no interval")
+        return Clause(rate=rate, order=[RATE])
+
+    def _past(self) -> Clause | None:
+        past = read_past(self._cursor)
+        return None if past is None else Clause(past=past, order=[PAST])
+
+    def _days_back(self) -> Clause | None:
+        days = read_days_back(self._cursor)
+        return None if days is None else Clause(days=days, order=[DAYS])
+
+    def _days(self) -> Clause | None:
+        cursor = self._cursor
+        if cursor.word() == "from":
+            cursor.take()
+            cursor.skip(("the",))
+        days = read_days(cursor, self._choices, every=self._every)
+        return None if days is None else Clause(days=days, order=[DAYS])
+
+    def _window(self) -> Clause | None:
+        window = read_window(self._cursor)
+        return None if window is None else Clause(windows=[window], order=[WINDOW])
+
+    def _hours(self) -> Clause | None:
+        """ "during the hours 9:00, 11:00 and 13:00"."""
+        cursor = self._cursor
+        if cursor.word() != "hours" or cursor.word(-1) != "the":
+            return None
+        cursor.take()
+        windows = []
+        while (clock := read_clock(cursor, bare=False)) is not None and not clock.minute:
+            windows.append((Clock(clock.wall[0]), Clock(clock.wall[0], 59)))
+            cursor.take(0 if cursor.peek(1).kind != "clock" else 1)
+        return Clause(windows=windows, order=[WINDOW]) if windows else None
+
+    def _time(self) -> Clause | None:
+        clock = read_clock(self._cursor, bare=self._expect_time)
+        return None if clock is None else Clause(times=[clock], order=[TIMES])
+
+    def _months(self) -> Clause | None:
+        self._cursor.take(1 if self._cursor.word() == "from" else 0)
+        months = read_months(self._cursor)
+        return None if months is None else Clause(months=months, order=[MONTHS])
+
+    def _add(self, part: Clause, joint: str) -> None:
+        part.before = joint
+        last = self._segments[-1] if self._segments and not joint else None
+        if last is not None and _stands_beside(last, part):
+            self._segments[-1] = last.joined(part)
+        else:
+            self._segments.append(part)
+
+    def _refuse_unclear(self) -> None:
+        cursor = self._cursor
+        word = cursor.word()
+        if word in ("business", "working", "office", "work") and cursor.word(1) == "hours":
+            refuse("incomplete", f'"{word} hours": say them, as in "between 9:00 and 17:00"')
+        after = cursor.word(1 + (cursor.word(1) == "the"))
+        if word == "between" and (weekday(after) is not None or after in MONTH_NAMES):
+            refuse("invalid", f'"between {after} and …": write "{after} to …"')
+        if word in UNCLEAR:
+            kind, reason, *instead = UNCLEAR[word]
+            refuse(kind, f'"{word}": {reason}', *instead)
+        if word == "other" and self._every and weekday(cursor.word(1)) is not None:
+            day = cursor.word(1)
+            refuse(
+                "inexpressible",
+                f'every 2 weeks on "{day}" cannot be said in cron, which knows no week numbers',
+                f"first and third {day.removesuffix('s')} of the month", "every 2 weeks",
+            )  # fmt: skip
+        number = cursor.whole()
+        if number is not None and self._every and weekday(cursor.word(1)) is not None:
+            refuse(
+                "inexpressible",
+                f'every {number} weeks on "{cursor.word(1)}" cannot be said in cron, which knows '
+                "no week numbers",
+                f"every {number} weeks",
+            )
+
+    def _refuse_word(self) -> NoReturn:
+        token = self._cursor.peek()
+        word = token.text
+        if token.kind == "place" or word in ZONES:
+            refuse("zone", f'"{word}" is a time zone, which is an option of its own', word)
+        if word in TO:
+            refuse("incomplete", f'"{word}": a window has two ends: "between 9:00 and 17:00"')
+        if word in ONE_TIME:
+            refuse("once", f'"{word}": {_ONCE}')
+        if token.kind == "number":
+            refuse("unknown", f'"{word}" may be a time or a day; write "at {word}" or an ordinal')
+        refuse("unknown", f'"{word}" has no meaning here')
+
+
+def _stands_beside(segment: Clause, part: Clause) -> bool:
+    """Whether a part that follows without a separator says more about the same segment."""
+    slot = part.first
+    if part.rate == DAILY and segment.days:
+        return False
+    if slot == DAYS and part.days[0].every and segment.rate == DAILY:
+        return False
+    if slot not in segment.slots or slot == RATE:
+        return True
+    if slot != segment.last:
+        return False  # "sat 10am sun 11am"
+    if slot == DAYS and part.days[0].of != segment.days[-1].of:
+        refuse(
+            "inexpressible", "a day of the month and one of the week; cron fires on either of them"
+        )
+    return True
+
+
+def _finished(segment: Clause) -> Clause:
+    if segment.part:
+        segment.times = [in_part(clock, segment.part) for clock in segment.times]
+    return segment
