@@ -138,9 +138,14 @@ def _counted(cursor: Cursor, choices: Choices, *, every: bool) -> list[Day] | No
     months = _months_after(cursor)
     if months:
         return [day._replace(months=months) for day in days]
-    if every and named is not None:
-        return _every_nth(days, choices, numbers[0][0])
-    if every and cursor.word(-1) == "day" and numbers[0][0] == 1:
+    return _without_tail(days, choices, numbers[0][0], cursor.word(-1)) if every else days
+
+
+def _without_tail(days: list[Day], choices: Choices, number: int, noun: str) -> list[Day]:
+    """ "every third monday", "every first day": of what is not said."""
+    if weekday(noun) is not None:
+        return _every_nth(days, choices, number)
+    if noun == "day" and number == 1:
         refuse("incomplete", "first day of what?", "first day of the month", "every day")
     return days
 
