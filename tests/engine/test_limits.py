@@ -10,7 +10,7 @@ from rota import Rota, sleep
 from rota.core.time.instants import SECOND, Duration
 from rota.errors import BadInput
 from rota.testing import virtual
-from tests.engine.kit import Gate, eventually, live
+from tests.engine.kit import Gate, beside, eventually, live
 from tests.workflows.kit import result
 
 
@@ -106,6 +106,30 @@ async def starts(url: str, rate: tuple[int, Duration], count: int) -> list[float
         rows = [await run.run() for run in started]
         assert {row.status for row in rows} == {"completed"}
         return sorted(((row.started_at or 0) - began) / SECOND for row in rows)
+
+
+@pytest.mark.parametrize("limits", [{"running": 1}, {"running_per_key": 1}], ids=str)
+@pytest.mark.parametrize("seats", [None, 1], ids=["many slots", "one slot"])
+async def test_cancelling_the_holder_of_a_limited_slot_frees_it_at_once(
+    database_url: str, limits: dict[str, int], seats: int | None
+) -> None:
+    gate = Gate()
+    app, flow = limited(gate, seats=seats, **limits)
+    client, _ = limited(gate, seats=seats, **limits)
+    async with live(app, database_url) as clock, beside(client, database_url, clock):
+        holder = await client.start(flow, 1, key="k")
+        await eventually(lambda: gate.entered == [1])
+        await client.start(flow, 2, key="k")
+        await eventually(lambda: is_at_rest_with(app, 1))
+        await client.cancel(holder.id)
+        await eventually(lambda: gate.entered == [1, 2])  # no time passes: no poll comes
+        assert gate.interrupted == [1]
+        gate.open.set()
+
+
+def is_at_rest_with(app: Rota, run_count: int) -> bool:
+    assert app.runtime is not None
+    return len(app.runtime.worker.held) == run_count and not app.runtime.worker.wake.is_set()
 
 
 async def test_a_rate_of_one_spaces_starts_evenly(database_url: str) -> None:

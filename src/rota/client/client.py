@@ -213,7 +213,7 @@ class Client(Starter):
                 )
             ):
                 existing |= found
-        self.wakeups.tell(TIMER if template.available_at > now else READY)
+        await self.wakeups.announce(TIMER if template.available_at > now else READY)
         returns = door.signature.returns if door else None
         ids = map(itemgetter(0), rows)
         return [RunHandle(self, existing.get(i, i), returns, i in existing) for i in ids]
@@ -246,17 +246,13 @@ class Client(Starter):
         return RunHandle(self, run_id, signature.returns if signature else None, existed)
 
     async def _send_starts(self, fresh: Sequence[NewRun]) -> list[Started]:
-        database = self.database
         now = self.clock.now()
-        topics = {TIMER if run.available_at > now else READY for run in fresh}
-        channel = database.carry(READY) if len(fresh) == 1 and READY in topics else None
-        write = database.write_brief if len(fresh) <= BRIEF else database.write
-        started = await write(transitions.start, fresh, now=now, told_to=channel)
-        if channel is not None:
-            self.wakeups.heard(READY)  # the others heard it from the commit itself
-        else:
-            for topic in topics:
-                self.wakeups.tell(topic)
+        topics = sorted({TIMER if run.available_at > now else READY for run in fresh})
+        started = await self.database.write_and_notify(
+            topics, len(fresh) <= BRIEF, transitions.start, fresh, now=now
+        )
+        for topic in topics:
+            self.wakeups.heard(topic)
         return started
 
     # -- finding ---------------------------------------------------------------------------
@@ -334,14 +330,14 @@ class Client(Starter):
     async def cancel(self, run_id: str, *, reason: str = "by request") -> Sequence[str]:
         """Call off the chain's open run and everything below it; returns the cancelled ids."""
         run = await self._own(run_id)
-        ids = await self.database.write(
-            transitions.cancel, [run.root_id], reason=reason, now=self.clock.now()
-        )
+        # `ready` as well: the slot that the run held in a limited queue is free.
+        ids = await self.wakeups.write(
+            (CANCEL, DONE, READY), transitions.cancel, [run.root_id], reason=reason,
+            now=self.clock.now(),
+        )  # fmt: skip
         if not ids:
             last = (await self.chain(run.id))[-1]
             raise WrongState(f"run {last.id} is {last.label}; there is nothing to cancel")
-        self.wakeups.tell(CANCEL)
-        self.wakeups.tell(DONE)
         return ids
 
     async def retry(self, run_id: str) -> RunHandle[Any]:
@@ -350,12 +346,11 @@ class Client(Starter):
         last = (await self.chain(run_id))[-1]
         now = self.clock.now()
         if allowed("resolve", Status(last.status)):
-            await self.database.write(transitions.resolve, last.id, now=now)
-        elif not await self.database.write(
-            transitions.retry_chain, last.root_id, self.ids.make(now), now=now
+            await self.wakeups.write((READY,), transitions.resolve, last.id, now=now)
+        elif not await self.wakeups.write(
+            (READY,), transitions.retry_chain, last.root_id, self.ids.make(now), now=now
         ):
             raise WrongState(f"run {last.id} is {last.label}; there is nothing to retry")
-        self.wakeups.tell(READY)
         return self.ref(last.root_id, self._known(last.name))
 
     async def signal(self, run_id: str, name: str, value: Any = None) -> None:
@@ -366,11 +361,10 @@ class Client(Starter):
             raise WrongState(f"run {last.id} is {last.label}; nobody will hear a signal")
         now = self.clock.now()
         body = typed.encode(value, what=f"signal {name}", bytes_max=self.settings.payload_bytes_max)
-        await self.database.write(
-            steps.send_signal, signal_id=self.ids.make(now), root_id=run.root_id, name=name,
-            body=body, now=now,
+        await self.wakeups.write(
+            (READY,), steps.send_signal, signal_id=self.ids.make(now), root_id=run.root_id,
+            name=name, body=body, now=now,
         )  # fmt: skip
-        self.wakeups.tell(READY)
 
     async def fork(self, run_id: str, *, from_step: str) -> RunHandle[Any]:
         """A new chain with the same input that remembers everything before `from_step`."""
@@ -394,11 +388,10 @@ class Client(Starter):
             trigger=Trigger.FORK, limit_key=run.limit_key, version=run.version, tags=run.tags,
             options=_seeded(run),
         )  # fmt: skip
-        started = await self.database.write(
-            steps.fork, fresh, from_root=run.root_id, position=recorded[from_step].position,
-            now=now,
+        started = await self.wakeups.write(
+            (READY,), steps.fork, fresh, from_root=run.root_id,
+            position=recorded[from_step].position, now=now,
         )  # fmt: skip
-        self.wakeups.tell(READY)
         return self.ref(started.id, self._known(run.name))
 
     async def pause_queue(self, name: str, *, paused: bool = True) -> None:
@@ -412,10 +405,10 @@ class Client(Starter):
                 f"there is no queue {name!r}",
                 hint=f"Did you mean {', '.join(near)}?" if near else f"Known: {sorted(known)}",
             )
-        await self.database.write(
-            workers.pause_queue, namespace=self.settings.namespace, name=name, paused=paused
-        )
-        self.wakeups.tell(READY)
+        await self.wakeups.write(
+            (READY,), workers.pause_queue, namespace=self.settings.namespace, name=name,
+            paused=paused,
+        )  # fmt: skip
 
 
 def _seeded(run: Run) -> str:

@@ -70,7 +70,6 @@ class Worker:
         self._due_at: int | None = 0
         # Counted, because a call may come while a claim that looked too early is under way.
         self._calls = 0
-        self._told = ""  # the run that the last word was about
         self._doubtful = False
         self._stopping = False
         self._handing_over: set[str] = set()
@@ -195,7 +194,7 @@ class Worker:
             self._doubtful = self._doubtful or request is not None
             raise
         if request is not None:
-            if calls == self._calls and claimed.looked:
+            if calls == self._calls:
                 self._note_hunger(request, claimed.claims)
             if claimed.retry_at is not None:
                 self._clock.call_at(claimed.retry_at, self.look)
@@ -209,8 +208,6 @@ class Worker:
         else:
             self._after_settling(outcomes, settled)
             await self._seat(claimed.claims)
-            if not claimed.looked:
-                await asyncio.sleep(0)  # it begins before we look for more
         return bool(moved or outcomes or claimed.claims)
 
     def _absorb(
@@ -224,17 +221,12 @@ class Worker:
         self, outcomes: list[Outcome], request: ClaimRequest | None, now: int
     ) -> tuple[SettleResult, Claimed]:
         nothing = SettleResult(frozenset(), woke=False), Claimed([])
-        told, self._told = self._told, ""
         if request is None and not outcomes:
             return nothing
         if request is None:
             return await self._database.write(transitions.settle, outcomes, now=now), nothing[1]
-        if not outcomes and self.idle:  # somebody waits for the first of them to begin
-            if told and request.room > 1:
-                claimed = await self._database.write_told(claiming.claim_told, request, told)
-                if claimed.claims:
-                    return nothing[0], claimed
-            return nothing[0], await self._database.write_told(claiming.claim, request)
+        if not outcomes and self.idle:  # a caller waits for the first of them to begin
+            return nothing[0], await self._database.write_brief(claiming.claim, request)
         if not outcomes:
             return nothing[0], await self._database.write(claiming.claim, request)
         if len(outcomes) <= BRIEF and len(self._tasks) <= BRIEF:
@@ -407,8 +399,7 @@ class Worker:
         if wake_at is not None and (self._due_at is None or wake_at < self._due_at):
             self._due_at = wake_at
 
-    def _heard(self, word: str) -> None:
-        topic, _, self._told = word.partition(" ")
+    def _heard(self, topic: str) -> None:
         if topic in (READY, ANY):
             self._feed()
         if topic in (TIMER, ANY):

@@ -118,6 +118,4 @@ def _expand(text: str, found: dict[str, str]) -> str:
     for record in _RECORDS:
         if f"{{{record} columns}}" in text:
             text = text.replace(f"{{{record} columns}}", _columns(record))
-    plain = ", ".join(f"runs.{name}" for name in Claim.__struct_fields__)
-    text = text.replace("{plain claim columns}", plain)
     return text.replace("{claim array}", _claim_array())

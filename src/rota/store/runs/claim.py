@@ -30,7 +30,6 @@ class Claimed(NamedTuple):
 
     claims: list[Claim]
     retry_at: int | None = None
-    looked: bool = True  # whether the line was looked at, so that what was left is known
 
 
 async def claim(tx: Tx, request: ClaimRequest, *, alone: bool = True) -> Claimed:
@@ -49,17 +48,6 @@ async def claim(tx: Tx, request: ClaimRequest, *, alone: bool = True) -> Claimed
         else:
             taken += await _claim_ready(tx, request, queue, seats, alone)
     return Claimed(taken, retry_at)
-
-
-async def claim_told(tx: Tx, request: ClaimRequest, run_id: str) -> Claimed:
-    """Take the run a word was about, if it is still to be had. Whoever needs no line to be kept
-    may do so: one with seats to spare, who looks for the others right after."""
-    queues = [queue for queue, _ in request.queues if queue not in request.limited]
-    rows = await tx.rows(
-        "claim_told", id=run_id, namespace=request.namespace, queues=queues, names=request.names,
-        worker_id=request.worker_id, lease_until=request.lease_until, now=request.now, alone=True,
-    )  # fmt: skip
-    return Claimed([Claim(*row) for row in rows], looked=False)
 
 
 async def _claim_ready(

@@ -14,7 +14,7 @@ import msgspec
 
 from rota.core.runs.lifecycle import FINAL, RULES, Status, Trigger
 from rota.core.runs.model import Claim, NewRun, Outcome, Run, Started
-from rota.store.backend.database import Row, Taken, Tx
+from rota.store.backend.database import READY, Row, Taken, Tx
 from rota.store.runs.claim import Claimed, ClaimRequest, claim, claim_order
 from rota.store.schedules.overlap import EndedChain, release_next
 
@@ -57,32 +57,31 @@ def _inline(body: str | None) -> str | None:
     return body if body is None or len(body) <= INLINE_BYTES_MAX else None
 
 
-async def start(
-    tx: Tx, runs: Sequence[NewRun], *, now: int, alone: bool = True, told_to: str | None = None
-) -> list[Started]:
-    """Give birth to runs. One whose external id or id exists already is answered with that run.
-
-    `told_to`: where a lone run's birth is told in the same commit (see `Database.carry`)."""
+async def start(tx: Tx, runs: Sequence[NewRun], *, now: int, alone: bool = True) -> list[Started]:
+    """Insert runs. A run whose external id or id exists already is answered with that run."""
     if len(runs) == 1 and _is_lone(runs[0]) and (alone or not tx.dialect.fuses):
         [run] = runs
         row = (run.id, run.input)
         try:
-            if told_to is None:
+            channel = tx.take_notification(READY) if alone else None
+            if channel is None:
                 await tx.change("start_plain", [row], alone=alone, **_alike(run, now))
             else:
                 await tx.change(
-                    "start_plain_told", [row], alone=alone, told_to=told_to, **_alike(run, now)
-                )
+                    "start_plain_and_notify", [row], alone=True, channel=channel,
+                    **_alike(run, now),
+                )  # fmt: skip
             return [Started(run.id, existed=False)]
         except Taken:
             return await _with_existing(tx, runs, set())
     bodies = _big((run.id, "input", run.input) for run in runs if run.root_id in (None, run.id))
     rows = [_row(run, now) for run in runs]
     alone = alone and not bodies
-    if told_to is None:
+    channel = tx.take_notification(READY) if alone else None
+    if channel is None:
         answers = await tx.many("start_runs", rows, now=now, alone=alone)
     else:
-        answers = await tx.many("start_runs_told", rows, now=now, told_to=told_to, alone=alone)
+        answers = await tx.many("start_runs_and_notify", rows, now=now, channel=channel, alone=True)
     born = {row[0] for row in answers}
     if bodies:
         await tx.many("put_payloads", [row for row in bodies if row[0] in born])
