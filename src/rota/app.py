@@ -135,7 +135,8 @@ class Rota(Client):
 
     def workflow(self, function: Any = None, /, **options: Unpack[WorkflowOptions]) -> Any:
         """Register a workflow. `retries` are further attempts of the whole run, each resuming
-        after its last finished step; `timeout` counts from the first start, sleeps included.
+        after its last finished step; `timeout` is one deadline for the run with its sleeps,
+        retries and recoveries, counted from its first claim by a worker.
         Further options: name, queue, priority, version."""
 
         check_options(options, WorkflowOptions, self.workflow)
@@ -394,7 +395,8 @@ class _Children:
         self, flow: WorkflowRun, workflow: Any, args: Any, kwargs: Any, options: RunOptions
     ) -> NewRun:
         fresh = self._app.new_run(workflow, args, kwargs, options)
-        return msgspec.structs.replace(fresh, parent_id=flow.claim.root_id, trigger=Trigger.CHILD)
+        trigger = Trigger.DETACHED if options.detached else Trigger.CHILD
+        return msgspec.structs.replace(fresh, parent_id=flow.claim.root_id, trigger=trigger)
 
     def new_id(self) -> str:
         return self._app.ids.make(self._app.clock.now())

@@ -4,12 +4,34 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
-from rota import Rota, RunCancelled, RunFailed, gather, sleep, this_run
+from rota import (
+    Fatal,
+    RetryPolicy,
+    Rota,
+    RunCancelled,
+    RunFailed,
+    gather,
+    sleep,
+    this_run,
+    wait_for,
+)
 from rota.core.time.instants import SECOND
+from rota.store.runs import transitions
 from rota.testing import virtual
-from tests.workflows.kit import Receipt, attempts, children, keys, result, sound, trouble
+from tests.engine.kit import Gate, ghost_claim, live
+from tests.workflows.kit import (
+    Receipt,
+    attempts,
+    children,
+    eventually,
+    keys,
+    result,
+    sound,
+    trouble,
+)
 
 
 def family() -> tuple[Rota, Any, Any]:
@@ -447,3 +469,159 @@ async def test_a_retried_parent_keeps_the_children_it_has(database_url: str) -> 
             "failed:transient",
             "completed",
         ]
+
+
+def failing(**policies: Any) -> tuple[Rota, Any, list[str]]:
+    """A parent that fails while one child runs, one sleeps and a grandchild sleeps below it."""
+    app = Rota()
+    effects: list[str] = []
+
+    @app.step
+    async def effect(name: str) -> None:
+        effects.append(name)
+
+    @app.workflow
+    async def grandchild() -> None:
+        await sleep("1h")
+        await effect("grandchild")
+
+    @app.workflow
+    async def child() -> None:
+        await grandchild()
+        await effect("child")
+
+    @app.workflow
+    async def apart() -> None:
+        await sleep("2h")
+        await effect("apart")
+
+    @app.workflow(**policies)
+    async def parent() -> None:
+        await apart.options(detached=True).start()
+        await app.start(child)
+        await sleep("1m")
+        if "timeout" not in policies:
+            raise ValueError("no")
+        await sleep("1d")
+
+    return app, parent, effects
+
+
+@pytest.mark.parametrize("policies", [{}, {"timeout": "2m"}, {"retries": 1}], ids=str)
+async def test_children_of_a_parent_that_failed_for_good_are_cancelled(
+    database_url: str, policies: dict[str, Any]
+) -> None:
+    app, parent, effects = failing(**policies)
+    async with virtual(app, url=database_url) as world:
+        run = await app.start(parent)
+        await world.drain()
+        assert (await run.status()).startswith("failed:")
+        labels = {row.name: row.label for row in await app.list()}
+        assert labels["child"] == labels["grandchild"] == "cancelled:parent ended"
+        assert labels["apart"] == "completed"
+        assert effects == ["apart"]
+        await sound(app)
+
+
+async def test_children_live_while_their_parent_is_retried(database_url: str) -> None:
+    app, _, child = family()
+    tries: list[int] = []
+
+    @app.workflow(retries=RetryPolicy(attempts=2, delay_s=600))
+    async def parent() -> int:
+        handle = await app.start(child, 4)
+        tries.append(1)
+        if len(tries) == 1:
+            raise ConnectionError("down")
+        return int((await handle.result()).total)
+
+    async with virtual(app, url=database_url) as world:
+        run = await app.start(parent)
+        await world.drain()
+        assert await result(run) == 4
+        [below] = await children(app, run)
+        assert below.status == "completed"
+
+
+async def test_a_running_child_is_interrupted_when_its_parent_fails(database_url: str) -> None:
+    app = Rota()
+    gate = Gate()
+
+    @app.workflow
+    async def child() -> None:
+        await gate()
+
+    @app.workflow
+    async def parent() -> None:
+        await app.start(child)
+        await wait_for("fail")
+        raise ValueError("no")
+
+    async with live(app, database_url):
+        run = await app.start(parent)
+        await eventually(lambda: gate.under_way == 1)
+        await run.signal("fail")
+        await eventually(lambda: gate.interrupted == [None])
+
+
+async def test_children_of_a_parent_that_crashed_for_good_are_cancelled(database_url: str) -> None:
+    app, elder, _ = family()
+    app.settings = msgspec.structs.replace(app.settings, recoveries_max=0)
+    async with virtual(app, url=database_url) as world:
+        run = await app.start(elder, 1)
+        await world.settle()
+        [below] = await children(app, run)
+        await app.database.write(transitions.poke, [run.id], now=world.clock.now())
+        await ghost_claim(app, "ghost")
+        await world.advance("1m")
+        await world.beat()
+        assert (await run.run()).status == "crashed"
+        assert (await app.get(below.id)).label == "cancelled:parent ended"
+        await sound(app)
+
+
+async def test_cancelling_a_parent_leaves_a_detached_child_alone(database_url: str) -> None:
+    app, parent, effects = failing()
+    async with virtual(app, url=database_url) as world:
+        run = await app.start(parent)
+        await world.settle()
+        await run.cancel()
+        await world.drain()
+        assert effects == ["apart"]
+
+
+async def test_a_parent_retried_by_hand_runs_its_cancelled_children_again(
+    database_url: str,
+) -> None:
+    app = Rota()
+    broken = [True]
+
+    @app.workflow
+    async def inner(n: int) -> int:
+        await sleep("1h")
+        return n
+
+    @app.workflow
+    async def slow(n: int) -> int:
+        return await inner(n)
+
+    @app.workflow
+    async def breaks() -> None:
+        await sleep("1m")
+        if broken[0]:
+            raise Fatal("no")
+
+    @app.workflow
+    async def parent() -> int:
+        total, _ = await gather(slow(3), breaks())
+        return int(total)
+
+    async with virtual(app, url=database_url) as world:
+        run = await app.start(parent)
+        await world.drain()
+        assert (await run.status()).startswith("failed")
+        broken[0] = False
+        await app.retry(run.id)
+        await world.drain()
+        assert await result(run) == 3
+        await sound(app)

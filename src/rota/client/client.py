@@ -30,9 +30,11 @@ from rota.client.start import (
 )
 from rota.client.starter import ClientStarter, Starter
 from rota.core import typed
+from rota.core.runs import options
 from rota.core.runs.ids import IdMaker
 from rota.core.runs.lifecycle import Status, Trigger, allowed
 from rota.core.runs.model import NewRun, Queue, Run, Started, StoredStep, WorkerRecord
+from rota.core.runs.options import BEGAN_AT
 from rota.core.suggest import check_options
 from rota.core.time.instants import Duration, micros
 from rota.engine.clock import Clock, SystemClock
@@ -413,6 +415,4 @@ class Client(Starter):
 
 def _seeded(run: Run) -> str:
     """The options of a fork: it draws the random values that its origin drew."""
-    options: dict[str, Any] = msgspec.json.decode(run.options) if run.options else {}
-    options.setdefault("seed", run.root_id)
-    return msgspec.json.encode(options).decode()
+    return options.with_default(options.without(run.options, BEGAN_AT), "seed", run.root_id)

@@ -17,7 +17,7 @@ from rota.core.runs.ids import IdMaker
 from rota.core.runs.model import NewRun
 from rota.core.runs.retry import RetryPolicy
 from rota.core.suggest import check_options
-from rota.core.time.instants import Duration, instant, micros
+from rota.core.time.instants import Duration, instant, micros, timeout_micros
 from rota.errors import BadInput, UnknownWorkflow
 from rota.settings import Settings
 from rota.store.runs.transitions import BulkItem, PlainItem
@@ -71,6 +71,7 @@ class StartOptions(TypedDict, total=False):
     `external_id` starts a run only once; `on_conflict` says whether a second start returns the run
     that exists or raises AlreadyStarted. `delay` or `at` starts it later. `key` is what the limits
     per key count by. `queue`, `priority`, `retries` and `timeout` replace those of the workflow.
+    A `detached` child outlives the workflow that starts it.
     """
 
     external_id: str | None
@@ -83,6 +84,7 @@ class StartOptions(TypedDict, total=False):
     tags: dict[str, str] | None
     retries: int | RetryPolicy | None
     timeout: Duration | None
+    detached: bool
 
 
 class RunOptions(msgspec.Struct, frozen=True):
@@ -98,6 +100,7 @@ class RunOptions(msgspec.Struct, frozen=True):
     tags: dict[str, str] | None = None
     retries: int | RetryPolicy | None = None
     timeout: Duration | None = None
+    detached: bool = False  # of a child: it goes on when its parent fails or is cancelled
 
     @classmethod
     def of(cls, call: Callable[..., Any], options: StartOptions) -> RunOptions:
@@ -144,7 +147,7 @@ class RunOptions(msgspec.Struct, frozen=True):
         if self.retries is not None:
             policies["retry"] = RetryPolicy.of(self.retries)
         if self.timeout is not None:
-            policies["timeout_us"] = micros(self.timeout)
+            policies["timeout_us"] = timeout_micros(self.timeout)
         return msgspec.json.encode(policies).decode()
 
 

@@ -389,9 +389,12 @@ class Worker:
                             claim.root_id, target, outcome.reason, outcome.output, outcome.error
                         )
                     )
-        if settled.woke or limited:
+        if settled.woke or limited or settled.cancelled:
             self._wakeups.tell(READY)
-        if ended:
+        if settled.cancelled:
+            self._wakeups.tell(CANCEL)
+            self._wakeups.tell(DONE)
+        elif ended:
             self._wakeups.tell_others(DONE)
 
     def _note_wake(self, outcome: Outcome) -> None:

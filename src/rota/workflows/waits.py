@@ -47,19 +47,24 @@ async def child_result(flow: WorkflowRun, child_id: str, returns: typed.JsonRead
     if known is None:
         await flow.permit_new()
     if known is None and flow.failed_before(key):
-        known = flow.new_step(key, "result", status="waiting", child_id=child_id)
-        with flow.busy():
-            new_id = flow.room.children.new_id()
-            journal = flow.room.journal
-            await flow.ours(journal.retry_child(flow.claim, known, child_id, new_id))
-        flow.remember(known)
-        flow.room.children.started()
+        known = await _retry_child(flow, key, child_id)
     if known is None or known.status == "waiting":
         known = await _child_end(flow, key, child_id)
     if known.status == "failed":
         flow.fails(key)
         raise run_failed(child_id, known.error)
     return returns.read(known.output, what=f"the result of run {child_id}")
+
+
+async def _retry_child(flow: WorkflowRun, key: str, child_id: str) -> StoredStep:
+    """Try a child again that ended without a result in an earlier attempt of this run."""
+    waiting = flow.new_step(key, "result", status="waiting", child_id=child_id)
+    with flow.busy():
+        new_id = flow.room.children.new_id()
+        await flow.ours(flow.room.journal.retry_child(flow.claim, waiting, child_id, new_id))
+    flow.remember(waiting)
+    flow.room.children.started()
+    return waiting
 
 
 def _look_again_at(child_id: str, now: int) -> int:
@@ -72,6 +77,9 @@ async def _child_end(flow: WorkflowRun, key: str, child_id: str) -> StoredStep:
     while True:
         with flow.busy():
             seen = await flow.ours(flow.room.journal.look_after_child(flow.claim, child_id))
+        if seen.ended_with_parent:
+            await _retry_child(flow, key, child_id)
+            continue
         if seen.ended is not None:
             break
         # The end of a run that is somebody else's child wakes only its own parent: look again.

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from rota.core.runs.lifecycle import PARENT_ENDED
 from rota.core.runs.model import Claim, NewRun, Started, StepRecord, StoredStep
 from rota.errors import LeaseLost
 from rota.store.backend.database import Row, Tx
@@ -117,15 +118,22 @@ class ChildEnd(NamedTuple):
     ended: ChainResult | None
     is_own: bool
 
+    @property
+    def ended_with_parent(self) -> bool:
+        """Whether it was cancelled by the end of this very parent, which is tried again now."""
+        ended = self.ended
+        return self.is_own and ended is not None and ended.reason == PARENT_ENDED
+
 
 async def look_after_child(tx: Tx, claim: Claim, child_id: str) -> ChildEnd:
     """How the child ended, seen under the parent's lock: its end pokes us later, or is seen now."""
     await tx.rows("lock_roots", roots=[claim.root_id])
     found = await history.ended(tx, [child_id], alone=False)
-    if found:
-        return ChildEnd(found[0], True)
+    if found and found[0].reason != PARENT_ENDED:
+        return ChildEnd(found[0], is_own=True)
     rows = await tx.rows("parent_of", id=child_id)
-    return ChildEnd(None, bool(rows) and rows[0][0] == claim.root_id)
+    is_own = bool(rows) and rows[0][0] == claim.root_id
+    return ChildEnd(found[0] if found else None, is_own)
 
 
 async def retry_child(tx: Tx, waiting: StepRecord, child_id: str, new_id: str, *, now: int) -> None:

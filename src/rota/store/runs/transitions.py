@@ -12,8 +12,10 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from rota.core.runs.lifecycle import FINAL, RULES, Status, Trigger
+from rota.core.runs import options
+from rota.core.runs.lifecycle import FINAL, PARENT_ENDED, RULES, Status, Trigger
 from rota.core.runs.model import Claim, NewRun, Outcome, Run, Started
+from rota.core.runs.options import BEGAN_AT
 from rota.store.backend.database import READY, Row, Taken, Tx
 from rota.store.runs.claim import Claimed, ClaimRequest, claim, claim_order
 from rota.store.schedules.overlap import EndedChain, release_next
@@ -31,6 +33,7 @@ class SettleResult(NamedTuple):
 
     ids: frozenset[str]
     woke: bool
+    cancelled: bool = False  # whether children were cancelled that other workers may hold
 
 
 def _row(run: NewRun, now: int) -> Row:
@@ -190,7 +193,7 @@ async def settle(
         return SettleResult(await _complete(tx, plain, now, alone=alone), woke=False)
     done = await _complete(tx, plain, now, alone=False)
     settled = await _settle_others(tx, others, now)
-    return SettleResult(done | settled.ids, settled.woke)
+    return settled._replace(ids=done | settled.ids)
 
 
 def _is_plain(outcome: Outcome) -> bool:
@@ -231,8 +234,18 @@ async def _settle_others(tx: Tx, outcomes: Sequence[Outcome], now: int) -> Settl
     if again:
         await tx.many("forget_failures", again)
     woke = any(value == Status.PENDING for value in status.values())
-    woke |= await _follow(tx, [o for o in outcomes if o.claim.id in status], now)
-    return SettleResult(frozenset(status), woke)
+    ours = [o for o in outcomes if o.claim.id in status]
+    woke |= await _follow(tx, ours, now)
+    over = [o.claim.root_id for o in ours if o.verb == "fail" and o.retry is None]
+    cancelled = await _cancel_children(tx, over, now)
+    return SettleResult(frozenset(status), woke, bool(cancelled))
+
+
+async def _cancel_children(tx: Tx, parents: Sequence[str], now: int) -> list[str]:
+    """Cancel what is open below chains that ended without a result; detached children stay."""
+    below = await tx.rows("chains_below", parents=sorted(parents)) if parents else []
+    children = [row[0] for row in below]
+    return await cancel(tx, children, reason=PARENT_ENDED, now=now) if children else []
 
 
 def _settle_row(outcome: Outcome, now: int) -> Row:
@@ -369,6 +382,7 @@ async def reap(
         if not _is_recovered(r, recoveries_max)
     ]
     await _after_ends(tx, over, now)
+    await _cancel_children(tx, [end.root_id for end in over], now)
     return [(run, _is_recovered(run, recoveries_max)) for run in lapsed]
 
 
@@ -378,10 +392,14 @@ def _is_recovered(run: Run, recoveries_max: int) -> bool:
 
 
 def _recovery(run: Run, new_id: str, now: int) -> NewRun:
-    # The heir takes the place in line of the one it follows.
-    return successor(
-        run, new_id, trigger="recovery", available_at=min(run.available_at or now, now),
-        recoveries=run.recoveries + 1,
+    # The successor takes the place in the queue of the one it follows, and inherits its deadline.
+    began_at = run.started_at or now
+    return msgspec.structs.replace(
+        successor(
+            run, new_id, trigger="recovery", available_at=min(run.available_at or now, now),
+            recoveries=run.recoveries + 1,
+        ),
+        options=options.with_default(run.options, BEGAN_AT, began_at),
     )  # fmt: skip
 
 
@@ -449,6 +467,8 @@ async def retry_chain(tx: Tx, root_id: str, new_id: str, *, now: int) -> Run | N
         last, new_id, trigger=Trigger.RETRY, available_at=now, attempt=last.attempt + 1,
         recoveries=0,
     )  # fmt: skip
+    # The timeout begins again: a person (or the parent) has decided to spend more time.
+    heir = msgspec.structs.replace(heir, options=options.without(last.options, BEGAN_AT))
     await start(tx, [heir], now=now, alone=False)
     return last
 

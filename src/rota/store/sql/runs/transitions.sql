@@ -218,7 +218,9 @@ returning id
 
 -- name: chains_below
 -- One level of them. Asked for all levels at once, PostgreSQL reads the whole table.
-select distinct root_id from runs where parent_id {in parents} and parent_id is not null
+select root_id from runs
+where parent_id {in parents} and parent_id is not null and retry_of is null
+    and trigger <> 'detached'
 
 -- name: open_of_chains
 select id from runs
