@@ -60,7 +60,7 @@ async def test_cancel_reaches_a_child_that_is_being_started_at_that_moment(
     server_url: str,
 ) -> None:
     app = Rota(server_url, **QUICK)
-    gate = Gate(steps.record_child)
+    gate = Gate(steps.record_children)
 
     @app.workflow
     async def child() -> None:

@@ -21,7 +21,7 @@ from rota import (
 from rota.core.time.instants import SECOND
 from rota.store.runs import transitions
 from rota.testing import virtual
-from tests.engine.kit import Gate, ghost_claim, live
+from tests.engine.kit import Gate, StoreTap, ghost_claim, live
 from tests.workflows.kit import (
     Receipt,
     attempts,
@@ -625,3 +625,54 @@ async def test_a_parent_retried_by_hand_runs_its_cancelled_children_again(
         await world.drain()
         assert await result(run) == 3
         await sound(app)
+
+
+@pytest.mark.parametrize("form", ["start_many", "gather"])
+async def test_many_children_are_written_in_few_transactions(database_url: str, form: str) -> None:
+    app = Rota()
+
+    @app.workflow
+    async def child(n: int) -> int:
+        return n
+
+    @app.workflow
+    async def parent(count: int) -> int:
+        if form == "start_many":
+            handles = await app.start_many(child, [(n,) for n in range(count)])
+            return sum([await handle.result() for handle in handles])
+        return sum(await gather(*[child(n) for n in range(count)]))
+
+    async with live(app, database_url):
+        tap = StoreTap(app)
+        run = await app.start(parent, 300)
+        assert await result(run) == sum(range(300))
+        assert len(await children(app, run)) == 300
+        assert 1 <= tap.count("record_children") <= 10
+        await sound(app)
+
+
+async def test_children_started_one_by_one_and_many_at_once_have_the_same_keys(
+    database_url: str,
+) -> None:
+    app = Rota()
+    at_once = [False]
+
+    @app.workflow
+    async def child(n: int) -> int:
+        return n
+
+    @app.workflow
+    async def parent() -> list[str]:
+        if at_once[0]:
+            handles = await app.start_many(child, [(n,) for n in range(3)])
+        else:
+            handles = [await app.start(child, n) for n in range(3)]
+        await sleep("1h")
+        return [handle.id for handle in handles]
+
+    async with virtual(app, url=database_url) as world:
+        run = await app.start(parent)
+        await world.settle()
+        at_once[0] = True
+        await world.drain()
+        assert await result(run) == [row.id for row in await children(app, run)]

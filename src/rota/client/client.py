@@ -186,10 +186,9 @@ class Client(Starter):
         """Start a run: every public form of a start comes here."""
         started = await self._starts.put(self.new_run(workflow, args, kwargs, options))
         if started.existed and options.on_conflict == "reject":
-            raise AlreadyStarted(
-                f"run {started.id} has external id {options.external_id!r} already",
-                run_id=started.id,
-            )
+            unique = options.unique_key
+            held = f"unique key {unique!r}" if unique else f"external id {options.external_id!r}"
+            raise AlreadyStarted(f"run {started.id} has {held} already", run_id=started.id)
         return self.ref(started.id, workflow, existed=started.existed)
 
     async def send(self, run: NewRun) -> Started:

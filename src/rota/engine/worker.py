@@ -13,7 +13,9 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from rota.core.runs import fairness
 from rota.core.runs.failures import Kind, describe
+from rota.core.runs.fairness import Contender
 from rota.core.runs.lifecycle import FINAL, RULES
 from rota.core.runs.model import Claim, NewRun, Outcome, Queue, Started, StoredStep
 from rota.core.time.instants import micros
@@ -39,6 +41,8 @@ class QueueSeats(msgspec.Struct):
     seats_max: int
     active: int = 0
     hungry: bool = True  # whether there may be more in it than was claimed
+    weight: int | None = None  # its share of the slots, where a queue has one
+    used: float = 0.0  # runs claimed, divided by the weight
 
 
 class Worker:
@@ -62,6 +66,7 @@ class Worker:
         self._results = base.results
         self._executors = {executor.kind: executor for executor in executors}
         self._queues = {queue.name: queue for queue in queues}
+        self._weighted = any(queue.weight is not None for queue in queues)
         self._limits: dict[str, Queue] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._outcomes: list[Outcome] = []
@@ -248,10 +253,18 @@ class Worker:
         names = self.names()
         if not wanted or not names:
             return None
+        if self._weighted:
+            wanted = self._by_weight(wanted, free)
         return ClaimRequest(
             self._settings.namespace, self.id, names, wanted, free,
             frozenset(self._limits), now, now + self._lease_us,
         )  # fmt: skip
+
+    def _by_weight(self, wanted: list[tuple[str, int]], free: int) -> list[tuple[str, int]]:
+        """Divide the free slots among queues that may have work."""
+        chosen = [(self._queues[name], most) for name, most in wanted]
+        contenders = [Contender(q.name, most, q.weight or 1, q.used) for q, most in chosen]
+        return list(fairness.shares(free, contenders).items())
 
     def names(self) -> list[str]:
         """Everything its executors can perform."""
@@ -296,7 +309,9 @@ class Worker:
     def _hold(self, claims: Sequence[Claim]) -> None:
         for claim in claims:
             self.held[claim.id] = claim
-            self._queues[claim.queue].active += 1
+            queue = self._queues[claim.queue]
+            queue.active += 1
+            queue.used += 1 / (queue.weight or 1)
 
     def _replays(self, claim: Claim) -> bool:
         """Whether its executor has to be told what the chain has recorded."""

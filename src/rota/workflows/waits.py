@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from rota.client.start import NO_OPTIONS, RunOptions
@@ -32,6 +33,33 @@ async def start_child(
         return started.id
     assert known.child_id is not None
     return known.child_id
+
+
+async def start_children(
+    flow: WorkflowRun, workflow: Any, starts: Sequence[tuple[Any, Any, dict[str, Any]]]
+) -> list[str]:
+    """Start many child runs, each once and under the key it has when started one by one."""
+    keys = [flow.key_for(f"start {workflow.name}") for _ in starts]
+    known = [flow.recall(key) for key in keys]
+    fresh = [n for n, step in enumerate(known) if step is None]
+    ids = {n: step.child_id or "" for n, step in enumerate(known) if step is not None}
+    if fresh:
+        await flow.permit_new()
+        made = flow.room.children.new_run
+        children = [made(flow, workflow, *starts[n]) for n in fresh]
+        with flow.busy():
+            at = flow.clock.now()
+            steps = [
+                flow.new_step(keys[n], "child", child_id=child.id, finished_at=at)
+                for n, child in zip(fresh, children, strict=True)
+            ]
+            pairs = list(zip(steps, children, strict=True))
+            started = await flow.ours(flow.room.journal.record_children(flow.claim, pairs))
+        for step in steps:
+            flow.remember(step)
+        ids |= dict(zip(fresh, (one.id for one in started), strict=True))
+        flow.room.children.started(delayed=any(c.available_at > at for c in children))
+    return [ids[n] for n in range(len(starts))]
 
 
 async def run_child(flow: WorkflowRun, workflow: Any, args: Any, kwargs: Any) -> Any:

@@ -16,6 +16,7 @@ from rota.core.runs import options
 from rota.core.runs.lifecycle import FINAL, PARENT_ENDED, RULES, Status, Trigger
 from rota.core.runs.model import Claim, NewRun, Outcome, Run, Started
 from rota.core.runs.options import BEGAN_AT
+from rota.errors import WrongState
 from rota.store.backend.database import READY, Row, Taken, Tx
 from rota.store.runs.claim import Claimed, ClaimRequest, claim, claim_order
 from rota.store.schedules.overlap import EndedChain, release_next
@@ -469,7 +470,12 @@ async def retry_chain(tx: Tx, root_id: str, new_id: str, *, now: int) -> Run | N
     )  # fmt: skip
     # The timeout begins again: a person (or the parent) has decided to spend more time.
     heir = msgspec.structs.replace(heir, options=options.without(last.options, BEGAN_AT))
-    await start(tx, [heir], now=now, alone=False)
+    [started] = await start(tx, [heir], now=now, alone=False)
+    if started.existed:
+        raise WrongState(
+            f"run {last.id} cannot be retried: the open run {started.id} has its unique key",
+            hint="Wait for that run to end, or cancel it.",
+        )
     return last
 
 
