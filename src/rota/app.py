@@ -56,7 +56,7 @@ from rota.workflows.definition import (
 )
 from rota.workflows.executor import WorkflowExecutor
 from rota.workflows.run import WorkflowRun, current_run
-from rota.workflows.waits import child_result, start_child, start_children
+from rota.workflows.waits import Siblings, child_result, start_child, start_children
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -82,9 +82,17 @@ class QueueOptions(TypedDict, total=False):
 class ChildRef(RunHandle[R]):
     """A child run seen from the workflow that started it: awaiting it is durable."""
 
-    def __init__(self, client: Client, run_id: str, returns: JsonReader, flow: WorkflowRun) -> None:
+    def __init__(
+        self,
+        client: Client,
+        run_id: str,
+        returns: JsonReader,
+        flow: WorkflowRun,
+        siblings: Siblings | None = None,
+    ) -> None:
         super().__init__(client, run_id, returns, existed=False)
         self._flow = flow
+        self._siblings = siblings
 
     async def result(self, *, timeout: Duration | None = None) -> R:
         """Wait durably; no worker is held meanwhile."""
@@ -92,7 +100,8 @@ class ChildRef(RunHandle[R]):
             raise UsageError(
                 "a child's result takes no timeout", hint="Give the child workflow a timeout."
             )
-        value: R = await child_result(self._flow, self.id, self._returns or JsonReader(Any))
+        returns = self._returns or JsonReader(Any)
+        value: R = await child_result(self._flow, self.id, returns, self._siblings)
         return value
 
 
@@ -399,7 +408,8 @@ class Rota(Client):
         target = self.workflow_named(workflow) if isinstance(workflow, str) else workflow
         starts = [(one.args, one.kwargs, options.for_item(one)) for one in map(as_start, items)]
         ids = await start_children(flow, target, starts)
-        return [ChildRef(self, child_id, target.signature.returns, flow) for child_id in ids]
+        siblings, returns = Siblings(ids), target.signature.returns
+        return [ChildRef(self, child_id, returns, flow, siblings) for child_id in ids]
 
 
 class _Children:

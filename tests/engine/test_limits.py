@@ -373,9 +373,11 @@ async def test_runs_without_a_key_are_not_bound_by_a_limit_on_open_runs(database
 # -- fairness ----------------------------------------------------------------------------------
 
 
-async def begun_in_order(url: str, starts: list[dict[str, Any]], **limits: Any) -> list[int]:
-    """The order in which runs begin on one slot."""
-    app = Rota(seats=1)
+async def begun_in_order(
+    url: str, starts: list[dict[str, Any]], seats: int = 1, **limits: Any
+) -> list[int]:
+    """The order in which runs begin, by default on one slot."""
+    app = Rota(seats=seats)
     app.queue("q", **limits)
     order: list[int] = []
 
@@ -391,8 +393,16 @@ async def begun_in_order(url: str, starts: list[dict[str, Any]], **limits: Any) 
     return order
 
 
+async def test_keys_take_turns_in_claims_of_many_runs(database_url: str) -> None:
+    starts: list[dict[str, Any]] = [{"key": "a"}] * 9 + [{"key": "b"}] * 2 + [{"key": "c"}, {}]
+    order = await begun_in_order(database_url, starts, 16, round_robin=True)
+    assert sorted(order) == list(range(13))
+    # Eight at a time: two of `a`, and all of the others.
+    assert {"aaaaaaaaabbc-"[n] for n in order[:8]} == set("abc-")
+
+
 async def test_keys_take_turns(database_url: str) -> None:
-    starts = [{"key": "a"}] * 6 + [{"key": "b"}] * 2 + [{"key": "c"}, {}]
+    starts: list[dict[str, Any]] = [{"key": "a"}] * 6 + [{"key": "b"}] * 2 + [{"key": "c"}, {}]
     order = await begun_in_order(database_url, starts, round_robin=True)
     # Each key, and runs without one, are served once before any is served again.
     assert {"aaaaaabbc-"[n] for n in order[:4]} == set("abc-")
@@ -407,7 +417,7 @@ async def test_without_turns_a_busy_key_comes_first(database_url: str) -> None:
 
 async def test_waiting_raises_priority_where_a_queue_ages(database_url: str) -> None:
     # One started each second: the low one has waited long enough to pass those after the third.
-    starts = [{"priority": 0}] + [{"priority": 3}] * 6
+    starts: list[dict[str, Any]] = [{"priority": 0}] + [{"priority": 3}] * 6
     assert await begun_in_order(database_url, starts, age="1s") == [1, 2, 0, 3, 4, 5, 6]
     assert await begun_in_order(f"{database_url}", starts) == [1, 2, 3, 4, 5, 6, 0]
 

@@ -13,7 +13,7 @@ import pytest
 
 from rota import Client, Fatal, Rota, Start, wait_for
 from rota.client.handle import RunHandle
-from rota.client.start import StartOptions
+from rota.client.start import RunOptions
 from rota.engine.wakeups import READY, Wakeups
 from rota.settings import Settings
 from rota.store.backend.database import open_url
@@ -92,7 +92,7 @@ async def test_a_delayed_start_by_another_process_is_timed_exactly(database_url:
 async def silently(other: Rota, flow: Any) -> list[RunHandle]:
     """One run for now and one for later, written without a notification."""
     runs = [
-        other.new_run(flow, (n,), {}, StartOptions(delay=delay)) for n, delay in ((1, 0), (2, "7s"))
+        other.new_run(flow, (n,), {}, RunOptions(delay=delay)) for n, delay in ((1, 0), (2, "7s"))
     ]
     await other.database.write(transitions.start, runs, now=other.clock.now())
     return [other.ref(run.id, flow) for run in runs]
@@ -132,6 +132,8 @@ class StoppedLoop:
         """One verb; afterwards the loop stands still."""
 
         async def call() -> Any:
+            if verb == "start later":
+                return await self._client.options(delay="1s").start(*args, **kwargs)
             return await getattr(self._client, verb)(*args, **kwargs)
 
         return self._runner.run(call())
@@ -245,7 +247,7 @@ async def test_a_delayed_start_needs_no_event_loop_afterwards(database_url: str)
     app, _ = plain()
     async with live(app, database_url) as clock, stopped_loop(database_url, clock) as call:
         await eventually(lambda: app.runtime is not None and app.runtime.worker.due_at is None)
-        await call("start", "flow", n=1, delay="1s")
+        await call("start later", "flow", n=1)
         await eventually(
             lambda: app.runtime is not None and app.runtime.worker.due_at == clock.now() + 1_000_000
         )

@@ -89,6 +89,10 @@ class Journal:
         """How a child ended, if it has."""
         return await self._looks.put(ChildLook(claim, child_id))
 
+    async def look_after_children(self, claim: Claim, ids: Sequence[str]) -> list[ChildEnd]:
+        """The same for many children of one run, in one transaction."""
+        return await self._send_looks([ChildLook(claim, child_id) for child_id in ids])
+
     async def retry_child(self, claim: Claim, step: StoredStep, child_id: str, new_id: str) -> None:
         """Try a failed child again, and remember to wait for it."""
         await insist(

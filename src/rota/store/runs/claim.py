@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -210,15 +211,16 @@ async def _pick_in_turn(tx: Tx, request: ClaimRequest, limit: Queue, room: int) 
     for begin in range(0, len(keys), room):  # runs that this worker does not know hold up no key
         chosen = keys[begin : begin + room]
         share = -(-room // len(chosen))
-        items = [(key, place) for place in range(share) for key in chosen][:room]
-        found = dict.fromkeys(items, "")
-        for row in await tx.many("pick_of_key", items, names=request.names, **where):
-            found[row[0], row[1]] = row[2] or ""
-        found |= {item: unkeyed[item[1]] for item in items
-                  if item[0] == NO_KEY and item[1] < len(unkeyed)}  # fmt: skip
-        if served := [key for key in chosen if found[key, 0]]:
+        found = {NO_KEY: unkeyed[:share]}
+        items = [(key,) for key in chosen if key != NO_KEY]
+        for key, ids in await tx.many(
+            "pick_of_keys", items, names=request.names, share=share, **where
+        ):
+            found[key] = ids.split() if ids else []
+        if served := [key for key in chosen if found[key]]:
             await _serve(tx, request, where, served)
-            return [run_id for run_id in found.values() if run_id]
+            rounds = itertools.zip_longest(*(found[key] for key in served))
+            return [run_id for each in rounds for run_id in each if run_id is not None][:room]
     return []
 
 

@@ -46,15 +46,18 @@ select case when (
     end as id
 {from items: key text}
 
--- name: pick_of_key
--- The run at a place in the order of its key.
-select item.key as key, item.place as place, (
-    select next.id from runs as next
-    where next.namespace = :namespace and next.queue = :queue and next.status = 'pending'
-        and next.limit_key = item.key and next.name {in names} and next.finished_at is null
-    order by next.priority desc, next.available_at, next.id
-    limit 1 offset item.place) as id
-{from items: key text, place int}
+-- name: pick_of_keys
+-- The first runs of each key, in their order, as one text: a limit per row cannot be said otherwise
+-- in the SQL that both databases share.
+select item.key as key, (
+    select string_agg(first.id, ' ') from (
+        select next.id from runs as next
+        where next.namespace = :namespace and next.queue = :queue and next.status = 'pending'
+            and next.limit_key = item.key and next.name {in names} and next.finished_at is null
+        order by next.priority desc, next.available_at, next.id
+        limit :share
+    ) as first) as ids
+{from items: key text}
 
 -- name: places_of
 select id, priority, available_at, limit_key, root_id from runs where id {in ids}
