@@ -78,9 +78,13 @@ class Sizes(NamedTuple):
     events: int = 2_000
     automations: int = 10_000
     items: int = 10_000
+    children: int = 2_000
+    fair: int = 4_000
 
 
-QUICK = Sizes(300, 3_000, 5_000, 10_000, 500, 50, 30, 10.0, 10_000, 100_000, 3, 400, 300, 1_000)
+QUICK = Sizes(
+    300, 3_000, 5_000, 10_000, 500, 50, 30, 10.0, 10_000, 100_000, 3, 400, 300, 1_000, 500, 1_000
+)
 
 
 class Part(Protocol):

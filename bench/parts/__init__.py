@@ -6,6 +6,8 @@ from bench.measure import Part
 from bench.parts.automations import Automations
 from bench.parts.bulk import Bulk
 from bench.parts.drain import Drain
+from bench.parts.fairness import Fairness
+from bench.parts.fan_out import FanOut
 from bench.parts.idle import Idle
 from bench.parts.latency import Latency
 from bench.parts.pipelines import Pipelines
@@ -20,6 +22,8 @@ PARTS: dict[str, Part] = {
         Bulk(),
         Drain(),
         Steps(),
+        FanOut(),
+        Fairness(),
         Latency(),
         Idle(),
         Schedules(),

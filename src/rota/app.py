@@ -24,6 +24,7 @@ from rota.automations.executor import AutomationExecutor
 from rota.client.client import Client
 from rota.client.handle import RunHandle
 from rota.client.start import Item, RunOptions, Startable, as_start, unknown_workflow
+from rota.core.runs.fairness import check_queue
 from rota.core.runs.lifecycle import Trigger
 from rota.core.runs.model import NewRun, Queue, Started
 from rota.core.suggest import check_options
@@ -56,7 +57,7 @@ from rota.workflows.definition import (
 )
 from rota.workflows.executor import WorkflowExecutor
 from rota.workflows.run import WorkflowRun, current_run
-from rota.workflows.waits import child_result, start_child
+from rota.workflows.waits import Siblings, child_result, start_child, start_children
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -64,20 +65,35 @@ W = TypeVar("W", bound=Workflow[..., Any])
 
 
 class QueueOptions(TypedDict, total=False):
-    """The limits of a queue, for `app.queue`."""
+    """The limits of a queue, for `app.queue`.
+
+    `open_per_key` counts runs from their first claim to their end, `running_per_key` only while a
+    worker executes them. Waiting for `age` raises a run's priority by one."""
 
     seats: int | None
     running: int | None
     running_per_key: int | None
     rate: tuple[int, Duration] | None
+    open_per_key: int | None
+    weight: int | None
+    age: Duration | None
+    round_robin: bool
 
 
 class ChildRef(RunHandle[R]):
     """A child run seen from the workflow that started it: awaiting it is durable."""
 
-    def __init__(self, client: Client, run_id: str, returns: JsonReader, flow: WorkflowRun) -> None:
+    def __init__(
+        self,
+        client: Client,
+        run_id: str,
+        returns: JsonReader,
+        flow: WorkflowRun,
+        siblings: Siblings | None = None,
+    ) -> None:
         super().__init__(client, run_id, returns, existed=False)
         self._flow = flow
+        self._siblings = siblings
 
     async def result(self, *, timeout: Duration | None = None) -> R:
         """Wait durably; no worker is held meanwhile."""
@@ -85,7 +101,8 @@ class ChildRef(RunHandle[R]):
             raise UsageError(
                 "a child's result takes no timeout", hint="Give the child workflow a timeout."
             )
-        value: R = await child_result(self._flow, self.id, self._returns or JsonReader(Any))
+        returns = self._returns or JsonReader(Any)
+        value: R = await child_result(self._flow, self.id, returns, self._siblings)
         return value
 
 
@@ -112,6 +129,7 @@ class Rota(Client):
         self.automations: AppAutomations = AppAutomations(self)
         self.pipelines = PipelineClient(self)
         self._queues: dict[str, tuple[int, Queue]] = {}
+        self._weights: dict[str, int | None] = {}
         self._declared: dict[str, tuple[Workflow[..., Any], When, dict[str, Any]]] = {}
         self._file: tuple[str, Mapping[str, ScheduleTable]] | None = None
         self._executor: WorkflowExecutor | None = None
@@ -136,7 +154,8 @@ class Rota(Client):
 
     def workflow(self, function: Any = None, /, **options: Unpack[WorkflowOptions]) -> Any:
         """Register a workflow. `retries` are further attempts of the whole run, each resuming
-        after its last finished step; `timeout` counts from the first start, sleeps included.
+        after its last finished step; `timeout` is one deadline for the run with its sleeps,
+        retries and recoveries, counted from its first claim by a worker.
         Further options: name, queue, priority, version."""
 
         check_options(options, WorkflowOptions, self.workflow)
@@ -239,15 +258,19 @@ class Rota(Client):
         await deploy.apply()
 
     def queue(self, name: str, **limits: Unpack[QueueOptions]) -> None:
-        """Declare a queue's limits: `seats` in this process, the others across all workers."""
+        """Declare a queue: `seats` and `weight` in this process, the rest across all workers."""
         check_options(limits, QueueOptions, self.queue)
-        rate = limits.get("rate")
+        check_queue(name, limits)
+        rate, age = limits.get("rate"), limits.get("age")
         count, per_us = (None, None) if rate is None else (rate[0], micros(rate[1]))
         stored = Queue(
             self.settings.namespace, name, limits.get("running"), limits.get("running_per_key"),
-            count, per_us,
+            count, per_us, key_open_max=limits.get("open_per_key"),
+            age_us=None if age is None else micros(age),
+            round_robin=int(limits.get("round_robin", False)),
         )  # fmt: skip
         self._queues[name] = (limits.get("seats") or self.settings.seats, stored)
+        self._weights[name] = limits.get("weight")
 
     def _plain_queue(self, name: str) -> tuple[int, Queue]:
         return self.settings.seats, Queue(self.settings.namespace, name)
@@ -302,7 +325,10 @@ class Rota(Client):
         chosen = {name: declared.get(name, self._plain_queue(name)) for name in queues or declared}
         self.runtime = Runtime(
             self.base(), executors,
-            [QueueSeats(name, seats) for name, (seats, _) in chosen.items()],
+            [
+                QueueSeats(name, seats, weight=self._weights.get(name))
+                for name, (seats, _) in chosen.items()
+            ],
             [limits for _, limits in declared.values()],
             version_of(self.workflows), fires=fires,
         )  # fmt: skip
@@ -384,13 +410,15 @@ class Rota(Client):
         self, workflow: Startable[..., Any] | str, items: Iterable[Item], options: RunOptions
     ) -> list[RunHandle[Any]]:
         """Start one run per item. Inside a workflow they become children, each started once."""
-        if current_run() is None:
+        flow = current_run()
+        if flow is None:
             return await super().start_runs(workflow, items, options)
         options.check_many()
-        return [
-            await self.start_run(workflow, one.args, one.kwargs, options.for_item(one))
-            for one in map(as_start, items)
-        ]
+        target = self.workflow_named(workflow) if isinstance(workflow, str) else workflow
+        starts = [(one.args, one.kwargs, options.for_item(one)) for one in map(as_start, items)]
+        ids = await start_children(flow, target, starts)
+        siblings, returns = Siblings(ids), target.signature.returns
+        return [ChildRef(self, child_id, returns, flow, siblings) for child_id in ids]
 
 
 class _Children:
@@ -403,7 +431,8 @@ class _Children:
         self, flow: WorkflowRun, workflow: Any, args: Any, kwargs: Any, options: RunOptions
     ) -> NewRun:
         fresh = self._app.new_run(workflow, args, kwargs, options)
-        return msgspec.structs.replace(fresh, parent_id=flow.claim.root_id, trigger=Trigger.CHILD)
+        trigger = Trigger.DETACHED if options.detached else Trigger.CHILD
+        return msgspec.structs.replace(fresh, parent_id=flow.claim.root_id, trigger=trigger)
 
     def new_id(self) -> str:
         return self._app.ids.make(self._app.clock.now())

@@ -43,6 +43,10 @@ class QueueTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     running: int | None = None
     running_per_key: int | None = None
     rate: str | None = None
+    open_per_key: int | None = None
+    weight: int | None = None
+    age: str | None = None
+    round_robin: bool = False
 
 
 class ProjectTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -355,7 +359,8 @@ def configure(app: Rota, project: Project, said: Given) -> Rota:
     for name, queue in project.file.queues.items():
         app.queue(
             name, seats=queue.seats, running=queue.running, running_per_key=queue.running_per_key,
-            rate=_rate(queue.rate, name),
+            rate=_rate(queue.rate, name), open_per_key=queue.open_per_key, weight=queue.weight,
+            age=queue.age, round_robin=queue.round_robin,
         )  # fmt: skip
     if project.is_file:
         # They belong to this file: another one's are left alone, this one's are told apart.

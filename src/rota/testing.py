@@ -111,7 +111,7 @@ class _Calls:
     def __init__(self, database: Database) -> None:
         self.count = 0
         self.under_way = 0
-        for name in ("write", "write_brief", "write_told", "read"):
+        for name in ("write", "write_brief", "write_and_notify", "read"):
             setattr(database, name, self._counted(getattr(database, name)))
 
     def _counted(self, call: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
-from rota import Client, NeedsLogin, Rota, Start, sleep, wait_for
+from rota import Client, NeedsLogin, RetryPolicy, Rota, Start, sleep, wait_for
 from rota.client.start import RunOptions
 from rota.core.time.instants import SECOND
 from rota.errors import (
@@ -466,3 +467,65 @@ async def test_starts_at_the_same_time_share_commits_and_keep_their_answers(
         for n, run in enumerate(runs):
             assert (await app.get(run.id)).external_id == f"x-{n % 30}"
             assert await result(run) in (f"{n} x1", f"{n % 30} x1")
+
+
+async def test_a_unique_key_starts_one_run_at_a_time(database_url: str) -> None:
+    app = Rota()
+
+    @app.workflow
+    async def sync(customer: str) -> str:
+        await sleep("1h")
+        return customer
+
+    @app.workflow
+    async def other(customer: str) -> None:
+        return None
+
+    async with virtual(app, url=database_url) as world:
+        first = await app.options(unique_key="ann").start(sync, "ann")
+        again = await app.options(unique_key="ann").start(sync, "ann")
+        assert (again.id, again.existed, first.existed) == (first.id, True, False)
+        with pytest.raises(AlreadyStarted, match="unique key 'ann'"):
+            await app.options(unique_key="ann", on_conflict="reject").start(sync, "ann")
+        assert not (await app.options(unique_key="bob").start(sync, "bob")).existed
+        assert not (await app.options(unique_key="ann").start(other, "ann")).existed
+        await world.drain()
+        free = await app.options(unique_key="ann").start(sync, "ann")
+        assert not free.existed
+        assert free.id != first.id
+
+
+async def test_a_unique_key_is_held_over_retries_and_free_after_a_cancel(
+    database_url: str,
+) -> None:
+    app = Rota()
+
+    @app.workflow(retries=RetryPolicy(attempts=3, delay_s=600))
+    async def sync() -> None:
+        raise ConnectionError("down")
+
+    async with virtual(app, url=database_url) as world:
+        first = await app.options(unique_key="k").start(sync)
+        await world.settle()
+        assert (await app.options(unique_key="k").start(sync)).id == first.id
+        await first.cancel()
+        second = await app.options(unique_key="k").start(sync)
+        assert not second.existed
+        with pytest.raises(WrongState, match="has its unique key"):
+            await app.retry(first.id)
+        await second.cancel()
+        await app.retry(first.id)
+        assert (await app.options(unique_key="k").start(sync)).id == first.id
+
+
+async def test_a_thousand_starts_with_one_unique_key_make_one_run(database_url: str) -> None:
+    app = Rota()
+
+    @app.workflow
+    async def sync() -> None:
+        await sleep("1h")
+
+    async with virtual(app, url=database_url):
+        runs = await asyncio.gather(*(app.options(unique_key="k").start(sync) for _ in range(1000)))
+        assert len({run.id for run in runs}) == 1
+        assert [run.existed for run in runs].count(False) == 1

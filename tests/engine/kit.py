@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any
@@ -109,7 +110,8 @@ class StoreTap:
         self._write, self._read = database.write, database.read
         database.write = self._tapped(self._write)
         database.write_brief = self._tapped(database.write_brief)
-        database.write_told = self._tapped(database.write_told)
+        notifies = database.write_and_notify
+        database.write_and_notify = self._notifying(notifies)
         database.read = self._tapped(self._read)
 
     def count(self, name: str) -> int:
@@ -126,6 +128,13 @@ class StoreTap:
             if self.after is not None:
                 await self.after(name)
             return answer
+
+        return call
+
+    def _notifying(self, real: Any) -> Any:
+        async def call(topics: Any, brief: bool, function: Any, *args: Any, **kwargs: Any) -> Any:
+            tapped = self._tapped(functools.partial(real, topics, brief))
+            return await tapped(function, *args, **kwargs)
 
         return call
 

@@ -6,11 +6,13 @@ from typing import Any
 
 import pytest
 
-from rota import Rota, sleep
+from rota import RetryPolicy, Rota, sleep
 from rota.core.time.instants import SECOND, Duration
 from rota.errors import BadInput
+from rota.store.runs import claim, transitions
+from rota.store.runs.claim import ClaimRequest
 from rota.testing import virtual
-from tests.engine.kit import Gate, eventually, live
+from tests.engine.kit import Gate, beside, eventually, live
 from tests.workflows.kit import result
 
 
@@ -106,6 +108,30 @@ async def starts(url: str, rate: tuple[int, Duration], count: int) -> list[float
         rows = [await run.run() for run in started]
         assert {row.status for row in rows} == {"completed"}
         return sorted(((row.started_at or 0) - began) / SECOND for row in rows)
+
+
+@pytest.mark.parametrize("limits", [{"running": 1}, {"running_per_key": 1}], ids=str)
+@pytest.mark.parametrize("seats", [None, 1], ids=["many slots", "one slot"])
+async def test_cancelling_the_holder_of_a_limited_slot_frees_it_at_once(
+    database_url: str, limits: dict[str, int], seats: int | None
+) -> None:
+    gate = Gate()
+    app, flow = limited(gate, seats=seats, **limits)
+    client, _ = limited(gate, seats=seats, **limits)
+    async with live(app, database_url) as clock, beside(client, database_url, clock):
+        holder = await client.options(key="k").start(flow, 1)
+        await eventually(lambda: gate.entered == [1])
+        await client.options(key="k").start(flow, 2)
+        await eventually(lambda: is_at_rest_with(app, 1))
+        await client.cancel(holder.id)
+        await eventually(lambda: gate.entered == [1, 2])  # no time passes: no poll comes
+        assert gate.interrupted == [1]
+        gate.open.set()
+
+
+def is_at_rest_with(app: Rota, run_count: int) -> bool:
+    assert app.runtime is not None
+    return len(app.runtime.worker.held) == run_count and not app.runtime.worker.wake.is_set()
 
 
 async def test_a_rate_of_one_spaces_starts_evenly(database_url: str) -> None:
@@ -211,3 +237,204 @@ async def test_limits_that_are_no_longer_declared_are_lifted(database_url: str) 
         await new.start_many(flow, [(n,) for n in range(3)])
         await eventually(lambda: gate.under_way == 3)
         gate.open.set()
+
+
+# -- limits that are held until the end --------------------------------------------------------
+
+
+def exclusive(order: list[str], **limits: Any) -> tuple[Rota, Any]:
+    """Runs that sleep and are retried between `enter` and `leave`."""
+    app = Rota()
+    app.queue("q", **limits)
+    tries: list[int] = []
+
+    @app.step(retries=RetryPolicy(attempts=2, delay_s=60))
+    async def flaky(n: int) -> None:
+        tries.append(n)
+        if tries.count(n) == 1:
+            raise ConnectionError("once")
+
+    @app.workflow(queue="q")
+    async def flow(n: int) -> None:
+        order.append(f"enter {n}")
+        await flaky(n)
+        await sleep("1h")
+        order.append(f"leave {n}")
+
+    return app, flow
+
+
+def inside(order: list[str]) -> int:
+    """The most runs that were between `enter` and `leave` at once. Replays enter again."""
+    now: set[str] = set()
+    most = 0
+    for line in order:
+        verb, _, n = line.partition(" ")
+        now = now | {n} if verb == "enter" else now - {n}
+        most = max(most, len(now))
+    return most
+
+
+@pytest.mark.parametrize("most", [1, 2])
+async def test_a_limit_on_open_runs_is_held_over_sleeps_and_retries(
+    database_url: str, most: int
+) -> None:
+    order: list[str] = []
+    app, flow = exclusive(order, open_per_key=most)
+    async with virtual(app, url=database_url) as world:
+        for n in range(4):
+            await app.options(key="k").start(flow, n)
+        other = await app.options(key="other").start(flow, 9)
+        await world.settle()
+        assert len([row for row in await app.list() if row.started_at]) == most + 1
+        await world.drain()
+        assert (await app.counts())["completed"] == 5
+        order = [line for line in order if not line.endswith("9")]
+        assert inside(order) == most
+        assert await other.status() == "completed"
+
+
+async def test_a_limit_on_running_gives_its_place_up_during_a_sleep(database_url: str) -> None:
+    order: list[str] = []
+    app, flow = exclusive(order, running_per_key=1)
+    async with virtual(app, url=database_url) as world:
+        for n in range(4):
+            await app.options(key="k").start(flow, n)
+        await world.drain()
+        assert inside(order) == 4
+
+
+async def test_a_limit_on_open_runs_holds_across_workers(database_url: str) -> None:
+    gate = Gate()
+    one, flow = limited(gate, open_per_key=2)
+    other, _ = limited(gate, open_per_key=2)
+    async with live(one, database_url) as clock, live(other, database_url, clock):
+        runs = [await one.options(key="k").start(flow, n) for n in range(6)]
+        await eventually(lambda: gate.under_way == 2)
+        gate.open.set()
+        assert [await result(run) for run in runs] == list(range(6))
+        assert gate.most == 2
+
+
+async def test_the_next_of_a_key_begins_when_the_holder_is_cancelled_in_its_sleep(
+    database_url: str,
+) -> None:
+    app = Rota()
+    app.queue("q", open_per_key=1)
+    begun: list[int] = []
+
+    @app.workflow(queue="q")
+    async def flow(n: int) -> None:
+        begun.append(n)
+        await sleep("1d")
+
+    async with live(app, database_url):
+        holder = await app.options(key="k").start(flow, 1)
+        await eventually(lambda: begun == [1])
+        await app.options(key="k").start(flow, 2)
+        await holder.cancel()
+        await eventually(lambda: begun == [1, 2])
+
+
+async def test_a_recovered_run_keeps_its_place(database_url: str) -> None:
+    order: list[str] = []
+    app, flow = exclusive(order, open_per_key=1)
+    async with virtual(app, url=database_url) as world:
+        first = await app.options(key="k").start(flow, 1)
+        await world.settle()
+        second = await app.options(key="k").start(flow, 2)
+        await world.advance("1m")
+        await app.database.write(transitions.wake_due, namespace="default", now=1 << 60)
+        request = ClaimRequest(
+            "default", "ghost", ["flow"], [("q", 5)], 5, frozenset({"q"}), world.clock.now(),
+            world.clock.now() + SECOND,
+        )  # fmt: skip
+        claimed = await app.database.write(claim.claim, request)
+        assert [one.id for one in claimed.claims] == [first.id]
+        world.clock.move_to(world.clock.now() + 100 * SECOND)
+        await world.beat()
+        await world.settle()
+        assert await second.status() == "pending"
+        await world.drain()
+        assert inside(order) == 1
+        assert (await app.counts())["completed"] == 2
+
+
+async def test_runs_without_a_key_are_not_bound_by_a_limit_on_open_runs(database_url: str) -> None:
+    gate = Gate()
+    app, flow = limited(gate, open_per_key=1)
+    async with live(app, database_url):
+        for n in range(3):
+            await app.start(flow, n)
+        await eventually(lambda: gate.under_way == 3)
+        gate.open.set()
+
+
+# -- fairness ----------------------------------------------------------------------------------
+
+
+async def begun_in_order(
+    url: str, starts: list[dict[str, Any]], seats: int = 1, **limits: Any
+) -> list[int]:
+    """The order in which runs begin, by default on one slot."""
+    app = Rota(seats=seats)
+    app.queue("q", **limits)
+    order: list[int] = []
+
+    @app.workflow(queue="q")
+    async def flow(n: int) -> None:
+        order.append(n)
+
+    async with virtual(app, url=url) as world:
+        for n, options in enumerate(starts):
+            await app.options(**options).start(flow, n)
+            world.clock.move_to(world.clock.now() + SECOND)
+        await world.settle()
+    return order
+
+
+async def test_keys_take_turns_in_claims_of_many_runs(database_url: str) -> None:
+    starts: list[dict[str, Any]] = [{"key": "a"}] * 9 + [{"key": "b"}] * 2 + [{"key": "c"}, {}]
+    order = await begun_in_order(database_url, starts, 16, round_robin=True)
+    assert sorted(order) == list(range(13))
+    # Eight at a time: two of `a`, and all of the others.
+    assert {"aaaaaaaaabbc-"[n] for n in order[:8]} == set("abc-")
+
+
+async def test_keys_take_turns(database_url: str) -> None:
+    starts: list[dict[str, Any]] = [{"key": "a"}] * 6 + [{"key": "b"}] * 2 + [{"key": "c"}, {}]
+    order = await begun_in_order(database_url, starts, round_robin=True)
+    # Each key, and runs without one, are served once before any is served again.
+    assert {"aaaaaabbc-"[n] for n in order[:4]} == set("abc-")
+    assert sorted(order) == list(range(10))
+    assert order[-4:] == [2, 3, 4, 5]
+
+
+async def test_without_turns_a_busy_key_comes_first(database_url: str) -> None:
+    starts = [{"key": "a"}] * 4 + [{"key": "b"}]
+    assert await begun_in_order(database_url, starts) == [0, 1, 2, 3, 4]
+
+
+async def test_waiting_raises_priority_where_a_queue_ages(database_url: str) -> None:
+    # One started each second: the low one has waited long enough to pass those after the third.
+    starts: list[dict[str, Any]] = [{"priority": 0}] + [{"priority": 3}] * 6
+    assert await begun_in_order(database_url, starts, age="1s") == [1, 2, 0, 3, 4, 5, 6]
+    assert await begun_in_order(f"{database_url}", starts) == [1, 2, 3, 4, 5, 6, 0]
+
+
+async def test_queues_share_the_slots_by_weight(database_url: str) -> None:
+    app = Rota(seats=4)
+    app.queue("bulk", weight=1)
+    app.queue("mail", weight=3)
+    order: list[str] = []
+
+    @app.workflow
+    async def flow(name: str) -> None:
+        order.append(name)
+
+    async with virtual(app, url=database_url) as world:
+        for name in ("bulk", "mail"):
+            await app.options(queue=name).start_many(flow, [(name,)] * 40)
+        await world.settle()
+    assert 28 <= order[:40].count("mail") <= 32
+    assert len(order) == 80

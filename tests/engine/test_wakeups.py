@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import functools
+from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
-from rota import Client, Rota
+from rota import Client, Fatal, Rota, Start, wait_for
 from rota.client.handle import RunHandle
+from rota.client.start import RunOptions
 from rota.engine.wakeups import READY, Wakeups
 from rota.settings import Settings
 from rota.store.backend.database import open_url
-from tests.engine.kit import beside, eventually, live, pass_time
+from rota.store.runs import transitions
+from rota.testing import VirtualClock
+from tests.engine.kit import Gate, beside, eventually, live, pass_time
 from tests.workflows.kit import result
 
 
@@ -83,73 +90,27 @@ async def test_a_delayed_start_by_another_process_is_timed_exactly(database_url:
         assert row.started_at == row.created_at + 1_000_000
 
 
+async def silently(other: Rota, flow: Any) -> list[RunHandle[Any]]:
+    """One run for now and one for later, written without a notification."""
+    runs = [
+        other.new_run(flow, (n,), {}, RunOptions(delay=delay)) for n, delay in ((1, 0), (2, "7s"))
+    ]
+    await other.database.write(transitions.start, runs, now=other.clock.now())
+    return [other.ref(run.id, flow) for run in runs]
+
+
 @pytest.mark.wall_clock
 async def test_work_nobody_told_of_is_found_by_the_poll(database_url: str) -> None:
     app, flow = plain()
     other, _ = plain()
     async with live(app, database_url) as clock, beside(other, database_url, clock):
-        other.database.tell = lambda topic: None  # type: ignore[method-assign]
-        other.database.carry = lambda topic: None  # type: ignore[method-assign]
-        run = await other.start(flow, 1)
-        later = await other.options(delay="7s").start(flow, 2)
+        run, later = await silently(other, flow)
         await asyncio.sleep(0.05)
         assert await run.status() == "pending"
         await pass_time(clock, "6s")
         assert await app.ref(run.id).result(timeout=30) == 1
         await pass_time(clock, "6s")
         assert await app.ref(later.id).result(timeout=30) == 2
-
-
-def in_order(**settings: Any) -> tuple[Rota, Any, list[int]]:
-    """An app whose runs say in which order they began."""
-    app = Rota(**settings)
-    begun: list[int] = []
-
-    @app.workflow
-    async def flow(n: int) -> int:
-        begun.append(n)
-        return n
-
-    return app, flow, begun
-
-
-async def silently(other: Rota, flow: Any, *priorities: int) -> list[RunHandle]:
-    """Runs of these priorities that nobody was told of."""
-    other.database.tell = lambda topic: None  # type: ignore[method-assign]
-    other.database.carry = lambda topic: None  # type: ignore[method-assign]
-    return [
-        await other.options(priority=priority).start(flow, n)
-        for n, priority in enumerate(priorities)
-    ]
-
-
-async def test_a_word_about_one_run_begins_that_and_then_all_others(database_url: str) -> None:
-    app, flow, begun = in_order()
-    other, _ = plain()
-    async with live(app, database_url) as clock, beside(other, database_url, clock):
-        refs = await silently(other, flow, 9, 5, 0)
-        app.wakeups.heard(f"ready {refs[2].id}")
-        assert [await app.ref(ref.id).result(timeout=30) for ref in refs] == [0, 1, 2]
-    assert begun == [2, 0, 1]
-
-
-async def test_a_worker_with_one_seat_keeps_the_line_whatever_it_is_told(database_url: str) -> None:
-    app, flow, begun = in_order(seats=1)
-    other, _ = plain()
-    async with live(app, database_url) as clock, beside(other, database_url, clock):
-        refs = await silently(other, flow, 0, 9)
-        app.wakeups.heard(f"ready {refs[0].id}")
-        assert [await app.ref(ref.id).result(timeout=30) for ref in refs] == [0, 1]
-    assert begun == [1, 0]
-
-
-async def test_a_word_about_a_run_that_is_gone_lets_nothing_lie(database_url: str) -> None:
-    app, flow, _ = in_order()
-    other, _ = plain()
-    async with live(app, database_url) as clock, beside(other, database_url, clock):
-        [ref] = await silently(other, flow, 0)
-        app.wakeups.heard("ready nobody")
-        assert await app.ref(ref.id).result(timeout=30) == 0
 
 
 async def test_a_word_nobody_knows_does_no_harm(database_url: str) -> None:
@@ -159,3 +120,152 @@ async def test_a_word_nobody_knows_does_no_harm(database_url: str) -> None:
         app.wakeups.heard("*")
         app.wakeups.heard(READY)
         assert await result(await app.start(flow, 1)) == 1
+
+
+class StoppedLoop:
+    """A client whose event loop turns only during a call, as in a script with `asyncio.run`."""
+
+    def __init__(self, url: str, clock: VirtualClock) -> None:
+        self._runner = asyncio.Runner()
+        self._client = Client(url, clock=clock, migrate=False)
+        self._runner.run(self._client.connect())
+
+    def call(self, verb: str, *args: Any, **kwargs: Any) -> Any:
+        """One verb; afterwards the loop stands still."""
+
+        async def call() -> Any:
+            if verb == "start later":
+                return await self._client.options(delay="1s").start(*args, **kwargs)
+            return await getattr(self._client, verb)(*args, **kwargs)
+
+        return self._runner.run(call())
+
+    def close(self) -> None:
+        """Let the loop turn again, to disconnect."""
+        self._runner.run(self._client.close())
+        self._runner.close()
+
+
+@contextlib.asynccontextmanager
+async def stopped_loop(url: str, clock: VirtualClock) -> AsyncIterator[Any]:
+    """Call verbs of a client in another thread, whose loop stops after each."""
+    with ThreadPoolExecutor(1) as thread:
+        loop = asyncio.get_running_loop()
+        other = await loop.run_in_executor(thread, StoppedLoop, url, clock)
+
+        async def call(verb: str, *args: Any, **kwargs: Any) -> Any:
+            work = functools.partial(other.call, verb, *args, **kwargs)
+            return await loop.run_in_executor(thread, work)
+
+        try:
+            yield call
+        finally:
+            await loop.run_in_executor(thread, other.close)
+
+
+async def completed(app: Rota, count: int) -> bool:
+    return (await app.counts()).get("completed", 0) == count
+
+
+async def test_a_burst_of_starts_needs_no_event_loop_afterwards(database_url: str) -> None:
+    app, _ = plain()
+    async with live(app, database_url) as clock, stopped_loop(database_url, clock) as call:
+        for burst in range(1, 11):
+            for n in range(4):
+                await call("start", "flow", n=n)
+            await eventually(lambda burst=burst: completed(app, 4 * burst))
+
+
+async def test_many_starts_in_one_commit_need_no_event_loop_afterwards(database_url: str) -> None:
+    app, _ = plain()
+    async with live(app, database_url) as clock, stopped_loop(database_url, clock) as call:
+        await call("start", "flow", n=0)
+        await call("start_many", "flow", [Start(kwargs={"n": n}) for n in range(1000)])
+        await eventually(lambda: completed(app, 1001))
+
+
+def verbs(gate: Gate) -> tuple[Rota, dict[str, Any]]:
+    app = Rota()
+
+    @app.workflow
+    async def waits() -> Any:
+        return await wait_for("go")
+
+    @app.workflow
+    async def holds() -> None:
+        await gate()
+
+    @app.step
+    async def reject() -> None:
+        raise Fatal("no")
+
+    @app.workflow
+    async def rejected() -> None:
+        await reject()
+
+    return app, {flow.name: flow for flow in (waits, holds, rejected)}
+
+
+async def test_a_signal_needs_no_event_loop_afterwards(database_url: str) -> None:
+    app, flows = verbs(Gate())
+    async with live(app, database_url) as clock, stopped_loop(database_url, clock) as call:
+        for n in range(3):
+            run = await app.start(flows["waits"])
+            await eventually(lambda run=run: is_labelled(run, "sleeping:signal"))
+            await call("signal", run.id, "go", n)
+            assert await result(run) == n
+
+
+async def is_labelled(run: RunHandle, label: str) -> bool:
+    return await run.status() == label
+
+
+async def test_a_cancel_needs_no_event_loop_afterwards(database_url: str) -> None:
+    gate = Gate()
+    app, flows = verbs(gate)
+    async with live(app, database_url) as clock, stopped_loop(database_url, clock) as call:
+        run = await app.start(flows["holds"])
+        await eventually(lambda: gate.under_way == 1)
+        await call("cancel", run.id)
+        await eventually(lambda: gate.under_way == 0)
+
+
+@pytest.mark.parametrize("verb", ["retry", "fork"])
+async def test_a_retry_or_fork_needs_no_event_loop_afterwards(database_url: str, verb: str) -> None:
+    app, flows = verbs(Gate())
+    words = {"from_step": "reject"} if verb == "fork" else {}
+    async with live(app, database_url) as clock, stopped_loop(database_url, clock) as call:
+        run = await app.start(flows["rejected"])
+        await eventually(lambda: has_failed(app, 1))
+        await call(verb, run.id, **words)
+        await eventually(lambda: has_failed(app, 2))
+
+
+async def has_failed(app: Rota, count: int) -> bool:
+    return (await app.counts()).get("failed") == count
+
+
+async def test_a_delayed_start_needs_no_event_loop_afterwards(database_url: str) -> None:
+    app, _ = plain()
+    async with live(app, database_url) as clock, stopped_loop(database_url, clock) as call:
+        await eventually(lambda: app.runtime is not None and app.runtime.worker.due_at is None)
+        await call("start later", "flow", n=1)
+        await eventually(
+            lambda: app.runtime is not None and app.runtime.worker.due_at == clock.now() + 1_000_000
+        )
+
+
+async def test_a_burst_of_notifications_makes_a_listener_look_twice(database_url: str) -> None:
+    one, other = open_url(database_url, Settings()), open_url(database_url, Settings())
+    await one.open()
+    await other.open()
+    try:
+        there = Wakeups(other)
+        heard: list[str] = []
+        await there.listen()
+        there.subscribe(heard.append)
+        await one.notify(["word"])
+        await eventually(lambda: heard.count("word") == 2)
+    finally:
+        await one.close()
+        await other.close()

@@ -13,6 +13,7 @@ from rota import Client, Rota, sleep, wait_for
 from rota.errors import StoreUnreachable
 from rota.store.runs import steps, transitions
 from tests.kit import broken
+from tests.kit.writes import replace_writes
 
 QUICK: dict[str, Any] = {"lease_s": 20, "heartbeat_s": 0.3, "poll_s": 0.2, "migrate": True}
 
@@ -27,8 +28,7 @@ def lose_answers(app: Rota, lost: Callable[[Any, tuple[Any, ...], Any], bool]) -
             raise StoreUnreachable("the answer was lost")
         return value
 
-    for name in ("write", "write_brief", "write_told"):
-        setattr(app.database, name, losing)
+    replace_writes(app.database, losing)
 
 
 async def test_a_signal_taken_by_a_write_whose_answer_was_lost_still_arrives(
@@ -86,8 +86,7 @@ async def test_a_run_claimed_again_in_the_lost_answer_to_its_own_settlement_goes
                 raise StoreUnreachable("the answer was lost")
             return value
 
-        for name in ("write", "write_brief", "write_told"):
-            setattr(app.database, name, losing)
+        replace_writes(app.database, losing)
         run = await outside.start("listens")
         # Long before the lease lapses, and without a crash in its history.
         assert await outside.ref(run.id).result(timeout=30) == 5

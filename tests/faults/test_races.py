@@ -13,6 +13,7 @@ from rota import Client, RetryPolicy, Rota, Transient, sleep, this_run, wait_for
 from rota.errors import RotaError
 from rota.store.runs import steps, transitions
 from tests.kit import broken, until
+from tests.kit.writes import replace_writes
 
 QUICK: dict[str, Any] = {"heartbeat_s": 0.3, "poll_s": 0.2, "migrate": True}
 
@@ -45,8 +46,7 @@ class Gate:
 
             return await write(slow)
 
-        for name in ("write", "write_brief", "write_told"):
-            setattr(client.database, name, held)
+        replace_writes(client.database, held)
 
 
 @contextlib.asynccontextmanager
@@ -60,7 +60,7 @@ async def test_cancel_reaches_a_child_that_is_being_started_at_that_moment(
     server_url: str,
 ) -> None:
     app = Rota(server_url, **QUICK)
-    gate = Gate(steps.record_child)
+    gate = Gate(steps.record_children)
 
     @app.workflow
     async def child() -> None:

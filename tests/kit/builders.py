@@ -24,6 +24,7 @@ from rota.core.runs.model import (
     WorkerRecord,
 )
 from rota.core.time.instants import HOUR, SECOND
+from rota.errors import LeaseLost
 from rota.settings import Settings
 from rota.store import invariants
 from rota.store.backend import migrate
@@ -192,3 +193,11 @@ async def sound(db: Database) -> bool:
 def later(hours: float) -> int:
     """An instant that many hours after `NOW`."""
     return NOW + round(hours * HOUR)
+
+
+async def record_child(tx: Tx, record: StepRecord, child: NewRun, *, now: int) -> Started:
+    """Start one child; LeaseLost when its parent is no longer held."""
+    [started] = await steps.record_children(tx, [steps.ChildStart(record, child)], now=now)
+    if started is None:
+        raise LeaseLost(f"run {record.claim.id} is no longer held", run_id=record.claim.id)
+    return started

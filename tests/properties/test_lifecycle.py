@@ -31,7 +31,17 @@ from rota.store.backend import migrate
 from rota.store.backend.database import Database, Tx, open_url
 from rota.store.runs import claim as claiming
 from rota.store.runs import steps, transitions
-from tests.kit.builders import LEASE, NOW, SPACE, fresh_id, new_run, raw, request, step_of
+from tests.kit.builders import (
+    LEASE,
+    NOW,
+    SPACE,
+    fresh_id,
+    new_run,
+    raw,
+    record_child,
+    request,
+    step_of,
+)
 from tests.properties.kit import Life, Model
 
 NAMES = ("work", "rest")
@@ -154,10 +164,10 @@ class Store(RuleBasedStateMachine):
         record = step_of(claim, f"child {child.id}", started_at=self.now)
         if not self.model.runs[claim.id].is_held_by(claim):
             with pytest.raises(LeaseLost):
-                self.write(steps.record_child, record, child, now=self.now)
+                self.write(record_child, record, child, now=self.now)
             return
         assert self.model.start(child, self.now)
-        answer = self.write(steps.record_child, record, child, now=self.now)
+        answer = self.write(record_child, record, child, now=self.now)
         assert answer == Started(child.id, existed=False)
         if waits:
             self.end(claim, "suspend", again=False, delay=None)

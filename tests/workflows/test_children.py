@@ -6,10 +6,25 @@ from typing import Any
 
 import pytest
 
-from rota import Rota, RunCancelled, RunFailed, gather, sleep, this_run
+from rota import (
+    Rota,
+    RunCancelled,
+    RunFailed,
+    gather,
+    sleep,
+    this_run,
+)
 from rota.core.time.instants import SECOND
 from rota.testing import virtual
-from tests.workflows.kit import Receipt, attempts, children, keys, result, sound, trouble
+from tests.workflows.kit import (
+    Receipt,
+    attempts,
+    children,
+    keys,
+    result,
+    sound,
+    trouble,
+)
 
 
 def family() -> tuple[Rota, Any, Any]:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from rota import RetryPolicy, Rota, RunCancelled, StepFailed, sleep, this_run
 from rota.core.time.instants import SECOND
+from rota.errors import BadInput
 from rota.testing import virtual
+from tests.engine.kit import ghost_claim
 from tests.workflows.kit import GUARD_S, attempts, eventually, result, sound, step_named, trouble
 
 
@@ -198,25 +201,111 @@ async def test_waiting_in_line_does_not_count_for_the_timeout_of_a_run(database_
         assert await result(run) == "in time"
 
 
-async def test_every_attempt_has_its_own_timeout(database_url: str) -> None:
+async def test_a_timeout_is_one_deadline_across_retries(database_url: str) -> None:
     app = Rota()
     tries: list[int] = []
 
-    @app.workflow(timeout="1m", retries=RetryPolicy(attempts=2, delay_s=600))
-    async def flow() -> str:
+    @app.workflow(timeout="45s", retries=RetryPolicy(attempts=4, delay_s=10, factor=1))
+    async def flow() -> None:
+        await sleep("20s")
         tries.append(1)
         if len(tries) == 1:
-            await asyncio.Event().wait()
-        return "second"
+            raise ConnectionError("down")
+        await asyncio.Event().wait()
 
     async with virtual(app, url=database_url) as world:
         run = await app.start(flow)
         await world.drain()
-        assert await result(run) == "second"
-        assert await attempts(app, run) == [
-            (1, "manual", "failed:timeout"),
-            (2, "retry", "completed"),
-        ]
+        rows = await app.chain(run.id)
+        assert [row.label for row in rows] == ["failed:transient", "failed:timeout"]
+        assert rows[-1].finished_at == rows[0].created_at + 45 * SECOND
+
+
+async def test_no_retry_waits_beyond_the_deadline(database_url: str) -> None:
+    app = Rota()
+
+    @app.workflow(timeout="1m", retries=RetryPolicy(attempts=4, delay_s=600))
+    async def flow() -> None:
+        raise ConnectionError("down")
+
+    async with virtual(app, url=database_url) as world:
+        run = await app.start(flow)
+        await world.settle()
+        assert await attempts(app, run) == [(1, "manual", "failed:transient")]
+
+
+async def test_a_timeout_is_one_deadline_across_recoveries(database_url: str) -> None:
+    app = Rota()
+
+    @app.workflow(timeout="3m")
+    async def flow() -> None:
+        await sleep("1d")
+
+    async with virtual(app, url=database_url) as world:
+        run = await app.start(flow)
+        began = world.clock.now()
+        for _ in range(2):  # two workers die, each after a minute
+            await ghost_claim(app, "ghost")
+            world.clock.move_to(world.clock.now() + 60 * SECOND)
+            await world.beat()
+        await world.drain()
+        rows = await app.chain(run.id)
+        assert [row.status for row in rows] == ["crashed", "crashed", "failed"]
+        assert (rows[-1].reason, rows[-1].finished_at) == ("timeout", began + 180 * SECOND)
+
+
+async def test_a_run_that_comes_up_after_its_deadline_executes_nothing(database_url: str) -> None:
+    app = Rota()
+    calls: list[int] = []
+
+    @app.workflow(timeout="1m")
+    async def flow() -> None:
+        calls.append(1)
+
+    async with virtual(app, url=database_url) as world:
+        run = await app.start(flow)
+        await ghost_claim(app, "ghost")
+        world.clock.move_to(world.clock.now() + 300 * SECOND)
+        await world.beat()
+        await world.settle()
+        assert await run.status() == "failed:timeout"
+        assert calls == []
+
+
+async def test_a_retry_by_hand_gets_the_whole_timeout_again(database_url: str) -> None:
+    app = Rota()
+    naps = iter(["2m", "50s"])
+
+    @app.workflow(timeout="1m")
+    async def flow() -> str:
+        await sleep(next(naps))
+        return "in time"
+
+    async with virtual(app, url=database_url) as world:
+        run = await app.start(flow)
+        await world.drain()
+        assert await run.status() == "failed:timeout"
+        await world.advance("1h")
+        await app.retry(run.id)
+        await world.drain()
+        assert await run.status() == "completed"
+
+
+@pytest.mark.parametrize("timeout", [0, -1, "0s", timedelta(seconds=-5)], ids=str)
+async def test_a_timeout_that_leaves_no_time_is_refused(database_url: str, timeout: Any) -> None:
+    app = Rota()
+
+    async def flow() -> None:
+        return None
+
+    for declare in (app.step, app.workflow):
+        with pytest.raises(BadInput, match="leaves no time"):
+            declare(timeout=timeout)(flow)
+    good = app.workflow(flow)
+    async with virtual(app, url=database_url):
+        with pytest.raises(BadInput, match="leaves no time"):
+            await good.options(timeout=timeout).start()
+        assert await app.list() == []
 
 
 async def test_a_start_may_set_its_own_timeout(database_url: str) -> None:

@@ -41,7 +41,7 @@ class AppAutomations(Automations):
                 f"the code declares no automation {name!r}", hint=f"Declared: {known}."
             )
         number = await self._put(self.declared[name].version(now=self._now()))
-        self._tell()
+        await self._client.wakeups.announce(READY, TIMER)
         return number
 
     async def deploy_all(self) -> None:
@@ -53,7 +53,7 @@ class AppAutomations(Automations):
         names = sorted(self.declared)
         for begin in range(0, len(names), AT_ONCE):
             await self._deploy_some(names[begin : begin + AT_ONCE], found)
-        self._tell()
+        await self._client.wakeups.announce(READY, TIMER)
 
     async def _deploy_some(self, names: Sequence[str], found: Mapping[str, str]) -> None:
         fresh: list[NewVersion] = []
@@ -95,10 +95,6 @@ class AppAutomations(Automations):
     def _in_force(self, name: str, digest: str) -> None:
         if self.executor is not None:
             self.executor.deployed(name, digest)
-
-    def _tell(self) -> None:
-        self._client.wakeups.tell(READY)
-        self._client.wakeups.tell(TIMER)
 
     def _encoded(self, name: str, topic: str, payload: Any) -> str:
         declared = self.declared.get(name)

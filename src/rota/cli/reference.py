@@ -47,7 +47,8 @@ seats = 50
 [queues.mail]                      # as Rota.queue(): seats in a process, the rest across workers
 seats = 10
 running = 20
-running_per_key = 1
+running_per_key = 1                # or open_per_key, age = "10m", round_robin = true
+weight = 3
 rate = "100/1m"
 
 [schedules.nightly]                # applied by `rota up`; any word of `rota schedule create`

@@ -217,7 +217,7 @@ class Automations:
             )  # fmt: skip
         finally:
             self._publishing -= 1
-        self._told()
+        await self._client.wakeups.announce(READY, TIMER, often=True)
         return changed
 
     def _encoded(self, name: str, topic: str, payload: Any) -> str:
@@ -266,12 +266,8 @@ class Automations:
         except UnknownAutomation:
             await self._found(name)  # which knows the nearest names
             raise
-        self._told()
+        await self._client.wakeups.announce(READY, TIMER)
         return done
-
-    def _told(self) -> None:
-        self._client.wakeups.tell(READY)
-        self._client.wakeups.tell(TIMER)
 
     async def _found(self, name: str) -> DeployedAutomation:
         database = self._client.database

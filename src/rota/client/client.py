@@ -30,9 +30,11 @@ from rota.client.start import (
 )
 from rota.client.starter import ClientStarter, Starter
 from rota.core import typed
+from rota.core.runs import options
 from rota.core.runs.ids import IdMaker
 from rota.core.runs.lifecycle import Status, Trigger, allowed
 from rota.core.runs.model import NewRun, Queue, Run, Started, StoredStep, WorkerRecord
+from rota.core.runs.options import BEGAN_AT
 from rota.core.suggest import check_options
 from rota.core.time.instants import Duration, micros
 from rota.engine.clock import Clock, SystemClock
@@ -185,10 +187,9 @@ class Client(Starter):
         """Start a run: every public form of a start comes here."""
         started = await self._starts.put(self.new_run(workflow, args, kwargs, options))
         if started.existed and options.on_conflict == "reject":
-            raise AlreadyStarted(
-                f"run {started.id} has external id {options.external_id!r} already",
-                run_id=started.id,
-            )
+            unique = options.unique_key
+            held = f"unique key {unique!r}" if unique else f"external id {options.external_id!r}"
+            raise AlreadyStarted(f"run {started.id} has {held} already", run_id=started.id)
         return self.ref(started.id, workflow, existed=started.existed)
 
     async def send(self, run: NewRun) -> Started:
@@ -214,7 +215,7 @@ class Client(Starter):
                 )
             ):
                 existing |= found
-        self.wakeups.tell(TIMER if template.available_at > now else READY)
+        await self.wakeups.announce(TIMER if template.available_at > now else READY)
         returns = door.signature.returns if door else None
         ids = map(itemgetter(0), rows)
         return [RunHandle(self, existing.get(i, i), returns, i in existing) for i in ids]
@@ -247,17 +248,13 @@ class Client(Starter):
         return RunHandle(self, run_id, signature.returns if signature else None, existed)
 
     async def _send_starts(self, fresh: Sequence[NewRun]) -> list[Started]:
-        database = self.database
         now = self.clock.now()
-        topics = {TIMER if run.available_at > now else READY for run in fresh}
-        channel = database.carry(READY) if len(fresh) == 1 and READY in topics else None
-        write = database.write_brief if len(fresh) <= BRIEF else database.write
-        started = await write(transitions.start, fresh, now=now, told_to=channel)
-        if channel is not None:
-            self.wakeups.heard(READY)  # the others heard it from the commit itself
-        else:
-            for topic in topics:
-                self.wakeups.tell(topic)
+        topics = sorted({TIMER if run.available_at > now else READY for run in fresh})
+        started = await self.database.write_and_notify(
+            topics, len(fresh) <= BRIEF, transitions.start, fresh, now=now
+        )
+        for topic in topics:
+            self.wakeups.heard(topic)
         return started
 
     # -- finding ---------------------------------------------------------------------------
@@ -335,14 +332,14 @@ class Client(Starter):
     async def cancel(self, run_id: str, *, reason: str = "by request") -> Sequence[str]:
         """Call off the chain's open run and everything below it; returns the cancelled ids."""
         run = await self._own(run_id)
-        ids = await self.database.write(
-            transitions.cancel, [run.root_id], reason=reason, now=self.clock.now()
-        )
+        # `ready` as well: the slot that the run held in a limited queue is free.
+        ids = await self.wakeups.write(
+            (CANCEL, DONE, READY), transitions.cancel, [run.root_id], reason=reason,
+            now=self.clock.now(),
+        )  # fmt: skip
         if not ids:
             last = (await self.chain(run.id))[-1]
             raise WrongState(f"run {last.id} is {last.label}; there is nothing to cancel")
-        self.wakeups.tell(CANCEL)
-        self.wakeups.tell(DONE)
         return ids
 
     async def retry(self, run_id: str) -> RunHandle[Any]:
@@ -351,12 +348,11 @@ class Client(Starter):
         last = (await self.chain(run_id))[-1]
         now = self.clock.now()
         if allowed("resolve", Status(last.status)):
-            await self.database.write(transitions.resolve, last.id, now=now)
-        elif not await self.database.write(
-            transitions.retry_chain, last.root_id, self.ids.make(now), now=now
+            await self.wakeups.write((READY,), transitions.resolve, last.id, now=now)
+        elif not await self.wakeups.write(
+            (READY,), transitions.retry_chain, last.root_id, self.ids.make(now), now=now
         ):
             raise WrongState(f"run {last.id} is {last.label}; there is nothing to retry")
-        self.wakeups.tell(READY)
         return self.ref(last.root_id, self._known(last.name))
 
     async def signal(self, run_id: str, name: str, value: Any = None) -> None:
@@ -367,11 +363,10 @@ class Client(Starter):
             raise WrongState(f"run {last.id} is {last.label}; nobody will hear a signal")
         now = self.clock.now()
         body = typed.encode(value, what=f"signal {name}", bytes_max=self.settings.payload_bytes_max)
-        await self.database.write(
-            steps.send_signal, signal_id=self.ids.make(now), root_id=run.root_id, name=name,
-            body=body, now=now,
+        await self.wakeups.write(
+            (READY,), steps.send_signal, signal_id=self.ids.make(now), root_id=run.root_id,
+            name=name, body=body, now=now,
         )  # fmt: skip
-        self.wakeups.tell(READY)
 
     async def fork(self, run_id: str, *, from_step: str) -> RunHandle[Any]:
         """A new chain with the same input that remembers everything before `from_step`."""
@@ -397,11 +392,10 @@ class Client(Starter):
             trigger=Trigger.FORK, limit_key=run.limit_key, version=run.version, tags=run.tags,
             options=_seeded(run),
         )  # fmt: skip
-        started = await self.database.write(
-            steps.fork, fresh, from_root=run.root_id, position=recorded[from_step].position,
-            now=now,
+        started = await self.wakeups.write(
+            (READY,), steps.fork, fresh, from_root=run.root_id,
+            position=recorded[from_step].position, now=now,
         )  # fmt: skip
-        self.wakeups.tell(READY)
         return self.ref(started.id, self._known(run.name))
 
     async def pause_queue(self, name: str, *, paused: bool = True) -> None:
@@ -417,14 +411,12 @@ class Client(Starter):
                 if near
                 else f"Known: {', '.join(sorted(known))}.",
             )
-        await self.database.write(
-            workers.pause_queue, namespace=self.settings.namespace, name=name, paused=paused
-        )
-        self.wakeups.tell(READY)
+        await self.wakeups.write(
+            (READY,), workers.pause_queue, namespace=self.settings.namespace, name=name,
+            paused=paused,
+        )  # fmt: skip
 
 
 def _seeded(run: Run) -> str:
     """The options of a fork: it draws the random values that its origin drew."""
-    options: dict[str, Any] = msgspec.json.decode(run.options) if run.options else {}
-    options.setdefault("seed", run.root_id)
-    return msgspec.json.encode(options).decode()
+    return options.with_default(options.without(run.options, BEGAN_AT), "seed", run.root_id)

@@ -118,7 +118,7 @@ class Schedules:
                     hint="Use another name, update it, or create it with replace.",
                 )
             await self._change(name, lambda old: definition.redefined(old, told, now=now))
-        self._client.wakeups.tell(SCHEDULE)
+        await self._client.wakeups.announce(SCHEDULE)
         return await self.get(name)
 
     # -- finding ---------------------------------------------------------------------------
@@ -283,8 +283,7 @@ class Schedules:
         shown = await self.get(name)
         now = self._client.clock.now()
         await self._client.database.write(store.delete, shown.schedule.id, now=now)
-        self._client.wakeups.tell(READY)
-        self._client.wakeups.tell(SCHEDULE)
+        await self._client.wakeups.announce(READY, SCHEDULE)
 
     async def trigger(self, name: str) -> str:
         """Run it now, beside its schedule, which does not move; returns the run's id."""
@@ -297,7 +296,7 @@ class Schedules:
             trigger=Trigger.MANUAL, previous_at=shown.schedule.started_at,
         )  # fmt: skip
         [run_id] = await self._client.database.write(store.add_runs, [row], now=now)
-        self._client.wakeups.tell(READY)
+        await self._client.wakeups.announce(READY)
         return run_id
 
     async def backfill(
@@ -332,7 +331,7 @@ class Schedules:
             for place, (run_id, due) in enumerate(zip(ids, dues, strict=True))
         ]  # fmt: skip
         born = await self._client.database.write(store.add_runs, rows, now=now)
-        self._client.wakeups.tell(READY)
+        await self._client.wakeups.announce(READY)
         return Backfill(count, born)
 
     async def _change(self, name: str, edit: Callable[[Schedule], Schedule]) -> ScheduleView:
@@ -351,7 +350,7 @@ class Schedules:
         changed = await self._client.database.write(apply)
         if changed is None:
             raise await self._unknown(name)
-        self._client.wakeups.tell(SCHEDULE)
+        await self._client.wakeups.announce(SCHEDULE)
         return _shown(changed)
 
     async def _unknown(self, name: str) -> UnknownSchedule:

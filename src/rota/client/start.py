@@ -17,7 +17,7 @@ from rota.core.runs.ids import IdMaker
 from rota.core.runs.model import NewRun
 from rota.core.runs.retry import RetryPolicy
 from rota.core.suggest import check_options
-from rota.core.time.instants import Duration, instant, micros
+from rota.core.time.instants import Duration, instant, micros, timeout_micros
 from rota.errors import BadInput, UnknownWorkflow
 from rota.settings import Settings
 from rota.store.runs.transitions import BulkItem, PlainItem
@@ -71,6 +71,8 @@ class StartOptions(TypedDict, total=False):
     `external_id` starts a run only once; `on_conflict` says whether a second start returns the run
     that exists or raises AlreadyStarted. `delay` or `at` starts it later. `key` is what the limits
     per key count by. `queue`, `priority`, `retries` and `timeout` replace those of the workflow.
+    At most one open run of a workflow has a `unique_key`; it is free again when that run has ended.
+    A `detached` child outlives the workflow that starts it.
     """
 
     external_id: str | None
@@ -83,6 +85,8 @@ class StartOptions(TypedDict, total=False):
     tags: dict[str, str] | None
     retries: int | RetryPolicy | None
     timeout: Duration | None
+    unique_key: str | None
+    detached: bool
 
 
 class RunOptions(msgspec.Struct, frozen=True):
@@ -98,6 +102,8 @@ class RunOptions(msgspec.Struct, frozen=True):
     tags: dict[str, str] | None = None
     retries: int | RetryPolicy | None = None
     timeout: Duration | None = None
+    unique_key: str | None = None  # at most one open run of this workflow has it
+    detached: bool = False  # of a child: it goes on when its parent fails or is cancelled
 
     @classmethod
     def of(cls, call: Callable[..., Any], options: StartOptions) -> RunOptions:
@@ -122,6 +128,11 @@ class RunOptions(msgspec.Struct, frozen=True):
                 f"external_id={self.external_id!r} cannot be that of many runs",
                 hint="Give each item its own: Start((…,), external_id=…).",
             )
+        if self.unique_key is not None:
+            raise BadInput(
+                f"unique_key={self.unique_key!r} cannot be that of many runs",
+                hint="Start them one by one.",
+            )
         if self.on_conflict != "return":
             raise BadInput(
                 "start_many takes no on_conflict",
@@ -144,7 +155,7 @@ class RunOptions(msgspec.Struct, frozen=True):
         if self.retries is not None:
             policies["retry"] = RetryPolicy.of(self.retries)
         if self.timeout is not None:
-            policies["timeout_us"] = micros(self.timeout)
+            policies["timeout_us"] = timeout_micros(self.timeout)
         return msgspec.json.encode(policies).decode()
 
 
@@ -236,6 +247,7 @@ class RunBuilder:
             queue=options.queue or (door.queue if door else "default"),
             priority=priority if priority is not None else (door.priority if door else 0),
             external_id=options.external_id,
+            serial_key=unique_key(name, options.unique_key),
             limit_key=options.key,
             version=door.version if door else None,
             tags=typed.encode(tags, what="tags", bytes_max=TAGS_BYTES_MAX) if tags else None,
@@ -260,6 +272,11 @@ class RunBuilder:
         return (
             typed.encode(kwargs, what=f"the input of {name}", bytes_max=limit) if kwargs else None
         )
+
+
+def unique_key(name: str, key: str | None) -> str | None:
+    """How a key that is unique among the open runs of a workflow is stored."""
+    return None if key is None else f"workflow:{name}:{key}"
 
 
 def unknown_workflow(name: str, known: Iterable[str]) -> UnknownWorkflow:

@@ -18,7 +18,7 @@ from rota.errors import LeaseLost, StoreBusy, StoreFull, StoreUnreachable
 from rota.store.backend.batching import Batch
 from rota.store.backend.database import BRIEF, Database
 from rota.store.runs import steps
-from rota.store.runs.steps import ChildEnd
+from rota.store.runs.steps import ChildEnd, ChildLook, ChildStart
 
 log = logging.getLogger("rota.journal")
 T = TypeVar("T")
@@ -48,6 +48,8 @@ class Journal:
         self._database = database
         self.clock = clock
         self._batch: Batch[StepRecord, bool] = Batch(self._send, TOGETHER)
+        self._children: Batch[ChildStart, Started | None] = Batch(self._send_children, TOGETHER)
+        self._looks: Batch[ChildLook, ChildEnd] = Batch(self._send_looks, TOGETHER)
 
     async def record(self, claim: Claim, step: StoredStep) -> None:
         """Durable when this returns; LeaseLost when the run is not ours any more."""
@@ -61,13 +63,17 @@ class Journal:
 
     async def record_child(self, claim: Claim, step: StoredStep, child: NewRun) -> Started:
         """Start a child run and remember it as a step, in one transaction."""
-        return await insist(
-            self.clock,
-            lambda: self._database.write(
-                steps.record_child, StepRecord(claim, step), child, now=self.clock.now()
-            ),
-            "starting a child",
-        )
+        return _ours(claim, await self._children.put(ChildStart(StepRecord(claim, step), child)))
+
+    async def record_children(
+        self, claim: Claim, children: Sequence[tuple[StoredStep, NewRun]]
+    ) -> list[Started]:
+        """The same for many children of one run, in few transactions."""
+        starts = [ChildStart(StepRecord(claim, step), child) for step, child in children]
+        started: list[Started | None] = []
+        for begin in range(0, len(starts), TOGETHER):
+            started += await self._send_children(starts[begin : begin + TOGETHER])
+        return [_ours(claim, one) for one in started]
 
     async def await_signal(self, claim: Claim, name: str, step: StoredStep) -> StoredStep:
         """Take a signal for this step, or record that it waits."""
@@ -81,11 +87,11 @@ class Journal:
 
     async def look_after_child(self, claim: Claim, child_id: str) -> ChildEnd:
         """How a child ended, if it has."""
-        return await insist(
-            self.clock,
-            lambda: self._database.write(steps.look_after_child, claim, child_id),
-            "looking after a child",
-        )
+        return await self._looks.put(ChildLook(claim, child_id))
+
+    async def look_after_children(self, claim: Claim, ids: Sequence[str]) -> list[ChildEnd]:
+        """The same for many children of one run, in one transaction."""
+        return await self._send_looks([ChildLook(claim, child_id) for child_id in ids])
 
     async def retry_child(self, claim: Claim, step: StoredStep, child_id: str, new_id: str) -> None:
         """Try a failed child again, and remember to wait for it."""
@@ -98,6 +104,20 @@ class Journal:
             "retrying a child",
         )  # fmt: skip
 
+    async def _send_children(self, starts: Sequence[ChildStart]) -> list[Started | None]:
+        return await insist(
+            self.clock,
+            lambda: self._database.write(steps.record_children, starts, now=self.clock.now()),
+            "starting children",
+        )
+
+    async def _send_looks(self, looks: Sequence[ChildLook]) -> list[ChildEnd]:
+        return await insist(
+            self.clock,
+            lambda: self._database.write(steps.look_after_children, looks),
+            "looking after children",
+        )
+
     async def _send(self, records: Sequence[StepRecord]) -> list[bool]:
         brief = len(records) <= BRIEF
         write = self._database.write_brief if brief else self._database.write
@@ -105,3 +125,9 @@ class Journal:
         if len(written) == len(records):
             return [True] * len(records)
         return [(record.claim.root_id, record.step.key) in written for record in records]
+
+
+def _ours(claim: Claim, started: Started | None) -> Started:
+    if started is None:
+        raise LeaseLost(f"run {claim.id} is no longer held by this worker", run_id=claim.id)
+    return started

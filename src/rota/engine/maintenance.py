@@ -14,7 +14,7 @@ from rota.core.time.instants import DAY, micros
 from rota.engine import liveness
 from rota.engine.clock import SystemClock
 from rota.engine.context import EngineContext
-from rota.engine.wakeups import DONE, READY
+from rota.engine.wakeups import CANCEL, DONE, READY
 from rota.engine.worker import Worker
 from rota.errors import StoreReadOnly
 from rota.store.runs import retention, transitions, workers
@@ -111,6 +111,7 @@ class Maintenance:
         if total + reaped:
             self._wakeups.tell(READY)
             self._wakeups.tell(DONE)
+            self._wakeups.tell(CANCEL)  # children of runs that crashed for good
         return total + reaped
 
     async def _reap_some(self, now: int, gone: list[str]) -> int:

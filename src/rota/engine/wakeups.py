@@ -1,26 +1,38 @@
 """Wake-ups: who wants to look again, and why. They only save time; polling alone is enough.
 
 Topics: `ready` (there may be work), `timer` (something sleeps until sooner than known),
-`done` (a run ended), `cancel` (a held run may have been called off), `schedule` (a schedule was
-made or changed), `*` (anything). After `ready` there may stand the id of the run it is about.
+`done` (a run ended), `cancel` (a held run may have been cancelled), `schedule` (a schedule was
+made or changed), `*` (anything).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Concatenate, ParamSpec, TypeVar
 
-from rota.store.backend.database import Database
+from rota.store.backend.database import READY, Database, Tx
 
-READY, TIMER, DONE, CANCEL, SCHEDULE, ANY = "ready", "timer", "done", "cancel", "schedule", "*"
+P = ParamSpec("P")
+T = TypeVar("T")
+
+TIMER, DONE, CANCEL, SCHEDULE, ANY = "timer", "done", "cancel", "schedule", "*"
+# Another process may owe a notification that it never sends, because its event loop has stopped.
+# It was due within a few milliseconds of one that was sent (`postgres.NOTIFY_EVERY_S`,
+# `sqlite_wakeup.REST_S`), so a listener finds the work when it looks again after this.
+LOOK_AGAIN_S = 0.025
+
+__all__ = ["ANY", "CANCEL", "DONE", "READY", "SCHEDULE", "TIMER", "Wakeups"]
 
 
 class Wakeups:
-    """Carries a word to everyone in this process who listens, and to other processes."""
+    """Passes topics to every listener in this process, and to other processes."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
         self._listeners: list[Callable[[str], None]] = []
         self._listening = False
+        self._echoes: dict[str, bool] = {}  # topics to look at again; True: heard since
 
     def subscribe(self, listener: Callable[[str], None]) -> None:
         """Call `listener` with every topic from now on."""
@@ -32,16 +44,35 @@ class Wakeups:
             self._listeners.remove(listener)
 
     def tell(self, topic: str) -> None:
-        """Tell this process and the others."""
+        """Tell this process now and the others soon. For loops that keep turning."""
         self.heard(topic)
         self._database.tell(topic)
 
     def tell_others(self, topic: str) -> None:
-        """Tell the other processes; here everybody knows already."""
+        """Tell the other processes soon; here everybody knows already."""
         self._database.tell(topic)
 
+    async def announce(self, *topics: str, often: bool = False) -> None:
+        """Tell this process and the others, before this returns. For verbs of a client."""
+        for topic in topics:
+            self.heard(topic)
+        await self._database.notify(topics, often=often)
+
+    async def write(
+        self,
+        topics: tuple[str, ...],
+        function: Callable[Concatenate[Tx, P], Awaitable[T]],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> T:
+        """Run a store function; its commit tells the other processes."""
+        value = await self._database.write_and_notify(topics, False, function, *args, **kwargs)
+        for topic in topics:
+            self.heard(topic)
+        return value
+
     def heard(self, topic: str) -> None:
-        """Tell this process only (the word came from outside)."""
+        """Tell this process only."""
         for listener in list(self._listeners):
             listener(topic)
 
@@ -49,4 +80,22 @@ class Wakeups:
         """Begin to hear other processes, once."""
         if not self._listening:
             self._listening = True
-            await self._database.listen(self.heard)
+            await self._database.listen(self._notified)
+
+    def _notified(self, topic: str) -> None:
+        """Pass a notification on, and once more a little later: once per burst."""
+        self.heard(topic)
+        if topic in self._echoes:
+            self._echoes[topic] = True
+        else:
+            self._echo_later(topic)
+
+    def _echo_later(self, topic: str) -> None:
+        self._echoes[topic] = False
+        asyncio.get_running_loop().call_later(LOOK_AGAIN_S, self._echo, topic)
+
+    def _echo(self, topic: str) -> None:
+        again = self._echoes.pop(topic)
+        self.heard(topic)
+        if again:
+            self._echo_later(topic)

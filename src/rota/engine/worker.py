@@ -13,7 +13,9 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from rota.core.runs import fairness
 from rota.core.runs.failures import Kind, describe
+from rota.core.runs.fairness import Contender
 from rota.core.runs.lifecycle import FINAL, RULES
 from rota.core.runs.model import Claim, NewRun, Outcome, Queue, Started, StoredStep
 from rota.core.time.instants import micros
@@ -40,6 +42,8 @@ class QueueSeats(msgspec.Struct):
     seats_max: int
     active: int = 0
     hungry: bool = True  # whether there may be more in it than was claimed
+    weight: int | None = None  # its share of the slots, where a queue has one
+    used: float = 0.0  # runs claimed, divided by the weight
 
 
 class Worker:
@@ -63,6 +67,7 @@ class Worker:
         self._results = base.results
         self._executors = {executor.kind: executor for executor in executors}
         self._queues = {queue.name: queue for queue in queues}
+        self._weighted = any(queue.weight is not None for queue in queues)
         self._limits: dict[str, Queue] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._outcomes: list[Outcome] = []
@@ -71,7 +76,6 @@ class Worker:
         self._due_at: int | None = 0
         # Counted, because a call may come while a claim that looked too early is under way.
         self._calls = 0
-        self._told = ""  # the run that the last word was about
         self._doubtful = False
         self._stopping = False
         self._handing_over: set[str] = set()
@@ -196,7 +200,7 @@ class Worker:
             self._doubtful = self._doubtful or request is not None
             raise
         if request is not None:
-            if calls == self._calls and claimed.looked:
+            if calls == self._calls:
                 self._note_hunger(request, claimed.claims)
             if claimed.retry_at is not None:
                 self._clock.call_at(claimed.retry_at, self.look)
@@ -210,8 +214,6 @@ class Worker:
         else:
             self._after_settling(outcomes, settled)
             await self._seat(claimed.claims)
-            if not claimed.looked:
-                await asyncio.sleep(0)  # it begins before we look for more
         return bool(moved or outcomes or claimed.claims)
 
     def _absorb(
@@ -225,17 +227,12 @@ class Worker:
         self, outcomes: list[Outcome], request: ClaimRequest | None, now: int
     ) -> tuple[SettleResult, Claimed]:
         nothing = SettleResult(frozenset(), woke=False), Claimed([])
-        told, self._told = self._told, ""
         if request is None and not outcomes:
             return nothing
         if request is None:
             return await self._database.write(transitions.settle, outcomes, now=now), nothing[1]
-        if not outcomes and self.idle:  # somebody waits for the first of them to begin
-            if told and request.room > 1:
-                claimed = await self._database.write_told(claiming.claim_told, request, told)
-                if claimed.claims:
-                    return nothing[0], claimed
-            return nothing[0], await self._database.write_told(claiming.claim, request)
+        if not outcomes and self.idle:  # a caller waits for the first of them to begin
+            return nothing[0], await self._database.write_brief(claiming.claim, request)
         if not outcomes:
             return nothing[0], await self._database.write(claiming.claim, request)
         if len(outcomes) <= BRIEF and len(self._tasks) <= BRIEF:
@@ -257,10 +254,18 @@ class Worker:
         names = self.names()
         if not wanted or not names:
             return None
+        if self._weighted:
+            wanted = self._by_weight(wanted, free)
         return ClaimRequest(
             self._settings.namespace, self.id, names, wanted, free,
             frozenset(self._limits), now, now + self._lease_us,
         )  # fmt: skip
+
+    def _by_weight(self, wanted: list[tuple[str, int]], free: int) -> list[tuple[str, int]]:
+        """Divide the free slots among queues that may have work."""
+        chosen = [(self._queues[name], most) for name, most in wanted]
+        contenders = [Contender(q.name, most, q.weight or 1, q.used) for q, most in chosen]
+        return list(fairness.shares(free, contenders).items())
 
     def names(self) -> list[str]:
         """Everything its executors can perform."""
@@ -305,7 +310,9 @@ class Worker:
     def _hold(self, claims: Sequence[Claim]) -> None:
         for claim in claims:
             self.held[claim.id] = claim
-            self._queues[claim.queue].active += 1
+            queue = self._queues[claim.queue]
+            queue.active += 1
+            queue.used += 1 / (queue.weight or 1)
 
     def _replays(self, claim: Claim) -> bool:
         """Whether its executor has to be told what the chain has recorded."""
@@ -401,9 +408,12 @@ class Worker:
                             claim.root_id, target, outcome.reason, outcome.output, outcome.error
                         )
                     )
-        if settled.woke or limited:
+        if settled.woke or limited or settled.cancelled:
             self._wakeups.tell(READY)
-        if ended:
+        if settled.cancelled:
+            self._wakeups.tell(CANCEL)
+            self._wakeups.tell(DONE)
+        elif ended:
             self._wakeups.tell_others(DONE)
 
     def _note_wake(self, outcome: Outcome) -> None:
@@ -411,8 +421,7 @@ class Worker:
         if wake_at is not None and (self._due_at is None or wake_at < self._due_at):
             self._due_at = wake_at
 
-    def _heard(self, word: str) -> None:
-        topic, _, self._told = word.partition(" ")
+    def _heard(self, topic: str) -> None:
         if topic in (READY, ANY):
             self._feed()
         if topic in (TIMER, ANY):

@@ -18,6 +18,7 @@ from rota.core.runs.model import Queue, Run, StoredStep, WorkerRecord
 from rota.core.runs.stored_errors import read_error
 from rota.core.time.instants import SECOND, iso, span
 from rota.schedules.preview import wall
+from rota.store.runs import claim
 from rota.store.schedules import templates as store
 
 if TYPE_CHECKING:
@@ -192,6 +193,16 @@ class RunExplainer:
         if limit.key_running_max and run.limit_key and same >= limit.key_running_max:
             clause = f"waits: {limit.key_running_max} of key {run.limit_key} run already, the limit"
             return RunState("key_limit", clause, {"key_running_max": limit.key_running_max})
+        if limit.key_open_max and run.limit_key:
+            held = await self._client.database.read(
+                claim.holders, namespace=run.namespace, queue=run.queue, key=run.limit_key
+            )
+            if len(held) >= limit.key_open_max and run.root_id not in held:
+                clause = (
+                    f"waits: {limit.key_open_max} of key {run.limit_key} may be open at a time, "
+                    f"and {_some(held)} has not ended"
+                )
+                return RunState("key_open_limit", clause, {"holders": held})
         return self._rated(limit)
 
     def _rated(self, limit: Queue) -> RunState | None:

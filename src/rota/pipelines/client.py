@@ -207,7 +207,7 @@ class PipelineClient:
             await self._client.database.write(
                 store.again, run.root_id, new_id, queue=queue, now=now
             )
-        self._client.wakeups.tell(READY)
+        await self._client.wakeups.announce(READY)
         return self._ref(run.root_id)
 
     def _ref(self, root_id: str, *, existed: bool = False) -> RunHandle[PipelineResult]:

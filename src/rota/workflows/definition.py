@@ -17,7 +17,7 @@ from rota.client.client import Client
 from rota.client.handle import RunHandle
 from rota.client.start import NO_OPTIONS, Item, RunOptions, Startable, StartOptions
 from rota.core.runs.retry import RetryPolicy
-from rota.core.time.instants import Duration, micros
+from rota.core.time.instants import Duration, timeout_micros
 from rota.core.typed import Signature, returns_of
 from rota.errors import UsageError
 from rota.workflows.run import WorkflowRun, current_run
@@ -44,7 +44,7 @@ class Step(Generic[P, R]):
         self.name = name or function.__name__
         self.result_name = f"the result of step {self.name}"
         self.retry = RetryPolicy.of(retries)
-        self.timeout_us = None if timeout is None else micros(timeout)
+        self.timeout_us = None if timeout is None else timeout_micros(timeout)
         self.is_async = inspect.iscoroutinefunction(function)
         self.returns = returns_of(function)
 
@@ -137,7 +137,7 @@ class Workflow(Startable[P, R]):
         self.function = function
         self.name = name or function.__name__
         self.retry = RetryPolicy.of(retries)
-        self.timeout_us = None if timeout is None else micros(timeout)
+        self.timeout_us = None if timeout is None else timeout_micros(timeout)
         self.queue = queue
         self.priority = priority
         self.client = client

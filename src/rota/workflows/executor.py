@@ -18,6 +18,7 @@ from rota.core.runs.failures import TABLE, describe, kind_of, names_of
 from rota.core.runs.ids import IdMaker
 from rota.core.runs.lifecycle import Status, Trigger
 from rota.core.runs.model import Claim, Outcome, StoredStep
+from rota.core.runs.options import BEGAN_AT, with_default
 from rota.core.runs.retry import RetryPolicy, next_try_us
 from rota.engine import run_log
 from rota.engine.journal import Journal
@@ -38,6 +39,7 @@ class WorkflowRunOptions(msgspec.Struct, frozen=True, omit_defaults=True):
     retry: RetryPolicy | None = None
     timeout_us: int | None = None
     seed: str | None = None  # of a fork: it draws the values its origin drew
+    began_at: int | None = None  # of a retry or recovery: when the first attempt began
 
 
 _OPTIONS = msgspec.json.Decoder(WorkflowRunOptions)
@@ -91,8 +93,12 @@ class WorkflowExecutor:
         flow = WorkflowRun(self._room, claim, steps, threaded=threaded, seed=options.seed)
         flow.enter()
         timeout_us = options.timeout_us or workflow.timeout_us
-        limit = _Deadline(flow, claim, timeout_us) if timeout_us else _UNLIMITED
+        began_at = options.began_at or claim.started_at
+        limit = _Deadline(flow, claim, began_at, timeout_us) if timeout_us else _UNLIMITED
         try:
+            if limit.at is not None and limit.at <= flow.clock.now():
+                limit.passed = True
+                raise limit.error()
             arguments = workflow.signature.read(claim.input, what="the input of this run")
             work = workflow.function if workflow.is_async else self._in_thread(workflow)
             value = await work(**arguments)
@@ -123,14 +129,14 @@ class WorkflowExecutor:
         if flow.suspending:
             return (_suspended if stopped else _swallowed)(flow, limit.at)
         if stopped and limit.passed:
-            return self._failed(flow, workflow, options, limit.error())
+            return self._failed(flow, workflow, options, limit, limit.error())
         if isinstance(error, asyncio.CancelledError):
             flow.interrupted = True
             raise error
         if stopped:
             run_id = flow.claim.id
             raise LeaseLost(f"run {run_id} is no longer ours", run_id=run_id) from None
-        return self._failed(flow, workflow, options, error)
+        return self._failed(flow, workflow, options, limit, error)
 
     def _in_thread(self, workflow: Workflow[..., Any]) -> Callable[..., Awaitable[Any]]:
         """A sync workflow as something to await."""
@@ -151,6 +157,7 @@ class WorkflowExecutor:
         flow: WorkflowRun,
         workflow: Workflow[..., Any],
         options: WorkflowRunOptions,
+        limit: _Deadline,
         error: BaseException,
     ) -> Outcome:
         claim = flow.claim
@@ -168,26 +175,30 @@ class WorkflowExecutor:
                 error_names=names_of(error), chance=random.random(),
                 retry_after_s=getattr(error, "retry_after_s", None),
             )  # fmt: skip
-            if wait_us is not None:
-                now = self._journal.clock.now()
+            now = self._journal.clock.now()
+            # One deadline for the whole chain: no retry that could only begin after it.
+            if wait_us is not None and (limit.at is None or now + wait_us < limit.at):
                 retry = successor(
                     claim, self._ids.make(now), trigger=Trigger.RETRY, available_at=now + wait_us,
                     attempt=claim.attempt + 1, reason="retry",
                 )  # fmt: skip
+                retry = msgspec.structs.replace(
+                    retry, options=with_default(claim.options, BEGAN_AT, claim.started_at)
+                )
         run_log.failed(claim, error, retry_in_us=wait_us)
         return Outcome(claim, "fail", reason=kind, error=detail, retry=retry, again=again)
 
 
 class _Deadline:
-    """The run's own timeout, counted from its first claim, sleeps included."""
+    """The timeout of the chain, counted from its first claim; sleeps and retries included."""
 
     passed = False
 
-    def __init__(self, flow: WorkflowRun, claim: Claim, timeout_us: int) -> None:
+    def __init__(self, flow: WorkflowRun, claim: Claim, began_at: int, timeout_us: int) -> None:
         self._flow = flow
         self._claim = claim
         self._timeout_us = timeout_us
-        self.at: int | None = claim.started_at + timeout_us
+        self.at: int | None = began_at + timeout_us
         self._timer = flow.clock.call_at(self.at, self._pass)
 
     def _pass(self) -> None:

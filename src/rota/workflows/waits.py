@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Sequence
 from typing import Any
 
 from rota.client.start import NO_OPTIONS, RunOptions
@@ -10,9 +12,38 @@ from rota.core.runs.ids import born_at
 from rota.core.runs.model import StoredStep
 from rota.core.runs.stored_errors import end_of, run_failed
 from rota.core.time.instants import SECOND
+from rota.store.runs.steps import ChildEnd
 from rota.workflows.run import WorkflowRun
 
 LOOK_US_MIN, LOOK_US_MAX = SECOND, 60 * SECOND
+SIBLINGS_MAX = 250  # children that one look asks about
+
+
+class Siblings:
+    """Children that were started together: a look after one of them is a look after many, so
+    that awaiting them one by one does not cost a transaction for each look."""
+
+    def __init__(self, ids: Sequence[str]) -> None:
+        self._open = dict.fromkeys(ids)
+        self._ended: dict[str, ChildEnd] = {}
+        self._looking = False
+
+    async def look(self, flow: WorkflowRun, child_id: str) -> ChildEnd:
+        """How a child ended, if it has."""
+        self._open.pop(child_id, None)
+        if child_id in self._ended:
+            return self._ended.pop(child_id)
+        if self._looking or not self._open:  # looks at the same time share a transaction anyway
+            return await flow.room.journal.look_after_child(flow.claim, child_id)
+        ids = [child_id, *itertools.islice(self._open, SIBLINGS_MAX)]
+        self._looking = True
+        try:
+            ends = await flow.room.journal.look_after_children(flow.claim, ids)
+        finally:
+            self._looking = False
+        seen = dict(zip(ids, ends, strict=True))
+        self._ended |= {i: end for i, end in seen.items() if end.ended and i != child_id}
+        return seen[child_id]
 
 
 async def start_child(
@@ -34,32 +65,69 @@ async def start_child(
     return known.child_id
 
 
+async def start_children(
+    flow: WorkflowRun, workflow: Any, starts: Sequence[tuple[Any, Any, Any]]
+) -> list[str]:
+    """Start many child runs, each once and under the key it has when started one by one."""
+    keys = [flow.key_for(f"start {workflow.name}") for _ in starts]
+    known = [flow.recall(key) for key in keys]
+    fresh = [n for n, step in enumerate(known) if step is None]
+    ids = {n: step.child_id or "" for n, step in enumerate(known) if step is not None}
+    if fresh:
+        await flow.permit_new()
+        made = flow.room.children.new_run
+        children = [made(flow, workflow, *starts[n]) for n in fresh]
+        with flow.busy():
+            at = flow.clock.now()
+            steps = [
+                flow.new_step(keys[n], "child", child_id=child.id, finished_at=at)
+                for n, child in zip(fresh, children, strict=True)
+            ]
+            pairs = list(zip(steps, children, strict=True))
+            started = await flow.ours(flow.room.journal.record_children(flow.claim, pairs))
+        for step in steps:
+            flow.remember(step)
+        ids |= dict(zip(fresh, (one.id for one in started), strict=True))
+        flow.room.children.started(delayed=any(c.available_at > at for c in children))
+    return [ids[n] for n in range(len(starts))]
+
+
 async def run_child(flow: WorkflowRun, workflow: Any, args: Any, kwargs: Any) -> Any:
     """Start a child run and wait durably for its result."""
     child_id = await start_child(flow, workflow, args, kwargs)
     return await child_result(flow, child_id, workflow.signature.returns)
 
 
-async def child_result(flow: WorkflowRun, child_id: str, returns: typed.JsonReader) -> Any:
+async def child_result(
+    flow: WorkflowRun,
+    child_id: str,
+    returns: typed.JsonReader,
+    siblings: Siblings | None = None,
+) -> Any:
     """The result of a child run; raises RunFailed when it ended without one."""
     key = f"result {child_id}"
     known = flow.recall(key)
     if known is None:
         await flow.permit_new()
     if known is None and flow.failed_before(key):
-        known = flow.new_step(key, "result", status="waiting", child_id=child_id)
-        with flow.busy():
-            new_id = flow.room.children.new_id()
-            journal = flow.room.journal
-            await flow.ours(journal.retry_child(flow.claim, known, child_id, new_id))
-        flow.remember(known)
-        flow.room.children.started()
+        known = await _retry_child(flow, key, child_id)
     if known is None or known.status == "waiting":
-        known = await _child_end(flow, key, child_id)
+        known = await _child_end(flow, key, child_id, siblings or Siblings([]))
     if known.status == "failed":
         flow.fails(key)
         raise run_failed(child_id, known.error)
     return returns.read(known.output, what=f"the result of run {child_id}")
+
+
+async def _retry_child(flow: WorkflowRun, key: str, child_id: str) -> StoredStep:
+    """Try a child again that ended without a result in an earlier attempt of this run."""
+    waiting = flow.new_step(key, "result", status="waiting", child_id=child_id)
+    with flow.busy():
+        new_id = flow.room.children.new_id()
+        await flow.ours(flow.room.journal.retry_child(flow.claim, waiting, child_id, new_id))
+    flow.remember(waiting)
+    flow.room.children.started()
+    return waiting
 
 
 def _look_again_at(child_id: str, now: int) -> int:
@@ -68,10 +136,13 @@ def _look_again_at(child_id: str, now: int) -> int:
     return now + min(max(age // 8, LOOK_US_MIN), LOOK_US_MAX)
 
 
-async def _child_end(flow: WorkflowRun, key: str, child_id: str) -> StoredStep:
+async def _child_end(flow: WorkflowRun, key: str, child_id: str, siblings: Siblings) -> StoredStep:
     while True:
         with flow.busy():
-            seen = await flow.ours(flow.room.journal.look_after_child(flow.claim, child_id))
+            seen = await flow.ours(siblings.look(flow, child_id))
+        if seen.ended_with_parent:
+            await _retry_child(flow, key, child_id)
+            continue
         if seen.ended is not None:
             break
         # The end of a run that is somebody else's child wakes only its own parent: look again.

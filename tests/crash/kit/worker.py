@@ -93,8 +93,15 @@ def deafen(database: Database) -> None:
     async def listen(heard: object) -> None:
         return None
 
+    async def write(topics: object, brief: bool, function: Any, *args: Any, **kwargs: Any) -> Any:
+        return await database.write(function, *args, **kwargs)
+
+    async def notify(topics: object, *, often: bool = False) -> None:
+        return None
+
     database.tell = lambda topic: None  # type: ignore[method-assign]
-    database.carry = lambda topic: None  # type: ignore[method-assign]
+    database.notify = notify  # type: ignore[method-assign]
+    database.write_and_notify = write  # type: ignore[method-assign]
     database.listen = listen  # type: ignore[method-assign]
 
 

@@ -24,8 +24,9 @@ NAMES = sorted(set(queries.texts("sqlite")) | set(queries.texts("postgres")))
 ONE_SIDED = {
     "server_clock",
     "notify",
-    "start_plain_told",
-    "start_runs_told",
+    "notify_at_commit",
+    "start_plain_and_notify",
+    "start_runs_and_notify",
     "complete_and_claim",
     "fire_and_advance",
     "claim_runs",

@@ -22,6 +22,7 @@ from tests.kit.builders import (
     later,
     new_run,
     reap,
+    record_child,
     settle,
     sound,
     sql,
@@ -141,7 +142,7 @@ async def test_a_child_born_at_the_moment_of_the_cancel_is_cancelled_too(db: Dat
     child = new_run("child", parent_id=parent.id, trigger="child")
 
     async def give_birth(tx: Tx) -> None:
-        await steps.record_child(tx, step_of(parent, "child#1"), child, now=NOW)
+        await record_child(tx, step_of(parent, "child#1"), child, now=NOW)
 
     await _meet(db, give_birth, lambda: cancel(db, parent.id))
     assert await status(db, parent.id) == "cancelled:by request"
@@ -188,6 +189,6 @@ async def test_a_child_is_not_born_to_a_cancelled_run(db: Database) -> None:
     await cancel(db, parent.id)
     child = new_run("child", parent_id=parent.id)
     with pytest.raises(LeaseLost):
-        await db.write(steps.record_child, step_of(parent, "child#1"), child, now=NOW)
+        await db.write(record_child, step_of(parent, "child#1"), child, now=NOW)
     assert await sql(db, "select count(*) from runs") == [(1,)]
     assert await claim(db, names=["child"]) == []

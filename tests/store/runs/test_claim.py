@@ -102,76 +102,20 @@ async def test_sleeping_runs_are_not_claimed(db: Database) -> None:
     assert await claim(db, now=NOW + 2) == []
 
 
-async def told(db: Database, run_id: str, **choice: Any) -> list[Claim]:
-    claimed = await db.write_told(claiming.claim_told, request(**choice), run_id)
-    assert not claimed.looked
-    return claimed.claims
-
-
-async def test_a_run_can_be_claimed_by_the_id_that_a_word_brought(db: Database) -> None:
-    first, fresh = new_run(priority=9), new_run(input="1", tags='{"a":"b"}', priority=2)
-    await start(db, first, fresh)
-    [held] = await told(db, fresh.id, worker="w1", now=NOW + 5)
-    run = await get(db, fresh.id)
-    assert (run.status, run.lease_owner, run.lease_until) == ("running", "w1", NOW + 5 + LEASE)
-    for field in Claim.__struct_fields__:
-        assert getattr(held, field) == getattr(run, field), field
-    assert await status(db, first.id) == "pending"
-    assert await told(db, fresh.id, worker="w2") == []  # it is taken
-
-
-@pytest.mark.parametrize(
-    "choice",
-    [
-        {"names": ["other"]},
-        {"names": []},
-        {"queues": [("other", 5)]},
-        {"limited": ["default"]},
-        {"namespace": "theirs"},
-    ],
-    ids=str,
-)
-async def test_a_word_gets_nobody_what_he_could_not_claim_in_line(
-    db: Database, choice: dict[str, Any]
-) -> None:
-    fresh = new_run()
-    await start(db, fresh)
-    assert await told(db, fresh.id, **choice) == []
-    assert await status(db, fresh.id) == "pending"
-
-
-async def test_a_word_does_not_open_a_paused_queue_or_wake_a_sleeper(db: Database) -> None:
-    fresh, sleeper = new_run(), new_run(queue="other", available_at=NOW + 1)
-    await start(db, fresh, sleeper)
-    await db.write(workers.pause_queue, namespace=SPACE, name="default", paused=True)
-    assert await told(db, fresh.id) == []
-    assert await told(db, sleeper.id, queues=[("other", 5)]) == []
-    assert await told(db, "nobody") == []
-
-
-async def test_two_who_heard_the_same_word_do_not_both_get_the_run(db: Database) -> None:
-    for _ in range(10):
-        fresh = new_run()
-        await start(db, fresh)
-        answers = await asyncio.gather(*(told(db, fresh.id, worker=f"w{n}") for n in range(4)))
-        assert sorted(map(len, answers)) == [0, 0, 0, 1]
-    assert await sound(db)
-
-
 async def test_a_claim_waits_for_nobody_who_holds_a_row(db: Database) -> None:
     if db.dialect.name == "sqlite":
         pytest.skip("a file has one writer at a time")
     fresh, other = new_run(priority=9), new_run()
     await start(db, fresh, other)
 
-    async def meanwhile(tx: Any) -> list[list[str]]:
+    async def meanwhile(tx: Any) -> list[str]:
         await tx.connection.execute("begin")
         tx.begun = True
         await tx.connection.execute(f"select 1 from runs where id = '{fresh.id}' for update")
         async with asyncio.timeout(30):
-            return [_ids(await told(db, fresh.id)), _ids(await claim(db))]
+            return _ids(await claim(db))
 
-    assert await db.write(meanwhile) == [[], [other.id]]
+    assert await db.write(meanwhile) == [other.id]
     assert _ids(await claim(db)) == [fresh.id]
 
 

@@ -20,6 +20,7 @@ from tests.kit.builders import (
     later,
     new_run,
     reap,
+    record_child,
     settle,
     signal,
     sound,
@@ -149,7 +150,7 @@ async def test_a_child_and_its_step_are_born_together(db: Database) -> None:
     parent = await begin(db)
     child = new_run("child", parent_id=parent.id, trigger="child")
     record = step_of(parent, "child#1", kind="child")
-    started = await db.write(steps.record_child, record, child, now=NOW)
+    started = await db.write(record_child, record, child, now=NOW)
     assert started == Started(child.id, existed=False)
     [step] = await load(db, parent.id)
     assert step.child_id == child.id
@@ -162,7 +163,7 @@ async def test_a_child_that_exists_is_the_one_remembered(db: Database) -> None:
     parent = await begin(db)
     child = new_run("child", external_id="o-7", parent_id=parent.id)
     record = step_of(parent, "child#1")
-    started = await db.write(steps.record_child, record, child, now=NOW)
+    started = await db.write(record_child, record, child, now=NOW)
     assert started == Started(first.id, existed=True)
     assert (await load(db, parent.id))[0].child_id == first.id
 
@@ -171,8 +172,47 @@ async def test_a_stale_parent_bears_no_child(db: Database) -> None:
     parent = await begin(db)
     await settle(db, parent, "release")
     with pytest.raises(LeaseLost):
-        await db.write(steps.record_child, step_of(parent, "c"), new_run("child"), now=NOW)
+        await db.write(record_child, step_of(parent, "c"), new_run("child"), now=NOW)
     assert await sql(db, "select count(*) from runs") == [(1,)]
+
+
+async def test_children_of_many_parents_are_inserted_together_but_not_those_of_a_stale_one(
+    db: Database,
+) -> None:
+    parents = [await begin(db) for _ in range(3)]
+    await settle(db, parents[1], "release")
+    starts = [
+        steps.ChildStart(
+            step_of(parent, f"child#{n}", kind="child"), new_run("child", parent_id=parent.id)
+        )
+        for n in range(2)
+        for parent in parents
+    ]
+    answers = await db.write(steps.record_children, starts, now=NOW)
+    assert [answer and answer.id for answer in answers] == [
+        None if start.record.claim is parents[1] else start.child.id for start in starts
+    ]
+    assert await sql(db, "select count(*) from runs where name = 'child'") == [(4,)]
+    assert [len(await load(db, parent.id)) for parent in parents] == [2, 0, 2]
+    assert await db.write(steps.record_children, starts, now=NOW) == answers  # sent again
+    assert await sound(db)
+
+
+async def test_looks_after_many_children_answer_each(db: Database) -> None:
+    parent, other = await begin(db), await begin(db)
+    over, open_, theirs = (
+        new_run("child", parent_id=who.id, trigger="child") for who in (parent, parent, other)
+    )
+    await start(db, over, open_, theirs)
+    [held] = await claim(db, names=["child"], seats=1)
+    await settle(db, held)
+    looks = [steps.ChildLook(parent, run.id) for run in (over, open_, theirs)]
+    ends = await db.write(steps.look_after_children, looks)
+    assert [(end.ended is not None, end.is_own) for end in ends] == [
+        (True, True),
+        (False, True),
+        (False, False),
+    ]
 
 
 async def test_signals_are_taken_once_and_in_their_order(db: Database) -> None:

@@ -78,6 +78,9 @@ class Watched:
         self._before = before
         self.dialect: Dialect = tx.dialect
 
+    def take_notification(self, topic: str) -> str | None:
+        return self._tx.take_notification(topic)
+
     async def _note(self, query: str) -> None:
         self._seen.append(query)
         if self._before is not None:

@@ -121,7 +121,10 @@ async def _read_queues(client: Client) -> list[dict[str, Any]]:
 
 
 def _limits_of(row: Queue | None) -> dict[str, Any]:
-    fields = ("running_max", "key_running_max", "rate_count", "rate_per_us")
+    fields = (
+        "running_max", "key_running_max", "rate_count", "rate_per_us", "key_open_max", "age_us",
+        "round_robin",
+    )  # fmt: skip
     return {name: getattr(row, name, None) for name in fields} | {
         "paused": bool(row is not None and row.paused)
     }
@@ -131,6 +134,9 @@ def _limits(row: dict[str, Any]) -> str:
     parts = [
         row["running_max"] and f"{row['running_max']} running",
         row["key_running_max"] and f"{row['key_running_max']} per key",
+        row["key_open_max"] and f"{row['key_open_max']} open per key",
+        row["age_us"] and f"priority +1 per {span(row['age_us'])}",
+        row["round_robin"] and "keys take turns",
         row["rate_count"] and f"{row['rate_count']} per {span(row['rate_per_us'])}",
     ]
     return ", ".join(part for part in parts if part) or "none"

@@ -38,7 +38,9 @@ run.add_command(start)
     help="Only runs in this status.",
 )
 @click.option("--queue", help="Only runs of this queue.", shell_complete=complete.queues)
-@click.option("--external-id", metavar="ID", help="Only the run with this external id.")
+@click.option(
+    "--external-id", metavar="ID", help="Only runs with this external id (one per workflow)."
+)
 @click.option(
     "--limit", type=click.IntRange(1, 1000), default=20, show_default=True, help="How many."
 )

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     "--input", "source", metavar="JSON", help="All arguments: JSON, @file, or - for stdin."
 )
 @click.option(
-    "--external-id", metavar="ID", help="Start it once only: the same id finds the run that exists."
+    "--external-id", metavar="ID", help="Start it once: the same id finds this workflow's run."
 )
 @click.option("--queue", help="Queue, instead of the workflow's.", shell_complete=complete.queues)
 @click.option("--priority", type=int, help="Higher goes first; instead of the workflow's.")

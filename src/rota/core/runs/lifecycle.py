@@ -36,6 +36,7 @@ class Trigger(StrEnum):
     BACKFILL = "backfill"
     DEPLOY = "deploy"
     CHILD = "child"
+    DETACHED = "detached"  # a child that outlives its parent
     FORK = "fork"
 
 
@@ -86,6 +87,10 @@ BIRTHS = frozenset({P, S, W, Status.SCHEDULED, Status.PAUSED, Status.SKIPPED})
 SETTLING = frozenset(verb for verb, rule in RULES.items() if rule.lease == "held")
 FINAL = frozenset(Status) - {source for rule in RULES.values() for source in rule.sources}
 OPEN = frozenset({P, R, S, W})
+
+
+# The reason of a child that was cancelled because its parent ended without a result.
+PARENT_ENDED = "parent ended"
 
 
 def allowed(verb: str, status: Status) -> bool:

@@ -223,8 +223,14 @@ class Queue(msgspec.Struct, frozen=True):
     rate_per_us: int | None = None
     ready_at: int = 0
     paused: int = 0
+    key_open_max: int | None = None  # held by a chain from its first claim to its end
+    age_us: int | None = None  # the wait that counts as much as one step of priority
+    round_robin: int = 0  # whether keys take turns
 
     @property
     def is_limited(self) -> bool:
-        """Whether claiming from it must be counted."""
-        return bool(self.running_max or self.key_running_max or self.rate_count or self.paused)
+        """Whether claiming from it takes the queue's lock."""
+        return bool(
+            self.running_max or self.key_running_max or self.rate_count or self.paused
+            or self.key_open_max or self.age_us or self.round_robin
+        )  # fmt: skip

@@ -42,6 +42,17 @@ def micros(duration: Duration) -> int:
     return round(total)
 
 
+def timeout_micros(timeout: Duration) -> int:
+    """A timeout of a step or a run as microseconds; it must leave some time."""
+    limit_us = micros(timeout)
+    if limit_us <= 0:
+        raise BadInput(
+            f"timeout={timeout!r} leaves no time",
+            hint='Give a time above zero, such as "30s"; leave it out for no timeout.',
+        )
+    return limit_us
+
+
 def span(duration_us: int) -> str:
     """A duration for people: the two largest units that matter."""
     if abs(duration_us) < SECOND:

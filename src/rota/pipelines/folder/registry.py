@@ -263,7 +263,7 @@ class PipelineRegistry:
         if mended:
             log.info("pipeline %s is good again", listed.pipeline_id)
         if synced.change is not None:
-            self._client.wakeups.tell(SCHEDULE)
+            await self._client.wakeups.announce(SCHEDULE)
         change = synced.change or ("updated" if mended else None)
         return [] if change is None else [Moved(entry, change)]
 
@@ -318,7 +318,7 @@ class PipelineRegistry:
         if row is None:
             return []
         await self._client.database.write(store.delete, row.id, now=now)
-        self._client.wakeups.tell(SCHEDULE)
+        await self._client.wakeups.announce(SCHEDULE)
         entry = self.entries.pop(name, None)
         if entry is None:
             folder = self.root / name

@@ -22,6 +22,8 @@ Row = Sequence[Any]
 
 # As many rows as `write_brief` is meant for.
 BRIEF = 64
+# The notification that tells workers to claim; `rota.engine.wakeups` lists all topics.
+READY = "ready"
 
 
 class Taken(Exception):
@@ -54,6 +56,11 @@ class Tx(Protocol):
 
     async def script(self, text: str) -> None:
         """Run plain statements (migrations only)."""
+        ...
+
+    def take_notification(self, topic: str) -> str | None:
+        """The channel on which the next statement notifies by itself, if this transaction owes
+        exactly this notification; None otherwise. Saves a round trip."""
         ...
 
 
@@ -90,14 +97,17 @@ class Database(Protocol):
         """The same for what touches a few rows: a database that can do it on the spot does."""
         ...
 
-    async def write_told(
+    async def write_and_notify(
         self,
+        topics: Sequence[str],
+        brief: bool,
         function: Callable[Concatenate[Tx, P], Awaitable[T]],
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> T:
-        """The same right after a word was heard, by the shortest way there is. For what keeps
-        nobody waiting and is not cancelled: no further word is heard meanwhile."""
+        """Run `function` in a transaction that also notifies other processes. When this returns,
+        no notification depends on the caller's event loop. `brief`: one of many small writes; of
+        those in a row not every one notifies, because listeners look again."""
         ...
 
     async def read(
@@ -113,12 +123,12 @@ class Database(Protocol):
         """The database's own time, or None when it shares this machine's clock."""
         ...
 
-    def carry(self, topic: str) -> str | None:
-        """Where a lone start may tell its topic in its own commit, or None: then `tell` it."""
+    async def notify(self, topics: Sequence[str], *, often: bool = False) -> None:
+        """Wake other processes that listen, before this returns. `often`: as for brief writes."""
         ...
 
     def tell(self, topic: str) -> None:
-        """Wake other processes that listen, soon and at most once per few milliseconds."""
+        """Wake other processes soon, at most once per few milliseconds, by the event loop."""
         ...
 
     async def listen(self, heard: Callable[[str], None]) -> None:

@@ -1,7 +1,7 @@
 """PostgreSQL over asyncpg: a small pool, one round trip where one statement is enough.
 
-NOTIFY rides only in the commit of a lone start (commits that notify queue up behind a global lock);
-all else `tell` sends apart, at most once per few milliseconds. Knows no table.
+Commits that notify wait for one another (a lock of the server). So of many starts in a row only
+one per few milliseconds notifies; a listener looks again a little later. Knows no table.
 """
 
 from __future__ import annotations
@@ -35,7 +35,10 @@ P = ParamSpec("P")
 T = TypeVar("T")
 log = logging.getLogger("rota.store")
 
-TELL_EVERY_S, TELL_ALONE_S = 0.01, 0.015
+# A brief write within the first of another notification sends none: listeners look again later
+# than that (`rota.engine.wakeups.LOOK_AGAIN_S`). If the event loop goes on, a task sends it after
+# the second.
+NOTIFY_EVERY_S, NOTIFY_ALONE_S = 0.01, 0.015
 SILENCE_S_MIN = 5.0
 CONNECT_TIMEOUT_S = 10.0
 SCRIPT_LOOKS = 1_000_000  # a migration of a large table takes what it takes
@@ -105,6 +108,8 @@ class PostgresTx:
         self._queries = compiled("postgres")
         self.begun = False
         self.looks = 0
+        self.channel = ""
+        self.owed: Sequence[str] = ()  # topics to notify of in this transaction
 
     async def rows(self, query: str, *, alone: bool = False, **parameters: Any) -> list[Row]:
         """Run one named query."""
@@ -146,6 +151,18 @@ class PostgresTx:
         self.looks = -SCRIPT_LOOKS
         await self.connection.execute(text)
         self.looks = 0
+
+    def take_notification(self, topic: str) -> str | None:
+        """The channel for a statement that notifies by itself."""
+        if self.begun or list(self.owed) != [topic]:
+            return None
+        self.owed = ()
+        return self.channel
+
+    async def pay_notifications(self) -> None:
+        """Send what is owed, with the commit if one is to come."""
+        if self.owed:
+            await self.rows("notify_at_commit", alone=True, channel=self.channel, topics=self.owed)
 
     async def _send(
         self, send: Callable[..., Awaitable[Any]], text: str, values: list[Any], alone: bool
@@ -190,8 +207,7 @@ class PostgresDatabase:
         self._places = asyncio.Semaphore(settings.connections)
         self._topics: set[str] = set()
         self._teller: asyncio.Task[None] | None = None
-        self._told_at = float("-inf")  # by the clock of the event loop
-        self._ear: Any = None  # the connection that listens, while nobody speaks over it
+        self._notified_at: dict[str, float] = {}  # by topic and the clock of the event loop
         self._listening: asyncio.Task[None] | None = None
         self._closed = False
         self._own: set[int] = set()  # server processes that work for us
@@ -224,9 +240,14 @@ class PostgresDatabase:
         **kwargs: P.kwargs,
     ) -> T:
         """Run `function` in a transaction; a deadlock or serialisation clash is tried again."""
+        return cast(T, await self._retried(function, args, kwargs))
+
+    async def _retried(
+        self, function: Any, args: Any, kwargs: Any, topics: Sequence[str] = ()
+    ) -> Any:
         for left in range(_RETRIES, -1, -1):
             try:
-                return cast(T, await self._transact(function, args, kwargs))
+                return await self._transact(function, args, kwargs, topics)
             except errors.StoreBusy as error:
                 if not left or not isinstance(
                     error.__cause__, asyncpg.DeadlockDetectedError | asyncpg.SerializationError
@@ -239,35 +260,49 @@ class PostgresDatabase:
     read = write
     write_brief = write
 
-    async def write_told(
+    async def write_and_notify(
         self,
+        topics: Sequence[str],
+        brief: bool,
         function: Callable[Concatenate[Any, P], Awaitable[T]],
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> T:
-        """The same, over the connection that listens: the server's process behind it is awake."""
-        ear, self._ear = self._ear, None
-        if ear is None or ear.is_closed():
-            return await PostgresDatabase.write(self, function, *args, **kwargs)
+        """Run `function` and NOTIFY in one transaction; brief writes only now and then."""
+        if brief and self._is_recent(topics):
+            value = await self.write(function, *args, **kwargs)
+            await self.notify(topics, often=True)  # the commit may have taken long
+            return value
+        self._note_notification(topics)
         try:
-            return cast(T, await self._perform(ear, function, args, kwargs))
-        except errors.StoreBusy:
-            return await PostgresDatabase.write(self, function, *args, **kwargs)
-        finally:
-            if not ear.is_closed():  # else another one may listen by now
-                self._ear = ear
+            return cast(T, await self._retried(function, args, kwargs, topics))
+        except BaseException:
+            self._notified_at.clear()
+            raise
 
-    async def _transact(self, function: Any, args: Any, kwargs: Any) -> Any:
+    def _is_recent(self, topics: Sequence[str]) -> bool:
+        """Whether listeners are going to look again for these reasons, after this instant."""
+        since = asyncio.get_running_loop().time() - NOTIFY_EVERY_S
+        return all(self._notified_at.get(topic, since) > since for topic in topics)
+
+    def _note_notification(self, topics: Sequence[str]) -> None:
+        now = asyncio.get_running_loop().time()
+        self._notified_at.update(dict.fromkeys(topics, now))
+        self._topics.difference_update(topics)
+
+    async def _transact(self, function: Any, args: Any, kwargs: Any, topics: Sequence[str]) -> Any:
         async with self._places:
             connection = self._idle() or await self._connected()
+            tx = PostgresTx(connection)
+            tx.channel, tx.owed = self._channel(), topics
             try:
-                return await self._perform(connection, function, args, kwargs)
+                return await self._perform(tx, function, args, kwargs)
             finally:
                 if not connection.is_closed() and not self._closed:
                     self._free.append(connection)
 
-    async def _perform(self, connection: Any, function: Any, args: Any, kwargs: Any) -> Any:
-        tx = PostgresTx(connection)
+    async def _perform(self, tx: PostgresTx, function: Any, args: Any, kwargs: Any) -> Any:
+        connection = tx.connection
         self._silence.watch(tx)
         try:
             return await _in_transaction(tx, function, args, kwargs)
@@ -302,15 +337,21 @@ class PostgresDatabase:
 
         return await self.read(ask)
 
-    def carry(self, topic: str) -> str | None:
-        """A lone start notifies in its own commit, for those before it too, unless words come thick
-        and fast: commits that notify queue up behind each other."""
-        now = asyncio.get_running_loop().time()
-        if topic != "ready" or self._closed or now < self._told_at + TELL_EVERY_S:
-            return None
-        self._told_at = now
-        self._topics.discard(topic)
-        return self._channel()
+    async def notify(self, topics: Sequence[str], *, often: bool = False) -> None:
+        """NOTIFY now, in a transaction of its own; `often`: only now and then."""
+        if often and self._is_recent(topics):
+            for topic in topics:
+                self.tell(topic)  # sooner than listeners look again, if the event loop goes on
+            return
+
+        async def send(tx: PostgresTx) -> None:
+            await tx.rows("notify", alone=True, channel=tx.channel, topics=topics)
+
+        self._note_notification(topics)
+        try:
+            await self.write(send)
+        except errors.StoreError as error:  # only a hint: polling finds the work
+            log.debug("notification not sent: %s", error)
 
     def tell(self, topic: str) -> None:
         """NOTIFY soon, on its own, once for all that happened meanwhile."""
@@ -320,23 +361,13 @@ class PostgresDatabase:
             self._teller = loop.create_task(self._tell(), context=contextvars.Context())
 
     async def _tell(self) -> None:
-        channel = self._channel()
         loop = asyncio.get_running_loop()
-
-        async def notify(tx: PostgresTx, topics: list[str]) -> None:
-            await tx.rows("notify", alone=True, channel=channel, topics=topics)
-
         while self._topics:
-            # A little later than a start would: it carries the word for less than this costs.
-            await asyncio.sleep(self._told_at + TELL_ALONE_S - loop.time())
-            if loop.time() < self._told_at + TELL_ALONE_S:
-                continue  # one has carried it meanwhile
-            topics, self._topics = sorted(self._topics), set()
-            self._told_at = loop.time()
-            try:
-                await self.write(notify, topics)
-            except errors.StoreError as error:  # only a hint: polling finds the work
-                log.debug("wake-up not sent: %s", error)
+            # A little later than a start would: a notification inside a commit costs less.
+            last = max(self._notified_at.values(), default=0.0)
+            await asyncio.sleep(last + NOTIFY_ALONE_S - loop.time())
+            if self._topics:
+                await self.notify(sorted(self._topics))
 
     async def listen(self, heard: Callable[[str], None]) -> None:
         """Keep one connection listening, for as long as this database is open."""
@@ -356,24 +387,22 @@ class PostgresDatabase:
                 connection.add_termination_listener(lambda *_, gone=gone: gone.set())
                 try:
                     async with asyncio.timeout(CONNECT_TIMEOUT_S):
-                        await connection.add_listener(self._channel(), self._ear_of(heard))
-                    self._ear = connection
+                        await connection.add_listener(self._channel(), self._listener(heard))
                     ready.set()
-                    heard("*")  # whatever was told while nobody listened
+                    heard("*")  # notifications were lost while nobody listened
                     pause_s = 0.1
                     await gone.wait()
                 except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
                     log.debug("listening broke: %s", error)
                 finally:
-                    self._ear = None
                     connection.terminate()
             ready.set()
             await asyncio.sleep(pause_s)
             pause_s = min(pause_s * 2, 5.0)
 
-    def _ear_of(self, heard: Callable[[str], None]) -> Callable[..., None]:
+    def _listener(self, heard: Callable[[str], None]) -> Callable[..., None]:
         def listener(_: Any, pid: int, *told: str) -> None:
-            if pid not in self._own:  # here everybody was told when it happened
+            if pid not in self._own:  # this process was told when it happened
                 heard(told[-1])
 
         return listener
@@ -420,6 +449,7 @@ async def _in_transaction(tx: PostgresTx, function: Any, args: Any, kwargs: Any)
     connection = tx.connection
     try:
         value = await function(tx, *args, **kwargs)
+        await tx.pay_notifications()
         tx.looks = 0
         if tx.begun:
             faults.reach("before-commit")

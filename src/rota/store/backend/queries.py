@@ -17,7 +17,7 @@ from rota.core.automations.model import (
     StoredEvent,
 )
 from rota.core.automations.planner import DeployedHandler
-from rota.core.runs.model import Claim, Run, Schedule, StoredStep, WorkerRecord
+from rota.core.runs.model import Claim, Queue, Run, Schedule, StoredStep, WorkerRecord
 from rota.store.backend.dialect import POSTGRES, SQLITE, Compiled, Dialect
 
 _QUERY = re.compile(r"\{query (\w+)\}")
@@ -32,6 +32,7 @@ _RECORDS = {
     "claim": (Claim, "runs"),
     "step": (StoredStep, "steps"),
     "worker": (WorkerRecord, "workers"),
+    "queue": (Queue, "queues"),
     "schedule": (Schedule, "runs"),
     "automation": (DeployedAutomation, "automations"),
     "definition": (AutomationVersion, "definitions"),
@@ -118,6 +119,4 @@ def _expand(text: str, found: dict[str, str]) -> str:
     for record in _RECORDS:
         if f"{{{record} columns}}" in text:
             text = text.replace(f"{{{record} columns}}", _columns(record))
-    plain = ", ".join(f"runs.{name}" for name in Claim.__struct_fields__)
-    text = text.replace("{plain claim columns}", plain)
     return text.replace("{claim array}", _claim_array())

@@ -121,6 +121,10 @@ class SqliteTx:
                 raise Taken(str(error)) from error
             raise
 
+    def take_notification(self, topic: str) -> str | None:
+        """A file sends no notifications; `SqliteDatabase.write_and_notify` sends them."""
+        return None
+
     async def script(self, text: str) -> None:
         """Run plain statements."""
         self._cursor.execute(text).fetchall()
@@ -417,8 +421,19 @@ class SqliteDatabase:
         except apsw.Error as error:
             raise translate(error, self.place) from error
 
-    # A word comes by another way than the file: none is shorter.
-    write_told = write_brief
+    async def write_and_notify(
+        self,
+        topics: Sequence[str],
+        brief: bool,
+        function: Callable[Concatenate[Any, P], Awaitable[T]],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> T:
+        """Commit, then wake the other processes on this file."""
+        write = self.write_brief if brief else self.write
+        value = await write(function, *args, **kwargs)
+        await self.notify(topics)
+        return value
 
     async def read(
         self,
@@ -437,9 +452,10 @@ class SqliteDatabase:
         """The file lives on this machine, and so does its clock."""
         return None
 
-    def carry(self, topic: str) -> str | None:
-        """A file carries no words."""
-        return None
+    async def notify(self, topics: Sequence[str], *, often: bool = False) -> None:
+        """Wake the other processes on this file."""
+        for topic in topics:
+            self.tell(topic)
 
     def tell(self, topic: str) -> None:
         """Wake the other processes on this file."""

@@ -144,6 +144,25 @@ create table inputs (
 CREATE INDEX inputs_by_age ON inputs USING btree (namespace, automation, id);
 CREATE INDEX inputs_skipped ON inputs USING btree (namespace, automation) WHERE (skipped_at IS NOT NULL);
 
+create table key_holders (
+    root_id text collate "C" not null,
+    namespace text collate "C" not null,
+    queue text collate "C" not null,
+    limit_key text collate "C" not null,
+    constraint key_holders_root_id_fkey FOREIGN KEY (root_id) REFERENCES runs(id) ON DELETE CASCADE,
+    constraint key_holders_pkey PRIMARY KEY (root_id)
+);
+CREATE INDEX key_holders_by_key ON key_holders USING btree (namespace, queue, limit_key);
+
+create table key_turns (
+    namespace text collate "C" not null,
+    queue text collate "C" not null,
+    limit_key text collate "C" not null,
+    served_at bigint not null,
+    constraint key_turns_pkey PRIMARY KEY (namespace, queue, limit_key)
+);
+CREATE INDEX key_turns_by_time ON key_turns USING btree (namespace, queue, served_at);
+
 create table migrations (
     number bigint not null,
     name text not null,
@@ -205,6 +224,9 @@ create table queues (
     rate_per_us bigint,
     ready_at bigint not null default 0,
     paused bigint not null default 0,
+    key_open_max bigint,
+    age_us bigint,
+    round_robin bigint not null default 0,
     constraint queues_pkey PRIMARY KEY (namespace, name)
 );
 

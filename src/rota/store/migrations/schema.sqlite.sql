@@ -134,6 +134,21 @@ CREATE TABLE inputs (
     foreign key (namespace, automation) references automations (namespace, name) on delete cascade
 ) strict;
 
+CREATE TABLE key_holders (
+    root_id text primary key references runs (id) on delete cascade,
+    namespace text not null,
+    queue text not null,
+    limit_key text not null
+) strict;
+
+CREATE TABLE key_turns (
+    namespace text not null,
+    queue text not null,
+    limit_key text not null,
+    served_at integer not null,
+    primary key (namespace, queue, limit_key)
+) strict;
+
 CREATE TABLE migrations (
     number integer primary key, name text not null, checksum text not null,
     applied_at integer not null
@@ -183,7 +198,7 @@ CREATE TABLE queues (
     rate_count integer,
     rate_per_us integer,
     ready_at integer not null default 0,
-    paused integer not null default 0,
+    paused integer not null default 0, key_open_max integer, age_us integer, round_robin integer not null default 0,
     primary key (namespace, name)
 ) strict;
 
@@ -317,6 +332,10 @@ CREATE INDEX handler_runs_chain on handler_runs (root_id, run_id);
 CREATE INDEX inputs_by_age on inputs (namespace, automation, id);
 
 CREATE INDEX inputs_skipped on inputs (namespace, automation) where skipped_at is not null;
+
+CREATE INDEX key_holders_by_key on key_holders (namespace, queue, limit_key);
+
+CREATE INDEX key_turns_by_time on key_turns (namespace, queue, served_at);
 
 CREATE INDEX mutations_by_automation on mutations (namespace, automation, id);
 

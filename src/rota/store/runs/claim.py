@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -9,7 +10,14 @@ import msgspec
 
 from rota.core.runs import limits
 from rota.core.runs.model import Claim, Queue
+from rota.core.time.instants import HOUR
 from rota.store.backend.database import Row, Tx
+
+# Keys of one queue that one claim looks at.
+KEYS_MAX = 10_000
+# A key that was served longer ago than this counts as new.
+TURN_US = HOUR
+NO_KEY = ""  # stands for runs without a key where keys take turns
 
 
 class ClaimRequest(msgspec.Struct, frozen=True):
@@ -30,7 +38,6 @@ class Claimed(NamedTuple):
 
     claims: list[Claim]
     retry_at: int | None = None
-    looked: bool = True  # whether the line was looked at, so that what was left is known
 
 
 async def claim(tx: Tx, request: ClaimRequest, *, alone: bool = True) -> Claimed:
@@ -49,17 +56,6 @@ async def claim(tx: Tx, request: ClaimRequest, *, alone: bool = True) -> Claimed
         else:
             taken += await _claim_ready(tx, request, queue, seats, alone)
     return Claimed(taken, retry_at)
-
-
-async def claim_told(tx: Tx, request: ClaimRequest, run_id: str) -> Claimed:
-    """Take the run a word was about, if it is still to be had. Whoever needs no line to be kept
-    may do so: one with seats to spare, who looks for the others right after."""
-    queues = [queue for queue, _ in request.queues if queue not in request.limited]
-    rows = await tx.rows(
-        "claim_told", id=run_id, namespace=request.namespace, queues=queues, names=request.names,
-        worker_id=request.worker_id, lease_until=request.lease_until, now=request.now, alone=True,
-    )  # fmt: skip
-    return Claimed([Claim(*row) for row in rows], looked=False)
 
 
 async def _claim_ready(
@@ -131,15 +127,121 @@ async def _room(tx: Tx, limit: Queue, seats: int) -> int:
 
 
 async def _claim_picked(tx: Tx, request: ClaimRequest, limit: Queue, room: int) -> list[Row]:
-    place: dict[str, Any] = {
-        "namespace": request.namespace, "queue": limit.name, "names": request.names, "limit": room,
-    }  # fmt: skip
+    if limit.key_open_max or limit.round_robin:
+        return await _claim_by_key(tx, request, limit, room)
+    place = _place(request, limit)
     per_key = limit.key_running_max
-    picked = list(await tx.rows("pick_unkeyed", per_key=per_key or 0, **place))
+    if limit.age_us:
+        picked = await _pick_aged(tx, place, limit.age_us, room)
+    else:
+        picked = list(await tx.rows("pick_unkeyed", per_key=per_key or 0, limit=room, **place))
     if per_key:
-        picked += await tx.rows("pick_keyed", key_running_max=per_key, **place)
-    picked.sort(key=lambda row: (-row[1], row[2], row[0]))
+        picked += await tx.rows("pick_keyed", key_running_max=per_key, limit=room, **place)
+        picked.sort(key=_queue_order)
+    return await _claim_listed(tx, request, [row[0] for row in picked[:room]])
+
+
+def _place(request: ClaimRequest, limit: Queue) -> dict[str, Any]:
+    return {"namespace": request.namespace, "queue": limit.name, "names": request.names}
+
+
+def _queue_order(row: Row) -> tuple[int, int, str]:
+    """Of id, priority and instant: highest priority, then oldest."""
+    return (-row[1], row[2], row[0])
+
+
+async def _claim_listed(tx: Tx, request: ClaimRequest, ids: Sequence[str]) -> list[Row]:
     return await tx.rows(
-        "claim_listed", ids=[row[0] for row in picked[:room]], worker_id=request.worker_id,
+        "claim_listed", ids=list(ids), worker_id=request.worker_id,
         lease_until=request.lease_until, now=request.now,
     )  # fmt: skip
+
+
+async def _pick_aged(tx: Tx, place: dict[str, Any], age_us: int, room: int) -> list[Row]:
+    """The first by priority plus one for every `age_us` of waiting; that order never changes."""
+    where: dict[str, Any] = {"namespace": place["namespace"], "queue": place["queue"]}
+    picked: list[Row] = []
+    for [priority] in await tx.rows("waiting_priorities", **where):
+        picked += await tx.rows("pick_priority", priority=priority, limit=room, **place)
+    return sorted(picked, key=lambda row: (row[2] - row[1] * age_us, row[0]))
+
+
+async def _claim_by_key(tx: Tx, request: ClaimRequest, limit: Queue, room: int) -> list[Row]:
+    """Claim where keys take turns, or hold their places until the end."""
+    claimed: list[Row] = []
+    pick = _pick_open if limit.key_open_max else _pick_in_turn
+    while room > len(claimed):  # again: a key may have more than was picked of it
+        ids = await pick(tx, request, limit, room - len(claimed))
+        rows = await _claim_listed(tx, request, ids) if ids else []
+        if not rows:
+            break
+        claimed += rows
+    return claimed
+
+
+async def _pick_open(tx: Tx, request: ClaimRequest, limit: Queue, room: int) -> list[str]:
+    """At most one run of each key, and a place for each chain that has none yet."""
+    where: dict[str, Any] = {"namespace": request.namespace, "queue": limit.name}
+    keys = [(row[0],) for row in await tx.rows("waiting_keys", limit=KEYS_MAX, **where)]
+    found = await tx.many(
+        "pick_open", keys, names=request.names, key_open_max=limit.key_open_max, **where
+    )
+    rows = await tx.rows("places_of", ids=[row[0] for row in found if row[0] is not None])
+    unkeyed = await _unkeyed(tx, request, limit, room)
+    picked = sorted([*rows, *unkeyed], key=_queue_order)[:room]
+    keyed = [(row[4], row[3]) for row in picked if len(row) > 3]
+    if keyed:
+        await tx.rows("drop_holders", keys=[key for _, key in keyed], **where)
+        await tx.change("hold_keys", keyed, **where)
+    return [row[0] for row in picked]
+
+
+async def _unkeyed(tx: Tx, request: ClaimRequest, limit: Queue, room: int) -> list[Row]:
+    return await tx.rows("pick_unkeyed", per_key=1, limit=room, **_place(request, limit))
+
+
+async def _pick_in_turn(tx: Tx, request: ClaimRequest, limit: Queue, room: int) -> list[str]:
+    """The same number of runs of each key, from the keys that were served longest ago. Runs
+    without a key take turns with the others as one key."""
+    where: dict[str, Any] = {"namespace": request.namespace, "queue": limit.name}
+    unkeyed = [row[0] for row in await _unkeyed(tx, request, limit, room)]
+    keys = [row[0] for row in await tx.rows("waiting_keys", limit=KEYS_MAX, **where)]
+    if unkeyed:
+        keys.insert(await _turn_of_unkeyed(tx, where, keys), NO_KEY)
+    for begin in range(0, len(keys), room):  # runs that this worker does not know hold up no key
+        chosen = keys[begin : begin + room]
+        share = -(-room // len(chosen))
+        found = {NO_KEY: unkeyed[:share]}
+        items = [(key,) for key in chosen if key != NO_KEY]
+        for key, ids in await tx.many(
+            "pick_of_keys", items, names=request.names, share=share, **where
+        ):
+            found[key] = ids.split() if ids else []
+        if served := [key for key in chosen if found[key]]:
+            await _serve(tx, request, where, served)
+            rounds = itertools.zip_longest(*(found[key] for key in served))
+            return [run_id for each in rounds for run_id in each if run_id is not None][:room]
+    return []
+
+
+async def _turn_of_unkeyed(tx: Tx, where: dict[str, Any], keys: Sequence[str]) -> int:
+    """Where runs without a key stand among these keys, which are in the order of their turns."""
+    turns = await tx.rows("turns_of", keys=[NO_KEY, *keys], **where)
+    served = {row[0]: row[1] for row in turns}
+    return sum(served.get(key, 0) < served.get(NO_KEY, 0) for key in keys)
+
+
+async def _serve(tx: Tx, request: ClaimRequest, where: dict[str, Any], keys: Sequence[str]) -> None:
+    # Instants that grow from key to key and from claim to claim: no two keys are equal.
+    [[last]] = await tx.rows("last_turn", **where)
+    first = max(request.now, last + 1)
+    served = [(key, first + number) for number, key in enumerate(keys)]
+    await tx.change("serve_keys", served, **where)
+    await tx.rows("forget_turns", before=request.now - TURN_US, **where)
+
+
+async def holders(tx: Tx, *, namespace: str, queue: str, key: str) -> list[str]:
+    """The open chains that hold the places of a key."""
+    return [
+        row[0] for row in await tx.rows("holders_of", namespace=namespace, queue=queue, key=key)
+    ]

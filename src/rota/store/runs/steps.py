@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from rota.core.runs.lifecycle import PARENT_ENDED
 from rota.core.runs.model import Claim, NewRun, Started, StepRecord, StoredStep
 from rota.errors import LeaseLost
 from rota.store.backend.database import Row, Tx
@@ -77,13 +78,42 @@ async def load(tx: Tx, roots: Sequence[str]) -> dict[str, list[StoredStep]]:
     return found
 
 
-async def record_child(tx: Tx, record_: StepRecord, child: NewRun, *, now: int) -> Started:
-    """Start a child and remember it, both or neither, so that it is born exactly once."""
-    await _hold(tx, record_.claim)
-    [started] = await transitions.start(tx, [child], now=now, alone=False)
-    step = msgspec.structs.replace(record_.step, child_id=started.id)
-    await record(tx, [StepRecord(record_.claim, step)], alone=False)
-    return started
+class ChildStart(NamedTuple):
+    """A child about to be inserted, and the step by which its parent remembers it."""
+
+    record: StepRecord
+    child: NewRun
+
+
+async def record_children(
+    tx: Tx, starts: Sequence[ChildStart], *, now: int
+) -> list[Started | None]:
+    """Start children and remember them, both or neither, so that each is inserted exactly once.
+
+    None for a child whose parent is no longer held."""
+    held = await _held(tx, [start.record.claim for start in starts])
+    ours = [start for start in starts if _fence(start.record.claim) in held]
+    started = await transitions.start(tx, [start.child for start in ours], now=now, alone=False)
+    answers = dict(zip([start.child.id for start in ours], started, strict=True))
+    steps = [
+        StepRecord(
+            start.record.claim,
+            msgspec.structs.replace(start.record.step, child_id=answers[start.child.id].id),
+        )
+        for start in ours
+    ]
+    await record(tx, steps, alone=False)
+    return [answers.get(start.child.id) for start in starts]
+
+
+def _fence(claim: Claim) -> tuple[str, int]:
+    return (claim.id, claim.claim_count)
+
+
+async def _held(tx: Tx, claims: Sequence[Claim]) -> set[tuple[str, int]]:
+    """Lock the claimed runs; the claims among them that are still held."""
+    rows = await tx.rows("held_claims", ids=sorted({claim.id for claim in claims}))
+    return {(row[0], row[1]) for row in rows}
 
 
 async def await_signal(
@@ -117,15 +147,35 @@ class ChildEnd(NamedTuple):
     ended: ChainResult | None
     is_own: bool
 
+    @property
+    def ended_with_parent(self) -> bool:
+        """Whether it was cancelled by the end of this very parent, which is tried again now."""
+        ended = self.ended
+        return self.is_own and ended is not None and ended.reason == PARENT_ENDED
 
-async def look_after_child(tx: Tx, claim: Claim, child_id: str) -> ChildEnd:
-    """How the child ended, seen under the parent's lock: its end pokes us later, or is seen now."""
-    await tx.rows("lock_roots", roots=[claim.root_id])
-    found = await history.ended(tx, [child_id], alone=False)
-    if found:
-        return ChildEnd(found[0], True)
-    rows = await tx.rows("parent_of", id=child_id)
-    return ChildEnd(None, bool(rows) and rows[0][0] == claim.root_id)
+
+class ChildLook(NamedTuple):
+    """A parent that looks after one of its children."""
+
+    claim: Claim
+    child_id: str
+
+
+async def look_after_children(tx: Tx, looks: Sequence[ChildLook]) -> list[ChildEnd]:
+    """How children ended, seen under their parents' locks: an end pokes later, or is seen now."""
+    await tx.rows("lock_roots", roots=sorted({look.claim.root_id for look in looks}))
+    ids = sorted({look.child_id for look in looks})
+    ended = {end.root_id: end for end in await history.ended(tx, ids, alone=False)}
+    doubtful = [i for i in ids if i not in ended or ended[i].reason == PARENT_ENDED]
+    rows = await tx.rows("parents_of", ids=doubtful) if doubtful else []
+    parents = {row[0]: row[1] for row in rows}
+    return [
+        ChildEnd(
+            ended.get(look.child_id),
+            look.child_id not in doubtful or parents.get(look.child_id) == look.claim.root_id,
+        )
+        for look in looks
+    ]
 
 
 async def retry_child(tx: Tx, waiting: StepRecord, child_id: str, new_id: str, *, now: int) -> None:
@@ -137,7 +187,7 @@ async def retry_child(tx: Tx, waiting: StepRecord, child_id: str, new_id: str, *
 
 async def _hold(tx: Tx, claim: Claim) -> None:
     """Lock the claimed run, or learn that it is no longer ours."""
-    if not await tx.rows("held_claim", run_id=claim.id, claim_count=claim.claim_count):
+    if _fence(claim) not in await _held(tx, [claim]):
         raise LeaseLost(f"run {claim.id} is no longer held by this worker", run_id=claim.id)
 
 

@@ -12,9 +12,12 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from rota.core.runs.lifecycle import FINAL, RULES, Status, Trigger
+from rota.core.runs import options
+from rota.core.runs.lifecycle import FINAL, PARENT_ENDED, RULES, Status, Trigger
 from rota.core.runs.model import Claim, NewRun, Outcome, Run, Started
-from rota.store.backend.database import Row, Taken, Tx
+from rota.core.runs.options import BEGAN_AT
+from rota.errors import WrongState
+from rota.store.backend.database import READY, Row, Taken, Tx
 from rota.store.runs.claim import Claimed, ClaimRequest, claim, claim_order
 from rota.store.schedules.overlap import EndedChain, release_next
 
@@ -31,6 +34,7 @@ class SettleResult(NamedTuple):
 
     ids: frozenset[str]
     woke: bool
+    cancelled: bool = False  # whether children were cancelled that other workers may hold
 
 
 def _row(run: NewRun, now: int) -> Row:
@@ -57,32 +61,31 @@ def _inline(body: str | None) -> str | None:
     return body if body is None or len(body) <= INLINE_BYTES_MAX else None
 
 
-async def start(
-    tx: Tx, runs: Sequence[NewRun], *, now: int, alone: bool = True, told_to: str | None = None
-) -> list[Started]:
-    """Give birth to runs. One whose external id or id exists already is answered with that run.
-
-    `told_to`: where a lone run's birth is told in the same commit (see `Database.carry`)."""
+async def start(tx: Tx, runs: Sequence[NewRun], *, now: int, alone: bool = True) -> list[Started]:
+    """Insert runs. A run whose external id or id exists already is answered with that run."""
     if len(runs) == 1 and _is_lone(runs[0]) and (alone or not tx.dialect.fuses):
         [run] = runs
         row = (run.id, run.input)
         try:
-            if told_to is None:
+            channel = tx.take_notification(READY) if alone else None
+            if channel is None:
                 await tx.change("start_plain", [row], alone=alone, **_alike(run, now))
             else:
                 await tx.change(
-                    "start_plain_told", [row], alone=alone, told_to=told_to, **_alike(run, now)
-                )
+                    "start_plain_and_notify", [row], alone=True, channel=channel,
+                    **_alike(run, now),
+                )  # fmt: skip
             return [Started(run.id, existed=False)]
         except Taken:
             return await _with_existing(tx, runs, set())
     bodies = _big((run.id, "input", run.input) for run in runs if run.root_id in (None, run.id))
     rows = [_row(run, now) for run in runs]
     alone = alone and not bodies
-    if told_to is None:
+    channel = tx.take_notification(READY) if alone else None
+    if channel is None:
         answers = await tx.many("start_runs", rows, now=now, alone=alone)
     else:
-        answers = await tx.many("start_runs_told", rows, now=now, told_to=told_to, alone=alone)
+        answers = await tx.many("start_runs_and_notify", rows, now=now, channel=channel, alone=True)
     born = {row[0] for row in answers}
     if bodies:
         await tx.many("put_payloads", [row for row in bodies if row[0] in born])
@@ -191,7 +194,7 @@ async def settle(
         return SettleResult(await _complete(tx, plain, now, alone=alone), woke=False)
     done = await _complete(tx, plain, now, alone=False)
     settled = await _settle_others(tx, others, now)
-    return SettleResult(done | settled.ids, settled.woke)
+    return settled._replace(ids=done | settled.ids)
 
 
 def _is_plain(outcome: Outcome) -> bool:
@@ -232,8 +235,18 @@ async def _settle_others(tx: Tx, outcomes: Sequence[Outcome], now: int) -> Settl
     if again:
         await tx.many("forget_failures", again)
     woke = any(value == Status.PENDING for value in status.values())
-    woke |= await _follow(tx, [o for o in outcomes if o.claim.id in status], now)
-    return SettleResult(frozenset(status), woke)
+    ours = [o for o in outcomes if o.claim.id in status]
+    woke |= await _follow(tx, ours, now)
+    over = [o.claim.root_id for o in ours if o.verb == "fail" and o.retry is None]
+    cancelled = await _cancel_children(tx, over, now)
+    return SettleResult(frozenset(status), woke, bool(cancelled))
+
+
+async def _cancel_children(tx: Tx, parents: Sequence[str], now: int) -> list[str]:
+    """Cancel what is open below chains that ended without a result; detached children stay."""
+    below = await tx.rows("chains_below", parents=sorted(parents)) if parents else []
+    children = [row[0] for row in below]
+    return await cancel(tx, children, reason=PARENT_ENDED, now=now) if children else []
 
 
 def _settle_row(outcome: Outcome, now: int) -> Row:
@@ -370,6 +383,7 @@ async def reap(
         if not _is_recovered(r, recoveries_max)
     ]
     await _after_ends(tx, over, now)
+    await _cancel_children(tx, [end.root_id for end in over], now)
     return [(run, _is_recovered(run, recoveries_max)) for run in lapsed]
 
 
@@ -379,10 +393,14 @@ def _is_recovered(run: Run, recoveries_max: int) -> bool:
 
 
 def _recovery(run: Run, new_id: str, now: int) -> NewRun:
-    # The heir takes the place in line of the one it follows.
-    return successor(
-        run, new_id, trigger="recovery", available_at=min(run.available_at or now, now),
-        recoveries=run.recoveries + 1,
+    # The successor takes the place in the queue of the one it follows, and inherits its deadline.
+    began_at = run.started_at or now
+    return msgspec.structs.replace(
+        successor(
+            run, new_id, trigger="recovery", available_at=min(run.available_at or now, now),
+            recoveries=run.recoveries + 1,
+        ),
+        options=options.with_default(run.options, BEGAN_AT, began_at),
     )  # fmt: skip
 
 
@@ -450,7 +468,14 @@ async def retry_chain(tx: Tx, root_id: str, new_id: str, *, now: int) -> Run | N
         last, new_id, trigger=Trigger.RETRY, available_at=now, attempt=last.attempt + 1,
         recoveries=0,
     )  # fmt: skip
-    await start(tx, [heir], now=now, alone=False)
+    # The timeout begins again: a person (or the parent) has decided to spend more time.
+    heir = msgspec.structs.replace(heir, options=options.without(last.options, BEGAN_AT))
+    [started] = await start(tx, [heir], now=now, alone=False)
+    if started.existed:
+        raise WrongState(
+            f"run {last.id} cannot be retried: the open run {started.id} has its unique key",
+            hint="Wait for that run to end, or cancel it.",
+        )
     return last
 
 

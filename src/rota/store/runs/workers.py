@@ -46,7 +46,8 @@ async def put_queues(tx: Tx, queues: Sequence[Queue]) -> None:
         await tx.rows(
             "put_queue", namespace=queue.namespace, name=queue.name, running_max=queue.running_max,
             key_running_max=queue.key_running_max, rate_count=queue.rate_count,
-            rate_per_us=queue.rate_per_us,
+            rate_per_us=queue.rate_per_us, key_open_max=queue.key_open_max, age_us=queue.age_us,
+            round_robin=queue.round_robin,
         )  # fmt: skip
 
 

@@ -19,18 +19,20 @@ select 'PostgreSQL ' || current_setting('server_version')
 select (extract(epoch from clock_timestamp()) * 1000000)::bigint
 
 -- name: notify
--- A word needs no disk: it may get lost, and whoever waits for it looks anyway.
+-- NOTIFY need not be durable: listeners also poll.
 select pg_notify(:channel, topic), set_config('synchronous_commit', 'off', true)
 from unnest(:topics::text[]) as topic
 
--- name: start_plain_told
--- A lone start tells of itself in its own commit: by its id, for whoever may have it at once.
-{query start_plain}
-returning pg_notify(:told_to, 'ready ' || id)
+-- name: notify_at_commit
+-- Inside a transaction that must be durable.
+select pg_notify(:channel, topic) from unnest(:topics::text[]) as topic
 
--- name: start_runs_told
--- Here a body may be somewhere else, so the word brings no id.
-{query start_runs}, pg_notify(:told_to, 'ready')
+-- name: start_plain_and_notify
+{query start_plain}
+returning pg_notify(:channel, 'ready')
+
+-- name: start_runs_and_notify
+{query start_runs}, pg_notify(:channel, 'ready')
 
 -- name: claim_runs
 -- The CTE fixes the picked set before the update, which may else exceed the limit. It locks the rows,

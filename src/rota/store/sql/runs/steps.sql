@@ -86,10 +86,11 @@ order by id limit 1
 -- name: take_signal
 update signals set taken_by = :key where id = :id
 
--- name: parent_of
-select parent_id from runs where id = :id
+-- name: parents_of
+select id, parent_id from runs where id {in ids}
 
--- name: held_claim
-select id from runs
-where id = :run_id and claim_count = :claim_count and status = 'running'
+-- name: held_claims
+select id, claim_count from runs
+where id {in ids} and status = 'running'
+order by id
 {lock}

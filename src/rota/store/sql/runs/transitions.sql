@@ -56,24 +56,8 @@ select item.run_id, item.part, item.body
 where true
 on conflict (run_id, part) do update set body = excluded.body
 
--- name: claim_told
--- One run by the id that a word brought: no line to look at, and nothing of it lies elsewhere. Who
--- finds it locked leaves it: others have heard the same word.
-update runs
-set status = 'running', reason = null, lease_owner = :worker_id, lease_until = :lease_until,
-    claim_count = claim_count + 1, wake_requested = 0, started_at = coalesce(started_at, :now)
-where id = (
-    select id from runs
-    where id = :id and status = 'pending' and namespace = :namespace and queue {in queues}
-        and name {in names}
-        and not exists (select 1 from queues where queues.namespace = runs.namespace
-            and queues.name = runs.queue and queues.paused = 1)
-    {skip_locked}
-)
-returning {plain claim columns}
-
 -- name: claim_listed
--- The same, for runs picked under a limit while the queue's row was locked.
+-- Claims runs that were picked under a limit while the queue's row was locked.
 update runs
 set status = 'running', reason = null, lease_owner = :worker_id, lease_until = :lease_until,
     claim_count = claim_count + 1, wake_requested = 0, started_at = coalesce(started_at, :now)
@@ -234,7 +218,9 @@ returning id
 
 -- name: chains_below
 -- One level of them. Asked for all levels at once, PostgreSQL reads the whole table.
-select distinct root_id from runs where parent_id {in parents} and parent_id is not null
+select root_id from runs
+where parent_id {in parents} and parent_id is not null and retry_of is null
+    and trigger <> 'detached'
 
 -- name: open_of_chains
 select id from runs

@@ -22,20 +22,22 @@ order by started_at, id
 delete from workers where namespace = :namespace and status = 'offline' and stopped_at < :before
 
 -- name: put_queue
-insert into queues (namespace, name, running_max, key_running_max, rate_count, rate_per_us)
-values (:namespace, :name, :running_max, :key_running_max, :rate_count, :rate_per_us)
+insert into queues (namespace, name, running_max, key_running_max, rate_count, rate_per_us,
+    key_open_max, age_us, round_robin)
+values (:namespace, :name, :running_max, :key_running_max, :rate_count, :rate_per_us,
+    :key_open_max, :age_us, :round_robin)
 on conflict (namespace, name) do update
 set running_max = excluded.running_max, key_running_max = excluded.key_running_max,
-    rate_count = excluded.rate_count, rate_per_us = excluded.rate_per_us
+    rate_count = excluded.rate_count, rate_per_us = excluded.rate_per_us,
+    key_open_max = excluded.key_open_max, age_us = excluded.age_us,
+    round_robin = excluded.round_robin
 
 -- name: list_queues
-select namespace, name, running_max, key_running_max, rate_count, rate_per_us, ready_at, paused
-from queues where namespace = :namespace order by name
+select {queue columns} from queues where namespace = :namespace order by name
 
 -- name: lock_queue
 -- The lock makes counting and claiming one act across all workers.
-select namespace, name, running_max, key_running_max, rate_count, rate_per_us, ready_at, paused
-from queues where namespace = :namespace and name = :name
+select {queue columns} from queues where namespace = :namespace and name = :name
 {lock}
 
 -- name: move_queue_clock

@@ -1,0 +1,63 @@
+"""Children: one workflow starts many child runs, and awaits the result of each.
+
+The clock runs from the start of the parent until its result. Worker and client are one process.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from bench.measure import Sample, Sizes, Target
+from bench.ours import SEATS
+from bench.places import Place
+from rota import Rota, gather
+
+TARGETS = {"postgres": Target(">=", 2500), "sqlite": None}
+
+
+class FanOut:
+    """Child runs per second, from the start of the parent to its result."""
+
+    name = "children"
+    about = "child runs of one workflow, by gather and by start_many"
+    once = False
+
+    async def round(self, places: Sequence[Place], sizes: Sizes) -> list[Sample]:
+        """A fresh database for each form."""
+        samples = []
+        for place in places:
+            for form in ("gather", "start_many"):
+                rate = await _rate(place.url(), form, sizes.children)
+                target = TARGETS[place.name] if form == "start_many" else None
+                samples.append(Sample(form, place.name, "children/s", rate, None, target))
+        return samples
+
+
+def _app(url: str) -> tuple[Rota, dict[str, Any]]:
+    app = Rota(url, migrate=True, seats=SEATS)
+
+    @app.workflow
+    async def child(number: int) -> int:
+        return number
+
+    @app.workflow
+    async def gathers(count: int) -> int:
+        return sum(await gather(*[child(number) for number in range(count)]))
+
+    @app.workflow
+    async def starts_many(count: int) -> int:
+        handles = await app.start_many(child, [(number,) for number in range(count)])
+        return sum(await gather(*[handle.result() for handle in handles]))
+
+    return app, {"gather": gathers, "start_many": starts_many}
+
+
+async def _rate(url: str, form: str, count: int) -> float:
+    app, flows = _app(url)
+    async with app:
+        began = time.perf_counter()
+        run = await app.start(flows[form], count)
+        assert await run.result() == count * (count - 1) // 2
+        return count / (time.perf_counter() - began)

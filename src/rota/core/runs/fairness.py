@@ -1,0 +1,58 @@
+"""Shares of queues, and which limits of a queue go together. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from rota.errors import BadInput
+
+
+class Contender(NamedTuple):
+    """A queue that wants slots: what it may take, its weight, and what it has had so far."""
+
+    name: str
+    wanted: int
+    weight: int
+    used: float  # runs taken, divided by the weight
+
+
+def shares(free: int, queues: Sequence[Contender]) -> dict[str, int]:
+    """Divide free slots by weight: each goes to the queue that has had least for its weight."""
+    # Queues that all have work are never further apart than one: more is credit that a queue got
+    # by having nothing to do, and it may not spend that on the others' slots.
+    most = max((queue.used for queue in queues), default=0.0)
+    used = {queue.name: max(queue.used, most - 1) for queue in queues}
+    given = dict.fromkeys(used, 0)
+    for _ in range(free):
+        open_ = [queue for queue in queues if given[queue.name] < queue.wanted]
+        if not open_:
+            break
+        first = min(open_, key=lambda queue: used[queue.name])
+        given[first.name] += 1
+        used[first.name] += 1 / first.weight
+    return {name: count for name, count in given.items() if count}
+
+
+_ORDERS = ("running_per_key", "open_per_key", "age", "round_robin")
+
+
+def check_queue(name: str, options: Mapping[str, Any]) -> None:
+    """Refuse options of a queue that contradict each other or let nothing run."""
+    given = [option for option in _ORDERS if options.get(option)]
+    weight, open_per_key = options.get("weight"), options.get("open_per_key")
+    if len(given) > 1:
+        raise BadInput(
+            f"queue {name!r} has {' and '.join(given)}; each orders the keys in its own way",
+            hint="Keep one of them, or use two queues.",
+        )
+    if weight is not None and weight < 1:
+        raise BadInput(
+            f"weight={weight} of queue {name!r} is not a whole number above zero",
+            hint="Give the queue a weight of 1 or more.",
+        )
+    if open_per_key is not None and open_per_key < 1:
+        raise BadInput(
+            f"open_per_key={open_per_key} of queue {name!r} lets nothing run",
+            hint="Give a limit of 1 or more.",
+        )

@@ -1,0 +1,122 @@
+-- Claims from queues whose limits hold until the end, or that are fair among keys or priorities.
+
+-- name: waiting_keys
+-- A loose scan over the keys that wait.
+with recursive waiting (key) as (
+    select min(limit_key) from runs
+    where namespace = :namespace and queue = :queue and status = 'pending' and limit_key is not null
+        and finished_at is null
+    union all
+    select (select min(limit_key) from runs
+        where namespace = :namespace and queue = :queue and status = 'pending'
+            and limit_key > waiting.key and finished_at is null)
+    from waiting where waiting.key is not null
+)
+select waiting.key, coalesce(key_turns.served_at, 0) as served_at
+from waiting left join key_turns on key_turns.namespace = :namespace and key_turns.queue = :queue
+    and key_turns.limit_key = waiting.key
+where waiting.key is not null
+order by served_at, waiting.key
+limit :limit
+
+-- name: pick_open
+-- For each key: its first pending run while it has a place left, otherwise a run that holds one.
+select case when (
+        select count(*) from key_holders
+        where key_holders.namespace = :namespace and key_holders.queue = :queue
+            and key_holders.limit_key = item.key
+            and exists (select 1 from runs as alive where alive.finished_at is null
+                and (alive.id = key_holders.root_id
+                    or (alive.root_id = key_holders.root_id and alive.retry_of is not null)))
+    ) < :key_open_max
+    then (
+        select next.id from runs as next
+        where next.namespace = :namespace and next.queue = :queue and next.status = 'pending'
+            and next.limit_key = item.key and next.name {in names} and next.finished_at is null
+        order by next.priority desc, next.available_at, next.id
+        limit 1)
+    else (
+        select next.id from key_holders join runs as next on next.id = key_holders.root_id
+            or (next.root_id = key_holders.root_id and next.retry_of is not null)
+        where key_holders.namespace = :namespace and key_holders.queue = :queue
+            and key_holders.limit_key = item.key
+            and next.status = 'pending' and next.name {in names}
+        order by next.priority desc, next.available_at, next.id
+        limit 1)
+    end as id
+{from items: key text}
+
+-- name: pick_of_keys
+-- The first runs of each key, in their order, as one text: a limit per row cannot be said otherwise
+-- in the SQL that both databases share.
+select item.key as key, (
+    select string_agg(first.id, ' ') from (
+        select next.id from runs as next
+        where next.namespace = :namespace and next.queue = :queue and next.status = 'pending'
+            and next.limit_key = item.key and next.name {in names} and next.finished_at is null
+        order by next.priority desc, next.available_at, next.id
+        limit :share
+    ) as first) as ids
+{from items: key text}
+
+-- name: places_of
+select id, priority, available_at, limit_key, root_id from runs where id {in ids}
+
+-- name: drop_holders
+-- Chains that are over hold nothing.
+delete from key_holders
+where namespace = :namespace and queue = :queue and limit_key {in keys}
+    and not exists (select 1 from runs as alive where alive.finished_at is null
+        and (alive.id = key_holders.root_id
+            or (alive.root_id = key_holders.root_id and alive.retry_of is not null)))
+
+-- name: hold_keys
+insert into key_holders (root_id, namespace, queue, limit_key)
+select item.root_id, :namespace, :queue, item.limit_key
+{from items: root_id text, limit_key text}
+where true
+on conflict (root_id) do nothing
+
+-- name: holders_of
+select key_holders.root_id from key_holders
+where key_holders.namespace = :namespace and key_holders.queue = :queue
+    and key_holders.limit_key = :key
+    and exists (select 1 from runs as alive where alive.finished_at is null
+        and (alive.id = key_holders.root_id
+            or (alive.root_id = key_holders.root_id and alive.retry_of is not null)))
+
+-- name: turns_of
+select limit_key, served_at from key_turns
+where namespace = :namespace and queue = :queue and limit_key {in keys}
+
+-- name: last_turn
+select coalesce(max(served_at), 0) from key_turns where namespace = :namespace and queue = :queue
+
+-- name: serve_keys
+insert into key_turns (namespace, queue, limit_key, served_at)
+select :namespace, :queue, item.key, item.served_at
+{from items: key text, served_at int}
+where true
+on conflict (namespace, queue, limit_key) do update set served_at = excluded.served_at
+
+-- name: forget_turns
+delete from key_turns where namespace = :namespace and queue = :queue and served_at < :before
+
+-- name: waiting_priorities
+with recursive waiting (priority) as (
+    select max(priority) from runs
+    where namespace = :namespace and queue = :queue and status = 'pending'
+    union all
+    select (select max(priority) from runs
+        where namespace = :namespace and queue = :queue and status = 'pending'
+            and priority < waiting.priority)
+    from waiting where waiting.priority is not null
+)
+select priority from waiting where priority is not null
+
+-- name: pick_priority
+select id, priority, available_at from runs
+where namespace = :namespace and queue = :queue and status = 'pending' and priority = :priority
+    and name {in names}
+order by available_at, id
+limit :limit

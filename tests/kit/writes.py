@@ -1,0 +1,18 @@
+"""Puts a test between an app and the writes of its database."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+
+def replace_writes(database: Any, write: Callable[..., Awaitable[Any]]) -> None:
+    """Send every write through `write(function, *args, **kwargs)`; it sends no notifications."""
+
+    async def write_and_notify(
+        topics: Any, brief: bool, function: Any, *args: Any, **kwargs: Any
+    ) -> Any:
+        return await write(function, *args, **kwargs)
+
+    database.write = database.write_brief = write
+    database.write_and_notify = write_and_notify
