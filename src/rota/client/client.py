@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import difflib
+import os
 import random
 from collections.abc import Iterable, Sequence
 from operator import itemgetter
@@ -157,6 +158,10 @@ class Client(Starter):
         """Whoever waits for results in this process."""
         assert self._results is not None, "not connected"
         return self._results
+
+    async def backup(self, path: str | os.PathLike[str]) -> int:
+        """Copy a SQLite database to a new file while workers run; returns the bytes of the copy."""
+        return await self.database.backup(os.fspath(path))
 
     # -- starting --------------------------------------------------------------------------
 

@@ -109,6 +109,10 @@ class Database(Protocol):
         """Run `function` on a snapshot."""
         ...
 
+    async def backup(self, target: str) -> int:
+        """Copy one moment of the database to a new file; returns the bytes of the copy."""
+        ...
+
     async def clock_us(self) -> int | None:
         """The database's own time, or None when it shares this machine's clock."""
         ...

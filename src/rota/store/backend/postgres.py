@@ -294,6 +294,13 @@ class PostgresDatabase:
                 return connection
         return None
 
+    async def backup(self, target: str) -> int:
+        """The server has its own tool for this, which knows its roles, versions and options."""
+        raise errors.UsageError(
+            f"{self.place}: a PostgreSQL database is copied with pg_dump",
+            hint=f"Run pg_dump --format=custom --schema={self.schema} --file={target} DATABASE.",
+        )
+
     async def clock_us(self) -> int | None:
         """The server's clock, which all machines share."""
 
