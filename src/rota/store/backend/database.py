@@ -113,6 +113,10 @@ class Database(Protocol):
         """Copy one moment of the database to a new file; returns the bytes of the copy."""
         ...
 
+    async def shrink(self) -> bool:
+        """Give a little free space back to the file system; True while there is more to give."""
+        ...
+
     async def clock_us(self) -> int | None:
         """The database's own time, or None when it shares this machine's clock."""
         ...

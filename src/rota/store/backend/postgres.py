@@ -301,6 +301,10 @@ class PostgresDatabase:
             hint=f"Run pg_dump --format=custom --schema={self.schema} --file={target} DATABASE.",
         )
 
+    async def shrink(self) -> bool:
+        """The server's autovacuum does this."""
+        return False
+
     async def clock_us(self) -> int | None:
         """The server's clock, which all machines share."""
 

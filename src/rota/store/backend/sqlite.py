@@ -40,6 +40,10 @@ GROUP_MAX = 1000
 CACHE_KIB = 32 * 1024
 # A commit on the spot holds up the event loop, so only a disk that answers within this gets one.
 QUICK_COMMIT_S = 0.002
+# Free pages that stay in the file: at least so many, or a tenth of it, for the runs to come.
+SPARE_PAGES_MIN = 256
+SHRINK_PAGES = 500  # moved in one commit
+_INCREMENTAL = 2  # `auto_vacuum`
 # WAL-reset race: two writing processes may corrupt the file before this version.
 SAFE_SQLITE = (3, 51, 3)
 
@@ -341,6 +345,17 @@ def _read_group(tx: SqliteTx, group: list[_Call]) -> list[_Answer]:
     return answers
 
 
+async def _shrink(tx: SqliteTx) -> bool:
+    connection = tx.connection
+    if connection.pragma("auto_vacuum") != _INCREMENTAL:
+        return False
+    spare = max(SPARE_PAGES_MIN, int(connection.pragma("page_count")) // 10)
+    excess = int(connection.pragma("freelist_count")) - spare
+    if excess > 0:
+        connection.execute(f"pragma incremental_vacuum({min(excess, SHRINK_PAGES)})").fetchall()
+    return excess > SHRINK_PAGES
+
+
 class SqliteDatabase:
     """A SQLite file (or `:memory:`), safe for several processes."""
 
@@ -435,6 +450,10 @@ class SqliteDatabase:
         except apsw.Error as error:
             raise translate(error, self.place) from error
 
+    async def shrink(self) -> bool:
+        """Cut some free pages off the file, if it has more than new runs will soon use."""
+        return not self._memory and await self.write(_shrink)
+
     async def clock_us(self) -> int | None:
         """The file lives on this machine, and so does its clock."""
         return None
@@ -490,6 +509,8 @@ class SqliteDatabase:
 
     def _use_log(self, connection: apsw.Connection) -> None:
         """Switch to WAL. SQLite stays in another mode without an error where it must."""
+        # Takes effect on a new file only: its free pages can be given back to the system.
+        connection.execute("pragma auto_vacuum = incremental")
         [(mode,)] = connection.execute("pragma journal_mode = wal").fetchall()
         if mode != "wal":
             raise errors.StoreNoSharedMemory(

@@ -44,6 +44,7 @@ def _copy(path: str, partial: str, busy_s: float) -> None:
     connection = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READWRITE)
     try:
         connection.set_busy_timeout(round(busy_s * 1000))
+        connection.execute("pragma auto_vacuum = incremental")  # the copy of an old file can shrink
         connection.execute("vacuum into ?", (partial,))
     finally:
         connection.close()
