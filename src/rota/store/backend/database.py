@@ -72,6 +72,10 @@ class Database(Protocol):
         """Finish what was submitted and disconnect."""
         ...
 
+    def abandon(self) -> None:
+        """Disconnect without the event loop in which it was opened: that one is closed."""
+        ...
+
     async def write(
         self,
         function: Callable[Concatenate[Tx, P], Awaitable[T]],

@@ -217,6 +217,13 @@ class PostgresDatabase:
             with contextlib.suppress(Exception):
                 await self._free.pop().close(timeout=2)
 
+    def abandon(self) -> None:
+        """Disconnect without the event loop in which it was opened: that one is closed."""
+        self._closed = True
+        while self._free:
+            with contextlib.suppress(RuntimeError):  # it wants to tell its loop
+                self._free.pop().terminate()
+
     async def write(
         self,
         function: Callable[Concatenate[Any, P], Awaitable[T]],

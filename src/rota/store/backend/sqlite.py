@@ -14,6 +14,7 @@ import queue
 import random
 import threading
 import time
+import weakref
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar, cast
 
@@ -184,6 +185,24 @@ def _deliver(answers: list[_Answer]) -> None:
             future.set_exception(error)
 
 
+# A fork copies SQLite's own locks as they are, and one that is held stays held in the child for
+# ever. So a fork waits until no thread of ours is inside SQLite.
+_threads: weakref.WeakSet[_Thread] = weakref.WeakSet()
+
+
+def _hold_all() -> None:
+    for thread in _threads:
+        thread.pause()
+
+
+def _let_go() -> None:
+    for thread in _threads:
+        thread.resume()
+
+
+os.register_at_fork(before=_hold_all, after_in_parent=_let_go, after_in_child=_threads.clear)
+
+
 class _Thread:
     """A thread that owns one connection and serves calls from any event loop."""
 
@@ -197,6 +216,7 @@ class _Thread:
         # Who holds it may use the connection.
         self._turn = threading.Lock()
         self._took_s = 0.0
+        _threads.add(self)
 
     async def open(self) -> None:
         self._thread.start()
@@ -205,9 +225,21 @@ class _Thread:
             raise problem
 
     async def close(self) -> None:
+        await asyncio.to_thread(self.end)
+
+    def end(self) -> None:
+        """Finish what was submitted, then close the connection."""
         if self._thread.is_alive():
             self._calls.put(None)
-            await asyncio.to_thread(self._thread.join)
+            self._thread.join()
+
+    def pause(self) -> None:
+        """Let nobody use the connection; waits for whoever does."""
+        self._turn.acquire()
+
+    def resume(self) -> None:
+        """The connection may be used again."""
+        self._turn.release()
 
     async def call_brief(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         """Serve the call here and now, unless somebody is being served or the disk is slow."""
@@ -240,7 +272,8 @@ class _Thread:
 
     def _serve(self) -> None:
         try:
-            tx = self._tx = self._connect()
+            with self._turn:
+                tx = self._tx = self._connect()
         except BaseException as error:
             self._opened.put(error)
             return
@@ -394,6 +427,16 @@ class SqliteDatabase:
         if self._reader is not None:
             await self._reader.close()
         await self._writer.close()
+        sqlite_guard.release(self._held)
+        self._held = []
+
+    def abandon(self) -> None:
+        """Let go of the file without the event loop in which it was opened: that one is closed."""
+        if self._signal is not None:
+            self._signal.close()
+        for thread in (self._reader, self._writer):
+            if thread is not None:
+                thread.end()
         sqlite_guard.release(self._held)
         self._held = []
 

@@ -96,7 +96,8 @@ class LocalSignal:
 
     def _close_ear(self) -> None:
         if self._transport is not None:
-            self._transport.close()
+            with contextlib.suppress(RuntimeError):  # its event loop is closed
+                self._transport.close()
             self._transport = None
         if self._port is not None:
             with contextlib.suppress(OSError):
