@@ -6,6 +6,7 @@ Only looks: nothing is created, migrated or mended. Each finding says what to do
 from __future__ import annotations
 
 import asyncio
+import shlex
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -378,7 +379,15 @@ def _sqlite(version: str, path: str, settings: Settings) -> list[Finding]:
         found = Finding("warn", "store", says, hint)
     else:
         found = Finding("ok", "store", says)
-    return [found, *_backlog(state)]
+    return [found, *_permissions(state), *_backlog(state)]
+
+
+def _permissions(state: SqliteState) -> list[Finding]:
+    if not state.open_to_others:
+        return []
+    files = " ".join(map(shlex.quote, state.open_to_others))
+    says = f"other users of this machine may open {', '.join(state.open_to_others)}"
+    return [Finding("warn", "permissions", says, f"`chmod go= {files}` keeps them out.")]
 
 
 def _backlog(state: SqliteState) -> list[Finding]:

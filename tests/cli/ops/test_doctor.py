@@ -68,6 +68,17 @@ def test_a_setting_that_may_lose_commits_is_a_warning(
     assert about(shell, "store")["level"] == "warn"
 
 
+def test_files_that_other_users_may_open_are_a_warning(shell: Shell) -> None:
+    shell.run("migrate")
+    assert "permissions" not in [one["what"] for one in findings(shell)]
+    path = Path(shell.url.removeprefix("sqlite:///"))
+    path.chmod(0o644)
+    finding = about(shell, "permissions")
+    assert finding["level"] == "warn"
+    assert str(path.resolve()) in finding["says"]
+    assert f"chmod go= {path.resolve()}" in finding["hint"]
+
+
 def test_a_log_that_is_not_moved_into_the_file_is_a_warning(
     shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:

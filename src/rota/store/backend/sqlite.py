@@ -28,7 +28,7 @@ from rota.store.backend.database import Row, Taken
 from rota.store.backend.dialect import SQLITE
 from rota.store.backend.queries import compiled
 from rota.store.backend.sqlite_errors import keep_errno, translate
-from rota.store.backend.sqlite_files import Identity, OpenFiles
+from rota.store.backend.sqlite_files import Identity, OpenFiles, create_private
 from rota.store.backend.sqlite_wakeup import LocalSignal
 from rota.store.backend.sqlite_wal_prealloc import WalPreallocation
 
@@ -520,6 +520,8 @@ class SqliteDatabase:
             raise errors.StoreUnreachable(
                 f"{self.place}: its folder does not exist", hint="Create the folder first."
             )
+        if not self._memory and write:
+            self._create()
         flags = apsw.SQLITE_OPEN_READWRITE | (apsw.SQLITE_OPEN_CREATE if write else 0)
         connection = apsw.Connection(self.path, flags=flags)
         try:
@@ -528,6 +530,15 @@ class SqliteDatabase:
             keep_errno(error, connection)
             connection.close()
             raise
+
+    def _create(self) -> None:
+        try:
+            create_private(self.path)
+        except OSError as error:
+            raise errors.StoreUnreachable(
+                f"{self.place}: the file cannot be created ({error.strerror})",
+                hint="Check the path and its permissions; this user must be able to write it.",
+            ) from error
 
     def _prepared(self, connection: apsw.Connection, write: bool) -> SqliteTx:
         tx = SqliteTx(connection)

@@ -7,19 +7,45 @@ file without a name, and is lost with the process. So no answer is given before 
 
 from __future__ import annotations
 
+import contextlib
 import os
+import threading
 
 import apsw
 
 from rota import errors
 
 Identity = tuple[int, int]
+PRIVATE = 0o600
+_creating = threading.Lock()
 
 
 def identity(path: str) -> Identity:
     """What stays the same about a file whatever its name."""
     found = os.stat(path)
     return found.st_dev, found.st_ino
+
+
+def create_private(path: str) -> None:
+    """Create a database file that only its owner may read; leave one that exists as it is.
+
+    SQLite gives the log and the shared memory the permissions of the file."""
+    with _creating:  # closing the new file must not drop the locks of a connection made meanwhile
+        if os.path.exists(path):
+            return
+        with contextlib.suppress(FileExistsError):
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE))
+
+
+def open_to_others(path: str) -> list[str]:
+    """Which of a database's files users other than the owner may read or write."""
+    real = os.path.realpath(path)
+    found = []
+    for each in (real, f"{real}-wal", f"{real}-shm", f"{real}-wake"):
+        with contextlib.suppress(OSError):
+            if os.stat(each).st_mode & 0o077:
+                found.append(each)
+    return found
 
 
 class OpenFiles:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import apsw
 
-from rota.store.backend import sqlite_wal_prealloc
+from rota.store.backend import sqlite_files, sqlite_wal_prealloc
 
 # Two checkpoints behind: one that is late by chance is not worth a word.
 BACKLOG_PAGES = 2 * sqlite_wal_prealloc.CHECKPOINT_PAGES
@@ -18,6 +18,7 @@ class SqliteState(NamedTuple):
     journal_mode: str
     backlog_pages: int  # in the log, not yet in the file
     page_bytes: int
+    open_to_others: list[str]
 
 
 def inspect(path: str) -> SqliteState:
@@ -31,6 +32,7 @@ def inspect(path: str) -> SqliteState:
             journal_mode=str(connection.pragma("journal_mode")),
             backlog_pages=max(pages - moved, 0),
             page_bytes=int(connection.pragma("page_size")),
+            open_to_others=sqlite_files.open_to_others(path),
         )
     finally:
         connection.close()
