@@ -563,8 +563,9 @@ class SqliteDatabase:
 
     def _use_log(self, connection: apsw.Connection) -> None:
         """Switch to WAL. SQLite stays in another mode without an error where it must."""
-        # Takes effect on a new file only: its free pages can be given back to the system.
-        connection.execute("pragma auto_vacuum = incremental")
+        if not connection.pragma("page_count"):
+            # Only in a new file: its free pages can then be given back to the system.
+            connection.execute("pragma auto_vacuum = incremental")
         [(mode,)] = connection.execute("pragma journal_mode = wal").fetchall()
         if mode != "wal":
             raise errors.StoreNoSharedMemory(
