@@ -206,6 +206,26 @@ def test_flag_environment_file_and_code_win_in_this_order(tmp_path: Path) -> Non
     assert app.settings.namespace == "code"
 
 
+@pytest.mark.parametrize("target", ["../code/jobs.py", "../code/jobs.py:app"])
+def test_a_relative_database_follows_the_file_that_is_named_as_the_project(
+    tmp_path: Path, target: str
+) -> None:
+    write(tmp_path / "code", jobs='from rota import Rota\napp = Rota("sqlite:///s.db")\n')
+    (tmp_path / "elsewhere").mkdir()
+    here = found(tmp_path / "elsewhere", target)
+    app = project.configure(project.load(here), here, project.given({}))
+    assert app.url == f"sqlite:///{(tmp_path / 'code' / 's.db').resolve()}"
+
+
+def test_a_missing_database_is_named_with_its_whole_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(StoreUnreachable) as caught:
+        project.must_exist("sqlite:///s.db")
+    assert str(caught.value) == f"there is no database file {tmp_path / 's.db'}"
+
+
 def test_relative_paths_start_at_the_project_wherever_one_stands(tmp_path: Path) -> None:
     write(tmp_path, jobs=APP, toml='[project]\napp = "jobs:app"\n')
     assert configured(tmp_path, {}).url == f"sqlite:///{tmp_path}/code.db"
@@ -292,4 +312,6 @@ def test_looking_must_not_create_a_file(tmp_path: Path) -> None:
 def test_the_path_in_a_url_is_the_one_the_store_opens(url: str) -> None:
     database = open_url(url, Settings())
     assert isinstance(database, SqliteDatabase)
-    assert project.sqlite_path(url) == database.path
+    path = project.sqlite_path(url)
+    assert path is not None
+    assert database.path == (path if path == ":memory:" else str(Path(path).absolute()))

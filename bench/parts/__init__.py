@@ -11,6 +11,7 @@ from bench.parts.fan_out import FanOut
 from bench.parts.idle import Idle
 from bench.parts.latency import Latency
 from bench.parts.pipelines import Pipelines
+from bench.parts.retention import Retention
 from bench.parts.schedules import Schedules
 from bench.parts.start import Start
 from bench.parts.steps import Steps
@@ -21,6 +22,7 @@ PARTS: dict[str, Part] = {
         Start(),
         Bulk(),
         Drain(),
+        Retention(),
         Steps(),
         FanOut(),
         Fairness(),

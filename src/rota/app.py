@@ -353,8 +353,17 @@ class Rota(Client):
             self.automations.executor = None
         await self.pipelines.close()
 
+    def leave_home(self) -> None:
+        """Drop what a fork or a closed event loop has left behind; its loops no longer turn."""
+        super().leave_home()
+        self.runtime = None
+        self._executor = None
+        self.automations.executor = None
+
     async def close(self) -> None:
         """Stop the worker, if any, and disconnect."""
+        if self._home is not None and not self._home.is_here:
+            self.leave_home()
         await self.stop_worker()
         await super().close()
 

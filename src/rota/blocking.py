@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import os
 import threading
+import weakref
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from datetime import datetime
 from types import TracebackType
@@ -17,6 +19,7 @@ from typing import Any, Generic, Self, TypeVar, Unpack, overload
 
 from rota.client.client import Client, RunFilters
 from rota.client.handle import RunHandle
+from rota.client.home import never_delete
 from rota.client.start import NO_OPTIONS, Item, P, R, RunOptions, Startable, StartOptions
 from rota.core.runs.model import Run
 from rota.core.time.instants import Duration
@@ -26,6 +29,17 @@ from rota.workflows import primitives
 from rota.workflows.run import current_run
 
 T = TypeVar("T")
+
+
+_clients: weakref.WeakSet[BlockingClient] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for client in _clients:
+        client.after_fork()
+
+
+os.register_at_fork(after_in_child=_after_fork)
 
 
 class BlockingRun(Generic[R]):
@@ -137,6 +151,14 @@ class BlockingClient(_Starter):
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._closed = False
+        _clients.add(self)
+
+    def after_fork(self) -> None:
+        """Begin again in a forked child, where neither the thread nor its lock's owner exists."""
+        never_delete(self._loop, self._thread)
+        self._lock = threading.Lock()
+        self._loop = self._thread = None
+        self._async.leave_home()
 
     # -- the thread ------------------------------------------------------------------------
 

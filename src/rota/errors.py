@@ -7,7 +7,8 @@
     │   ├── BadSchedule · UnknownZone · BadPipeline · SchedulerLockError
     ├── StoreError            the database cannot do it now, or not this way
     │   ├── BadDatabaseUrl · MissingExtra · StoreUnreachable · StoreBusy · StoreFull
-    │   ├── StoreReadOnly · StoreCorrupt · SchemaTooNew · SchemaMissing
+    │   ├── StoreReadOnly · StoreIOError · StoreNoSharedMemory · StoreGone · StoreHeld
+    │   ├── StoreCorrupt · SchemaTooNew · SchemaMissing
     ├── LeaseLost             another worker owns the run now
     ├── RunFailed             the awaited run ended badly (also RunCancelled, RunCrashed)
     ├── StepFailed · StepTimeout · RunTimeout · Stranded · BadReply
@@ -231,10 +232,40 @@ class StoreBusy(StoreError):
 
 
 class StoreFull(StoreError):
-    """The disk is full; nothing was written."""
+    """The disk, a quota or a file-size limit is full; the write was refused."""
 
     code = "store_full"
-    hint = "Free some space. Nothing was lost; work goes on by itself when space returns."
+    hint = (
+        "Free some space: workers continue by themselves. Repeat a refused start with its"
+        " external_id, which starts a run only once."
+    )
+
+
+class StoreIOError(StoreError):
+    """The disk failed to read or write; whether the last write took place is not known."""
+
+    code = "store_io"
+    hint = (
+        "Check the disk and the system's log. Repeat a start with its external_id, which starts a"
+        " run only once."
+    )
+
+
+class StoreNoSharedMemory(StoreError):
+    """The file system offers no shared memory, which SQLite's write-ahead log needs."""
+
+    code = "store_no_shared_memory"
+    hint = "Put the file on a local disk (not NFS, SMB or a container's mount), or use PostgreSQL."
+
+
+class StoreGone(StoreError):
+    """The SQLite file or its log was deleted or replaced while Rota had it open."""
+
+    code = "store_gone"
+    hint = (
+        "Restart this process; until then nothing is written. Never delete, move or copy the files"
+        " of a database in use: `rota backup FILE` makes a copy."
+    )
 
 
 class StoreReadOnly(StoreError):
@@ -245,12 +276,12 @@ class StoreReadOnly(StoreError):
 
 
 class StoreHeld(StoreError):
-    """Python's `sqlite3` was asked for a file that Rota has open in the same process."""
+    """Other code opens the SQLite file that Rota has open in the same process."""
 
     code = "store_held"
     hint = (
-        "Open it with apsw, which is the SQLite that Rota uses, or from another process: two SQLite"
-        " libraries in one process would damage the file."
+        "Make a copy with `rota backup FILE` or `await app.backup(path)`. Read the file with apsw,"
+        " which is the SQLite that Rota uses, or from another process."
     )
 
 

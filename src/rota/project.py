@@ -1,7 +1,8 @@
 """Find and load a project: its `rota.toml`, its app, and the settings that go with both.
 
 A setting is looked for in this order: flag, environment (`ROTA_DATABASE`, `ROTA_SEATS` …),
-`rota.toml`, code. Paths in `rota.toml`, and in the app it names, start at its folder.
+`rota.toml`, code. Paths in `rota.toml`, and in the app it names, start at its folder; those in a
+`.py` file that is named as the project start at the folder of that file.
 """
 
 from __future__ import annotations
@@ -212,6 +213,16 @@ def _own_database(project: Project) -> str | None:
     return url and anchored(url, project.folder)
 
 
+def code_folder(project: Project) -> Path:
+    """Where relative paths in the app's code start: at rota.toml, or at the file that was named.
+
+    A module that was named is found by Python's path, so the current folder stays the start."""
+    location = _split(project.app or "")[0]
+    if project.is_file or not location.endswith(".py"):
+        return project.folder
+    return (project.folder / location).resolve().parent
+
+
 def anchored(url: str, folder: Path) -> str:
     """A relative SQLite path as one that starts at `folder`; any other URL as it is."""
     path = sqlite_path(url)
@@ -231,7 +242,7 @@ def must_exist(url: str) -> None:
     path = sqlite_path(url)
     if path and path != ":memory:" and not Path(path).exists():
         raise StoreUnreachable(
-            f"there is no database file {path}",
+            f"there is no database file {Path(path).absolute()}",
             hint="Check the path; `rota up` and `rota migrate` create it.",
         )
 
@@ -346,7 +357,7 @@ def configure(app: Rota, project: Project, said: Given) -> Rota:
     values = msgspec.to_builtins(app.settings) | project.file.settings | said.settings
     before, app.settings = app.settings, settings_.load(values, source="settings")
     app.starter = RunBuilder(app.settings, app.ids)
-    own = anchored(app.url, project.folder) if project.is_file else app.url
+    own = anchored(app.url, code_folder(project))
     _move(app, said.database or _own_database(project) or own)
     # Queues were declared under the settings of the code: bring them along.
     app._queues = {

@@ -103,8 +103,11 @@ CASES = [
     Case("chain_of", CHAIN, {"root_id": "running000001"}),
     Case("get_run", PRIMARY, {"namespace": SPACE, "id": "running000001"}),
     Case("find_started", ("runs_external",), {}, (SPACE, "work", "pending-x1")),
+    Case("retention_window", PRIMARY, {"namespace": SPACE, "after_id": "", "before_id": "zzz",
+        "before_at": 1 << 62, "limit": 10}),
     Case("prunable_chains", PRIMARY,
-        {"namespace": SPACE, "before_id": "zzz", "before_at": 1 << 62, "limit": 10}),
+        {"ids": ["completed000001"], "before_id": "zzz", "before_at": 1 << 62}),
+    Case("delete_chains", CHAIN, {"roots": ["completed000001"]}),
 ]  # fmt: skip
 
 SPOT: dict[str, Any] = {"namespace": SPACE, "now": NOW, "limit": 10, "until": NOW, "name": "name1"}

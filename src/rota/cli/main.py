@@ -9,7 +9,7 @@ import click
 from rota.cli import exit_codes
 from rota.cli.automation.commands import automation
 from rota.cli.base import Root
-from rota.cli.ops.database import doctor, migrate
+from rota.cli.ops.database import backup, doctor, migrate
 from rota.cli.ops.metrics import metrics
 from rota.cli.ops.up import up
 from rota.cli.ops.why import why
@@ -55,6 +55,7 @@ for command in (
     worker,
     queue,
     migrate,
+    backup,
     doctor,
     metrics,
 ):

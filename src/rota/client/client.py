@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import difflib
+import os
 import random
 from collections.abc import Iterable, Sequence
 from operator import itemgetter
@@ -18,6 +19,7 @@ import msgspec
 
 from rota.client.automations import Automations
 from rota.client.handle import RunHandle
+from rota.client.home import Home, never_delete
 from rota.client.schedules import Schedules
 from rota.client.start import (
     Item,
@@ -88,7 +90,8 @@ class Client(Starter):
         self.schedules = Schedules(self)
         self.automations = Automations(self)
         self.migrates = url.startswith("sqlite") if migrate is None else migrate
-        self._starts: Batch[NewRun, Started] = Batch(self._send_starts)
+        self._batch: Batch[NewRun, Started] = Batch(self._send_starts)
+        self._home: Home | None = None
         self._database: Database | None = None
         self._wakeups: Wakeups | None = None
         self._results: Results | None = None
@@ -96,7 +99,11 @@ class Client(Starter):
     # -- opening ---------------------------------------------------------------------------
 
     async def connect(self) -> Self:
-        """Open the database, migrating it where that is automatic."""
+        """Open the database, migrating it where that is automatic.
+
+        In a forked child, and after the event loop was closed, this opens it again."""
+        if self._home is not None and not self._home.is_here:
+            self.leave_home()
         if self._database is not None:
             return self
         database = open_url(self.url, self.settings)
@@ -108,6 +115,7 @@ class Client(Starter):
             await database.close()
             raise
         self._database = database
+        self._home = Home.here()
         self._wakeups = Wakeups(database)
         self._results = Results(database, self.clock, self._wakeups)
         return self
@@ -121,11 +129,28 @@ class Client(Starter):
 
     async def close(self) -> None:
         """Close the database."""
+        if self._home is not None and not self._home.is_here:
+            self.leave_home()
         database, self._database = self._database, None
+        self._home = None
         if self._results is not None:
             self._results.close()
         if database is not None:
             await database.close()
+
+    def leave_home(self) -> None:
+        """Drop a connection that a fork or a closed event loop has left behind."""
+        home, database = self._home, self._database
+        if home is None or database is None:
+            return
+        if home.forked:
+            never_delete(database, self._results, home.loop)
+        elif home.loop.is_closed():
+            database.abandon()
+        else:
+            home.check()
+        self._home = self._database = self._wakeups = self._results = None
+        self._batch = Batch(self._send_starts)
 
     async def __aenter__(self) -> Self:
         return await self.connect()
@@ -146,7 +171,16 @@ class Client(Starter):
                 "the app is not connected to its database",
                 hint="Use `async with app:` or `await app.connect()`.",
             )
+        if self._home is not None:
+            self._home.check()
         return self._database
+
+    @property
+    def _starts(self) -> Batch[NewRun, Started]:
+        """Starts that share a commit. A batch of another loop would never answer."""
+        if self._home is not None:
+            self._home.check()
+        return self._batch
 
     @property
     def wakeups(self) -> Wakeups:
@@ -159,6 +193,10 @@ class Client(Starter):
         """Whoever waits for results in this process."""
         assert self._results is not None, "not connected"
         return self._results
+
+    async def backup(self, path: str | os.PathLike[str]) -> int:
+        """Copy a SQLite database to a new file while workers run; returns the bytes of the copy."""
+        return await self.database.backup(os.fspath(path))
 
     # -- starting --------------------------------------------------------------------------
 

@@ -5,10 +5,10 @@ Only looks: nothing is created, migrated or mended. Each finding says what to do
 
 from __future__ import annotations
 
-import os
+import asyncio
+import shlex
 from collections.abc import Awaitable, Callable, Sequence
-from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import msgspec
 
@@ -27,6 +27,9 @@ from rota.store.backend import migrate
 from rota.store.backend.database import Database, Tx, open_url
 from rota.store.runs import history, workers
 from rota.store.schedules import templates
+
+if TYPE_CHECKING:  # a program that only talks to PostgreSQL needs no SQLite
+    from rota.store.backend.sqlite_inspect import SqliteState
 
 Level = Literal["ok", "warn", "bad"]
 Absence = Literal["gone", "silent"]
@@ -85,6 +88,16 @@ async def bring_up_to_date(url: str, settings: Settings) -> tuple[str, list[str]
         await database.close()
 
 
+async def back_up(url: str, settings: Settings, target: str) -> tuple[str, int]:
+    """Copy a database, whatever its schema; returns where it is, and the bytes of the copy."""
+    database = open_url(url, settings)
+    await database.open()
+    try:
+        return database.place, await database.backup(target)
+    finally:
+        await database.close()
+
+
 async def examine(url: str, settings: Settings) -> DoctorReport:
     """Look at everything, as far as the database lets us."""
     found: list[Finding] = []
@@ -136,7 +149,7 @@ class Doctor:
         path = getattr(self._database, "path", None)
         if path is None:
             return [Finding("ok", "store", f"{version} at {self._database.place}")]
-        return _sqlite(version, path, self._settings)
+        return await asyncio.to_thread(_sqlite, version, path, self._settings)
 
     async def schema(self) -> list[Finding]:
         """Whether the tables are those of this Rota; raises when nothing more can be read."""
@@ -351,27 +364,44 @@ class Doctor:
 
 def _sqlite(version: str, path: str, settings: Settings) -> list[Finding]:
     from rota.store.backend.sqlite import SAFE_SQLITE
+    from rota.store.backend.sqlite_inspect import inspect
 
-    mode = _journal_mode(path)
-    says = f"{version}, journal {mode}, synchronous {settings.synchronous}, file {path}"
+    state = inspect(path)
+    says = (
+        f"{version}, journal {state.journal_mode}, synchronous {settings.synchronous}, file {path}"
+    )
     number = tuple(int(part) for part in version.rpartition(" ")[2].split("."))
     if number < SAFE_SQLITE:
         hint = f"Upgrade apsw: before {'.'.join(map(str, SAFE_SQLITE))} two writers may collide."
-        return [Finding("bad", "store", says, hint)]
-    if settings.synchronous != "full":
+        found = Finding("bad", "store", says, hint)
+    elif settings.synchronous != "full":
         hint = "A power cut may lose the last commits; `synchronous = full` loses none."
-        return [Finding("warn", "store", says, hint)]
-    return [Finding("ok", "store", says)]
+        found = Finding("warn", "store", says, hint)
+    else:
+        found = Finding("ok", "store", says)
+    return [found, *_permissions(state), *_backlog(state)]
 
 
-def _journal_mode(path: str) -> str:
-    """Read from the file's header, where SQLite itself looks: version 2 means WAL."""
-    try:
-        with Path(path).open("rb") as file:
-            header = os.pread(file.fileno(), 1, 18)
-    except OSError:
-        return "unknown"
-    return {b"\x01": "rollback", b"\x02": "wal"}.get(header, "unknown")
+def _permissions(state: SqliteState) -> list[Finding]:
+    if not state.open_to_others:
+        return []
+    files = " ".join(map(shlex.quote, state.open_to_others))
+    says = f"other users of this machine may open {', '.join(state.open_to_others)}"
+    return [Finding("warn", "permissions", says, f"`chmod go= {files}` keeps them out.")]
+
+
+def _backlog(state: SqliteState) -> list[Finding]:
+    from rota.store.backend.sqlite_inspect import BACKLOG_PAGES
+
+    if state.backlog_pages < BACKLOG_PAGES:
+        return []
+    mib = state.backlog_pages * state.page_bytes >> 20
+    says = f"{mib} MiB in the log are not yet in the database file; the log grows"
+    hint = (
+        "A full or failing disk, or a program that reads for long, stops the checkpoint. See the"
+        " worker's log, free some space, end long readers."
+    )
+    return [Finding("warn", "log", says, hint)]
 
 
 def _count(number: int, noun: str) -> str:

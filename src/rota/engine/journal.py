@@ -14,7 +14,16 @@ from typing import TypeVar
 from rota.core.runs.model import Claim, NewRun, Started, StepRecord, StoredStep
 from rota.core.time.instants import SECOND
 from rota.engine.clock import Clock
-from rota.errors import LeaseLost, StoreBusy, StoreFull, StoreUnreachable
+from rota.errors import (
+    LeaseLost,
+    StoreBusy,
+    StoreFull,
+    StoreGone,
+    StoreIOError,
+    StoreNoSharedMemory,
+    StoreReadOnly,
+    StoreUnreachable,
+)
 from rota.store.backend.batching import Batch
 from rota.store.backend.database import BRIEF, Database
 from rota.store.runs import steps
@@ -23,7 +32,16 @@ from rota.store.runs.steps import ChildEnd, ChildLook, ChildStart
 log = logging.getLogger("rota.journal")
 T = TypeVar("T")
 
-PASSING = (StoreUnreachable, StoreBusy, StoreFull)
+# What was claimed could be written once: the database is to blame, not the run, which waits.
+PASSING = (
+    StoreUnreachable,
+    StoreBusy,
+    StoreFull,
+    StoreIOError,
+    StoreReadOnly,
+    StoreNoSharedMemory,
+    StoreGone,
+)
 PAUSE_US_MIN, PAUSE_US_MAX = SECOND // 20, 2 * SECOND
 # Of more runs than this, some go on while the steps of the others are written.
 TOGETHER = 250

@@ -22,7 +22,11 @@ from rota.store.runs import retention, transitions, workers
 log = logging.getLogger("rota.upkeep")
 
 REAP_BATCH = 200
-PRUNE_BATCH = 100
+# A batch keeps other writers on SQLite waiting: some milliseconds.
+PRUNE_BATCH = 250
+# The share of its time that a worker may spend on retention while there is something to prune.
+# SQLite has one writer, which others need too.
+PRUNE_SHARE_LOCAL, PRUNE_SHARE_SERVER = 0.5, 0.75
 FORGET_US = DAY
 
 
@@ -49,6 +53,7 @@ class Maintenance:
         self._host = liveness.host()
         self._row: WorkerRow | None = None
         self._prune_at = 0
+        self._pruned_to: dict[str, str] = {}  # where a pass that ran out of time continues
 
     async def register(self, queues: list[str], version: str) -> None:
         """Write this worker's row, then take over what dead neighbours left behind."""
@@ -72,10 +77,11 @@ class Maintenance:
 
     async def keep_house(self) -> None:
         """Beat, reap and prune at the pace of the heartbeat."""
+        beat_us = micros(self._settings.heartbeat_s)
+        next_at = self._clock.now() + beat_us
         while True:
-            never = asyncio.Event()
-            beat_us = micros(self._settings.heartbeat_s)
-            await self._clock.wait(never, self._clock.now() + beat_us)
+            await self._clock.wait(asyncio.Event(), next_at)
+            next_at = self._clock.now() + beat_us  # from here: pruning takes a part of it
             await self.beat()
 
     async def beat(self) -> None:
@@ -152,34 +158,59 @@ class Maintenance:
         ]
 
     async def _prune(self, now: int) -> None:
+        """Prune for a share of a heartbeat, then wait for the next one; once a minute at rest."""
         keep = self._settings
         if now < self._prune_at or not (keep.keep_days or keep.keep_runs or keep.keep_events_days):
             return
+        share = PRUNE_SHARE_LOCAL if self._database.is_local else PRUNE_SHARE_SERVER
+        until = now + round(share * micros(keep.heartbeat_s))
         namespace = keep.namespace
         await self._database.write(workers.forget, namespace=namespace, before=now - FORGET_US)
-        pruned = 0
+        done = True
         if keep.keep_days:
             oldest = max(0, now - round(keep.keep_days * DAY))
-            pruned += await self._prune_before(_id_at(oldest), oldest)
+            done &= await self._prune_runs("days", _id_at(oldest), oldest, until)
         if keep.keep_runs:
             excess = await self._database.read(
                 retention.oldest_to_keep, namespace=namespace, keep=keep.keep_runs
             )
-            pruned += await self._prune_before(f"{excess}0", now + 1) if excess else 0
+            done &= not excess or await self._prune_runs("runs", f"{excess}0", now + 1, until)
         if keep.keep_events_days:
-            oldest = max(0, now - round(keep.keep_events_days * DAY))
-            pruned += await self._database.write(
-                retention.prune_events, namespace=namespace, before_id=_id_at(oldest),
-                before_at=oldest, limit=PRUNE_BATCH,
-            )  # fmt: skip
-        # A full batch means there is more; else once a minute is plenty.
-        self._prune_at = now if pruned >= PRUNE_BATCH else now + micros("1m")
+            done &= await self._prune_events(now - round(keep.keep_events_days * DAY), until)
+        done &= await self._shrink(until)
+        self._prune_at = now + micros("1m") if done else now
 
-    async def _prune_before(self, before_id: str, before_at: int) -> int:
-        return await self._database.write(
-            retention.prune, namespace=self._settings.namespace, before_id=before_id,
-            before_at=before_at, limit=PRUNE_BATCH,
-        )  # fmt: skip
+    async def _prune_runs(self, which: str, before_id: str, before_at: int, until: int) -> bool:
+        """One batch at least; False when the time was up before the end."""
+        after_id: str | None = self._pruned_to.pop(which, "")
+        while after_id is not None:
+            _, after_id = await self._database.write(
+                retention.prune, namespace=self._settings.namespace, before_id=before_id,
+                before_at=before_at, after_id=after_id, limit=PRUNE_BATCH,
+            )  # fmt: skip
+            if after_id is not None and self._clock.now() > until:
+                self._pruned_to[which] = after_id
+                return False
+        return True
+
+    async def _prune_events(self, oldest: int, until: int) -> bool:
+        oldest = max(0, oldest)
+        while True:
+            pruned = await self._database.write(
+                retention.prune_events, namespace=self._settings.namespace,
+                before_id=_id_at(oldest), before_at=oldest, limit=PRUNE_BATCH,
+            )  # fmt: skip
+            if pruned < PRUNE_BATCH:
+                return True
+            if self._clock.now() > until:
+                return False
+
+    async def _shrink(self, until: int) -> bool:
+        """Give the space of what was deleted back to the system, where the database can."""
+        while await self._database.shrink():
+            if self._clock.now() > until:
+                return False
+        return True
 
     async def leave(self) -> None:
         """Mark this worker offline."""

@@ -13,7 +13,7 @@ from rota.core.time.instants import moment
 RESULTS = ".results"
 
 
-def write_whole(path: Path, pieces: Iterable[str]) -> None:
+def write_whole(path: Path, pieces: Iterable[str], *, mode: int = 0o666) -> None:
     """Write a file so that a reader, or a crash, sees the old one or the new one.
 
     When the disk is full the old file stays as it is, and OSError says so.
@@ -21,7 +21,8 @@ def write_whole(path: Path, pieces: Iterable[str]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f"{path.name}.{secrets.token_hex(4)}.tmp")
     try:
-        with draft.open("x", encoding="utf-8", newline="\n") as file:
+        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+        with open(descriptor, "w", encoding="utf-8", newline="\n") as file:
             file.writelines(pieces)
             file.flush()
             os.fsync(file.fileno())

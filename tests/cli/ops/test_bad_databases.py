@@ -29,7 +29,7 @@ def _unused_port() -> int:
         ("rota.db", "'rota.db' is not a database URL Rota knows"),
         ("mysql://host/db", "'mysql://host/db' is not a database URL Rota knows"),
         ("postgresql://h/db?schema=a-b", "schema 'a-b' is not lower-case letters"),
-        ("sqlite:///nowhere/rota.db", "there is no database file nowhere/rota.db"),
+        ("sqlite:////nowhere/rota.db", "there is no database file /nowhere/rota.db"),
     ],
 )
 def test_a_bad_url_is_refused(shell: Shell, url: str, says: str) -> None:
@@ -163,6 +163,7 @@ def open_folder(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 def test_a_file_that_may_not_be_written_is_called_so(open_folder: Path) -> None:
     shell = Shell(open_folder, "sqlite:///jobs.db")
     shell.start("add", "n=1")  # also loads everything while it can be loaded
+    (open_folder / "jobs.db").chmod(0o644)
     with _without_power(open_folder):
         said = shell.error("run", "start", "add", "n=1", code=3)
     assert "may not be" in said

@@ -68,6 +68,33 @@ def test_a_setting_that_may_lose_commits_is_a_warning(
     assert about(shell, "store")["level"] == "warn"
 
 
+def test_files_that_other_users_may_open_are_a_warning(shell: Shell) -> None:
+    shell.run("migrate")
+    assert "permissions" not in [one["what"] for one in findings(shell)]
+    path = Path(shell.url.removeprefix("sqlite:///"))
+    path.chmod(0o644)
+    finding = about(shell, "permissions")
+    assert finding["level"] == "warn"
+    assert str(path.resolve()) in finding["says"]
+    assert f"chmod go= {path.resolve()}" in finding["hint"]
+
+
+def test_a_log_that_is_not_moved_into_the_file_is_a_warning(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shell.run("migrate")
+    reader = apsw.Connection(shell.url.removeprefix("sqlite:///"))
+    reader.execute("begin; select count(*) from runs").fetchall()
+    for n in range(3):
+        shell.start("add", f"n={n}")
+    assert "log" not in [one["what"] for one in findings(shell)]
+    monkeypatch.setattr("rota.store.backend.sqlite_inspect.BACKLOG_PAGES", 3)
+    finding = about(shell, "log")
+    assert finding["level"] == "warn"
+    assert "not yet in the database file" in finding["says"]
+    reader.close()
+
+
 def test_an_old_sqlite_is_bad(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     shell.run("migrate")
     monkeypatch.setattr("rota.store.backend.sqlite.SAFE_SQLITE", (99, 0, 0))

@@ -35,6 +35,14 @@ def test_the_promised_format_is_written(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_the_lock_is_private_also_after_a_heartbeat(tmp_path: Path) -> None:
+    lock = take(tmp_path)
+    assert lock.path.stat().st_mode & 0o777 == 0o600
+    heartbeat(lock, now=NOW + 10 * SECOND)
+    assert lock.path.stat().st_mode & 0o777 == 0o600
+    assert release(lock)
+
+
 def test_a_second_scheduler_is_refused_and_told_whom_to_ask(tmp_path: Path) -> None:
     take(tmp_path, pid=ALIVE)
     with pytest.raises(SchedulerLockError) as caught:

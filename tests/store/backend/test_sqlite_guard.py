@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -40,6 +42,31 @@ async def test_it_stays_refused_until_the_last_of_two_stores_is_closed(tmp_path:
             pass
         with pytest.raises(StoreHeld):
             sqlite3.connect(path)
+
+
+@pytest.mark.parametrize("ending", ["", "-shm"])
+async def test_a_copy_inside_the_process_is_refused_and_names_rota_backup(
+    tmp_path: Path, ending: str
+) -> None:
+    path = tmp_path / "a.db"
+    async with opened(f"sqlite:///{path}"):
+        with pytest.raises(StoreHeld, match="would drop its locks") as caught:
+            shutil.copy(f"{path}{ending}", tmp_path / "copy")
+        assert "rota backup" in caught.value.advice
+        with pytest.raises(StoreHeld):
+            os.open(f"{path}{ending}", os.O_RDONLY)
+    shutil.copy(path, tmp_path / "copy")
+
+
+async def test_the_log_and_new_files_may_be_opened(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    async with opened(f"sqlite:///{path}"):
+        assert (tmp_path / "a.db-wal").read_bytes()
+        (tmp_path / "b.db").write_bytes(b"new")
+        with pytest.raises(FileExistsError), path.open("xb"):
+            pass
+        with open(os.dup(0)):
+            pass
 
 
 async def test_other_files_memory_and_the_same_library_are_let_through(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import shutil
+import subprocess
 from pathlib import Path
 
 import apsw
@@ -53,8 +53,9 @@ async def test_zeros_at_the_end_are_no_part_of_the_log_after_a_power_cut(tmp_pat
     async with opened(f"sqlite:///{path}") as db:
         await _start(db, 40)
         assert _log(path).read_bytes()[-4096:] == bytes(4096)
-        shutil.copy(path, copy)  # as the disk looks when the machine goes out now
-        shutil.copy(_log(path), _log(copy))
+        # As the disk looks when the machine goes out now. A copy made in here would drop locks.
+        subprocess.run(["cp", path, copy], check=True)
+        subprocess.run(["cp", _log(path), _log(copy)], check=True)
     assert _count(copy) == _count(path) == 40
 
 

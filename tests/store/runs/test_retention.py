@@ -31,7 +31,8 @@ CUT = f"{(NOW + DAY) // 1000:012x}"  # a day after everything here was born
 
 
 async def prune(db: Database, before_id: str = CUT, limit: int = 100) -> int:
-    return await db.write(retention.prune, namespace=SPACE, before_id=before_id, limit=limit)
+    done = await db.write(retention.prune, namespace=SPACE, before_id=before_id, limit=limit)
+    return done.chains
 
 
 async def left(db: Database) -> list[str]:
@@ -158,3 +159,19 @@ async def test_the_count_to_keep_gives_the_newest_that_may_go(db: Database) -> N
     assert await db.read(retention.oldest_to_keep, namespace=SPACE, keep=3) == over[0].id
     assert await db.read(retention.oldest_to_keep, namespace=SPACE, keep=0) == over[3].id
     assert await db.read(retention.oldest_to_keep, namespace=SPACE, keep=4) is None
+
+
+async def test_a_batch_looks_at_one_page_and_says_where_the_next_begins(db: Database) -> None:
+    held = [await begin(db) for _ in range(4)]  # open: they stay, and stand before the others
+    over = [await _over(db) for _ in range(3)]
+    pages, after_id = [], ""
+    while True:
+        done = await db.write(
+            retention.prune, namespace=SPACE, before_id=CUT, limit=3, after_id=after_id
+        )
+        pages.append(done)
+        if done.after_id is None:
+            break
+        after_id = done.after_id
+    assert pages == [(0, held[2].id), (2, over[1].id), (1, None)]
+    assert await left(db) == [run.id for run in held]

@@ -1,8 +1,9 @@
-"""`rota migrate` and `rota doctor`: the database itself."""
+"""`rota migrate`, `rota backup` and `rota doctor`: the database itself."""
 
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import click
@@ -25,6 +26,27 @@ def migrate(call: CommonOptions) -> None:
         click.echo(f"{where}: applied {', '.join(applied)}")
     else:
         click.echo(f"{where}: up to date")
+
+
+@click.command(cls=BaseCommand)
+@click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+@click.pass_obj
+def backup(call: CommonOptions, file: Path) -> None:
+    """Copy a SQLite database to FILE while workers run.
+
+    The copy holds everything committed before the command began. FILE must not exist.
+    """
+    from rota import project
+    from rota.client import doctor as checkup
+
+    place = connect.place_of(call)
+    project.must_exist(place.url)
+    target = str(file.absolute())
+    where, size = asyncio.run(checkup.back_up(place.url, place.settings, target))
+    if call.json:
+        render.document({"database": where, "file": target, "bytes": size})
+    else:
+        click.echo(f"{where}: copied to {target} ({size} bytes)")
 
 
 @click.command(cls=BaseCommand)

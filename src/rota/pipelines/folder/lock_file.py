@@ -23,6 +23,7 @@ from rota.errors import SchedulerLockError
 from rota.pipelines.files import write_whole
 
 LOCK_FILE = ".scheduler.lock"
+PRIVATE = 0o600
 STALE_US = 60 * SECOND
 HEARTBEAT_US = 10 * SECOND
 
@@ -95,7 +96,7 @@ def heartbeat(lock: Lock, *, now: int) -> Lock:
         found = _content(_raw(lock.path) or b"")
         if found is not None and _same(found, lock.content):
             content = msgspec.structs.replace(lock.content, heartbeat=iso(now))
-            write_whole(lock.path, [_text(content)])
+            write_whole(lock.path, [_text(content)], mode=PRIVATE)
             return Lock(lock.path, content)
     _held.discard(_key(lock.path))
     who = "nobody" if found is None else _named(found)
@@ -167,7 +168,7 @@ def _named(content: LockContent) -> str:
 def _created(path: Path, content: LockContent) -> bool:
     """Put a whole file in place unless one is there; a half-written lock is never seen."""
     draft = path.with_name(f"{LOCK_FILE}.{secrets.token_hex(4)}.tmp")
-    draft.write_text(_text(content), encoding="utf-8")
+    write_whole(draft, [_text(content)], mode=PRIVATE)
     try:
         os.link(draft, path)
     except FileExistsError:

@@ -79,6 +79,10 @@ class Database(Protocol):
         """Finish what was submitted and disconnect."""
         ...
 
+    def abandon(self) -> None:
+        """Disconnect without the event loop in which it was opened: that one is closed."""
+        ...
+
     async def write(
         self,
         function: Callable[Concatenate[Tx, P], Awaitable[T]],
@@ -117,6 +121,14 @@ class Database(Protocol):
         **kwargs: P.kwargs,
     ) -> T:
         """Run `function` on a snapshot."""
+        ...
+
+    async def backup(self, target: str) -> int:
+        """Copy one moment of the database to a new file; returns the bytes of the copy."""
+        ...
+
+    async def shrink(self) -> bool:
+        """Give a little free space back to the file system; True while there is more to give."""
         ...
 
     async def clock_us(self) -> int | None:

@@ -233,6 +233,13 @@ class PostgresDatabase:
             with contextlib.suppress(Exception):
                 await self._free.pop().close(timeout=2)
 
+    def abandon(self) -> None:
+        """Disconnect without the event loop in which it was opened: that one is closed."""
+        self._closed = True
+        while self._free:
+            with contextlib.suppress(RuntimeError):  # it wants to tell its loop
+                self._free.pop().terminate()
+
     async def write(
         self,
         function: Callable[Concatenate[Any, P], Awaitable[T]],
@@ -328,6 +335,17 @@ class PostgresDatabase:
             if not connection.is_closed():
                 return connection
         return None
+
+    async def backup(self, target: str) -> int:
+        """The server has its own tool for this, which knows its roles, versions and options."""
+        raise errors.UsageError(
+            f"{self.place}: a PostgreSQL database is copied with pg_dump",
+            hint=f"Run pg_dump --format=custom --schema={self.schema} --file={target} DATABASE.",
+        )
+
+    async def shrink(self) -> bool:
+        """The server's autovacuum does this."""
+        return False
 
     async def clock_us(self) -> int | None:
         """The server's clock, which all machines share."""

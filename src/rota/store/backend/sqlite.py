@@ -14,6 +14,7 @@ import queue
 import random
 import threading
 import time
+import weakref
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar, cast
 
@@ -22,10 +23,12 @@ import msgspec
 
 from rota import errors, faults
 from rota.settings import Settings
-from rota.store.backend import sqlite_guard
+from rota.store.backend import sqlite_backup, sqlite_guard
 from rota.store.backend.database import Row, Taken
 from rota.store.backend.dialect import SQLITE
 from rota.store.backend.queries import compiled
+from rota.store.backend.sqlite_errors import keep_errno, translate
+from rota.store.backend.sqlite_files import Identity, OpenFiles, create_private
 from rota.store.backend.sqlite_wakeup import LocalSignal
 from rota.store.backend.sqlite_wal_prealloc import WalPreallocation
 
@@ -38,37 +41,14 @@ GROUP_MAX = 1000
 CACHE_KIB = 32 * 1024
 # A commit on the spot holds up the event loop, so only a disk that answers within this gets one.
 QUICK_COMMIT_S = 0.002
+# Free pages that stay in the file: at least so many, or a tenth of it, for the runs to come.
+SPARE_PAGES_MIN = 256
+SHRINK_PAGES = 500  # moved in one commit
+_INCREMENTAL = 2  # `auto_vacuum`
 # WAL-reset race: two writing processes may corrupt the file before this version.
 SAFE_SQLITE = (3, 51, 3)
 
-_ERRORS: tuple[tuple[type[apsw.Error], type[errors.StoreError], str], ...] = (
-    (apsw.FullError, errors.StoreFull, "the disk is full"),
-    (apsw.BusyError, errors.StoreBusy, "another process holds the database"),
-    (apsw.LockedError, errors.StoreBusy, "another process holds the database"),
-    (apsw.ReadOnlyError, errors.StoreReadOnly, "the database may not be written"),
-    (apsw.PermissionsError, errors.StoreReadOnly, "the database may not be opened"),
-    (apsw.NotADBError, errors.StoreCorrupt, "the file is not a SQLite database"),
-    (apsw.CorruptError, errors.StoreCorrupt, "the database file is damaged"),
-    (apsw.CantOpenError, errors.StoreUnreachable, "the file cannot be opened"),
-    (apsw.IOError, errors.StoreFull, "the disk refused to write"),
-)
-
 _TAKEN = (apsw.SQLITE_CONSTRAINT_UNIQUE, apsw.SQLITE_CONSTRAINT_PRIMARYKEY)
-
-_HINTS: dict[type[apsw.Error], str] = {
-    apsw.CantOpenError: "Check the path and its permissions; this user must be able to write it.",
-    apsw.PermissionsError: "Check the permissions of the file and its folder.",
-}
-
-
-def translate(error: apsw.Error, place: str) -> errors.StoreError | apsw.Error:
-    """An apsw error as one of ours; constraint errors and bugs stay what they are."""
-    for cls, ours, what in _ERRORS:
-        if isinstance(error, cls):
-            return ours(f"{place}: {what} ({error})", hint=_HINTS.get(cls))
-    if isinstance(error, apsw.SQLError) and "no such table" in str(error):
-        return errors.SchemaMissing(f"{place}: {error}")
-    return error
 
 
 class SqliteTx:
@@ -81,6 +61,7 @@ class SqliteTx:
         self.commit_s = 0.0  # what the last commit took
         self.patient = True  # whether to wait for another process
         self.log_room: WalPreallocation | None = None
+        self.files: OpenFiles | None = None  # None for a database in memory
         self._cursor = connection.cursor()
         self._queries = compiled("sqlite")
 
@@ -131,6 +112,7 @@ class SqliteTx:
 
     def begin(self) -> None:
         """Take the write lock."""
+        self.check_files()
         self._cursor.execute("begin immediate")
         if self.log_room is not None:
             self.log_room.make()
@@ -140,9 +122,18 @@ class SqliteTx:
         began = time.perf_counter()
         self._cursor.execute("commit")
         self.commit_s = time.perf_counter() - began
+        # Only now is it known that the commit went into a log that the next process will read.
+        self.check_files()
+
+    def check_files(self) -> None:
+        """Refuse to answer from files that are no longer those of the database."""
+        if self.files is not None:
+            self.files.check()
 
     def close(self) -> None:
         """Disconnect."""
+        if self.files is not None:
+            self.files.keep_from_checkpoint_if_gone()
         self.connection.close()
         if self.log_room is not None:
             self.log_room.close()
@@ -198,6 +189,24 @@ def _deliver(answers: list[_Answer]) -> None:
             future.set_exception(error)
 
 
+# A fork copies SQLite's own locks as they are, and one that is held stays held in the child for
+# ever. So a fork waits until no thread of ours is inside SQLite.
+_threads: weakref.WeakSet[_Thread] = weakref.WeakSet()
+
+
+def _hold_all() -> None:
+    for thread in _threads:
+        thread.pause()
+
+
+def _let_go() -> None:
+    for thread in _threads:
+        thread.resume()
+
+
+os.register_at_fork(before=_hold_all, after_in_parent=_let_go, after_in_child=_threads.clear)
+
+
 class _Thread:
     """A thread that owns one connection and serves calls from any event loop."""
 
@@ -211,6 +220,7 @@ class _Thread:
         # Who holds it may use the connection.
         self._turn = threading.Lock()
         self._took_s = 0.0
+        _threads.add(self)
 
     async def open(self) -> None:
         self._thread.start()
@@ -219,9 +229,21 @@ class _Thread:
             raise problem
 
     async def close(self) -> None:
+        await asyncio.to_thread(self.end)
+
+    def end(self) -> None:
+        """Finish what was submitted, then close the connection."""
         if self._thread.is_alive():
             self._calls.put(None)
-            await asyncio.to_thread(self._thread.join)
+            self._thread.join()
+
+    def pause(self) -> None:
+        """Let nobody use the connection; waits for whoever does."""
+        self._turn.acquire()
+
+    def resume(self) -> None:
+        """The connection may be used again."""
+        self._turn.release()
 
     async def call_brief(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         """Serve the call here and now, unless somebody is being served or the disk is slow."""
@@ -254,7 +276,8 @@ class _Thread:
 
     def _serve(self) -> None:
         try:
-            tx = self._tx = self._connect()
+            with self._turn:
+                tx = self._tx = self._connect()
         except BaseException as error:
             self._opened.put(error)
             return
@@ -314,6 +337,7 @@ def _write_group(tx: SqliteTx, group: list[_Call]) -> list[_Answer]:
         faults.reach("after-commit")
         return answers
     except BaseException as error:
+        keep_errno(error, connection)
         if connection.in_transaction:
             connection.execute("rollback")
         return [_Answer(call.future, None, error) for call in group]
@@ -345,6 +369,7 @@ def _read_group(tx: SqliteTx, group: list[_Call]) -> list[_Answer]:
     answers = []
     for call in group:
         try:
+            tx.check_files()
             connection.execute("begin")
             try:
                 value = drive(call.function(tx, *call.args, **call.kwargs))
@@ -352,8 +377,20 @@ def _read_group(tx: SqliteTx, group: list[_Call]) -> list[_Answer]:
                 connection.execute("rollback")
             answers.append(_Answer(call.future, value, None))
         except BaseException as error:
+            keep_errno(error, connection)
             answers.append(_Answer(call.future, None, error))
     return answers
+
+
+async def _shrink(tx: SqliteTx) -> bool:
+    connection = tx.connection
+    if connection.pragma("auto_vacuum") != _INCREMENTAL:
+        return False
+    spare = max(SPARE_PAGES_MIN, int(connection.pragma("page_count")) // 10)
+    excess = int(connection.pragma("freelist_count")) - spare
+    if excess > 0:
+        connection.execute(f"pragma incremental_vacuum({min(excess, SHRINK_PAGES)})").fetchall()
+    return excess > SHRINK_PAGES
 
 
 class SqliteDatabase:
@@ -363,8 +400,9 @@ class SqliteDatabase:
     is_local = True
 
     def __init__(self, path: str, settings: Settings) -> None:
-        self.path = path
-        self.place = f"sqlite {path}"
+        # Absolute: the program may change its folder, and errors should say which file they mean.
+        self.path = path if path == ":memory:" else os.path.abspath(path)
+        self.place = f"sqlite {self.path}"
         self._settings = settings
         self._memory = path == ":memory:"
         self._writer = _Thread("rota-writer", lambda: self._connect(write=True), True)
@@ -373,8 +411,8 @@ class SqliteDatabase:
             if self._memory
             else _Thread("rota-reader", lambda: self._connect(write=False), False)
         )
-        self._signal = None if self._memory else LocalSignal(path)
-        self._held: sqlite_guard.Identity | None = None
+        self._signal = None if self._memory else LocalSignal(os.path.realpath(self.path))
+        self._held: list[Identity] = []
 
     async def open(self) -> None:
         """Open the file, creating it (never its folder) when missing."""
@@ -393,9 +431,18 @@ class SqliteDatabase:
         if self._reader is not None:
             await self._reader.close()
         await self._writer.close()
-        if self._held is not None:
-            sqlite_guard.release(self._held)
-            self._held = None
+        sqlite_guard.release(self._held)
+        self._held = []
+
+    def abandon(self) -> None:
+        """Let go of the file without the event loop in which it was opened: that one is closed."""
+        if self._signal is not None:
+            self._signal.close()
+        for thread in (self._reader, self._writer):
+            if thread is not None:
+                thread.end()
+        sqlite_guard.release(self._held)
+        self._held = []
 
     async def write(
         self,
@@ -448,6 +495,23 @@ class SqliteDatabase:
         except apsw.Error as error:
             raise translate(error, self.place) from error
 
+    async def backup(self, target: str) -> int:
+        """Copy the database as it is at one moment; readers and writers go on meanwhile."""
+        if self._memory:
+            raise errors.UsageError(
+                "a database in memory has no file to copy", hint="Use sqlite:///path/to/rota.db."
+            )
+        try:
+            return await asyncio.to_thread(
+                sqlite_backup.backup, self.path, target, self._settings.busy_s
+            )
+        except apsw.Error as error:
+            raise translate(error, self.place) from error
+
+    async def shrink(self) -> bool:
+        """Cut some free pages off the file, if it has more than new runs will soon use."""
+        return not self._memory and await self.write(_shrink)
+
     async def clock_us(self) -> int | None:
         """The file lives on this machine, and so does its clock."""
         return None
@@ -472,8 +536,27 @@ class SqliteDatabase:
             raise errors.StoreUnreachable(
                 f"{self.place}: its folder does not exist", hint="Create the folder first."
             )
+        if not self._memory and write:
+            self._create()
         flags = apsw.SQLITE_OPEN_READWRITE | (apsw.SQLITE_OPEN_CREATE if write else 0)
         connection = apsw.Connection(self.path, flags=flags)
+        try:
+            return self._prepared(connection, write)
+        except BaseException as error:
+            keep_errno(error, connection)
+            connection.close()
+            raise
+
+    def _create(self) -> None:
+        try:
+            create_private(self.path)
+        except OSError as error:
+            raise errors.StoreUnreachable(
+                f"{self.place}: the file cannot be created ({error.strerror})",
+                hint="Check the path and its permissions; this user must be able to write it.",
+            ) from error
+
+    def _prepared(self, connection: apsw.Connection, write: bool) -> SqliteTx:
         tx = SqliteTx(connection)
         busy_s = self._settings.busy_s
         connection.set_busy_handler(lambda tries: tx.wait_for_lock(tries, busy_s))
@@ -481,13 +564,26 @@ class SqliteDatabase:
         # gets other values that might decide about a partial index, which is nearly always here.
         connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
         if not self._memory and write:
-            connection.execute("pragma journal_mode = wal").fetchall()
+            self._use_log(connection)
         connection.execute(f"pragma synchronous = {self._settings.synchronous}")
         connection.execute("pragma foreign_keys = on")
         connection.execute(f"pragma cache_size = -{CACHE_KIB}")
         connection.execute("pragma temp_store = memory")
         if not write:
             connection.execute("pragma query_only = on")
-        elif not self._memory:
-            tx.log_room = WalPreallocation(connection, self.path)
+        if not self._memory:
+            connection.execute("pragma schema_version").fetchall()  # a first look opens the log
+            tx.files = OpenFiles(connection, self.place)
+            tx.log_room = WalPreallocation(connection, tx.files) if write else None
         return tx
+
+    def _use_log(self, connection: apsw.Connection) -> None:
+        """Switch to WAL. SQLite stays in another mode without an error where it must."""
+        if not connection.pragma("page_count"):
+            # Only in a new file: its free pages can then be given back to the system.
+            connection.execute("pragma auto_vacuum = incremental")
+        [(mode,)] = connection.execute("pragma journal_mode = wal").fetchall()
+        if mode != "wal":
+            raise errors.StoreNoSharedMemory(
+                f"{self.place}: SQLite stays in journal mode {mode!r} instead of 'wal'"
+            )

@@ -1,9 +1,10 @@
-"""One SQLite library for one file in a process.
+"""A file that Rota holds is refused to all other code in this process.
 
-Rota brings its own SQLite; Python's `sqlite3` (and what stands on it: SQLAlchemy, aiosqlite) has
-another. The system forgets a process's locks on a file when any part of it closes the file, and
-each library takes itself for the first to arrive and empties the memory that both share. That ends
-in a damaged file or a bus error. So `sqlite3.connect` to a file that Rota holds is refused.
+The system forgets a process's locks on a file when any part of it closes that file. Two things do
+that: Python's `sqlite3` (and what stands on it: SQLAlchemy, aiosqlite), which is another library
+than Rota's, and a plain copy (`shutil.copy`). Without its locks the log of the database is deleted
+by the next process that closes the file, and two libraries damage it at once. The log itself
+carries no locks and may be read.
 """
 
 from __future__ import annotations
@@ -16,48 +17,58 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from rota import errors
+from rota.store.backend.sqlite_files import Identity, identity
 
-Identity = tuple[int, int]
 _held: Counter[Identity] = Counter()
+# Never opens a file that exists.
+_NEW = os.O_CREAT | os.O_EXCL
 
 
-def hold(path: str) -> Identity:
-    """Refuse the file to the other library from now on."""
+def hold(path: str) -> list[Identity]:
+    """Refuse the database, and the shared memory beside it, to other code from now on."""
     _begin()
-    found = os.stat(path)
-    identity = (found.st_dev, found.st_ino)
-    _held[identity] += 1
-    return identity
+    held = [identity(path), identity(f"{os.path.realpath(path)}-shm")]
+    _held.update(held)
+    return held
 
 
-def release(identity: Identity) -> None:
+def release(held: list[Identity]) -> None:
     """Rota closed the file."""
-    _held[identity] -= 1
-    if not _held[identity]:
-        del _held[identity]
+    _held.subtract(held)
+    for one in held:
+        if not _held[one]:
+            del _held[one]
 
 
 @cache
 def _begin() -> None:
     """Once per process: there is no way to take it back."""
     sys.addaudithook(_watch)
+    # A child that was forked has none of its parent's locks, so it may lose none.
+    os.register_at_fork(after_in_child=_held.clear)
 
 
 def _watch(event: str, args: tuple[Any, ...]) -> None:
-    if event != "sqlite3.connect" or not _held:
-        return
+    if event == "open":
+        if _held and args[2] & _NEW != _NEW:
+            _refuse("open()", args[0], "in this process; a second close would drop its locks")
+    elif event == "sqlite3.connect" and _held:
+        _refuse("sqlite3", _path(args[0]), "through another SQLite library")
+
+
+def _refuse(who: str, path: Any, why: str) -> None:
     try:
-        path = _path(args[0])
-        found = os.stat(path)
+        if isinstance(path, int) or identity(path) not in _held:
+            return
     except (OSError, TypeError, ValueError):  # in memory, a new file, or nonsense: not ours to tell
         return
-    if (found.st_dev, found.st_ino) in _held:
-        raise errors.StoreHeld(
-            f"sqlite3 cannot open {path}: Rota has the file open through another SQLite library"
-        )
+    raise errors.StoreHeld(f"{who} cannot open {os.fsdecode(path)}: Rota has the file open {why}")
 
 
-def _path(database: Any) -> str:
+def _path(database: Any) -> Any:
     """The file a caller of `sqlite3.connect` means, plain or as a URI."""
-    path = os.fsdecode(database)
+    try:
+        path = os.fsdecode(database)
+    except TypeError:
+        return None
     return unquote(urlsplit(path).path) if path.startswith("file:") else path

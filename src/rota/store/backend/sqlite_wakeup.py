@@ -1,8 +1,9 @@
-"""A cheap wake-up between processes that share a SQLite file: a byte over loopback UDP.
+"""A cheap wake-up between processes that share a SQLite file: a packet over loopback UDP.
 
-Each listening process leaves an empty file `<database>-wake/<port>`; a teller sends its topic to
-every port it finds there. Lost or forged packets do no harm: they only make somebody look, and
-polling finds everything anyway.
+Each listening process leaves an empty file `<database>-wake/<port>-<token>`; a sender sends the
+token and its topic to every port it finds there. The folder is as private as the database, so that
+only those who may open the database know the tokens: packets without one are dropped. Lost packets
+do no harm: polling finds everything anyway.
 """
 
 from __future__ import annotations
@@ -10,45 +11,61 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import re
+import secrets
 import socket
 from collections.abc import Callable
 from pathlib import Path
 
 _LOOPBACK = "127.0.0.1"
 REST_S = 0.002
+TOKEN_BYTES = 8
+PORT_MAX = 65535
+_LISTENER = re.compile(r"([1-9][0-9]{0,4})-([0-9a-f]{16})", re.ASCII)
 
 
-class _Ear(asyncio.DatagramProtocol):
-    def __init__(self, heard: Callable[[str], None]) -> None:
+class _Listener(asyncio.DatagramProtocol):
+    def __init__(self, heard: Callable[[str], None], token: bytes) -> None:
         self._heard = heard
+        self._token = token
 
     def datagram_received(self, data: bytes, addr: object) -> None:
-        if data:  # the empty one only tests whether somebody listens
-            self._heard(data.decode(errors="replace"))
+        topic = data.removeprefix(self._token)
+        if topic and len(topic) < len(data):  # the empty one only tests whether somebody listens
+            self._heard(topic.decode(errors="replace"))
 
 
 class LocalSignal:
-    """Tells and hears the processes on one SQLite file."""
+    """Notifies and hears the processes on one SQLite file."""
 
     def __init__(self, database_path: str) -> None:
+        self._database = database_path
         self._folder = Path(f"{database_path}-wake")
-        self._port: str | None = None
+        self._name: str | None = None
         self._resting: dict[str, bool] = {}
         self._closed = False
         self._transport: asyncio.DatagramTransport | None = None
 
     async def listen(self, heard: Callable[[str], None]) -> None:
-        """Open the ear. Where that is impossible (no loopback, no write), polling must do."""
+        """Open the socket. Where that is impossible (no loopback, no write), polling must do."""
+        token = secrets.token_bytes(TOKEN_BYTES)
         try:
             loop = asyncio.get_running_loop()
             self._transport, _ = await loop.create_datagram_endpoint(
-                lambda: _Ear(heard), local_addr=(_LOOPBACK, 0)
+                lambda: _Listener(heard, token), local_addr=(_LOOPBACK, 0)
             )
-            self._port = str(self._transport.get_extra_info("sockname")[1])
-            self._folder.mkdir(exist_ok=True)
-            (self._folder / self._port).touch()
+            port = self._transport.get_extra_info("sockname")[1]
+            self._name = f"{port}-{token.hex()}"
+            self._make_folder()
+            (self._folder / self._name).touch(mode=0o600)
         except OSError:
             self._close_ear()
+
+    def _make_folder(self) -> None:
+        """For those who may open the database, and nobody else."""
+        mode = os.stat(self._database).st_mode & 0o777
+        with contextlib.suppress(FileExistsError):
+            self._folder.mkdir(mode=mode | (mode & 0o444) >> 2)
 
     def tell(self, topic: str) -> None:
         """Send `topic` to every other listener: the first at once, more of it after a moment."""
@@ -65,24 +82,25 @@ class LocalSignal:
 
     def _send_all(self, topic: str) -> None:
         try:
-            ports = os.listdir(self._folder)
+            names = os.listdir(self._folder)
         except OSError:
             return
-        for port in ports:
-            if port != self._port and port.isdigit():
-                self._send(topic.encode(), port)
+        for name in names:
+            found = _LISTENER.fullmatch(name)
+            if found and name != self._name and int(found[1]) <= PORT_MAX:
+                self._send(name, int(found[1]), bytes.fromhex(found[2]) + topic.encode())
 
-    def _send(self, message: bytes, port: str) -> None:
+    def _send(self, name: str, port: int, message: bytes) -> None:
         # A connected socket learns that nobody listens (ICMP), an unconnected one would not.
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as out:
             try:
                 out.setblocking(False)
-                out.connect((_LOOPBACK, int(port)))
+                out.connect((_LOOPBACK, port))
                 out.send(message)
                 out.send(b"")
             except ConnectionRefusedError:
                 with contextlib.suppress(OSError):
-                    (self._folder / port).unlink()
+                    (self._folder / name).unlink()
             except OSError:
                 return
 
@@ -96,9 +114,10 @@ class LocalSignal:
 
     def _close_ear(self) -> None:
         if self._transport is not None:
-            self._transport.close()
+            with contextlib.suppress(RuntimeError):  # its event loop is closed
+                self._transport.close()
             self._transport = None
-        if self._port is not None:
+        if self._name is not None:
             with contextlib.suppress(OSError):
-                (self._folder / self._port).unlink()
-            self._port = None
+                (self._folder / self._name).unlink()
+            self._name = None

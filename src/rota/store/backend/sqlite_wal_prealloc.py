@@ -1,4 +1,4 @@
-"""Room in SQLite's write-ahead log, made before it is needed.
+"""The write-ahead log of SQLite: room made before it is needed, and checkpoints.
 
 A commit that lengthens the log costs the disk half as much again as one that writes over what is
 there: the file system has to make the new length durable too. So a log that grows by small commits
@@ -7,25 +7,37 @@ is lengthened a mebibyte at a time, with zeros, which SQLite takes for the end o
 
 from __future__ import annotations
 
+import logging
 import os
+import time
 
 import apsw
+
+from rota.store.backend.sqlite_files import OpenFiles
+
+log = logging.getLogger("rota.store")
 
 CHUNK = bytes(1 << 20)
 FRAME_BYTES_MAX = 4096 + 24
 # A checkpoint costs as much as it moves pages, so a long log, in which pages come again, is cheap.
 CHECKPOINT_PAGES = 4000
 AHEAD = 16  # frames; more than that in a commit, and the zeros would cost more than they save
+# A checkpoint that failed moves everything again; a full disk should not have that at every commit.
+RETRY_S = 1.0
+LOG_EVERY_S = 60.0
 
 
 class WalPreallocation:
-    """Lengthens the log of one writing connection."""
+    """Lengthens the log of one writing connection, and moves it into the database file."""
 
-    def __init__(self, connection: apsw.Connection, path: str) -> None:
-        self._path = path
+    def __init__(self, connection: apsw.Connection, files: OpenFiles) -> None:
+        self._path = connection.filename_wal
+        self._files = files
         self._file: int | None = None
         self._used = self._before = 0  # frames
         self._room = 0
+        self._retry_at = 0.0
+        self._log_at = 0.0
         connection.set_wal_hook(self._committed)
 
     def close(self) -> None:
@@ -45,18 +57,33 @@ class WalPreallocation:
 
     def _lengthen(self) -> int:
         if self._file is None:
-            self._file = os.open(f"{self._path}-wal", os.O_RDWR | os.O_CLOEXEC)
+            self._file = os.open(self._path, os.O_RDWR | os.O_CLOEXEC)
         length = os.fstat(self._file).st_size
         if self._used + AHEAD > length // FRAME_BYTES_MAX:
             length += os.pwrite(self._file, CHUNK, length)
         return length
 
     def _committed(self, connection: apsw.Connection, name: str, frames: int) -> int:
+        """Called after each commit, which is durable: nothing here may make it look refused."""
         self._before, self._used = self._used, frames
-        if frames >= CHECKPOINT_PAGES:
-            # Another process may be at it; then it is not ours to do.
-            try:
-                connection.wal_checkpoint(name, apsw.SQLITE_CHECKPOINT_PASSIVE)
-            except (apsw.BusyError, apsw.LockedError):
-                return apsw.SQLITE_OK
+        if frames >= CHECKPOINT_PAGES and time.monotonic() >= self._retry_at:
+            self._checkpoint(connection, name)
         return apsw.SQLITE_OK
+
+    def _checkpoint(self, connection: apsw.Connection, name: str) -> None:
+        if self._files.gone() is not None:  # what the dead log holds must not reach the file
+            return
+        try:
+            connection.wal_checkpoint(name, apsw.SQLITE_CHECKPOINT_PASSIVE)
+        except (apsw.BusyError, apsw.LockedError):
+            return  # another process is at it
+        except apsw.Error as error:
+            now = time.monotonic()
+            self._retry_at = now + RETRY_S
+            if now >= self._log_at:
+                self._log_at = now + LOG_EVERY_S
+                log.warning(
+                    "the log of %s cannot be moved into it, and grows: %s (errno %d). Commits are"
+                    " durable. Free some space or check the disk; `rota doctor` shows the backlog.",
+                    connection.filename, error, connection.system_errno,
+                )  # fmt: skip

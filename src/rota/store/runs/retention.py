@@ -2,27 +2,44 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from rota.store.backend.database import Tx
 
 
+class Pruned(NamedTuple):
+    """What one batch did, and the id after which the next one begins; None at the end."""
+
+    chains: int
+    after_id: str | None
+
+
 async def prune(
-    tx: Tx, *, namespace: str, before_id: str, limit: int, before_at: int = 1 << 62
-) -> int:
-    """Delete chains born before an id and finished before an instant, with their steps."""
+    tx: Tx,
+    *,
+    namespace: str,
+    before_id: str,
+    limit: int,
+    before_at: int = 1 << 62,
+    after_id: str = "",
+) -> Pruned:
+    """Look at one page of runs created before an id. Delete the chains that finished before an
+    instant, with their steps."""
+    window = await tx.rows(
+        "retention_window", namespace=namespace, after_id=after_id, before_id=before_id,
+        before_at=before_at, limit=limit,
+    )  # fmt: skip
+    ids = [row[0] for row in window if row[1]]
     roots = [
         row[0]
         for row in await tx.rows(
-            "prunable_chains",
-            namespace=namespace,
-            before_id=before_id,
-            before_at=before_at,
-            limit=limit,
+            "prunable_chains", ids=ids, before_id=before_id, before_at=before_at
         )
-    ]
+    ] if ids else []  # fmt: skip
     if roots:
         await tx.rows("delete_steps", roots=roots)
         await tx.rows("delete_chains", roots=roots)
-    return len(roots)
+    return Pruned(len(roots), window[-1][0] if len(window) == limit else None)
 
 
 async def prune_events(

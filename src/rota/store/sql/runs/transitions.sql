@@ -297,31 +297,3 @@ select status, count(*) from runs where namespace = :namespace group by status
 select queue, name, count(*), min(available_at) from runs
 where namespace = :namespace and status = 'pending'
 group by queue, name
-
--- name: prunable_chains
--- Finished chains below the cut, oldest first; nothing that is open, or whose parent is open, goes.
-select root.id from runs as root
-where root.namespace = :namespace and root.retry_of is null and root.id < :before_id
-    and root.finished_at < :before_at
-    and not exists (select 1 from runs as later where later.root_id = root.id
-        and later.retry_of is not null
-        and (later.finished_at is null or later.finished_at >= :before_at
-            or later.id >= :before_id))
-    and not exists (select 1 from runs as parent where root.parent_id is not null
-        and (parent.id = root.parent_id or (parent.root_id = root.parent_id and parent.retry_of is not null))
-        and parent.status in ('pending', 'running', 'sleeping', 'waiting'))
-order by root.id
-limit :limit
-
--- name: nth_newest_id
-select id from runs
-where namespace = :namespace and retry_of is null
-    and status in ('completed', 'failed', 'cancelled', 'crashed', 'skipped')
-order by id desc
-limit 1 offset :keep
-
--- name: delete_steps
-delete from steps where root_id {in roots}
-
--- name: delete_chains
-delete from runs where id {in roots} or (root_id {in roots} and retry_of is not null)

@@ -1,0 +1,60 @@
+"""Retention: does a worker delete old runs as fast as workers finish new ones?"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+
+from bench import hits
+from bench.children import until, workers
+from bench.measure import Sample, Sizes, Target
+from bench.ours import Ours
+from bench.places import Place, opened
+from rota import Rota
+
+# A worker prunes for half of each heartbeat. A short heartbeat shows many such rounds.
+HEARTBEAT_S = 0.5
+# About a tenth of a second: all that was drained is old.
+KEEP_DAYS = 1e-6
+
+
+class Retention:
+    """Finished runs pruned per second by one worker, against runs drained per second by one."""
+
+    name = "retention"
+    about = "finished runs pruned by one worker, against the drain of the same runs"
+    once = False
+
+    async def round(self, places: Sequence[Place], sizes: Sizes) -> list[Sample]:
+        """Drain, then prune what was drained."""
+        samples = []
+        for place in places:
+            drained, pruned = await _drain_and_prune(place, sizes.drain)
+            target = Target(">=", 1 / 3)
+            samples.append(Sample("prune", place.name, "runs/s", pruned, drained, target))
+        return samples
+
+
+async def _drain_and_prune(place: Place, count: int) -> tuple[float, float]:
+    path = place.scratch / "retention.hits"
+    path.unlink(missing_ok=True)
+    side = Ours(place.url())
+    async with opened(place, side):
+        await side.start_bulk(count, "noop")
+        with workers(side, "noop", path, count=1):
+            await until(lambda: hits.count(path) >= count, "all runs performed")
+            while await side.unfinished():
+                await asyncio.sleep(0.002)
+            drained = count / (time.monotonic() - min(hit.at for hit in hits.read(path)))
+        return drained, count / await _prune(side)
+
+
+async def _prune(side: Ours) -> float:
+    """Seconds that a worker with nothing else to do takes to delete all that is over."""
+    pruner = Rota(side.url, keep_days=KEEP_DAYS, heartbeat_s=HEARTBEAT_S)
+    began = time.monotonic()
+    async with pruner:
+        while await side.app.counts():
+            await asyncio.sleep(0.05)
+        return time.monotonic() - began

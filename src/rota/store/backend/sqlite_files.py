@@ -1,0 +1,84 @@
+"""The files of one SQLite database: still those that Rota opened?
+
+A process loses its POSIX locks on a file when any code in it closes that file. Another process may
+then take itself for the last user, and delete the log. What Rota commits afterwards goes into a
+file without a name, and is lost with the process. So no answer is given before a look at both.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+
+import apsw
+
+from rota import errors
+
+Identity = tuple[int, int]
+PRIVATE = 0o600
+_creating = threading.Lock()
+
+
+def identity(path: str) -> Identity:
+    """What stays the same about a file whatever its name."""
+    found = os.stat(path)
+    return found.st_dev, found.st_ino
+
+
+def create_private(path: str) -> None:
+    """Create a database file that only its owner may read; leave one that exists as it is.
+
+    SQLite gives the log and the shared memory the permissions of the file."""
+    with _creating:  # closing the new file must not drop the locks of a connection made meanwhile
+        if os.path.exists(path):
+            return
+        with contextlib.suppress(FileExistsError):
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE))
+
+
+def open_to_others(path: str) -> list[str]:
+    """Which of a database's files users other than the owner may read or write."""
+    real = os.path.realpath(path)
+    found = []
+    for each in (real, f"{real}-wal", f"{real}-shm", f"{real}-wake"):
+        with contextlib.suppress(OSError):
+            if os.stat(each).st_mode & 0o077:
+                found.append(each)
+    return found
+
+
+class OpenFiles:
+    """The database file and the write-ahead log of one connection."""
+
+    def __init__(self, connection: apsw.Connection, place: str) -> None:
+        self._connection = connection
+        self._place = place
+        self._opened = [
+            (path, identity(path)) for path in (connection.filename, connection.filename_wal)
+        ]
+
+    def gone(self) -> str | None:
+        """The path that no longer leads to the file that was opened, if there is one."""
+        for path, opened in self._opened:
+            try:
+                if identity(path) != opened:
+                    return path
+            except (FileNotFoundError, NotADirectoryError):
+                return path
+            except OSError:  # the path may not be looked up by this user: that says nothing
+                continue
+        return None
+
+    def check(self) -> None:
+        """Raise StoreGone when a file was deleted or replaced."""
+        path = self.gone()
+        if path is not None:
+            raise errors.StoreGone(
+                f"{self._place}: {path} was deleted or replaced while this process had it open"
+            )
+
+    def keep_from_checkpoint_if_gone(self) -> None:
+        """Do not let SQLite copy a dead log into a file that others went on with."""
+        if self.gone() is not None:
+            self._connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)

@@ -1,0 +1,33 @@
+-- name: retention_window
+-- One page in the order of ids, which costs the same however many runs are stored; with each run
+-- whether it is the first of a chain that may go.
+select id, retry_of is null and namespace = :namespace and finished_at < :before_at from runs
+where id > :after_id and id < :before_id
+order by id
+limit :limit
+
+-- name: prunable_chains
+-- Of finished first runs: nothing that is open or young, or whose parent is open, goes.
+select root.id from runs as root
+where root.id {in ids}
+    and not exists (select 1 from runs as later where later.root_id = root.id
+        and later.retry_of is not null
+        and (later.finished_at is null or later.finished_at >= :before_at
+            or later.id >= :before_id))
+    and not exists (select 1 from runs as parent where root.parent_id is not null
+        and (parent.id = root.parent_id or (parent.root_id = root.parent_id and parent.retry_of is not null))
+        and parent.status in ('pending', 'running', 'sleeping', 'waiting'))
+{skip_locked}
+
+-- name: nth_newest_id
+select id from runs
+where namespace = :namespace and retry_of is null
+    and status in ('completed', 'failed', 'cancelled', 'crashed', 'skipped')
+order by id desc
+limit 1 offset :keep
+
+-- name: delete_steps
+delete from steps where root_id {in roots}
+
+-- name: delete_chains
+delete from runs where id {in roots} or (root_id {in roots} and retry_of is not null)
