@@ -113,6 +113,8 @@ RANGE = {"from_at": 0, "to_at": NOW, "due_at": NOW, "at": NOW, "limit": 10, "id"
 NEW = ("new", "s1", "work", NOW, NOW, None, NOW + 1, NOW + 1)
 ADDED = ("new", "s1", "work", "pending", None, NOW, NOW, "schedule", None, None, None)
 OPEN = ("runs_schedule_open",)
+RESTING = ("runs_resting",)
+STUCK = {"namespace": SPACE, "kinds": ["workflow", "pipeline"]}
 
 CASES += [
     Case("due_schedules", ("runs_timer",), SPOT),
@@ -128,6 +130,10 @@ CASES += [
     Case("with_turns", OPEN, {"ids": ["s1", "s2"]}),
     Case("next_in_turn", OPEN, ONE),
     Case("free_waiting", OPEN, ONE),
+    Case("free_turns", OPEN, ONE),
+    Case("free_orphans", RESTING, STUCK | {"now": NOW}),
+    Case("stuck_turns", RESTING, STUCK),
+    Case("stuck_backfills", RESTING, STUCK),
     Case("take_turns", OPEN, {"now": NOW}, ("s1",)),
     Case("failures_in_a_row", ("runs_occurrence",), {"limit": 3}, ("s1", 0)),
     Case("ledger", ("runs_occurrence",), RANGE),

@@ -1,6 +1,7 @@
 """What `rota doctor` finds: the database, its schema and clock, workers, queues, stuck runs.
 
-Only looks: nothing is created, migrated or mended. Each finding says what to do about it.
+`examine` only looks, and each finding says what to do about it. `repair` changes what can be
+repaired without a decision by a person.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from rota.store.backend import migrate
 from rota.store.backend.database import Database, Tx, open_url
 from rota.store.runs import history, workers
 from rota.store.schedules import templates
+from rota.store.schedules.overlap import release_stuck
 
 Level = Literal["ok", "warn", "bad"]
 Absence = Literal["gone", "silent"]
@@ -34,6 +36,8 @@ OFFSET_US_MAX = 2 * SECOND
 WAIT_US_MAX = MINUTE
 LOOK_MAX = 1000
 NAMED_MAX = 3
+REPORT = "This should never be: keep a copy of the database and report it."
+REPAIR = "`rota doctor --repair` releases it, and so does the next start of a worker."
 
 
 class Finding(NamedTuple):
@@ -99,6 +103,24 @@ async def examine(url: str, settings: Settings) -> DoctorReport:
     return DoctorReport(place, found)
 
 
+async def repair(url: str, settings: Settings) -> list[Finding]:
+    """Repair what can be repaired in this namespace; returns what was done."""
+    database = open_url(url, settings)
+    await database.open()
+    try:
+        await database.read(migrate.check)
+        count = await database.write(
+            release_stuck, namespace=settings.namespace,
+            now=await database.clock_us() or SystemClock().now(),
+        )  # fmt: skip
+    finally:
+        await database.close()
+    if not count:
+        return []
+    says = f"released {_count(count, 'run')} that waited for a turn behind no other run"
+    return [Finding("ok", "repaired", says)]
+
+
 class Doctor:
     """One look at one namespace of an open database."""
 
@@ -160,11 +182,13 @@ class Doctor:
         if not broken:
             says = f"all {len(invariants.INVARIANTS)} hold"
             return [Finding("ok", "invariants", says)]
-        hint = "This should never be: keep a copy of the database and report it."
         return [
-            Finding("bad", "invariants", f"not so: {one.sentence} ({'; '.join(one.rows)})", hint)
+            Finding(
+                "bad", "invariants", f"not so: {one.sentence} ({'; '.join(one.rows)})",
+                REPAIR if one.name in invariants.REPAIRABLE else REPORT,
+            )
             for one in broken
-        ]
+        ]  # fmt: skip
 
     async def ledger(self) -> list[Finding]:
         """Whether every occurrence that schedules have passed is accounted for."""
@@ -174,8 +198,7 @@ class Doctor:
             keep_from=self._now - round(days * DAY) if days else 0,
             keeps_all=not self._settings.keep_runs,
         )  # fmt: skip
-        hint = "This should never be: keep a copy of the database and report it."
-        return [Finding("bad", "ledger", str(one), hint) for one in found]
+        return [Finding("bad", "ledger", str(one), REPORT) for one in found]
 
     async def schedules(self) -> list[Finding]:
         """Schedules that were put aside, and declarations that are ignored."""

@@ -265,7 +265,9 @@ class Schedules:
                 priority=fresh.priority if priority is None else priority,
             )  # fmt: skip
 
-        return await self._change(name, edit)
+        changed = await self._change(name, edit)
+        self._client.wakeups.tell(READY)  # Another overlap policy may have released a run.
+        return changed
 
     async def forget_declaration(self, name: str) -> None:
         """A declaration that was ignored in favour of this schedule is no more."""
@@ -325,13 +327,11 @@ class Schedules:
         rows = [
             store.extra_row(
                 shown.schedule, shown.intent, id=run_id, due_at=due, trigger=Trigger.BACKFILL,
-                status=Status.PENDING if place < parallel else Status.SLEEPING,
-                reason=None if place < parallel else "backfill",
-                available_at=now if place < parallel else None, previous_at=earlier[place],
+                status=Status.SLEEPING, reason="backfill", previous_at=earlier[place],
             )
             for place, (run_id, due) in enumerate(zip(ids, dues, strict=True))
         ]  # fmt: skip
-        born = await self._client.database.write(store.add_runs, rows, now=now)
+        born = await self._client.database.write(store.backfill, rows, parallel=parallel, now=now)
         self._client.wakeups.tell(READY)
         return Backfill(count, born)
 

@@ -18,6 +18,7 @@ from rota.engine.wakeups import DONE, READY
 from rota.engine.worker import Worker
 from rota.errors import StoreReadOnly
 from rota.store.runs import retention, transitions, workers
+from rota.store.schedules.overlap import release_stuck
 
 log = logging.getLogger("rota.upkeep")
 
@@ -51,7 +52,8 @@ class Maintenance:
         self._prune_at = 0
 
     async def register(self, queues: list[str], version: str) -> None:
-        """Write this worker's row, then take over what dead neighbours left behind."""
+        """Write this worker's row, then take over what dead neighbours left behind and release
+        runs that wait behind nobody."""
         now = self._clock.now()
         pid = os.getpid()
         self._row = WorkerRow(
@@ -61,6 +63,12 @@ class Maintenance:
         )  # fmt: skip
         await self._database.write(workers.register, self._row)
         await self.beat()
+        released = await self._database.write(
+            release_stuck, namespace=self._settings.namespace, now=self._clock.now()
+        )
+        if released:
+            log.warning("released %d runs that waited for their turn behind no other run", released)
+            self._wakeups.tell(READY)
 
     async def keep_leases(self) -> None:
         """Renew at a third of the lease, and at once when somebody cancelled something."""

@@ -142,6 +142,11 @@ class Before(NamedTuple):
     waiting: int = 0  # waits for its turn
     failures: int = 0  # ended badly in a row, as far as it was asked
 
+    @property
+    def released(self) -> Before:
+        """The same after one that waited has begun."""
+        return self._replace(running=self.running + 1, waiting=self.waiting - 1)
+
 
 def jitter_us(name: str, policies: Policies) -> int:
     """A stable delay for this schedule, so that many at one instant spread out."""

@@ -71,6 +71,10 @@ async def fire(tx: Tx, *, namespace: str, now: int, limit: int, new_ids: Iterato
     due = [DueSchedule(*row) for row in rows]
     intents = {one.id: _understood(one.spec) for one in due}
     before = await _before(tx, intents)
+    stuck = [key for key, found in before.items() if found.waiting and not found.running]
+    if stuck:  # It waits behind nobody: it goes, and the next occurrence waits behind it.
+        await tx.change("take_turns", [(key,) for key in stuck], now=now)
+        before |= {key: before[key].released for key in stuck}
     made = _Round(now, new_ids)
     for one in due:
         if made.run_count >= RUNS_MAX:
@@ -83,7 +87,7 @@ async def fire(tx: Tx, *, namespace: str, now: int, limit: int, new_ids: Iterato
     told = await notifications.tell(tx, made.untold, now=now) if made.untold else 0
     more = len(due) == limit or made.run_count >= RUNS_MAX
     upcoming = None if more else (await tx.rows("next_schedule", namespace=namespace))[0][0]
-    born = made.run_count + told
+    born = made.run_count + told + len(stuck)
     return Fired(len(due), born, made.put_aside, upcoming, bool(made.cancels), more)
 
 

@@ -17,6 +17,7 @@ from rota.core.schedules.intent import (
     NO_FURTHER,
     RUNS_DONE,
     Intent,
+    Overlap,
     Skip,
     jitter_us,
     understand,
@@ -128,7 +129,9 @@ async def soonest(tx: Tx, *, namespace: str, until: int, limit: int) -> list[Sch
 async def delete(tx: Tx, schedule_id: str, *, now: int = 0) -> bool:
     """Remove a template. The runs it fired stay; their `schedule_id` becomes null.
 
-    Runs that wait for their turn go now: nobody would give it to them any more."""
+    Runs that wait for their turn go now: nobody would give it to them any more. The lock keeps
+    a firing from adding another one in between."""
+    await tx.rows("lock_templates", ids=[schedule_id])
     await tx.rows("free_waiting", id=schedule_id, now=now)
     return bool(await tx.rows("delete_schedule", id=schedule_id))
 
@@ -136,6 +139,16 @@ async def delete(tx: Tx, schedule_id: str, *, now: int = 0) -> bool:
 async def add_runs(tx: Tx, rows: Sequence[Row], *, now: int) -> list[str]:
     """Insert runs of one template (trigger, backfill); ones that exist are left alone."""
     return [row[0] for row in await tx.many("fire_runs", rows, now=now)]
+
+
+async def backfill(tx: Tx, rows: Sequence[Row], *, parallel: int, now: int) -> list[str]:
+    """Insert the runs of a backfill, all asleep, and release the first `parallel` of them.
+
+    Which are first is known only now: an occurrence that has a run already gets no other."""
+    added = set(await add_runs(tx, rows, now=now))
+    ids = [row[0] for row in rows if row[0] in added]
+    await tx.rows("take_turn", ids=ids[:parallel], now=now)
+    return ids
 
 
 async def replace(tx: Tx, old: Schedule, fresh: Schedule, *, now: int, new_id: str) -> Schedule:
@@ -150,6 +163,9 @@ async def replace(tx: Tx, old: Schedule, fresh: Schedule, *, now: int, new_id: s
         after = msgspec.structs.replace(after, since_at=fresh.due_at - 1)
         fresh = msgspec.structs.replace(fresh, spec=stored(after))
     await change(tx, fresh)
+    if after.policies.overlap is Overlap.ALLOW:
+        # Runs stand beside each other from now on, so that there might always be one before it.
+        await tx.rows("free_turns", id=fresh.id, now=now)
     row = left_out(old, before, fresh, now, new_id)
     if row:
         await tx.many("fire_runs", row, now=now)

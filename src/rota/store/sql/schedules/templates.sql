@@ -88,19 +88,24 @@ where namespace = :namespace and status = 'paused' and available_at is not null
 
 -- name: open_of_schedules
 -- That the status lies in a range says nothing new, but shows SQLite that the index of open runs
--- is narrower than that of all runs of a schedule, however long its history is.
+-- is narrower than that of all runs of a schedule, however long its history is. A backfill stands
+-- beside the schedule with all its attempts; only the first one carries its trigger.
 select schedule_id,
     sum(case when status = 'sleeping' and reason = 'turn' then 0 else 1 end),
     sum(case when status = 'sleeping' and reason = 'turn' then 1 else 0 end)
 from runs
-where schedule_id {in ids} and schedule_id is not null and trigger <> 'backfill'
+where schedule_id {in ids} and schedule_id is not null
     and finished_at is null and status >= 'pending'
+    and (trigger = 'schedule' or not exists (
+        select 1 from runs as root where root.id = runs.root_id and root.trigger = 'backfill'))
 group by schedule_id
 
 -- name: open_roots_of
 select root_id from runs
-where schedule_id {in ids} and schedule_id is not null and trigger <> 'backfill'
+where schedule_id {in ids} and schedule_id is not null
     and finished_at is null and status >= 'pending'
+    and (trigger = 'schedule' or not exists (
+        select 1 from runs as root where root.id = runs.root_id and root.trigger = 'backfill'))
 
 -- name: failures_in_a_row
 -- How many of the newest chains that ended did so badly, for each schedule, up to the limit.
@@ -180,6 +185,46 @@ update runs set status = 'pending', reason = null, available_at = :now
 where schedule_id = :id and schedule_id is not null and status = 'sleeping'
     and finished_at is null and (reason = 'turn' or reason = 'backfill')
 
+-- name: free_turns
+-- The same, but for a backfill, which keeps its own concurrency.
+update runs set status = 'pending', reason = null, available_at = :now
+where schedule_id = :id and schedule_id is not null and status = 'sleeping'
+    and finished_at is null and reason = 'turn'
+returning id
+
+-- name: free_orphans
+-- Runs that wait for a schedule that is gone.
+update runs set status = 'pending', reason = null, available_at = :now
+where namespace = :namespace and status = 'sleeping' and available_at is null
+    and kind {in kinds} and (reason = 'turn' or reason = 'backfill') and schedule_id is null
+returning id
+
+-- name: stuck_turns
+-- Schedules with a run that waits for its turn behind nobody.
+select distinct waiting.schedule_id from runs as waiting
+where waiting.namespace = :namespace and waiting.status = 'sleeping' and waiting.available_at is null
+    and waiting.kind {in kinds} and waiting.reason = 'turn' and waiting.schedule_id is not null
+    and not exists (
+    select 1 from runs as other
+    where other.schedule_id = waiting.schedule_id and other.schedule_id is not null
+        and other.finished_at is null and other.status >= 'pending'
+        and not (other.status = 'sleeping' and coalesce(other.reason, '') = 'turn')
+        and not exists (select 1 from runs as root
+            where root.id = other.root_id and root.trigger = 'backfill'))
+
+-- name: stuck_backfills
+-- Schedules with a run of a backfill that waits behind nobody.
+select distinct waiting.schedule_id from runs as waiting
+where waiting.namespace = :namespace and waiting.status = 'sleeping' and waiting.available_at is null
+    and waiting.kind {in kinds} and waiting.reason = 'backfill' and waiting.schedule_id is not null
+    and not exists (
+    select 1 from runs as other
+    where other.schedule_id = waiting.schedule_id and other.schedule_id is not null
+        and other.finished_at is null and other.status >= 'pending'
+        and not (other.status = 'sleeping' and coalesce(other.reason, '') = 'backfill')
+        and exists (select 1 from runs as root
+            where root.id = other.root_id and root.trigger = 'backfill'))
+
 -- name: lock_templates
 -- With whether somebody is to be told about their runs.
 select id, exists (select 1 from notices where notices.schedule_id = runs.id) as tells
@@ -187,7 +232,8 @@ from runs where id {in ids} order by id
 {lock}
 
 -- name: root_triggers
-select id, trigger from runs where id {in ids}
+-- Why chains were started, and when: one that never left its place in a queue has no such time.
+select id, trigger, available_at from runs where id {in ids}
 
 -- name: take_turns
 -- Of each of these schedules the run that waits longest for its turn gets it.
