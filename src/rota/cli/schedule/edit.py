@@ -57,9 +57,9 @@ def _options(command: Decorated) -> Decorated:
     """What a schedule has beside its time; `none` takes a bound away."""
     rows: list[tuple[str, Any, str | None, str]] = [
         ("--overlap", click.Choice([o.value for o in Overlap]), None,
-            "While the run before goes on: queue one, skip, allow, or cancel-running."),
+            "While the run before goes on: queue one or all, skip, allow, or cancel it."),
         ("--missed", click.Choice([m.value for m in Missed]), None,
-            "What nobody was there to fire: run the latest, skip, or all up to --missed-max."),
+            "Missed occurrences: run the latest, skip, or all up to --missed-max."),
         ("--missed-max", click.IntRange(min=0), "N", "With --missed all: at most so many."),
         ("--max-delay", _length, "DURATION", "Later than this it is skipped."),
         ("--jitter", _length, "DURATION", "Spread by up to this; stable for each schedule."),

@@ -31,6 +31,7 @@ class Overlap(StrEnum):
     """What to do when the run before has not ended."""
 
     QUEUE = "queue"  # let one wait; further ones merge into it
+    QUEUE_ALL = "queue-all"  # let every one wait for its turn
     SKIP = "skip"
     ALLOW = "allow"
     CANCEL = "cancel-running"
@@ -41,7 +42,7 @@ class Missed(StrEnum):
 
     RUN = "run"  # once, the latest
     SKIP = "skip"
-    ALL = "all"  # up to `missed_max`, the latest ones
+    ALL = "all"  # up to `missed_max`, the latest ones; under `queue` one after another
 
 
 class Policies(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -174,13 +175,14 @@ def decide(
         upcoming = next_after(intent.spec, now)
     chosen, skips = _choose(owed, policies, now)
     room = sys.maxsize if policies.runs_max is None else intent.runs_left
-    if policies.overlap is Overlap.ALLOW and min(chosen.size, room) > most:
+    overlap = _overlap_of(policies, chosen, now)
+    if overlap in (Overlap.ALLOW, Overlap.QUEUE_ALL) and min(chosen.size, room) > most:
         *dues, upcoming = chosen.dues(most + 1)
-        return FiringPlan([Fire(due, False) for due in dues], skips, upcoming, False, None)
+        return FiringPlan(_every(dues, overlap, before), skips, upcoming, False, None)
     if room < chosen.size:
         chosen, beyond = chosen.split(room)
         skips += _skips(beyond, "max runs")
-    fires, merged, cancels = _overlap(chosen, policies.overlap, before)
+    fires, merged, cancels = _overlap(chosen, overlap, before)
     skips += merged
     pause = None
     if len(fires) >= room:
@@ -228,11 +230,30 @@ def _skips(part: OccurrenceRange, reason: str) -> list[Skip]:
     return [Skip(due, reason, due, 1) for due in part.dues(part.size)]
 
 
+def _overlap_of(policies: Policies, chosen: OccurrenceRange, now: int) -> Overlap:
+    """The overlap policy of this firing: catching up on all merges none of them into another."""
+    catches_up = (
+        policies.overlap is Overlap.QUEUE
+        and policies.missed is Missed.ALL
+        and chosen.size > 0
+        and now - chosen.first > policies.on_time_us
+    )
+    return Overlap.QUEUE_ALL if catches_up else policies.overlap
+
+
+def _every(dues: list[int], overlap: Overlap, before: Before) -> list[Fire]:
+    """All of them: beside each other, or each behind the one before it."""
+    if overlap is Overlap.ALLOW:
+        return [Fire(due, False) for due in dues]
+    is_open = bool(before.running or before.waiting)
+    return [Fire(due, is_open or place > 0) for place, due in enumerate(dues)]
+
+
 def _overlap(
     chosen: OccurrenceRange, overlap: Overlap, before: Before
 ) -> tuple[list[Fire], list[Skip], bool]:
-    if overlap is Overlap.ALLOW or not chosen.size:
-        return [Fire(due, False) for due in chosen.dues(chosen.size)], [], False
+    if overlap in (Overlap.ALLOW, Overlap.QUEUE_ALL) or not chosen.size:
+        return _every(chosen.dues(chosen.size), overlap, before), [], False
     open_count = before.running + before.waiting
     if overlap is Overlap.CANCEL:
         # Of several at once only the newest can survive the others.
