@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from rota import Transient, this_run
-from rota.core.time.instants import HOUR
+from rota import RetryPolicy, Transient, this_run
+from rota.core.time.instants import HOUR, MINUTE
 from rota.errors import BadInput, BadSchedule, RotaError, UnknownSchedule, UnknownZone
 from rota.testing import virtual
 from tests.schedules.kit import (
@@ -335,6 +335,33 @@ async def test_a_paused_schedule_can_be_triggered(database_url: str) -> None:
         await world.settle()
         assert app.seen == [("-", "manual")] * 2
         assert (await schedule(app, "s")).status == "paused"
+
+
+# -- history ---------------------------------------------------------------------------------
+
+
+async def test_history_tells_the_outcome_of_the_chain_not_of_its_first_attempt(
+    database_url: str,
+) -> None:
+    app = Noted()
+    once_more = RetryPolicy(attempts=2, delay_s=60, delay_s_max=60, factor=1)
+    async with virtual(app, url=database_url) as world:
+
+        @app.workflow(name="again", retries=once_more)
+        async def again() -> str:
+            if this_run().attempt == 1:
+                raise Transient("not yet")
+            return "at last"
+
+        await app.schedules.create("s", "again", HOURLY, **PLAIN)
+        await world.advance("2h30s")
+        newest, oldest = await app.schedules.history("s")
+        assert (newest.label, newest.attempt) == ("sleeping:retry", 2)
+        assert (oldest.label, oldest.attempt) == ("completed", 2)
+        assert (oldest.trigger, oldest.output, oldest.error) == ("schedule", '"at last"', None)
+        assert oldest.id == oldest.root_id
+        assert (oldest.finished_at or 0) - (oldest.started_at or 0) >= MINUTE
+        await sound(app)
 
 
 # -- backfill --------------------------------------------------------------------------------

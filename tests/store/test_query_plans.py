@@ -137,6 +137,7 @@ CASES += [
     Case("take_turns", OPEN, {"now": NOW}, ("s1",)),
     Case("failures_in_a_row", ("runs_occurrence",), {"limit": 3}, ("s1", 0)),
     Case("ledger", ("runs_occurrence",), RANGE),
+    Case("last_attempts", CHAIN, {"roots": ["completed000001"]}),
     Case("ledger_at", ("runs_occurrence",), RANGE),
     Case("ledger_range", ("runs_occurrence",), RANGE),
     Case("fire_plain", PRIMARY, {"now": NOW}, NEW),

@@ -20,7 +20,7 @@ from rota.core.time.instants import DAY, MINUTE, SECOND, micros, span
 from rota.engine import liveness
 from rota.engine.clock import SystemClock
 from rota.errors import RotaError
-from rota.schedules.ledger_check import gaps
+from rota.schedules.ledger_check import ledger_faults
 from rota.settings import Settings
 from rota.store import invariants
 from rota.store.backend import migrate
@@ -194,7 +194,7 @@ class Doctor:
         """Whether every occurrence that schedules have passed is accounted for."""
         days = self._settings.keep_days
         found = await self._database.read(
-            gaps, namespace=self._namespace, now=self._now,
+            ledger_faults, namespace=self._namespace, now=self._now,
             keep_from=self._now - round(days * DAY) if days else 0,
             keeps_all=not self._settings.keep_runs,
         )  # fmt: skip

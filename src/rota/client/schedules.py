@@ -176,10 +176,13 @@ class Schedules:
         self, name: str, *, limit: int = 50, start: datetime | None = None,
         end: datetime | None = None,
     ) -> Sequence[Run]:  # fmt: skip
-        """The ledger: every occurrence with its outcome, newest first."""
+        """The ledger: every occurrence with its outcome, newest first.
+
+        A row has the id, trigger and start of the first attempt, and the status, result and end
+        of the newest one: how the occurrence ended, after all retries and recoveries."""
         shown = await self.get(name)
         return await self._client.database.read(
-            store.ledger, shown.schedule.id, limit=limit,
+            store.history, shown.schedule.id, limit=limit,
             from_at=0 if start is None else instant(start),
             to_at=0 if end is None else instant(end),
         )  # fmt: skip
@@ -221,7 +224,8 @@ class Schedules:
                 raise WrongState(f"schedule {name} has no further occurrence; update it first")
             return fresh
 
-        return await self._change(name, wake)
+        # Until nobody has ended it, a pause that is over is one that a person may still end.
+        return await self._change(name, wake, ends_pause=False)
 
     async def update(
         self,
@@ -335,7 +339,9 @@ class Schedules:
         self._client.wakeups.tell(READY)
         return Backfill(count, born)
 
-    async def _change(self, name: str, edit: Callable[[Schedule], Schedule]) -> ScheduleView:
+    async def _change(
+        self, name: str, edit: Callable[[Schedule], Schedule], *, ends_pause: bool = True
+    ) -> ScheduleView:
         """Read, edit and write one schedule in one transaction."""
         namespace = self._client.settings.namespace
         now = self._client.clock.now()
@@ -344,6 +350,8 @@ class Schedules:
             old = await store.find(tx, namespace=namespace, name=name, lock=True)
             if old is None:
                 return None
+            if ends_pause:
+                old = await store.end_pause(tx, old, now=now, new_id=self._client.ids.make(now))
             return await store.replace(
                 tx, old, edit(old), now=now, new_id=self._client.ids.make(now)
             )

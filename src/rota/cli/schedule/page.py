@@ -57,10 +57,10 @@ async def read(client: Client, name: str) -> SchedulePage:
 
 
 async def entries(client: Client, rows: Sequence[Run]) -> list[LedgerEntry]:
-    """Ledger rows with how their chains ended; only a row that ended badly may have a successor."""
+    """Ledger rows with the newest attempts of their chains."""
     found = []
     for row in rows:
-        followed = row.status in (Status.FAILED, Status.CRASHED, Status.CANCELLED)
+        followed = row.attempt > 1 or row.recoveries > 0
         found.append(LedgerEntry(row, (await client.chain(row.id))[-1] if followed else row))
     return found
 

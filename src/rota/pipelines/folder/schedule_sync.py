@@ -197,6 +197,7 @@ async def put(
         await store.put(tx, row, trigger=Trigger.DEPLOY, now=now)
         await notifications.put(tx, row.id, workflow.stored(block.loaded))
         return Synced(row, "added")
+    old = await store.end_pause(tx, old, now=now, new_id=new_ids[0])
     fresh = changed(old, block, now=now)
     if fresh == old:
         return Synced(old, None)

@@ -28,9 +28,9 @@ from rota.store.backend.database import Row, Tx
 from rota.store.notifications import Notification
 from rota.store.runs import transitions
 from rota.store.schedules.templates import (
+    after_pause,
     left_out,
     open_roots,
-    resumed,
     skip_row,
     stored,
     with_previous,
@@ -251,8 +251,7 @@ async def end_pauses(
         old = Schedule(*row)
         try:
             intent = understand(old.spec)
-            # An occurrence at the very instant at which the pause ends is not in it.
-            fresh = resumed(old, intent, now=(old.available_at or now) - 1)
+            fresh = after_pause(old, intent, old.available_at or now)
             skipped += left_out(old, intent, fresh, now, next(new_ids))
         except Exception as error:  # poison: it stays paused, and says why
             fresh = msgspec.structs.replace(old, reason=f"{PUT_ASIDE}{error}", available_at=None)

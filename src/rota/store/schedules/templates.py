@@ -172,6 +172,26 @@ async def replace(tx: Tx, old: Schedule, fresh: Schedule, *, now: int, new_id: s
     return fresh
 
 
+async def end_pause(tx: Tx, old: Schedule, *, now: int, new_id: str) -> Schedule:
+    """The schedule after its timed pause, where that is over and nobody has ended it yet.
+
+    Whoever changes a schedule does this first: what fell into the pause is skipped, what came
+    after its end is owed, and no occurrence is both."""
+    if old.status != Status.PAUSED or old.available_at is None or old.available_at > now:
+        return old
+    intent = _readable(old.spec)
+    if intent is None:
+        return old
+    return await replace(
+        tx, old, after_pause(old, intent, old.available_at), now=now, new_id=new_id
+    )
+
+
+def after_pause(old: Schedule, intent: Intent, until_at: int) -> Schedule:
+    """The schedule awake after a timed pause; an occurrence at its very end is not in it."""
+    return resumed(old, intent, now=until_at - 1)
+
+
 def _readable(text: str) -> Intent | None:
     try:
         return understand(text)
@@ -223,6 +243,29 @@ async def ledger(
         "ledger", id=schedule_id, from_at=from_at, to_at=to_at or LATEST, limit=limit
     )
     return [Run(*row) for row in rows]
+
+
+_OUTCOME = ("status", "reason", "available_at", "attempt", "recoveries", "lease_owner",
+    "lease_until", "output", "error", "finished_at")  # fmt: skip
+
+
+async def history(
+    tx: Tx, schedule_id: str, *, from_at: int = 0, to_at: int = 0, limit: int = 50
+) -> list[Run]:
+    """The ledger with the outcome of each chain: a row keeps the identity of the first attempt
+    and tells how the newest one stands."""
+    rows = await ledger(tx, schedule_id, from_at=from_at, to_at=to_at, limit=limit)
+    roots = [row.id for row in rows if row.status != Status.SKIPPED]
+    found = await tx.rows("last_attempts", roots=roots) if roots else []
+    lasts = {last.root_id: last for last in (Run(*row) for row in found)}
+    return [_as_its_chain(row, lasts.get(row.id, row)) for row in rows]
+
+
+def _as_its_chain(first: Run, last: Run) -> Run:
+    if last.id == first.id:
+        return first
+    outcome = {field: getattr(last, field) for field in _OUTCOME}
+    return msgspec.structs.replace(first, **outcome)
 
 
 async def occurrence(tx: Tx, schedule_id: str, *, due_at: int) -> Run | None:

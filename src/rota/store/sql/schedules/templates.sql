@@ -259,6 +259,12 @@ where schedule_id = :id and retry_of is null
 order by coalesce(due_at, created_at) desc, id desc
 limit :limit
 
+-- name: last_attempts
+-- The newest attempt of each chain.
+select {run columns} from runs
+where (id {in roots} or (root_id {in roots} and retry_of is not null))
+    and not exists (select 1 from runs as later where later.retry_of = runs.id)
+
 -- name: ledger_at
 select {run columns} from runs
 where schedule_id = :id and due_at = :due_at and retry_of is null
