@@ -52,7 +52,9 @@ class LedgerFault(NamedTuple):
         first_at, last_at, count = self.hole
         if self.outcomes:
             said = f"{count} occurrence{'' if count == 1 else 's'} from {iso(first_at)} on"
-            return f"{self.schedule}: {said} stand in the ledger as {' and as '.join(self.outcomes)}"
+            return (
+                f"{self.schedule}: {said} stand in the ledger as {' and as '.join(self.outcomes)}"
+            )
         if count == 1:
             return f"{self.schedule}: nothing tells what became of {iso(first_at)}"
         return (
