@@ -18,6 +18,7 @@ from rota.engine.wakeups import DONE, READY
 from rota.engine.worker import Worker
 from rota.errors import StoreReadOnly
 from rota.store.runs import retention, transitions, workers
+from rota.store.schedules import templates
 from rota.store.schedules.overlap import release_stuck
 
 log = logging.getLogger("rota.upkeep")
@@ -167,6 +168,7 @@ class Maintenance:
         if keep.keep_days:
             oldest = max(0, now - round(keep.keep_days * DAY))
             pruned += await self._prune_before(_id_at(oldest), oldest)
+            await self._database.write(templates.forget_deleted, namespace=namespace, before=oldest)
         if keep.keep_runs:
             excess = await self._database.read(
                 retention.oldest_to_keep, namespace=namespace, keep=keep.keep_runs

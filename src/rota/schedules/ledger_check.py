@@ -1,8 +1,8 @@
 """The ledger has one outcome for every occurrence a schedule has passed: a run or a skipped row.
 
 `uncovered` and `doubled` are the pure questions, `ledger_faults` asks them of stored schedules.
-Tests and `rota doctor` share them. A definition answers for the occurrences from its birth (or its last change) up to the one
-it waits for; what retention may have pruned is not asked for.
+Tests and `rota doctor` share them. A definition answers for the occurrences from its birth (or its
+last change) up to the one it waits for; what retention may have pruned is not asked for.
 """
 
 from __future__ import annotations

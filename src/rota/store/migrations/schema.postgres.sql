@@ -46,6 +46,16 @@ create table definitions (
     constraint definitions_pkey PRIMARY KEY (namespace, automation, version)
 );
 
+create table deleted_schedules (
+    namespace text collate "C" not null,
+    name text collate "C" not null,
+    workflow text not null,
+    written text not null,
+    fired_at bigint,
+    deleted_at bigint not null,
+    constraint deleted_schedules_pkey PRIMARY KEY (namespace, name)
+);
+
 create table events (
     id text collate "C" not null,
     namespace text collate "C" not null,

@@ -43,6 +43,16 @@ CREATE TABLE definitions (
     constraint definitions_made_by check (made_by = 'deploy' or made_by = 'fix')
 ) strict;
 
+CREATE TABLE deleted_schedules (
+    namespace text not null,
+    name text not null,
+    workflow text not null,
+    written text not null,
+    fired_at integer,
+    deleted_at integer not null,
+    primary key (namespace, name)
+) strict;
+
 CREATE TABLE events (
     id text primary key,
     namespace text not null,

@@ -133,7 +133,40 @@ async def delete(tx: Tx, schedule_id: str, *, now: int = 0) -> bool:
     a firing from adding another one in between."""
     await tx.rows("lock_templates", ids=[schedule_id])
     await tx.rows("free_waiting", id=schedule_id, now=now)
-    return bool(await tx.rows("delete_schedule", id=schedule_id))
+    rows = await tx.rows("delete_schedule", id=schedule_id)
+    for namespace, name, spec, fired_at in rows:
+        intent = _readable(spec)
+        await tx.rows(
+            "put_deleted_schedule", namespace=namespace, name=name, fired_at=fired_at, now=now,
+            workflow=intent.workflow if intent else "?", written=intent.text if intent else "?",
+        )  # fmt: skip
+    return bool(rows)
+
+
+class DeletedSchedule(NamedTuple):
+    """What is kept of a schedule that was deleted."""
+
+    workflow: str
+    written: str
+    fired_at: int | None  # the last occurrence it fired (nominal)
+    deleted_at: int
+
+
+async def deleted(tx: Tx, *, namespace: str, name: str) -> DeletedSchedule | None:
+    """The schedule of that name that was deleted last."""
+    rows = await tx.rows("get_deleted_schedule", namespace=namespace, name=name)
+    return DeletedSchedule(*rows[0]) if rows else None
+
+
+async def forget_deleted(tx: Tx, *, namespace: str, before: int) -> None:
+    """Prune what is kept of schedules that were deleted before an instant."""
+    await tx.rows("forget_deleted_schedules", namespace=namespace, before=before, alone=True)
+
+
+async def namespaces_with(tx: Tx, *, namespace: str, name: str) -> list[str]:
+    """Other namespaces that have a schedule of this name; a few of them."""
+    rows = await tx.rows("namespaces_with_schedule", namespace=namespace, name=name)
+    return [str(row[0]) for row in rows]
 
 
 async def add_runs(tx: Tx, rows: Sequence[Row], *, now: int) -> list[str]:

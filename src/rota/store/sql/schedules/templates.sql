@@ -60,7 +60,26 @@ order by available_at, id limit :limit
 
 -- name: delete_schedule
 delete from runs where id = :id and (status = 'scheduled' or status = 'paused')
-returning id
+returning namespace, name, spec, started_at
+
+-- name: put_deleted_schedule
+insert into deleted_schedules (namespace, name, workflow, written, fired_at, deleted_at)
+values (:namespace, :name, :workflow, :written, :fired_at, :now)
+on conflict (namespace, name) do update set workflow = excluded.workflow,
+    written = excluded.written, fired_at = excluded.fired_at, deleted_at = excluded.deleted_at
+
+-- name: get_deleted_schedule
+select workflow, written, fired_at, deleted_at from deleted_schedules
+where namespace = :namespace and name = :name
+
+-- name: forget_deleted_schedules
+delete from deleted_schedules where namespace = :namespace and deleted_at < :before
+
+-- name: namespaces_with_schedule
+-- Reads the index of all schedules: asked only for a name that is not known.
+select namespace from runs
+where name = :name and kind = 'schedule' and namespace <> :namespace
+order by namespace limit 3
 
 -- name: due_schedules
 select id, name, due_at, spec, options, started_at from runs
