@@ -201,3 +201,14 @@ async def test_a_time_in_a_gap_is_shown_as_it_was_asked() -> None:
         found = await ask(app, "s", "2027-03-28T02:45")
         assert "does not run at Sun 2027-03-28 02:45" in found.sentence
         assert "01:45" not in found.sentence
+
+
+async def test_a_time_before_an_edit_names_the_time_of_the_edit() -> None:
+    app = make()
+    async with virtual(app, start=NOON) as world:
+        await app.schedules.create("s", "works", "0 9 * * *", zone="UTC")
+        await world.advance("2h11m")
+        await app.schedules.update("s", when="30 * * * *")
+        found = await ask(app, "s", "2027-03-01T13:30")
+        assert found.verdict == "other_times"
+        assert "only since Mon 2027-03-01 14:11 UTC" in found.sentence

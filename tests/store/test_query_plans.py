@@ -122,6 +122,8 @@ CASES += [
     Case("due_pauses", ("runs_timer",), SPOT),
     Case("next_pause", ("runs_timer",), SPOT),
     Case("soonest_schedules", ("runs_timer",), SPOT),
+    Case("overdue_schedules", ("runs_timer",), SPOT | {"at": 0, "id": ""}),
+    Case("fired_between", ("runs_occurrence",), RANGE),
     Case("get_schedule", ("runs_templates",), SPOT),
     Case("list_schedules", ("runs_templates",), SPOT | {"after": "name2"}),
     Case("schedules_of", ("runs_children",), {"origins": ["program"], "namespace": SPACE}),

@@ -6,7 +6,9 @@ One method per verb; CLI, HTTP and Python all call these. A schedule is addresse
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Sequence
+import heapq
+import itertools
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from types import EllipsisType
 from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
@@ -20,7 +22,14 @@ from rota.core.schedules.intent import RUNS_DONE, Intent, Policies, jitter_us
 from rota.core.suggest import check_options
 from rota.core.time.describe import describe
 from rota.core.time.instants import Duration, instant, micros, moment
-from rota.core.time.recurrence import between, count_between, next_after, notes, previous_before
+from rota.core.time.recurrence import (
+    Spec,
+    between,
+    count_between,
+    next_after,
+    notes,
+    previous_before,
+)
 from rota.engine.wakeups import READY, SCHEDULE
 from rota.errors import BadSchedule, UnknownSchedule, WrongState
 from rota.schedules import definition
@@ -65,9 +74,11 @@ class ScheduleView(NamedTuple):
 
 
 class Backfill(NamedTuple):
-    """What a backfill does, or would do: occurrences in the range and runs started."""
+    """What a backfill does, or would do: occurrences in the range, those of them without a run,
+    and the runs started."""
 
     occurrence_count: int
+    run_count: int
     run_ids: list[str]
 
 
@@ -158,19 +169,19 @@ class Schedules:
         return next_of(name, shown.intent, self._client.clock.now(), count)
 
     async def upcoming(self, *, within: Duration = "1d", limit: int = 50) -> Sequence[Occurrence]:
-        """What fires next, across all schedules."""
+        """What fires next, across all schedules; what is overdue counts from its next time on."""
         now = self._client.clock.now()
         until = now + micros(within)
         rows = await self._client.database.read(
-            store.soonest, namespace=self._client.settings.namespace, until=until, limit=limit
-        )
-        found: list[Occurrence] = []
-        for row in rows:
-            intent, problem = definition.found(row)
-            if problem is None:  # else it is put aside when it is due
-                dues = next_of(row.name, intent, now, limit)
-                found += [one for one in dues if one.due_at <= moment(until)]
-        return sorted(found, key=lambda one: one.runs_at)[:limit]
+            store.soonest, namespace=self._client.settings.namespace, now=now, until=until,
+            limit=limit,
+        )  # fmt: skip
+        streams = [_ahead(row, now, until) for row in rows]
+        soonest = itertools.islice(heapq.merge(*streams, key=lambda one: one[0]), limit)
+        return [
+            Occurrence(name, moment(due_at), moment(at), notes(spec, due_at))
+            for at, name, due_at, spec in soonest
+        ]
 
     async def history(
         self, name: str, *, limit: int = 50, start: datetime | None = None,
@@ -309,7 +320,9 @@ class Schedules:
     async def backfill(
         self, name: str, start: datetime, end: datetime, *, parallel: int = 1, dry_run: bool = False
     ) -> Backfill:
-        """Run the occurrences of a past range that have no run yet, `parallel` at a time."""
+        """Run the occurrences of a past range that have no run yet, `parallel` at a time.
+
+        A dry run starts nothing and counts what would run; it refuses what a run would refuse."""
         shown = _sane(await self.get(name))
         if parallel < 1:
             raise BadSchedule(f"parallel={parallel} lets nothing run")
@@ -318,14 +331,19 @@ class Schedules:
         if last <= first or last > now:
             raise BadSchedule("a backfill needs a range in the past, from before to")
         count = count_between(shown.intent.spec, first, last)
-        if dry_run or count == 0:
-            return Backfill(count, [])
         if count > BACKFILL_MAX:
             raise BadSchedule(
                 f"the range holds {count:,} occurrences; at most {BACKFILL_MAX:,} are run at once",
                 hint="Backfill in smaller parts.",
             )
+        if count == 0:
+            return Backfill(0, 0, [])
         dues = between(shown.intent.spec, first, last, limit=BACKFILL_MAX)
+        if dry_run:
+            taken = await self._client.database.read(
+                store.fired_between, shown.schedule.id, from_at=dues[0], to_at=dues[-1]
+            )
+            return Backfill(count, len(set(dues) - taken), [])
         earlier = [previous_before(shown.intent.spec, dues[0]), *dues]
         ids = self._client.ids.take(now, len(dues))
         rows = [
@@ -337,7 +355,7 @@ class Schedules:
         ]  # fmt: skip
         born = await self._client.database.write(store.backfill, rows, parallel=parallel, now=now)
         self._client.wakeups.tell(READY)
-        return Backfill(count, born)
+        return Backfill(count, len(born), born)
 
     async def _change(
         self, name: str, edit: Callable[[Schedule], Schedule], *, ends_pause: bool = True
@@ -367,6 +385,22 @@ class Schedules:
         near = difflib.get_close_matches(name, names, 3, 0.5)
         hint = f"Did you mean {', '.join(near)}?" if near else None
         return UnknownSchedule(f"there is no schedule {name!r}", hint=hint, name=name)
+
+
+def _ahead(row: Schedule, now: int, until: int) -> Iterator[tuple[int, str, int, Spec]]:
+    """The occurrences of a schedule that fire after now: effective instant, name, nominal instant
+    and spec. One that cannot be read has none: it is put aside when it is due."""
+    intent, problem = definition.found(row)
+    if problem is not None:
+        return
+    spread = jitter_us(row.name, intent.policies)
+    left = intent.runs_left
+    due_at = row.due_at
+    if due_at is not None and due_at + spread <= now:  # overdue: it fires any moment
+        due_at, left = next_after(intent.spec, now - spread), left - 1
+    while due_at is not None and due_at + spread <= until and left > 0:
+        yield due_at + spread, row.name, due_at, intent.spec
+        due_at, left = next_after(intent.spec, due_at), left - 1
 
 
 def next_of(name: str, intent: Intent, now: int, count: int) -> list[Occurrence]:

@@ -334,11 +334,12 @@ class ScheduleExplainer:
             text = f"had an occurrence at {self._wall(due_at)}, but records are kept {days:g} days"
             return self._say("pruned", text)
         if due_at < self._intent.since_at:
-            since = self._wall(self._intent.since_at)
+            since = self._wall(self._intent.changed_at or self._intent.since_at)
             text = (
                 f"did not run at {self._wall(due_at)}: it has its present times only since {since}"
             )
-            return self._say("other_times", text, since_at=iso(self._intent.since_at))
+            since_at = iso(self._intent.changed_at or self._intent.since_at)
+            return self._say("other_times", text, since_at=since_at)
         text = (
             f"did not run at {self._wall(due_at)}: it was paused then, or its definition was "
             "another one; no occurrence was recorded"

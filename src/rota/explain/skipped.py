@@ -18,6 +18,7 @@ _SKIPPED = {
     "merged": "another one was waiting for its turn already, and it was merged into that",
     "overtaken": f"a newer occurrence was due as well (overlap: {Overlap.CANCEL})",
     "paused": "it was paused",
+    "expired": "it was fired, but had not begun in the time it was given (expires after)",
     "after": "what it comes after had not completed",
     "condition": "its condition did not hold",
     "put aside": "it had been put aside, because it could not be read",

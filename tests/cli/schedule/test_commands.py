@@ -183,13 +183,13 @@ def test_a_backfill_is_counted_first_then_run(either: Shell) -> None:
     make(either, "hourly", "@hourly")
     words = ["schedule", "backfill", "hourly", "--from", "2026-01-01", "--to", "2026-01-01T05:30"]
     assert either.run(*words, "--dry-run").stdout == (
-        "6 occurrences in this range; nothing was started\n"
+        "6 occurrences in this range: 6 runs would start; nothing was started\n"
     )
     assert either.run(*words, "--parallel", "2").stdout == (
         "6 occurrences in this range: 6 runs started, 2 at a time\n"
     )
     assert either.run(*words).stdout == (
-        "6 occurrences in this range: 0 runs started, 1 at a time; 6 had an outcome already\n"
+        "6 occurrences in this range: 0 runs started, 1 at a time; 6 had a run already\n"
     )
     either.work()
     rows = either.json("schedule", "history", "hourly", "--to", "2026-01-02")

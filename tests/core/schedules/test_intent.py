@@ -288,6 +288,19 @@ def test_jitter_is_stable_and_within_its_bound(name: str, jitter: int) -> None:
     assert jitter_us(name, policies) == jitter_us(name, Policies(jitter_us=jitter))
 
 
+def test_jitter_is_the_same_in_every_process_and_version() -> None:
+    assert jitter_us("nightly", Policies(jitter_us=HOUR)) == 2_344_689_572
+    assert jitter_us("nightly", Policies(jitter_us=7 * DAY)) == 297_544_689_572
+
+
+@pytest.mark.parametrize("jitter", [MINUTE, 2 * HOUR, DAY, 30 * DAY])
+def test_jitter_spreads_over_its_whole_range(jitter: int) -> None:
+    offsets = [jitter_us(f"schedule-{n}", Policies(jitter_us=jitter)) for n in range(2000)]
+    tenths = [sum(offset * 10 // jitter == part for offset in offsets) for part in range(10)]
+    assert min(tenths) > 140
+    assert max(tenths) < 260
+
+
 def test_no_jitter_is_none() -> None:
     assert jitter_us("s", Policies()) == 0
 

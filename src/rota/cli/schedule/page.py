@@ -156,6 +156,8 @@ def policy_words(policies: Policies) -> dict[str, Any]:
         "pause_after_failures": policies.failures_max,
         "retries": None if policies.retry is None else policies.retry.attempts - 1,
         "timeout": length(policies.timeout_us),
+        "grace": length(policies.on_time_us),
+        "expires_after": length(policies.expires_us),
     }
 
 

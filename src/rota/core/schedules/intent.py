@@ -6,8 +6,8 @@ instant to fire at in `available_at`. Nothing here knows how it is stored.
 
 from __future__ import annotations
 
+import hashlib
 import sys
-import zlib
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -55,7 +55,8 @@ class Policies(msgspec.Struct, frozen=True, omit_defaults=True):
     jitter_us: int = 0
     runs_max: int | None = None
     failures_max: int | None = None  # pause after so many in a row
-    on_time_us: int = 30_000_000  # so late still counts as on time
+    on_time_us: int = 30_000_000  # the grace period: so late still counts as on time
+    expires_us: int | None = None  # a fired run that has not begun after this ends
     retry: RetryPolicy | None = None
     timeout_us: int | None = None
 
@@ -67,7 +68,7 @@ class Policies(msgspec.Struct, frozen=True, omit_defaults=True):
             )
             if getattr(self, name) < low
         ]  # fmt: skip
-        for name in ("delay_us_max", "runs_max", "failures_max"):
+        for name in ("delay_us_max", "runs_max", "failures_max", "expires_us"):
             value = getattr(self, name)
             if value is not None and value < (1 if name != "delay_us_max" else 0):
                 wrong.append(name)
@@ -89,6 +90,7 @@ class Intent(msgspec.Struct, frozen=True, omit_defaults=True):
     declared: str | None = None  # what the code said when it was last applied
     fired_count: int = 0
     since_at: int = 0  # occurrences before this belong to an earlier definition
+    changed_at: int = 0  # when that definition was replaced
     forgiven_at: int = 0  # failures of occurrences before this do not count any more
     paused_at: int = 0  # since when it rests, if it does
     ignored: str | None = None  # the program whose declaration of this name is ignored
@@ -153,7 +155,9 @@ def jitter_us(name: str, policies: Policies) -> int:
     """A stable delay for this schedule, so that many at one instant spread out."""
     if not policies.jitter_us:
         return 0
-    return zlib.crc32(name.encode()) % policies.jitter_us
+    # 64 bits spread over any range that people choose, and are the same in every process.
+    digest = hashlib.blake2b(name.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    return int.from_bytes(digest) % policies.jitter_us
 
 
 def decide(

@@ -132,7 +132,7 @@ def changed(old: Schedule, block: Block, *, now: int) -> Schedule:
     same = problem is None and before.spec == intent.spec
     intent = msgspec.structs.replace(
         intent, fired_count=before.fired_count, paused_at=before.paused_at,
-        forgiven_at=before.forgiven_at, since_at=before.since_at,
+        forgiven_at=before.forgiven_at, since_at=before.since_at, changed_at=before.changed_at,
     )  # fmt: skip
     upcoming = next_after(intent.spec, now)
     awakes = old.status == Status.PAUSED and _rests_no_more(old.reason or "")

@@ -230,6 +230,15 @@ create table reservations (
 );
 CREATE INDEX reservations_by_event ON reservations USING btree (event_id);
 
+create table run_expiries (
+    run_id text collate "C" not null,
+    namespace text collate "C" not null,
+    expires_at bigint not null,
+    constraint run_expiries_run_id_fkey FOREIGN KEY (run_id) REFERENCES runs(id) ON DELETE CASCADE,
+    constraint run_expiries_pkey PRIMARY KEY (run_id)
+);
+CREATE INDEX run_expiries_due ON run_expiries USING btree (namespace, expires_at);
+
 create table runs (
     id text collate "C" not null,
     namespace text collate "C" not null,

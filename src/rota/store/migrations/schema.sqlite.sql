@@ -207,6 +207,12 @@ CREATE TABLE reservations (
         or act = 'skipped' or act = 'transferred' or act = 'refused')
 ) strict;
 
+CREATE TABLE run_expiries (
+    run_id text primary key references runs (id) on delete cascade,
+    namespace text not null,
+    expires_at integer not null
+) strict;
+
 CREATE TABLE runs (
     id text primary key,
     namespace text not null,
@@ -337,6 +343,8 @@ CREATE INDEX mutations_by_run on mutations (run_id);
 CREATE UNIQUE INDEX mutations_one_per_chain on mutations (root_id) where status <> 'failed';
 
 CREATE INDEX reservations_by_event on reservations (event_id);
+
+CREATE INDEX run_expiries_due on run_expiries (namespace, expires_at);
 
 CREATE INDEX runs_chain on runs (root_id) where retry_of is not null;
 

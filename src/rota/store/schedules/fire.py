@@ -27,6 +27,7 @@ from rota.store import notifications
 from rota.store.backend.database import Row, Tx
 from rota.store.notifications import Notification
 from rota.store.runs import transitions
+from rota.store.schedules import expiry
 from rota.store.schedules.templates import (
     after_pause,
     left_out,
@@ -104,6 +105,7 @@ class _Round:
         self.plain: list[Row] = []  # one run and one step onwards each, both in one row
         self.born: list[Row] = []
         self.moved: list[Row] = []
+        self.expiries: list[Row] = []
         self.cancels: list[str] = []
         self.put_aside: list[tuple[str, str]] = []
         self.untold: list[
@@ -151,6 +153,8 @@ class _Round:
             await tx.many("fire_runs", self.born, now=self._now)
         if self.moved:
             await tx.many("advance_schedules", self.moved, was=Status.SCHEDULED)
+        if self.expiries:
+            await expiry.put(tx, self.expiries)
 
     def _go_on(self, one: DueSchedule, intent: Intent, plan: FiringPlan, spread: int) -> None:
         upcoming = plan.next_due_at
@@ -170,11 +174,14 @@ class _Round:
                 if waits
                 else (Status.PENDING, None, due_at + spread)
             )
+            run_id = next(self._ids)
             self.born.append(
-                (next(self._ids), one.id, intent.workflow, *place, due_at, Trigger.SCHEDULE,
+                (run_id, one.id, intent.workflow, *place, due_at, Trigger.SCHEDULE,
                  with_previous(one.options, previous_at), None, None)
             )  # fmt: skip
             previous_at = due_at
+            if intent.policies.expires_us is not None:
+                self.expiries.append((run_id, self._now + intent.policies.expires_us))
         self.run_count += len(plan.fires)
 
     def _moved(self, one: DueSchedule, intent: Intent, plan: FiringPlan, spread: int) -> Row:
@@ -200,6 +207,7 @@ def _is_plain(one: DueSchedule, intent: Intent, plan: FiringPlan) -> bool:
         and plan.next_due_at is not None
         and plan.fires[0] == (one.due_at, False)
         and intent.policies.runs_max is None
+        and intent.policies.expires_us is None
     )
 
 

@@ -27,6 +27,7 @@ from rota.core.time.recurrence import next_after
 from rota.store.backend.database import Row, Tx
 
 LATEST = 1 << 62
+PAGE = 1000
 _INTENT = msgspec.json.Decoder(Intent)
 
 
@@ -120,9 +121,20 @@ async def ailing(tx: Tx, *, namespace: str, limit: int) -> list[Schedule]:
     return [Schedule(*row) for row in rows]
 
 
-async def soonest(tx: Tx, *, namespace: str, until: int, limit: int) -> list[Schedule]:
-    """The schedules that fire next."""
-    rows = await tx.rows("soonest_schedules", namespace=namespace, until=until, limit=limit)
+async def soonest(tx: Tx, *, namespace: str, now: int, until: int, limit: int) -> list[Schedule]:
+    """The schedules of which one may be among the next `limit` to fire after now.
+
+    Of those that are overdue all: when they fire next is not stored."""
+    rows = await tx.rows(
+        "soonest_schedules", namespace=namespace, now=now, until=until, limit=limit
+    )
+    at, last_id = -1, ""
+    while page := await tx.rows(
+        "overdue_schedules", namespace=namespace, now=now, at=at, id=last_id, limit=PAGE
+    ):
+        rows = [*rows, *page]
+        last = Schedule(*page[-1])
+        at, last_id = last.available_at or 0, last.id
     return [Schedule(*row) for row in rows]
 
 
@@ -193,7 +205,7 @@ async def replace(tx: Tx, old: Schedule, fresh: Schedule, *, now: int, new_id: s
     another = before is None or before.spec != after.spec or old.due_at is None
     if another and fresh.due_at is not None:
         # Occurrences before this one belonged to the timing that was, or came after its end.
-        after = msgspec.structs.replace(after, since_at=fresh.due_at - 1)
+        after = msgspec.structs.replace(after, since_at=fresh.due_at - 1, changed_at=now)
         fresh = msgspec.structs.replace(fresh, spec=stored(after))
     await change(tx, fresh)
     if after.policies.overlap is Overlap.ALLOW:
@@ -276,6 +288,12 @@ async def ledger(
         "ledger", id=schedule_id, from_at=from_at, to_at=to_at or LATEST, limit=limit
     )
     return [Run(*row) for row in rows]
+
+
+async def fired_between(tx: Tx, schedule_id: str, *, from_at: int, to_at: int) -> set[int]:
+    """The occurrences of a range that have a run."""
+    rows = await tx.rows("fired_between", id=schedule_id, from_at=from_at, to_at=to_at)
+    return {row[0] for row in rows}
 
 
 _OUTCOME = ("status", "reason", "available_at", "attempt", "recoveries", "lease_owner",

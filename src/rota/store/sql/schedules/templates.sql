@@ -55,7 +55,15 @@ order by name limit :limit
 
 -- name: soonest_schedules
 select {schedule columns} from runs
-where namespace = :namespace and status = 'scheduled' and available_at <= :until
+where namespace = :namespace and status = 'scheduled' and available_at > :now
+    and available_at <= :until
+order by available_at, id limit :limit
+
+-- name: overdue_schedules
+-- A page of those that should have fired, after an instant and an id.
+select {schedule columns} from runs
+where namespace = :namespace and status = 'scheduled' and available_at <= :now
+    and available_at >= :at and (available_at > :at or id > :id)
 order by available_at, id limit :limit
 
 -- name: delete_schedule
@@ -277,6 +285,11 @@ where schedule_id = :id and retry_of is null
     and coalesce(due_at, created_at) >= :from_at and coalesce(due_at, created_at) <= :to_at
 order by coalesce(due_at, created_at) desc, id desc
 limit :limit
+
+-- name: fired_between
+select due_at from runs
+where schedule_id = :id and schedule_id is not null and due_at >= :from_at and due_at <= :to_at
+    and retry_of is null and status <> 'skipped'
 
 -- name: last_attempts
 -- The newest attempt of each chain.
