@@ -61,6 +61,8 @@ class PolicyOptions(TypedDict, total=False):
     pause_after_failures: int | None
     retries: int | RetryPolicy | None
     timeout: Duration | None
+    grace: Duration
+    expires_after: Duration | None
 
 
 class ScheduleOptions(PolicyOptions, total=False):
