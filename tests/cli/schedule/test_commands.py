@@ -266,3 +266,15 @@ def test_stored_words_cannot_move_the_cursor(shell: Shell) -> None:
     for words in (["why", "x"], ["schedule", "show", "x"], ["schedule", "list"]):
         assert "\x1b" not in shell.run(*words).stdout
         assert "\r" not in shell.run(*words).stdout
+
+
+def test_grace_expiry_and_queue_all_are_options_of_a_schedule(either: Shell) -> None:
+    words = ["--grace", "2m", "--expires-after", "1h", "--overlap", "queue-all"]
+    either.run("schedule", "create", "often", "naps", "5m", *words)
+    shown = either.json("schedule", "show", "often")["schedule"]["policies"]
+    assert (shown["grace"], shown["expires_after"]) == ("2m", "1h")
+    assert shown["overlap"] == "queue-all"
+    page = either.run("schedule", "show", "often").stdout
+    assert "overlap queue-all; missed run; grace 2m; expires after 1h" in page
+    assert either.json("why", "often", "--at", "last night")["verdict"] == "not_made_yet"
+    assert either.json("why", "often", "--at", "tomorrow")["verdict"] == "future"

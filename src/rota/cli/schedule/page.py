@@ -217,6 +217,8 @@ def _policies(policies: Policies) -> str:
     words = policy_words(policies)
     if words["missed"] != "all":
         del words["missed_max"]
+    if words["grace"] == "30s":  # the default says nothing
+        del words["grace"]
     parts = [(name.replace("_", " "), value) for name, value in words.items()]
     return "; ".join(f"{name} {value}" for name, value in parts if value is not None)
 
