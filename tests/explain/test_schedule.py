@@ -2,67 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
 import pytest
 
-from rota import NeedsLogin, Rota, sleep, wait_for
-from rota.core.runs.model import Queue
+from rota import Rota
 from rota.core.time.instants import MINUTE, instant
 from rota.errors import UnknownSchedule, UsageError
-from rota.explain.schedule import Explanation, why
-from rota.store.runs import workers
+from rota.explain.schedule import why
 from rota.testing import World, virtual
-
-NOON = datetime(2027, 3, 1, 12, tzinfo=UTC)
-BERLIN = "Europe/Berlin"
-
-
-def make() -> Rota:
-    app = Rota("sqlite://:memory:", keep_days=0)
-
-    @app.workflow
-    async def works() -> str:
-        return "done"
-
-    @app.workflow
-    async def fails() -> None:
-        raise ValueError("disk full")
-
-    @app.workflow
-    async def naps(long: str = "90m") -> None:
-        await sleep(long)
-
-    @app.workflow
-    async def asks() -> str:
-        return await wait_for("answer", type=str)
-
-    @app.workflow
-    async def login() -> None:
-        raise NeedsLogin("expired")
-
-    @app.workflow
-    async def parent() -> None:
-        await naps()
-
-    @app.workflow(queue="mail")
-    async def holds() -> None:
-        await asyncio.Event().wait()
-
-    return app
-
-
-async def ask(app: Rota, name: str, at: str | None = None) -> Explanation:
-    """The answer, which is always one sentence."""
-    found = await why(app, name, at=None if at is None else datetime.fromisoformat(at))
-    assert found.sentence.endswith(".")
-    assert ". " not in found.sentence, "one sentence"
-    assert found.facts
-    return found
-
+from tests.explain.kit import BERLIN, NOON, ask, limit, make
 
 # -- what happened -----------------------------------------------------------------------------
 
@@ -313,12 +264,6 @@ async def test_without_a_worker_nobody_fires(database_url: str) -> None:
 
 
 # -- runs --------------------------------------------------------------------------------------
-
-
-async def limit(app: Rota, **limits: Any) -> None:
-    """Declare limits of queue mail, as a worker would."""
-    queue = Queue(app.settings.namespace, "mail", **limits)
-    await app.database.write(workers.put_queues, [queue])
 
 
 async def test_a_run_says_what_it_waits_for(database_url: str) -> None:

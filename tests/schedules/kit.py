@@ -13,7 +13,7 @@ import msgspec
 from rota import Fatal, Rota, sleep, this_run
 from rota.core.runs.model import Run, Schedule
 from rota.core.time.instants import Duration, micros, moment
-from rota.schedules.ledger_check import Gap, gaps
+from rota.schedules.ledger_check import LedgerFault, ledger_faults
 from rota.store import invariants
 from rota.testing import World
 from tests.kit.builders import raw
@@ -109,10 +109,10 @@ async def due(app: Rota, name: str) -> str | None:
     return shown_at((await schedule(app, name)).due_at)
 
 
-async def holes(app: Rota) -> list[Gap]:
+async def holes(app: Rota) -> list[LedgerFault]:
     """What the ledgers of the app's namespace do not account for."""
     return await app.database.read(
-        gaps, namespace=app.settings.namespace, now=app.clock.now(), keep_from=0
+        ledger_faults, namespace=app.settings.namespace, now=app.clock.now(), keep_from=0
     )
 
 

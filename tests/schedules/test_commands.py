@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from rota import Transient, this_run
-from rota.core.time.instants import HOUR
+from rota import RetryPolicy, Transient, this_run
+from rota.core.time.instants import HOUR, MINUTE, instant
 from rota.errors import BadInput, BadSchedule, RotaError, UnknownSchedule, UnknownZone
 from rota.testing import virtual
 from tests.schedules.kit import (
@@ -300,6 +300,36 @@ async def test_upcoming_is_in_order_across_all_schedules(database_url: str) -> N
         assert len(await app.schedules.upcoming(within="2h", limit=3)) == 3
 
 
+async def test_upcoming_is_right_while_schedules_are_overdue(database_url: str) -> None:
+    app = Noted()
+    async with virtual(app, url=database_url) as world:
+        for n in range(5):
+            await app.schedules.create(f"daily{n}", "report", f"{n} 1 * * *", **PLAIN)
+        await app.schedules.create("hourly", "report", "10 * * * *", **PLAIN)
+        await app.schedules.create("soon", "report", "11 3 * * *", **PLAIN)
+        outage(world, "3h5m")  # All but one are overdue, and nobody fires.
+        found = await app.schedules.upcoming(limit=3)
+        assert [(one.schedule, f"{one.runs_at:%d %H:%M}") for one in found] == [
+            ("hourly", "01 03:10"), ("soon", "01 03:11"), ("hourly", "01 04:10"),
+        ]  # fmt: skip
+        everything = await app.schedules.upcoming(within="1d", limit=100)
+        assert len(everything) == 5 + 24 + 1
+
+
+async def test_upcoming_names_an_occurrence_that_its_jitter_still_holds_back(
+    database_url: str,
+) -> None:
+    app = Noted()
+    async with virtual(app, url=database_url) as world:
+        shown = await app.schedules.create("spread", "report", HOURLY, jitter="50m", **PLAIN)
+        runs_at = shown.schedule.available_at or 0
+        assert runs_at - (shown.schedule.due_at or 0) > MINUTE, "choose another name"
+        await world.advance("60m")  # Its time has come, its jitter has not.
+        [first, *_] = await app.schedules.upcoming(within="3h")
+        assert shown_at(instant(first.due_at)) == "01 01:00:00"
+        assert instant(first.runs_at) == runs_at
+
+
 async def test_upcoming_names_the_soonest_even_among_many(database_url: str) -> None:
     app = Noted()
     async with virtual(app, url=database_url):
@@ -337,6 +367,33 @@ async def test_a_paused_schedule_can_be_triggered(database_url: str) -> None:
         assert (await schedule(app, "s")).status == "paused"
 
 
+# -- history ---------------------------------------------------------------------------------
+
+
+async def test_history_tells_the_outcome_of_the_chain_not_of_its_first_attempt(
+    database_url: str,
+) -> None:
+    app = Noted()
+    once_more = RetryPolicy(attempts=2, delay_s=60, delay_s_max=60, factor=1)
+    async with virtual(app, url=database_url) as world:
+
+        @app.workflow(name="again", retries=once_more)
+        async def again() -> str:
+            if this_run().attempt == 1:
+                raise Transient("not yet")
+            return "at last"
+
+        await app.schedules.create("s", "again", HOURLY, **PLAIN)
+        await world.advance("2h30s")
+        newest, oldest = await app.schedules.history("s")
+        assert (newest.label, newest.attempt) == ("sleeping:retry", 2)
+        assert (oldest.label, oldest.attempt) == ("completed", 2)
+        assert (oldest.trigger, oldest.output, oldest.error) == ("schedule", '"at last"', None)
+        assert oldest.id == oldest.root_id
+        assert (oldest.finished_at or 0) - (oldest.started_at or 0) >= MINUTE
+        await sound(app)
+
+
 # -- backfill --------------------------------------------------------------------------------
 
 
@@ -345,9 +402,30 @@ async def test_a_dry_run_counts_and_changes_nothing(database_url: str) -> None:
     async with virtual(app, url=database_url, start=at("03 00:30")) as world:
         await app.schedules.create("s", "report", HOURLY, **PLAIN)
         planned = await app.schedules.backfill("s", at("01 01:00"), at("01 10:00"), dry_run=True)
-        assert (planned.occurrence_count, planned.run_ids) == (10, [])
+        assert planned == (10, 10, [])
         await world.settle()
         assert await app.schedules.history("s") == []
+
+
+async def test_a_dry_run_counts_what_would_run_and_refuses_what_would_be_refused(
+    database_url: str,
+) -> None:
+    app = Noted()
+    async with virtual(app, url=database_url, start=at("01 00:30")) as world:
+        await app.schedules.create("s", "report", HOURLY, missed="skip", **PLAIN)
+        await world.advance("5h")
+        outage(world, "5h")
+        await resume_work(world)
+        span = at("01 01:00"), at("01 10:00")
+        planned = await app.schedules.backfill("s", *span, dry_run=True)
+        done = await app.schedules.backfill("s", *span)
+        assert planned[:2] == done[:2] == (10, 5)
+        await world.settle()
+        assert (await app.schedules.backfill("s", *span, dry_run=True))[:2] == (10, 0)
+        await app.schedules.create("often", "report", "* * * * * *", **PLAIN)
+        far = datetime(2020, 1, 1, tzinfo=UTC)
+        with pytest.raises(BadSchedule, match="at most 100,000"):
+            await app.schedules.backfill("often", far, at("01 00:00"), dry_run=True)
 
 
 async def test_a_backfill_runs_each_occurrence_once(database_url: str) -> None:

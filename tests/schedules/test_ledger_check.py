@@ -121,11 +121,11 @@ async def test_what_retention_has_pruned_is_no_gap(database_url: str, keep: dict
         await world.beat()
         assert 4 <= len(await app.schedules.history("s", limit=1000)) < 40
         world.clock.move_to(world.clock.now() + MINUTE)
-        from rota.schedules.ledger_check import gaps
+        from rota.schedules.ledger_check import ledger_faults
 
         days = app.settings.keep_days
         found = await app.database.read(
-            gaps, namespace="default", now=app.clock.now(),
+            ledger_faults, namespace="default", now=app.clock.now(),
             keep_from=app.clock.now() - round(days * DAY) if days else 0,
             keeps_all=not app.settings.keep_runs,
         )  # fmt: skip
@@ -166,3 +166,39 @@ async def test_a_schedule_that_has_ended_is_complete(database_url: str) -> None:
         rows = await app.schedules.history("ends")
         await sql(app, f"delete from runs where id = '{rows[0].id}'")
         assert [gap.schedule for gap in await holes(app)] == ["ends"]
+
+
+async def test_an_occurrence_with_two_outcomes_is_found(database_url: str) -> None:
+    app = Noted()
+    async with virtual(app, url=database_url) as world:
+        await app.schedules.create("s", "report", "0 * * * *", overlap="allow", **PLAIN)
+        await world.advance("6h")
+        assert await holes(app) == []
+        # As an edit after the end of a pause left it once: 03:00 to 05:00 were skipped and fired.
+        [row] = await sql(app, "select id from runs where kind = 'schedule'")
+        span = f'{{"from_at":{hour(3)},"to_at":{hour(5)},"count":3}}'
+        await sql(
+            app,
+            "insert into runs (id, namespace, kind, name, queue, priority, status, reason, due_at, "
+            "schedule_id, root_id, attempt, recoveries, trigger, output, created_at, finished_at) "
+            f"values ('x', 'default', 'workflow', 'report', 'default', 0, 'skipped', 'paused', "
+            f"{hour(5)}, '{row[0]}', 'x', 1, 0, 'schedule', '{span}', 1, 1)",
+        )
+        [fault] = await holes(app)
+        assert fault.hole == Hole(hour(3), hour(5), 3)
+        assert "s: 3 occurrences from 2030-01-01T03:00" in str(fault)
+        assert str(fault).endswith("stand in the ledger as skipped:paused and as fired")
+        report = await examine(database_url, app.settings)
+        [found] = [one for one in report.findings if one.what == "ledger"]
+        assert (found.level, found.says) == ("bad", str(fault))
+
+
+async def test_a_backfill_of_what_was_skipped_is_its_one_outcome(database_url: str) -> None:
+    app = Noted()
+    async with virtual(app, url=database_url, start=at("01 00:00")) as world:
+        await app.schedules.create("s", "report", "0 * * * *", missed="skip", **PLAIN)
+        outage(world, "5h30m")
+        await resume_work(world)
+        await app.schedules.backfill("s", at("01 02:00"), at("01 05:00"))
+        await world.settle()
+        assert await holes(app) == []

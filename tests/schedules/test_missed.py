@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from rota.errors import BadSchedule
+from rota.explain.schedule import why
 from rota.testing import virtual
 from tests.schedules.kit import (
     PLAIN,
@@ -163,4 +165,105 @@ async def test_a_late_occurrence_within_the_tolerance_is_on_time(database_url: s
         outage(world, "25s")
         await resume_work(world)
         assert sorted(app.dues) == ["01 00:00:10", "01 00:00:20"]
+        await sound(app)
+
+
+# -- the grace period --------------------------------------------------------------------------
+
+
+async def test_the_grace_period_says_what_still_counts_as_on_time(database_url: str) -> None:
+    app = Noted()
+    async with virtual(app, url=database_url) as world:
+        rules: dict[str, Any] = {"missed": "skip", "overlap": "allow"} | PLAIN
+        every = "*/5 * * * * *"
+        await app.schedules.create("usual", "report", every, **rules)
+        outage(world, "52s")
+        await resume_work(world)
+        assert await outcomes(app, "usual") == {"skipped:missed": 4, "completed": 6}
+        await app.schedules.pause("usual")
+        await app.schedules.create("strict", "report", every, grace="1s", **rules)
+        outage(world, "52s")
+        await resume_work(world)
+        assert await outcomes(app, "strict") == {"skipped:missed": 10}
+        await app.schedules.pause("strict")
+        await app.schedules.create("patient", "report", every, grace="10m", **rules)
+        outage(world, "52s")
+        await resume_work(world)
+        assert (await outcomes(app, "patient"))["completed"] >= 10
+        await sound(app)
+
+
+async def test_a_grace_period_that_makes_all_of_it_late_is_refused(database_url: str) -> None:
+    app = Noted()
+    async with virtual(app, url=database_url):
+        with pytest.raises(BadSchedule, match="shorter than a second"):
+            await app.schedules.create("s", "report", HOURLY, grace="10ms", **PLAIN)
+
+
+async def test_max_runs_is_not_exceeded_by_a_second_catch_up(database_url: str) -> None:
+    app = Noted()
+    async with virtual(app, url=database_url) as world:
+        rules: dict[str, Any] = {"missed": "all", "max_runs": 3, "overlap": "allow"}
+        await app.schedules.create("s", "report", HOURLY, **rules, **PLAIN)
+        for _ in range(2):
+            outage(world, "2h10m")
+            await resume_work(world)
+        assert app.dues == ["01 01:00:00", "01 02:00:00", "01 03:00:00"]
+        assert (await app.schedules.get("s")).intent.fired_count == 3
+        await sound(app)
+
+
+# -- expiry ------------------------------------------------------------------------------------
+
+
+async def test_a_fired_run_that_does_not_begin_in_time_is_skipped(database_url: str) -> None:
+    app = Noted()
+    async with virtual(app, url=database_url) as world:
+        await app.schedules.create(
+            "s", "report", HOURLY, queue="nowhere", expires_after="20m", **PLAIN
+        )
+        await world.advance("1h19m")
+        assert await lines(app, "s") == ["01 01:00:00 pending"]
+        await world.advance("1m")
+        assert await lines(app, "s") == ["01 01:00:00 skipped:expired"]
+        answer = await why(app, "s", at=at("01 01:00"))
+        assert "had not begun in the time it was given" in answer.sentence
+        await world.advance("2h")
+        assert await lines(app, "s") == [f"01 0{hour}:00:00 skipped:expired" for hour in (1, 2, 3)]
+        await sound(app)
+
+
+async def test_a_run_that_has_begun_does_not_expire(database_url: str) -> None:
+    app = Noted()
+    async with virtual(app, url=database_url) as world:
+        await app.schedules.create("s", "long", "@daily", expires_after="5m", **PLAIN)
+        await world.advance("26h")
+        assert await lines(app, "s") == ["02 00:00:00 completed"]
+
+
+async def test_what_waits_for_its_turn_expires_and_the_queue_goes_on(database_url: str) -> None:
+    app = Noted()
+    async with virtual(app, url=database_url) as world:
+        await app.schedules.create(
+            "s", "long", HOURLY, overlap="queue-all", expires_after="25m", **PLAIN
+        )
+        await world.advance("6h")
+        # Each takes an hour and a half: every second one would wait for 30 minutes.
+        assert app.dues == ["01 01:00:00", "01 03:00:00", "01 05:00:00"]
+        assert (await lines(app, "s"))[1] == "01 02:00:00 skipped:expired"
+        await sound(app)
+
+
+async def test_what_expired_while_nobody_was_there_never_begins(database_url: str) -> None:
+    app = Noted()
+    async with virtual(app, url=database_url) as world:
+        await app.schedules.create("s", "report", "@daily", expires_after="1h", **PLAIN)
+        await app.pause_queue("default")
+        await world.advance("24h1m")
+        outage(world, "2h")
+        await app.pause_queue("default", paused=False)
+        await app.make_runtime().register()  # A worker starts.
+        await world.settle()
+        assert app.dues == []
+        assert await lines(app, "s") == ["02 00:00:00 skipped:expired"]
         await sound(app)

@@ -193,6 +193,36 @@ async def test_catching_up_obeys_the_overlap_policy(database_url: str, overlap: 
         await sound(app)
 
 
+async def test_missed_all_runs_every_owed_occurrence_one_after_another(database_url: str) -> None:
+    app = Noted()
+    async with virtual(app, url=database_url) as world:
+        await app.schedules.create("s", "long", "@daily", missed="all", **PLAIN)
+        outage(world, "5d12h")
+        await resume_work(world)
+        assert app.dues == ["02 00:00:00"]
+        await world.advance("10h")
+        assert app.dues == [f"{day:02d} 00:00:00" for day in range(2, 7)]
+        rows = await app.schedules.history("s", limit=100)
+        assert {row.status for row in rows} == {"completed"}
+        spans = sorted((row.started_at or 0, row.finished_at or 0) for row in rows)
+        assert all(end <= begin for (_, end), (begin, _) in itertools.pairwise(spans))
+        await sound(app)
+
+
+async def test_queue_all_lets_every_occurrence_wait_for_its_turn(database_url: str) -> None:
+    app = Noted()
+    async with virtual(app, url=database_url) as world:
+        await app.schedules.create("s", "long", HOURLY, overlap="queue-all", max_runs=4, **PLAIN)
+        await world.advance("4h10m")
+        # Each takes an hour and a half: 01:00 to 02:30, 02:30 to 04:00, 04:00 to 05:30.
+        assert [text[12:] for text in await lines(app, "s")] == [
+            "completed", "completed", "sleeping:sleep", "sleeping:turn",
+        ]  # fmt: skip
+        await world.drain("12h")
+        assert app.dues == [f"01 0{hour}:00:00" for hour in range(1, 5)]
+        await sound(app)
+
+
 async def test_a_waiting_run_outlives_a_pause(database_url: str) -> None:
     app = Noted()
     async with virtual(app, url=database_url) as world:

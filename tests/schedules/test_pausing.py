@@ -348,3 +348,51 @@ async def test_pauses_are_looked_at_once_a_tick_however_many_batches_are_due(
         assert len(asked) == 1
         await world.settle()
         await sound(app)
+
+
+# -- one outcome per occurrence ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("verb", ["update", "pause", "resume", "replace", "retime"])
+async def test_a_change_after_the_end_of_a_pause_gives_no_occurrence_two_outcomes(
+    database_url: str, verb: str
+) -> None:
+    app = Noted()
+    async with virtual(app, url=database_url) as world:
+        rules: dict[str, Any] = {"missed": "all", "overlap": "allow"} | PLAIN
+        await app.schedules.create("s", "report", "*/10 * * * *", **rules)
+        await app.schedules.pause("s", note="upgrade", until=at("01 00:15"))
+        outage(world, "45m")
+        match verb:
+            case "update":
+                await app.schedules.update("s", priority=3, confirm=True)
+            case "retime":
+                await app.schedules.update("s", when="*/5 * * * *", confirm=True)
+            case "pause":
+                await app.schedules.pause("s", note="again")
+                await app.schedules.resume("s")
+            case "resume":
+                await app.schedules.resume("s")
+            case "replace":
+                await app.schedules.create("s", "report", "*/10 * * * *", replace=True, **rules)
+        await resume_work(world)
+        await sound(app)
+        told = await lines(app, "s")
+        assert told[0].startswith("01 00:10:00")
+        assert "skipped:paused" in told[0]
+        if verb in ("update", "replace"):
+            assert app.dues == [f"01 00:{minute}:00" for minute in (20, 30, 40)]
+
+
+async def test_an_edit_after_the_end_of_a_pause_must_confirm_what_it_releases(
+    database_url: str,
+) -> None:
+    app = Noted()
+    async with virtual(app, url=database_url) as world:
+        await app.schedules.create("s", "report", "*/10 * * * *", missed="all", **PLAIN)
+        await app.schedules.pause("s", until=at("01 00:15"))
+        outage(world, "45m")
+        with pytest.raises(BadSchedule, match="would release 3 missed occurrences"):
+            await app.schedules.update("s", priority=3)
+        await resume_work(world)
+        await sound(app)

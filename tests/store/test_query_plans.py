@@ -116,6 +116,8 @@ RANGE = {"from_at": 0, "to_at": NOW, "due_at": NOW, "at": NOW, "limit": 10, "id"
 NEW = ("new", "s1", "work", NOW, NOW, None, NOW + 1, NOW + 1)
 ADDED = ("new", "s1", "work", "pending", None, NOW, NOW, "schedule", None, None, None)
 OPEN = ("runs_schedule_open",)
+RESTING = ("runs_resting",)
+STUCK = {"namespace": SPACE, "kinds": ["workflow", "pipeline"]}
 
 CASES += [
     Case("due_schedules", ("runs_timer",), SPOT),
@@ -123,6 +125,8 @@ CASES += [
     Case("due_pauses", ("runs_timer",), SPOT),
     Case("next_pause", ("runs_timer",), SPOT),
     Case("soonest_schedules", ("runs_timer",), SPOT),
+    Case("overdue_schedules", ("runs_timer",), SPOT | {"at": 0, "id": ""}),
+    Case("fired_between", ("runs_occurrence",), RANGE),
     Case("get_schedule", ("runs_templates",), SPOT),
     Case("list_schedules", ("runs_templates",), SPOT | {"after": "name2"}),
     Case("schedules_of", ("runs_children",), {"origins": ["program"], "namespace": SPACE}),
@@ -131,9 +135,14 @@ CASES += [
     Case("with_turns", OPEN, {"ids": ["s1", "s2"]}),
     Case("next_in_turn", OPEN, ONE),
     Case("free_waiting", OPEN, ONE),
+    Case("free_turns", OPEN, ONE),
+    Case("free_orphans", RESTING, STUCK | {"now": NOW}),
+    Case("stuck_turns", RESTING, STUCK),
+    Case("stuck_backfills", RESTING, STUCK),
     Case("take_turns", OPEN, {"now": NOW}, ("s1",)),
     Case("failures_in_a_row", ("runs_occurrence",), {"limit": 3}, ("s1", 0)),
     Case("ledger", ("runs_occurrence",), RANGE),
+    Case("last_attempts", CHAIN, {"roots": ["completed000001"]}),
     Case("ledger_at", ("runs_occurrence",), RANGE),
     Case("ledger_range", ("runs_occurrence",), RANGE),
     Case("fire_plain", PRIMARY, {"now": NOW}, NEW),

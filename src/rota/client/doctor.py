@@ -1,6 +1,7 @@
 """What `rota doctor` finds: the database, its schema and clock, workers, queues, stuck runs.
 
-Only looks: nothing is created, migrated or mended. Each finding says what to do about it.
+`examine` only looks, and each finding says what to do about it. `repair` changes what can be
+repaired without a decision by a person.
 """
 
 from __future__ import annotations
@@ -20,13 +21,14 @@ from rota.core.time.instants import DAY, MINUTE, SECOND, micros, span
 from rota.engine import liveness
 from rota.engine.clock import SystemClock
 from rota.errors import RotaError
-from rota.schedules.ledger_check import gaps
+from rota.schedules.ledger_check import ledger_faults
 from rota.settings import Settings
 from rota.store import invariants
 from rota.store.backend import migrate
 from rota.store.backend.database import Database, Tx, open_url
 from rota.store.runs import history, workers
 from rota.store.schedules import templates
+from rota.store.schedules.overlap import release_stuck
 
 if TYPE_CHECKING:  # a program that only talks to PostgreSQL needs no SQLite
     from rota.store.backend.sqlite_inspect import SqliteState
@@ -38,6 +40,8 @@ OFFSET_US_MAX = 2 * SECOND
 WAIT_US_MAX = MINUTE
 LOOK_MAX = 1000
 NAMED_MAX = 3
+REPORT = "This should never be: keep a copy of the database and report it."
+REPAIR = "`rota doctor --repair` releases it, and so does the next start of a worker."
 
 
 class Finding(NamedTuple):
@@ -118,6 +122,24 @@ async def examine(url: str, settings: Settings) -> DoctorReport:
     return DoctorReport(place, found)
 
 
+async def repair(url: str, settings: Settings) -> list[Finding]:
+    """Repair what can be repaired in this namespace; returns what was done."""
+    database = open_url(url, settings)
+    await database.open()
+    try:
+        await database.read(migrate.check)
+        count = await database.write(
+            release_stuck, namespace=settings.namespace,
+            now=await database.clock_us() or SystemClock().now(),
+        )  # fmt: skip
+    finally:
+        await database.close()
+    if not count:
+        return []
+    says = f"released {_count(count, 'run')} that waited for a turn behind no other run"
+    return [Finding("ok", "repaired", says)]
+
+
 class Doctor:
     """One look at one namespace of an open database."""
 
@@ -179,22 +201,23 @@ class Doctor:
         if not broken:
             says = f"all {len(invariants.INVARIANTS)} hold"
             return [Finding("ok", "invariants", says)]
-        hint = "This should never be: keep a copy of the database and report it."
         return [
-            Finding("bad", "invariants", f"not so: {one.sentence} ({'; '.join(one.rows)})", hint)
+            Finding(
+                "bad", "invariants", f"not so: {one.sentence} ({'; '.join(one.rows)})",
+                REPAIR if one.name in invariants.REPAIRABLE else REPORT,
+            )
             for one in broken
-        ]
+        ]  # fmt: skip
 
     async def ledger(self) -> list[Finding]:
         """Whether every occurrence that schedules have passed is accounted for."""
         days = self._settings.keep_days
         found = await self._database.read(
-            gaps, namespace=self._namespace, now=self._now,
+            ledger_faults, namespace=self._namespace, now=self._now,
             keep_from=self._now - round(days * DAY) if days else 0,
             keeps_all=not self._settings.keep_runs,
         )  # fmt: skip
-        hint = "This should never be: keep a copy of the database and report it."
-        return [Finding("bad", "ledger", str(one), hint) for one in found]
+        return [Finding("bad", "ledger", str(one), REPORT) for one in found]
 
     async def schedules(self) -> list[Finding]:
         """Schedules that were put aside, and declarations that are ignored."""

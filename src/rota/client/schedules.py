@@ -6,7 +6,9 @@ One method per verb; CLI, HTTP and Python all call these. A schedule is addresse
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Sequence
+import heapq
+import itertools
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from types import EllipsisType
 from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
@@ -20,7 +22,14 @@ from rota.core.schedules.intent import RUNS_DONE, Intent, Policies, jitter_us
 from rota.core.suggest import check_options
 from rota.core.time.describe import describe
 from rota.core.time.instants import Duration, instant, micros, moment
-from rota.core.time.recurrence import between, count_between, next_after, notes, previous_before
+from rota.core.time.recurrence import (
+    Spec,
+    between,
+    count_between,
+    next_after,
+    notes,
+    previous_before,
+)
 from rota.engine.wakeups import READY, SCHEDULE
 from rota.errors import BadSchedule, UnknownSchedule, WrongState
 from rota.schedules import definition
@@ -65,9 +74,11 @@ class ScheduleView(NamedTuple):
 
 
 class Backfill(NamedTuple):
-    """What a backfill does, or would do: occurrences in the range and runs started."""
+    """What a backfill does, or would do: occurrences in the range, those of them without a run,
+    and the runs started."""
 
     occurrence_count: int
+    run_count: int
     run_ids: list[str]
 
 
@@ -158,28 +169,31 @@ class Schedules:
         return next_of(name, shown.intent, self._client.clock.now(), count)
 
     async def upcoming(self, *, within: Duration = "1d", limit: int = 50) -> Sequence[Occurrence]:
-        """What fires next, across all schedules."""
+        """What fires next, across all schedules; what is overdue counts from its next time on."""
         now = self._client.clock.now()
         until = now + micros(within)
         rows = await self._client.database.read(
-            store.soonest, namespace=self._client.settings.namespace, until=until, limit=limit
-        )
-        found: list[Occurrence] = []
-        for row in rows:
-            intent, problem = definition.found(row)
-            if problem is None:  # else it is put aside when it is due
-                dues = next_of(row.name, intent, now, limit)
-                found += [one for one in dues if one.due_at <= moment(until)]
-        return sorted(found, key=lambda one: one.runs_at)[:limit]
+            store.soonest, namespace=self._client.settings.namespace, now=now, until=until,
+            limit=limit,
+        )  # fmt: skip
+        streams = [_ahead(row, now, until) for row in rows]
+        soonest = itertools.islice(heapq.merge(*streams, key=lambda one: one[0]), limit)
+        return [
+            Occurrence(name, moment(due_at), moment(at), notes(spec, due_at))
+            for at, name, due_at, spec in soonest
+        ]
 
     async def history(
         self, name: str, *, limit: int = 50, start: datetime | None = None,
         end: datetime | None = None,
     ) -> Sequence[Run]:  # fmt: skip
-        """The ledger: every occurrence with its outcome, newest first."""
+        """The ledger: every occurrence with its outcome, newest first.
+
+        A row has the id, trigger and start of the first attempt, and the status, result and end
+        of the newest one: how the occurrence ended, after all retries and recoveries."""
         shown = await self.get(name)
         return await self._client.database.read(
-            store.ledger, shown.schedule.id, limit=limit,
+            store.history, shown.schedule.id, limit=limit,
             from_at=0 if start is None else instant(start),
             to_at=0 if end is None else instant(end),
         )  # fmt: skip
@@ -221,7 +235,8 @@ class Schedules:
                 raise WrongState(f"schedule {name} has no further occurrence; update it first")
             return fresh
 
-        return await self._change(name, wake)
+        # Until nobody has ended it, a pause that is over is one that a person may still end.
+        return await self._change(name, wake, ends_pause=False)
 
     async def update(
         self,
@@ -265,7 +280,9 @@ class Schedules:
                 priority=fresh.priority if priority is None else priority,
             )  # fmt: skip
 
-        return await self._change(name, edit)
+        changed = await self._change(name, edit)
+        self._client.wakeups.tell(READY)  # Another overlap policy may have released a run.
+        return changed
 
     async def forget_declaration(self, name: str) -> None:
         """A declaration that was ignored in favour of this schedule is no more."""
@@ -302,7 +319,9 @@ class Schedules:
     async def backfill(
         self, name: str, start: datetime, end: datetime, *, parallel: int = 1, dry_run: bool = False
     ) -> Backfill:
-        """Run the occurrences of a past range that have no run yet, `parallel` at a time."""
+        """Run the occurrences of a past range that have no run yet, `parallel` at a time.
+
+        A dry run starts nothing and counts what would run; it refuses what a run would refuse."""
         shown = _sane(await self.get(name))
         if parallel < 1:
             raise BadSchedule(f"parallel={parallel} lets nothing run")
@@ -311,30 +330,35 @@ class Schedules:
         if last <= first or last > now:
             raise BadSchedule("a backfill needs a range in the past, from before to")
         count = count_between(shown.intent.spec, first, last)
-        if dry_run or count == 0:
-            return Backfill(count, [])
         if count > BACKFILL_MAX:
             raise BadSchedule(
                 f"the range holds {count:,} occurrences; at most {BACKFILL_MAX:,} are run at once",
                 hint="Backfill in smaller parts.",
             )
+        if count == 0:
+            return Backfill(0, 0, [])
         dues = between(shown.intent.spec, first, last, limit=BACKFILL_MAX)
+        if dry_run:
+            taken = await self._client.database.read(
+                store.fired_between, shown.schedule.id, from_at=dues[0], to_at=dues[-1]
+            )
+            return Backfill(count, len(set(dues) - taken), [])
         earlier = [previous_before(shown.intent.spec, dues[0]), *dues]
         ids = self._client.ids.take(now, len(dues))
         rows = [
             store.extra_row(
                 shown.schedule, shown.intent, id=run_id, due_at=due, trigger=Trigger.BACKFILL,
-                status=Status.PENDING if place < parallel else Status.SLEEPING,
-                reason=None if place < parallel else "backfill",
-                available_at=now if place < parallel else None, previous_at=earlier[place],
+                status=Status.SLEEPING, reason="backfill", previous_at=earlier[place],
             )
             for place, (run_id, due) in enumerate(zip(ids, dues, strict=True))
         ]  # fmt: skip
-        born = await self._client.database.write(store.add_runs, rows, now=now)
+        born = await self._client.database.write(store.backfill, rows, parallel=parallel, now=now)
         await self._client.wakeups.announce(READY)
-        return Backfill(count, born)
+        return Backfill(count, len(born), born)
 
-    async def _change(self, name: str, edit: Callable[[Schedule], Schedule]) -> ScheduleView:
+    async def _change(
+        self, name: str, edit: Callable[[Schedule], Schedule], *, ends_pause: bool = True
+    ) -> ScheduleView:
         """Read, edit and write one schedule in one transaction."""
         namespace = self._client.settings.namespace
         now = self._client.clock.now()
@@ -343,6 +367,8 @@ class Schedules:
             old = await store.find(tx, namespace=namespace, name=name, lock=True)
             if old is None:
                 return None
+            if ends_pause:
+                old = await store.end_pause(tx, old, now=now, new_id=self._client.ids.make(now))
             return await store.replace(
                 tx, old, edit(old), now=now, new_id=self._client.ids.make(now)
             )
@@ -358,6 +384,22 @@ class Schedules:
         near = difflib.get_close_matches(name, names, 3, 0.5)
         hint = f"Did you mean {', '.join(near)}?" if near else None
         return UnknownSchedule(f"there is no schedule {name!r}", hint=hint, name=name)
+
+
+def _ahead(row: Schedule, now: int, until: int) -> Iterator[tuple[int, str, int, Spec]]:
+    """The occurrences of a schedule that fire after now: effective instant, name, nominal instant
+    and spec. One that cannot be read has none: it is put aside when it is due."""
+    intent, problem = definition.found(row)
+    if problem is not None:
+        return
+    spread = jitter_us(row.name, intent.policies)
+    left = intent.runs_left
+    due_at = row.due_at
+    if due_at is not None and due_at + spread <= now:  # overdue: it fires any moment
+        due_at, left = next_after(intent.spec, now - spread), left - 1
+    while due_at is not None and due_at + spread <= until and left > 0:
+        yield due_at + spread, row.name, due_at, intent.spec
+        due_at, left = next_after(intent.spec, due_at), left - 1
 
 
 def next_of(name: str, intent: Intent, now: int, count: int) -> list[Occurrence]:

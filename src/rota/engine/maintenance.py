@@ -18,6 +18,8 @@ from rota.engine.wakeups import CANCEL, DONE, READY
 from rota.engine.worker import Worker
 from rota.errors import StoreReadOnly
 from rota.store.runs import retention, transitions, workers
+from rota.store.schedules import templates
+from rota.store.schedules.overlap import release_stuck
 
 log = logging.getLogger("rota.upkeep")
 
@@ -56,7 +58,8 @@ class Maintenance:
         self._pruned_to: dict[str, str] = {}  # where a pass that ran out of time continues
 
     async def register(self, queues: list[str], version: str) -> None:
-        """Write this worker's row, then take over what dead neighbours left behind."""
+        """Write this worker's row, then take over what dead neighbours left behind and release
+        runs that wait behind nobody."""
         now = self._clock.now()
         pid = os.getpid()
         self._row = WorkerRow(
@@ -66,6 +69,12 @@ class Maintenance:
         )  # fmt: skip
         await self._database.write(workers.register, self._row)
         await self.beat()
+        released = await self._database.write(
+            release_stuck, namespace=self._settings.namespace, now=self._clock.now()
+        )
+        if released:
+            log.warning("released %d runs that waited for their turn behind no other run", released)
+            self._wakeups.tell(READY)
 
     async def keep_leases(self) -> None:
         """Renew at a third of the lease, and at once when somebody cancelled something."""
@@ -170,6 +179,7 @@ class Maintenance:
         if keep.keep_days:
             oldest = max(0, now - round(keep.keep_days * DAY))
             done &= await self._prune_runs("days", _id_at(oldest), oldest, until)
+            await self._database.write(templates.forget_deleted, namespace=namespace, before=oldest)
         if keep.keep_runs:
             excess = await self._database.read(
                 retention.oldest_to_keep, namespace=namespace, keep=keep.keep_runs

@@ -59,6 +59,7 @@ class Runtime:
         if self._limits:
             await self._database.write(workers.put_queues, self._limits)
         await self.upkeep.register(self._queues, self._version)
+        await self.scheduler.expire(self._clock.now())  # before this worker could claim them
 
     async def start(self) -> None:
         """Sign on and turn the loops."""

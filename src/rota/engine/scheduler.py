@@ -11,8 +11,8 @@ import logging
 
 from rota.core.time.instants import micros
 from rota.engine.context import EngineContext
-from rota.engine.wakeups import ANY, CANCEL, READY, SCHEDULE
-from rota.store.schedules import fire
+from rota.engine.wakeups import ANY, CANCEL, DONE, READY, SCHEDULE
+from rota.store.schedules import expiry, fire
 from rota.store.schedules.fire import Fired
 
 log = logging.getLogger("rota.scheduler")
@@ -59,6 +59,7 @@ class Scheduler:
         """Fire everything due now; return how many runs were born."""
         born = 0
         await self._end_pauses(self._base.clock.now())
+        await self.expire(self._base.clock.now())
         while True:
             now = self._base.clock.now()
             fired = await self._fire(now)
@@ -90,6 +91,17 @@ class Scheduler:
             )  # fmt: skip
             self._complain(put_aside)
 
+    async def expire(self, now: int) -> None:
+        """End fired runs that have waited too long to begin."""
+        namespace, more = self._base.settings.namespace, True
+        while more:
+            count, more = await self._base.database.write(
+                expiry.expire, namespace=namespace, now=now
+            )
+            if count:  # What waited behind them may go, and who waits for them hears of it.
+                self._base.wakeups.tell(READY)
+                self._base.wakeups.tell(DONE)
+
     def _complain(self, put_aside: list[tuple[str, str]]) -> None:
         for name, reason in put_aside:
             log.error(
@@ -98,7 +110,9 @@ class Scheduler:
             )  # fmt: skip
 
     async def _next(self, fired: Fired) -> int | None:
-        """The next instant to look at: a schedule that is due or a pause that ends."""
+        """The next instant to look at: a schedule is due, a pause ends or a run expires."""
         namespace = self._base.settings.namespace
         pause = await self._base.database.read(fire.next_pause_end, namespace=namespace)
-        return min((at for at in (fired.next_at, pause) if at is not None), default=None)
+        expires = await self._base.database.read(expiry.next_at, namespace=namespace)
+        ats = (fired.next_at, pause, expires)
+        return min((at for at in ats if at is not None), default=None)

@@ -15,7 +15,7 @@ from rota.core.runs import limits
 from rota.core.runs.failures import TABLE, Kind, advice
 from rota.core.runs.lifecycle import Status
 from rota.core.runs.model import Queue, Run, StoredStep, WorkerRecord
-from rota.core.runs.stored_errors import read_error
+from rota.core.runs.stored_errors import error_line
 from rota.core.time.instants import SECOND, iso, span
 from rota.schedules.preview import wall
 from rota.store.runs import claim
@@ -25,6 +25,11 @@ if TYPE_CHECKING:
     from rota.client.client import Client
 
 RUNNING_LOOK = 1000
+# A run with such a verdict does not move by itself: what waits behind it is blocked by the cause.
+BLOCKED = frozenset({
+    "no_worker", "unknown_workflow", "queue_paused", "queue_limit", "key_limit", "rate_limit",
+    "seats", "needs_person", "waits_signal",
+})  # fmt: skip
 
 
 class RunState(NamedTuple):
@@ -73,7 +78,7 @@ class RunExplainer:
             case Status.COMPLETED:
                 return RunState("completed", f"completed{tries} at {at}, after {took}", facts)
             case Status.FAILED:
-                said = _error(run)
+                said = error_line(run.error)
                 clause = f"failed{tries} at {at}, after {took}: {said}"
                 return RunState("failed", clause, facts | {"error": said}, retry)
             case Status.CANCELLED:
@@ -100,8 +105,8 @@ class RunExplainer:
     def _waiting(self, run: Run) -> RunState:
         kinds = {kind.value: kind for kind in Kind}
         needed = TABLE[kinds[run.reason]].action if run.reason in kinds else "a person decides"
-        clause = f"waits for a person ({run.reason}): {needed}; it said {_error(run)}"
-        facts = {"reason": run.reason, "error": _error(run)}
+        clause = f"waits for a person ({run.reason}): {needed}; it said {error_line(run.error)}"
+        facts = {"reason": run.reason, "error": error_line(run.error)}
         return RunState("needs_person", clause, facts, f"Then `rota run retry {run.id}`.")
 
     async def _sleeping(self, run: Run) -> RunState:
@@ -139,11 +144,15 @@ class RunExplainer:
         roots = await self._client.database.read(store.open_roots, [run.schedule_id or ""])
         lasts = [(await self._client.chain(root))[-1] for root in sorted(set(roots))]
         ahead = [last for last in lasts if last.reason != "turn"]
-        facts = {"behind": [last.id for last in ahead]}
+        facts: dict[str, Any] = {"behind": [last.id for last in ahead]}
         if not ahead:
-            return RunState("waits_turn", "waits for its turn, which comes any moment", facts)
-        clause = f"waits for its turn behind run {ahead[0].id}, which is {ahead[0].label}"
-        return RunState("waits_turn", clause, facts, f"`rota why {ahead[0].id}` says more.")
+            hint = "`rota doctor --repair` releases it if it stays so."
+            return RunState("waits_turn", "waits for its turn behind no other run", facts, hint)
+        head = await self.of(ahead[0])
+        facts |= {"head": head.facts["run_id"], "head_verdict": head.verdict}
+        clause = f"waits for its turn behind run {ahead[0].id}, which {head.clause}"
+        verdict = f"blocked_{head.verdict}" if head.verdict in BLOCKED else "waits_turn"
+        return RunState(verdict, clause, facts, head.hint)
 
     # -- pending ---------------------------------------------------------------------------
 
@@ -261,8 +270,3 @@ def _signal(step: StoredStep) -> str:
 def _some(ids: Sequence[str]) -> str:
     more = f" and {len(ids) - 3} more" if len(ids) > 3 else ""
     return ", ".join(ids[:3]) + more
-
-
-def _error(run: Run) -> str:
-    detail = read_error(run.error)
-    return f"{detail['type']}: {detail['message']}".splitlines()[0].removesuffix(".")

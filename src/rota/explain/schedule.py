@@ -6,6 +6,7 @@ was born is for `standing`.
 
 from __future__ import annotations
 
+import re
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -13,23 +14,26 @@ from rota.client.doctor import absence
 from rota.client.schedules import ScheduleView
 from rota.core.runs.lifecycle import OPEN, Status, Trigger
 from rota.core.runs.model import Run
-from rota.core.runs.stored_errors import read_error
-from rota.core.schedules.intent import PUT_ASIDE, Missed, Overlap, Policies, jitter_us
+from rota.core.runs.stored_errors import error_line
+from rota.core.schedules.intent import PUT_ASIDE, Policies, jitter_us
 from rota.core.time.instants import DAY, MINUTE, SECOND, iso, span
 from rota.core.time.recurrence import count_between, next_after, notes, previous_before
 from rota.errors import UnknownAutomation, UnknownRun, UnknownSchedule, UsageError
 from rota.explain.automation import explain_automation
-from rota.explain.run import RunExplainer
+from rota.explain.deleted_schedule import explain_deleted
+from rota.explain.run import BLOCKED, RunExplainer, RunState
+from rota.explain.skipped import detailed, missed_words, skip_clause, tally
 from rota.schedules.host_zone import host_zone_name
-from rota.schedules.preview import wall, zone_of
+from rota.schedules.preview import to_instant, wall, zone_of
 from rota.schedules.wall_time import Moment
 from rota.store.schedules import templates as store
 
 if TYPE_CHECKING:
     from rota.client.client import Client
 
-LATE_US = 30 * SECOND
 LEDGER_LOOK = 50
+SPAN_LOOK = 10_000
+_FAILURES = re.compile(r"failed \d+ times in a row")
 
 
 class Explanation(NamedTuple):
@@ -51,20 +55,31 @@ def pause_of(run: Run) -> store.SchedulePause | None:
     return store.read_pause(run)
 
 
-async def why(client: Client, name: str, *, at: datetime | None = None) -> Explanation:
+async def why(
+    client: Client,
+    name: str,
+    *,
+    at: datetime | None = None,
+    between: tuple[datetime, datetime] | None = None,
+) -> Explanation:
     """Why the schedule, automation or run of that name or id did what it did; `at` asks about
-    one time of a schedule.
+    one time of a schedule, `between` about a span of time, both ends included.
 
     A time without an offset is wall time in the schedule's zone.
     """
     try:
         shown = await client.schedules.get(name)
     except UnknownSchedule as unknown:
+        asked = at or (between[0] if between else None)
         try:
-            return await _of_automation(client, name, at)
+            return await _of_automation(client, name, asked)
         except UnknownAutomation:
-            return await _of_run(client, name, at, unknown)
-    return await ScheduleExplainer(client, shown).answer(at)
+            return await _of_run(client, name, asked, unknown)
+    explainer = ScheduleExplainer(client, shown)
+    if between is None:
+        return await explainer.answer(at)
+    zone = zone_of(shown.intent.spec)
+    return await explainer.over(*(to_instant(one, zone) for one in between))
 
 
 async def _of_automation(client: Client, name: str, at: datetime | None) -> Explanation:
@@ -82,8 +97,7 @@ async def _of_run(
     except UnknownRun as error:
         if "several" in error.message:
             raise
-        unknown.message = f"there is no schedule, no automation and no run {run_id!r}"
-        raise unknown from error
+        return Explanation(*await explain_deleted(client, run_id, unknown))
     if run.kind == "schedule":
         return await why(client, run.name, at=at)
     if run.kind == "automation" and run.status in OPEN:
@@ -91,7 +105,7 @@ async def _of_run(
     if at is not None:
         raise UsageError("a time is asked about a schedule, not about a run")
     if run.status == Status.SKIPPED:
-        said = _detailed(skip_clause(run.reason or "", Policies()), run)
+        said = detailed(skip_clause(run.reason or "", Policies()), run)
         return Explanation("skipped", f"run {run.id} ({run.name}) did not run: {said}.", {})
     found = await RunExplainer(client, host_zone_name()).of(run)
     last = found.facts["run_id"]
@@ -138,6 +152,39 @@ class ScheduleExplainer:
         facts = found.facts | {"clock": asked.remark}
         return found._replace(sentence=f"{asked.remark}: {found.sentence}", facts=facts)
 
+    async def over(self, first_at: int, last_at: int) -> Explanation:
+        """What became of the occurrences of a span."""
+        if self._problem is not None:
+            return self._rests()
+        self._facts |= {"from_at": iso(first_at), "to_at": iso(last_at)}
+        rows = await self._client.database.read(
+            store.history, self._row.id, from_at=first_at, to_at=last_at, limit=SPAN_LOOK
+        )
+        beyond = await self._client.database.read(store.range_over, self._row.id, at=last_at)
+        if beyond is not None and beyond.id not in {row.id for row in rows}:
+            rows.append(beyond)
+        if not rows:
+            return await self._empty(first_at, last_at)
+        counts, newest = tally(rows, self._spec, self._policies, first_at, last_at)
+        if sum(counts.values()) == 1:
+            return await self._outcome(next(iter(newest.values())))
+        parts = [f"{count} {what}{_failure(newest[what])}" for what, count in counts.most_common()]
+        due_at = self._row.due_at
+        owed = count_between(self._spec, due_at - 1, min(last_at, self._now)) if due_at else 0
+        if owed and due_at and due_at <= last_at and self._row.status == Status.SCHEDULED:
+            parts.append(f"{owed} not fired yet")
+        text = f"from {self._wall(first_at)} to {self._wall(last_at)}: {', '.join(parts)}"
+        return self._say("span", text, outcomes=dict(counts), unfired=owed)
+
+    async def _empty(self, first_at: int, last_at: int) -> Explanation:
+        """A span without a record."""
+        due_at = next_after(self._spec, first_at - 1)
+        if due_at is not None and due_at <= last_at:
+            return await self._due(due_at)
+        nearest, facts = self._nearest(first_at)
+        span_text = f"from {self._wall(first_at)} to {self._wall(last_at)}"
+        return self._say("no_occurrence", f"has no occurrence {span_text}: {nearest}", **facts)
+
     async def _at(self, asked: Moment) -> Explanation:
         for first, last in asked.spans:
             row = await self._recorded(first, last)
@@ -157,19 +204,36 @@ class ScheduleExplainer:
     async def _lately(self) -> Explanation:
         """Without a time: what it did last, or what keeps it from doing anything."""
         if self._row.status == Status.PAUSED or self._problem is not None:
-            return self._rests()
+            return await self._rests_after(self._rests())
         if self._row.due_at is not None and self._row.due_at <= self._now:
             return await self._due(self._row.due_at)
-        rows = await self._client.database.read(
-            store.ledger, self._row.id, to_at=self._now, limit=1
-        )
-        if rows:
-            found = await self._outcome(rows[0])
+        last = await self._last()
+        if last is not None:
+            found = await self._outcome(last)
             return found._replace(sentence=f"{found.sentence[:-1]}; next: {self._next()}.")
         created = self._wall(self._row.created_at)
         return self._say(
             "not_yet", f"has not been due yet: it was made {created}; first: {self._next()}"
         )
+
+    async def _last(self) -> Run | None:
+        """The newest row of the ledger."""
+        rows = await self._client.database.read(
+            store.ledger, self._row.id, to_at=self._now, limit=1
+        )
+        return rows[0] if rows else None
+
+    async def _rests_after(self, rests: Explanation) -> Explanation:
+        """Why it rests, with the outcome that made it rest: the last of one that has ended, the
+        failure of one that paused itself."""
+        failed = rests.verdict == "paused" and _FAILURES.fullmatch(self._row.reason or "")
+        last = await self._last() if failed or rests.verdict == "ended" else None
+        if last is None:
+            return rests
+        found = await self._outcome(last)
+        sentence = f"{rests.sentence[:-1]}; it {found.sentence.removeprefix(f'{self._name} ')}"
+        facts = found.facts | rests.facts | {"last_verdict": found.verdict}
+        return rests._replace(sentence=sentence, facts=facts)
 
     def _next(self) -> str:
         due_at = self._row.due_at
@@ -196,7 +260,7 @@ class ScheduleExplainer:
             return f"ran for {when} by a backfill, asked for at {self._wall(row.created_at)}"
         nominal = due_at + jitter_us(self._name, self._policies)
         late = row.created_at - nominal
-        if late > LATE_US:
+        if late > self._policies.on_time_us:
             return f"fired for {when}, {span(late)} late"
         remarks = [note for note in notes(self._spec, due_at) if note != self._remark]
         moved = f" ({'; '.join(remarks)})" if remarks else ""
@@ -205,10 +269,12 @@ class ScheduleExplainer:
     async def _skipped(self, row: Run, facts: dict[str, Any]) -> Explanation:
         reason = row.reason or "skipped"
         first, last, count = range_of(row)
-        clause = _detailed(skip_clause(reason, self._policies), row)
+        clause = detailed(skip_clause(reason, self._policies), row)
         pause = store.read_pause(row)
+        into: RunState | None = None
         if reason == "merged":
-            clause += await self._merged_into(row)
+            into, said = await self._merged_into(row)
+            clause += said
         elif pause is not None:
             clause += f" since {self._wall(pause.paused_at)} ({pause.note})"
             facts |= {"paused_at": iso(pause.paused_at), "note": pause.note}
@@ -219,17 +285,28 @@ class ScheduleExplainer:
             sentence = f"did not run {count} times from {between}: {clause}"
         facts |= {"reason": reason, "from_at": iso(first), "to_at": iso(last), "count": count}
         hint = f"`rota schedule backfill {self._name} --from … --to …` runs what is left out."
-        return self._say("merged" if reason == "merged" else "skipped", sentence, hint, **facts)
+        if into is None:
+            return self._say("skipped", sentence, hint, **facts)
+        facts |= {"into": into.facts["run_id"]} | {
+            key: into.facts[key] for key in ("behind", "head", "head_verdict") if key in into.facts
+        }
+        blocked = into.verdict.startswith("blocked_") or into.verdict in BLOCKED
+        if not blocked:
+            return self._say("merged", sentence, hint, **facts)
+        cause = into.facts.get("head_verdict", into.verdict)
+        return self._say(f"blocked_{cause}", sentence, into.hint, **facts)
 
-    async def _merged_into(self, row: Run) -> str:
-        """The run that stood in line when this one came."""
+    async def _merged_into(self, row: Run) -> tuple[RunState | None, str]:
+        """The run that waited when this one came, and how that one stands now."""
         rows = await self._client.database.read(
             store.ledger, self._row.id, to_at=(row.due_at or 1) - 1, limit=LEDGER_LOOK
         )
         for earlier in rows:
             if earlier.status != Status.SKIPPED and earlier.trigger == Trigger.SCHEDULE:
-                return f" (run {earlier.id}, for {self._wall(earlier.due_at or 0)})"
-        return ""
+                found = await RunExplainer(self._client, self._zone).of(earlier)
+                what = f"run {earlier.id}, for {self._wall(earlier.due_at or 0)}"
+                return found, f" ({what}), which {found.clause}"
+        return None, ""
 
     # -- it should have been, or will be ---------------------------------------------------
 
@@ -257,11 +334,12 @@ class ScheduleExplainer:
             text = f"had an occurrence at {self._wall(due_at)}, but records are kept {days:g} days"
             return self._say("pruned", text)
         if due_at < self._intent.since_at:
-            since = self._wall(self._intent.since_at)
+            since = self._wall(self._intent.changed_at or self._intent.since_at)
             text = (
                 f"did not run at {self._wall(due_at)}: it has its present times only since {since}"
             )
-            return self._say("other_times", text, since_at=iso(self._intent.since_at))
+            since_at = iso(self._intent.changed_at or self._intent.since_at)
+            return self._say("other_times", text, since_at=since_at)
         text = (
             f"did not run at {self._wall(due_at)}: it was paused then, or its definition was "
             "another one; no occurrence was recorded"
@@ -346,14 +424,20 @@ class ScheduleExplainer:
         if asked.left_out:
             verb = "did not run" if at <= self._now else "will not run"
             return self._say("gap", f"{verb}: {asked.remark}", clock=asked.remark)
+        nearest, facts = self._nearest(at)
+        # In a gap the asked time is on no wall; the instant behind it shows another one.
+        shown = asked.written if asked.in_gap else self._wall(at)
+        return self._say("no_occurrence", f"does not run at {shown}: {nearest}", **facts)
+
+    def _nearest(self, at: int) -> tuple[str, dict[str, Any]]:
         before, after = previous_before(self._spec, at), next_after(self._spec, at)
         near = [
             f"{self._wall(one)} ({word})"
             for one, word in ((before, "before"), (after, "after"))
             if one is not None
         ]
-        text = f"does not run at {self._wall(at)}: the nearest occurrences are {' and '.join(near)}"
-        return self._say("no_occurrence", text, before_at=_iso(before), after_at=_iso(after))
+        facts = {"before_at": _iso(before), "after_at": _iso(after)}
+        return f"the nearest occurrences are {' and '.join(near)}", facts
 
     # -- words -----------------------------------------------------------------------------
 
@@ -368,46 +452,11 @@ class ScheduleExplainer:
         return span(rest // SECOND * SECOND if rest > MINUTE else max(rest, SECOND))
 
 
-_SKIPPED = {
-    "overlap": f"the run before it had not ended (overlap: {Overlap.SKIP})",
-    "merged": "another one was waiting for its turn already, and it was merged into that",
-    "overtaken": f"a newer occurrence was due as well (overlap: {Overlap.CANCEL})",
-    "paused": "it was paused",
-    "after": "what it comes after had not completed",
-    "condition": "its condition did not hold",
-    "put aside": "it had been put aside, because it could not be read",
-    "edited": "it was owed when the schedule was edited, and its new times do not have it",
-}
-
-
-def skip_clause(reason: str, policies: Policies) -> str:
-    """Why an occurrence of the ledger was skipped."""
-    match reason:
-        case "missed":
-            return f"nobody was there to fire it in time, and {missed_words(policies)}"
-        case "too late":
-            limit = policies.delay_us_max
-            most = f"{span(limit)}, the most it allows (max delay)" if limit else "its max delay"
-            return f"when it could be fired it was later than {most}"
-        case "max runs":
-            return f"all its {policies.runs_max or ''} runs were done".replace("  ", " ")
-    return _SKIPPED.get(reason, reason)
-
-
-def _detailed(clause: str, row: Run) -> str:
-    """The clause with what was noted about this very occurrence."""
-    return f"{clause}: {read_error(row.error)['message']}" if row.error else clause
-
-
-def missed_words(policies: Policies) -> str:
-    """What the missed policy does."""
-    match policies.missed:
-        case Missed.RUN:
-            return "of those missed only the latest runs (missed: run)"
-        case Missed.SKIP:
-            return "what was missed is left out (missed: skip)"
-        case Missed.ALL:
-            return f"of those missed the latest {policies.missed_max} run (missed: all)"
+def _failure(row: Run) -> str:
+    """The newest run that ended badly, and its error."""
+    if row.status not in (Status.FAILED, Status.CRASHED):
+        return ""
+    return f" (run {row.id}: {error_line(row.error)})" if row.error else f" (run {row.id})"
 
 
 def _iso(at: int | None) -> str | None:

@@ -27,7 +27,7 @@ from rota.core.schedules.intent import (
     jitter_us,
     understand,
 )
-from rota.core.time.instants import Duration, instant, micros
+from rota.core.time.instants import SECOND, Duration, instant, micros
 from rota.core.time.recurrence import Spec, Written, count_between, next_after, parse
 from rota.core.time.zones import zone_named
 from rota.errors import BadSchedule
@@ -39,10 +39,13 @@ GONE = f"{PUT_ASIDE}workflow"  # a deploy found its workflow gone from the code
 LOST = "?"
 # An edit that makes more than this due at once must be confirmed.
 BURST = 1
+# Firing takes a moment, so that no occurrence is ever fired at its very instant.
+GRACE_US_MIN = SECOND
 _NAMES = {
     "overlap": "overlap", "missed": "missed", "missed_max": "missed_max",
     "max_delay": "delay_us_max", "jitter": "jitter_us", "max_runs": "runs_max",
     "pause_after_failures": "failures_max", "retries": "retry", "timeout": "timeout_us",
+    "grace": "on_time_us", "expires_after": "expires_us",
 }  # fmt: skip
 
 
@@ -58,6 +61,8 @@ class PolicyOptions(TypedDict, total=False):
     pause_after_failures: int | None
     retries: int | RetryPolicy | None
     timeout: Duration | None
+    grace: Duration
+    expires_after: Duration | None
 
 
 class ScheduleOptions(PolicyOptions, total=False):
@@ -92,8 +97,15 @@ def policies(
     pause_after_failures: int | None = None,
     retries: int | RetryPolicy | None = None,
     timeout: Duration | None = None,
+    grace: Duration = "30s",
+    expires_after: Duration | None = None,
 ) -> Policies:
     """Policies from the words people use."""
+    if micros(grace) < GRACE_US_MIN:
+        raise BadSchedule(
+            f"grace={grace!r} is shorter than a second, so that every occurrence would be late",
+            hint="Write at least 1s; 30s is the default.",
+        )
     try:
         return Policies(
             overlap=Overlap(overlap),
@@ -105,6 +117,8 @@ def policies(
             failures_max=pause_after_failures,
             retry=None if retries is None else RetryPolicy.of(retries),
             timeout_us=None if timeout is None else micros(timeout),
+            on_time_us=micros(grace),
+            expires_us=None if expires_after is None else micros(expires_after),
         )
     except ValueError as error:
         raise BadSchedule(
@@ -260,7 +274,7 @@ def redefined(old: Schedule, told: ScheduleDefinition, *, now: int) -> Schedule:
     same = problem is None and _as_written(before) == _as_written(intent)
     intent = msgspec.structs.replace(
         intent, fired_count=before.fired_count, paused_at=before.paused_at,
-        forgiven_at=before.forgiven_at, since_at=before.since_at,
+        forgiven_at=before.forgiven_at, since_at=before.since_at, changed_at=before.changed_at,
         spec=before.spec if same else intent.spec,
     )  # fmt: skip
     due_at = old.due_at if same and old.due_at is not None else fresh.due_at

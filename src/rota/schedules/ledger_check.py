@@ -1,8 +1,8 @@
-"""No gap in the ledger: every occurrence a schedule has passed has a run or a skipped row.
+"""The ledger has one outcome for every occurrence a schedule has passed: a run or a skipped row.
 
-`uncovered` is the pure question, `gaps` asks it of stored schedules. Tests and `rota doctor` share
-them. A definition answers for the occurrences from its birth (or its last change) up to the one
-it waits for; what retention may have pruned is not asked for.
+`uncovered` and `doubled` are the pure questions, `ledger_faults` asks them of stored schedules.
+Tests and `rota doctor` share them. A definition answers for the occurrences from its birth (or its
+last change) up to the one it waits for; what retention may have pruned is not asked for.
 """
 
 from __future__ import annotations
@@ -41,14 +41,20 @@ class Hole(NamedTuple):
     occurrences: int
 
 
-class Gap(NamedTuple):
-    """A hole in the ledger of a schedule."""
+class LedgerFault(NamedTuple):
+    """Occurrences of a schedule without an outcome, or with two."""
 
     schedule: str
     hole: Hole
+    outcomes: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         first_at, last_at, count = self.hole
+        if self.outcomes:
+            said = f"{count} occurrence{'' if count == 1 else 's'} from {iso(first_at)} on"
+            return (
+                f"{self.schedule}: {said} stand in the ledger as {' and as '.join(self.outcomes)}"
+            )
         if count == 1:
             return f"{self.schedule}: nothing tells what became of {iso(first_at)}"
         return (
@@ -102,6 +108,31 @@ def _short(spec: Spec, rows: Sequence[Covered], after: int, before: int) -> list
     return found
 
 
+def doubled(rows: Iterable[Run]) -> list[tuple[Hole, tuple[str, ...]]]:
+    """Occurrences with two outcomes; those that two rows share are one entry.
+
+    A backfill replaces the outcome of what was skipped, so its runs are left out."""
+    spans = [
+        (one, row.label if row.status == Status.SKIPPED else "fired")
+        for row in rows
+        if row.trigger == Trigger.SCHEDULE and (one := covers(row)) is not None
+    ]
+    spans.sort(key=lambda span: (span[0].first_at, -span[0].last_at, span[1]))
+    found: list[tuple[Hole, tuple[str, ...]]] = []
+    reach: tuple[Covered, str] | None = None
+    for one, label in spans:
+        if reach is not None and one.first_at <= reach[0].last_at:
+            labels = (reach[1], label)
+            if found and found[-1][1] == labels and found[-1][0].last_at >= reach[0].first_at:
+                first_at, _, count = found.pop()[0]
+                found.append((Hole(first_at, one.last_at, count + one.occurrences), labels))
+            else:
+                found.append((Hole(*one), labels))
+        if reach is None or one.last_at > reach[0].last_at:
+            reach = one, label
+    return found
+
+
 def covers(run: Run) -> Covered | None:
     """What a row of the ledger answers for; a run by hand answers for no occurrence."""
     if run.due_at is None:
@@ -112,37 +143,39 @@ def covers(run: Run) -> Covered | None:
     return Covered(run.due_at, run.due_at)
 
 
-async def gaps(
+async def ledger_faults(
     tx: Tx,
     *,
     namespace: str,
     now: int,
     keep_from: int = 0,
     keeps_all: bool = True,
-) -> list[Gap]:
-    """Holes in the ledgers of a namespace.
+) -> list[LedgerFault]:
+    """What is wrong with the ledgers of a namespace: holes, and occurrences with two outcomes.
 
     Rows from before `keep_from` may have been pruned. Without `keeps_all` retention goes by
     number, and only what lies behind a schedule's oldest row is looked at.
     """
-    found: list[Gap] = []
+    found: list[LedgerFault] = []
     page = await store.listing(tx, namespace=namespace, limit=PAGE)
     while page:
         for schedule in page:
             try:
                 intent = store.read_intent(schedule.spec)
-                holes = await _holes(tx, schedule, intent, now, keep_from, keeps_all)
+                rows = await store.ledger(tx, schedule.id, limit=ROWS_MAX)
+                holes = _holes(rows, schedule, intent, now, keep_from, keeps_all)
             except Exception:  # one that makes no sense (any more) is put aside when it is due
                 continue
-            found += [Gap(schedule.name, hole) for hole in holes]
+            found += [LedgerFault(schedule.name, hole) for hole in holes]
+            found += [LedgerFault(schedule.name, *one) for one in doubled(rows)]
         page = await store.listing(tx, namespace=namespace, after=page[-1].name, limit=PAGE)
     return found
 
 
-async def _holes(
-    tx: Tx, schedule: Schedule, intent: Intent, now: int, keep_from: int, keeps_all: bool
-) -> list[Hole]:
-    rows = await store.ledger(tx, schedule.id, limit=ROWS_MAX)
+def _holes(
+    rows: Sequence[Run], schedule: Schedule, intent: Intent, now: int, keep_from: int,
+    keeps_all: bool,
+) -> list[Hole]:  # fmt: skip
     covered = [one for row in rows if (one := covers(row)) is not None]
     after = max(schedule.created_at, intent.since_at, keep_from)
     if len(rows) == ROWS_MAX or not keeps_all:

@@ -17,6 +17,7 @@ from rota.core.time.recurrence import Remark, Spec, Timing, parse, skipped_betwe
 from rota.core.time.zones import zone_named
 from rota.engine.clock import SystemClock
 from rota.errors import BadInput, RotaError
+from rota.schedules.asked_time import said_time
 from rota.schedules.host_zone import host_zone_name
 
 REMARKS_MAX = 20
@@ -116,8 +117,11 @@ def _understood(when: str | list[str], zone: str) -> None:
 def read_time(text: str, zone: str, now: int) -> datetime:
     """A time as somebody wrote it; without an offset it is wall time, and stays naive.
 
-    A time of day alone is today's, in `zone`.
+    A time of day alone is today's, in `zone`; `9am` and `yesterday 9:00` are read, too.
     """
+    said = said_time(text, zone, now)
+    if said is not None:
+        return said
     written = text.strip().replace(" ", "T", 1)
     try:
         if ":" in written and "-" not in written.partition(":")[0] and "T" not in written:
@@ -127,8 +131,8 @@ def read_time(text: str, zone: str, now: int) -> datetime:
     except ValueError as error:
         raise BadInput(
             f"{text!r} is not a time",
-            hint="Write 2027-03-28T02:30, 2027-03-28 or 02:30 (today), with an offset as +02:00 "
-            "or Z, or as wall time in the schedule's zone.",
+            hint="Write 2027-03-28T02:30, 2027-03-28, 02:30 or 9am (today), or yesterday 9:00; "
+            "with an offset as +02:00 or Z, or as wall time in the schedule's zone.",
         ) from error
 
 

@@ -47,6 +47,8 @@ class ScheduleTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     pause_after_failures: int | None = None
     retries: int | None = None
     timeout: str | None = None
+    grace: str | None = None
+    expires_after: str | None = None
     sub_second: bool = False
     paused: bool = False  # only when it is made; later it stays as people left it
 

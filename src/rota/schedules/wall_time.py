@@ -23,6 +23,8 @@ class Moment:
         self._width = SECOND if asked.second or asked.microsecond else MINUTE
         self.remark: str | None = None  # what the clock did to it
         self.left_out = False  # the clock is moved past it, and so is the schedule
+        self.in_gap = False  # no clock in the zone shows it
+        self.written = f"{asked:%a %Y-%m-%d} {_clock(asked)}"
         self._ats = self._instants(asked, zone)
 
     @property
@@ -57,6 +59,7 @@ class Moment:
         if first == second:
             return [first]
         # In a gap the two readings lie on both sides of the change.
+        self.in_gap = True
         self.remark = f"{_clock(asked)} does not exist on {asked:%Y-%m-%d} in {zone}"
         if not self._names(asked):
             return [second]

@@ -12,6 +12,7 @@ INVARIANTS: dict[str, str] = {
     "broken_way_forward": "no open run is without a way forward",
     "broken_occurrence": "no occurrence fires twice",
     "broken_turn": "a run that waits for its turn has one before it",
+    "broken_backfill": "a run that waits in a backfill has one before it",
     "broken_successor": "no attempt has two successors",
     "broken_chain": "a successor follows a finished attempt of its own chain",
     "broken_open_chain": "a chain has at most one open run",
@@ -28,6 +29,9 @@ INVARIANTS: dict[str, str] = {
     "broken_commit": "a committed handler run is a completed run",
     "broken_applied": "what was applied has moved its run on",
 }
+
+# What `store.schedules.overlap.release_stuck` repairs.
+REPAIRABLE = frozenset({"broken_turn", "broken_backfill"})
 
 
 class BrokenInvariant(NamedTuple):

@@ -292,3 +292,21 @@ async def blocks() -> None:
     print("blocking now", file=sys.stderr, flush=True)
     time.sleep(60)
 """
+
+
+def test_repair_releases_a_run_that_waits_for_a_turn_behind_nobody(either: Shell) -> None:
+    sign_on(either, mine("a"))
+    either.run("schedule", "create", "nightly", "naps", "@daily")
+    either.run("schedule", "trigger", "nightly")
+    change(
+        either,
+        "update runs set status = 'sleeping', reason = 'turn', available_at = null "
+        "where kind = 'workflow' returning id",
+    )
+    found = about(either, "invariants", code=1)
+    assert "a run that waits for its turn has one before it" in found["says"]
+    assert found["hint"].startswith("`rota doctor --repair`")
+    page = either.run("doctor", "--repair").stdout
+    assert "released 1 run that waited for a turn behind no other run" in page
+    assert about(either, "invariants")["level"] == "ok"
+    assert "repaired" not in either.run("doctor", "--repair").stdout

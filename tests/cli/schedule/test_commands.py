@@ -183,13 +183,13 @@ def test_a_backfill_is_counted_first_then_run(either: Shell) -> None:
     make(either, "hourly", "@hourly")
     words = ["schedule", "backfill", "hourly", "--from", "2026-01-01", "--to", "2026-01-01T05:30"]
     assert either.run(*words, "--dry-run").stdout == (
-        "6 occurrences in this range; nothing was started\n"
+        "6 occurrences in this range: 6 runs would start; nothing was started\n"
     )
     assert either.run(*words, "--parallel", "2").stdout == (
         "6 occurrences in this range: 6 runs started, 2 at a time\n"
     )
     assert either.run(*words).stdout == (
-        "6 occurrences in this range: 0 runs started, 1 at a time; 6 had an outcome already\n"
+        "6 occurrences in this range: 0 runs started, 1 at a time; 6 had a run already\n"
     )
     either.work()
     rows = either.json("schedule", "history", "hourly", "--to", "2026-01-02")
@@ -266,3 +266,15 @@ def test_stored_words_cannot_move_the_cursor(shell: Shell) -> None:
     for words in (["why", "x"], ["schedule", "show", "x"], ["schedule", "list"]):
         assert "\x1b" not in shell.run(*words).stdout
         assert "\r" not in shell.run(*words).stdout
+
+
+def test_grace_expiry_and_queue_all_are_options_of_a_schedule(either: Shell) -> None:
+    words = ["--grace", "2m", "--expires-after", "1h", "--overlap", "queue-all"]
+    either.run("schedule", "create", "often", "naps", "5m", *words)
+    shown = either.json("schedule", "show", "often")["schedule"]["policies"]
+    assert (shown["grace"], shown["expires_after"]) == ("2m", "1h")
+    assert shown["overlap"] == "queue-all"
+    page = either.run("schedule", "show", "often").stdout
+    assert "overlap queue-all; missed run; grace 2m; expires after 1h" in page
+    assert either.json("why", "often", "--at", "last night")["verdict"] == "not_made_yet"
+    assert either.json("why", "often", "--at", "tomorrow")["verdict"] == "future"

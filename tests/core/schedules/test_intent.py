@@ -170,6 +170,58 @@ def test_overlap_by_what_is_open(
     assert len(plan.fires) + len(plan.skips) == 1
 
 
+def test_missed_all_queues_every_one_oldest_first() -> None:
+    plan = owed(4, missed=Missed.ALL)
+    assert plan.fires == [Fire(hour(n), n > 1) for n in (1, 2, 3, 4)]
+    assert plan.skips == []
+    for before in (BUSY, QUEUED):
+        assert owed(4, before=before, missed=Missed.ALL).fires == [
+            Fire(hour(n), True) for n in (1, 2, 3, 4)
+        ]
+
+
+def test_missed_all_queues_the_latest_up_to_its_bound() -> None:
+    plan = owed(5, missed=Missed.ALL, missed_max=2)
+    assert plan.fires == [Fire(hour(4), False), Fire(hour(5), True)]
+    assert [skip.reason for skip in plan.skips] == ["missed"] * 3
+
+
+def test_missed_all_still_merges_an_occurrence_that_is_on_time() -> None:
+    plan = owed(1, late=SECOND, before=QUEUED, missed=Missed.ALL)
+    assert plan.fires == []
+    assert [skip.reason for skip in plan.skips] == ["merged"]
+
+
+@pytest.mark.parametrize("late", [0, 10 * MINUTE])
+def test_queue_all_merges_none(late: int) -> None:
+    for before in (BUSY, QUEUED):
+        plan = owed(1, late=late, before=before, overlap=Overlap.QUEUE_ALL)
+        assert (plan.fires, plan.skips) == ([Fire(hour(1), True)], [])
+    assert owed(1, late=late, overlap=Overlap.QUEUE_ALL).fires == [Fire(hour(1), False)]
+
+
+def test_queue_all_leaves_what_is_missed_to_that_policy() -> None:
+    plan = owed(3, before=BUSY, overlap=Overlap.QUEUE_ALL)
+    assert plan.fires == [Fire(hour(3), True)]
+    assert [skip.reason for skip in plan.skips] == ["missed"] * 2
+
+
+def test_a_long_queue_is_caught_up_on_in_bounded_parts() -> None:
+    rules = intent(missed=Missed.ALL)
+    first = decide(rules, due_at=hour(1), now=hour(5), before=IDLE, most=3)
+    assert first.fires == [Fire(hour(1), False), Fire(hour(2), True), Fire(hour(3), True)]
+    assert first.next_due_at == hour(4)
+    rest = decide(rules, due_at=hour(4), now=hour(5), before=Before(1, 2), most=3)
+    assert rest.fires == [Fire(hour(4), True), Fire(hour(5), True)]
+
+
+@pytest.mark.parametrize("before", [BUSY, QUEUED])
+def test_skip_leaves_all_of_several_out_while_one_is_open(before: Before) -> None:
+    plan = owed(3, before=before, overlap=Overlap.SKIP, missed=Missed.ALL)
+    assert plan.fires == []
+    assert [skip.reason for skip in plan.skips] == ["overlap"] * 3
+
+
 def test_nothing_is_cancelled_for_an_occurrence_that_does_not_run() -> None:
     plan = owed(3, before=BUSY, overlap=Overlap.CANCEL, missed=Missed.SKIP)
     assert (plan.fires, plan.cancels) == ([], False)
@@ -234,6 +286,19 @@ def test_jitter_is_stable_and_within_its_bound(name: str, jitter: int) -> None:
     policies = Policies(jitter_us=jitter)
     assert 0 <= jitter_us(name, policies) < jitter
     assert jitter_us(name, policies) == jitter_us(name, Policies(jitter_us=jitter))
+
+
+def test_jitter_is_the_same_in_every_process_and_version() -> None:
+    assert jitter_us("nightly", Policies(jitter_us=HOUR)) == 2_344_689_572
+    assert jitter_us("nightly", Policies(jitter_us=7 * DAY)) == 297_544_689_572
+
+
+@pytest.mark.parametrize("jitter", [MINUTE, 2 * HOUR, DAY, 30 * DAY])
+def test_jitter_spreads_over_its_whole_range(jitter: int) -> None:
+    offsets = [jitter_us(f"schedule-{n}", Policies(jitter_us=jitter)) for n in range(2000)]
+    tenths = [sum(offset * 10 // jitter == part for offset in offsets) for part in range(10)]
+    assert min(tenths) > 140
+    assert max(tenths) < 260
 
 
 def test_no_jitter_is_none() -> None:
@@ -315,7 +380,10 @@ def test_no_policy_is_ever_exceeded(spec: Spec, rules: Policies, before: Before,
         assert all(now - fire.due_at <= rules.delay_us_max for fire in plan.fires)
     if rules.overlap is not Overlap.ALLOW:
         assert sum(not fire.waits for fire in plan.fires) <= 1
-        assert len(plan.fires) + before.waiting <= 2 or not plan.fires or plan.cancels
+        is_late = due_at < now - rules.on_time_us
+        catches_up = rules.overlap is Overlap.QUEUE and rules.missed is Missed.ALL and is_late
+        if rules.overlap is not Overlap.QUEUE_ALL and not catches_up:
+            assert len(plan.fires) + before.waiting <= 2 or not plan.fires or plan.cancels
     assert plan.cancels <= (rules.overlap is Overlap.CANCEL and bool(plan.fires))
 
 

@@ -23,7 +23,7 @@ from typing import Any
 from rota import Rota, faults
 from rota.core.time.instants import HOUR, MINUTE, moment
 from rota.errors import RotaError
-from rota.schedules.ledger_check import gaps
+from rota.schedules.ledger_check import ledger_faults
 from rota.store import invariants
 from rota.testing import START, VirtualClock
 from tests.crash.kit.workflow_life import arm
@@ -135,7 +135,7 @@ async def sound(url: str, nth: int) -> None:
     async with app.connected():
         broken = await app.database.read(invariants.broken)
         assert broken == [], f"kill {nth}: {broken}"
-        found = await app.database.read(gaps, namespace="default", now=LATER)
+        found = await app.database.read(ledger_faults, namespace="default", now=LATER)
         assert found == [], f"kill {nth}: {[str(gap) for gap in found]}"
 
 

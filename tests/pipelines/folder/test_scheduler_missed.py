@@ -56,6 +56,22 @@ async def test_of_many_missed_ones_the_latest_runs_once(house: House) -> None:
     assert await outcomes(house, "hourly") == ["skipped:missed", "completed"]
 
 
+async def test_every_missed_execution_runs_where_the_file_says_all(house: House) -> None:
+    house.write("hourly", block(HOURLY, missedExecution="all"))
+    async with house.daemon():
+        pass
+    house.pass_time("5h30m")
+    async with house.daemon():
+        await house.until(lambda: house.total("hourly") == 5)
+    assert await outcomes(house, "hourly") == ["completed"] * 5
+
+
+async def test_queue_all_is_an_overlap_of_a_pipeline(house: House) -> None:
+    house.write("hourly", block(HOURLY, overlap="queue-all"))
+    async with house.daemon():
+        await house.until(lambda: house.state("hourly")["nextRun"] == "2030-01-01T01:00:00.000Z")
+
+
 async def test_a_missed_execution_is_skipped_where_the_file_says_so(house: House) -> None:
     house.write("daily", block(DAILY, missedExecution="skip"))
     async with house.daemon():

@@ -16,7 +16,7 @@ from rota.core.runs.model import Outcome, Schedule
 from rota.core.schedules.intent import Intent, Policies
 from rota.core.time.instants import DAY, HOUR, MINUTE, SECOND
 from rota.core.time.recurrence import parse
-from rota.schedules.ledger_check import gaps
+from rota.schedules.ledger_check import ledger_faults
 from rota.store.backend.database import Database, Row, Tx
 from rota.store.backend.dialect import Dialect
 from rota.store.runs import transitions
@@ -63,7 +63,7 @@ async def find(db: Database, name: str = "s") -> Schedule:
 
 async def complete(db: Database, now: int) -> None:
     """No gap in any ledger, and every invariant."""
-    assert await db.read(gaps, namespace=SPACE, now=now) == []
+    assert await db.read(ledger_faults, namespace=SPACE, now=now) == []
     assert await sound(db)
 
 

@@ -50,20 +50,25 @@ def backup(call: CommonOptions, file: Path) -> None:
 
 
 @click.command(cls=BaseCommand)
+@click.option(
+    "--repair", "repairs", is_flag=True, help="First release runs that wait behind no other run."
+)
 @click.pass_obj
-def doctor(call: CommonOptions) -> int:
+def doctor(call: CommonOptions, repairs: bool) -> int:
     """Look for what is wrong, and say what to do.
 
-    Looks at the database, clock, invariants, workers, queues and stuck runs. Changes nothing.
-    Ends with 0 when nothing is bad, 3 when the database cannot be used, else 1.
+    Looks at the database, clock, invariants, workers, queues and stuck runs. Changes nothing
+    without --repair. Ends with 0 when nothing is bad, 3 when the database cannot be used, else 1.
     """
     from rota import project
     from rota.client import doctor as checkup
 
     place = connect.place_of(call)
     project.must_exist(place.url)
+    done = asyncio.run(checkup.repair(place.url, place.settings)) if repairs else []
     report = asyncio.run(checkup.examine(place.url, place.settings))
-    findings = [one._replace(says=exit_codes.hide(one.says, place.url)) for one in report.findings]
+    found = [*done, *report.findings]
+    findings = [one._replace(says=exit_codes.hide(one.says, place.url)) for one in found]
     if call.json:
         level = max((one.level for one in findings), key=["ok", "warn", "bad"].index)
         lines = [one._asdict() for one in findings]

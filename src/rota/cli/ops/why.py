@@ -17,15 +17,17 @@ if TYPE_CHECKING:
 @click.command(cls=BaseCommand)
 @click.argument("name", metavar="NAME", shell_complete=complete.anything)
 @click.option(
-    "--at", "at_text", metavar="TIME", help="Ask about one time: 2027-03-28T02:30, or 02:30 today."
+    "--at", "at_text", metavar="TIME", help="Ask about a time (9am, yesterday 9:00) or a span."
 )
 @click.pass_obj
 def why(call: CommonOptions, name: str, at_text: str | None) -> None:
     """Say why a schedule or an automation ran or did not, or where a run stands.
 
     NAME is a schedule, an automation, or the id of a run. Without --at it tells of the last
-    occurrence, or of what keeps it from running. TIME is wall time in the schedule's zone, unless
-    it has an offset; without seconds it means the whole minute. Changes nothing.
+    occurrence, or of what keeps it from running. TIME is 2027-03-28T02:30, 02:30 or 9am today, or
+    yesterday 9:00: wall time in the schedule's zone, unless it has an offset; without seconds it
+    means the whole minute. "last night", yesterday, today, a date or "last 12h" ask about all
+    occurrences of that span. Changes nothing.
     """
     found = connect.ask(call, lambda client: _ask(client, name, at_text))
     if call.json:
@@ -39,6 +41,7 @@ def why(call: CommonOptions, name: str, at_text: str | None) -> None:
 async def _ask(client: Client, name: str, at_text: str | None) -> Explanation:
     from rota.errors import UnknownSchedule
     from rota.explain.schedule import why as ask
+    from rota.schedules.asked_time import said_span
     from rota.schedules.host_zone import host_zone_name
     from rota.schedules.preview import read_time, zone_of
 
@@ -48,4 +51,8 @@ async def _ask(client: Client, name: str, at_text: str | None) -> Explanation:
         zone = zone_of((await client.schedules.get(name)).intent.spec)
     except UnknownSchedule:
         zone = host_zone_name()
-    return await ask(client, name, at=read_time(at_text, zone, client.clock.now()))
+    now = client.clock.now()
+    span = said_span(at_text, zone, now)
+    if span is not None:
+        return await ask(client, name, between=span)
+    return await ask(client, name, at=read_time(at_text, zone, now))

@@ -235,7 +235,7 @@ def trigger(call: CommonOptions, name: str, wait: bool, timeout: str | None) -> 
     "--parallel", type=click.IntRange(min=1), default=1, show_default=True,
     help="How many run at the same time.",
 )  # fmt: skip
-@click.option("--dry-run", is_flag=True, help="Only count the occurrences.")
+@click.option("--dry-run", is_flag=True, help="Only count what would run.")
 @click.pass_obj
 def backfill(
     call: CommonOptions, name: str, start: str, end: str | None, parallel: int, dry_run: bool
@@ -256,19 +256,20 @@ def backfill(
         )
         return {
             "schedule": name, "from_at": first.isoformat(), "to_at": last.isoformat(),
-            "occurrence_count": done.occurrence_count, "run_ids": done.run_ids, "dry_run": dry_run,
+            "occurrence_count": done.occurrence_count, "run_count": done.run_count,
+            "run_ids": done.run_ids, "dry_run": dry_run,
         }  # fmt: skip
 
     found = connect.ask(call, fill)
     if call.json:
         render.document(found)
         return
-    count, born = found["occurrence_count"], len(found["run_ids"])
+    count, born = found["occurrence_count"], found["run_count"]
     said = f"{count:,} occurrence{'' if count == 1 else 's'} in this range"
+    rest = f"; {count - born:,} had a run already" if count > born else ""
     if dry_run:
-        click.echo(f"{said}; nothing was started")
+        click.echo(f"{said}: {render.count(born, 'run')} would start{rest}; nothing was started")
     else:
-        rest = f"; {count - born:,} had an outcome already" if count > born else ""
         click.echo(f"{said}: {render.count(born, 'run')} started, {parallel} at a time{rest}")
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 Callback = Callable[[click.Context, click.Parameter, str | None], int | str | None]
 POLICIES = ("overlap", "missed", "missed_max", "max_delay", "jitter", "max_runs",
-    "pause_after_failures", "retries", "timeout")  # fmt: skip
+    "pause_after_failures", "retries", "timeout", "grace", "expires_after")  # fmt: skip
 NONE = "none"  # what takes a bound away again
 _PAIR = re.compile(r"(?!(?:CRON_)?TZ=)[A-Za-z_]\w*=", re.DOTALL)
 
@@ -57,11 +57,13 @@ def _options(command: Decorated) -> Decorated:
     """What a schedule has beside its time; `none` takes a bound away."""
     rows: list[tuple[str, Any, str | None, str]] = [
         ("--overlap", click.Choice([o.value for o in Overlap]), None,
-            "While the run before goes on: queue one, skip, allow, or cancel-running."),
+            "While the run before goes on: queue one or all, skip, allow, or cancel it."),
         ("--missed", click.Choice([m.value for m in Missed]), None,
-            "What nobody was there to fire: run the latest, skip, or all up to --missed-max."),
+            "Missed occurrences: run the latest, skip, or all up to --missed-max."),
         ("--missed-max", click.IntRange(min=0), "N", "With --missed all: at most so many."),
         ("--max-delay", _length, "DURATION", "Later than this it is skipped."),
+        ("--grace", str, "DURATION", "So late still counts as on time, not as missed (30s)."),
+        ("--expires-after", _length, "DURATION", "End a fired run that has not begun by then."),
         ("--jitter", _length, "DURATION", "Spread by up to this; stable for each schedule."),
         ("--max-runs", _count(1), "N", "Fire so many times in all."),
         ("--pause-after-failures", _count(1), "N", "Pause after so many failures in a row."),

@@ -58,10 +58,10 @@ async def read(client: Client, name: str) -> SchedulePage:
 
 
 async def entries(client: Client, rows: Sequence[Run]) -> list[LedgerEntry]:
-    """Ledger rows with how their chains ended; only a row that ended badly may have a successor."""
+    """Ledger rows with the newest attempts of their chains."""
     found = []
     for row in rows:
-        followed = row.status in (Status.FAILED, Status.CRASHED, Status.CANCELLED)
+        followed = row.attempt > 1 or row.recoveries > 0
         found.append(LedgerEntry(row, (await client.chain(row.id))[-1] if followed else row))
     return found
 
@@ -157,6 +157,8 @@ def policy_words(policies: Policies) -> dict[str, Any]:
         "pause_after_failures": policies.failures_max,
         "retries": None if policies.retry is None else policies.retry.attempts - 1,
         "timeout": length(policies.timeout_us),
+        "grace": length(policies.on_time_us),
+        "expires_after": length(policies.expires_us),
     }
 
 
@@ -216,6 +218,8 @@ def _policies(policies: Policies) -> str:
     words = policy_words(policies)
     if words["missed"] != "all":
         del words["missed_max"]
+    if words["grace"] == "30s":  # the default says nothing
+        del words["grace"]
     parts = [(name.replace("_", " "), value) for name, value in words.items()]
     return "; ".join(f"{name} {value}" for name, value in parts if value is not None)
 

@@ -73,6 +73,9 @@ RULES: dict[str, Transition] = {
     "wake": Transition(_from(S), P, "none", "its time came, or what it waited for arrived"),
     "resolve": Transition(_from(W), P, "none", "the person or the reconciliation answered"),
     "cancel": Transition(_from(P, R, S, W), Status.CANCELLED, "any", "somebody called it off"),
+    "expire": Transition(
+        _from(P, S), Status.SKIPPED, "none", "it waited too long before it began; it did nothing"
+    ),
     "reap": Transition(
         _from(R), Status.CRASHED, "lapsed", "its worker is gone; a recovery takes over"
     ),

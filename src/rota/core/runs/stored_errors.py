@@ -14,6 +14,12 @@ def read_error(text: str | None) -> dict[str, str]:
     return blank | (json.loads(text) if text else {})
 
 
+def error_line(text: str | None) -> str:
+    """A stored error in one line."""
+    detail = read_error(text)
+    return f"{detail['type']}: {detail['message']}".splitlines()[0]
+
+
 def end_of(status: str, reason: str | None, error: str | None) -> str:
     """How a chain ended, as JSON to store beside a parent's step."""
     detail: dict[str, Any] = {"status": status, "reason": reason}

@@ -6,8 +6,8 @@ instant to fire at in `available_at`. Nothing here knows how it is stored.
 
 from __future__ import annotations
 
+import hashlib
 import sys
-import zlib
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -31,6 +31,7 @@ class Overlap(StrEnum):
     """What to do when the run before has not ended."""
 
     QUEUE = "queue"  # let one wait; further ones merge into it
+    QUEUE_ALL = "queue-all"  # let every one wait for its turn
     SKIP = "skip"
     ALLOW = "allow"
     CANCEL = "cancel-running"
@@ -41,7 +42,7 @@ class Missed(StrEnum):
 
     RUN = "run"  # once, the latest
     SKIP = "skip"
-    ALL = "all"  # up to `missed_max`, the latest ones
+    ALL = "all"  # up to `missed_max`, the latest ones; under `queue` one after another
 
 
 class Policies(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -54,7 +55,8 @@ class Policies(msgspec.Struct, frozen=True, omit_defaults=True):
     jitter_us: int = 0
     runs_max: int | None = None
     failures_max: int | None = None  # pause after so many in a row
-    on_time_us: int = 30_000_000  # so late still counts as on time
+    on_time_us: int = 30_000_000  # the grace period: so late still counts as on time
+    expires_us: int | None = None  # a fired run that has not begun after this ends
     retry: RetryPolicy | None = None
     timeout_us: int | None = None
 
@@ -66,7 +68,7 @@ class Policies(msgspec.Struct, frozen=True, omit_defaults=True):
             )
             if getattr(self, name) < low
         ]  # fmt: skip
-        for name in ("delay_us_max", "runs_max", "failures_max"):
+        for name in ("delay_us_max", "runs_max", "failures_max", "expires_us"):
             value = getattr(self, name)
             if value is not None and value < (1 if name != "delay_us_max" else 0):
                 wrong.append(name)
@@ -88,6 +90,7 @@ class Intent(msgspec.Struct, frozen=True, omit_defaults=True):
     declared: str | None = None  # what the code said when it was last applied
     fired_count: int = 0
     since_at: int = 0  # occurrences before this belong to an earlier definition
+    changed_at: int = 0  # when that definition was replaced
     forgiven_at: int = 0  # failures of occurrences before this do not count any more
     paused_at: int = 0  # since when it rests, if it does
     ignored: str | None = None  # the program whose declaration of this name is ignored
@@ -142,12 +145,19 @@ class Before(NamedTuple):
     waiting: int = 0  # waits for its turn
     failures: int = 0  # ended badly in a row, as far as it was asked
 
+    @property
+    def released(self) -> Before:
+        """The same after one that waited has begun."""
+        return self._replace(running=self.running + 1, waiting=self.waiting - 1)
+
 
 def jitter_us(name: str, policies: Policies) -> int:
     """A stable delay for this schedule, so that many at one instant spread out."""
     if not policies.jitter_us:
         return 0
-    return zlib.crc32(name.encode()) % policies.jitter_us
+    # 64 bits spread over any range that people choose, and are the same in every process.
+    digest = hashlib.blake2b(name.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    return int.from_bytes(digest) % policies.jitter_us
 
 
 def decide(
@@ -169,13 +179,14 @@ def decide(
         upcoming = next_after(intent.spec, now)
     chosen, skips = _choose(owed, policies, now)
     room = sys.maxsize if policies.runs_max is None else intent.runs_left
-    if policies.overlap is Overlap.ALLOW and min(chosen.size, room) > most:
+    overlap = _overlap_of(policies, chosen, now)
+    if overlap in (Overlap.ALLOW, Overlap.QUEUE_ALL) and min(chosen.size, room) > most:
         *dues, upcoming = chosen.dues(most + 1)
-        return FiringPlan([Fire(due, False) for due in dues], skips, upcoming, False, None)
+        return FiringPlan(_every(dues, overlap, before), skips, upcoming, False, None)
     if room < chosen.size:
         chosen, beyond = chosen.split(room)
         skips += _skips(beyond, "max runs")
-    fires, merged, cancels = _overlap(chosen, policies.overlap, before)
+    fires, merged, cancels = _overlap(chosen, overlap, before)
     skips += merged
     pause = None
     if len(fires) >= room:
@@ -223,11 +234,30 @@ def _skips(part: OccurrenceRange, reason: str) -> list[Skip]:
     return [Skip(due, reason, due, 1) for due in part.dues(part.size)]
 
 
+def _overlap_of(policies: Policies, chosen: OccurrenceRange, now: int) -> Overlap:
+    """The overlap policy of this firing: catching up on all merges none of them into another."""
+    catches_up = (
+        policies.overlap is Overlap.QUEUE
+        and policies.missed is Missed.ALL
+        and chosen.size > 0
+        and now - chosen.first > policies.on_time_us
+    )
+    return Overlap.QUEUE_ALL if catches_up else policies.overlap
+
+
+def _every(dues: list[int], overlap: Overlap, before: Before) -> list[Fire]:
+    """All of them: beside each other, or each behind the one before it."""
+    if overlap is Overlap.ALLOW:
+        return [Fire(due, False) for due in dues]
+    is_open = bool(before.running or before.waiting)
+    return [Fire(due, is_open or place > 0) for place, due in enumerate(dues)]
+
+
 def _overlap(
     chosen: OccurrenceRange, overlap: Overlap, before: Before
 ) -> tuple[list[Fire], list[Skip], bool]:
-    if overlap is Overlap.ALLOW or not chosen.size:
-        return [Fire(due, False) for due in chosen.dues(chosen.size)], [], False
+    if overlap in (Overlap.ALLOW, Overlap.QUEUE_ALL) or not chosen.size:
+        return _every(chosen.dues(chosen.size), overlap, before), [], False
     open_count = before.running + before.waiting
     if overlap is Overlap.CANCEL:
         # Of several at once only the newest can survive the others.

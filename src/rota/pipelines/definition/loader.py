@@ -38,12 +38,12 @@ from rota.pipelines.definition.schedule_block import (
     ScheduleBlock,
     Timed,
     bound,
-    jitter_of,
     timed,
 )
 from rota.pipelines.definition.sections import AiSection
 from rota.pipelines.definition.type_check import Shape
 from rota.pipelines.definition.yaml_tree import read_yaml
+from rota.schedules.definition import policies
 from rota.schedules.host_zone import host_zone_name
 
 NAMES = ("pipeline.yaml", "pipeline.yml")
@@ -243,11 +243,14 @@ def _schedule(
 
 
 def _check_block(block: ScheduleBlock, pipeline_id: str, report: ProblemReport) -> None:
-    if block.jitter is not None:
+    words = {"jitter": block.jitter, "grace": block.grace, "expires_after": block.expires_after}
+    said: dict[str, Any] = {word: text for word, text in words.items() if text is not None}
+    for word, text in said.items():
         try:
-            jitter_of(block.jitter)
-        except BadInput as error:
-            report.error(("schedule", "jitter"), f"schedule.jitter: {error.message}")
+            policies(**{word: text})
+        except RotaError as error:
+            key = {"expires_after": "expiresAfter"}.get(word, word)
+            report.error(("schedule", key), f"schedule.{key}: {error.message}")
     for key, text in (("start", block.start), ("end", block.end)):
         try:
             bound(key, text, "UTC")

@@ -9,11 +9,12 @@ import msgspec
 
 from rota.core.runs.retry import RetryPolicy
 from rota.core.schedules.intent import Intent, Missed, Overlap, Policies
-from rota.core.time.instants import MINUTE, instant, micros
+from rota.core.time.instants import MINUTE, instant
 from rota.core.time.recurrence import parse
 from rota.core.time.zones import zone_named
 from rota.errors import BadSchedule
 from rota.pipelines.definition.sections import Natural, Positive, Section
+from rota.schedules.definition import policies
 
 Meta = msgspec.Meta
 RETRY_DELAY_S_MAX = 24 * 3600.0
@@ -119,6 +120,12 @@ class ScheduleBlock(Section, frozen=True, kw_only=True):
     jitter: Annotated[
         str | None, Meta(description='Spread the start over so much time, such as "5m".')
     ] = None
+    grace: Annotated[
+        str | None, Meta(description='So late still counts as on time; "30s" if not said.')
+    ] = None
+    expires_after: Annotated[
+        str | None, Meta(description="An execution that has not begun after this is skipped.")
+    ] = None
     start: Annotated[str | None, Meta(description="Nothing runs before this time.")] = None
     end: Annotated[str | None, Meta(description="Nothing runs after this time.")] = None
     max_runs: Annotated[Positive | None, Meta(description="Stop after so many.")] = None
@@ -173,11 +180,14 @@ def timed(block: ScheduleBlock, *, workflow: str, host_zone: str) -> Timed:
 def policies_of(block: ScheduleBlock) -> Policies:
     """Everything but the times."""
     delay = block.window.max_delay_minutes
-    return Policies(
+    said = policies(
+        grace=block.grace or "30s", expires_after=block.expires_after, jitter=block.jitter or 0
+    )
+    return msgspec.structs.replace(
+        said,
         overlap=block.overlap,
         missed=block.missed_execution,
         delay_us_max=None if delay is None else round(delay * MINUTE),
-        jitter_us=0 if block.jitter is None else jitter_of(block.jitter),
         runs_max=block.max_runs,
         failures_max=block.pause_after_failures,
         retry=RetryPolicy(
@@ -187,11 +197,6 @@ def policies_of(block: ScheduleBlock) -> Policies:
             delay_s_max=max(RETRY_DELAY_S_MAX, block.retry_policy.retry_delay_ms / 1000),
         ),
     )
-
-
-def jitter_of(text: str) -> int:
-    """Microseconds of a duration with its unit."""
-    return micros(text)
 
 
 def bound(key: str, text: str | None, zone: str) -> int | None:

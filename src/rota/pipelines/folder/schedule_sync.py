@@ -132,7 +132,7 @@ def changed(old: Schedule, block: Block, *, now: int) -> Schedule:
     same = problem is None and before.spec == intent.spec
     intent = msgspec.structs.replace(
         intent, fired_count=before.fired_count, paused_at=before.paused_at,
-        forgiven_at=before.forgiven_at, since_at=before.since_at,
+        forgiven_at=before.forgiven_at, since_at=before.since_at, changed_at=before.changed_at,
     )  # fmt: skip
     upcoming = next_after(intent.spec, now)
     awakes = old.status == Status.PAUSED and _rests_no_more(old.reason or "")
@@ -197,6 +197,7 @@ async def put(
         await store.put(tx, row, trigger=Trigger.DEPLOY, now=now)
         await notifications.put(tx, row.id, workflow.stored(block.loaded))
         return Synced(row, "added")
+    old = await store.end_pause(tx, old, now=now, new_id=new_ids[0])
     fresh = changed(old, block, now=now)
     if fresh == old:
         return Synced(old, None)

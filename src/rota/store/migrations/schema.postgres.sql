@@ -46,6 +46,16 @@ create table definitions (
     constraint definitions_pkey PRIMARY KEY (namespace, automation, version)
 );
 
+create table deleted_schedules (
+    namespace text collate "C" not null,
+    name text collate "C" not null,
+    workflow text not null,
+    written text not null,
+    fired_at bigint,
+    deleted_at bigint not null,
+    constraint deleted_schedules_pkey PRIMARY KEY (namespace, name)
+);
+
 create table events (
     id text collate "C" not null,
     namespace text collate "C" not null,
@@ -241,6 +251,15 @@ create table reservations (
     constraint reservations_pkey PRIMARY KEY (run_id, event_id, act)
 );
 CREATE INDEX reservations_by_event ON reservations USING btree (event_id);
+
+create table run_expiries (
+    run_id text collate "C" not null,
+    namespace text collate "C" not null,
+    expires_at bigint not null,
+    constraint run_expiries_run_id_fkey FOREIGN KEY (run_id) REFERENCES runs(id) ON DELETE CASCADE,
+    constraint run_expiries_pkey PRIMARY KEY (run_id)
+);
+CREATE INDEX run_expiries_due ON run_expiries USING btree (namespace, expires_at);
 
 create table runs (
     id text collate "C" not null,

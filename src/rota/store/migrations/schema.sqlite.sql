@@ -43,6 +43,16 @@ CREATE TABLE definitions (
     constraint definitions_made_by check (made_by = 'deploy' or made_by = 'fix')
 ) strict;
 
+CREATE TABLE deleted_schedules (
+    namespace text not null,
+    name text not null,
+    workflow text not null,
+    written text not null,
+    fired_at integer,
+    deleted_at integer not null,
+    primary key (namespace, name)
+) strict;
+
 CREATE TABLE events (
     id text primary key,
     namespace text not null,
@@ -212,6 +222,12 @@ CREATE TABLE reservations (
         or act = 'skipped' or act = 'transferred' or act = 'refused')
 ) strict;
 
+CREATE TABLE run_expiries (
+    run_id text primary key references runs (id) on delete cascade,
+    namespace text not null,
+    expires_at integer not null
+) strict;
+
 CREATE TABLE runs (
     id text primary key,
     namespace text not null,
@@ -346,6 +362,8 @@ CREATE INDEX mutations_by_run on mutations (run_id);
 CREATE UNIQUE INDEX mutations_one_per_chain on mutations (root_id) where status <> 'failed';
 
 CREATE INDEX reservations_by_event on reservations (event_id);
+
+CREATE INDEX run_expiries_due on run_expiries (namespace, expires_at);
 
 CREATE INDEX runs_chain on runs (root_id) where retry_of is not null;
 

@@ -448,6 +448,13 @@ async def cancel(tx: Tx, root_ids: Sequence[str], *, reason: str, now: int) -> l
     return [row[0] for row in cancelled]
 
 
+async def expire(tx: Tx, ids: Sequence[str], *, now: int) -> list[str]:
+    """End runs that waited too long before they began; what was claimed is left alone."""
+    rows = await tx.rows("expire_runs", ids=sorted(ids), now=now)
+    await _after_ends(tx, [EndedChain(row[1], row[2], row[3]) for row in rows], now)
+    return [row[0] for row in rows]
+
+
 async def _family(tx: Tx, root_ids: Sequence[str]) -> list[str]:
     """These chains and all chains below them."""
     family = parents = set(root_ids)

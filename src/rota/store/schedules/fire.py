@@ -27,10 +27,11 @@ from rota.store import notifications
 from rota.store.backend.database import Row, Tx
 from rota.store.notifications import Notification
 from rota.store.runs import transitions
+from rota.store.schedules import expiry
 from rota.store.schedules.templates import (
+    after_pause,
     left_out,
     open_roots,
-    resumed,
     skip_row,
     stored,
     with_previous,
@@ -71,6 +72,10 @@ async def fire(tx: Tx, *, namespace: str, now: int, limit: int, new_ids: Iterato
     due = [DueSchedule(*row) for row in rows]
     intents = {one.id: _understood(one.spec) for one in due}
     before = await _before(tx, intents)
+    stuck = [key for key, found in before.items() if found.waiting and not found.running]
+    if stuck:  # It waits behind nobody: it goes, and the next occurrence waits behind it.
+        await tx.change("take_turns", [(key,) for key in stuck], now=now)
+        before |= {key: before[key].released for key in stuck}
     made = _Round(now, new_ids)
     for one in due:
         if made.run_count >= RUNS_MAX:
@@ -83,7 +88,7 @@ async def fire(tx: Tx, *, namespace: str, now: int, limit: int, new_ids: Iterato
     told = await notifications.tell(tx, made.untold, now=now) if made.untold else 0
     more = len(due) == limit or made.run_count >= RUNS_MAX
     upcoming = None if more else (await tx.rows("next_schedule", namespace=namespace))[0][0]
-    born = made.run_count + told
+    born = made.run_count + told + len(stuck)
     return Fired(len(due), born, made.put_aside, upcoming, bool(made.cancels), more)
 
 
@@ -100,6 +105,7 @@ class _Round:
         self.plain: list[Row] = []  # one run and one step onwards each, both in one row
         self.born: list[Row] = []
         self.moved: list[Row] = []
+        self.expiries: list[Row] = []
         self.cancels: list[str] = []
         self.put_aside: list[tuple[str, str]] = []
         self.untold: list[
@@ -147,6 +153,8 @@ class _Round:
             await tx.many("fire_runs", self.born, now=self._now)
         if self.moved:
             await tx.many("advance_schedules", self.moved, was=Status.SCHEDULED)
+        if self.expiries:
+            await expiry.put(tx, self.expiries)
 
     def _go_on(self, one: DueSchedule, intent: Intent, plan: FiringPlan, spread: int) -> None:
         upcoming = plan.next_due_at
@@ -166,11 +174,14 @@ class _Round:
                 if waits
                 else (Status.PENDING, None, due_at + spread)
             )
+            run_id = next(self._ids)
             self.born.append(
-                (next(self._ids), one.id, intent.workflow, *place, due_at, Trigger.SCHEDULE,
+                (run_id, one.id, intent.workflow, *place, due_at, Trigger.SCHEDULE,
                  with_previous(one.options, previous_at), None, None)
             )  # fmt: skip
             previous_at = due_at
+            if intent.policies.expires_us is not None:
+                self.expiries.append((run_id, self._now + intent.policies.expires_us))
         self.run_count += len(plan.fires)
 
     def _moved(self, one: DueSchedule, intent: Intent, plan: FiringPlan, spread: int) -> Row:
@@ -196,6 +207,7 @@ def _is_plain(one: DueSchedule, intent: Intent, plan: FiringPlan) -> bool:
         and plan.next_due_at is not None
         and plan.fires[0] == (one.due_at, False)
         and intent.policies.runs_max is None
+        and intent.policies.expires_us is None
     )
 
 
@@ -247,8 +259,7 @@ async def end_pauses(
         old = Schedule(*row)
         try:
             intent = understand(old.spec)
-            # An occurrence at the very instant at which the pause ends is not in it.
-            fresh = resumed(old, intent, now=(old.available_at or now) - 1)
+            fresh = after_pause(old, intent, old.available_at or now)
             skipped += left_out(old, intent, fresh, now, next(new_ids))
         except Exception as error:  # poison: it stays paused, and says why
             fresh = msgspec.structs.replace(old, reason=f"{PUT_ASIDE}{error}", available_at=None)

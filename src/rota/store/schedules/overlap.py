@@ -1,5 +1,5 @@
-"""The line of a schedule: when one of its chains is over, the next that waits behind it goes, and
-those who want to be told of it will be."""
+"""The overlap queue of a schedule: when one of its chains ends, the next that waits behind it is
+released, and the notifications about the end are started."""
 
 from __future__ import annotations
 
@@ -11,6 +11,9 @@ from rota.core.runs.lifecycle import Trigger
 from rota.store import notifications
 from rota.store.backend.database import Tx
 
+# What a schedule starts; naming the kinds lets the query about stuck runs use its index.
+KINDS = ["workflow", "pipeline"]
+
 
 class EndedChain(NamedTuple):
     """A chain that is over: whose child it was, which schedule's, and its first run."""
@@ -21,15 +24,16 @@ class EndedChain(NamedTuple):
 
 
 async def release_next(tx: Tx, ended: Sequence[EndedChain], now: int) -> bool:
-    """Let the next waiting run of a schedule go, one for each of its kind that ended; and let
-    others be told of the end, where they want to be. Returns whether there is something to do."""
+    """Release what waited behind these chains of schedules, and start the notifications about
+    their ends. Returns whether there is something to do."""
     ids = sorted({end.schedule_id for end in ended if end.schedule_id})
     # Firing holds this lock too: it decides who has to wait by what it sees open.
     locked = await tx.rows("lock_templates", ids=ids)
     told = await _tell(tx, ended, {row[0] for row in locked if row[1]}, now)
     if not await tx.rows("with_turns", ids=ids):
         return told
-    return await _take_turns(tx, ended, ids, now) or told
+    backfilled = await _release_backfills(tx, ended, now)
+    return bool(backfilled + await _release_turns(tx, ids, now)) or told
 
 
 async def _tell(tx: Tx, ended: Sequence[EndedChain], tells: set[str], now: int) -> bool:
@@ -39,19 +43,48 @@ async def _tell(tx: Tx, ended: Sequence[EndedChain], tells: set[str], now: int) 
     return bool(chosen and await notifications.tell_ends(tx, chosen, now=now))
 
 
-async def _take_turns(tx: Tx, ended: Sequence[EndedChain], ids: Sequence[str], now: int) -> bool:
-    roots = [end.root_id for end in ended]
-    triggers = {row[0]: row[1] for row in await tx.rows("root_triggers", ids=roots)}
-    backfilled = Counter(
-        end.schedule_id for end in ended if triggers.get(end.root_id) == Trigger.BACKFILL
-    )
-    for schedule_id, count in backfilled.items():
-        rows = await tx.rows("next_in_turn", id=schedule_id, reason="backfill", limit=count)
-        await tx.rows("take_turn", ids=[row[0] for row in rows], now=now)
-    # A run by hand stands beside the line; of the others one goes when the last has ended.
-    regular = {e.schedule_id for e in ended if triggers.get(e.root_id) == Trigger.SCHEDULE}
-    busy = {row[0] for row in await tx.rows("open_of_schedules", ids=ids) if row[1]}
-    free = sorted(filter(None, regular - busy))
-    if free:
-        await tx.change("take_turns", [(schedule_id,) for schedule_id in free], now=now)
-    return bool(backfilled or free)
+async def _release_turns(tx: Tx, schedule_ids: Sequence[str], now: int) -> int:
+    """Of each schedule without a run under way, release the first that waits for its turn.
+
+    The trigger of the chain that ended does not matter: a firing waits behind every open run but
+    a backfill's, so the end of any of them may be the one that it waited for."""
+    rows = await tx.rows("open_of_schedules", ids=list(schedule_ids))
+    free = [(row[0],) for row in rows if row[2] and not row[1]]
+    return await tx.change("take_turns", free, now=now) if free else 0
+
+
+async def _release_backfills(tx: Tx, ended: Sequence[EndedChain], now: int) -> int:
+    """For each chain of a backfill that ended, release the next one of its schedule.
+
+    A chain that was cancelled before it began took no place, so it makes none free."""
+    rows = await tx.rows("root_triggers", ids=[end.root_id for end in ended])
+    places = {row[0] for row in rows if row[1] == Trigger.BACKFILL and row[2] is not None}
+    freed = Counter(end.schedule_id for end in ended if end.root_id in places)
+    return sum([await _release_backfill(tx, key, count, now) for key, count in freed.items()])
+
+
+async def _release_backfill(tx: Tx, schedule_id: str | None, count: int, now: int) -> int:
+    rows = await tx.rows("next_in_turn", id=schedule_id, reason="backfill", limit=count)
+    await tx.rows("take_turn", ids=[row[0] for row in rows], now=now)
+    return len(rows)
+
+
+async def release_stuck(tx: Tx, *, namespace: str, now: int) -> int:
+    """Release runs that wait behind nobody; returns how many.
+
+    No end of a run leaves one behind today. One that an earlier version or a repair by hand left
+    would wait for ever, and every later occurrence would merge into it."""
+    found = await _stuck(tx, namespace)
+    await tx.rows("lock_templates", ids=sorted({key for keys in found for key in keys}))
+    turns, backfills = await _stuck(tx, namespace)  # Nobody can end or fire one now.
+    count = await _release_turns(tx, turns, now) if turns else 0
+    for schedule_id in backfills:
+        count += await _release_backfill(tx, schedule_id, 1, now)
+    return count + len(await tx.rows("free_orphans", namespace=namespace, kinds=KINDS, now=now))
+
+
+async def _stuck(tx: Tx, namespace: str) -> tuple[list[str], list[str]]:
+    """Schedules with a run that waits for its turn, or in a backfill, behind nobody."""
+    turns = await tx.rows("stuck_turns", namespace=namespace, kinds=KINDS)
+    backfills = await tx.rows("stuck_backfills", namespace=namespace, kinds=KINDS)
+    return [str(row[0]) for row in turns], [str(row[0]) for row in backfills]

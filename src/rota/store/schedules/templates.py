@@ -17,6 +17,7 @@ from rota.core.schedules.intent import (
     NO_FURTHER,
     RUNS_DONE,
     Intent,
+    Overlap,
     Skip,
     jitter_us,
     understand,
@@ -26,6 +27,7 @@ from rota.core.time.recurrence import next_after
 from rota.store.backend.database import Row, Tx
 
 LATEST = 1 << 62
+PAGE = 1000
 _INTENT = msgspec.json.Decoder(Intent)
 
 
@@ -119,23 +121,79 @@ async def ailing(tx: Tx, *, namespace: str, limit: int) -> list[Schedule]:
     return [Schedule(*row) for row in rows]
 
 
-async def soonest(tx: Tx, *, namespace: str, until: int, limit: int) -> list[Schedule]:
-    """The schedules that fire next."""
-    rows = await tx.rows("soonest_schedules", namespace=namespace, until=until, limit=limit)
+async def soonest(tx: Tx, *, namespace: str, now: int, until: int, limit: int) -> list[Schedule]:
+    """The schedules of which one may be among the next `limit` to fire after now.
+
+    Of those that are overdue all: when they fire next is not stored."""
+    rows = await tx.rows(
+        "soonest_schedules", namespace=namespace, now=now, until=until, limit=limit
+    )
+    at, last_id = -1, ""
+    while page := await tx.rows(
+        "overdue_schedules", namespace=namespace, now=now, at=at, id=last_id, limit=PAGE
+    ):
+        rows = [*rows, *page]
+        last = Schedule(*page[-1])
+        at, last_id = last.available_at or 0, last.id
     return [Schedule(*row) for row in rows]
 
 
 async def delete(tx: Tx, schedule_id: str, *, now: int = 0) -> bool:
     """Remove a template. The runs it fired stay; their `schedule_id` becomes null.
 
-    Runs that wait for their turn go now: nobody would give it to them any more."""
+    Runs that wait for their turn go now: nobody would give it to them any more. The lock keeps
+    a firing from adding another one in between."""
+    await tx.rows("lock_templates", ids=[schedule_id])
     await tx.rows("free_waiting", id=schedule_id, now=now)
-    return bool(await tx.rows("delete_schedule", id=schedule_id))
+    rows = await tx.rows("delete_schedule", id=schedule_id)
+    for namespace, name, spec, fired_at in rows:
+        intent = _readable(spec)
+        await tx.rows(
+            "put_deleted_schedule", namespace=namespace, name=name, fired_at=fired_at, now=now,
+            workflow=intent.workflow if intent else "?", written=intent.text if intent else "?",
+        )  # fmt: skip
+    return bool(rows)
+
+
+class DeletedSchedule(NamedTuple):
+    """What is kept of a schedule that was deleted."""
+
+    workflow: str
+    written: str
+    fired_at: int | None  # the last occurrence it fired (nominal)
+    deleted_at: int
+
+
+async def deleted(tx: Tx, *, namespace: str, name: str) -> DeletedSchedule | None:
+    """The schedule of that name that was deleted last."""
+    rows = await tx.rows("get_deleted_schedule", namespace=namespace, name=name)
+    return DeletedSchedule(*rows[0]) if rows else None
+
+
+async def forget_deleted(tx: Tx, *, namespace: str, before: int) -> None:
+    """Prune what is kept of schedules that were deleted before an instant."""
+    await tx.rows("forget_deleted_schedules", namespace=namespace, before=before, alone=True)
+
+
+async def namespaces_with(tx: Tx, *, namespace: str, name: str) -> list[str]:
+    """Other namespaces that have a schedule of this name; a few of them."""
+    rows = await tx.rows("namespaces_with_schedule", namespace=namespace, name=name)
+    return [str(row[0]) for row in rows]
 
 
 async def add_runs(tx: Tx, rows: Sequence[Row], *, now: int) -> list[str]:
     """Insert runs of one template (trigger, backfill); ones that exist are left alone."""
     return [row[0] for row in await tx.many("fire_runs", rows, now=now)]
+
+
+async def backfill(tx: Tx, rows: Sequence[Row], *, parallel: int, now: int) -> list[str]:
+    """Insert the runs of a backfill, all asleep, and release the first `parallel` of them.
+
+    Which are first is known only now: an occurrence that has a run already gets no other."""
+    added = set(await add_runs(tx, rows, now=now))
+    ids = [row[0] for row in rows if row[0] in added]
+    await tx.rows("take_turn", ids=ids[:parallel], now=now)
+    return ids
 
 
 async def replace(tx: Tx, old: Schedule, fresh: Schedule, *, now: int, new_id: str) -> Schedule:
@@ -147,13 +205,36 @@ async def replace(tx: Tx, old: Schedule, fresh: Schedule, *, now: int, new_id: s
     another = before is None or before.spec != after.spec or old.due_at is None
     if another and fresh.due_at is not None:
         # Occurrences before this one belonged to the timing that was, or came after its end.
-        after = msgspec.structs.replace(after, since_at=fresh.due_at - 1)
+        after = msgspec.structs.replace(after, since_at=fresh.due_at - 1, changed_at=now)
         fresh = msgspec.structs.replace(fresh, spec=stored(after))
     await change(tx, fresh)
+    if after.policies.overlap is Overlap.ALLOW:
+        # Runs stand beside each other from now on, so that there might always be one before it.
+        await tx.rows("free_turns", id=fresh.id, now=now)
     row = left_out(old, before, fresh, now, new_id)
     if row:
         await tx.many("fire_runs", row, now=now)
     return fresh
+
+
+async def end_pause(tx: Tx, old: Schedule, *, now: int, new_id: str) -> Schedule:
+    """The schedule after its timed pause, where that is over and nobody has ended it yet.
+
+    Whoever changes a schedule does this first: what fell into the pause is skipped, what came
+    after its end is owed, and no occurrence is both."""
+    if old.status != Status.PAUSED or old.available_at is None or old.available_at > now:
+        return old
+    intent = _readable(old.spec)
+    if intent is None:
+        return old
+    return await replace(
+        tx, old, after_pause(old, intent, old.available_at), now=now, new_id=new_id
+    )
+
+
+def after_pause(old: Schedule, intent: Intent, until_at: int) -> Schedule:
+    """The schedule awake after a timed pause; an occurrence at its very end is not in it."""
+    return resumed(old, intent, now=until_at - 1)
 
 
 def _readable(text: str) -> Intent | None:
@@ -207,6 +288,35 @@ async def ledger(
         "ledger", id=schedule_id, from_at=from_at, to_at=to_at or LATEST, limit=limit
     )
     return [Run(*row) for row in rows]
+
+
+async def fired_between(tx: Tx, schedule_id: str, *, from_at: int, to_at: int) -> set[int]:
+    """The occurrences of a range that have a run."""
+    rows = await tx.rows("fired_between", id=schedule_id, from_at=from_at, to_at=to_at)
+    return {row[0] for row in rows}
+
+
+_OUTCOME = ("status", "reason", "available_at", "attempt", "recoveries", "lease_owner",
+    "lease_until", "output", "error", "finished_at")  # fmt: skip
+
+
+async def history(
+    tx: Tx, schedule_id: str, *, from_at: int = 0, to_at: int = 0, limit: int = 50
+) -> list[Run]:
+    """The ledger with the outcome of each chain: a row keeps the identity of the first attempt
+    and tells how the newest one stands."""
+    rows = await ledger(tx, schedule_id, from_at=from_at, to_at=to_at, limit=limit)
+    roots = [row.id for row in rows if row.status != Status.SKIPPED]
+    found = await tx.rows("last_attempts", roots=roots) if roots else []
+    lasts = {last.root_id: last for last in (Run(*row) for row in found)}
+    return [_as_its_chain(row, lasts.get(row.id, row)) for row in rows]
+
+
+def _as_its_chain(first: Run, last: Run) -> Run:
+    if last.id == first.id:
+        return first
+    outcome = {field: getattr(last, field) for field in _OUTCOME}
+    return msgspec.structs.replace(first, **outcome)
 
 
 async def occurrence(tx: Tx, schedule_id: str, *, due_at: int) -> Run | None:

@@ -22,13 +22,24 @@ where schedule_id is not null and due_at is not null and retry_of is null and st
 group by schedule_id, due_at having count(*) > 1
 
 -- name: broken_turn
--- A run that waits for its turn must have one before it that goes on.
+-- A run that waits for its turn must have one before it that goes on, and no backfill is that.
 select waiting.id, waiting.schedule_id from runs as waiting
 where waiting.status = 'sleeping' and waiting.reason = 'turn' and not exists (
-    select 1 from runs as other
+    select 1 from runs as other join runs as root on root.id = other.root_id
     where other.schedule_id = waiting.schedule_id and other.id <> waiting.id
+        and root.trigger <> 'backfill'
         and (other.status = 'pending' or other.status = 'running' or other.status = 'waiting'
             or (other.status = 'sleeping' and coalesce(other.reason, '') <> 'turn')))
+
+-- name: broken_backfill
+-- A run that waits in a backfill must have one before it that goes on.
+select waiting.id, waiting.schedule_id from runs as waiting
+where waiting.status = 'sleeping' and waiting.reason = 'backfill' and not exists (
+    select 1 from runs as other join runs as root on root.id = other.root_id
+    where other.schedule_id = waiting.schedule_id and other.id <> waiting.id
+        and root.trigger = 'backfill'
+        and (other.status = 'pending' or other.status = 'running' or other.status = 'waiting'
+            or (other.status = 'sleeping' and coalesce(other.reason, '') <> 'backfill')))
 
 -- name: broken_successor
 select retry_of, count(*) from runs

@@ -233,6 +233,13 @@ set status = 'cancelled', reason = :reason, finished_at = :now, lease_owner = nu
 where id {in ids} and status in ('pending', 'running', 'sleeping', 'waiting')
 returning id, parent_id, schedule_id, root_id
 
+-- name: expire_runs
+-- Only what no worker has ever claimed.
+update runs
+set status = 'skipped', reason = 'expired', finished_at = :now
+where id {in ids} and claim_count = 0 and (status = 'pending' or status = 'sleeping')
+returning id, parent_id, schedule_id, root_id
+
 -- name: resolve_run
 -- A new attempt: what failed for good in the last one is tried again.
 update runs set status = 'pending', reason = null, available_at = :now, error = null,

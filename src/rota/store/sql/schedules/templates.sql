@@ -55,12 +55,39 @@ order by name limit :limit
 
 -- name: soonest_schedules
 select {schedule columns} from runs
-where namespace = :namespace and status = 'scheduled' and available_at <= :until
+where namespace = :namespace and status = 'scheduled' and available_at > :now
+    and available_at <= :until
+order by available_at, id limit :limit
+
+-- name: overdue_schedules
+-- A page of those that should have fired, after an instant and an id.
+select {schedule columns} from runs
+where namespace = :namespace and status = 'scheduled' and available_at <= :now
+    and available_at >= :at and (available_at > :at or id > :id)
 order by available_at, id limit :limit
 
 -- name: delete_schedule
 delete from runs where id = :id and (status = 'scheduled' or status = 'paused')
-returning id
+returning namespace, name, spec, started_at
+
+-- name: put_deleted_schedule
+insert into deleted_schedules (namespace, name, workflow, written, fired_at, deleted_at)
+values (:namespace, :name, :workflow, :written, :fired_at, :now)
+on conflict (namespace, name) do update set workflow = excluded.workflow,
+    written = excluded.written, fired_at = excluded.fired_at, deleted_at = excluded.deleted_at
+
+-- name: get_deleted_schedule
+select workflow, written, fired_at, deleted_at from deleted_schedules
+where namespace = :namespace and name = :name
+
+-- name: forget_deleted_schedules
+delete from deleted_schedules where namespace = :namespace and deleted_at < :before
+
+-- name: namespaces_with_schedule
+-- Reads the index of all schedules: asked only for a name that is not known.
+select namespace from runs
+where name = :name and kind = 'schedule' and namespace <> :namespace
+order by namespace limit 3
 
 -- name: due_schedules
 select id, name, due_at, spec, options, started_at from runs
@@ -88,19 +115,24 @@ where namespace = :namespace and status = 'paused' and available_at is not null
 
 -- name: open_of_schedules
 -- That the status lies in a range says nothing new, but shows SQLite that the index of open runs
--- is narrower than that of all runs of a schedule, however long its history is.
+-- is narrower than that of all runs of a schedule, however long its history is. A backfill stands
+-- beside the schedule with all its attempts; only the first one carries its trigger.
 select schedule_id,
     sum(case when status = 'sleeping' and reason = 'turn' then 0 else 1 end),
     sum(case when status = 'sleeping' and reason = 'turn' then 1 else 0 end)
 from runs
-where schedule_id {in ids} and schedule_id is not null and trigger <> 'backfill'
+where schedule_id {in ids} and schedule_id is not null
     and finished_at is null and status >= 'pending'
+    and (trigger = 'schedule' or not exists (
+        select 1 from runs as root where root.id = runs.root_id and root.trigger = 'backfill'))
 group by schedule_id
 
 -- name: open_roots_of
 select root_id from runs
-where schedule_id {in ids} and schedule_id is not null and trigger <> 'backfill'
+where schedule_id {in ids} and schedule_id is not null
     and finished_at is null and status >= 'pending'
+    and (trigger = 'schedule' or not exists (
+        select 1 from runs as root where root.id = runs.root_id and root.trigger = 'backfill'))
 
 -- name: failures_in_a_row
 -- How many of the newest chains that ended did so badly, for each schedule, up to the limit.
@@ -180,6 +212,46 @@ update runs set status = 'pending', reason = null, available_at = :now
 where schedule_id = :id and schedule_id is not null and status = 'sleeping'
     and finished_at is null and (reason = 'turn' or reason = 'backfill')
 
+-- name: free_turns
+-- The same, but for a backfill, which keeps its own concurrency.
+update runs set status = 'pending', reason = null, available_at = :now
+where schedule_id = :id and schedule_id is not null and status = 'sleeping'
+    and finished_at is null and reason = 'turn'
+returning id
+
+-- name: free_orphans
+-- Runs that wait for a schedule that is gone.
+update runs set status = 'pending', reason = null, available_at = :now
+where namespace = :namespace and status = 'sleeping' and available_at is null
+    and kind {in kinds} and (reason = 'turn' or reason = 'backfill') and schedule_id is null
+returning id
+
+-- name: stuck_turns
+-- Schedules with a run that waits for its turn behind nobody.
+select distinct waiting.schedule_id from runs as waiting
+where waiting.namespace = :namespace and waiting.status = 'sleeping' and waiting.available_at is null
+    and waiting.kind {in kinds} and waiting.reason = 'turn' and waiting.schedule_id is not null
+    and not exists (
+    select 1 from runs as other
+    where other.schedule_id = waiting.schedule_id and other.schedule_id is not null
+        and other.finished_at is null and other.status >= 'pending'
+        and not (other.status = 'sleeping' and coalesce(other.reason, '') = 'turn')
+        and not exists (select 1 from runs as root
+            where root.id = other.root_id and root.trigger = 'backfill'))
+
+-- name: stuck_backfills
+-- Schedules with a run of a backfill that waits behind nobody.
+select distinct waiting.schedule_id from runs as waiting
+where waiting.namespace = :namespace and waiting.status = 'sleeping' and waiting.available_at is null
+    and waiting.kind {in kinds} and waiting.reason = 'backfill' and waiting.schedule_id is not null
+    and not exists (
+    select 1 from runs as other
+    where other.schedule_id = waiting.schedule_id and other.schedule_id is not null
+        and other.finished_at is null and other.status >= 'pending'
+        and not (other.status = 'sleeping' and coalesce(other.reason, '') = 'backfill')
+        and exists (select 1 from runs as root
+            where root.id = other.root_id and root.trigger = 'backfill'))
+
 -- name: lock_templates
 -- With whether somebody is to be told about their runs.
 select id, exists (select 1 from notices where notices.schedule_id = runs.id) as tells
@@ -187,7 +259,8 @@ from runs where id {in ids} order by id
 {lock}
 
 -- name: root_triggers
-select id, trigger from runs where id {in ids}
+-- Why chains were started, and when: one that never left its place in a queue has no such time.
+select id, trigger, available_at from runs where id {in ids}
 
 -- name: take_turns
 -- Of each of these schedules the run that waits longest for its turn gets it.
@@ -212,6 +285,17 @@ where schedule_id = :id and retry_of is null
     and coalesce(due_at, created_at) >= :from_at and coalesce(due_at, created_at) <= :to_at
 order by coalesce(due_at, created_at) desc, id desc
 limit :limit
+
+-- name: fired_between
+select due_at from runs
+where schedule_id = :id and schedule_id is not null and due_at >= :from_at and due_at <= :to_at
+    and retry_of is null and status <> 'skipped'
+
+-- name: last_attempts
+-- The newest attempt of each chain.
+select {run columns} from runs
+where (id {in roots} or (root_id {in roots} and retry_of is not null))
+    and not exists (select 1 from runs as later where later.retry_of = runs.id)
 
 -- name: ledger_at
 select {run columns} from runs

@@ -1,0 +1,75 @@
+"""Why occurrences were skipped, in words; and what a range of the ledger held, by outcome. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+from rota.core.runs.lifecycle import Status
+from rota.core.runs.model import Run
+from rota.core.runs.stored_errors import read_error
+from rota.core.schedules.intent import Missed, Overlap, Policies
+from rota.core.time.instants import span
+from rota.core.time.recurrence import Spec, count_between
+from rota.store.schedules import templates as store
+
+_SKIPPED = {
+    "overlap": f"the run before it had not ended (overlap: {Overlap.SKIP})",
+    "merged": "another one was waiting for its turn already, and it was merged into that",
+    "overtaken": f"a newer occurrence was due as well (overlap: {Overlap.CANCEL})",
+    "paused": "it was paused",
+    "expired": "it was fired, but had not begun in the time it was given (expires after)",
+    "after": "what it comes after had not completed",
+    "condition": "its condition did not hold",
+    "put aside": "it had been put aside, because it could not be read",
+    "edited": "it was owed when the schedule was edited, and its new times do not have it",
+}
+
+
+def skip_clause(reason: str, policies: Policies) -> str:
+    """Why an occurrence of the ledger was skipped."""
+    match reason:
+        case "missed":
+            return f"nobody was there to fire it in time, and {missed_words(policies)}"
+        case "too late":
+            limit = policies.delay_us_max
+            most = f"{span(limit)}, the most it allows (max delay)" if limit else "its max delay"
+            return f"when it could be fired it was later than {most}"
+        case "max runs":
+            return f"all its {policies.runs_max or ''} runs were done".replace("  ", " ")
+    return _SKIPPED.get(reason, reason)
+
+
+def detailed(clause: str, row: Run) -> str:
+    """The clause with what was noted about this very occurrence."""
+    return f"{clause}: {read_error(row.error)['message']}" if row.error else clause
+
+
+def missed_words(policies: Policies) -> str:
+    """What the missed policy does."""
+    match policies.missed:
+        case Missed.RUN:
+            return "of those missed only the latest runs (missed: run)"
+        case Missed.SKIP:
+            return "what was missed is left out (missed: skip)"
+        case Missed.ALL:
+            return f"of those missed the latest {policies.missed_max} run (missed: all)"
+
+
+def tally(
+    rows: Iterable[Run], spec: Spec, policies: Policies, first_at: int, last_at: int
+) -> tuple[Counter[str], dict[str, Run]]:
+    """How many occurrences of a span had which outcome, and the newest row of each."""
+    counts: Counter[str] = Counter()
+    newest: dict[str, Run] = {}
+    for row in rows:
+        what, count = row.label, 1
+        if row.status == Status.SKIPPED:
+            begin, end, count = store.read_range(row)
+            if count > 1:  # of a range that reaches beyond the span only a part lies in it
+                count = count_between(spec, max(begin, first_at) - 1, min(end, last_at))
+            what = f"skipped: {skip_clause(row.reason or 'skipped', policies)}"
+        if count:
+            counts[what] += count
+            newest.setdefault(what, row)
+    return counts, newest
