@@ -44,6 +44,7 @@ EXITS: dict[str, int] = {
     "bad_automation": USAGE,
     "bad_reservation": USAGE,
     "not_allowed": USAGE,
+    "unknown_option": USAGE,
     "unknown_workflow": NOT_FOUND,
     "unknown_run": NOT_FOUND,
     "unknown_schedule": NOT_FOUND,

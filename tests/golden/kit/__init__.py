@@ -1,7 +1,8 @@
 """One entry for each mistake: code that makes it, and the words that the user sees.
 
 A case is a function that makes the mistake. It returns what was printed, or lets the error out.
-Its golden text is the section of its name in `errors.txt`; `ROTA_GOLDEN=1` writes the file.
+Its golden text is the section of its name in `errors.txt`. `ROTA_TEST_GOLDEN=1` writes that file;
+do it in one process, without `-n`.
 """
 
 from __future__ import annotations

@@ -194,6 +194,46 @@ def unknown_setting(place: Place) -> None:
     Rota(place.url, seets=5)  # type: ignore[call-arg]
 
 
+@case("unknown option of @app.workflow")
+def workflow_option(place: Place) -> None:
+    app = Rota(place.url)
+
+    @app.workflow(retires=3)  # type: ignore[call-overload]
+    async def order() -> None: ...
+
+
+@case("unknown option of @app.step")
+def step_option(place: Place) -> None:
+    app = Rota(place.url)
+
+    @app.step(retires=3)  # type: ignore[call-overload]
+    async def charge() -> None: ...
+
+
+@case("unknown option of @app.schedule")
+def schedule_option(place: Place) -> None:
+    app = Rota(place.url)
+
+    @app.schedule("5m", overlp="skip")  # type: ignore[call-arg]
+    @app.workflow
+    async def order() -> None: ...
+
+
+@case("unknown option of app.automation")
+def automation_option(place: Place) -> None:
+    Rota(place.url).automation("mail", aproval=True)  # type: ignore[call-arg]
+
+
+@case("unknown option of a start")
+def start_option(place: Place) -> None:
+    app = Rota(place.url)
+
+    @app.workflow
+    async def order() -> None: ...
+
+    order.options(external_idd="o-7")  # type: ignore[call-arg]
+
+
 @case("setting out of bounds, Python")
 def bad_setting(place: Place) -> None:
     Rota(place.url, seats=0)

@@ -18,7 +18,7 @@ KINDS = (
 )
 
 
-class PhraseRefusal(Exception):
+class Refusal(Exception):
     """A phrase is refused: the class, the reason, and phrases to write instead."""
 
     def __init__(self, kind: str, reason: str, instead: Sequence[str] = ()) -> None:
@@ -30,7 +30,7 @@ class PhraseRefusal(Exception):
 
 def refuse(kind: str, reason: str, *instead: str) -> NoReturn:
     """Refuse the phrase."""
-    raise PhraseRefusal(kind, reason, instead)
+    raise Refusal(kind, reason, instead)
 
 
 class Choices:

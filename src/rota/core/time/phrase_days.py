@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 from rota.core.time.cron import MONTHS, WEEKDAYS
 from rota.core.time.phrase_choices import Choices, refuse
-from rota.core.time.phrase_model import Day
-from rota.core.time.phrase_tokens import (
+from rota.core.time.phrase_parts import Day
+from rota.core.time.phrase_words import (
     ENDINGS,
     EVERY,
     MONTH_NAMES,
@@ -138,14 +138,9 @@ def _counted(cursor: Cursor, choices: Choices, *, every: bool) -> list[Day] | No
     months = _months_after(cursor)
     if months:
         return [day._replace(months=months) for day in days]
-    return _without_tail(days, choices, numbers[0][0], cursor.word(-1)) if every else days
-
-
-def _without_tail(days: list[Day], choices: Choices, number: int, noun: str) -> list[Day]:
-    """ "every third monday", "every first day": of what is not said."""
-    if weekday(noun) is not None:
-        return _every_nth(days, choices, number)
-    if noun == "day" and number == 1:
+    if every and named is not None:
+        return _every_nth(days, choices, numbers[0][0])
+    if every and cursor.word(-1) == "day" and numbers[0][0] == 1:
         refuse("incomplete", "first day of what?", "first day of the month", "every day")
     return days
 
