@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from rota import Rota
+from rota import Rota, sleep
 from rota.core.time.instants import SECOND
 from rota.errors import RunCancelled
 from rota.store.runs import transitions
@@ -179,3 +179,41 @@ async def test_an_interrupted_run_frees_its_seat(database_url: str) -> None:
         await eventually(lambda: gate.entered == [1, 2])
         gate.open.set()
         assert await result(second) == "after"
+
+
+async def test_a_late_renewal_does_not_interrupt_the_next_claim_of_the_same_run(
+    database_url: str,
+) -> None:
+    app = Rota()
+    first, second = Gate(), Gate()
+
+    @app.step
+    async def work(number: int) -> None:
+        await (first if number == 1 else second)()
+
+    @app.workflow
+    async def flow() -> str:
+        await work(1)
+        await sleep("1s")
+        await work(2)
+        return "done"
+
+    async with virtual(app, url=database_url) as world:
+        run = await app.start(flow)
+        await world.settle()
+        tap = StoreTap(app)
+
+        async def meanwhile(name: str) -> None:
+            """Between the list of what is held and its renewal the run sleeps and comes back."""
+            if name == "renew" and not second.entered:
+                first.open.set()
+                await world.advance("2s")
+                assert second.under_way == 1
+
+        tap.before = meanwhile
+        assert app.runtime is not None
+        await app.runtime.worker.renew()
+        second.open.set()
+        await world.settle()
+        assert second.interrupted == []
+        assert await result(run) == "done"

@@ -9,10 +9,11 @@ import pytest
 
 from rota.core.runs.model import Claim, Started, StoredStep
 from rota.errors import LeaseLost
-from rota.store.backend.database import Database
+from rota.store.backend.database import Database, Tx
 from rota.store.runs import steps, transitions
 from tests.kit.builders import (
     BIG,
+    LEASE,
     NOW,
     begin,
     claim,
@@ -81,12 +82,15 @@ async def test_a_stale_claim_records_nothing(db: Database) -> None:
     assert [step.key for step in await load(db, held.id)] == ["b"]
 
 
-async def test_a_finished_step_never_changes(db: Database) -> None:
-    held = await begin(db)
+@pytest.mark.parametrize("beside", [None, "step", "child"], ids=["alone", "uniform", "mixed"])
+async def test_a_finished_step_never_changes(db: Database, beside: str | None) -> None:
+    held, neighbour = await begin(db), await begin(db)
     record = step_of(held, "a", output="1")
     await db.write(steps.record, [record])
     other = step_of(held, "a", output="2", started_at=NOW + 1)
-    assert await db.write(steps.record, [other]) == frozenset()
+    batch = [other] if beside is None else [other, step_of(neighbour, "b", kind=beside)]
+    written = await db.write(steps.record, batch)
+    assert written == ({(neighbour.id, "b")} if beside else frozenset())
     assert await load(db, held.id) == [record.step]
 
 
@@ -144,6 +148,27 @@ async def test_two_batches_over_the_same_runs_both_end(db: Database) -> None:
     ]
     answers = await asyncio.gather(*(db.write(steps.record, batch) for batch in batches))
     assert [len(answer) for answer in answers] == [10] * 6
+
+
+@pytest.mark.parametrize("act", ["uniform", "mixed", "held"])
+async def test_a_reaper_leaves_a_run_alone_while_its_steps_are_being_recorded(
+    db: Database, act: str
+) -> None:
+    if db.dialect.name == "sqlite":
+        pytest.skip("a file has one writer at a time")
+    held = await begin(db)
+    kinds = ("step", "child" if act == "mixed" else "step")
+    batch = [step_of(held, f"s{n}", kind=kind) for n, kind in enumerate(kinds)]
+
+    async def meanwhile(tx: Tx) -> int:
+        if act == "held":
+            await steps._held(tx, [held])
+        else:
+            await steps.record(tx, batch, alone=False)
+        return len(await reap(db, now=NOW + 2 * LEASE))
+
+    assert await db.write(meanwhile) == 0
+    assert len(await reap(db, now=NOW + 2 * LEASE)) == 1
 
 
 async def test_a_child_and_its_step_are_born_together(db: Database) -> None:
