@@ -66,8 +66,8 @@ class WorkflowExecutor:
         # Sync workflows block a thread while their steps run, so the two never share a pool.
         self._flow_threads = ThreadPoolExecutor(settings.seats, thread_name_prefix="rota-flow")
         self._loop = asyncio.get_running_loop()
-        self._factory_before = self._loop.get_task_factory()
-        self._loop.set_task_factory(branches.branching(self._factory_before))
+        self._factory = branches.factory_of(self._loop)
+        self._factory.install(self._loop)
         self._room = WorkflowContext(
             journal, journal.clock, self._step_threads, children, settings.payload_bytes_max,
             self._loop, threading.get_ident(),
@@ -79,7 +79,7 @@ class WorkflowExecutor:
 
     def close(self) -> None:
         """Let the threads go; ones that hang in user code are left behind."""
-        self._loop.set_task_factory(self._factory_before)
+        self._factory.release(self._loop)
         self._step_threads.shutdown(wait=False, cancel_futures=True)
         self._flow_threads.shutdown(wait=False, cancel_futures=True)
 
@@ -93,12 +93,13 @@ class WorkflowExecutor:
         timeout_us = options.timeout_us or workflow.timeout_us
         limit = _Deadline(flow, claim, timeout_us) if timeout_us else _UNLIMITED
         try:
+            self._factory.check(self._loop)
             arguments = workflow.signature.read(claim.input, what="the input of this run")
             work = workflow.function if workflow.is_async else self._in_thread(workflow)
             value = await work(**arguments)
             if flow.suspending:
                 return _swallowed(flow, limit.at)
-            if problem := flow.stranded():
+            if problem := flow.refusal or flow.stranded():
                 raise problem
             output = None if value is None else self._written(value, workflow)
             return Outcome(claim, "complete", output=output)
@@ -130,7 +131,7 @@ class WorkflowExecutor:
         if stopped:
             run_id = flow.claim.id
             raise LeaseLost(f"run {run_id} is no longer ours", run_id=run_id) from None
-        return self._failed(flow, workflow, options, error)
+        return self._failed(flow, workflow, options, flow.refusal or error)
 
     def _in_thread(self, workflow: Workflow[..., Any]) -> Callable[..., Awaitable[Any]]:
         """A sync workflow as something to await."""

@@ -19,10 +19,11 @@ from rota.core import typed
 from rota.core.runs.model import Claim, StoredStep
 from rota.engine.clock import Clock
 from rota.engine.journal import Journal
-from rota.errors import LeaseLost, RunInterrupted, Stranded, Suspended
+from rota.errors import LeaseLost, RotaError, RunInterrupted, Stranded, Suspended
 from rota.workflows import branches, invoke
 
 T = TypeVar("T")
+T_Error = TypeVar("T_Error", bound=RotaError)
 
 # The `wake_at` of a failed step that ended its attempt: it is not part of the next one.
 FORGOTTEN = 0
@@ -60,7 +61,7 @@ class WorkflowRun:
     __slots__ = (
         "_activity", "_busy", "_checking", "_failed_before", "_held", "_lingered", "_position",
         "_recorded", "_root", "_seed", "_unasked", "_waits", "claim", "clock", "interrupted",
-        "room", "suspending", "task", "threaded", "waits_for", "wake_at",
+        "refusal", "room", "suspending", "task", "threaded", "waits_for", "wake_at",
     )  # fmt: skip
 
     def __init__(
@@ -78,6 +79,7 @@ class WorkflowRun:
         self.task = asyncio.current_task(room.loop)
         self.threaded = threaded
         self.interrupted = self.suspending = False
+        self.refusal: RotaError | None = None
         self.wake_at: int | None = None
         self.waits_for: Collection[str] = ()
         self._root = branches.Branch(self, "", None if threaded else self.task)
@@ -130,9 +132,27 @@ class WorkflowRun:
         """The name of one call: by order among calls of that name, or as given."""
         self.check_open()
         branch = branches.current(self._root)
+        if not self.threaded:
+            self._check_task(branch)
         if branch.failures or branch.children:
             branch.went_on()
         return branch.next_key(name) if explicit is None else f"{name}:{explicit}"
+
+    def _check_task(self, branch: branches.Branch) -> None:
+        """Refuse a call from a task that was not made by our factory: it would be counted as one
+        of the branch that made the task. (A callback has no task.)"""
+        task = asyncio.current_task(self.room.loop)
+        if task is branch.task or task is None:
+            return
+        if branch.task is None:
+            branch.task = task  # an eager task runs before its maker has it in hand
+            return
+        raise self.refuse(branches.displaced(self.room.loop.get_task_factory()))
+
+    def refuse(self, problem: T_Error) -> T_Error:
+        """The run ends with this error, whatever user code makes of it. Raise what it returns."""
+        self.refusal = self.refusal or problem
+        return problem
 
     def fails(self, key: str) -> None:
         """A step that failed for good is about to be raised into user code."""
@@ -277,6 +297,8 @@ class WorkflowRun:
             self._lingered = self._checking = True
             pause_s = HELD_S if self._held else LINGER_S
             self.room.loop.call_later(pause_s, self._check_quiet, seen, 0)
+        elif self.refusal is not None:
+            self._release(list(self._waits) + self._held, self.refusal)
         elif self._held:
             # A branch that is busy elsewhere may still ask for what is missing: no proof then.
             self._release_held(None if real else self.stranded())
@@ -285,7 +307,10 @@ class WorkflowRun:
 
     def _release_held(self, problem: Stranded | None) -> None:
         held, self._held = self._held, []
-        for future in held:
+        self._release(held, problem)
+
+    def _release(self, futures: list[asyncio.Future[None]], problem: RotaError | None) -> None:
+        for future in futures:
             if future.done():
                 continue
             if problem is None:
@@ -310,6 +335,7 @@ class WorkflowRun:
         self.wake_at = min(times) if times else None
         self.waits_for = {what for what, _ in self._waits.values()}
         self.suspending = True
+        self._root.hush()
         for future in list(self._waits):
             if not future.done():
                 future.set_exception(Suspended())
@@ -335,6 +361,8 @@ class WorkflowRun:
             raise Suspended
         if self.interrupted or (self.task is not None and self.task.cancelling()):
             raise RunInterrupted
+        if self.refusal is not None:
+            raise self.refusal
 
 
 _NOBODY = branches.Branch(None, "", None)
