@@ -62,6 +62,14 @@ class Branch:
                 child.task.add_done_callback(_retrieve)
             child.hush()
 
+    def blocked_tasks(self, durable: Container[object]) -> list[asyncio.Task[Any] | None]:
+        """The tasks here and below that wait for nothing but durable things."""
+        found = [] if self.awaits_something_real(durable) else [self.task]
+        for child in self.children:
+            if not child.is_over():
+                found += child.blocked_tasks(durable)
+        return found
+
     def awaits_something_real(self, durable: Container[object]) -> bool:
         """Whether it, or a branch below it, waits for something that is not durable.
 
@@ -76,19 +84,37 @@ class Branch:
         return waiter is not None and waiter not in durable
 
 
+class InStep:
+    """Marks code inside a step: it belongs to no branch."""
+
+    __slots__ = ("name",)
+    flow = None
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+
 def _retrieve(task: asyncio.Future[Any]) -> None:
     if not task.cancelled():
         task.exception()
 
 
-# The branch the running code belongs to; None outside of workflows and inside steps.
-here: contextvars.ContextVar[Branch | None] = contextvars.ContextVar("rota_branch", default=None)
+# The branch the running code belongs to, or the step; None outside of workflows.
+here: contextvars.ContextVar[Branch | InStep | None] = contextvars.ContextVar(
+    "rota_branch", default=None
+)
+
+
+def step_around() -> str | None:
+    """The name of the step whose code is running, if any."""
+    place = here.get()
+    return place.name if isinstance(place, InStep) else None
 
 
 def current(root: Branch) -> Branch:
     """The branch of the calling task."""
     branch = here.get()
-    return root if branch is None or branch.flow is not root.flow else branch
+    return branch if isinstance(branch, Branch) and branch.flow is root.flow else root
 
 
 Factory = Callable[..., "asyncio.Future[Any]"]
@@ -110,7 +136,11 @@ class TaskFactory:
         parent = here.get()
         context: contextvars.Context | None = options.get("context")
         # What a thread submits to the loop is the thread's own work.
-        if parent is None or parent.flow.threaded or (context is not None and is_own(context)):
+        if (
+            not isinstance(parent, Branch)
+            or parent.flow.threaded
+            or (context is not None and is_own(context))
+        ):
             return self._make(loop, coroutine, options)
         if context is None:
             context = contextvars.copy_context()

@@ -21,7 +21,7 @@ from rota.core.runs.model import Claim, Outcome, StoredStep
 from rota.core.runs.retry import RetryPolicy, next_try_us
 from rota.engine import run_log
 from rota.engine.journal import Journal
-from rota.errors import LeaseLost, RunInterrupted, RunTimeout, Suspended
+from rota.errors import LeaseLost, RunInterrupted, RunTimeout, Suspended, UsageError
 from rota.settings import Settings
 from rota.store.runs.transitions import successor
 from rota.workflows import branches
@@ -99,7 +99,7 @@ class WorkflowExecutor:
             value = await work(**arguments)
             if flow.suspending:
                 return _swallowed(flow, limit.at)
-            if problem := flow.refusal or flow.stranded():
+            if problem := flow.refusal or flow.stranded() or _unawaited(flow):
                 raise problem
             output = None if value is None else self._written(value, workflow)
             return Outcome(claim, "complete", output=output)
@@ -131,6 +131,8 @@ class WorkflowExecutor:
         if stopped:
             run_id = flow.claim.id
             raise LeaseLost(f"run {run_id} is no longer ours", run_id=run_id) from None
+        if problem := _unawaited(flow):
+            error.add_note(f"{problem}. {problem.advice}")
         return self._failed(flow, workflow, options, flow.refusal or error)
 
     def _in_thread(self, workflow: Workflow[..., Any]) -> Callable[..., Awaitable[Any]]:
@@ -218,6 +220,17 @@ class _Unlimited(_Deadline):
 
 
 _UNLIMITED = _Unlimited()
+
+
+def _unawaited(flow: WorkflowRun) -> UsageError | None:
+    names = flow.calls.unawaited()
+    if not names:
+        return None
+    return UsageError(
+        f"workflow {flow.claim.name} called {', '.join(names[:5])} without awaiting it, so nothing "
+        "was executed",
+        hint=f"Write `await {names[0]}(…)`.",
+    )
 
 
 def _swallowed(flow: WorkflowRun, deadline_at: int | None) -> Outcome:
