@@ -20,6 +20,7 @@ from rota.settings import Settings
 from rota.workflows.primitives import (
     gather,
     now,
+    patched,
     random,
     sleep,
     sleep_until,
@@ -49,6 +50,7 @@ __all__ = [
     "Transient",
     "gather",
     "now",
+    "patched",
     "random",
     "sleep",
     "sleep_until",

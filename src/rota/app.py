@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import hashlib
 import inspect
+import logging
 import os
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
 from types import TracebackType
@@ -46,6 +47,7 @@ from rota.schedules.host_zone import host_zone_name
 from rota.schedules.toml import ScheduleTable
 from rota.settings import SettingOptions, Settings
 from rota.store.backend.database import BRIEF
+from rota.workflows.branches import step_around
 from rota.workflows.definition import (
     AsyncWorkflow,
     Step,
@@ -59,6 +61,7 @@ from rota.workflows.executor import WorkflowExecutor
 from rota.workflows.run import WorkflowRun, current_run
 from rota.workflows.waits import Siblings, child_result, start_child, start_children
 
+log = logging.getLogger("rota.app")
 P = ParamSpec("P")
 R = TypeVar("R")
 W = TypeVar("W", bound=Workflow[..., Any])
@@ -126,6 +129,8 @@ class Rota(Client):
             raise UsageError("give settings or single values, not both")
         super().__init__(url, settings=settings, clock=clock, migrate=migrate)
         self.workflows: dict[str, Workflow[..., Any]] = {}
+        self._steps: set[str] = set()
+        self._warned: set[str] = set()
         self.automations: AppAutomations = AppAutomations(self)
         self.pipelines = PipelineClient(self)
         self._queues: dict[str, tuple[int, Queue]] = {}
@@ -194,14 +199,21 @@ class Rota(Client):
     ) -> Callable[[Callable[P, R]], Step[P, R]]: ...
 
     def step(self, function: Any = None, /, **options: Unpack[StepOptions]) -> Any:
-        """Make a function a step: inside a workflow its result is remembered.
+        """Make a function a step: inside a workflow its result is remembered. A replay whose
+        arguments differ from the recorded ones stops the run, unless `check_arguments=False`.
 
-        Options: name, retries, timeout."""
+        Options: name, retries, timeout, check_arguments."""
 
         check_options(options, StepOptions, self.step)
 
         def make(function: Callable[P, R]) -> Step[P, R]:
-            return Step(function, **options)
+            step = Step(function, **options)
+            if step.name in self._steps:
+                raise UsageError(
+                    f"step {step.name} is registered twice", hint="Give one of them a name."
+                )
+            self._steps.add(step.name)
+            return step
 
         return make if function is None else make(function)
 
@@ -405,6 +417,8 @@ class Rota(Client):
         """Start a run. Inside a workflow it becomes a child, started once."""
         flow = current_run()
         if flow is None:
+            if options.external_id is None:
+                self._warn_in_step(workflow)
             return await super().start_run(workflow, args, kwargs, options)
         target = self.workflow_named(workflow) if isinstance(workflow, str) else workflow
         if options.on_conflict != "return":
@@ -414,6 +428,38 @@ class Rota(Client):
             )
         child_id = await start_child(flow, target, args, kwargs, options)
         return ChildRef(self, child_id, target.signature.returns, flow)
+
+    async def cancel(self, run_id: str, *, reason: str = "by request") -> Sequence[str]:
+        """Call off a run and everything below it. Not inside a workflow: use a step."""
+        _refuse_in_workflow("cancel")
+        return await super().cancel(run_id, reason=reason)
+
+    async def retry(self, run_id: str) -> RunHandle[Any]:
+        """Try a chain again from its last finished step. Not inside a workflow: use a step."""
+        _refuse_in_workflow("retry")
+        return await super().retry(run_id)
+
+    async def signal(self, run_id: str, name: str, value: Any = None) -> None:
+        """Send a signal to a run. Not inside a workflow: use a step."""
+        _refuse_in_workflow("signal")
+        await super().signal(run_id, name, value)
+
+    async def fork(self, run_id: str, *, from_step: str) -> RunHandle[Any]:
+        """A new chain that remembers what was before a step. Not inside a workflow: use a step."""
+        _refuse_in_workflow("fork")
+        return await super().fork(run_id, from_step=from_step)
+
+    def _warn_in_step(self, workflow: Any) -> None:
+        """A step that is tried again starts the run again; said once for each step."""
+        step = step_around()
+        if step is None or step in self._warned:
+            return
+        self._warned.add(step)
+        name = getattr(workflow, "name", workflow)
+        log.warning(
+            "step %s starts %s without an external_id: a retry of the step starts it again. Start "
+            "it in the workflow, or give it an external_id.", step, name,
+        )  # fmt: skip
 
     async def start_runs(
         self, workflow: Startable[..., Any] | str, items: Iterable[Item], options: RunOptions
@@ -428,6 +474,14 @@ class Rota(Client):
         ids = await start_children(flow, target, starts)
         siblings, returns = Siblings(ids), target.signature.returns
         return [ChildRef(self, child_id, returns, flow, siblings) for child_id in ids]
+
+
+def _refuse_in_workflow(verb: str) -> None:
+    if current_run() is not None:
+        raise UsageError(
+            f"{verb} was called in a workflow, where every replay would do it again",
+            hint=f"Call it in a step: its result is recorded, so {verb} happens once.",
+        )
 
 
 class _Children:

@@ -295,6 +295,11 @@ def now() -> datetime:
     return _here(primitives.now())
 
 
+def patched(name: str) -> bool:
+    """Whether to take the new path of code that changed; see `rota.patched`."""
+    return _here(primitives.patched(name))
+
+
 def _here(work: Awaitable[T]) -> T:
     """On the event loop of this workflow's worker; outside of workflows, on one of its own."""
 

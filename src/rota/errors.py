@@ -356,10 +356,13 @@ class RunTimeout(RotaError):
 
 
 class Stranded(RotaError):
-    """The code no longer asks for steps that this chain has already finished."""
+    """The code no longer makes the calls that the chain has recorded (non-deterministic)."""
 
     code = "stranded"
-    hint = "Deploy the code the run began with and retry it, or fork it from an earlier step."
+    hint = (
+        "Restore the code and `rota run retry` it; or keep the old path behind `rota.patched`, "
+        "deploy and retry; or `rota run fork` it from an earlier step."
+    )
 
 
 class BadReply(RotaError):

@@ -427,15 +427,15 @@ async def test_sleeps_of_branches_are_not_mistaken_for_each_other(database_url: 
             await short_asleep.wait()
 
     @app.step
-    async def note(name: str, at: int) -> None:
-        woke.append((name, at))
+    async def note(name: str) -> None:
+        woke.append((name, world.clock.now() - began))
 
     async def branch(name: str, seconds: int) -> None:
         await prepare(name)
         if name == "short":
             asyncio.get_running_loop().call_later(0.02, short_asleep.set)
         await sleep(seconds)
-        await note(name, world.clock.now() - began)
+        await note(name)
 
     @app.workflow
     async def flow() -> None:

@@ -17,6 +17,7 @@ import msgspec
 from rota.automations.auto_fix import Fixer
 from rota.core import typed
 from rota.core.automations.graph import AutomationGraph, HandlerNode, TopicNode, problems
+from rota.core.fingerprint import code_text
 from rota.core.json_schema import shape_of
 from rota.core.time.instants import SECOND, Duration, micros
 from rota.core.time.recurrence import parse
@@ -278,29 +279,10 @@ def _shape_of(kind: Any) -> dict[str, Any] | None:
 def _digest(handler: Handler) -> str:
     """Changes when the declaration or the compiled code does; comments and lines do not count."""
     codes = [
-        _print(getattr(handler.functions[phase], "__code__", None))
+        code_text(getattr(handler.functions[phase], "__code__", None))
         for phase in sorted(handler.functions)
     ]
     return _hash(_json(handler.node), *codes)
-
-
-@lru_cache(4096)
-def _print(code: CodeType | None) -> str:
-    return repr(_essence(code))
-
-
-def _essence(code: CodeType | None) -> tuple[object, ...]:
-    if code is None:
-        return ()
-    constants = [
-        _essence(one)
-        if isinstance(one, CodeType)
-        else sorted(one, key=repr)
-        if isinstance(one, frozenset)
-        else one
-        for one in code.co_consts
-    ]
-    return (code.co_code, constants, code.co_names, code.co_varnames)
 
 
 def _hash(*parts: str) -> str:

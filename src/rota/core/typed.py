@@ -120,6 +120,11 @@ class Signature:
         self._reader = JsonReader(arguments)
         self._lines_reader = msgspec.json.Decoder(arguments, dec_hook=_decode_other)
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The parameters, in order."""
+        return self._names
+
     def write(
         self, args: tuple[Any, ...], kwargs: Mapping[str, Any], *, what: str, bytes_max: int
     ) -> str | None:

@@ -93,12 +93,14 @@ class Journal:
             started += await self._send_children(starts[begin : begin + TOGETHER])
         return [_ours(claim, one) for one in started]
 
-    async def await_signal(self, claim: Claim, name: str, step: StoredStep) -> StoredStep:
+    async def await_signal(
+        self, claim: Claim, name: str, step: StoredStep, fits: steps.Fits
+    ) -> StoredStep:
         """Take a signal for this step, or record that it waits."""
         return await insist(
             self.clock,
             lambda: self._database.write(
-                steps.await_signal, claim, name, step, now=self.clock.now()
+                steps.await_signal, claim, name, step, fits=fits, now=self.clock.now()
             ),
             "taking a signal",
         )

@@ -7,7 +7,6 @@ the next `done` wake-up, or by a poll whose pace slows while nothing happens.
 from __future__ import annotations
 
 import asyncio
-import contextvars
 import itertools
 import logging
 
@@ -15,6 +14,7 @@ from rota.core.time.instants import SECOND
 from rota.engine.clock import Clock
 from rota.engine.wakeups import ANY, DONE, Wakeups
 from rota.errors import StoreError
+from rota.store.backend.background import own_context
 from rota.store.backend.database import Database
 from rota.store.runs import history
 from rota.store.runs.history import ChainResult
@@ -43,7 +43,7 @@ class Results:
         self._awaited.setdefault(root_id, []).append(future)
         self._look.set()
         if self._poller is None or self._poller.done():
-            self._poller = asyncio.create_task(self._poll(), context=contextvars.Context())
+            self._poller = asyncio.create_task(self._poll(), context=own_context())
         try:
             return await future
         finally:

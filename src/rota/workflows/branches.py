@@ -9,8 +9,12 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import random
+import weakref
 from collections.abc import Callable, Container
 from typing import Any
+
+from rota.errors import UsageError
+from rota.store.backend.background import is_own
 
 NONE: frozenset[str] = frozenset()
 
@@ -18,7 +22,7 @@ NONE: frozenset[str] = frozenset()
 class Branch:
     """One task of a flow, with the counts of its calls by name."""
 
-    __slots__ = ("chance", "children", "counts", "failures", "flow", "path", "task")
+    __slots__ = ("chance", "children", "context", "counts", "failures", "flow", "path", "task")
 
     def __init__(self, flow: Any, path: str, task: asyncio.Task[Any] | None) -> None:
         self.flow = flow
@@ -28,6 +32,7 @@ class Branch:
         self.children: list[Branch] = []
         self.failures: frozenset[str] = NONE  # raised here and not known to be caught
         self.chance: random.Random | None = None
+        self.context: contextvars.Context | None = None  # of its task, once there is one
 
     def next_key(self, name: str) -> str:
         """The key of the next call of that name in this branch."""
@@ -50,6 +55,21 @@ class Branch:
         """Whether its task has ended."""
         return self.task is not None and self.task.done()
 
+    def hush(self) -> None:
+        """The tasks below end with the run's suspension; that is no error to be reported."""
+        for child in self.children:
+            if child.task is not None:
+                child.task.add_done_callback(_retrieve)
+            child.hush()
+
+    def blocked_tasks(self, durable: Container[object]) -> list[asyncio.Task[Any] | None]:
+        """The tasks here and below that wait for nothing but durable things."""
+        found = [] if self.awaits_something_real(durable) else [self.task]
+        for child in self.children:
+            if not child.is_over():
+                found += child.blocked_tasks(durable)
+        return found
+
     def awaits_something_real(self, durable: Container[object]) -> bool:
         """Whether it, or a branch below it, waits for something that is not durable.
 
@@ -64,41 +84,156 @@ class Branch:
         return waiter is not None and waiter not in durable
 
 
-# The branch the running code belongs to; None outside of workflows and inside steps.
-here: contextvars.ContextVar[Branch | None] = contextvars.ContextVar("rota_branch", default=None)
+class InStep:
+    """Marks code inside a step: it belongs to no branch."""
+
+    __slots__ = ("name",)
+    flow = None
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+
+def _retrieve(task: asyncio.Future[Any]) -> None:
+    if not task.cancelled():
+        task.exception()
+
+
+# The branch the running code belongs to, or the step; None outside of workflows.
+here: contextvars.ContextVar[Branch | InStep | None] = contextvars.ContextVar(
+    "rota_branch", default=None
+)
+
+
+def step_around() -> str | None:
+    """The name of the step whose code is running, if any."""
+    place = here.get()
+    return place.name if isinstance(place, InStep) else None
 
 
 def current(root: Branch) -> Branch:
     """The branch of the calling task."""
     branch = here.get()
-    return root if branch is None or branch.flow is not root.flow else branch
+    return branch if isinstance(branch, Branch) and branch.flow is root.flow else root
 
 
 Factory = Callable[..., "asyncio.Future[Any]"]
 
+# The branch whose task runs in a context; a copy of the context still names the branch it is from.
+_runs_in: contextvars.ContextVar[Branch | None] = contextvars.ContextVar("rota_task", default=None)
 
-def branching(before: Factory | None) -> Factory:
-    """A task factory that gives every task made inside a flow its branch, in the order in which
-    tasks are made. Tasks made with a context of their own are none of the workflow's, and what a
-    thread submits to the loop is the thread's own work."""
 
-    def make(loop: asyncio.AbstractEventLoop, coroutine: Any, **options: Any) -> Any:
+class TaskFactory:
+    """The task factory of one event loop, shared by all apps in it. Every task made inside a
+    workflow becomes a branch, in the order in which tasks are made."""
+
+    def __init__(self) -> None:
+        self._before: Factory | None = None
+        self._users = 0
+        self._checked: Any = self  # the last factory found to lead here
+
+    def __call__(self, loop: asyncio.AbstractEventLoop, coroutine: Any, **options: Any) -> Any:
         parent = here.get()
-        if parent is None or parent.flow.threaded or options.get("context") is not None:
-            return _task(before, loop, coroutine, options)
+        context: contextvars.Context | None = options.get("context")
+        # What a thread submits to the loop is the thread's own work.
+        if (
+            not isinstance(parent, Branch)
+            or parent.flow.threaded
+            or (context is not None and is_own(context))
+        ):
+            return self._make(loop, coroutine, options)
+        if context is None:
+            context = contextvars.copy_context()
+        elif _is_taken(context):
+            coroutine.close()
+            raise UsageError(
+                "two tasks of a workflow share one context, so their steps cannot be told apart",
+                hint="Give each task its own: `context=contextvars.copy_context()`.",
+            )
         fresh = Branch(parent.flow, f"{parent.path}{len(parent.children)}.", None)
         parent.children.append(fresh)
-        context = contextvars.copy_context()
-        context.run(here.set, fresh)
-        fresh.task = _task(before, loop, coroutine, options | {"context": context})
+        fresh.context = context
+        context.run(_enter, fresh)
+        fresh.task = self._make(loop, coroutine, options | {"context": context})
         return fresh.task
 
-    return make
+    def _make(
+        self, loop: asyncio.AbstractEventLoop, coroutine: Any, options: dict[str, Any]
+    ) -> Any:
+        if self._before is not None:
+            return self._before(loop, coroutine, **options)
+        return asyncio.Task(coroutine, loop=loop, **options)
+
+    def install(self, loop: asyncio.AbstractEventLoop) -> None:
+        """One more app needs it."""
+        self._users += 1
+        if self._users == 1 and not self._leads_here(loop):
+            self._before = loop.get_task_factory()
+            loop.set_task_factory(self)
+
+    def release(self, loop: asyncio.AbstractEventLoop) -> None:
+        """One app less needs it; the last one puts the factory back that was there before."""
+        self._users -= 1
+        if not self._users and loop.get_task_factory() is self:
+            loop.set_task_factory(self._before)
+
+    def check(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Raise unless the tasks of the loop are still made here."""
+        current = loop.get_task_factory()
+        if current is self._checked:
+            return
+        if not self._leads_here(loop):
+            raise displaced(current)
+        self._checked = current
+
+    def _leads_here(self, loop: asyncio.AbstractEventLoop) -> bool:
+        """Whether the factory in force calls this one: make a task and look for its branch."""
+        if loop.get_task_factory() is None:
+            return False
+        probe = Branch(_Probe, "", None)
+
+        async def nothing() -> None:
+            return None
+
+        def make() -> None:
+            here.set(probe)
+            loop.create_task(nothing())
+
+        contextvars.copy_context().run(make)
+        return len(probe.children) == 1
 
 
-def _task(
-    before: Factory | None, loop: asyncio.AbstractEventLoop, work: Any, options: dict[str, Any]
-) -> Any:
-    if before is not None:
-        return before(loop, work, **options)
-    return asyncio.Task(work, loop=loop, **options)
+class _Probe:
+    """Stands for a run where there is none."""
+
+    threaded = False
+
+
+_factories: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, TaskFactory] = (
+    weakref.WeakKeyDictionary()
+)
+
+
+def factory_of(loop: asyncio.AbstractEventLoop) -> TaskFactory:
+    """The one task factory of Rota for this loop."""
+    return _factories.setdefault(loop, TaskFactory())
+
+
+def displaced(factory: object) -> UsageError:
+    """The error when tasks of a workflow were not made by our factory."""
+    name = getattr(factory, "__qualname__", None) or type(factory).__qualname__
+    return UsageError(
+        f"the task factory {name} displaced the one of Rota, so the branches of a workflow cannot "
+        "be told apart",
+        hint="Set it before the worker starts, or let it call the factory that was there before.",
+    )
+
+
+def _enter(branch: Branch) -> None:
+    here.set(branch)
+    _runs_in.set(branch)
+
+
+def _is_taken(context: contextvars.Context) -> bool:
+    branch = context.get(_runs_in)
+    return branch is not None and branch.context is context and not branch.is_over()

@@ -10,16 +10,18 @@ import functools
 import hashlib
 import inspect
 from collections.abc import Callable, Coroutine, Iterable
-from types import CodeType
 from typing import Any, Generic, ParamSpec, Protocol, TypedDict, TypeVar, Unpack, cast, overload
 
 from rota.client.client import Client
 from rota.client.handle import RunHandle
 from rota.client.start import NO_OPTIONS, Item, RunOptions, Startable, StartOptions
+from rota.core.fingerprint import code_text
+from rota.core.runs.digest import digest_of
 from rota.core.runs.retry import RetryPolicy
 from rota.core.time.instants import Duration, timeout_micros
 from rota.core.typed import Signature, returns_of
 from rota.errors import UsageError
+from rota.workflows import branches
 from rota.workflows.run import WorkflowRun, current_run
 from rota.workflows.steps import run_step
 from rota.workflows.waits import run_child
@@ -38,15 +40,24 @@ class Step(Generic[P, R]):
         name: str | None = None,
         retries: int | RetryPolicy | None = None,
         timeout: Duration | None = None,
+        check_arguments: bool = True,
     ) -> None:
+        _refuse_method(function, "step")
         functools.update_wrapper(self, function)
         self.function = function
         self.name = name or function.__name__
+        self.inside = branches.InStep(self.name)
         self.result_name = f"the result of step {self.name}"
         self.retry = RetryPolicy.of(retries)
         self.timeout_us = None if timeout is None else timeout_micros(timeout)
         self.is_async = inspect.iscoroutinefunction(function)
         self.returns = returns_of(function)
+        self._parameters = tuple(inspect.signature(function).parameters)
+        self._check_arguments = check_arguments
+
+    def digest(self, args: Any, kwargs: Any) -> int | None:
+        """Of a call's arguments; None when they are not compared at a replay."""
+        return digest_of(self._parameters, args, kwargs) if self._check_arguments else None
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Inside a workflow: the remembered result, or the call. Elsewhere: a plain call."""
@@ -77,7 +88,7 @@ class Step(Generic[P, R]):
     def _within(self, flow: WorkflowRun, key: str, args: Any, kwargs: Any) -> Any:
         _check_colour(flow, "step", self.name, self.is_async)
         work = run_step(flow, self, key, args, kwargs)
-        return work if self.is_async else flow.block_on(work)
+        return flow.calls.note(self.name, work) if self.is_async else flow.block_on(work)
 
 
 class StepOptions(TypedDict, total=False):
@@ -86,11 +97,15 @@ class StepOptions(TypedDict, total=False):
     name: str | None
     retries: int | RetryPolicy | None
     timeout: Duration | None
+    check_arguments: bool
 
 
-class WorkflowOptions(StepOptions, total=False):
+class WorkflowOptions(TypedDict, total=False):
     """The options of `@app.workflow`."""
 
+    name: str | None
+    retries: int | RetryPolicy | None
+    timeout: Duration | None
     queue: str
     priority: int
     version: str | None
@@ -133,6 +148,7 @@ class Workflow(Startable[P, R]):
         priority: int = 0,
         version: str | None = None,
     ) -> None:
+        _refuse_method(function, "workflow")
         functools.update_wrapper(cast(Any, self), function)
         self.function = function
         self.name = name or function.__name__
@@ -164,18 +180,28 @@ class Workflow(Startable[P, R]):
         """Call from async and sync workflows alike: a child run and its result."""
         flow = current_run()
         if flow is None:
+            self._refuse_in_step()
             value: Any = self.function(*args, **kwargs)
             return cast(R, await value if self.is_async else value)
         return cast(R, await run_child(flow, self, args, kwargs))
 
-    def _call(self, args: Any, kwargs: Any) -> Any:
+    def _call(self, args: Any, kwargs: Any, key: str | None = None) -> Any:
         """Inside a workflow: a child run and its result. Elsewhere: a plain call."""
         flow = current_run()
         if flow is None:
+            self._refuse_in_step()
             return self.function(*args, **kwargs)
         _check_colour(flow, "workflow", self.name, self.is_async)
-        work: Any = run_child(flow, self, args, kwargs)
-        return work if self.is_async else flow.block_on(work)
+        work = run_child(flow, self, args, kwargs, key)
+        return flow.calls.note(self.name, work) if self.is_async else flow.block_on(work)
+
+    def _refuse_in_step(self) -> None:
+        step = branches.step_around()
+        if step is not None:
+            raise UsageError(
+                f"workflow {self.name} was called inside step {step}, where it is no child run",
+                hint=f"Call it in the workflow, or start it on its own: `app.start({self.name})`.",
+            )
 
     def __repr__(self) -> str:
         return f"<workflow {self.name}>"
@@ -188,6 +214,14 @@ class AsyncWorkflow(Workflow[P, R]):
         """Inside a workflow: a child run and its result. Elsewhere: a plain call."""
         return cast("Coroutine[Any, Any, R]", self._call(args, kwargs))
 
+    def keyed(self, key: str) -> Callable[P, Coroutine[Any, Any, R]]:
+        """The same as a child under an explicit key, for calls whose order may change."""
+
+        def call(*args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R]:
+            return cast("Coroutine[Any, Any, R]", self._call(args, kwargs, key))
+
+        return call
+
 
 class SyncWorkflow(Workflow[P, R]):
     """A workflow made of a `def` function."""
@@ -195,6 +229,14 @@ class SyncWorkflow(Workflow[P, R]):
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Inside a workflow: a child run and its result. Elsewhere: a plain call."""
         return cast(R, self._call(args, kwargs))
+
+    def keyed(self, key: str) -> Callable[P, R]:
+        """The same as a child under an explicit key, for calls whose order may change."""
+
+        def call(*args: P.args, **kwargs: P.kwargs) -> R:
+            return cast(R, self._call(args, kwargs, key))
+
+        return call
 
 
 class WorkflowDecorator(Protocol):
@@ -225,16 +267,18 @@ def _check_colour(flow: WorkflowRun, what: str, name: str, is_async: bool) -> No
         )
 
 
+def _refuse_method(function: Callable[..., Any], what: str) -> None:
+    """Refuse a function that wants `self`: nobody would pass it, and no JSON could hold it."""
+    owner = getattr(function, "__qualname__", "").rpartition("<locals>.")[2].rpartition(".")[0]
+    first = next(iter(inspect.signature(function).parameters), None)
+    if owner and first in ("self", "cls"):
+        raise UsageError(
+            f"{what} {function.__name__} is a method of {owner}",
+            hint="Use a function or a @staticmethod, and pass what it needs as arguments.",
+        )
+
+
 def _fingerprint(function: Callable[..., Any]) -> str:
     """A version from the compiled code: tells that it changed, not what the change means."""
     code = getattr(function, "__code__", None)
-    return "unknown" if code is None else hashlib.sha256(_essence(code)).hexdigest()[:12]
-
-
-def _essence(code: CodeType) -> bytes:
-    parts = [code.co_code, repr(code.co_names).encode()]
-    for constant in code.co_consts:
-        parts.append(
-            _essence(constant) if isinstance(constant, CodeType) else repr(constant).encode()
-        )
-    return b"\0".join(parts)
+    return "unknown" if code is None else hashlib.sha256(code_text(code).encode()).hexdigest()[:12]

@@ -22,7 +22,7 @@ from rota.core.runs.options import BEGAN_AT, with_default
 from rota.core.runs.retry import RetryPolicy, next_try_us
 from rota.engine import run_log
 from rota.engine.journal import Journal
-from rota.errors import LeaseLost, RunInterrupted, RunTimeout, Suspended
+from rota.errors import LeaseLost, RunInterrupted, RunTimeout, Suspended, UsageError
 from rota.settings import Settings
 from rota.store.runs.transitions import successor
 from rota.workflows import branches
@@ -68,8 +68,8 @@ class WorkflowExecutor:
         # Sync workflows block a thread while their steps run, so the two never share a pool.
         self._flow_threads = ThreadPoolExecutor(settings.seats, thread_name_prefix="rota-flow")
         self._loop = asyncio.get_running_loop()
-        self._factory_before = self._loop.get_task_factory()
-        self._loop.set_task_factory(branches.branching(self._factory_before))
+        self._factory = branches.factory_of(self._loop)
+        self._factory.install(self._loop)
         self._room = WorkflowContext(
             journal, journal.clock, self._step_threads, children, settings.payload_bytes_max,
             self._loop, threading.get_ident(),
@@ -81,7 +81,7 @@ class WorkflowExecutor:
 
     def close(self) -> None:
         """Let the threads go; ones that hang in user code are left behind."""
-        self._loop.set_task_factory(self._factory_before)
+        self._factory.release(self._loop)
         self._step_threads.shutdown(wait=False, cancel_futures=True)
         self._flow_threads.shutdown(wait=False, cancel_futures=True)
 
@@ -96,6 +96,7 @@ class WorkflowExecutor:
         began_at = options.began_at or claim.started_at
         limit = _Deadline(flow, claim, began_at, timeout_us) if timeout_us else _UNLIMITED
         try:
+            self._factory.check(self._loop)
             if limit.at is not None and limit.at <= flow.clock.now():
                 limit.passed = True
                 raise limit.error()
@@ -104,7 +105,7 @@ class WorkflowExecutor:
             value = await work(**arguments)
             if flow.suspending:
                 return _swallowed(flow, limit.at)
-            if problem := flow.stranded():
+            if problem := flow.refusal or flow.stranded() or _unawaited(flow):
                 raise problem
             output = None if value is None else self._written(value, workflow)
             return Outcome(claim, "complete", output=output)
@@ -136,7 +137,9 @@ class WorkflowExecutor:
         if stopped:
             run_id = flow.claim.id
             raise LeaseLost(f"run {run_id} is no longer ours", run_id=run_id) from None
-        return self._failed(flow, workflow, options, limit, error)
+        if problem := _unawaited(flow):
+            error.add_note(f"{problem}. {problem.advice}")
+        return self._failed(flow, workflow, options, limit, flow.refusal or error)
 
     def _in_thread(self, workflow: Workflow[..., Any]) -> Callable[..., Awaitable[Any]]:
         """A sync workflow as something to await."""
@@ -228,6 +231,17 @@ class _Unlimited(_Deadline):
 
 
 _UNLIMITED = _Unlimited()
+
+
+def _unawaited(flow: WorkflowRun) -> UsageError | None:
+    names = flow.calls.unawaited()
+    if not names:
+        return None
+    return UsageError(
+        f"workflow {flow.claim.name} called {', '.join(names[:5])} without awaiting it, so nothing "
+        "was executed",
+        hint=f"Write `await {names[0]}(…)`.",
+    )
 
 
 def _swallowed(flow: WorkflowRun, deadline_at: int | None) -> Outcome:

@@ -35,7 +35,7 @@ class Children(Protocol):
 async def invoke(step: Any, args: Any, kwargs: Any, threads: Threads, clock: Clock) -> Any:
     """Call a step's function. The code inside is no longer inside the workflow: calls of other
     steps in there are plain calls."""
-    left = branches.here.set(None)
+    left = branches.here.set(step.inside)
     try:
         if step.is_async and step.timeout_us is None:
             return await step.function(*args, **kwargs)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import random as _random
 import uuid as _uuid
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Generator
 from datetime import datetime
 from typing import Any, NamedTuple, TypeVar
 
@@ -18,6 +18,7 @@ from rota.core.time.instants import Duration, instant, micros, moment
 from rota.core.typed import JsonReader
 from rota.engine.clock import SystemClock
 from rota.errors import UsageError
+from rota.workflows import branches
 from rota.workflows.run import WorkflowRun, current_run
 from rota.workflows.waits import take_signal
 
@@ -49,10 +50,20 @@ def _inside(verb: str) -> WorkflowRun:
     return flow
 
 
+def _refuse_in_step(verb: str) -> None:
+    step = branches.step_around()
+    if step is not None:
+        raise UsageError(
+            f"rota.{verb} was called inside step {step}, where it is not durable",
+            hint="Call it in the workflow, between steps. In a step, use asyncio.sleep.",
+        )
+
+
 async def sleep(duration: Duration) -> None:
     """Sleep durably: no worker is held, and a restart does not start the sleep anew."""
     flow = current_run()
     if flow is None:
+        _refuse_in_step("sleep")
         await asyncio.sleep(micros(duration) / 1e6)
         return
     await _sleep_until(flow, flow.clock.now() + micros(duration))
@@ -62,6 +73,7 @@ async def sleep_until(when: datetime) -> None:
     """Sleep durably until an instant."""
     flow = current_run()
     if flow is None:
+        _refuse_in_step("sleep_until")
         await asyncio.sleep(max(0, instant(when) - SystemClock().now()) / 1e6)
         return
     await _sleep_until(flow, instant(when))
@@ -82,7 +94,7 @@ async def _sleep_until(flow: WorkflowRun, wake_at: int) -> None:
 async def wait_for(name: str, *, timeout: Duration | None = None, type: Any = Any) -> Any:  # noqa: A002
     """Wait durably for the next signal of that name; TimeoutError when none comes in time."""
     flow = _inside("wait_for")
-    step = await take_signal(flow, name, None if timeout is None else micros(timeout))
+    step = await take_signal(flow, name, None if timeout is None else micros(timeout), type)
     if step.status == "failed":
         flow.fails(step.key)
         raise TimeoutError(f"no signal {name!r} came in time")
@@ -102,6 +114,40 @@ async def now() -> datetime:
         step = flow.new_step(key, "now", output=str(at), finished_at=at)
         await flow.record(step)
     return moment(int(step.output or 0))
+
+
+class _Patched:
+    """The answer of `patched`, which has to be awaited: it is recorded first."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __await__(self) -> Generator[Any, None, bool]:
+        return _is_patched(self._name).__await__()
+
+    def __bool__(self) -> bool:
+        raise UsageError(
+            f"patched({self._name!r}) has to be awaited",
+            hint=f"Write `if await patched({self._name!r}):`.",
+        )
+
+
+def patched(name: str) -> _Patched:
+    """`if await patched("name"):` new code, `else:` the code before it. A run that has recorded
+    steps behind this point takes the old path, every other one the new; the answer is recorded."""
+    return _Patched(name)
+
+
+async def _is_patched(name: str) -> bool:
+    flow = current_run()
+    if flow is None:
+        return True
+    flow.check_open()
+    key = f"patch {name}"
+    step = flow.recall(key)
+    if step is None:
+        step = await flow.record_patch(key, not await flow.has_old_path())
+    return step.output == "true"
 
 
 def random() -> float:

@@ -19,10 +19,13 @@ from rota.core import typed
 from rota.core.runs.model import Claim, StoredStep
 from rota.engine.clock import Clock
 from rota.engine.journal import Journal
-from rota.errors import LeaseLost, RunInterrupted, Stranded, Suspended
+from rota.errors import LeaseLost, RotaError, RunInterrupted, Stranded, Suspended, UsageError
 from rota.workflows import branches, invoke
+from rota.workflows.calls import Calls, shown
+from rota.workflows.timeouts import plain_timeout
 
 T = TypeVar("T")
+T_Error = TypeVar("T_Error", bound=RotaError)
 
 # The `wake_at` of a failed step that ended its attempt: it is not part of the next one.
 FORGOTTEN = 0
@@ -58,9 +61,10 @@ class WorkflowRun:
 
     # Thousands of these are made a second, and what is read at every call lies at hand this way.
     __slots__ = (
-        "_activity", "_busy", "_checking", "_failed_before", "_held", "_lingered", "_position",
-        "_recorded", "_root", "_seed", "_unasked", "_waits", "claim", "clock", "interrupted",
-        "room", "suspending", "task", "threaded", "waits_for", "wake_at",
+        "_activity", "_busy", "_checking", "_failed_before", "_held", "_lingered",
+        "_patching", "_position", "_recorded", "_root", "_seed", "_unasked", "_undecided",
+        "_used_keys", "_waits", "calls", "claim", "clock", "interrupted", "refusal", "room",
+        "suspending", "task", "threaded", "waits_for", "wake_at",
     )  # fmt: skip
 
     def __init__(
@@ -78,6 +82,7 @@ class WorkflowRun:
         self.task = asyncio.current_task(room.loop)
         self.threaded = threaded
         self.interrupted = self.suspending = False
+        self.refusal: RotaError | None = None
         self.wake_at: int | None = None
         self.waits_for: Collection[str] = ()
         self._root = branches.Branch(self, "", None if threaded else self.task)
@@ -88,6 +93,10 @@ class WorkflowRun:
         self._failed_before: Collection[str] = ()
         self._waits: dict[asyncio.Future[None], tuple[str, int | None]] = {}
         self._held: list[asyncio.Future[None]] = []
+        self._undecided: list[asyncio.Future[None]] = []
+        self.calls = Calls()
+        self._used_keys: set[str] = set()
+        self._patching: asyncio.Lock | None = None
         self._lingered = self._checking = False
         if recorded:
             self._learn(recorded)
@@ -101,7 +110,8 @@ class WorkflowRun:
             if step.wake_at != FORGOTTEN or step.run_attempt >= self.claim.attempt
         }
         self._failed_before = {step.key for step in recorded} - self._recorded.keys()
-        self._unasked = set(self._recorded)
+        # A patch may be removed from the code, once it has done its work.
+        self._unasked = {key for key, step in self._recorded.items() if step.kind != "patch"}
         self._position = recorded[-1].position
 
     @property
@@ -119,6 +129,7 @@ class WorkflowRun:
     def end(self) -> None:
         """Nobody is inside any more. What points in circles is let go: thousands of runs a second
         would else be left to the garbage collector, at a fifth of what a run costs."""
+        self.calls.close()
         if not self._root.children and not self.threaded:
             self.interrupted = True  # a callback that outlived the run hears so at its next call
             self.task = self._root.task = None
@@ -130,9 +141,36 @@ class WorkflowRun:
         """The name of one call: by order among calls of that name, or as given."""
         self.check_open()
         branch = branches.current(self._root)
+        if not self.threaded and asyncio.current_task() is not branch.task:
+            self._check_task(branch)
         if branch.failures or branch.children:
             branch.went_on()
-        return branch.next_key(name) if explicit is None else f"{name}:{explicit}"
+        if explicit is None:
+            return branch.next_key(name)
+        key = f"{name}:{explicit}"
+        if key in self._used_keys:
+            raise UsageError(
+                f"this run calls {name.removeprefix('start ')} with key {explicit!r} twice",
+                hint="Give each call its own key: a key stands for one result.",
+            )
+        self._used_keys.add(key)
+        return key
+
+    def _check_task(self, branch: branches.Branch) -> None:
+        """Refuse a call from a task that was not made by our factory: it would be counted as one
+        of the branch that made the task. (A callback has no task.)"""
+        task = asyncio.current_task(self.room.loop)
+        if task is None:
+            return
+        if branch.task is None:
+            branch.task = task  # an eager task runs before its maker has it in hand
+            return
+        raise self.refuse(branches.displaced(self.room.loop.get_task_factory()))
+
+    def refuse(self, problem: T_Error) -> T_Error:
+        """The run ends with this error, whatever user code makes of it. Raise what it returns."""
+        self.refusal = self.refusal or problem
+        return problem
 
     def fails(self, key: str) -> None:
         """A step that failed for good is about to be raised into user code."""
@@ -149,6 +187,24 @@ class WorkflowRun:
         if self._unasked:
             self._unasked.discard(key)
         return self._recorded.get(key)
+
+    def recall_call(
+        self, key: str, digest: int | None, call: str, args: Any, kwargs: Any
+    ) -> StoredStep | None:
+        """The same for a call with arguments: others than the recorded ones get no answer."""
+        step = self.recall(key)
+        if step is None or step.digest == digest or step.digest is None or digest is None:
+            return step
+        twin = next((one.key for one in self._recorded.values() if one.digest == digest), None)
+        raise self.refuse(
+            Stranded(
+                f"run {self.claim.id} ({self.claim.name}) recorded {step.key} with other arguments "
+                f"than the code gives it now: {shown(call, args, kwargs)}"
+                + (f", which were recorded for {twin}" if twin else "")
+                + "; nothing new was executed",
+                steps=[step.key],
+            )
+        )
 
     def failed_before(self, key: str) -> bool:
         """Whether this failed for good in an earlier attempt."""
@@ -174,6 +230,17 @@ class WorkflowRun:
         return StoredStep(
             root_id=self.claim.root_id, key=key, position=self.next_position(), kind=kind, **values
         )
+
+    async def record_patch(self, key: str, is_new: bool) -> StoredStep:
+        """Record which path this run takes; the first branch that asks decides for all."""
+        self._patching = self._patching or asyncio.Lock()
+        async with self._patching:
+            step = self._recorded.get(key)
+            if step is None:
+                output = "true" if is_new else "false"
+                step = self.new_step(key, "patch", output=output, finished_at=self.clock.now())
+                await self.record(step)
+        return step
 
     async def record(self, step: StoredStep) -> None:
         """Write a step and remember it."""
@@ -231,6 +298,12 @@ class WorkflowRun:
         if self._unasked:
             await self._block(self._held)
 
+    async def has_old_path(self) -> bool:
+        """Whether recorded steps are left that only the code behind this point can ask for."""
+        if self._unasked:
+            await self._block(self._undecided)
+        return bool(self._unasked)
+
     async def wait(self, what: str, wake_at: int | None) -> None:
         """Block this branch durably until `wake_at` or until something pokes the run."""
         future: asyncio.Future[None] = self.room.loop.create_future()
@@ -254,12 +327,15 @@ class WorkflowRun:
     def _note(self) -> None:
         self._activity += 1
         self._lingered = False
-        if not self._busy and not self._checking and (self._waits or self._held):
+        if not self._busy and not self._checking and self._is_blocked():
             self._checking = True
             self.room.loop.call_soon(self._check_quiet, self._activity, QUIET_TURNS)
 
+    def _is_blocked(self) -> bool:
+        return bool(self._waits or self._held or self._undecided)
+
     def _check_quiet(self, seen: int, turns: int) -> None:
-        if self._busy or not (self._waits or self._held):
+        if self._busy or not self._is_blocked():
             self._checking = False
         elif seen != self._activity:
             self.room.loop.call_soon(self._check_quiet, self._activity, QUIET_TURNS)
@@ -271,21 +347,34 @@ class WorkflowRun:
 
     def _all_quiet(self, seen: int) -> None:
         """Nothing of ours is under way. What a branch awaits besides gets a moment to end."""
-        durable = self._waits.keys() | set(self._held)
+        durable = self._waits.keys() | {*self._held, *self._undecided}
         real = not self.threaded and self._root.awaits_something_real(durable)
         if real and not self._lingered:
             self._lingered = self._checking = True
-            pause_s = HELD_S if self._held else LINGER_S
+            pause_s = HELD_S if self._held or self._undecided else LINGER_S
             self.room.loop.call_later(pause_s, self._check_quiet, seen, 0)
+        elif self.refusal is not None:
+            self._release([*self._waits, *self._held, *self._undecided], self.refusal)
+        elif self._undecided:
+            undecided, self._undecided = self._undecided, []
+            self._release(undecided, None)
         elif self._held:
             # A branch that is busy elsewhere may still ask for what is missing: no proof then.
             self._release_held(None if real else self.stranded())
+        elif problem := self._plain_timeout(durable):
+            self._release(list(self._waits), self.refuse(problem))
         else:
             self.suspend()
 
+    def _plain_timeout(self, durable: Collection[object]) -> UsageError | None:
+        return None if self.threaded else plain_timeout(self.room.loop, self._root, durable)
+
     def _release_held(self, problem: Stranded | None) -> None:
         held, self._held = self._held, []
-        for future in held:
+        self._release(held, problem)
+
+    def _release(self, futures: list[asyncio.Future[None]], problem: RotaError | None) -> None:
+        for future in futures:
             if future.done():
                 continue
             if problem is None:
@@ -300,7 +389,7 @@ class WorkflowRun:
         lost = ", ".join(sorted(self._unasked)[:5])
         return Stranded(
             f"run {self.claim.id} ({self.claim.name}) has finished steps that the code no longer "
-            f"asks for: {lost}. Nothing new was executed.",
+            f"asks for: {lost}; nothing new was executed",
             steps=sorted(self._unasked),
         )
 
@@ -310,6 +399,7 @@ class WorkflowRun:
         self.wake_at = min(times) if times else None
         self.waits_for = {what for what, _ in self._waits.values()}
         self.suspending = True
+        self._root.hush()
         for future in list(self._waits):
             if not future.done():
                 future.set_exception(Suspended())
@@ -335,6 +425,8 @@ class WorkflowRun:
             raise Suspended
         if self.interrupted or (self.task is not None and self.task.cancelling()):
             raise RunInterrupted
+        if self.refusal is not None:
+            raise self.refusal
 
 
 _NOBODY = branches.Branch(None, "", None)

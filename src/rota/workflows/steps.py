@@ -12,7 +12,7 @@ from rota.core.runs.retry import RetryPolicy, next_try_us
 from rota.core.runs.stored_errors import read_error
 from rota.engine import run_log
 from rota.errors import StepFailed
-from rota.workflows import invoke
+from rota.workflows import branches, invoke
 from rota.workflows.run import WorkflowRun
 
 
@@ -26,11 +26,17 @@ class StepLike(Protocol):
     timeout_us: int | None
     is_async: bool
     returns: typed.JsonReader
+    inside: branches.InStep
+
+    def digest(self, args: Any, kwargs: Any) -> int | None:
+        """Of the arguments; None when they are not compared."""
+        ...
 
 
 async def run_step(flow: WorkflowRun, step: StepLike, key: str, args: Any, kwargs: Any) -> Any:
     """The remembered result of a step, or its execution with retries."""
-    known = flow.recall(key)
+    digest = step.digest(args, kwargs)
+    known = flow.recall_call(key, digest, step.name, args, kwargs)
     if known is None:
         if flow.is_replaying:
             await flow.permit_new()
@@ -44,7 +50,7 @@ async def run_step(flow: WorkflowRun, step: StepLike, key: str, args: Any, kwarg
         if known is not None and known.wake_at is not None:
             while flow.clock.now() < known.wake_at:
                 await flow.wait("retry", known.wake_at)
-        known, value, error = await _try_step(flow, step, key, attempt, args, kwargs)
+        known, value, error = await _try_step(flow, step, key, attempt, digest, args, kwargs)
         if known.status == "completed":
             return value
         if known.wake_at is None:
@@ -54,7 +60,13 @@ async def run_step(flow: WorkflowRun, step: StepLike, key: str, args: Any, kwarg
 
 
 async def _try_step(
-    flow: WorkflowRun, step: StepLike, key: str, attempt: int, args: Any, kwargs: Any
+    flow: WorkflowRun,
+    step: StepLike,
+    key: str,
+    attempt: int,
+    digest: int | None,
+    args: Any,
+    kwargs: Any,
 ) -> tuple[StoredStep, Any, Exception | None]:
     flow.check_open()
     earlier = flow.known(key)
@@ -80,6 +92,7 @@ async def _try_step(
         done = StoredStep(
             flow.claim.root_id, key, position, "step", "failed" if trouble else "completed",
             attempt, flow.claim.attempt, output, problem, wake_at, None, began, flow.clock.now(),
+            digest,
         )  # fmt: skip
         flow.written(done, await flow.write(done))
     return done, value, trouble

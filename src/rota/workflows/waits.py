@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import itertools
+import json
+import logging
 from collections.abc import Sequence
 from typing import Any
 
 from rota.client.start import NO_OPTIONS, RunOptions
 from rota.core import typed
+from rota.core.json_schema import shape_of
+from rota.core.runs.digest import digest_bytes, digest_of
 from rota.core.runs.ids import born_at
 from rota.core.runs.model import StoredStep
-from rota.core.runs.stored_errors import end_of, run_failed
+from rota.core.runs.stored_errors import end_of, read_error, run_failed
 from rota.core.time.instants import SECOND
+from rota.errors import BadInput
 from rota.store.runs.steps import ChildEnd
 from rota.workflows.run import WorkflowRun
+
+log = logging.getLogger("rota.workflows")
 
 LOOK_US_MIN, LOOK_US_MAX = SECOND, 60 * SECOND
 SIBLINGS_MAX = 250  # children that one look asks about
@@ -47,16 +54,25 @@ class Siblings:
 
 
 async def start_child(
-    flow: WorkflowRun, workflow: Any, args: Any, kwargs: Any, options: RunOptions = NO_OPTIONS
+    flow: WorkflowRun,
+    workflow: Any,
+    args: Any,
+    kwargs: Any,
+    options: RunOptions = NO_OPTIONS,
+    *,
+    explicit: str | None = None,
 ) -> str:
     """Start a child run, once; returns its id."""
-    key = flow.key_for(f"start {workflow.name}")
-    known = flow.recall(key)
+    key = flow.key_for(f"start {workflow.name}", explicit)
+    digest = _child_digest(workflow, args, kwargs, options.external_id)
+    known = flow.recall_call(key, digest, workflow.name, args, kwargs)
     if known is None:
         await flow.permit_new()
         child = flow.room.children.new_run(flow, workflow, args, kwargs, options)
         with flow.busy():
-            step = flow.new_step(key, "child", child_id=child.id, finished_at=flow.clock.now())
+            step = flow.new_step(
+                key, "child", child_id=child.id, finished_at=flow.clock.now(), digest=digest
+            )
             started = await flow.ours(flow.room.journal.record_child(flow.claim, step, child))
         flow.remember(step)
         flow.room.children.started(delayed=child.available_at > flow.clock.now())
@@ -66,11 +82,18 @@ async def start_child(
 
 
 async def start_children(
-    flow: WorkflowRun, workflow: Any, starts: Sequence[tuple[Any, Any, Any]]
+    flow: WorkflowRun, workflow: Any, starts: Sequence[tuple[Any, Any, RunOptions]]
 ) -> list[str]:
     """Start many child runs, each once and under the key it has when started one by one."""
     keys = [flow.key_for(f"start {workflow.name}") for _ in starts]
-    known = [flow.recall(key) for key in keys]
+    digests = [
+        _child_digest(workflow, args, kwargs, options.external_id)
+        for args, kwargs, options in starts
+    ]
+    known = [
+        flow.recall_call(key, digest, workflow.name, args, kwargs)
+        for key, digest, (args, kwargs, _) in zip(keys, digests, starts, strict=True)
+    ]
     fresh = [n for n, step in enumerate(known) if step is None]
     ids = {n: step.child_id or "" for n, step in enumerate(known) if step is not None}
     if fresh:
@@ -80,7 +103,9 @@ async def start_children(
         with flow.busy():
             at = flow.clock.now()
             steps = [
-                flow.new_step(keys[n], "child", child_id=child.id, finished_at=at)
+                flow.new_step(
+                    keys[n], "child", child_id=child.id, finished_at=at, digest=digests[n]
+                )
                 for n, child in zip(fresh, children, strict=True)
             ]
             pairs = list(zip(steps, children, strict=True))
@@ -92,9 +117,18 @@ async def start_children(
     return [ids[n] for n in range(len(starts))]
 
 
-async def run_child(flow: WorkflowRun, workflow: Any, args: Any, kwargs: Any) -> Any:
+def _child_digest(workflow: Any, args: Any, kwargs: Any, external_id: str | None) -> int:
+    names = workflow.signature.names
+    if external_id is None:
+        return digest_of(names, args, kwargs)
+    return digest_of(names, (external_id, digest_of(names, args, kwargs)), {})
+
+
+async def run_child(
+    flow: WorkflowRun, workflow: Any, args: Any, kwargs: Any, explicit: str | None = None
+) -> Any:
     """Start a child run and wait durably for its result."""
-    child_id = await start_child(flow, workflow, args, kwargs)
+    child_id = await start_child(flow, workflow, args, kwargs, explicit=explicit)
     return await child_result(flow, child_id, workflow.signature.returns)
 
 
@@ -159,18 +193,43 @@ async def _child_end(flow: WorkflowRun, key: str, child_id: str, siblings: Sibli
     return step
 
 
-async def take_signal(flow: WorkflowRun, name: str, timeout_us: int | None) -> StoredStep:
+async def take_signal(
+    flow: WorkflowRun, name: str, timeout_us: int | None, kind: Any
+) -> StoredStep:
     """The next signal of that name as a step; `failed` when none came in time."""
     key = flow.key_for(f"wait {name}")
-    step = flow.recall(key)
+    shape = _shape_text(kind)
+    digest = None if shape is None else digest_bytes(shape.encode())
+    step = flow.recall_call(key, digest, "wait_for", (name,), {"type": kind})
     if step is None:
         await flow.permit_new()
         deadline = None if timeout_us is None else flow.clock.now() + timeout_us
-        step = flow.new_step(key, "signal", status="waiting", wake_at=deadline)
+        # The shape lies where the value will: whoever sends one is told when it does not fit.
+        step = flow.new_step(
+            key, "signal", status="waiting", wake_at=deadline, output=shape, digest=digest
+        )
+    reader = typed.JsonReader(kind)
+
+    def fits(text: str | None) -> BadInput | None:
+        try:
+            reader.read(text, what=f"signal {name}")
+        except BadInput as problem:
+            return problem
+        return None
+
     while step.status == "waiting":
+        told = step.error
         with flow.busy():
-            step = await flow.ours(flow.room.journal.await_signal(flow.claim, name, step))
+            step = await flow.ours(flow.room.journal.await_signal(flow.claim, name, step, fits))
         flow.remember(step)
+        if step.error is not None and step.error != told:
+            said = read_error(step.error)["message"]
+            log.warning("run %s leaves a signal and waits on: %s", flow.claim.id, said)
         if step.status == "waiting":
             await flow.wait("signal", step.wake_at)
     return step
+
+
+def _shape_text(kind: Any) -> str | None:
+    shape = shape_of(kind)
+    return None if shape is None else json.dumps(shape, sort_keys=True)

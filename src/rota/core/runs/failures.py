@@ -39,7 +39,9 @@ TABLE: dict[Kind, Consequence] = {
     Kind.AUTH: Consequence(Status.WAITING, False, "a person renews credentials, then retries"),
     Kind.PERMISSION: Consequence(Status.WAITING, False, "a person grants it, then retries"),
     Kind.FATAL: Consequence(Status.FAILED, False, "give up"),
-    Kind.STRANDED: Consequence(Status.FAILED, False, "restore the code or fork, then retry"),
+    Kind.STRANDED: Consequence(
+        Status.FAILED, False, "restore the code or patch it, then retry; or fork"
+    ),
     Kind.INTERNAL: Consequence(Status.FAILED, False, "put aside, alert"),
 }
 

@@ -185,6 +185,7 @@ class StoredStep(msgspec.Struct, frozen=True, gc=False):
     child_id: str | None
     started_at: int
     finished_at: int | None
+    digest: int | None = None  # of the arguments; None: not compared
 
 
 class StepRecord(msgspec.Struct, frozen=True, gc=False):

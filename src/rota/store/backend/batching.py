@@ -6,9 +6,10 @@ This is what turns many small durable writes into few commits, on both databases
 from __future__ import annotations
 
 import asyncio
-import contextvars
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Generic, TypeVar
+
+from rota.store.backend.background import own_context
 
 I = TypeVar("I")  # noqa: E741
 O = TypeVar("O")  # noqa: E741
@@ -49,7 +50,7 @@ class Batch(Generic[I, O]):
                 # In a context of its own: it works for all, not for the one who came first.
                 work = self._drain()
                 loop = asyncio.get_running_loop()
-                self._follow = loop.create_task(work, context=contextvars.Context())
+                self._follow = loop.create_task(work, context=own_context())
             else:
                 self._sending = False
 

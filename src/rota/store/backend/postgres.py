@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import contextvars
 import logging
 import socket
 from collections.abc import Awaitable, Callable, Sequence
@@ -26,6 +25,7 @@ except ImportError as missing:
 
 from rota import errors, faults
 from rota.settings import Settings
+from rota.store.backend.background import own_context
 from rota.store.backend.database import Row, Taken
 from rota.store.backend.dialect import POSTGRES
 from rota.store.backend.postgres_watchdog import ConnectionWatchdog
@@ -376,7 +376,7 @@ class PostgresDatabase:
         self._topics.add(topic)
         if not self._closed and (self._teller is None or self._teller.done()):
             loop = asyncio.get_running_loop()
-            self._teller = loop.create_task(self._tell(), context=contextvars.Context())
+            self._teller = loop.create_task(self._tell(), context=own_context())
 
     async def _tell(self) -> None:
         loop = asyncio.get_running_loop()

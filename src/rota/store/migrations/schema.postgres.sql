@@ -346,6 +346,7 @@ create table steps (
     child_id text collate "C",
     started_at bigint not null,
     finished_at bigint,
+    digest bigint,
     constraint steps_finished CHECK (((finished_at IS NOT NULL) = (status <> 'waiting'::text))),
     constraint steps_status_check CHECK ((status = ANY (ARRAY['completed'::text, 'failed'::text, 'waiting'::text]))),
     constraint steps_pkey PRIMARY KEY (root_id, key)

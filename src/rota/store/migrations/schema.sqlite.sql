@@ -300,7 +300,7 @@ CREATE TABLE steps (
     wake_at integer,
     child_id text,
     started_at integer not null,
-    finished_at integer,
+    finished_at integer, digest integer,
     primary key (root_id, key),
     constraint steps_finished check ((finished_at is not null) = (status <> 'waiting'))
 ) strict, without rowid;

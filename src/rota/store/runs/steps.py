@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import msgspec
 
+from rota.core.json_schema import misfit
+from rota.core.runs.failures import describe
 from rota.core.runs.lifecycle import PARENT_ENDED
 from rota.core.runs.model import Claim, NewRun, Started, StepRecord, StoredStep
-from rota.errors import LeaseLost
+from rota.errors import BadInput, LeaseLost
 from rota.store.backend.database import Row, Tx
 from rota.store.runs import history, transitions
 from rota.store.runs.history import ChainResult
@@ -20,7 +23,7 @@ def _row(record: StepRecord) -> Row:
     return (
         record.claim.id, record.claim.claim_count, step.key, step.position, step.kind, step.status,
         step.attempt, step.run_attempt, step.output, step.error, step.wake_at, step.child_id,
-        step.started_at, step.finished_at,
+        step.started_at, step.finished_at, step.digest,
     )  # fmt: skip
 
 
@@ -29,7 +32,7 @@ def _own(record: StepRecord) -> Row:
     claim, step = record.claim, record.step
     return (
         claim.id, claim.claim_count, step.key, step.position, step.output, step.started_at,
-        step.finished_at,
+        step.finished_at, step.digest,
     )  # fmt: skip
 
 
@@ -116,10 +119,35 @@ async def _held(tx: Tx, claims: Sequence[Claim]) -> set[tuple[str, int]]:
     return {(row[0], row[1]) for row in rows}
 
 
+Fits = Callable[[str | None], BadInput | None]
+
+
+def any_fits(_: str | None) -> BadInput | None:
+    """For a wait without a type."""
+    return None
+
+
+async def _fitting_signal(
+    tx: Tx, root_id: str, name: str, fits: Fits
+) -> tuple[Row | None, BadInput | None]:
+    """The oldest untaken signal that fits, and why the last one that does not was left."""
+    refused: BadInput | None = None
+    for query in ("oldest_signal", "untaken_signals"):  # nearly always the oldest one fits
+        for row in await tx.rows(query, root_id=root_id, name=name):
+            problem = fits(row[1])
+            if problem is None:
+                return row, refused
+            refused = problem
+        if refused is None:
+            break
+    return None, refused
+
+
 async def await_signal(
-    tx: Tx, claim: Claim, name: str, step: StoredStep, *, now: int
+    tx: Tx, claim: Claim, name: str, step: StoredStep, *, fits: Fits = any_fits, now: int
 ) -> StoredStep:
-    """Consume the oldest untaken signal of that name as this step's result.
+    """Consume the oldest untaken signal of that name that fits, as this step's result. One that
+    does not fit is left where it is, and the step says so.
 
     Without one the step is recorded as waiting, or as failed when its time is up. One
     transaction: a signal cannot slip in between the look and the verdict.
@@ -129,14 +157,16 @@ async def await_signal(
     known = await tx.rows("step_of", root_id=claim.root_id, key=step.key)
     if known and known[0][4] != "waiting":
         return StoredStep(*known[0])  # decided before; only the answer was lost on its way
-    found = await tx.rows("oldest_signal", root_id=claim.root_id, name=name)
-    if found:
-        await tx.rows("take_signal", id=found[0][0], key=step.key)
+    found, refused = await _fitting_signal(tx, claim.root_id, name, fits)
+    if found is not None:
+        await tx.rows("take_signal", id=found[0], key=step.key)
         step = msgspec.structs.replace(
-            step, status="completed", output=found[0][1], finished_at=now
+            step, status="completed", output=found[1], error=None, finished_at=now
         )
     elif step.wake_at is not None and step.wake_at <= now:
-        step = msgspec.structs.replace(step, status="failed", finished_at=now)
+        step = msgspec.structs.replace(step, status="failed", output=None, finished_at=now)
+    elif refused is not None:
+        step = msgspec.structs.replace(step, error=describe(refused))
     await record(tx, [StepRecord(claim, step)], alone=False)
     return step
 
@@ -196,8 +226,24 @@ async def send_signal(
 ) -> None:
     """Leave a signal for a chain and wake it."""
     await tx.rows("lock_roots", roots=[root_id])
+    await _check_signal(tx, root_id, name, body)
     await tx.many("send_signal", [(signal_id, root_id, name, body)], now=now)
     await transitions.poke(tx, [root_id], now=now)
+
+
+async def _check_signal(tx: Tx, root_id: str, name: str, body: str | None) -> None:
+    """Refuse a value that fits nothing the chain waits for under that name at this moment."""
+    waiting = [
+        shape
+        for key, shape in await tx.rows("signal_waits", root_id=root_id)
+        if key.rpartition("#")[0] == f"wait {name}"
+    ]
+    complaints = [shape and misfit(json.loads(shape), body or "null") for shape in waiting]
+    if complaints and all(complaints):
+        raise BadInput(
+            f"signal {name}: {complaints[0]}",
+            hint="Send what the workflow waits for (the `type` of its `wait_for`).",
+        )
 
 
 async def fork(tx: Tx, run: NewRun, *, from_root: str, position: int, now: int) -> Started:

@@ -6,10 +6,10 @@
 -- A finished step never changes; the same writing sent again after a broken connection is no change.
 insert into steps (root_id, key, position, kind, status, attempt, run_attempt, output,
     error, wake_at, child_id,
-    started_at, finished_at)
+    started_at, finished_at, digest)
 select runs.root_id, item.key, item.position, item.kind, item.status, item.attempt, item.run_attempt, item.output,
-    item.error, item.wake_at, item.child_id, item.started_at, item.finished_at
-from runs {, items: run_id text, claim_count int, key text, position int, kind text, status text, attempt int, run_attempt int, output text, error text, wake_at int, child_id text, started_at int, finished_at int}
+    item.error, item.wake_at, item.child_id, item.started_at, item.finished_at, item.digest
+from runs {, items: run_id text, claim_count int, key text, position int, kind text, status text, attempt int, run_attempt int, output text, error text, wake_at int, child_id text, started_at int, finished_at int, digest int}
 where runs.id = item.run_id and runs.claim_count = item.claim_count
     and runs.lease_owner is not null
 {share}
@@ -17,18 +17,18 @@ on conflict (root_id, key) do update
 set status = excluded.status, attempt = excluded.attempt, run_attempt = excluded.run_attempt,
     output = excluded.output,
     error = excluded.error, wake_at = excluded.wake_at, started_at = excluded.started_at,
-    finished_at = excluded.finished_at
+    finished_at = excluded.finished_at, digest = excluded.digest
 where steps.status <> 'completed' or steps.started_at = excluded.started_at
 
 -- name: record_alike
--- The same for steps that share all but five columns, as those of a fan-out mostly do: what they
+-- The same for steps that share all but six columns, as those of a fan-out mostly do: what they
 -- share travels once.
 insert into steps (root_id, key, position, kind, status, attempt, run_attempt, output,
     error, wake_at, child_id,
-    started_at, finished_at)
+    started_at, finished_at, digest)
 select runs.root_id, item.key, item.position, :kind, :status, :attempt, :run_attempt, item.output,
-    :error, :wake_at, :child_id, item.started_at, item.finished_at
-from runs {, items: run_id text, claim_count int, key text, position int, output text, started_at int, finished_at int}
+    :error, :wake_at, :child_id, item.started_at, item.finished_at, item.digest
+from runs {, items: run_id text, claim_count int, key text, position int, output text, started_at int, finished_at int, digest int}
 where runs.id = item.run_id and runs.claim_count = item.claim_count
     and runs.lease_owner is not null
 {share}
@@ -36,7 +36,7 @@ on conflict (root_id, key) do update
 set status = excluded.status, attempt = excluded.attempt, run_attempt = excluded.run_attempt,
     output = excluded.output,
     error = excluded.error, wake_at = excluded.wake_at, started_at = excluded.started_at,
-    finished_at = excluded.finished_at
+    finished_at = excluded.finished_at, digest = excluded.digest
 where steps.status <> 'completed' or steps.started_at = excluded.started_at
 
 -- name: recorded_of
@@ -62,10 +62,10 @@ where steps.root_id = item.root_id and steps.key = item.key and steps.status = '
 -- name: copy_steps
 insert into steps (root_id, key, position, kind, status, attempt, run_attempt, output,
     error, wake_at, child_id,
-    started_at, finished_at)
+    started_at, finished_at, digest)
 select :to_root, key, position, kind, status, attempt, run_attempt, output,
     error, wake_at, child_id,
-    started_at, finished_at
+    started_at, finished_at, digest
 from steps
 where root_id = :from_root and position < :position and (status <> 'failed' or wake_at is null)
 
@@ -82,6 +82,16 @@ select id, body from signals
 where root_id = :root_id and name = :name and taken_by is null
 order by id limit 1
 {lock}
+
+-- name: untaken_signals
+select id, body from signals
+where root_id = :root_id and name = :name and taken_by is null
+order by id
+
+-- name: signal_waits
+-- What a chain waits for now; `output` holds the shape of the value until there is one.
+select key, output from steps
+where root_id = :root_id and kind = 'signal' and status = 'waiting'
 
 -- name: take_signal
 update signals set taken_by = :key where id = :id

@@ -1,0 +1,75 @@
+"""A digest of a call's arguments: a replay compares it with the one that was recorded. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from hashlib import blake2b
+from struct import Struct
+from typing import Any
+
+import msgspec
+
+
+def _type_name(value: Any) -> str:
+    kind = value if isinstance(value, type) else type(value)
+    return f"{kind.__module__}.{kind.__qualname__}"
+
+
+def _other(value: Any) -> Any:
+    """A pydantic model by its fields; what JSON cannot hold by its type only."""
+    dump = getattr(value, "model_dump", None)
+    return dump() if callable(dump) and not isinstance(value, type) else _type_name(value)
+
+
+_unpack = Struct("<q").unpack
+
+# Sets and dicts in a fixed order: theirs follows the hash seed of the process.
+_encode = msgspec.json.Encoder(
+    enc_hook=_other, decimal_format="string", order="deterministic"
+).encode
+
+
+def digest_of(names: Sequence[str], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> int:
+    """Eight bytes over the arguments. `names` are those of the parameters: an argument given by
+    name counts like the same by position."""
+    if kwargs:
+        args, kwargs = _by_place(names, args, kwargs)
+    try:
+        raw = _encode(args)
+    except Exception:
+        raw = _encode_each(args)
+    if kwargs:
+        raw += _encode_each(sorted(kwargs.items()))
+    return digest_bytes(raw)
+
+
+def digest_bytes(raw: bytes) -> int:
+    """Eight bytes over these, as the integer that the database stores."""
+    digest: int = _unpack(blake2b(raw, digest_size=8).digest())[0]
+    return digest
+
+
+def _by_place(
+    names: Sequence[str], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
+    rest = dict(kwargs)
+    placed = list(args)
+    for name in names[len(args) :]:
+        if name not in rest:
+            break
+        placed.append(rest.pop(name))
+    return tuple(placed), rest
+
+
+def _encode_each(values: Sequence[Any]) -> bytes:
+    return _encode([_one(value) for value in values])
+
+
+def _one(value: Any) -> Any:
+    """The value, or its type when it cannot be encoded (it contains itself, has odd keys …)."""
+    if isinstance(value, tuple):
+        return [_one(part) for part in value]
+    try:
+        return msgspec.Raw(_encode(value))
+    except Exception:
+        return _type_name(value)

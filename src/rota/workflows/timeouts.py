@@ -1,0 +1,41 @@
+"""Finds timeouts of asyncio around durable waits. A suspension would drop them without a word: the
+run gives its slot back, and a replay starts them again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from asyncio import tasks as _tasks
+from collections.abc import Container
+from typing import Any
+
+from rota.errors import UsageError
+from rota.workflows.branches import Branch
+
+# What `asyncio.wait` and, before Python 3.12, `asyncio.wait_for` call when their time is up.
+_RELEASE = getattr(_tasks, "_release_waiter", None)
+
+
+def plain_timeout(
+    loop: asyncio.AbstractEventLoop, root: Branch, durable: Container[object]
+) -> UsageError | None:
+    """The error when a branch that waits durably is inside a timeout of asyncio. Event loops that
+    do not show their timers (uvloop) are not searched."""
+    timers: list[Any] = getattr(loop, "_scheduled", [])
+    blocked = [task for task in root.blocked_tasks(durable) if task is not None]
+    if not timers or not any(_bounds(timer, blocked) for timer in timers):
+        return None
+    return UsageError(
+        "a timeout of asyncio around a durable wait has no effect: the run gives its worker back",
+        hint="Use `wait_for(…, timeout=…)`, or a timeout of the step, the child or the workflow.",
+    )
+
+
+def _bounds(timer: Any, blocked: list[Any]) -> bool:
+    callback = timer._callback  # None once it is cancelled
+    owner = getattr(callback, "__self__", None)
+    if isinstance(owner, asyncio.Timeout):
+        return getattr(owner, "_task", None) in blocked
+    if callback is None or callback is not _RELEASE:
+        return False
+    return any(getattr(task, "_fut_waiter", None) is timer._args[0] for task in blocked)

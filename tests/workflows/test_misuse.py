@@ -1,0 +1,367 @@
+"""Calls that look durable and are not: each is refused with a sentence, or logged once."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from rota import Rota, RunHandle, blocking, gather, sleep, sleep_until, wait_for
+from rota.errors import UsageError
+from rota.testing import virtual
+from tests.workflows.kit import keys, result, trouble
+
+Body = Callable[[], Coroutine[Any, Any, Any]]
+
+
+async def ended(url: str, app: Rota, name: str = "flow") -> tuple[RunHandle[Any], str, str]:
+    """Run a workflow to its end; returns it with its status and what its error said."""
+    async with virtual(app, url=url) as world:
+        run = await app.start(name)
+        await world.drain()
+        status = await run.status()
+        return run, status, "" if status == "completed" else (await trouble(run))["message"]
+
+
+def with_step(body: Callable[[Rota], Body]) -> Rota:
+    """An app whose workflow calls one step, `work`, that does `body`."""
+    app = Rota()
+
+    @app.workflow(name="child")
+    async def child() -> int:
+        return 1
+
+    inner = body(app)
+
+    @app.step
+    async def work() -> Any:
+        return await inner()
+
+    @app.workflow(name="flow")
+    async def flow() -> Any:
+        return await work()
+
+    return app
+
+
+# -- inside a step -------------------------------------------------------------------------------
+
+
+def calls_workflow(app: Rota) -> Body:
+    async def body() -> Any:
+        child: Any = app.workflows["child"]
+        return await child()
+
+    return body
+
+
+def calls_workflow_aio(app: Rota) -> Body:
+    async def body() -> Any:
+        return await app.workflows["child"].aio()
+
+    return body
+
+
+def calls_sleep(app: Rota) -> Body:
+    async def body() -> None:
+        await sleep(0)
+
+    return body
+
+
+def calls_sleep_until(app: Rota) -> Body:
+    async def body() -> None:
+        from datetime import UTC, datetime
+
+        await sleep_until(datetime(2020, 1, 1, tzinfo=UTC))
+
+    return body
+
+
+def calls_wait_for(app: Rota) -> Body:
+    async def body() -> None:
+        await wait_for("x")
+
+    return body
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        (calls_workflow, "workflow child was called inside step work"),
+        (calls_workflow_aio, "workflow child was called inside step work"),
+        (calls_sleep, "rota.sleep was called inside step work"),
+        (calls_sleep_until, "rota.sleep_until was called inside step work"),
+        (calls_wait_for, "wait_for was called outside of a workflow"),
+    ],
+)
+async def test_durable_calls_inside_a_step_are_refused(
+    database_url: str, body: Any, says: str
+) -> None:
+    _, status, message = await ended(database_url, with_step(body))
+    assert status == "failed:logic"
+    assert says in message
+
+
+async def test_a_durable_sleep_inside_a_sync_step_is_refused(database_url: str) -> None:
+    app = Rota()
+
+    @app.step
+    def work() -> None:
+        blocking.sleep(0)
+
+    @app.workflow
+    def flow() -> None:
+        work()
+
+    _, status, message = await ended(database_url, app)
+    assert status == "failed:logic"
+    assert "rota.sleep was called inside step work" in message
+
+
+async def test_a_step_inside_a_step_is_a_plain_call(database_url: str) -> None:
+    app = Rota()
+
+    @app.step
+    async def inner(n: int) -> int:
+        return n + 1
+
+    @app.step
+    async def outer(n: int) -> int:
+        return await inner(n)
+
+    @app.workflow
+    async def flow() -> int:
+        return await outer(1)
+
+    async with virtual(app, url=database_url) as world:
+        run = await app.start(flow)
+        await world.drain()
+        assert await result(run) == 2
+        assert await keys(app, run) == ["outer#0"]
+
+
+def starts(app: Rota) -> Body:
+    async def body() -> None:
+        await app.start("child")
+        await app.start("child")
+
+    return body
+
+
+def starts_with_external_id(app: Rota) -> Body:
+    async def body() -> None:
+        await app.workflows["child"].options(external_id="once").start()
+
+    return body
+
+
+async def test_a_start_inside_a_step_is_logged_once(
+    database_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING, "rota"):
+        _, status, _ = await ended(database_url, with_step(starts))
+    assert status == "completed"
+    said = [line for line in caplog.messages if "external_id" in line]
+    assert len(said) == 1
+    assert "step work starts child" in said[0]
+
+
+async def test_a_start_with_an_external_id_inside_a_step_is_nothing_to_log(
+    database_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING, "rota"):
+        _, status, _ = await ended(database_url, with_step(starts_with_external_id))
+    assert status == "completed"
+    assert not [line for line in caplog.messages if "external_id" in line]
+
+
+# -- never awaited -------------------------------------------------------------------------------
+
+
+def forgetful(body: Callable[[Any, Any], Coroutine[Any, Any, Any]]) -> Rota:
+    app = Rota()
+
+    @app.step
+    async def work(n: int) -> int:
+        return n
+
+    @app.workflow(name="child")
+    async def child(n: int) -> int:
+        return n
+
+    @app.workflow(name="flow")
+    async def flow() -> Any:
+        return await body(work, child)
+
+    return app
+
+
+async def test_a_step_that_is_never_awaited_fails_the_run(database_url: str) -> None:
+    async def body(work: Any, child: Any) -> None:
+        await work(1)
+        work(2)
+        await work(3)
+
+    _, status, message = await ended(database_url, forgetful(body))
+    assert status == "failed:logic"
+    assert "called work without awaiting it" in message
+
+
+async def test_a_child_that_is_never_awaited_fails_the_run(database_url: str) -> None:
+    async def body(work: Any, child: Any) -> None:
+        child(1)
+
+    _, status, message = await ended(database_url, forgetful(body))
+    assert status == "failed:logic"
+    assert "called child without awaiting it" in message
+
+
+async def test_an_error_of_code_that_forgot_to_await_names_the_step(database_url: str) -> None:
+    async def body(work: Any, child: Any) -> int:
+        return int(work(1) + 1)
+
+    app = forgetful(body)
+    async with virtual(app, url=database_url) as world:
+        run = await app.start("flow")
+        await world.drain()
+        found = await trouble(run)
+        assert found["type"] == "TypeError"
+        assert "called work without awaiting it" in found["trace"]
+
+
+async def test_steps_awaited_later_are_no_mistake(database_url: str) -> None:
+    async def body(work: Any, child: Any) -> list[int]:
+        begun = [work(n) for n in range(3)]
+        await sleep("1h")
+        first = await work(9)
+        return [first, *await gather(*begun), *await asyncio.gather(child(4), work(5))]
+
+    app = forgetful(body)
+    async with virtual(app, url=database_url) as world:
+        run = await app.start("flow")
+        await world.drain()
+        assert await result(run) == [9, 0, 1, 2, 4, 5]
+
+
+# -- methods -------------------------------------------------------------------------------------
+
+
+def test_a_step_on_a_method_is_refused() -> None:
+    app = Rota()
+    with pytest.raises(UsageError, match=r"step work is a method of .*Service"):
+
+        class Service:
+            @app.step
+            async def work(self, n: int) -> int:
+                return n
+
+
+def test_a_workflow_on_a_method_is_refused() -> None:
+    app = Rota()
+    with pytest.raises(UsageError, match=r"workflow flow is a method of .*Service"):
+
+        class Service:
+            @app.workflow
+            async def flow(self, n: int) -> int:
+                return n
+
+
+async def test_a_static_method_is_a_step(database_url: str) -> None:
+    app = Rota()
+
+    class Service:
+        @staticmethod
+        @app.step
+        async def work(n: int) -> int:
+            return n + 1
+
+    @app.workflow
+    async def flow() -> int:
+        return await Service.work(1)
+
+    async with virtual(app, url=database_url) as world:
+        run = await app.start(flow)
+        await world.drain()
+        assert await result(run) == 2
+
+
+# -- asyncio.timeout around a durable wait -------------------------------------------------------
+
+
+async def timeout_around_sleep() -> None:
+    async with asyncio.timeout(60):
+        await sleep("5h")
+
+
+async def timeout_around_gather() -> None:
+    async with asyncio.timeout(60):
+        await gather(sleep("5h"), sleep("6h"))
+
+
+async def wait_for_around_signal() -> None:
+    await asyncio.wait_for(wait_for("never"), 60)
+
+
+async def wait_with_timeout() -> None:
+    await asyncio.wait([asyncio.ensure_future(sleep("5h"))], timeout=60)
+
+
+async def timeout_in_a_branch() -> None:
+    await gather(timeout_around_sleep(), sleep("1h"))
+
+
+async def swallowed_timeout() -> None:
+    try:
+        await timeout_around_sleep()
+    except Exception:
+        await sleep("1h")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        timeout_around_sleep,
+        timeout_around_gather,
+        wait_for_around_signal,
+        wait_with_timeout,
+        timeout_in_a_branch,
+        swallowed_timeout,
+    ],
+)
+async def test_a_plain_timeout_around_a_durable_wait_fails_the_run(
+    database_url: str, body: Body
+) -> None:
+    app = Rota()
+
+    @app.workflow(name="flow")
+    async def flow() -> None:
+        await body()
+
+    _, status, message = await ended(database_url, app)
+    assert status == "failed:logic"
+    assert "timeout of asyncio" in message
+
+
+async def test_a_plain_timeout_around_a_step_works(database_url: str) -> None:
+    app = Rota()
+
+    @app.step
+    async def work() -> int:
+        await asyncio.sleep(0)
+        return 1
+
+    @app.workflow
+    async def flow() -> int:
+        async with asyncio.timeout(60):
+            found = await work()
+        await sleep("1h")
+        return found
+
+    async with virtual(app, url=database_url) as world:
+        run = await app.start(flow)
+        await world.drain()
+        assert await result(run) == 1
