@@ -130,19 +130,24 @@ def _counted(cursor: Cursor, choices: Choices, *, every: bool) -> list[Day] | No
         days = [_day_of_month(first, last) for first, last in numbers]
     if mixed and choices.choose("its first ordinal may be a day of the month", 2) == 1:
         days = [*[_day_of_month(*number) for number in numbers[:-1]], days[-1]]
+    if (within := _within_period(cursor, days)) is not None:
+        return within
+    if every and named is not None:
+        return _every_nth(days, choices, numbers[0][0])
+    if every and cursor.word(-1) == "day" and numbers[0][0] == 1:
+        refuse("incomplete", "first day of what?", "first day of the month", "every day")
+    return days
+
+
+def _within_period(cursor: Cursor, days: list[Day]) -> list[Day] | None:
+    """The days of a month, quarter or year that the phrase goes on to name; None if it does not."""
     tail = _tail(cursor)
     if tail in ("month", "quarter", "year"):
         return [of_period(day, tail) for day in days]
     if tail == "week":
         refuse("incomplete", "which day of the week? Say its name")
     months = _months_after(cursor)
-    if months:
-        return [day._replace(months=months) for day in days]
-    if every and named is not None:
-        return _every_nth(days, choices, numbers[0][0])
-    if every and cursor.word(-1) == "day" and numbers[0][0] == 1:
-        refuse("incomplete", "first day of what?", "first day of the month", "every day")
-    return days
+    return [day._replace(months=months) for day in days] if months else None
 
 
 def _every_nth(days: list[Day], choices: Choices, number: int) -> list[Day]:
