@@ -17,7 +17,7 @@ from rota.core.runs.ids import IdMaker
 from rota.core.runs.model import NewRun
 from rota.core.runs.retry import RetryPolicy
 from rota.core.suggest import check_options
-from rota.core.time.instants import Duration, instant, micros, timeout_micros
+from rota.core.time.instants import Duration, bounded, instant, micros, timeout_micros
 from rota.errors import BadInput, UnknownWorkflow
 from rota.settings import Settings
 from rota.store.runs.transitions import BulkItem, PlainItem
@@ -144,8 +144,8 @@ class RunOptions(msgspec.Struct, frozen=True):
         if self.delay is not None and self.at is not None:
             raise BadInput("give delay or at, not both")
         if self.delay is not None:
-            return now + max(0, micros(self.delay))
-        return now if self.at is None else instant(self.at)
+            return bounded(now + max(0, micros(self.delay)), f"delay={self.delay!r}")
+        return now if self.at is None else bounded(instant(self.at), f"at={self.at.isoformat()}")
 
     def stored(self) -> str | None:
         """Policies that differ from the workflow's, as JSON."""

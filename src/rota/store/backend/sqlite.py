@@ -48,6 +48,8 @@ _INCREMENTAL = 2  # `auto_vacuum`
 # WAL-reset race: two writing processes may corrupt the file before this version.
 SAFE_SQLITE = (3, 51, 3)
 
+# Raised by the driver, or by the JSON that carries a batch, for a value that SQLite cannot hold.
+_UNSTORABLE = (OverflowError, ValueError, apsw.TooBigError)
 _TAKEN = (apsw.SQLITE_CONSTRAINT_UNIQUE, apsw.SQLITE_CONSTRAINT_PRIMARYKEY)
 
 
@@ -98,9 +100,14 @@ class SqliteTx:
         try:
             return cast(list[Row], self._cursor.execute(text, values).fetchall())
         except apsw.ConstraintError as error:
-            if getattr(error, "extendedresult", None) in _TAKEN:
+            kind = getattr(error, "extendedresult", None)
+            if kind in _TAKEN:
                 raise Taken(str(error)) from error
+            if kind == apsw.SQLITE_CONSTRAINT_DATATYPE:  # such as an integer that JSON made a float
+                raise errors.Unstorable(f"SQLite cannot store a value: {error}") from error
             raise
+        except _UNSTORABLE as error:
+            raise errors.Unstorable(f"SQLite cannot store a value: {error}") from error
 
     def take_notification(self, topic: str) -> str | None:
         """A file sends no notifications; `SqliteDatabase.write_and_notify` sends them."""
@@ -147,7 +154,10 @@ class SqliteTx:
 
 
 def _json(values: Sequence[Any]) -> str:
-    return msgspec.json.encode(values).decode()
+    try:
+        return msgspec.json.encode(values).decode()
+    except _UNSTORABLE as error:
+        raise errors.Unstorable(f"SQLite cannot store a value: {error}") from error
 
 
 def _plain(values: Sequence[Any]) -> list[Any]:
