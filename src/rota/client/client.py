@@ -19,7 +19,7 @@ import msgspec
 
 from rota.client.automations import Automations
 from rota.client.handle import RunHandle
-from rota.client.home import Home, never_delete
+from rota.client.home import ClientHome, never_delete
 from rota.client.schedules import Schedules
 from rota.client.start import (
     Item,
@@ -91,7 +91,7 @@ class Client(Starter):
         self.automations = Automations(self)
         self.migrates = url.startswith("sqlite") if migrate is None else migrate
         self._batch: Batch[NewRun, Started] = Batch(self._send_starts)
-        self._home: Home | None = None
+        self._home: ClientHome | None = None
         self._database: Database | None = None
         self._wakeups: Wakeups | None = None
         self._results: Results | None = None
@@ -115,7 +115,7 @@ class Client(Starter):
             await database.close()
             raise
         self._database = database
-        self._home = Home.here()
+        self._home = ClientHome.here()
         self._wakeups = Wakeups(database)
         self._results = Results(database, self.clock, self._wakeups)
         return self
