@@ -80,6 +80,10 @@ class SqliteTx:
         except _UNSTORABLE as error:
             raise errors.Unstorable(f"SQLite cannot store a value: {error}") from error
 
+    def take_notification(self, topic: str) -> str | None:
+        """A file sends no notifications; `SqliteDatabase.write_and_notify` sends them."""
+        return None
+
     async def script(self, text: str) -> None:
         """Run plain statements."""
         self._cursor.execute(text).fetchall()
