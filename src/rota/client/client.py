@@ -36,6 +36,7 @@ from rota.core.runs import options
 from rota.core.runs.ids import IdMaker
 from rota.core.runs.lifecycle import Status, Trigger, allowed
 from rota.core.runs.model import NewRun, Queue, Run, Started, StoredStep, WorkerRecord
+from rota.core.runs.names import checked_key, checked_name
 from rota.core.runs.options import BEGAN_AT
 from rota.core.suggest import check_options
 from rota.core.time.instants import Duration, micros
@@ -369,6 +370,7 @@ class Client(Starter):
 
     async def cancel(self, run_id: str, *, reason: str = "by request") -> Sequence[str]:
         """Call off the chain's open run and everything below it; returns the cancelled ids."""
+        checked_key(reason, "reason")
         run = await self._own(run_id)
         # `ready` as well: the slot that the run held in a limited queue is free.
         ids = await self.wakeups.write(
@@ -395,6 +397,7 @@ class Client(Starter):
 
     async def signal(self, run_id: str, name: str, value: Any = None) -> None:
         """Send a signal to a run; it is kept until the run asks for it."""
+        checked_name(name, "signal name")
         run = await self._own(run_id)
         last = (await self.chain(run.id))[-1]
         if last.is_final:

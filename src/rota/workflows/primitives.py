@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
+from rota.core.runs.names import checked_name
 from rota.core.time.instants import FIRST, Duration, bounded, instant, micros, moment
 from rota.core.typed import JsonReader
 from rota.engine.clock import SystemClock
@@ -95,6 +96,7 @@ async def _sleep_until(flow: WorkflowRun, wake_at: int) -> None:
 async def wait_for(name: str, *, timeout: Duration | None = None, type: Any = Any) -> Any:  # noqa: A002
     """Wait durably for the next signal of that name; TimeoutError when none comes in time."""
     flow = _inside("wait_for")
+    checked_name(name, "signal name")
     step = await take_signal(flow, name, None if timeout is None else micros(timeout), type)
     if step.status == "failed":
         flow.fails(step.key)

@@ -53,6 +53,10 @@ def test_the_whole_input_may_come_as_json_file_or_stdin(shell: Shell) -> None:
         (["n=1", "--at", "9999-12-31T23:59:59-12:00"], "is too far away"),
         (["n=" + "[" * 2_000], "is nested too deeply"),
         (["--input", "[" * 2_000], "--input is nested too deeply"),
+        (["n=1", "--priority", "9" * 20], f"priority={'9' * 20} is not a priority"),
+        (["n=1", "--external-id", ""], "external_id is empty"),
+        (["n=1", "--external-id", "a\udcff"], "is not valid Unicode"),
+        (["n=1", "--key", "k" * 2_000], "key has 2,000 bytes"),
         (["n=1", "--priority", "high"], "'high' is not a valid integer"),
     ],
 )
