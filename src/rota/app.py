@@ -28,6 +28,7 @@ from rota.client.start import Item, RunOptions, Startable, as_start, unknown_wor
 from rota.core.runs.fairness import check_queue
 from rota.core.runs.lifecycle import Trigger
 from rota.core.runs.model import NewRun, Queue, Started
+from rota.core.runs.names import checked_name
 from rota.core.suggest import check_options
 from rota.core.time.instants import Duration, micros
 from rota.core.typed import JsonReader
@@ -272,6 +273,7 @@ class Rota(Client):
     def queue(self, name: str, **limits: Unpack[QueueOptions]) -> None:
         """Declare a queue: `seats` and `weight` in this process, the rest across all workers."""
         check_options(limits, QueueOptions, self.queue)
+        checked_name(name, "queue")
         check_queue(name, limits)
         rate, age = limits.get("rate"), limits.get("age")
         count, per_us = (None, None) if rate is None else (rate[0], micros(rate[1]))

@@ -2,7 +2,7 @@
 
     RotaError
     ├── UsageError            the caller asked for something that cannot be
-    │   ├── BadSetting · UnknownOption · BadInput · PayloadTooBig · NotSerialisable
+    │   ├── BadSetting · UnknownOption · BadInput · PayloadTooBig · NotSerialisable · Unstorable
     │   ├── UnknownWorkflow · UnknownRun · AlreadyStarted · WrongState
     │   ├── BadSchedule · UnknownZone · BadPipeline · SchedulerLockError
     ├── StoreError            the database cannot do it now, or not this way
@@ -89,6 +89,13 @@ class NotSerialisable(UsageError):
 
     code = "not_serialisable"
     hint = "Use plain types, dataclasses, msgspec structs or pydantic models."
+
+
+class Unstorable(UsageError):
+    """The database cannot hold a value: a number beyond 64 bits, or text that is not Unicode."""
+
+    code = "unstorable"
+    hint = "Nothing was written. Look for a huge number, a NUL or a lone surrogate in the values."
 
 
 class UnknownWorkflow(UsageError):

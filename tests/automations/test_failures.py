@@ -9,8 +9,10 @@ import pytest
 
 from rota import Fatal, NeedsLogin, NeedsPermission, Transient
 from rota.automations import Context, Fix, HandlerFailure, Prepared
+from rota.automations.handler_runner import HandlerRunner
 from rota.core.time.instants import SECOND
 from rota.errors import WrongState
+from rota.store.automations.handler_runs.begin import Notes
 from rota.testing import virtual
 from tests.automations.kit import (
     Line,
@@ -73,6 +75,35 @@ async def test_a_retry_after_of_the_counterpart_is_honoured(database_url: str) -
         assert app.done == []
         await world.advance("1s")
         assert app.done == [["e1"]]
+
+
+async def test_a_huge_retry_after_leaves_the_automation_its_turn(database_url: str) -> None:
+    app = Line()
+    async with begun(app, database_url) as world:
+        app.in_prepare = raising(Transient("busy", retry_after_s=1e13))
+        await app.feed("e1")
+        await world.settle()
+        assert await turn(app) == "sleeping:transient"
+        await sound(app)
+        await world.advance("7d")
+        assert app.done == [["e1"]]
+
+
+async def test_a_failure_that_cannot_be_stored_waits_for_a_person(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = Line()
+    async with begun(app, database_url) as world:
+        app.in_prepare = raising(Transient("busy"))
+        monkeypatch.setattr(HandlerRunner, "notes", lambda _: Notes(remark="\ud800"))
+        await app.feed("e1")
+        await world.settle()
+        assert await turn(app) == "waiting:internal"
+        monkeypatch.undo()
+        await app.automations.resolve("line")
+        await world.settle()
+        assert app.done == [["e1"]]
+        await sound(app)
 
 
 async def test_when_the_retries_are_used_up_a_person_is_asked(database_url: str) -> None:

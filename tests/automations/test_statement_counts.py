@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from rota.store.backend.postgres import PostgresTx
-from rota.store.backend.sqlite import SqliteTx
+from rota.store.backend.sqlite_tx import SqliteTx
 from rota.testing import virtual
 from tests.automations.kit import Line, begun, plain
 

@@ -156,7 +156,6 @@ def test_dataclasses_come_back_as_they_went_in(order: Order) -> None:
         (int, True, "$.x"),
         (int, None, "$.x"),
         (str, 7, "$.x"),
-        (float, float("nan"), "$.x"),
         (list[int], [1, "2"], "$.x[1]"),
         (Literal["a", "b"], "c", "$.x"),
         (Colour, "green", "$.x"),
@@ -217,3 +216,29 @@ def test_a_payload_over_the_limit_is_refused_with_both_sizes() -> None:
 def test_the_limit_counts_bytes_not_characters() -> None:
     with pytest.raises(PayloadTooBig):
         encode("ü" * 60, what="it", bytes_max=100)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")], ids=str)
+def test_nan_and_infinity_are_refused_with_the_path_and_never_become_null(value: float) -> None:
+    for holder, path in (
+        (value, "$"),
+        ({"a": [None, value]}, "$.a[1]"),
+        ([{"b": value}], "$[0].b"),
+    ):
+        with pytest.raises(NotSerialisable) as caught:
+            encode(holder, what="the result of f", bytes_max=1000)
+        assert f"the result of f holds {value} at `{path}`" in str(caught.value)
+
+
+def test_a_batch_with_one_nan_is_refused_and_none_stays_none() -> None:
+    signature = Signature(_loose)
+    with pytest.raises(NotSerialisable, match=r"nan at `\$\.x`"):
+        signature.write_all([(1,), (float("nan"),)], what="f", bytes_max=1000)
+    assert signature.write_all([(1,), (None,)], what="f", bytes_max=1000) == [
+        '{"x":1}',
+        '{"x":null}',
+    ]
+
+
+def _loose(x: Any) -> None:
+    """Takes anything."""

@@ -19,7 +19,7 @@ import pytest
 from rota.store.backend import queries
 from rota.store.backend.database import Database, Tx
 from rota.store.backend.postgres import PostgresTx
-from rota.store.backend.sqlite import SqliteTx
+from rota.store.backend.sqlite_tx import SqliteTx
 from tests.kit.builders import NOW, SPACE, opened, sql
 
 HISTORY = 12_000  # runs that are over
@@ -225,7 +225,7 @@ async def _drop(url: str) -> None:
 async def _plan(tx: Tx, case: Case) -> str:
     query = queries.compiled(tx.dialect.name)[case.query]
     if isinstance(tx, SqliteTx):
-        from rota.store.backend.sqlite import _json, _plain
+        from rota.store.backend.sqlite_tx import _json, _plain
 
         shared = _plain([case.parameters[name] for name in query.parameters])
         given = [_json([case.item]), *shared] if case.item else shared

@@ -31,7 +31,7 @@ CLOCKS = {
 # Where the real clock may be read, and which part of it.
 CLOCKS_ALLOWED = {
     "src/rota/engine/clock.py": CLOCKS,
-    "src/rota/store/backend/sqlite.py": {
+    "src/rota/store/backend/sqlite_tx.py": {
         "time.sleep"
     },  # SQLite asks its busy handler to wait in place.
     "tests/kit/postgres.py": {"time.sleep"},  # Waits for a server that cannot call back.

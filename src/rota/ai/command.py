@@ -91,7 +91,7 @@ class CommandInvoker(Priced):
     def _read(self, request: Request, out: str) -> Reply:
         try:
             value: Any = msgspec.json.decode(out)
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
             raise passing(f"{self._argv[0]} wrote no JSON: {error}", sent=True) from error
         text = value.get("result") if isinstance(value, dict) else None
         if not isinstance(text, str):

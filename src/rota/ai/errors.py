@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from rota.ai.base import passing
+from rota.core.runs.retry import capped_delay_s
 from rota.errors import NeedsLogin, NeedsPermission, Rejected, RotaError
 
 SHOWN_CHARS_MAX = 300
@@ -107,7 +108,7 @@ def _told(body: bytes) -> _Told:
     """The words and the sentence of an error body, in any of the forms in use."""
     try:
         value: Any = msgspec.json.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         text = body[: 4 * SHOWN_CHARS_MAX].decode(errors="replace")
         return _Told(frozenset(), _clipped(text), 0)
     error = value.get("error", value) if isinstance(value, dict) else value
@@ -134,16 +135,16 @@ def retry_after_s(headers: Mapping[str, str]) -> float | None:
     """Seconds we are asked to wait; a date counts from the date of the answer itself."""
     milliseconds = _number(headers.get("retry-after-ms", ""))
     if milliseconds is not None:
-        return milliseconds / 1000
+        return capped_delay_s(milliseconds / 1000)
     asked = headers.get("retry-after", "").strip()
     seconds = _number(asked)
     if seconds is not None:
-        return seconds
+        return capped_delay_s(seconds)
     try:
         until = parsedate_to_datetime(asked)
         since = parsedate_to_datetime(headers.get("date", ""))
-        return max(0.0, (until - since).total_seconds())
-    except (ValueError, TypeError):
+        return capped_delay_s((until - since).total_seconds())
+    except (ValueError, TypeError, OverflowError):
         return None
 
 

@@ -155,7 +155,7 @@ class Wire:
     def _object(self, text: bytes) -> dict[str, Any]:
         try:
             value: Any = msgspec.json.decode(text)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise passing(f"{self.who} answered with broken JSON: {error}", sent=True) from error
         if not isinstance(value, dict):
             raise passing(f"{self.who} answered with JSON that is no object", sent=True)

@@ -13,6 +13,7 @@ from typing import Annotated, NamedTuple
 import msgspec
 
 from rota.core.runs import limits as rates
+from rota.core.runs.retry import capped_delay_s
 from rota.core.time.instants import MINUTE, SECOND
 
 Meta = msgspec.Meta
@@ -85,7 +86,7 @@ def throttled(
 ) -> State:
     """The provider is well and wants us to wait: everybody does."""
     state = answered(limits, state, held=held, used=0)
-    until = now + round((retry_after_s or 0.0) * SECOND)
+    until = now + round((capped_delay_s(retry_after_s) or 0.0) * SECOND)
     return _with(state, {"held_until": max(state.held_until, until)})
 
 
@@ -95,8 +96,8 @@ def failed(
     """The provider is not well: it broke, was away, or too slow."""
     state = _corrected(limits, state, held, used)
     changes = {"failures": state.failures + 1}
-    if retry_after_s:
-        changes["held_until"] = max(state.held_until, now + round(retry_after_s * SECOND))
+    if asked_s := capped_delay_s(retry_after_s):
+        changes["held_until"] = max(state.held_until, now + round(asked_s * SECOND))
     if state.probe_until or (not state.open_until and changes["failures"] >= limits.failures_max):
         factor = 2 ** min(state.openings, DOUBLINGS_MAX)
         rest_s = min(limits.open_s * factor, max(limits.open_s, limits.open_s_max))

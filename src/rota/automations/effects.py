@@ -20,7 +20,7 @@ from rota.core.automations.phases import Mutation
 from rota.core.runs.failures import describe
 from rota.core.runs.model import Claim
 from rota.core.runs.retry import RetryPolicy
-from rota.core.time.instants import SECOND, micros
+from rota.core.time.instants import SECOND, after, micros
 from rota.errors import NeedsLogin, NeedsPermission, NotSent, Rejected, RotaError, UsageError
 from rota.store.automations.effects import Wanted
 from rota.store.automations.handler_runs import checkpoint
@@ -80,7 +80,7 @@ class Effects:
         log.warning("%s of %s: the outcome is unknown: %s", tool.name, self._claim.name, error)
         row = await self._ended(row, Mutation.NEEDS_RECONCILE, error=describe(error))
         if tool.settle_s and tool.safety is Safety.RECONCILABLE:
-            wake_at = self._now() + micros(tool.settle_s)
+            wake_at = after(self._now(), micros(tool.settle_s))
             raise HandlerSuspended(
                 WAITS, f"{tool.name} is looked up when it has settled", wake_at=wake_at
             )

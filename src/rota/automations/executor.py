@@ -21,11 +21,11 @@ from rota.core.runs.failures import Kind, describe, kind_of
 from rota.core.runs.model import Claim, Outcome, StoredStep
 from rota.engine.context import EngineContext
 from rota.engine.wakeups import READY, TIMER
-from rota.errors import LeaseLost, RotaError
+from rota.errors import LeaseLost, RotaError, StoreError
 from rota.store.automations import state
 from rota.store.automations.events import AutomationKey
 from rota.store.automations.handler_runs import begin, commit
-from rota.store.automations.handler_runs.begin import HandlerRunSettled, Work
+from rota.store.automations.handler_runs.begin import HandlerRunSettled, Notes, Work
 from rota.store.automations.handler_runs.commit import NewFix, Stop
 
 log = logging.getLogger("rota.automations")
@@ -99,7 +99,7 @@ class AutomationExecutor:
         except HandlerSuspended as pause:
             return await self._pause(claim, performance, pause)
         except Exception as error:
-            return await self._failed(claim, work, performance, error)
+            return await self._settle_failure(claim, work, performance, error)
         finally:
             await performance.close()
 
@@ -111,6 +111,20 @@ class AutomationExecutor:
             asks=pause.wake_at is None, wake_at=pause.wake_at,
         )  # fmt: skip
         return await self._stop(claim, stop)
+
+    async def _settle_failure(
+        self, claim: Claim, work: Work, performance: HandlerRunner, error: Exception
+    ) -> HandlerRunSettled:
+        """Settle a failed handler run. An automation keeps its turn even when the database cannot
+        hold what the handler says of itself: a person is asked then."""
+        try:
+            return await self._failed(claim, work, performance, error)
+        except (LeaseLost, StoreError):
+            raise
+        except Exception as worse:
+            log.exception("automation %s: its failure cannot be stored", claim.name)
+            stop = Stop(performance.phase, Kind.INTERNAL, describe(worse), Notes())
+            return await self._stop(claim, stop)
 
     async def _failed(
         self, claim: Claim, work: Work, performance: HandlerRunner, error: Exception

@@ -38,6 +38,7 @@ EXITS: dict[str, int] = {
     "bad_input": USAGE,
     "payload_too_big": USAGE,
     "not_serialisable": USAGE,
+    "unstorable": USAGE,
     "bad_schedule": USAGE,
     "unknown_zone": USAGE,
     "bad_pipeline": USAGE,

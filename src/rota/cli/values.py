@@ -24,6 +24,8 @@ def loose(text: str) -> Any:
         return json.loads(text)
     except ValueError:
         return text
+    except RecursionError:
+        raise _too_deep(text) from None
 
 
 def pairs(words: Sequence[str], what: str) -> dict[str, str]:
@@ -50,12 +52,21 @@ def whole(source: str | None) -> dict[str, Any]:
         raise BadInput(
             f"{where} is not JSON: {error}", hint='Write an object: \'{"name": "value"}\'.'
         ) from error
+    except RecursionError:
+        raise _too_deep(where) from None
     if not isinstance(value, dict):
         raise BadInput(
             f"{where} is a JSON {type(value).__name__}, not an object",
             hint='Inputs go by parameter name: \'{"name": "value"}\'.',
         )
     return value
+
+
+def _too_deep(what: str) -> BadInput:
+    shown = what if len(what) <= 60 else f"{what[:60]}…"
+    return BadInput(
+        f"{shown} is nested too deeply", hint="Nest lists and objects at most 500 deep."
+    )
 
 
 def _text(source: str) -> tuple[str, str]:
@@ -65,7 +76,7 @@ def _text(source: str) -> tuple[str, str]:
         return source, "--input"
     try:
         return Path(source[1:]).read_text(encoding="utf-8"), source[1:]
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, ValueError) as error:  # ValueError: bytes that are not UTF-8, or a NUL
         raise BadInput(
             f"{source[1:]} cannot be read: {error}", hint="Write --input @file."
         ) from error
@@ -109,4 +120,9 @@ def instant(text: str) -> datetime:
         raise BadInput(
             f"{text!r} is not a time", hint="Write 2030-01-31T09:00, with a zone as +02:00 or Z."
         ) from error
-    return moment.astimezone()
+    try:
+        return moment.astimezone()
+    except (ValueError, OverflowError, OSError) as error:  # outside of the system's calendar
+        raise BadInput(
+            f"{text!r} is too far away", hint="Give a time between the years 1970 and 9998."
+        ) from error

@@ -19,7 +19,7 @@ import msgspec
 
 from rota.client.automations import Automations
 from rota.client.handle import RunHandle
-from rota.client.home import Home, never_delete
+from rota.client.home import ClientHome, never_delete
 from rota.client.schedules import Schedules
 from rota.client.start import (
     Item,
@@ -36,6 +36,7 @@ from rota.core.runs import options
 from rota.core.runs.ids import IdMaker
 from rota.core.runs.lifecycle import Status, Trigger, allowed
 from rota.core.runs.model import NewRun, Queue, Run, Started, StoredStep, WorkerRecord
+from rota.core.runs.names import checked_key, checked_name
 from rota.core.runs.options import BEGAN_AT
 from rota.core.suggest import check_options
 from rota.core.time.instants import Duration, micros
@@ -91,7 +92,7 @@ class Client(Starter):
         self.automations = Automations(self)
         self.migrates = url.startswith("sqlite") if migrate is None else migrate
         self._batch: Batch[NewRun, Started] = Batch(self._send_starts)
-        self._home: Home | None = None
+        self._home: ClientHome | None = None
         self._database: Database | None = None
         self._wakeups: Wakeups | None = None
         self._results: Results | None = None
@@ -115,7 +116,7 @@ class Client(Starter):
             await database.close()
             raise
         self._database = database
-        self._home = Home.here()
+        self._home = ClientHome.here()
         self._wakeups = Wakeups(database)
         self._results = Results(database, self.clock, self._wakeups)
         return self
@@ -369,6 +370,7 @@ class Client(Starter):
 
     async def cancel(self, run_id: str, *, reason: str = "by request") -> Sequence[str]:
         """Call off the chain's open run and everything below it; returns the cancelled ids."""
+        checked_key(reason, "reason")
         run = await self._own(run_id)
         # `ready` as well: the slot that the run held in a limited queue is free.
         ids = await self.wakeups.write(
@@ -395,6 +397,7 @@ class Client(Starter):
 
     async def signal(self, run_id: str, name: str, value: Any = None) -> None:
         """Send a signal to a run; it is kept until the run asks for it."""
+        checked_name(name, "signal name")
         run = await self._own(run_id)
         last = (await self.chain(run.id))[-1]
         if last.is_final:

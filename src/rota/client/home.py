@@ -14,14 +14,14 @@ from typing import NamedTuple
 from rota.errors import UsageError
 
 
-class Home(NamedTuple):
+class ClientHome(NamedTuple):
     """The process and the event loop of a connection."""
 
     pid: int
     loop: asyncio.AbstractEventLoop
 
     @classmethod
-    def here(cls) -> Home:
+    def here(cls) -> ClientHome:
         """This process and the loop that runs now."""
         return cls(os.getpid(), asyncio.get_running_loop())
 

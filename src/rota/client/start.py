@@ -15,9 +15,10 @@ import msgspec
 from rota.core import typed
 from rota.core.runs.ids import IdMaker
 from rota.core.runs.model import NewRun
+from rota.core.runs.names import checked_key, checked_name, checked_priority
 from rota.core.runs.retry import RetryPolicy
 from rota.core.suggest import check_options
-from rota.core.time.instants import Duration, instant, micros, timeout_micros
+from rota.core.time.instants import Duration, bounded, instant, micros, timeout_micros
 from rota.errors import BadInput, UnknownWorkflow
 from rota.settings import Settings
 from rota.store.runs.transitions import BulkItem, PlainItem
@@ -144,8 +145,21 @@ class RunOptions(msgspec.Struct, frozen=True):
         if self.delay is not None and self.at is not None:
             raise BadInput("give delay or at, not both")
         if self.delay is not None:
-            return now + max(0, micros(self.delay))
-        return now if self.at is None else instant(self.at)
+            return bounded(now + max(0, micros(self.delay)), f"delay={self.delay!r}")
+        return now if self.at is None else bounded(instant(self.at), f"at={self.at.isoformat()}")
+
+    def check(self) -> None:
+        """Raise BadInput for a name, key or priority that not every database can hold."""
+        if self.external_id is not None:
+            checked_key(self.external_id, "external_id")
+        if self.key is not None:
+            checked_key(self.key, "key")
+        if self.unique_key is not None:
+            checked_key(self.unique_key, "unique_key")
+        if self.queue is not None:
+            checked_name(self.queue, "queue")
+        if self.priority is not None:
+            checked_priority(self.priority)
 
     def stored(self) -> str | None:
         """Policies that differ from the workflow's, as JSON."""
@@ -225,6 +239,7 @@ class RunBuilder:
         item: Start,
         key: str | None,
     ) -> BulkItem:
+        RunOptions(external_id=item.external_id, key=item.key).check()
         text = self._input(door, name, item.args, item.kwargs)
         return (run_id, item.external_id, key if item.key is None else item.key, text)
 
@@ -236,6 +251,7 @@ class RunBuilder:
         options: RunOptions,
         now: int,
     ) -> NewRun:
+        options.check()
         tags = options.tags
         priority = options.priority
         return NewRun(
@@ -264,6 +280,7 @@ class RunBuilder:
         limit = self._settings.payload_bytes_max
         if door is not None:
             return door.signature.write(args, kwargs, what=name, bytes_max=limit)
+        checked_name(name, "workflow name")
         if args:
             raise BadInput(
                 f"workflow {name} is not registered here, so its arguments have no names",

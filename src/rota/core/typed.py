@@ -7,6 +7,7 @@ to the bad field. Nothing is ever pickled.
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable, Mapping, Sequence
 from itertools import starmap
 from typing import Any, Union
@@ -51,8 +52,12 @@ def encode(value: Any, *, what: str, bytes_max: int) -> str:
     """`value` as JSON text, or an error that says what could not be written."""
     try:
         raw = _ENCODER.encode(value)
+        if b"null" in raw:
+            _refuse_non_finite(value, what)
     except RecursionError:
-        raise NotSerialisable(f"{what} refers to itself and cannot be written as JSON") from None
+        raise NotSerialisable(
+            f"{what} is nested too deeply, or refers to itself, and cannot be written as JSON"
+        ) from None
     except (TypeError, ValueError, NotImplementedError, OverflowError) as error:
         raise NotSerialisable(f"{what} cannot be written as JSON: {error}") from error
     if len(raw) > bytes_max:
@@ -62,6 +67,29 @@ def encode(value: Any, *, what: str, bytes_max: int) -> str:
             bytes_max=bytes_max,
         )
     return raw.decode()
+
+
+def _refuse_non_finite(value: Any, what: str) -> None:
+    """JSON has no NaN and no infinity, and msgspec writes them as null."""
+    plain = msgspec.to_builtins(value, enc_hook=_encode_other, str_keys=True)
+    if place := _non_finite(plain, "$"):
+        raise NotSerialisable(
+            f"{what} holds {place}, which JSON cannot hold",
+            hint="Use None, or a text such as 'NaN', and say so in the type hint.",
+        )
+
+
+def _non_finite(value: Any, path: str) -> str | None:
+    """The first number that is not finite, with the path to it."""
+    if isinstance(value, float):
+        return None if math.isfinite(value) else f"{value} at `{path}`"
+    if isinstance(value, dict):
+        inner = ((each, f"{path}.{key}") for key, each in value.items())
+    elif isinstance(value, list | tuple):
+        inner = ((each, f"{path}[{index}]") for index, each in enumerate(value))
+    else:
+        return None
+    return next((found for each, at in inner if (found := _non_finite(each, at))), None)
 
 
 class JsonReader:
@@ -83,8 +111,12 @@ class JsonReader:
                 f"{what}: {error}",
                 hint="Use plain types, dataclasses, msgspec structs or pydantic models as hints.",
             ) from error
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, UnicodeError) as error:
             raise BadInput(f"{what} is not JSON: {error}") from error
+        except RecursionError:
+            raise BadInput(
+                f"{what} is nested too deeply", hint="Nest lists and objects at most 500 deep."
+            ) from None
 
 
 class Signature:
@@ -173,6 +205,8 @@ class Signature:
                 raw = _ENCODER.encode_lines([*starmap(self._shape, items)])
                 self._lines_reader.decode_lines(raw)
                 texts = raw.decode().split("\n")[:-1]
+                if b"null" in raw:
+                    _refuse_non_finite(items, what)
                 if len(texts) == len(items) and _each_within(bytes_max, raw):
                     return list(texts)
             except Exception:

@@ -17,12 +17,14 @@ from rota.engine.clock import Clock
 from rota.errors import (
     LeaseLost,
     StoreBusy,
+    StoreError,
     StoreFull,
     StoreGone,
     StoreIOError,
     StoreNoSharedMemory,
     StoreReadOnly,
     StoreUnreachable,
+    Unstorable,
 )
 from rota.store.backend.batching import Batch
 from rota.store.backend.database import BRIEF, Database
@@ -47,6 +49,17 @@ PAUSE_US_MIN, PAUSE_US_MAX = SECOND // 20, 2 * SECOND
 TOGETHER = 250
 
 
+# Whether the run is still ours, or the reason why the database cannot hold the record.
+Written = bool | Unstorable
+
+
+def unstorable(error: Exception, what: str) -> Unstorable:
+    """The error for a record that the database refuses although the database is well."""
+    said = Unstorable(f"{what} cannot be stored: {type(error).__name__}: {error}")
+    said.__cause__ = error
+    return said
+
+
 async def insist(clock: Clock, call: Callable[[], Awaitable[T]], what: str) -> T:
     """Repeat a write that fails for a passing reason. Only for writes that may be repeated."""
     pause = PAUSE_US_MIN
@@ -65,17 +78,20 @@ class Journal:
     def __init__(self, database: Database, clock: Clock) -> None:
         self._database = database
         self.clock = clock
-        self._batch: Batch[StepRecord, bool] = Batch(self._send, TOGETHER)
+        self._batch: Batch[StepRecord, Written] = Batch(self._send, TOGETHER)
         self._children: Batch[ChildStart, Started | None] = Batch(self._send_children, TOGETHER)
         self._looks: Batch[ChildLook, ChildEnd] = Batch(self._send_looks, TOGETHER)
 
     async def record(self, claim: Claim, step: StoredStep) -> None:
         """Durable when this returns; LeaseLost when the run is not ours any more."""
-        if not await self.put(claim, step):
+        written = await self.put(claim, step)
+        if isinstance(written, Unstorable):
+            raise written
+        if not written:
             raise LeaseLost(f"run {claim.id} is no longer held by this worker", run_id=claim.id)
 
-    def put(self, claim: Claim, step: StoredStep) -> Awaitable[bool]:
-        """The same; the answer is whether the run is still ours."""
+    def put(self, claim: Claim, step: StoredStep) -> Awaitable[Written]:
+        """The same; the answer is whether the run is still ours, or why nothing can store this."""
         record = StepRecord(claim, step)
         return self._batch.join(record) or self._batch.put(record)
 
@@ -138,10 +154,19 @@ class Journal:
             "looking after children",
         )
 
-    async def _send(self, records: Sequence[StepRecord]) -> list[bool]:
+    async def _send(self, records: Sequence[StepRecord]) -> Sequence[Written]:
         brief = len(records) <= BRIEF
         write = self._database.write_brief if brief else self._database.write
-        written = await insist(self.clock, lambda: write(steps.record, records), "recording steps")
+        try:
+            written = await insist(
+                self.clock, lambda: write(steps.record, records), "recording steps"
+            )
+        except StoreError:
+            raise
+        except Exception as error:
+            if len(records) > 1:
+                raise  # the batch sends each record on its own, to find the bad one
+            return [unstorable(error, f"step {records[0].step.key}")]
         if len(written) == len(records):
             return [True] * len(records)
         return [(record.claim.root_id, record.step.key) in written for record in records]

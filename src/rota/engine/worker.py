@@ -22,9 +22,9 @@ from rota.core.time.instants import micros
 from rota.engine import run_log
 from rota.engine.context import EngineContext
 from rota.engine.executor import Executor
-from rota.engine.journal import insist
+from rota.engine.journal import insist, unstorable
 from rota.engine.wakeups import ANY, CANCEL, DONE, READY, TIMER
-from rota.errors import LeaseLost, UsageError
+from rota.errors import LeaseLost, StoreError, UsageError
 from rota.store.backend.database import BRIEF
 from rota.store.runs import claim as claiming
 from rota.store.runs import steps, transitions
@@ -194,11 +194,15 @@ class Worker:
             if request is not None and self._doubtful:
                 await self._return_strays()
             settled, claimed = await self._write(outcomes, request, now)
-        except BaseException:
+        except BaseException as error:
             # Nothing may get lost: what could not be settled is settled next time.
             self._outcomes = outcomes + self._outcomes
             self._doubtful = self._doubtful or request is not None
-            raise
+            if not outcomes or not isinstance(error, Exception) or isinstance(error, StoreError):
+                raise
+            log.warning("%d outcomes cannot be stored together: %s", len(outcomes), error)
+            await self._settle_singly(now)
+            return True
         if request is not None:
             if calls == self._calls:
                 self._note_hunger(request, claimed.claims)
@@ -215,6 +219,34 @@ class Worker:
             self._after_settling(outcomes, settled)
             await self._seat(claimed.claims)
         return bool(moved or outcomes or claimed.claims)
+
+    async def _settle_singly(self, now: int) -> None:
+        """Settle each run on its own: one with a value that the database cannot hold fails, and
+        its neighbours are settled as they ended."""
+        left, self._outcomes = self._outcomes, []
+        try:
+            while left:
+                outcome, settled = await self._settle_one(left[0], now)
+                left.pop(0)
+                self.held.pop(outcome.claim.id, None)
+                self._after_settling([outcome], settled)
+        finally:
+            self._outcomes = left + self._outcomes
+
+    async def _settle_one(self, outcome: Outcome, now: int) -> tuple[Outcome, SettleResult]:
+        claim = outcome.claim
+        for last in (False, True):
+            try:
+                return outcome, await self._database.write(transitions.settle, [outcome], now=now)
+            except StoreError:
+                raise
+            except Exception as error:
+                log.exception("the end of run %s (%s) cannot be stored", claim.id, claim.name)
+                if last:
+                    break  # its lease lapses, and a recovery takes over
+                problem = describe(unstorable(error, f"the end of run {claim.id} ({claim.name})"))
+                outcome = Outcome(claim, "fail", reason=Kind.INTERNAL, error=problem)
+        return outcome, SettleResult(frozenset(), woke=False)
 
     def _absorb(
         self, outcomes: list[Outcome], settled: SettleResult, claims: Sequence[Claim]

@@ -19,6 +19,7 @@ from urllib.parse import urljoin, urlsplit
 
 import msgspec
 
+from rota.core.runs.retry import capped_delay_s
 from rota.errors import (
     BadInput,
     MissingExtra,
@@ -220,15 +221,15 @@ class HttpCaller(NamedTuple):
 
 
 def retry_after_s(answer: HttpResponse) -> float | None:
-    """Seconds the counterpart asks us to wait; a date counts from the date of the answer."""
+    """Seconds the counterpart asks us to wait, capped; a date counts from that of the answer."""
     asked = answer.headers.get("retry-after", "").strip()
     if asked.isascii() and asked.isdigit():
-        return float(asked)
+        return capped_delay_s(float(asked))
     try:
         until = parsedate_to_datetime(asked)
         since = parsedate_to_datetime(answer.headers.get("date", ""))
-        return max(0.0, (until - since).total_seconds())
-    except (ValueError, TypeError):
+        return capped_delay_s((until - since).total_seconds())
+    except (ValueError, TypeError, OverflowError):
         return None
 
 
@@ -280,13 +281,13 @@ def content_of(answer: HttpResponse, kind: Kind) -> dict[str, Any]:
     if kind == "json" or (kind == "auto" and media.endswith("json")):
         try:
             return {"json": msgspec.json.decode(answer.body)}
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
             if kind == "json":
                 raise Rejected(f"{place(answer.url)} answered with no JSON: {error}") from error
     if kind != "base64":
         try:
             return {"text": answer.body.decode(charset, "replace" if kind == "text" else "strict")}
-        except (UnicodeDecodeError, LookupError):
+        except (UnicodeError, LookupError):
             pass
     return {"base64": base64.b64encode(answer.body).decode()}
 

@@ -158,8 +158,8 @@ def _tree(raw: bytes, url: str) -> Element:
         parser.Parse(raw.lstrip(), True)
     except expat.ExpatError as error:
         raise Rejected(f"{url} is not well-formed XML: {error}") from error
-    except LookupError as error:
-        raise Rejected(f"{url} is in an unknown encoding: {error}") from error
+    except (LookupError, ValueError) as error:  # ValueError: a codec that expat cannot use
+        raise Rejected(f"{url} is in an encoding that cannot be read: {error}") from error
     return builder.close()
 
 

@@ -276,7 +276,7 @@ def _content(raw: bytes, kind: str, place: str) -> dict[str, Any]:
     if kind == "json":
         try:
             return {"json": msgspec.json.decode(raw)}
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
             raise Rejected(f"{place} is not JSON: {error}") from error
     if kind != "base64":
         try:

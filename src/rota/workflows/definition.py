@@ -17,6 +17,7 @@ from rota.client.handle import RunHandle
 from rota.client.start import NO_OPTIONS, Item, RunOptions, Startable, StartOptions
 from rota.core.fingerprint import code_text
 from rota.core.runs.digest import digest_of
+from rota.core.runs.names import checked_key, checked_name, checked_priority
 from rota.core.runs.retry import RetryPolicy
 from rota.core.time.instants import Duration, timeout_micros
 from rota.core.typed import Signature, returns_of
@@ -45,7 +46,7 @@ class Step(Generic[P, R]):
         _refuse_method(function, "step")
         functools.update_wrapper(self, function)
         self.function = function
-        self.name = name or function.__name__
+        self.name = checked_name(name or function.__name__, "step name")
         self.inside = branches.InStep(self.name)
         self.result_name = f"the result of step {self.name}"
         self.retry = RetryPolicy.of(retries)
@@ -68,6 +69,7 @@ class Step(Generic[P, R]):
 
     def keyed(self, key: str) -> Callable[P, R]:
         """The same step under an explicit key, for calls whose order may change."""
+        checked_key(str(key), f"the key of step {self.name}")
 
         def call(*args: P.args, **kwargs: P.kwargs) -> R:
             flow = current_run()
@@ -151,11 +153,11 @@ class Workflow(Startable[P, R]):
         _refuse_method(function, "workflow")
         functools.update_wrapper(cast(Any, self), function)
         self.function = function
-        self.name = name or function.__name__
+        self.name = checked_name(name or function.__name__, "workflow name")
         self.retry = RetryPolicy.of(retries)
         self.timeout_us = None if timeout is None else timeout_micros(timeout)
-        self.queue = queue
-        self.priority = priority
+        self.queue = checked_name(queue, "queue")
+        self.priority = checked_priority(priority)
         self.client = client
         self.signature = Signature(function)
         self.is_async = inspect.iscoroutinefunction(function)
@@ -216,6 +218,7 @@ class AsyncWorkflow(Workflow[P, R]):
 
     def keyed(self, key: str) -> Callable[P, Coroutine[Any, Any, R]]:
         """The same as a child under an explicit key, for calls whose order may change."""
+        checked_key(str(key), f"the key of workflow {self.name}")
 
         def call(*args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R]:
             return cast("Coroutine[Any, Any, R]", self._call(args, kwargs, key))
@@ -232,6 +235,7 @@ class SyncWorkflow(Workflow[P, R]):
 
     def keyed(self, key: str) -> Callable[P, R]:
         """The same as a child under an explicit key, for calls whose order may change."""
+        checked_key(str(key), f"the key of workflow {self.name}")
 
         def call(*args: P.args, **kwargs: P.kwargs) -> R:
             return cast(R, self._call(args, kwargs, key))

@@ -20,9 +20,17 @@ from rota.core.runs.lifecycle import Status, Trigger
 from rota.core.runs.model import Claim, Outcome, StoredStep
 from rota.core.runs.options import BEGAN_AT, with_default
 from rota.core.runs.retry import RetryPolicy, next_try_us
+from rota.core.time.instants import after
 from rota.engine import run_log
 from rota.engine.journal import Journal
-from rota.errors import LeaseLost, RunInterrupted, RunTimeout, Suspended, UsageError
+from rota.errors import (
+    LeaseLost,
+    RunInterrupted,
+    RunTimeout,
+    Suspended,
+    Unstorable,
+    UsageError,
+)
 from rota.settings import Settings
 from rota.store.runs.transitions import successor
 from rota.workflows import branches
@@ -126,6 +134,8 @@ class WorkflowExecutor:
         limit: _Deadline,
     ) -> Outcome:
         """What an exception out of user code means; LeaseLost when the run is not ours."""
+        if isinstance(flow.refusal, Unstorable):  # user code was unwound as if interrupted
+            return self._failed(flow, workflow, options, limit, flow.refusal)
         stopped = isinstance(error, Suspended | RunInterrupted | asyncio.CancelledError)
         if flow.suspending:
             return (_suspended if stopped else _swallowed)(flow, limit.at)
@@ -182,8 +192,8 @@ class WorkflowExecutor:
             # One deadline for the whole chain: no retry that could only begin after it.
             if wait_us is not None and (limit.at is None or now + wait_us < limit.at):
                 retry = successor(
-                    claim, self._ids.make(now), trigger=Trigger.RETRY, available_at=now + wait_us,
-                    attempt=claim.attempt + 1, reason="retry",
+                    claim, self._ids.make(now), trigger=Trigger.RETRY,
+                    available_at=after(now, wait_us), attempt=claim.attempt + 1, reason="retry",
                 )  # fmt: skip
                 retry = msgspec.structs.replace(
                     retry, options=with_default(claim.options, BEGAN_AT, claim.started_at)
@@ -201,7 +211,7 @@ class _Deadline:
         self._flow = flow
         self._claim = claim
         self._timeout_us = timeout_us
-        self.at: int | None = began_at + timeout_us
+        self.at: int | None = after(began_at, timeout_us)
         self._timer = flow.clock.call_at(self.at, self._pass)
 
     def _pass(self) -> None:

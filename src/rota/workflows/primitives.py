@@ -14,7 +14,8 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
-from rota.core.time.instants import Duration, instant, micros, moment
+from rota.core.runs.names import checked_name
+from rota.core.time.instants import FIRST, Duration, bounded, instant, micros, moment
 from rota.core.typed import JsonReader
 from rota.engine.clock import SystemClock
 from rota.errors import UsageError
@@ -66,7 +67,8 @@ async def sleep(duration: Duration) -> None:
         _refuse_in_step("sleep")
         await asyncio.sleep(micros(duration) / 1e6)
         return
-    await _sleep_until(flow, flow.clock.now() + micros(duration))
+    wake_at = flow.clock.now() + micros(duration)
+    await _sleep_until(flow, bounded(max(wake_at, FIRST), f"the end of sleep({duration!r})"))
 
 
 async def sleep_until(when: datetime) -> None:
@@ -76,7 +78,7 @@ async def sleep_until(when: datetime) -> None:
         _refuse_in_step("sleep_until")
         await asyncio.sleep(max(0, instant(when) - SystemClock().now()) / 1e6)
         return
-    await _sleep_until(flow, instant(when))
+    await _sleep_until(flow, bounded(max(instant(when), FIRST), when.isoformat()))
 
 
 async def _sleep_until(flow: WorkflowRun, wake_at: int) -> None:
@@ -94,6 +96,7 @@ async def _sleep_until(flow: WorkflowRun, wake_at: int) -> None:
 async def wait_for(name: str, *, timeout: Duration | None = None, type: Any = Any) -> Any:  # noqa: A002
     """Wait durably for the next signal of that name; TimeoutError when none comes in time."""
     flow = _inside("wait_for")
+    checked_name(name, "signal name")
     step = await take_signal(flow, name, None if timeout is None else micros(timeout), type)
     if step.status == "failed":
         flow.fails(step.key)

@@ -18,8 +18,16 @@ from typing import Any, NamedTuple, TypeVar
 from rota.core import typed
 from rota.core.runs.model import Claim, StoredStep
 from rota.engine.clock import Clock
-from rota.engine.journal import Journal
-from rota.errors import LeaseLost, RotaError, RunInterrupted, Stranded, Suspended, UsageError
+from rota.engine.journal import Journal, Written
+from rota.errors import (
+    LeaseLost,
+    RotaError,
+    RunInterrupted,
+    Stranded,
+    Suspended,
+    Unstorable,
+    UsageError,
+)
 from rota.workflows import branches, invoke
 from rota.workflows.calls import Calls, shown
 from rota.workflows.timeouts import plain_timeout
@@ -247,13 +255,16 @@ class WorkflowRun:
         with self.busy():
             self.written(step, await self.write(step))
 
-    def write(self, step: StoredStep) -> Awaitable[bool]:
+    def write(self, step: StoredStep) -> Awaitable[Written]:
         """The same for a caller that is busy already; the answer goes to `written`."""
         return self.room.journal.put(self.claim, step)
 
-    def written(self, step: StoredStep, is_ours: bool) -> None:
-        """Remember a step that was written, or unwind user code: the run is not ours any more."""
-        if not is_ours:
+    def written(self, step: StoredStep, answer: Written) -> None:
+        """Remember a step that was written, or unwind user code: the run is not ours any more, or
+        fails because the step cannot be stored."""
+        if answer is not True:
+            if isinstance(answer, Unstorable):
+                self.refuse(answer)
             self.interrupted = True
             raise RunInterrupted
         self._recorded[step.key] = step
@@ -267,6 +278,10 @@ class WorkflowRun:
         try:
             return await write
         except LeaseLost:
+            self.interrupted = True
+            raise RunInterrupted from None
+        except Unstorable as error:
+            self.refuse(error)
             self.interrupted = True
             raise RunInterrupted from None
 

@@ -10,6 +10,7 @@ from rota.core.runs.failures import TABLE, describe, kind_of, names_of
 from rota.core.runs.model import StoredStep
 from rota.core.runs.retry import RetryPolicy, next_try_us
 from rota.core.runs.stored_errors import read_error
+from rota.core.time.instants import after
 from rota.engine import run_log
 from rota.errors import StepFailed
 from rota.workflows import branches, invoke
@@ -88,7 +89,7 @@ async def _try_step(
             wait_us = _wait_us(step, attempt, error)
             if wait_us is not None:
                 run_log.step_failed(flow.claim, key, attempt, error, wait_us)
-            wake_at = None if wait_us is None else flow.clock.now() + wait_us
+            wake_at = None if wait_us is None else after(flow.clock.now(), wait_us)
         done = StoredStep(
             flow.claim.root_id, key, position, "step", "failed" if trouble else "completed",
             attempt, flow.claim.attempt, output, problem, wake_at, None, began, flow.clock.now(),

@@ -15,7 +15,7 @@ from rota.core.runs.digest import digest_bytes, digest_of
 from rota.core.runs.ids import born_at
 from rota.core.runs.model import StoredStep
 from rota.core.runs.stored_errors import end_of, read_error, run_failed
-from rota.core.time.instants import SECOND
+from rota.core.time.instants import SECOND, after
 from rota.errors import BadInput
 from rota.store.runs.steps import ChildEnd
 from rota.workflows.run import WorkflowRun
@@ -203,7 +203,7 @@ async def take_signal(
     step = flow.recall_call(key, digest, "wait_for", (name,), {"type": kind})
     if step is None:
         await flow.permit_new()
-        deadline = None if timeout_us is None else flow.clock.now() + timeout_us
+        deadline = None if timeout_us is None else after(flow.clock.now(), timeout_us)
         # The shape lies where the value will: whoever sends one is told when it does not fit.
         step = flow.new_step(
             key, "signal", status="waiting", wake_at=deadline, output=shape, digest=digest

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rota.core.runs.retry import RetryPolicy, next_try_us
+from rota.core.runs.retry import RETRY_DELAY_S_MAX, RetryPolicy, next_try_us
 from rota.core.time.instants import SECOND
 from rota.errors import BadSetting
 
@@ -18,9 +18,9 @@ attempts = st.integers(1, 5000)
 policies = st.builds(
     RetryPolicy,
     attempts=st.integers(1, 6000),
-    delay_s=st.floats(0, 1e6),
-    factor=st.floats(1, 1e9),
-    delay_s_max=st.floats(0, 1e7),
+    delay_s=st.floats(0, RETRY_DELAY_S_MAX),
+    factor=st.floats(1, 1e6),
+    delay_s_max=st.floats(0, RETRY_DELAY_S_MAX),
     jitter=st.floats(0, 1),
 )
 

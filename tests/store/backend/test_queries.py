@@ -15,7 +15,7 @@ from rota.store.backend import queries
 from rota.store.backend.database import Database, Tx
 from rota.store.backend.dialect import POSTGRES, SQLITE
 from rota.store.backend.postgres import PostgresTx
-from rota.store.backend.sqlite import SqliteTx
+from rota.store.backend.sqlite_tx import SqliteTx
 from tests.tidy.tree import Module, modules
 
 FOLDER = files("rota.store") / "sql"

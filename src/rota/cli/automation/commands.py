@@ -285,7 +285,7 @@ def _payload(text: str | None) -> Any:
     try:
         body = sys.stdin.read() if text == "-" else Path(text[1:]).read_text(encoding="utf-8")
         return json.loads(body)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         where = "stdin" if text == "-" else text[1:]
         raise BadInput(
             f"{where} cannot be read as JSON: {error}", hint="Nothing was published."

@@ -11,6 +11,7 @@ into text without regard to capital letters, or for an equal element of a list.
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ from enum import StrEnum
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias
 
-_NUMBER = re.compile(r"-?(0|[1-9]\d*)(\.\d+)?([eE][-+]?\d{1,3})?")
+_NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]{1,3})?")
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 
 
@@ -116,7 +117,10 @@ def _tested(rule: Test, item: Mapping[str, Any]) -> Verdict:
     told = f"{rule.field} {rule.operator} {_shown(rule.operand)}"
     if not found or value is None:
         return Verdict(False, f"{told}: the item has no {rule.field}")
-    kept = COMPARE[rule.operator](value, rule.operand)
+    try:
+        kept = COMPARE[rule.operator](value, rule.operand)
+    except (RecursionError, ValueError):  # nested too deeply, or a number of thousands of digits
+        return Verdict(False, f"{told}: its {rule.field} cannot be compared")
     return Verdict(kept, told if kept else f"{told}: it is {_shown(value)}")
 
 
@@ -191,8 +195,10 @@ def equal(one: Any, other: Any) -> bool:
 
 def number_of(value: Any) -> Decimal | None:
     """The number that a value is, or spells; exactly, as it is written."""
+    if isinstance(value, float):
+        return Decimal(str(value)) if math.isfinite(value) else None
     if _is_number(value):
-        return Decimal(str(value))
+        return Decimal(value)
     text = value.strip() if isinstance(value, str) and len(value) < 400 else ""
     return Decimal(text) if _NUMBER.fullmatch(text) else None
 
@@ -266,5 +272,8 @@ COMPARE: dict[Operator, Callable[[Any, Any], bool]] = {
 
 
 def _shown(value: Any) -> str:
-    text = json.dumps(value, ensure_ascii=False, default=str)
+    try:
+        text = json.dumps(value, ensure_ascii=False, default=str)
+    except (RecursionError, ValueError):
+        return f"a {type(value).__name__} that cannot be shown"
     return text if len(text) <= 60 else text[:57] + "..."

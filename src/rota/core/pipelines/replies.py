@@ -20,7 +20,7 @@ _FENCE = re.compile(r"[ \t]*(`{3,}|~{3,})[ \t]*([\w+-]*)")
 _TAGS = ("json", "json5", "jsonc", "javascript", "js")
 _BRACKET = re.compile(r"[\[{]")
 _SPACE = re.compile(r"(?:[ \t\r\n\f\v\ufeff\u00a0]+|//[^\n]*|/\*.{0,1000}?\*/)*", re.S)
-_NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][-+]?\d+)?(?![\w.])")
+_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?(?![\w.])")
 _BARE_KEY = re.compile(r"[A-Za-z_$][\w$-]*")
 _WORDS = {
     "true": True, "false": False, "null": None, "True": True, "False": False, "None": None,
@@ -126,11 +126,18 @@ class _Lenient:
             return self._string(at)
         number = _NUMBER.match(self._text, at)
         if number is not None:
-            return json.loads(number.group()), number.end()
+            return self._number(number), number.end()
         word = _BARE_KEY.match(self._text, at)
         if word is not None and word.group() in _WORDS:
             return _WORDS[word.group()], word.end()
         raise NoJson(f"no value at {at}")
+
+    @staticmethod
+    def _number(found: re.Match[str]) -> Any:
+        try:
+            return json.loads(found.group())
+        except ValueError as error:  # more digits than Python reads
+            raise NoJson(f"a number of {len(found.group())} digits") from error
 
     def _object(self, at: int, depth: int) -> tuple[dict[str, Any], int]:
         found: dict[str, Any] = {}

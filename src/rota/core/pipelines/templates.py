@@ -21,7 +21,8 @@ from rota.errors import BadInput
 # Filled in by the runner; upper case, so that no field or parameter takes their place by accident.
 RESERVED = ("ITEMS", "RESULTS", "RESULTS_FILE", "COUNT", "SUCCESS_COUNT", "FAILURE_COUNT")
 
-_PLACEHOLDER = re.compile(r"(\\*)\{\{[ \t]*(\w(?:[\w .-]*[\w-])?)[ \t]*\}\}")
+# Matches begin at the first backslash of a row only: the search stays linear in the text.
+_PLACEHOLDER = re.compile(r"(?<!\\)(\\*)\{\{[ \t]*(\w(?:[\w .-]*[\w-])?)[ \t]*\}\}")
 
 
 class Missing(StrEnum):
@@ -112,7 +113,10 @@ def text_of(value: Any) -> str:
     """A value in a prompt: text as it is, null as nothing, the rest as JSON."""
     if isinstance(value, str):
         return value
-    return "" if value is None else json.dumps(value, ensure_ascii=False)
+    try:
+        return "" if value is None else json.dumps(value, ensure_ascii=False)
+    except (RecursionError, ValueError) as error:  # too deep, or a number of thousands of digits
+        raise BadInput(f"a value of the prompt cannot be written as JSON: {error}") from error
 
 
 def escaped(text: str) -> str:

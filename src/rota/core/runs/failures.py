@@ -56,6 +56,7 @@ _KINDS: tuple[tuple[type[BaseException], Kind], ...] = (
     (errors.RunTimeout, Kind.TIMEOUT),
     (errors.StoreError, Kind.TRANSIENT),
     (errors.RunFailed, Kind.LOGIC),
+    (errors.Unstorable, Kind.INTERNAL),
     (errors.UsageError, Kind.LOGIC),
     (errors.Failure, Kind.LOGIC),
     (errors.RotaError, Kind.INTERNAL),

@@ -6,15 +6,29 @@ import math
 
 import msgspec
 
-from rota.core.time.instants import SECOND, Duration, micros
+from rota.core.time.instants import SECOND, Duration, micros, shown
 from rota.errors import BadSetting
+
+# No retry waits longer than this, whatever a policy or a counterpart (Retry-After) asks for.
+RETRY_DELAY_S_MAX = 7 * 86_400.0
+ATTEMPTS_MAX, FACTOR_MAX = 1_000_000_000, 1_000_000
+
+
+def capped_delay_s(asked_s: object) -> float | None:
+    """Seconds that a counterpart asks to wait, within the bounds; None when it is not a number."""
+    if isinstance(asked_s, bool) or not isinstance(asked_s, int | float):
+        return None
+    if isinstance(asked_s, float) and math.isnan(asked_s):
+        return None
+    return float(min(max(asked_s, 0), RETRY_DELAY_S_MAX))
 
 
 class RetryPolicy(msgspec.Struct, frozen=True):
     """How often and how patiently to try again.
 
     `attempts` counts all tries, the first included. Delays grow from `delay_s` by `factor`
-    up to `delay_s_max`; `jitter` spreads each by up to that share of itself, downwards.
+    up to `delay_s_max`, which is at most 7 days; `jitter` spreads each by up to that share of
+    itself, downwards. A Retry-After replaces the delay, within the same 7 days.
     Errors whose class name (or a base class name) is in `never` are not tried again.
     """
 
@@ -26,13 +40,14 @@ class RetryPolicy(msgspec.Struct, frozen=True):
     never: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        numbers = (self.delay_s, self.factor, self.delay_s_max)
-        sane = all(math.isfinite(number) for number in numbers) and self.delay_s_max >= 0
-        sane = sane and self.attempts >= 1 and self.delay_s >= 0 and self.factor >= 1
+        delays = (self.delay_s, self.delay_s_max)
+        sane = all(0 <= delay_s <= RETRY_DELAY_S_MAX for delay_s in delays)
+        sane = sane and 1 <= self.attempts <= ATTEMPTS_MAX and 1 <= self.factor <= FACTOR_MAX
         if not sane or not 0 <= self.jitter <= 1:
             raise BadSetting(
-                f"retry policy {self} makes no sense",
-                hint="attempts >= 1, delay_s >= 0, factor >= 1, 0 <= jitter <= 1.",
+                f"retry policy {shown(self)} makes no sense",
+                hint=f"attempts 1 to {ATTEMPTS_MAX:,}, factor 1 to {FACTOR_MAX:,}, jitter 0 to 1, "
+                f"delay_s and delay_s_max 0 to {RETRY_DELAY_S_MAX:,.0f} (7 days).",
             )
 
     @classmethod
@@ -66,6 +81,7 @@ def next_try_us(
     """Microseconds until the next try after `attempt` failed, or None to give up."""
     if attempt >= policy.attempts or any(name in policy.never for name in error_names):
         return None
-    if retry_after_s is not None:
-        return round(max(retry_after_s, 0.0) * SECOND)
+    asked_s = capped_delay_s(retry_after_s)
+    if asked_s is not None:
+        return round(asked_s * SECOND)
     return policy.delay_us(attempt, chance)

@@ -1,6 +1,7 @@
 """Instants and durations: integer microseconds, UTC, everywhere inside Rota.
 
-Owns the one codec between people's times and ours. Never reads a clock.
+Owns the one codec between people's times and ours, and the bounds of both: every instant that Rota
+stores lies between `FIRST` and `LAST`. Never reads a clock.
 """
 
 from __future__ import annotations
@@ -18,8 +19,14 @@ DAY = 24 * HOUR
 
 Duration = str | int | float | timedelta
 
+# Python's calendar ends with the year 9999; a time zone may move an instant by a day.
+FIRST, LAST = 0, 253_370_764_800 * SECOND - 1  # 1970-01-01 and the end of 9998, in UTC
+DURATION_MAX = LAST
+
 _UNITS = {"us": 1, "ms": 1_000, "s": SECOND, "m": MINUTE, "h": HOUR, "d": DAY, "w": 7 * DAY}
-_PART = re.compile(r"(\d+(?:\.\d+)?)(us|ms|s|m|h|d|w)")
+_PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)(us|ms|s|m|h|d|w)")
+# Longer texts are not durations. The bound also keeps the search for parts short.
+_TEXT_CHARS_MAX = 100
 _EXAMPLES = 'Write "90s", "5m", "1h30m", "24h" or "2d", or a number of seconds.'
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -27,19 +34,33 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 def micros(duration: Duration) -> int:
     """`"1h30m"`, seconds as a number, or a timedelta, as microseconds."""
     if isinstance(duration, timedelta):
-        return duration // timedelta(microseconds=1)
-    if isinstance(duration, int | float) and not isinstance(duration, bool):
-        if not math.isfinite(duration):
-            raise BadInput(f"{duration!r} is not a duration", hint=_EXAMPLES)
-        return round(duration * SECOND)
-    text = str(duration).strip().lower().replace(" ", "")
-    parts = list(_PART.finditer(text))
+        found = duration // timedelta(microseconds=1)
+    elif isinstance(duration, int | float) and not isinstance(duration, bool):
+        found = _micros_of_number(duration)
+    else:
+        found = _micros_of_text(duration)
+    if abs(found) > DURATION_MAX:
+        raise BadInput(
+            f"a duration of {shown(duration)} is too long",
+            hint=f"The longest duration is {DURATION_MAX // DAY:,}d.",
+        )
+    return found
+
+
+def _micros_of_number(seconds: float) -> int:
+    if isinstance(seconds, int):
+        return seconds * SECOND
+    if not math.isfinite(seconds):
+        raise _not_a_duration(seconds)
+    return round(min(max(seconds, -DURATION_MAX), DURATION_MAX) * SECOND)
+
+
+def _micros_of_text(duration: object) -> int:
+    text = str(duration).strip().lower().replace(" ", "") if isinstance(duration, str) else ""
+    parts = list(_PART.finditer(text)) if len(text) <= _TEXT_CHARS_MAX else []
     if not parts or "".join(part.group(0) for part in parts) != text:
-        raise BadInput(f"{duration!r} is not a duration", hint=_EXAMPLES)
-    total = sum(float(part.group(1)) * _UNITS[part.group(2)] for part in parts)
-    if not math.isfinite(total):
-        raise BadInput(f"{duration!r} is not a duration", hint=_EXAMPLES)
-    return round(total)
+        raise _not_a_duration(duration)
+    return round(sum(float(part.group(1)) * _UNITS[part.group(2)] for part in parts))
 
 
 def timeout_micros(timeout: Duration) -> int:
@@ -51,6 +72,19 @@ def timeout_micros(timeout: Duration) -> int:
             hint='Give a time above zero, such as "30s"; leave it out for no timeout.',
         )
     return limit_us
+
+
+def _not_a_duration(duration: object) -> BadInput:
+    return BadInput(f"{shown(duration)} is not a duration", hint=_EXAMPLES)
+
+
+def shown(value: object) -> str:
+    """A value for an error message, cut to its beginning if it is long."""
+    try:
+        text = repr(value)
+    except ValueError:  # Python prints no integer of more than 4,300 digits
+        return f"a {type(value).__name__} with a huge number"
+    return text if len(text) <= _TEXT_CHARS_MAX else f"{text[:_TEXT_CHARS_MAX]}…"
 
 
 def span(duration_us: int) -> str:
@@ -76,9 +110,30 @@ def instant(moment: datetime) -> int:
     return (moment - _EPOCH) // timedelta(microseconds=1)
 
 
+def bounded(at: int, asked: str) -> int:
+    """An instant that a caller asks for (`asked`, in the caller's words); BadInput if too far."""
+    if not FIRST <= at <= LAST:
+        raise BadInput(
+            f"{asked} is too far away", hint="Give a time between the years 1970 and 9998."
+        )
+    return at
+
+
+def after(now: int, duration_us: int) -> int:
+    """The instant that long after now, clamped: no instant outside of the bounds is stored."""
+    return min(max(now + duration_us, FIRST), LAST)
+
+
 def moment(at: int) -> datetime:
-    """Microseconds since the epoch as an aware datetime in UTC."""
-    return _EPOCH + timedelta(microseconds=at)
+    """Microseconds since the epoch as an aware datetime in UTC.
+
+    An instant that the calendar does not have becomes the nearest one that it has, so that one odd
+    row does not break a listing.
+    """
+    try:
+        return _EPOCH + timedelta(microseconds=at)
+    except OverflowError:
+        return _EPOCH + timedelta(microseconds=LAST if at > 0 else FIRST)
 
 
 def iso(at: int) -> str:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from rota.core.time.cron import WEEKDAYS
 from rota.core.time.describe import describe_timings
 from rota.core.time.phrase_choices import Choices, refuse
-from rota.core.time.phrase_clock import Clock, Wall, resolved
+from rota.core.time.phrase_clock import ClockTime, Wall, resolved
 from rota.core.time.phrase_days import of_period
-from rota.core.time.phrase_parts import DAILY, WITHIN_DAY, Clause, Day, Rate
+from rota.core.time.phrase_model import DAILY, WITHIN_DAY, Clause, Day, PhraseRate
 from rota.core.time.phrase_rates import UNITS_US
 from rota.core.time.phrase_windows import hour_fields, window_fields
 
@@ -22,8 +22,8 @@ _SIZES = {"second": 60, "minute": 60, "hour": 24}
 def build(clause: Clause, choices: Choices) -> list[str | int]:
     """The timings of a clause: cron texts, or one interval."""
     if clause.past and clause.rate in (None, DAILY):
-        clause.rate = Rate(1, "hour")
-    rate = clause.rate or Rate(1, "")
+        clause.rate = PhraseRate(1, "hour")
+    rate = clause.rate or PhraseRate(1, "")
     if rate.unit in WITHIN_DAY:
         return _within_the_day(clause, rate, choices)
     if clause.windows:
@@ -54,7 +54,7 @@ def _check_night(clause: Clause, times: list[Wall]) -> None:
     refuse("ambiguous", "the night after midnight may be that of the day before", *instead)
 
 
-def _check_count(clause: Clause, rate: Rate) -> None:
+def _check_count(clause: Clause, rate: PhraseRate) -> None:
     if rate.times_a is None:
         return
     said = len(clause.times) if rate.unit == "day" else len(clause.days)
@@ -63,7 +63,7 @@ def _check_count(clause: Clause, rate: Rate) -> None:
         refuse("incomplete", f"{rate.times_a} times a {rate.unit}: say at which {what}")
 
 
-def _elapsed(clause: Clause, rate: Rate, choices: Choices) -> int:
+def _elapsed(clause: Clause, rate: PhraseRate, choices: Choices) -> int:
     if clause.times or clause.days or clause.months:
         instead = [f"every {_amount(rate)}"]
         if rate.unit == "day" and not (clause.days or clause.months) and rate.number < 32:
@@ -78,14 +78,14 @@ def _elapsed(clause: Clause, rate: Rate, choices: Choices) -> int:
     return rate.number * UNITS_US[rate.unit]
 
 
-def _amount(rate: Rate) -> str:
+def _amount(rate: PhraseRate) -> str:
     return rate.unit if rate.number == 1 else f"{rate.number} {rate.unit}s"
 
 
 # -- within the day ----------------------------------------------------------------------------
 
 
-def _within_the_day(clause: Clause, rate: Rate, choices: Choices) -> list[str | int]:
+def _within_the_day(clause: Clause, rate: PhraseRate, choices: Choices) -> list[str | int]:
     """Every N seconds, minutes or hours: an interval when nothing narrows it, otherwise cron."""
     if clause.times:
         refuse("conflict", f"every {_amount(rate)} and a time of day do not go together")
@@ -100,13 +100,13 @@ def _within_the_day(clause: Clause, rate: Rate, choices: Choices) -> list[str | 
         refuse("conflict", f"every {_amount(rate)} and minutes past the hour do not go together")
     for fine, coarse in (("second", "minute"), ("minute", "hour")):
         if rate.unit == fine and rate.number % 60 == 0:
-            rate = Rate(rate.number // 60, coarse)  # "every 60 minutes on weekdays"
+            rate = PhraseRate(rate.number // 60, coarse)  # "every 60 minutes on weekdays"
     fronts = _fronts(clause, rate, choices)
     tails = _day_fields(clause, DAILY, choices)
     return [f"{front} {tail}" for tail in tails for front in fronts]
 
 
-def _fronts(clause: Clause, rate: Rate, choices: Choices) -> list[str]:
+def _fronts(clause: Clause, rate: PhraseRate, choices: Choices) -> list[str]:
     """The fields in front of the day, for each window or for the whole day."""
     windows = [_ends(window, choices) for window in clause.windows]
     past = ",".join(dict.fromkeys(clause.past))
@@ -125,7 +125,7 @@ def _fronts(clause: Clause, rate: Rate, choices: Choices) -> list[str]:
     return [{"second": f"{step} * *", "minute": f"{step} *"}.get(rate.unit, f"{past or 0} {step}")]
 
 
-def _ends(window: tuple[Clock, Clock], choices: Choices) -> tuple[Wall, Wall]:
+def _ends(window: tuple[ClockTime, ClockTime], choices: Choices) -> tuple[Wall, Wall]:
     first, last = resolved(list(window), choices)
     return first, last
 
@@ -160,7 +160,7 @@ def _joined(numbers: list[int] | tuple[int, ...]) -> str:
 # -- days --------------------------------------------------------------------------------------
 
 
-def _day_fields(clause: Clause, rate: Rate, choices: Choices) -> list[str]:
+def _day_fields(clause: Clause, rate: PhraseRate, choices: Choices) -> list[str]:
     """The last three fields: day of month, month, day of week; one text for each kind of day."""
     months = _months(clause, rate)
     days = _bound_alike(_counted_alike(_of_rate(clause, rate, choices), choices), choices)
@@ -178,7 +178,7 @@ def _day_fields(clause: Clause, rate: Rate, choices: Choices) -> list[str]:
     return tails
 
 
-def _months(clause: Clause, rate: Rate) -> list[str]:
+def _months(clause: Clause, rate: PhraseRate) -> list[str]:
     number = 3 * rate.number if rate.unit == "quarter" else rate.number
     if rate.unit not in ("month", "quarter") or number == 1:
         return clause.months
@@ -189,7 +189,7 @@ def _months(clause: Clause, rate: Rate) -> list[str]:
     return [f"*/{number}"] if number < 12 else ["JAN"]
 
 
-def _without_days(clause: Clause, rate: Rate, months: list[str]) -> str:
+def _without_days(clause: Clause, rate: PhraseRate, months: list[str]) -> str:
     """The days of a rate that names none: the 1st of a month, every day."""
     month = ",".join(dict.fromkeys(months)) or "*"
     if rate.unit == "week":
@@ -215,7 +215,7 @@ def _without_days(clause: Clause, rate: Rate, months: list[str]) -> str:
     return f"* {month} *"
 
 
-def _of_rate(clause: Clause, rate: Rate, choices: Choices) -> list[Day]:
+def _of_rate(clause: Clause, rate: PhraseRate, choices: Choices) -> list[Day]:
     """The days as the rate takes them: "monthly on friday", "quarterly on the last day"."""
     days = clause.days
     if rate.unit == "year" and rate.number > 1:
@@ -227,7 +227,7 @@ def _of_rate(clause: Clause, rate: Rate, choices: Choices) -> list[Day]:
     return days
 
 
-def _of_unit(day: Day, clause: Clause, rate: Rate, choices: Choices) -> Day:
+def _of_unit(day: Day, clause: Clause, rate: PhraseRate, choices: Choices) -> Day:
     unit = "quarter" if (rate.number, rate.unit) == (3, "month") else rate.unit
     if day.of == "week" and not day.counted:
         reason = f"every {rate.unit} has more than one such day"

@@ -18,7 +18,7 @@ KINDS = (
 )
 
 
-class Refusal(Exception):
+class PhraseRefusal(Exception):
     """A phrase is refused: the class, the reason, and phrases to write instead."""
 
     def __init__(self, kind: str, reason: str, instead: Sequence[str] = ()) -> None:
@@ -30,7 +30,7 @@ class Refusal(Exception):
 
 def refuse(kind: str, reason: str, *instead: str) -> NoReturn:
     """Refuse the phrase."""
-    raise Refusal(kind, reason, instead)
+    raise PhraseRefusal(kind, reason, instead)
 
 
 class Choices:

@@ -8,7 +8,7 @@ way, the choice stays open. Pure.
 from __future__ import annotations
 
 from rota.core.time.phrase_choices import Choices, refuse
-from rota.core.time.phrase_parts import DAILY, DAYS, MONTHS, PAST, RATE, TIMES, WINDOW, Clause
+from rota.core.time.phrase_model import DAILY, DAYS, MONTHS, PAST, RATE, TIMES, WINDOW, Clause
 
 
 def clauses_of(segments: list[Clause], choices: Choices) -> list[Clause]:

@@ -14,7 +14,7 @@ from rota.core.time.phrase_choices import Choices, refuse
 Wall = tuple[int, int, int]  # hour, minute, second
 
 
-class Clock(NamedTuple):
+class ClockTime(NamedTuple):
     """A time of day as written."""
 
     hour: int
@@ -46,7 +46,7 @@ _WALLS = {
 }
 
 
-def in_part(clock: Clock, part: str) -> Clock:
+def in_part(clock: ClockTime, part: str) -> ClockTime:
     """The time in the morning, afternoon, evening or night."""
     if clock.mark != "bare":
         if clock.wall[0] not in _WALLS[part]:
@@ -64,7 +64,7 @@ def in_part(clock: Clock, part: str) -> Clock:
     )  # fmt: skip
 
 
-def resolved(clocks: list[Clock], choices: Choices) -> list[Wall]:
+def resolved(clocks: list[ClockTime], choices: Choices) -> list[Wall]:
     """The times of one list, or the two ends of one window, on the 24-hour clock."""
     literal = [clock.wall for clock in clocks]
     bare = [clock.mark == "bare" for clock in clocks]
@@ -85,7 +85,7 @@ def resolved(clocks: list[Clock], choices: Choices) -> list[Wall]:
     return options[choices.choose(reason, len(options))]
 
 
-def _shared(clocks: list[Clock]) -> list[Wall] | None:
+def _shared(clocks: list[ClockTime]) -> list[Wall] | None:
     """Each bare hour takes the am or pm that follows it ("5 and 6pm"), or the last one."""
     marks: list[str] = []
     mark = next((clock.mark for clock in reversed(clocks) if clock.mark in ("am", "pm")), "")
@@ -101,7 +101,7 @@ def _rises(walls: list[Wall]) -> bool:
     return walls == sorted(set(walls))
 
 
-def _rising(clocks: list[Clock]) -> list[Wall] | None:
+def _rising(clocks: list[ClockTime]) -> list[Wall] | None:
     """Each bare hour is the next one after the time before it ("9am, 1 and 5")."""
     read: list[Wall] = []
     for clock in clocks:
@@ -115,6 +115,6 @@ def _rising(clocks: list[Clock]) -> list[Wall] | None:
     return read
 
 
-def _shown(clock: Clock) -> str:
+def _shown(clock: ClockTime) -> str:
     minutes = f":{clock.minute:02}" if clock.minute or clock.mark == "24" else ""
     return f"{clock.hour}{minutes}{clock.mark if clock.mark in ('am', 'pm') else ''}"

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 from rota.core.time.cron import MONTHS, WEEKDAYS
 from rota.core.time.phrase_choices import Choices, refuse
-from rota.core.time.phrase_parts import Day
-from rota.core.time.phrase_words import (
+from rota.core.time.phrase_model import Day
+from rota.core.time.phrase_tokens import (
     ENDINGS,
     EVERY,
     MONTH_NAMES,

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 from rota.core.time.instants import DAY, HOUR, MINUTE, SECOND
 from rota.core.time.phrase_choices import refuse
-from rota.core.time.phrase_parts import Rate
-from rota.core.time.phrase_words import EVERY, RATES, SHORT_UNITS, UNITS, Cursor, weekday
+from rota.core.time.phrase_model import PhraseRate
+from rota.core.time.phrase_tokens import EVERY, RATES, SHORT_UNITS, UNITS, Cursor, weekday
 
 UNITS_US = {
     "us": 1, "second": SECOND, "minute": MINUTE, "hour": HOUR, "day": DAY, "week": 7 * DAY,
@@ -19,10 +19,13 @@ _ELAPSED = {
 _TIMES_A = {"once": 1, "twice": 2, "thrice": 3}
 
 
-def read_rate(cursor: Cursor, *, every: bool, alone: bool) -> Rate | None:
+def read_rate(cursor: Cursor, *, every: bool, alone: bool) -> PhraseRate | None:
     """A rate. `every`: "every" or "each" came before it. `alone`: nothing came before it."""
     start = cursor.at
-    rules: list[Callable[[], Rate | None]] = [lambda: _named(cursor), lambda: _counted(cursor)]
+    rules: list[Callable[[], PhraseRate | None]] = [
+        lambda: _named(cursor),
+        lambda: _counted(cursor),
+    ]
     if every or alone:
         rules += [lambda: _fraction(cursor), lambda: _amounts(cursor, every)]
     if every:
@@ -46,15 +49,15 @@ def read_amount(cursor: Cursor) -> int | None:
     return None if rate is None else rate.number
 
 
-def _named(cursor: Cursor) -> Rate | None:
+def _named(cursor: Cursor) -> PhraseRate | None:
     unit = RATES.get(cursor.word())
     if unit is None:
         return None
     cursor.take()
-    return Rate(1, unit)
+    return PhraseRate(1, unit)
 
 
-def _counted(cursor: Cursor) -> Rate | None:
+def _counted(cursor: Cursor) -> PhraseRate | None:
     """ "once a day", "twice daily", "3 times a week"."""
     count = _TIMES_A.get(cursor.word())
     cursor.take(1 if count else 0)
@@ -76,17 +79,17 @@ def _counted(cursor: Cursor) -> Rate | None:
     return rate if count == 1 else rate._replace(times_a=count)
 
 
-def _fraction(cursor: Cursor) -> Rate | None:
+def _fraction(cursor: Cursor) -> PhraseRate | None:
     """ "half hour", "half an hour", "quarter hour", "quarter of an hour"."""
     number = {"half": 30, "quarter": 15}.get(cursor.word())
     if number is None:
         return None
     cursor.take()
     cursor.skip(("of", "a", "an"))
-    return Rate(number, "minute") if cursor.take_words("hour") else None
+    return PhraseRate(number, "minute") if cursor.take_words("hour") else None
 
 
-def _amounts(cursor: Cursor, every: bool) -> Rate | None:
+def _amounts(cursor: Cursor, every: bool) -> PhraseRate | None:
     """ "15 minutes", "2h", "1.5 hours", "1 hour 30 minutes", "third day", "other week"."""
     first = _amount(cursor, every)
     if first is None:
@@ -96,14 +99,14 @@ def _amounts(cursor: Cursor, every: bool) -> Rate | None:
     if unit not in UNITS_US or unit == "us":
         if not exact:
             refuse("inexpressible", f"{number:g} {unit}s have no fixed length")
-        return Rate(int(number), unit)
+        return PhraseRate(int(number), unit)
     total, size = round(number * UNITS_US[unit]), UNITS_US[unit]
     while (more := _more(cursor, size)) is not None:
         total, size = total + more[0], more[1]
     if not exact or size != UNITS_US[unit]:
         return _smallest(total)
     # "every 1h" is an interval as "1h" is; "every 1 hour" is every hour.
-    return Rate(*_ELAPSED[unit]) if short and number == 1 else Rate(int(number), unit)
+    return PhraseRate(*_ELAPSED[unit]) if short and number == 1 else PhraseRate(int(number), unit)
 
 
 def _amount(cursor: Cursor, every: bool) -> tuple[float, str, bool] | None:
@@ -151,13 +154,13 @@ def _more(cursor: Cursor, size: int) -> tuple[int, int] | None:
     return round(found[0] * UNITS_US[found[1]]), UNITS_US[found[1]]
 
 
-def _smallest(total_us: int) -> Rate:
+def _smallest(total_us: int) -> PhraseRate:
     """A length in the largest unit that divides it."""
     unit = next(u for u in ("day", "hour", "minute", "second", "us") if total_us % UNITS_US[u] == 0)
-    return Rate(total_us // UNITS_US[unit], unit)
+    return PhraseRate(total_us // UNITS_US[unit], unit)
 
 
-def _plain_unit(cursor: Cursor) -> Rate | None:
+def _plain_unit(cursor: Cursor) -> PhraseRate | None:
     """ "every hour"; "hour and a half"."""
     unit = UNITS.get(cursor.word())
     if unit is None:
@@ -166,8 +169,8 @@ def _plain_unit(cursor: Cursor) -> Rate | None:
         return None  # "every second friday", "every second day"
     cursor.take()
     if unit == "hour" and cursor.take_words("and", "a", "half"):
-        return Rate(90, "minute")
-    return Rate(1, unit)
+        return PhraseRate(90, "minute")
+    return PhraseRate(1, unit)
 
 
 def _of_the_day(cursor: Cursor) -> None:

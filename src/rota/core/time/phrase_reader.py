@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import NoReturn
 
 from rota.core.time.phrase_choices import Choices, refuse
-from rota.core.time.phrase_clock import Clock, in_part
+from rota.core.time.phrase_clock import ClockTime, in_part
 from rota.core.time.phrase_days import read_days, read_days_back, read_months
-from rota.core.time.phrase_parts import (
+from rota.core.time.phrase_model import (
     DAILY,
     DAYS,
     MONTHS,
@@ -24,7 +24,7 @@ from rota.core.time.phrase_parts import (
 )
 from rota.core.time.phrase_rates import read_amount, read_rate
 from rota.core.time.phrase_times import read_clock, read_past, read_window
-from rota.core.time.phrase_words import (
+from rota.core.time.phrase_tokens import (
     DAY_PARTS,
     EVERY,
     FILLERS,
@@ -168,7 +168,7 @@ class Reader:
         cursor.take()
         windows = []
         while (clock := read_clock(cursor, bare=False)) is not None and not clock.minute:
-            windows.append((Clock(clock.wall[0]), Clock(clock.wall[0], 59)))
+            windows.append((ClockTime(clock.wall[0]), ClockTime(clock.wall[0], 59)))
             cursor.take(0 if cursor.peek(1).kind != "clock" else 1)
         return Clause(windows=windows, order=[WINDOW]) if windows else None
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from rota.core.time.phrase_choices import refuse
-from rota.core.time.phrase_clock import Clock
-from rota.core.time.phrase_words import (
+from rota.core.time.phrase_clock import ClockTime
+from rota.core.time.phrase_tokens import (
     DAY_PARTS,
     ENDINGS,
     EVERY,
@@ -22,10 +22,10 @@ _MINUTES = ("minute", "minutes", "min", "mins")
 _FRACTIONS = {"quarter": 15, "half": 30}
 
 
-def read_clock(cursor: Cursor, *, bare: bool) -> Clock | None:
+def read_clock(cursor: Cursor, *, bare: bool) -> ClockTime | None:
     """A time of day. A number alone counts only where `bare` says that a time is expected."""
     start = cursor.at
-    rules: tuple[Callable[[], Clock | None], ...] = (
+    rules: tuple[Callable[[], ClockTime | None], ...] = (
         lambda: _named(cursor),
         lambda: _spoken(cursor, bare),
         lambda: _written(cursor, bare),
@@ -39,7 +39,7 @@ def read_clock(cursor: Cursor, *, bare: bool) -> Clock | None:
     return None
 
 
-def read_window(cursor: Cursor) -> tuple[Clock, Clock] | None:
+def read_window(cursor: Cursor) -> tuple[ClockTime, ClockTime] | None:
     """ "between 9am and 5pm", "from 9 to 17", "9:00-17:00"."""
     start = cursor.at
     said = cursor.word() if cursor.word() in ("between", "from") else ""
@@ -145,17 +145,17 @@ def _starts_number(cursor: Cursor) -> bool:
     return cursor.whole() is not None or cursor.number_word() is not None
 
 
-def _named(cursor: Cursor) -> Clock | None:
+def _named(cursor: Cursor) -> ClockTime | None:
     """ "noon", "12 noon", "12:00 midnight"."""
     if cursor.word() in ("12", "12:00") and cursor.word(1) in _NAMED:
         cursor.take()
     if cursor.word() not in _NAMED:
         return None
     cursor.take()
-    return Clock(_NAMED[cursor.word(-1)])
+    return ClockTime(_NAMED[cursor.word(-1)])
 
 
-def _spoken(cursor: Cursor, bare: bool) -> Clock | None:
+def _spoken(cursor: Cursor, bare: bool) -> ClockTime | None:
     """ "half past 8", "quarter to nine", "20 minutes past 8pm"."""
     in_digits = cursor.whole() is not None
     fraction = cursor.word() in _FRACTIONS or cursor.word(1) in _FRACTIONS
@@ -176,15 +176,15 @@ def _spoken(cursor: Cursor, bare: bool) -> Clock | None:
     return _moved(hour, amount if side in ("past", "after") else -amount)
 
 
-def _moved(hour: Clock, minutes: int) -> Clock:
+def _moved(hour: ClockTime, minutes: int) -> ClockTime:
     if minutes >= 0:
         return hour._replace(minute=minutes)
     if hour.mark == "bare" and hour.hour > 1:
-        return Clock(hour.hour - 1, 60 + minutes, mark="bare")
-    return Clock((hour.wall[0] - 1) % 24, 60 + minutes)
+        return ClockTime(hour.hour - 1, 60 + minutes, mark="bare")
+    return ClockTime((hour.wall[0] - 1) % 24, 60 + minutes)
 
 
-def _written(cursor: Cursor, bare: bool) -> Clock | None:
+def _written(cursor: Cursor, bare: bool) -> ClockTime | None:
     """ "9", "9am", "9:30", "9.30", "0930", "17:00:30"."""
     token = cursor.peek()
     if token.kind == "clock":
@@ -200,10 +200,10 @@ def _written(cursor: Cursor, bare: bool) -> Clock | None:
     cursor.take()
     hour, minute, second = (*[int(number) for number in numbers], 0)[:3]
     exact = len(numbers) > 2 or (numbers[0][0] == "0" and len(numbers[0]) == 2)
-    return _checked(cursor, token.text, Clock(hour, minute, second), exact=exact)
+    return _checked(cursor, token.text, ClockTime(hour, minute, second), exact=exact)
 
 
-def _digits(cursor: Cursor, bare: bool) -> Clock | None:
+def _digits(cursor: Cursor, bare: bool) -> ClockTime | None:
     text, after = cursor.word(), cursor.word(1)
     hint = after in (*_HALVES, "o'clock") or (after == "hours" and len(text) == 4)
     if cursor.peek(1).glued and after in ENDINGS:
@@ -217,7 +217,7 @@ def _digits(cursor: Cursor, bare: bool) -> Clock | None:
         return None
     cursor.take()
     cut = max(len(text) - 2, 0) if len(text) > 2 else len(text)
-    clock = Clock(int(text[:cut]), int(text[cut:] or 0))
+    clock = ClockTime(int(text[:cut]), int(text[cut:] or 0))
     found = _checked(cursor, text, clock, exact=len(text) == 4 or text[0] == "0")
     if len(text) == 4:
         cursor.skip(("hours", "hrs"))
@@ -229,7 +229,7 @@ def _is_unit(cursor: Cursor) -> bool:
     return word in UNITS or (glued and word in SHORT_UNITS)
 
 
-def _in_letters(cursor: Cursor, bare: bool) -> Clock | None:
+def _in_letters(cursor: Cursor, bare: bool) -> ClockTime | None:
     """ "nine", "nine thirty", "nine o'clock", "eight forty-five pm"."""
     spoken = cursor.number_word()
     if spoken is None or spoken[0] > 23:
@@ -245,10 +245,10 @@ def _in_letters(cursor: Cursor, bare: bool) -> Clock | None:
     if not bare and cursor.word() not in (*_HALVES, "o'clock", *DAY_PARTS):
         return None
     shown = f"{spoken[0]}:{minutes[0]:02}"
-    return _checked(cursor, shown, Clock(spoken[0], minutes[0]), exact=False)
+    return _checked(cursor, shown, ClockTime(spoken[0], minutes[0]), exact=False)
 
 
-def _checked(cursor: Cursor, shown: str, clock: Clock, *, exact: bool) -> Clock:
+def _checked(cursor: Cursor, shown: str, clock: ClockTime, *, exact: bool) -> ClockTime:
     """The time with its am or pm, or a refusal when no clock shows it."""
     cursor.skip(("o'clock",))
     half = cursor.word() if cursor.word() in _HALVES else ""

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from rota.core.time.phrase_choices import Choices, refuse
 from rota.core.time.phrase_clock import Wall
-from rota.core.time.phrase_parts import Rate
+from rota.core.time.phrase_model import PhraseRate
 
 
-def hour_fields(first: Wall, last: Wall, rate: Rate, past: str, choices: Choices) -> list[str]:
+def hour_fields(
+    first: Wall, last: Wall, rate: PhraseRate, past: str, choices: Choices
+) -> list[str]:
     """Minute and hour of every N hours; `past` are the minutes past the hour, when said."""
     _refuse_empty(first, last)
     (hour, minute, second), (end, end_minute, end_second) = first, last
@@ -27,7 +29,7 @@ def hour_fields(first: Wall, last: Wall, rate: Rate, past: str, choices: Choices
     return [f"{minute} {_hours(hour, end, rate.number)}"]
 
 
-def window_fields(first: Wall, last: Wall, rate: Rate, choices: Choices) -> list[str]:
+def window_fields(first: Wall, last: Wall, rate: PhraseRate, choices: Choices) -> list[str]:
     """The fields in front of the day for every N minutes or seconds."""
     _refuse_empty(first, last)
     (hour, minute, second), (end, end_minute, end_second) = first, last

@@ -1,6 +1,6 @@
 """Schedules in words: "every friday at 5pm" → cron texts and intervals. Pure.
 
-A phrase is cut into tokens (`phrase_words`), read into segments (`phrase_reader`), put together
+A phrase is cut into tokens (`phrase_tokens`), read into segments (`phrase_reader`), put together
 into clauses (`phrase_clauses`), and each clause becomes timings (`phrase_builder`). Where the
 grammar leaves a choice open, every choice is tried: when they come to one reading, that is the
 meaning; when they come to several, the phrase is refused and the readings are offered.
@@ -11,10 +11,10 @@ from __future__ import annotations
 from rota.core.time.cron import read_cron
 from rota.core.time.describe import describe_timings
 from rota.core.time.phrase_builder import build
-from rota.core.time.phrase_choices import Choices, Refusal, refuse
+from rota.core.time.phrase_choices import Choices, PhraseRefusal, refuse
 from rota.core.time.phrase_clauses import clauses_of
 from rota.core.time.phrase_reader import Reader
-from rota.core.time.phrase_words import LENGTH_MAX, tokens_of
+from rota.core.time.phrase_tokens import LENGTH_MAX, tokens_of
 from rota.core.time.zones import place_of
 from rota.errors import BadSchedule
 
@@ -40,7 +40,7 @@ def understand(phrase: str) -> Reading:
     """The one reading of a phrase, or BadSchedule with the reason and what to write instead."""
     try:
         return _read(phrase)
-    except Refusal as refusal:
+    except PhraseRefusal as refusal:
         raise _refused(phrase, refusal) from None
 
 
@@ -52,17 +52,17 @@ def _read(phrase: str) -> Reading:
         return readings[0]
     offered = [text for reading in readings if (text := _written(reading)) is not None]
     instead = () if beyond is None else beyond.instead
-    raise Refusal("ambiguous", reason, [*offered, *instead][:OFFERED_MAX])
+    raise PhraseRefusal("ambiguous", reason, [*offered, *instead][:OFFERED_MAX])
 
 
-def _readings(phrase: str) -> tuple[list[Reading], Refusal | None, str]:
+def _readings(phrase: str) -> tuple[list[Reading], PhraseRefusal | None, str]:
     """All readings by all choices, one more that cannot be expressed, and why there was a choice.
 
     A choice that leads to a contradiction is no reading. One that is clear but that cron cannot
     express is: it may be what was meant.
     """
     readings: list[Reading] = []
-    refusals: list[Refusal] = []
+    refusals: list[PhraseRefusal] = []
     reasons: list[str] = []
     taken: list[int] | None = []
     for _ in range(TRIED_MAX):
@@ -73,7 +73,7 @@ def _readings(phrase: str) -> tuple[list[Reading], Refusal | None, str]:
             reading = _by_choices(phrase, choices)
             if reading not in readings:
                 readings.append(reading)
-        except Refusal as refusal:
+        except PhraseRefusal as refusal:
             refusals.append(refusal)
         reasons += [reason for reason, _ in choices.made]
         taken = _next_choices(choices)
@@ -113,7 +113,7 @@ def _written(reading: Reading) -> str | None:
         found, beyond, _ = _readings(text)
         if len(found) == 1 and beyond is None and same_times(found[0], reading):
             return text
-    except Refusal:
+    except PhraseRefusal:
         pass
     return str(reading[0]) if len(reading) == 1 else None
 
@@ -127,7 +127,7 @@ def _meaning(timing: str | int) -> object:
     return timing if isinstance(timing, int) else read_cron(timing).meaning
 
 
-def _refused(phrase: str, refusal: Refusal) -> BadSchedule:
+def _refused(phrase: str, refusal: PhraseRefusal) -> BadSchedule:
     shown = _printable(phrase if len(phrase) <= _SHOWN_MAX else f"{phrase[:_SHOWN_MAX]}…")
     verb = "is ambiguous" if refusal.kind == "ambiguous" else "is not understood"
     instead = refusal.instead

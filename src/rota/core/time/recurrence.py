@@ -24,7 +24,7 @@ from rota.core.time.occurrences import (
     next_after,
     previous_before,
 )
-from rota.core.time.phrase_words import LENGTH_MAX
+from rota.core.time.phrase_tokens import LENGTH_MAX
 from rota.core.time.phrases import understand
 from rota.core.time.spec import GAPS, REPEATS, Spec, Timing
 from rota.core.time.zones import zone_named

@@ -208,7 +208,7 @@ def _content(raw: bytes) -> LockContent | None:
     try:
         content = msgspec.json.decode(raw, type=LockContent)
         _instant(content.heartbeat)
-    except (msgspec.DecodeError, ValueError):
+    except (msgspec.DecodeError, ValueError, RecursionError):
         return None
     return content
 

@@ -93,7 +93,7 @@ def load_state(
         if state.version != VERSION:
             raise msgspec.ValidationError(f"it has version {state.version}, not {VERSION}")
         _check_times(state)
-    except (msgspec.DecodeError, UnicodeDecodeError, ValueError) as error:
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
         aside = path.with_name(f"{STATE_FILE}.corrupt")
         path.replace(aside)
         return LoadedState(

@@ -182,7 +182,7 @@ def peek(folder: Path) -> ScheduleState | None:
     """What the file says, if it can be read. Changes nothing."""
     try:
         return msgspec.json.decode((folder / STATE_FILE).read_bytes(), type=ScheduleState)
-    except (OSError, msgspec.MsgspecError):
+    except (OSError, msgspec.MsgspecError, UnicodeError, RecursionError):
         return None
 
 

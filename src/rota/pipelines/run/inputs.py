@@ -7,7 +7,6 @@ offset, limit, sample; the filter comes after.
 from __future__ import annotations
 
 import asyncio
-import codecs
 import contextlib
 import io
 import itertools
@@ -110,12 +109,11 @@ def _opened(path: Path) -> IO[bytes]:
 def _lines(raw: IO[bytes], name: str, encoding: str) -> Iterator[str]:
     """Lines with their ends; a line that is not in the encoding is told by its number."""
     try:
-        codecs.lookup(encoding)
-    except LookupError as error:
+        text = io.TextIOWrapper(
+            io.BufferedReader(_Borrowed(raw)), encoding=_marked(encoding), newline=""
+        )
+    except (LookupError, ValueError) as error:  # ValueError: a NUL in its name
         raise BadInput(f"{name}: {encoding!r} is no encoding", hint="Use utf-8.") from error
-    text = io.TextIOWrapper(
-        io.BufferedReader(_Borrowed(raw)), encoding=_marked(encoding), newline=""
-    )
     number = 0
     try:
         for line in text:
@@ -151,7 +149,7 @@ def _marked(encoding: str) -> str:
 def _json(raw: bytes, name: str, encoding: str) -> Iterator[Item]:
     try:
         text = raw.decode(_marked(encoding))
-    except (UnicodeError, LookupError) as error:
+    except (ValueError, LookupError) as error:  # a codec may not decode bytes, or not exist
         raise BadInput(f"{name} is not {encoding}", hint="Save it as UTF-8.") from error
     value = _decoded(text, name)
     if isinstance(value, dict) and isinstance(value.get("items"), list):
@@ -168,8 +166,10 @@ def _json(raw: bytes, name: str, encoding: str) -> Iterator[Item]:
 def _decoded(text: str, place: str) -> Any:
     try:
         return msgspec.json.decode(text)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeError) as error:
         raise BadInput(f"{place}: not JSON: {error}") from error
+    except RecursionError:
+        raise BadInput(f"{place}: this JSON is nested too deeply") from None
 
 
 def _object(value: Any, place: str) -> Item:

@@ -142,7 +142,7 @@ class ModelCaller:
                     wait_s = _retry_s(question, error, attempt)
                     if asyncio.get_running_loop().time() - began >= timeout_s:
                         timeout_s = 2 * question.timeout_s  # it may only have needed more time
-                await self._pause(wait_s)
+                await self._pause(min(wait_s, PATIENCE_S))
                 continue
             usage.add(reply)
             return reply.text

@@ -13,6 +13,7 @@ from rota.core.runs.failures import TABLE, Kind, describe, kind_of, names_of
 from rota.core.runs.lifecycle import Status, Trigger
 from rota.core.runs.model import Claim, NewRun, Outcome
 from rota.core.runs.retry import RetryPolicy, next_try_us
+from rota.core.time.instants import after
 from rota.engine import run_log
 from rota.engine.context import EngineContext
 from rota.engine.journal import Journal
@@ -199,7 +200,7 @@ class PipelineRunner:
         now = self._base.clock.now()
         return successor(
             self._claim, self._base.ids.make(now), trigger=Trigger.RETRY,
-            available_at=now + wait_us, attempt=self._claim.attempt + 1, reason="retry",
+            available_at=after(now, wait_us), attempt=self._claim.attempt + 1, reason="retry",
         )  # fmt: skip
 
 

@@ -130,8 +130,8 @@ def typed_cell(text: str, kind: str, place: str) -> Any:
     if kind == "json":
         try:
             return json.loads(text)
-        except ValueError as error:
-            raise BadInput(f"{place}: {text!r} is not JSON") from error
+        except (ValueError, RecursionError) as error:
+            raise BadInput(f"{place}: {text[:100]!r} is not JSON: {error}") from error
     if kind == "boolean":
         word = text.strip().lower()
         if word in _TRUE | _FALSE:

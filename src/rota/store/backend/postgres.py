@@ -44,6 +44,8 @@ CONNECT_TIMEOUT_S = 10.0
 SCRIPT_LOOKS = 1_000_000  # a migration of a large table takes what it takes
 _RETRIES = 5
 
+# Raised by the driver or the server for a value that the column cannot hold.
+_UNSTORABLE = (asyncpg.DataError, asyncpg.ProgramLimitExceededError, OverflowError, ValueError)
 _ERRORS: tuple[tuple[type[BaseException], type[errors.StoreError]], ...] = (
     (asyncpg.DiskFullError, errors.StoreFull),
     (asyncpg.ReadOnlySQLTransactionError, errors.StoreReadOnly),
@@ -178,6 +180,8 @@ class PostgresTx:
             return await send(text, *values)
         except asyncpg.UniqueViolationError as error:
             raise Taken(str(error)) from error
+        except _UNSTORABLE as error:
+            raise errors.Unstorable(f"PostgreSQL cannot store a value: {error}") from error
 
     async def _begin(self) -> None:
         if not self.begun:

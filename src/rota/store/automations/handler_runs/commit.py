@@ -15,6 +15,7 @@ from rota.core.automations.planner import DeployedHandler
 from rota.core.runs.lifecycle import Status, Trigger
 from rota.core.runs.model import Claim, Outcome
 from rota.core.runs.retry import RetryPolicy, next_try_us
+from rota.core.time.instants import after
 from rota.store.automations import deploy, effects, events
 from rota.store.automations import state as automations
 from rota.store.automations.events import Published
@@ -224,6 +225,6 @@ async def _after(
         fixes += 1
         at = Rest(Status.PENDING, None, now, Trigger.RETRY)
     elif wait_us is not None:
-        at = Rest(Status.SLEEPING, stop.kind, now + wait_us, Trigger.RETRY)
+        at = Rest(Status.SLEEPING, stop.kind, after(now, wait_us), Trigger.RETRY)
     await automations.count_troubles(tx, automation, failures=failures, fixes=fixes)
     return at

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from rota.core.time.phrase_choices import refuse
-from rota.core.time.phrase_clock import Clock, in_part
+from rota.core.time.phrase_clock import ClockTime, in_part
 
 # The slots of a clause.
 DAYS, TIMES, MONTHS, RATE, WINDOW, PAST, PART = (
@@ -27,7 +27,7 @@ class Day(NamedTuple):
     every: bool = False  # "every monday"
 
 
-class Rate(NamedTuple):
+class PhraseRate(NamedTuple):
     """ "every N units", "daily", "twice a day"."""
 
     number: int
@@ -35,7 +35,7 @@ class Rate(NamedTuple):
     times_a: int | None = None  # 2 in "twice a day": so many times or days must be named
 
 
-DAILY = Rate(1, "day")
+DAILY = PhraseRate(1, "day")
 
 
 @dataclass
@@ -44,11 +44,11 @@ class Clause:
 
     before: str = ""  # what joins it to the one before it: "", ",", "and" or ";"
     days: list[Day] = field(default_factory=list)
-    times: list[Clock] = field(default_factory=list)
+    times: list[ClockTime] = field(default_factory=list)
     months: list[str] = field(default_factory=list)
-    windows: list[tuple[Clock, Clock]] = field(default_factory=list)
+    windows: list[tuple[ClockTime, ClockTime]] = field(default_factory=list)
     past: list[str] = field(default_factory=list)  # minutes past the hour
-    rate: Rate | None = None
+    rate: PhraseRate | None = None
     daily: bool = False  # "every day" beside another rate
     part: str = ""  # morning, afternoon, evening or night
     order: list[str] = field(default_factory=list)  # the slots as they were said
@@ -95,7 +95,7 @@ class Clause:
         )  # fmt: skip
 
 
-def _one_rate(one: Rate | None, other: Rate | None) -> Rate | None:
+def _one_rate(one: PhraseRate | None, other: PhraseRate | None) -> PhraseRate | None:
     """ "every hour every day" is every hour; other pairs of rates contradict each other."""
     if one is None or other is None or one == other:
         return one or other

@@ -1,0 +1,48 @@
+"""Names, keys and priorities that callers choose: what both databases can hold. Pure."""
+
+from __future__ import annotations
+
+from rota.core.time.instants import shown
+from rota.errors import BadInput
+
+# A name and a key stand together in one index entry, which PostgreSQL bounds at 2,700 bytes.
+NAME_BYTES_MAX = 255
+KEY_BYTES_MAX = 1_000
+PRIORITY_MAX = 2**31 - 1
+
+
+def checked_name(name: object, what: str) -> str:
+    """The name of a workflow, step, queue or signal, or BadInput."""
+    return _checked(name, what, NAME_BYTES_MAX)
+
+
+def checked_key(key: object, what: str) -> str:
+    """An external id or a key, or BadInput."""
+    return _checked(key, what, KEY_BYTES_MAX)
+
+
+def checked_priority(priority: object) -> int:
+    """A priority, or BadInput."""
+    if isinstance(priority, bool) or not isinstance(priority, int) or abs(priority) > PRIORITY_MAX:
+        raise BadInput(
+            f"priority={shown(priority)} is not a priority",
+            hint=f"Give a whole number from {-PRIORITY_MAX:,} to {PRIORITY_MAX:,}.",
+        )
+    return priority
+
+
+def _checked(text: object, what: str, bytes_max: int) -> str:
+    hint = f"Give 1 to {bytes_max:,} bytes of text without NUL characters."
+    if not isinstance(text, str):
+        raise BadInput(f"{what}={shown(text)} is not text", hint=hint)
+    if not text:
+        raise BadInput(f"{what} is empty", hint=hint)
+    if "\0" in text:
+        raise BadInput(f"{what}={shown(text)} holds a NUL character", hint=hint)
+    try:
+        size = len(text.encode())
+    except UnicodeEncodeError:
+        raise BadInput(f"{what}={shown(text)} is not valid Unicode", hint=hint) from None
+    if size > bytes_max:
+        raise BadInput(f"{what} has {size:,} bytes; the limit is {bytes_max:,}", hint=hint)
+    return text

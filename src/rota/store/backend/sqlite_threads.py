@@ -1,0 +1,239 @@
+"""The threads that own SQLite connections: one writer with group commit, one reader."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import queue
+import threading
+import weakref
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import apsw
+
+from rota import faults
+from rota.store.backend.sqlite_errors import keep_errno
+from rota.store.backend.sqlite_tx import SqliteTx, drive
+
+# More than this in one commit only adds latency: the sync is shared well before.
+GROUP_MAX = 1000
+# A commit on the spot holds up the event loop, so only a disk that answers within this gets one.
+QUICK_COMMIT_S = 0.002
+
+
+class _Call(NamedTuple):
+    function: Callable[..., Any]
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    loop: asyncio.AbstractEventLoop
+    future: asyncio.Future[Any]
+
+
+class _Answer(NamedTuple):
+    future: asyncio.Future[Any]
+    value: Any
+    error: BaseException | None
+
+
+def _deliver(answers: list[_Answer]) -> None:
+    for future, value, error in answers:
+        if future.done():  # the caller was cancelled meanwhile
+            continue
+        if error is None:
+            future.set_result(value)
+        else:
+            future.set_exception(error)
+
+
+# A fork copies SQLite's own locks as they are, and one that is held stays held in the child for
+# ever. So a fork waits until no thread of ours is inside SQLite.
+_threads: weakref.WeakSet[SqliteThread] = weakref.WeakSet()
+
+
+def _hold_all() -> None:
+    for thread in _threads:
+        thread.pause()
+
+
+def _let_go() -> None:
+    for thread in _threads:
+        thread.resume()
+
+
+os.register_at_fork(before=_hold_all, after_in_parent=_let_go, after_in_child=_threads.clear)
+
+
+class SqliteThread:
+    """A thread that owns one connection and serves calls from any event loop."""
+
+    def __init__(self, name: str, connect: Callable[[], SqliteTx], writes: bool) -> None:
+        self._calls: queue.SimpleQueue[_Call | None] = queue.SimpleQueue()
+        self._connect = connect
+        self._serve_group = _write_group if writes else _read_group
+        self._thread = threading.Thread(target=self._serve, name=name, daemon=True)
+        self._opened: queue.SimpleQueue[BaseException | None] = queue.SimpleQueue()
+        self._tx: SqliteTx | None = None
+        # Who holds it may use the connection.
+        self._turn = threading.Lock()
+        self._took_s = 0.0
+        _threads.add(self)
+
+    async def open(self) -> None:
+        self._thread.start()
+        problem = await asyncio.to_thread(self._opened.get)
+        if problem is not None:
+            raise problem
+
+    async def close(self) -> None:
+        await asyncio.to_thread(self.end)
+
+    def end(self) -> None:
+        """Finish what was submitted, then close the connection."""
+        if self._thread.is_alive():
+            self._calls.put(None)
+            self._thread.join()
+
+    def pause(self) -> None:
+        """Let nobody use the connection; waits for whoever does."""
+        self._turn.acquire()
+
+    def resume(self) -> None:
+        """The connection may be used again."""
+        self._turn.release()
+
+    async def call_brief(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        """Serve the call here and now, unless somebody is being served or the disk is slow."""
+        tx = self._tx
+        if tx is None or self._took_s > QUICK_COMMIT_S or not self._calls.empty():
+            return await self.call(function, args, kwargs)
+        if not self._turn.acquire(blocking=False):
+            return await self.call(function, args, kwargs)
+        loop = asyncio.get_running_loop()
+        call = _Call(function, args, kwargs, loop, loop.create_future())
+        try:
+            tx.patient = False
+            [answer] = self._timed(tx, [call])
+        finally:
+            tx.patient = True
+            self._turn.release()
+        if isinstance(answer.error, apsw.BusyError):  # another process: wait for it off the loop
+            return await self.call(function, args, kwargs)
+        # A caller that writes in a loop must let others have the event loop in between.
+        await asyncio.sleep(0)
+        if answer.error is not None:
+            raise answer.error
+        return answer.value
+
+    async def call(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Any] = loop.create_future()
+        self._calls.put(_Call(function, args, kwargs, loop, future))
+        return await future
+
+    def _serve(self) -> None:
+        try:
+            with self._turn:
+                tx = self._tx = self._connect()
+        except BaseException as error:
+            self._opened.put(error)
+            return
+        self._opened.put(None)
+        closing = False
+        while not closing:
+            group, closing = self._take()
+            if group:
+                with self._turn:
+                    answers = self._timed(tx, group)
+                self._answer(group, answers)
+        with self._turn:
+            self._tx = None
+            tx.close()
+
+    def _timed(self, tx: SqliteTx, group: list[_Call]) -> list[_Answer]:
+        answers = self._serve_group(tx, group)
+        self._took_s = tx.commit_s
+        return answers
+
+    def _take(self) -> tuple[list[_Call], bool]:
+        """Wait for one call, then take whatever else is there already."""
+        call = self._calls.get()
+        group: list[_Call] = []
+        while call is not None:
+            group.append(call)
+            if len(group) >= GROUP_MAX:
+                return group, False
+            try:
+                call = self._calls.get_nowait()
+            except queue.Empty:
+                return group, False
+        return group, True
+
+    def _answer(self, group: list[_Call], answers: list[_Answer]) -> None:
+        loops = {id(call.loop): call.loop for call in group}
+        for key, loop in loops.items():
+            mine = (
+                answers
+                if len(loops) == 1
+                else [a for c, a in zip(group, answers, strict=True) if id(c.loop) == key]
+            )
+            try:
+                loop.call_soon_threadsafe(_deliver, mine)
+            except RuntimeError:  # that loop is closed: nobody is waiting any more
+                continue
+
+
+def _write_group(tx: SqliteTx, group: list[_Call]) -> list[_Answer]:
+    """One transaction for all; a function that fails takes only its own savepoint with it."""
+    connection = tx.connection
+    try:
+        tx.begin()
+        answers = [_guarded(tx, call, len(group) > 1) for call in group]
+        faults.reach("before-commit")
+        tx.commit()
+        faults.reach("after-commit")
+        return answers
+    except BaseException as error:
+        keep_errno(error, connection)
+        if connection.in_transaction:
+            connection.execute("rollback")
+        return [_Answer(call.future, None, error) for call in group]
+
+
+def _guarded(tx: SqliteTx, call: _Call, shared: bool) -> _Answer:
+    connection = tx.connection
+    if shared:
+        connection.execute("savepoint call")
+    try:
+        value = drive(call.function(tx, *call.args, **call.kwargs))
+    except (apsw.FullError, apsw.IOError, apsw.CorruptError):
+        raise  # these end the whole transaction
+    except BaseException as error:
+        if not shared:
+            connection.execute("rollback")
+            tx.begin()
+        else:
+            connection.execute("rollback to call")
+            connection.execute("release call")
+        return _Answer(call.future, None, error)
+    if shared:
+        connection.execute("release call")
+    return _Answer(call.future, value, None)
+
+
+def _read_group(tx: SqliteTx, group: list[_Call]) -> list[_Answer]:
+    connection = tx.connection
+    answers = []
+    for call in group:
+        try:
+            tx.check_files()
+            connection.execute("begin")
+            try:
+                value = drive(call.function(tx, *call.args, **call.kwargs))
+            finally:
+                connection.execute("rollback")
+            answers.append(_Answer(call.future, value, None))
+        except BaseException as error:
+            keep_errno(error, connection)
+            answers.append(_Answer(call.future, None, error))
+    return answers

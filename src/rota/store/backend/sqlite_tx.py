@@ -1,0 +1,146 @@
+"""One transaction on a SQLite connection: statements, commit, and its files checked."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Coroutine, Sequence
+from typing import Any, TypeVar, cast
+
+import apsw
+import msgspec
+
+from rota import errors
+from rota.store.backend.database import Row, Taken
+from rota.store.backend.dialect import SQLITE
+from rota.store.backend.queries import compiled
+from rota.store.backend.sqlite_files import OpenFiles
+from rota.store.backend.sqlite_wal_prealloc import WalPreallocation
+
+T = TypeVar("T")
+
+# Raised by the driver, or by the JSON that carries a batch, for a value that SQLite cannot hold.
+_UNSTORABLE = (OverflowError, ValueError, apsw.TooBigError)
+_TAKEN = (apsw.SQLITE_CONSTRAINT_UNIQUE, apsw.SQLITE_CONSTRAINT_PRIMARYKEY)
+
+
+class SqliteTx:
+    """Runs statements on the connection it is given. Its awaits never suspend."""
+
+    dialect = SQLITE
+
+    def __init__(self, connection: apsw.Connection) -> None:
+        self.connection = connection
+        self.commit_s = 0.0  # what the last commit took
+        self.patient = True  # whether to wait for another process
+        self.log_room: WalPreallocation | None = None
+        self.files: OpenFiles | None = None  # None for a database in memory
+        self._cursor = connection.cursor()
+        self._queries = compiled("sqlite")
+
+    async def rows(self, query: str, *, alone: bool = False, **parameters: Any) -> list[Row]:
+        """Run one named query."""
+        text, _, names, _ = self._queries[query]
+        return self._execute(text, tuple(_plain([parameters[name] for name in names])))
+
+    async def many(
+        self, query: str, items: Sequence[Row], *, alone: bool = False, **parameters: Any
+    ) -> list[Row]:
+        """Run one set-based query: all items travel as one JSON array."""
+        return self._execute(*self._prepared(query, items, parameters)) if items else []
+
+    async def change(
+        self, query: str, items: Sequence[Row], *, alone: bool = False, **parameters: Any
+    ) -> int:
+        """Run one set-based query that answers nothing."""
+        if not items:
+            return 0
+        self._execute(*self._prepared(query, items, parameters))
+        return self.connection.changes()
+
+    def _prepared(
+        self, query: str, items: Sequence[Row], parameters: dict[str, Any]
+    ) -> tuple[str, tuple[Any, ...]]:
+        text, _, names, single = self._queries[query]
+        shared = _plain([parameters[name] for name in names])
+        if len(items) == 1:
+            return single, (*_plain(items[0]), *shared)
+        return text, (_json(items), *shared)
+
+    def _execute(self, text: str, values: tuple[Any, ...]) -> list[Row]:
+        try:
+            return cast(list[Row], self._cursor.execute(text, values).fetchall())
+        except apsw.ConstraintError as error:
+            kind = getattr(error, "extendedresult", None)
+            if kind in _TAKEN:
+                raise Taken(str(error)) from error
+            if kind == apsw.SQLITE_CONSTRAINT_DATATYPE:  # such as an integer that JSON made a float
+                raise errors.Unstorable(f"SQLite cannot store a value: {error}") from error
+            raise
+        except _UNSTORABLE as error:
+            raise errors.Unstorable(f"SQLite cannot store a value: {error}") from error
+
+    def take_notification(self, topic: str) -> str | None:
+        """A file sends no notifications; `SqliteDatabase.write_and_notify` sends them."""
+        return None
+
+    async def script(self, text: str) -> None:
+        """Run plain statements."""
+        self._cursor.execute(text).fetchall()
+
+    def begin(self) -> None:
+        """Take the write lock."""
+        self.check_files()
+        self._cursor.execute("begin immediate")
+        if self.log_room is not None:
+            self.log_room.make()
+
+    def commit(self) -> None:
+        """Make it durable, and note how long the disk took."""
+        began = time.perf_counter()
+        self._cursor.execute("commit")
+        self.commit_s = time.perf_counter() - began
+        # Only now is it known that the commit went into a log that the next process will read.
+        self.check_files()
+
+    def check_files(self) -> None:
+        """Refuse to answer from files that are no longer those of the database."""
+        if self.files is not None:
+            self.files.check()
+
+    def close(self) -> None:
+        """Disconnect."""
+        if self.files is not None:
+            self.files.keep_from_checkpoint_if_gone()
+        self.connection.close()
+        if self.log_room is not None:
+            self.log_room.close()
+
+    def wait_for_lock(self, tries: int, busy_s: float) -> bool:
+        """Short random naps: SQLite's own growing ones starve a process beside a busy writer."""
+        if not self.patient or tries * 0.001 > busy_s:
+            return False
+        time.sleep(random.uniform(0.0002, 0.0018))
+        return True
+
+
+def _json(values: Sequence[Any]) -> str:
+    try:
+        return msgspec.json.encode(values).decode()
+    except _UNSTORABLE as error:
+        raise errors.Unstorable(f"SQLite cannot store a value: {error}") from error
+
+
+def _plain(values: Sequence[Any]) -> list[Any]:
+    """Lists as JSON, everything else as it is."""
+    return [_json(value) if isinstance(value, (list, tuple)) else value for value in values]
+
+
+def drive(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Run a store function to its end in one go: on SQLite nothing in it may suspend."""
+    try:
+        coroutine.send(None)
+    except StopIteration as stop:
+        return cast(T, stop.value)
+    coroutine.close()
+    raise RuntimeError("a store function awaited something that is not its transaction")

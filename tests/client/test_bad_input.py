@@ -1,0 +1,130 @@
+"""Bad names, keys, priorities and numbers get the same BadInput on both databases."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from rota import Rota, Start, wait_for
+from rota.core.runs.names import KEY_BYTES_MAX, NAME_BYTES_MAX, PRIORITY_MAX
+from rota.errors import BadInput, NotSerialisable
+from rota.testing import virtual
+from tests.workflows.kit import result, trouble
+
+BAD_TEXTS = ["", "a\0b", "a\ud800", "x" * (KEY_BYTES_MAX + 1), "é" * KEY_BYTES_MAX, 7]
+IDS = ["empty", "NUL", "lone surrogate", "too long", "too many bytes", "not text"]
+
+
+def plain() -> tuple[Rota, Any]:
+    app = Rota()
+
+    @app.workflow
+    async def echo(value: Any = None) -> Any:
+        return value
+
+    return app, echo
+
+
+@pytest.mark.parametrize("text", BAD_TEXTS, ids=IDS)
+async def test_a_bad_id_key_queue_or_signal_name_is_refused(database_url: str, text: Any) -> None:
+    app, echo = plain()
+    async with virtual(app, url=database_url):
+        for option in ("external_id", "key", "queue"):
+            with pytest.raises(BadInput, match=option):
+                await echo.options(**{option: text}).start()
+        with pytest.raises(BadInput, match="external_id"):
+            await app.start_many(echo, [Start((1,), external_id=text)])
+        with pytest.raises(BadInput, match="key"):
+            await app.start_many(echo, [Start((1,), key=text)])
+        assert await app.list() == []
+        run = await app.start(echo)
+        with pytest.raises(BadInput, match="signal name"):
+            await app.signal(run.id, text)
+        with pytest.raises(BadInput, match="reason"):
+            await app.cancel(run.id, reason=text)
+
+
+@pytest.mark.parametrize(
+    "priority", [1.5, 2**31, -(2**31), 2**63, 10**30, math.nan, "1", True], ids=repr
+)
+async def test_a_priority_that_is_not_a_whole_number_in_range_is_refused(
+    database_url: str, priority: Any
+) -> None:
+    app, echo = plain()
+    async with virtual(app, url=database_url):
+        with pytest.raises(BadInput, match="priority"):
+            await echo.options(priority=priority).start()
+        with pytest.raises(BadInput, match="priority"):
+            await echo.options(priority=priority).start_many([(1,)])
+        assert await app.list() == []
+
+
+async def test_the_longest_names_and_highest_priorities_are_kept(database_url: str) -> None:
+    app, echo = plain()
+    async with virtual(app, url=database_url) as world:
+        key, queue = "k" * KEY_BYTES_MAX, "q" * NAME_BYTES_MAX
+        run = await echo.options(external_id=key, key=key, priority=PRIORITY_MAX).start()
+        await echo.options(queue=queue, priority=-PRIORITY_MAX).start()
+        await app.signal(run.id, queue)
+        assert (await echo.options(external_id=key).start()).existed
+        await world.settle()
+        assert await run.status() == "completed"
+
+
+def test_a_bad_name_queue_or_priority_is_refused_at_registration() -> None:
+    app = Rota()
+
+    async def work() -> None:
+        return None
+
+    for words in ({"name": "a\0"}, {"queue": ""}, {"priority": 1.5}, {"name": "n" * 256}):
+        with pytest.raises(BadInput):
+            app.workflow(**words)(work)
+    with pytest.raises(BadInput, match="step name"):
+        app.step(name="\ud800")(work)
+    with pytest.raises(BadInput, match="the key of step work"):
+        app.step(work).keyed("a\0b")
+    with pytest.raises(BadInput, match="queue"):
+        app.queue("")
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf], ids=str)
+async def test_nan_and_infinity_are_refused_and_the_error_names_the_place(
+    database_url: str, value: float
+) -> None:
+    app, echo = plain()
+
+    @app.step
+    async def measure() -> Any:
+        return {"share": [1.0, value]}
+
+    @app.workflow
+    async def outer(inside: bool) -> Any:
+        return await measure() if inside else value
+
+    @app.workflow
+    async def waits() -> Any:
+        return await wait_for("go")
+
+    async with virtual(app, url=database_url) as world:
+        for arguments in ((value,), ({"a": value},), ([value],)):
+            with pytest.raises(NotSerialisable, match=rf"{value} at `\$\.value"):
+                await app.start(echo, *arguments)
+        waiting = await app.start(waits)
+        with pytest.raises(NotSerialisable, match=r"signal go holds .* at `\$`"):
+            await app.signal(waiting.id, "go", value)
+        step, output = await app.start(outer, True), await app.start(outer, False)
+        await world.settle()
+        assert "at `$.share[1]`" in (await trouble(step))["message"]
+        assert "the result of workflow outer" in (await trouble(output))["message"]
+        assert await waiting.status() == "sleeping:signal"
+
+
+async def test_none_stays_none(database_url: str) -> None:
+    app, echo = plain()
+    async with virtual(app, url=database_url) as world:
+        run = await app.start(echo, {"a": None, "b": 0.5})
+        await world.settle()
+        assert await result(run) == {"a": None, "b": 0.5}
