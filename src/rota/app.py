@@ -14,7 +14,7 @@ import logging
 import os
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, ParamSpec, Self, TypedDict, TypeVar, Unpack, overload
+from typing import Any, ParamSpec, Self, TypeVar, Unpack, overload
 
 import msgspec
 
@@ -25,13 +25,12 @@ from rota.automations.executor import AutomationExecutor
 from rota.client.client import Client
 from rota.client.handle import RunHandle
 from rota.client.start import Item, RunOptions, Startable, as_start, unknown_workflow
-from rota.core.runs.fairness import check_queue
+from rota.core.runs.fairness import QueueOptions, check_queue
 from rota.core.runs.lifecycle import Trigger
 from rota.core.runs.model import NewRun, Queue, Started
 from rota.core.runs.names import checked_name
 from rota.core.suggest import check_options
-from rota.core.time.instants import Duration, micros
-from rota.core.typed import JsonReader
+from rota.core.time.instants import micros
 from rota.engine.clock import Clock
 from rota.engine.context import EngineContext
 from rota.engine.executor import Executor
@@ -49,6 +48,7 @@ from rota.schedules.toml import ScheduleTable
 from rota.settings import SettingOptions, Settings
 from rota.store.backend.database import BRIEF
 from rota.workflows.branches import step_around
+from rota.workflows.child_handle import ChildHandle
 from rota.workflows.definition import (
     AsyncWorkflow,
     Step,
@@ -60,54 +60,12 @@ from rota.workflows.definition import (
 )
 from rota.workflows.executor import WorkflowExecutor
 from rota.workflows.run import WorkflowRun, current_run
-from rota.workflows.waits import Siblings, child_result, start_child, start_children
+from rota.workflows.waits import Siblings, start_child, start_children
 
 log = logging.getLogger("rota.app")
 P = ParamSpec("P")
 R = TypeVar("R")
 W = TypeVar("W", bound=Workflow[..., Any])
-
-
-class QueueOptions(TypedDict, total=False):
-    """The limits of a queue, for `app.queue`.
-
-    `open_per_key` counts runs from their first claim to their end, `running_per_key` only while a
-    worker executes them. Waiting for `age` raises a run's priority by one."""
-
-    seats: int | None
-    running: int | None
-    running_per_key: int | None
-    rate: tuple[int, Duration] | None
-    open_per_key: int | None
-    weight: int | None
-    age: Duration | None
-    round_robin: bool
-
-
-class ChildRef(RunHandle[R]):
-    """A child run seen from the workflow that started it: awaiting it is durable."""
-
-    def __init__(
-        self,
-        client: Client,
-        run_id: str,
-        returns: JsonReader,
-        flow: WorkflowRun,
-        siblings: Siblings | None = None,
-    ) -> None:
-        super().__init__(client, run_id, returns, existed=False)
-        self._flow = flow
-        self._siblings = siblings
-
-    async def result(self, *, timeout: Duration | None = None) -> R:
-        """Wait durably; no worker is held meanwhile."""
-        if timeout is not None:
-            raise UsageError(
-                "a child's result takes no timeout", hint="Give the child workflow a timeout."
-            )
-        returns = self._returns or JsonReader(Any)
-        value: R = await child_result(self._flow, self.id, returns, self._siblings)
-        return value
 
 
 class Rota(Client):
@@ -429,7 +387,7 @@ class Rota(Client):
                 hint="A child whose external_id is taken is the run that has it.",
             )
         child_id = await start_child(flow, target, args, kwargs, options)
-        return ChildRef(self, child_id, target.signature.returns, flow)
+        return ChildHandle(self, child_id, target.signature.returns, flow)
 
     async def cancel(self, run_id: str, *, reason: str = "by request") -> Sequence[str]:
         """Call off a run and everything below it. Not inside a workflow: use a step."""
@@ -475,7 +433,7 @@ class Rota(Client):
         starts = [(one.args, one.kwargs, options.for_item(one)) for one in map(as_start, items)]
         ids = await start_children(flow, target, starts)
         siblings, returns = Siblings(ids), target.signature.returns
-        return [ChildRef(self, child_id, returns, flow, siblings) for child_id in ids]
+        return [ChildHandle(self, child_id, returns, flow, siblings) for child_id in ids]
 
 
 def _refuse_in_workflow(verb: str) -> None:

@@ -11,12 +11,12 @@ import msgspec
 import pytest
 
 from rota import Client, Rota, RunHandle, Start, StartOptions
-from rota.app import QueueOptions
 from rota.automations.definition import Automation, AutomationOptions
 from rota.blocking import BlockingClient, block_on
 from rota.client.client import RunFilters
 from rota.client.schedules import Schedules
 from rota.client.start import RunOptions
+from rota.core.runs.fairness import QueueOptions
 from rota.errors import BadInput, BadSetting, UnknownOption, UsageError
 from rota.schedules.definition import PolicyOptions, ScheduleOptions, policies
 from rota.settings import SettingOptions, Settings
@@ -29,7 +29,7 @@ from tests.workflows.kit import result
 GIVEN: dict[str, Any] = {
     "external_id": "mine", "on_conflict": "swerve", "queue": "a road", "priority": 3.5,
     "delay": "a while", "at": "home", "key": "of the door", "tags": ["x"], "retries": "many",
-    "timeout": 5,
+    "timeout": 5, "unique_key": "of my own", "detached": "no",
 }  # fmt: skip
 assert GIVEN.keys() == StartOptions.__annotations__.keys()
 
@@ -42,11 +42,13 @@ def echo_app(url: str = "sqlite://:memory:") -> tuple[Rota, Workflow[..., dict[s
     async def echo(  # noqa: PLR0917
         external_id: str, on_conflict: str, queue: str, priority: float, delay: str, at: str,
         key: str, tags: list[str], retries: str, timeout: int = 30,
+        unique_key: str = "", detached: str = "",
     ) -> dict[str, Any]:  # fmt: skip
         return {
             "external_id": external_id, "on_conflict": on_conflict, "queue": queue,
             "priority": priority, "delay": delay, "at": at, "key": key, "tags": tags,
-            "retries": retries, "timeout": timeout,
+            "retries": retries, "timeout": timeout, "unique_key": unique_key,
+            "detached": detached,
         }  # fmt: skip
 
     @app.workflow
@@ -282,7 +284,8 @@ def test_a_misspelt_option_is_refused_with_the_nearest_one(call: str) -> None:
 def test_an_option_that_is_like_no_other_is_refused_with_all_of_them() -> None:
     with pytest.raises(UnknownOption, match="no option 'colour'") as caught:
         APP.queue("x", colour="red")  # type: ignore[call-arg]
-    assert caught.value.advice == "Its options: rate, running, running_per_key, seats."
+    options = "age, open_per_key, rate, round_robin, running, running_per_key, seats, weight"
+    assert caught.value.advice == f"Its options: {options}."
 
 
 def test_a_misspelt_setting_is_refused_with_the_nearest_one() -> None:
@@ -312,4 +315,7 @@ def test_options_for_type_checkers_are_those_of_the_code() -> None:
         "approval": True, "timezone": "UTC", "queue": "q", "fix": None,
     }  # fmt: skip
     assert not ScheduleOptions.__annotations__.keys() & named(Schedules.create)
-    assert QueueOptions.__annotations__.keys() == {"seats", "running", "running_per_key", "rate"}
+    assert QueueOptions.__annotations__.keys() == {
+        "seats", "running", "running_per_key", "rate", "open_per_key", "weight", "age",
+        "round_robin",
+    }  # fmt: skip

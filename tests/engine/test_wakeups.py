@@ -233,7 +233,7 @@ async def test_a_cancel_needs_no_event_loop_afterwards(database_url: str) -> Non
 @pytest.mark.parametrize("verb", ["retry", "fork"])
 async def test_a_retry_or_fork_needs_no_event_loop_afterwards(database_url: str, verb: str) -> None:
     app, flows = verbs(Gate())
-    words = {"from_step": "reject"} if verb == "fork" else {}
+    words = {"from_step": "reject#0"} if verb == "fork" else {}
     async with live(app, database_url) as clock, stopped_loop(database_url, clock) as call:
         run = await app.start(flows["rejected"])
         await eventually(lambda: has_failed(app, 1))

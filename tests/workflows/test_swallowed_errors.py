@@ -153,24 +153,6 @@ async def test_clean_up_code_runs_when_a_run_is_suspended(database_url: str) -> 
         assert await run.status() == "completed"
 
 
-async def test_a_timeout_of_asyncio_around_a_durable_sleep_lets_it_suspend(
-    database_url: str,
-) -> None:
-    app = Rota()
-
-    @app.workflow
-    async def flow() -> str:
-        async with asyncio.timeout(30):
-            await sleep("1h")
-        await asyncio.wait_for(sleep("1h"), 30)
-        return "slept"
-
-    async with virtual(app, url=database_url) as world:
-        run = await app.start(flow)
-        await world.drain()
-        assert await result(run) == "slept"
-
-
 def alone(story: Coroutine[Any, Any, T]) -> T:
     """Run a story on a loop in a thread of its own: it may take the loop down with it."""
     with ThreadPoolExecutor(1) as threads:

@@ -114,8 +114,9 @@ def test_a_namespace_that_only_the_code_knows_is_warned_of(shell: Shell, up: Up)
 
 def test_a_file_is_enough(shell: Shell, up: Up) -> None:
     (shell.folder / "rota.toml").unlink()
-    assert "sqlite from_code.db" in up("jobs.py").hears("is up")
-    assert "sqlite from_code.db" in up("jobs:app").hears("is up")
+    database = f"sqlite {shell.folder / 'from_code.db'}"
+    assert database in up("jobs.py").hears("is up")
+    assert database in up("jobs:app").hears("is up")
 
 
 def test_with_json_every_log_line_is_an_object(shell: Shell, up: Up) -> None:

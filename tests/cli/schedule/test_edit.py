@@ -58,6 +58,7 @@ def test_every_option_arrives(either: Shell) -> None:
     assert found["policies"] == {
         "overlap": "skip", "missed": "all", "missed_max": 7, "max_delay": "1h", "jitter": "5m",
         "max_runs": 9, "pause_after_failures": 3, "retries": 2, "timeout": "30m",
+        "grace": "30s", "expires_after": None,
     }  # fmt: skip
     assert (found["queue"], found["priority"], found["status"]) == ("mail", 4, "paused")
     assert found["start_at"] == "2038-12-31T23:00:00.000Z"

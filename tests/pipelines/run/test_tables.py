@@ -80,7 +80,7 @@ def test_columns_may_have_types() -> None:
         ("integer", "5.5", "'5.5' is not a whole number"),
         ("number", "five", "'five' is not a number"),
         ("boolean", "maybe", "'maybe' is neither true nor false"),
-        ("json", "{", "'{' is not JSON"),
+        ("json", "{", "'{' is not JSON: Expecting property name"),
     ],
 )
 def test_a_cell_of_another_type_is_told_with_its_line(kind: str, cell: str, said: str) -> None:
@@ -88,7 +88,7 @@ def test_a_cell_of_another_type_is_told_with_its_line(kind: str, cell: str, said
         rows(f"a,b\nx,1\ny,{cell}\n", types={"b": kind}) if kind != "json" else rows(
             f"a,b\ny,{cell}\n", types={"b": kind}
         )
-    assert str(caught.value).endswith(f": b: {said}")
+    assert f": b: {said}" in str(caught.value)
 
 
 def test_a_type_for_no_column_is_told() -> None:

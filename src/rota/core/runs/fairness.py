@@ -3,9 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict
 
+from rota.core.time.instants import Duration
 from rota.errors import BadInput
+
+
+class QueueOptions(TypedDict, total=False):
+    """The limits of a queue, for `app.queue`.
+
+    `open_per_key` counts runs from their first claim to their end, `running_per_key` only while a
+    worker executes them. Waiting for `age` raises a run's priority by one."""
+
+    seats: int | None
+    running: int | None
+    running_per_key: int | None
+    rate: tuple[int, Duration] | None
+    open_per_key: int | None
+    weight: int | None
+    age: Duration | None
+    round_robin: bool
 
 
 class Contender(NamedTuple):

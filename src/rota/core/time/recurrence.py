@@ -15,7 +15,7 @@ from rota.core.time.calendar import Walls
 from rota.core.time.cron import ALIASES, FULL_NAMES, MONTHS, WEEKDAYS, Cron, read_cron
 from rota.core.time.dst import FIRST_S, LAST_S, changes_between
 from rota.core.time.dst_notes import Remark, notes, skipped_between
-from rota.core.time.instants import SECOND, instant, iso, micros, span
+from rota.core.time.instants import SECOND, Duration, instant, iso, micros, span
 from rota.core.time.occurrences import (
     between,
     check,
@@ -123,12 +123,19 @@ def _timings(written: object, plain: Timing) -> list[Timing]:
         zone_named(written.zone)
         return [written]
     if isinstance(written, timedelta):
-        return [_every(plain, micros(written))]
+        return [_every(plain, _interval(written))]
     if isinstance(written, datetime):
         return _once(plain, written, str(written))
     if isinstance(written, str):
         return _timings_of_text(" ".join(written.split()), plain)
     raise _not_a_schedule(written)
+
+
+def _interval(written: Duration) -> int:
+    try:
+        return micros(written)
+    except BadInput as error:
+        raise BadSchedule(error.message, hint=error.advice) from error
 
 
 def _timings_of_text(text: str, plain: Timing) -> list[Timing]:
@@ -142,7 +149,7 @@ def _timings_of_text(text: str, plain: Timing) -> list[Timing]:
     if text.startswith("@"):
         return [_alias(plain, text)]
     if _DURATION.fullmatch(text):
-        return [_every(plain, micros(text))]
+        return [_every(plain, _interval(text))]
     if _DATE.match(text):
         return _once(plain, _moment(text), text)
     if _ZONE_PREFIX.match(text):

@@ -131,15 +131,21 @@ async def _fitting_signal(
     tx: Tx, root_id: str, name: str, fits: Fits
 ) -> tuple[Row | None, BadInput | None]:
     """The oldest untaken signal that fits, and why the last one that does not was left."""
+    # Nearly always the oldest one fits, so only that is read first.
+    row, refused = _first_fitting(await tx.rows("oldest_signal", root_id=root_id, name=name), fits)
+    if refused is not None:
+        rows = await tx.rows("untaken_signals", root_id=root_id, name=name)
+        row, refused = _first_fitting(rows, fits)
+    return row, refused
+
+
+def _first_fitting(rows: Sequence[Row], fits: Fits) -> tuple[Row | None, BadInput | None]:
     refused: BadInput | None = None
-    for query in ("oldest_signal", "untaken_signals"):  # nearly always the oldest one fits
-        for row in await tx.rows(query, root_id=root_id, name=name):
-            problem = fits(row[1])
-            if problem is None:
-                return row, refused
-            refused = problem
-        if refused is None:
-            break
+    for row in rows:
+        problem = fits(row[1])
+        if problem is None:
+            return row, refused
+        refused = problem
     return None, refused
 
 
