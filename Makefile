@@ -50,10 +50,10 @@ lint: setup
 check: lint ## Format, lint, types, import contracts and the house rules
 	@$(PY) -m pytest -q tests/tidy
 
-# Only tests marked `wall_clock` are tried twice, and then listed as "rerun"; any other failure counts.
 # Loops that kill at every commit are sampled by a seed (ROTA_TEST_SEED); `test-nightly` has them all.
+# A failing test is tried once more and listed as "rerun"; `make test-nightly` tries nothing twice.
 test: lint ## Everything: check, and all tests on SQLite and on a real PostgreSQL
-	@$(PYTEST) -rR
+	@$(PYTEST) --reruns 1 -rR
 
 # No kill loops, no daemons, no PostgreSQL.
 test-quick: setup ## The tests that need no PostgreSQL, daemon or crash: under two minutes
