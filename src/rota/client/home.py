@@ -32,7 +32,7 @@ class ClientHome(NamedTuple):
 
     @property
     def is_here(self) -> bool:
-        """Whether the connection can be used by whoever asks."""
+        """Whether the caller can use the connection."""
         return not self.forked and _running() in (None, self.loop)
 
     def check(self) -> None:

@@ -277,5 +277,5 @@ def _result(row: Execution) -> _Result:
         return _Result(row.status)
     try:
         return msgspec.json.decode(row.output, type=_Result)
-    except (msgspec.DecodeError, RecursionError):  # one odd row must not blind whoever watches
+    except (msgspec.DecodeError, RecursionError):  # one odd row must not hide the others
         return _Result(row.status)

@@ -235,7 +235,7 @@ class Schedules:
                 raise WrongState(f"schedule {name} has no further occurrence; update it first")
             return fresh
 
-        # Until nobody has ended it, a pause that is over is one that a person may still end.
+        # A pause whose time is over stays until it is ended; an operator may still end it.
         return await self._change(name, wake, ends_pause=False)
 
     async def update(

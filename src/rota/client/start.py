@@ -177,7 +177,7 @@ NO_OPTIONS = RunOptions()
 
 
 class Bulk(NamedTuple):
-    """Many runs about to be born: what they share, and a row for each."""
+    """Many new runs: what they share, and a row for each."""
 
     template: NewRun
     rows: Sequence[PlainItem] | Sequence[BulkItem]
@@ -185,7 +185,7 @@ class Bulk(NamedTuple):
 
 
 class RunBuilder:
-    """Makes runs about to be born, with checked inputs. `door` is the registered workflow."""
+    """Builds new runs with checked inputs. `door` is the registered workflow."""
 
     def __init__(self, settings: Settings, ids: IdMaker) -> None:
         self._settings = settings

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Coroutine, Iterable
 from typing import TYPE_CHECKING, Any, overload
 
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
     from rota.client.client import Client
 
 
-class Starter:
+class Starter(ABC):
     """Starts runs of any workflow, given as an object or by name. `start` takes arguments only."""
 
     _given: RunOptions = NO_OPTIONS
@@ -52,6 +53,7 @@ class Starter:
         """Start one run per item (a tuple of arguments, or a `Start`), in few commits."""
         return self.start_runs(workflow, items, self._given)
 
+    @abstractmethod
     def start_run(
         self,
         workflow: Startable[..., Any] | str,
@@ -60,13 +62,12 @@ class Starter:
         options: RunOptions,
     ) -> Coroutine[Any, Any, RunHandle[Any]]:
         """Start a run: every public form of a start comes here."""
-        raise NotImplementedError
 
+    @abstractmethod
     def start_runs(
         self, workflow: Startable[..., Any] | str, items: Iterable[Item], options: RunOptions
     ) -> Coroutine[Any, Any, list[RunHandle[Any]]]:
         """Start many runs: every public form of `start_many` comes here."""
-        raise NotImplementedError
 
 
 class ClientStarter(Starter):

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def why(call: CommonOptions, name: str, at_text: str | None) -> None:
     """Say why a schedule or an automation ran or did not, or where a run stands.
 
-    NAME is a schedule, an automation, or the id of a run. Without --at it tells of the last
+    NAME is a schedule, an automation, or the id of a run. Without --at it explains the last
     occurrence, or of what keeps it from running. TIME is 2027-03-28T02:30, 02:30 or 9am today, or
     yesterday 9:00: wall time in the schedule's zone, unless it has an offset; without seconds it
     means the whole minute. "last night", yesterday, today, a date or "last 12h" ask about all

@@ -255,6 +255,6 @@ def _checked(cursor: Cursor, shown: str, clock: ClockTime, *, exact: bool) -> Cl
     cursor.take(1 if half else 0)
     wrong = clock.minute > 59 or clock.second > 59 or clock.hour > 23
     if wrong or (half and not 1 <= clock.hour <= 12):
-        refuse("invalid", f'"{shown}{half}" is no time of day; midnight is 0:00 or "midnight"')
+        refuse("invalid", f'"{shown}{half}" is not a time of day; midnight is 0:00 or "midnight"')
     mark = half or ("24" if exact or not 1 <= clock.hour <= 12 else "bare")
     return clock._replace(mark=mark)

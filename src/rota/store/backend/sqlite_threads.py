@@ -95,7 +95,7 @@ class SqliteThread:
             self._thread.join()
 
     def pause(self) -> None:
-        """Let nobody use the connection; waits for whoever does."""
+        """Wait until the connection is free, and keep others from using it."""
         self._turn.acquire()
 
     def resume(self) -> None:
@@ -179,7 +179,7 @@ class SqliteThread:
             )
             try:
                 loop.call_soon_threadsafe(_deliver, mine)
-            except RuntimeError:  # that loop is closed: nobody is waiting any more
+            except RuntimeError:  # that loop is closed: no caller waits any more
                 continue
 
 
