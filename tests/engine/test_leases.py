@@ -11,7 +11,16 @@ from rota.core.time.instants import SECOND
 from rota.errors import RunCancelled
 from rota.store.runs import transitions
 from rota.testing import virtual
-from tests.engine.kit import Gate, StoreTap, beside, eventually, ghost_claim, live, pass_time
+from tests.engine.kit import (
+    Gate,
+    StoreTap,
+    beside,
+    eventually,
+    ghost_claim,
+    live,
+    pass_time,
+    timer_set,
+)
 from tests.workflows.kit import result, sound
 
 
@@ -68,6 +77,7 @@ async def test_leases_are_renewed_at_a_third_for_as_long_as_a_run_lasts(database
         for _ in range(8):
             await pass_time(clock, "10s")
             await eventually(lambda: is_leased(run, clock))
+            await timer_set(clock, "10s")
         assert len(await app.chain(run.id)) == 1
         gate.open.set()
         assert await result(run) == "after"

@@ -582,3 +582,49 @@ async def test_values_drawn_in_branches_are_the_same_on_replay(database_url: str
         assert await run.status() == "completed"
         assert seen[0] == seen[1]
         assert seen[0][0] != seen[0][1]
+
+
+@pytest.mark.parametrize("ends", ["returns", "raises"])
+async def test_tasks_that_a_workflow_leaves_behind_are_cancelled_at_its_end(
+    database_url: str, ends: str
+) -> None:
+    app = Rota()
+    begun = asyncio.Event()
+    heard: list[str] = []
+
+    @app.step
+    async def endless() -> None:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            heard.append("cancelled")
+            raise
+
+    @app.step
+    async def never() -> None:
+        heard.append("went on")
+
+    async def branch() -> None:
+        try:
+            await endless()
+        finally:
+            await never()
+
+    left: list[asyncio.Task[None]] = []
+
+    @app.workflow
+    async def flow() -> int:
+        left.append(asyncio.create_task(branch()))
+        await begun.wait()
+        if ends == "raises":
+            raise ValueError("no")
+        return 1
+
+    async with virtual(app, url=database_url) as world:
+        run = await app.start(flow)
+        await world.drain()
+        assert heard == ["cancelled"]
+        assert left[0].done()
+        assert await run.status() == ("completed" if ends == "returns" else "failed:logic")
+        assert await keys(app, run) == []

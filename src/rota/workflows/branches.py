@@ -62,6 +62,16 @@ class Branch:
                 child.task.add_done_callback(_retrieve)
             child.hush()
 
+    def cancel_below(self) -> list[asyncio.Task[Any]]:
+        """Cancel the tasks below that have not ended, and return them."""
+        cancelled = []
+        for child in self.children:
+            if child.task is not None and not child.task.done():
+                child.task.cancel()
+                cancelled.append(child.task)
+            cancelled += child.cancel_below()
+        return cancelled
+
     def blocked_tasks(self, durable: Container[object]) -> list[asyncio.Task[Any] | None]:
         """The tasks here and below that wait for nothing but durable things."""
         found = [] if self.awaits_something_real(durable) else [self.task]

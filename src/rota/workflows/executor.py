@@ -36,7 +36,7 @@ from rota.store.runs.transitions import successor
 from rota.workflows import branches
 from rota.workflows.definition import Workflow
 from rota.workflows.invoke import Children
-from rota.workflows.run import WorkflowContext, WorkflowRun
+from rota.workflows.run import LINGER_S, WorkflowContext, WorkflowRun
 
 log = logging.getLogger("rota.workflows")
 
@@ -123,7 +123,8 @@ class WorkflowExecutor:
             return self._ended_by(error, flow, workflow, options, limit)
         finally:
             limit.cancel()
-            flow.end()
+            if branches_left := flow.end():
+                await _until_ended(branches_left, flow)
 
     def _ended_by(
         self,
@@ -241,6 +242,16 @@ class _Unlimited(_Deadline):
 
 
 _UNLIMITED = _Unlimited()
+
+
+async def _until_ended(tasks: list[asyncio.Task[Any]], flow: WorkflowRun) -> None:
+    """Wait for cancelled branches, so that no step of a run is at work after the run's end."""
+    _, pending = await asyncio.wait(tasks, timeout=LINGER_S)
+    if pending:
+        log.error(
+            "workflow %s ended, but %d of its tasks did not stop when they were cancelled (run %s)."
+            " Let asyncio.CancelledError pass.", flow.claim.name, len(pending), flow.claim.id,
+        )  # fmt: skip
 
 
 def _unawaited(flow: WorkflowRun) -> UsageError | None:

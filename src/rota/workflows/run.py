@@ -134,14 +134,21 @@ class WorkflowRun:
         """Make this the flow of the calling task."""
         branches.here.set(self._root)
 
-    def end(self) -> None:
-        """Nobody is inside any more. What points in circles is let go: thousands of runs a second
-        would else be left to the garbage collector, at a fifth of what a run costs."""
+    def end(self) -> list[asyncio.Task[Any]]:
+        """The workflow function has ended: cancel the branches it left behind, and return them.
+
+        What points in circles is let go: thousands of runs a second would else be left to the
+        garbage collector, at a fifth of what a run costs."""
         self.calls.close()
-        if not self._root.children and not self.threaded:
-            self.interrupted = True  # a callback that outlived the run hears so at its next call
-            self.task = self._root.task = None
-            self._root = _NOBODY
+        if self.threaded:
+            return []
+        self.interrupted = True  # a callback that outlived the run hears so at its next call
+        if self._root.children:
+            self._root.hush()
+            return self._root.cancel_below()
+        self.task = self._root.task = None
+        self._root = _NOBODY
+        return []
 
     # -- keys and memory -------------------------------------------------------------------
 

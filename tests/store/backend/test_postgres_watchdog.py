@@ -1,11 +1,14 @@
-"""Connections that get no answer are given up, and only those."""
+"""Connections that get no answer are given up, and only those. Closing leaves none open."""
 
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
+from rota.settings import Settings
+from rota.store.backend.database import open_url
 from rota.store.backend.postgres_watchdog import LOOKS, ConnectionWatchdog
 
 FOR_EVER_S = 3600.0  # the tests look themselves
@@ -69,3 +72,21 @@ async def test_it_looks_by_itself_until_it_is_closed() -> None:
     assert silence._timer is not None
     silence.close()
     assert silence._timer is None
+
+
+@pytest.mark.pg
+async def test_a_transaction_that_outlives_the_close_ends_its_connection(postgres_url: str) -> None:
+    db: Any = open_url(postgres_url, Settings())
+    await db.open()
+    begun, go_on = asyncio.Event(), asyncio.Event()
+
+    async def slow(tx: Any) -> Any:
+        begun.set()
+        await go_on.wait()
+        return tx.connection
+
+    writing = asyncio.ensure_future(db.write(slow))
+    await begun.wait()
+    await db.close()
+    go_on.set()
+    assert (await writing).is_closed()

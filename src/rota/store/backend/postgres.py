@@ -309,7 +309,9 @@ class PostgresDatabase:
             try:
                 return await self._perform(tx, function, args, kwargs)
             finally:
-                if not connection.is_closed() and not self._closed:
+                if self._closed:  # in the meantime; nobody else knows this connection
+                    connection.terminate()
+                elif not connection.is_closed():
                     self._free.append(connection)
 
     async def _perform(self, tx: PostgresTx, function: Any, args: Any, kwargs: Any) -> Any:
