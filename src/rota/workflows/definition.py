@@ -53,12 +53,11 @@ class Step(Generic[P, R]):
         self.timeout_us = None if timeout is None else timeout_micros(timeout)
         self.is_async = inspect.iscoroutinefunction(function)
         self.returns = returns_of(function)
-        self._parameters = tuple(inspect.signature(function).parameters)
-        self._check_arguments = check_arguments
-
-    def digest(self, args: Any, kwargs: Any) -> int | None:
-        """Of a call's arguments; None when they are not compared at a replay."""
-        return digest_of(self._parameters, args, kwargs) if self._check_arguments else None
+        # Of a call's arguments; None when they are not compared at a replay.
+        self.digest: Callable[[Any, Any], int | None] = _no_digest
+        if check_arguments:
+            parameters = tuple(inspect.signature(function).parameters)
+            self.digest = functools.partial(digest_of, parameters)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Inside a workflow: the remembered result, or the call. Elsewhere: a plain call."""
@@ -90,7 +89,7 @@ class Step(Generic[P, R]):
     def _within(self, flow: WorkflowRun, key: str, args: Any, kwargs: Any) -> Any:
         _check_colour(flow, "step", self.name, self.is_async)
         work = run_step(flow, self, key, args, kwargs)
-        return flow.calls.note(self.name, work) if self.is_async else flow.block_on(work)
+        return flow.calls.note(key, self.name, work) if self.is_async else flow.block_on(work)
 
 
 class StepOptions(TypedDict, total=False):
@@ -194,8 +193,9 @@ class Workflow(Startable[P, R]):
             self._refuse_in_step()
             return self.function(*args, **kwargs)
         _check_colour(flow, "workflow", self.name, self.is_async)
-        work = run_child(flow, self, args, kwargs, key)
-        return flow.calls.note(self.name, work) if self.is_async else flow.block_on(work)
+        call = object()
+        work = run_child(flow, self, args, kwargs, key, call=call)
+        return flow.calls.note(call, self.name, work) if self.is_async else flow.block_on(work)
 
     def _refuse_in_step(self) -> None:
         step = branches.step_around()
@@ -269,6 +269,10 @@ def _check_colour(flow: WorkflowRun, what: str, name: str, is_async: bool) -> No
             f"{what} {name} is a sync function called in an async workflow",
             hint=f"Write `await {name}.aio(…)`; it then runs in a thread.",
         )
+
+
+def _no_digest(_args: Any, _kwargs: Any) -> None:
+    return None
 
 
 def _refuse_method(function: Callable[..., Any], what: str) -> None:

@@ -156,7 +156,7 @@ class WorkflowRun:
         """The name of one call: by order among calls of that name, or as given."""
         self.check_open()
         branch = branches.current(self._root)
-        if not self.threaded and asyncio.current_task() is not branch.task:
+        if not self.threaded and asyncio.current_task(self.room.loop) is not branch.task:
             self._check_task(branch)
         if branch.failures or branch.children:
             branch.went_on()
@@ -224,10 +224,6 @@ class WorkflowRun:
     def failed_before(self, key: str) -> bool:
         """Whether this failed for good in an earlier attempt."""
         return key in self._failed_before
-
-    def known(self, key: str) -> StoredStep | None:
-        """What is recorded under a key, without asking for it."""
-        return self._recorded.get(key)
 
     def next_position(self) -> int:
         """The place of the next step in the chain's order."""
@@ -349,7 +345,7 @@ class WorkflowRun:
     def _note(self) -> None:
         self._activity += 1
         self._lingered = False
-        if not self._busy and not self._checking and self._is_blocked():
+        if not self._busy and (self._waits or self._held or self._undecided) and not self._checking:
             self._checking = True
             self.room.loop.call_soon(self._check_quiet, self._activity, QUIET_TURNS)
 

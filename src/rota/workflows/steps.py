@@ -36,6 +36,7 @@ class StepLike(Protocol):
 
 async def run_step(flow: WorkflowRun, step: StepLike, key: str, args: Any, kwargs: Any) -> Any:
     """The remembered result of a step, or its execution with retries."""
+    flow.calls.begun(key, None)
     digest = step.digest(args, kwargs)
     known = flow.recall_call(key, digest, step.name, args, kwargs)
     if known is None:
@@ -51,7 +52,9 @@ async def run_step(flow: WorkflowRun, step: StepLike, key: str, args: Any, kwarg
         if known is not None and known.wake_at is not None:
             while flow.clock.now() < known.wake_at:
                 await flow.wait("retry", known.wake_at)
-        known, value, error = await _try_step(flow, step, key, attempt, digest, args, kwargs)
+        known, value, error = await _try_step(
+            flow, step, key, known, attempt, digest, args, kwargs
+        )
         if known.status == "completed":
             return value
         if known.wake_at is None:
@@ -64,13 +67,13 @@ async def _try_step(
     flow: WorkflowRun,
     step: StepLike,
     key: str,
+    earlier: StoredStep | None,
     attempt: int,
     digest: int | None,
     args: Any,
     kwargs: Any,
 ) -> tuple[StoredStep, Any, Exception | None]:
     flow.check_open()
-    earlier = flow.known(key)
     position = flow.next_position() if earlier is None else earlier.position
     began = flow.clock.now()
     value = output = problem = wake_at = trouble = None

@@ -11,7 +11,7 @@ from typing import Any
 from rota.client.start import NO_OPTIONS, RunOptions
 from rota.core import typed
 from rota.core.json_schema import shape_of
-from rota.core.runs.digest import digest_bytes, digest_of
+from rota.core.runs.digest import digest_of
 from rota.core.runs.ids import born_at
 from rota.core.runs.model import StoredStep
 from rota.core.runs.stored_errors import end_of, read_error, run_failed
@@ -125,9 +125,16 @@ def _child_digest(workflow: Any, args: Any, kwargs: Any, external_id: str | None
 
 
 async def run_child(
-    flow: WorkflowRun, workflow: Any, args: Any, kwargs: Any, explicit: str | None = None
+    flow: WorkflowRun,
+    workflow: Any,
+    args: Any,
+    kwargs: Any,
+    explicit: str | None = None,
+    *,
+    call: object = None,
 ) -> Any:
-    """Start a child run and wait durably for its result."""
+    """Start a child run and wait durably for its result. `call` is what it was noted under."""
+    flow.calls.begun(call, None)
     child_id = await start_child(flow, workflow, args, kwargs, explicit=explicit)
     return await child_result(flow, child_id, workflow.signature.returns)
 
@@ -199,7 +206,7 @@ async def take_signal(
     """The next signal of that name as a step; `failed` when none came in time."""
     key = flow.key_for(f"wait {name}")
     shape = _shape_text(kind)
-    digest = None if shape is None else digest_bytes(shape.encode())
+    digest = None if shape is None else digest_of((), (shape,), {})
     step = flow.recall_call(key, digest, "wait_for", (name,), {"type": kind})
     if step is None:
         await flow.permit_new()

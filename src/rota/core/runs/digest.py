@@ -40,11 +40,6 @@ def digest_of(names: Sequence[str], args: tuple[Any, ...], kwargs: Mapping[str, 
         raw = _encode_each(args)
     if kwargs:
         raw += _encode_each(sorted(kwargs.items()))
-    return digest_bytes(raw)
-
-
-def digest_bytes(raw: bytes) -> int:
-    """Eight bytes over these, as the integer that the database stores."""
     digest: int = _unpack(blake2b(raw, digest_size=8).digest())[0]
     return digest
 
