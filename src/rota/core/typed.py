@@ -52,7 +52,8 @@ def encode(value: Any, *, what: str, bytes_max: int) -> str:
     """`value` as JSON text, or an error that says what could not be written."""
     try:
         raw = _ENCODER.encode(value)
-        if b"null" in raw:
+        text = raw.decode()
+        if "null" in text:
             _refuse_non_finite(value, what)
     except RecursionError:
         raise NotSerialisable(
@@ -66,7 +67,7 @@ def encode(value: Any, *, what: str, bytes_max: int) -> str:
             bytes=len(raw),
             bytes_max=bytes_max,
         )
-    return raw.decode()
+    return text
 
 
 def _refuse_non_finite(value: Any, what: str) -> None:

@@ -70,9 +70,9 @@ class WorkflowRun:
     # Thousands of these are made a second, and what is read at every call lies at hand this way.
     __slots__ = (
         "_activity", "_busy", "_checking", "_failed_before", "_held", "_lingered",
-        "_patching", "_position", "_recorded", "_root", "_seed", "_unasked", "_undecided",
+        "_patching", "_position", "_recorded", "_root", "_seed", "_undecided",
         "_used_keys", "_waits", "calls", "claim", "clock", "interrupted", "refusal", "room",
-        "suspending", "task", "threaded", "waits_for", "wake_at",
+        "suspending", "task", "threaded", "unasked", "waits_for", "wake_at",
     )  # fmt: skip
 
     def __init__(
@@ -97,7 +97,7 @@ class WorkflowRun:
         self._seed = seed or claim.root_id
         self._position = self._busy = self._activity = 0
         self._recorded: dict[str, StoredStep] = {}
-        self._unasked: set[str] | None = None
+        self.unasked: set[str] | None = None  # recorded, and not asked for again
         self._failed_before: Collection[str] = ()
         self._waits: dict[asyncio.Future[None], tuple[str, int | None]] = {}
         self._held: list[asyncio.Future[None]] = []
@@ -119,7 +119,7 @@ class WorkflowRun:
         }
         self._failed_before = {step.key for step in recorded} - self._recorded.keys()
         # A patch may be removed from the code, once it has done its work.
-        self._unasked = {key for key, step in self._recorded.items() if step.kind != "patch"}
+        self.unasked = {key for key, step in self._recorded.items() if step.kind != "patch"}
         self._position = recorded[-1].position
 
     @property
@@ -199,8 +199,8 @@ class WorkflowRun:
     def recall(self, key: str) -> StoredStep | None:
         """What is recorded under a key; asking counts as having replayed it."""
         self._activity += 1
-        if self._unasked:
-            self._unasked.discard(key)
+        if self.unasked:
+            self.unasked.discard(key)
         return self._recorded.get(key)
 
     def recall_call(
@@ -208,8 +208,16 @@ class WorkflowRun:
     ) -> StoredStep | None:
         """The same for a call with arguments: others than the recorded ones get no answer."""
         step = self.recall(key)
-        if step is None or step.digest == digest or step.digest is None or digest is None:
-            return step
+        if step is not None:
+            self.check_arguments(step, digest, call, args, kwargs)
+        return step
+
+    def check_arguments(
+        self, step: StoredStep, digest: int | None, call: str, args: Any, kwargs: Any
+    ) -> None:
+        """Refuse to answer a call from a record that was made with other arguments."""
+        if step.digest == digest or step.digest is None or digest is None:
+            return
         twin = next((one.key for one in self._recorded.values() if one.digest == digest), None)
         raise self.refuse(
             Stranded(
@@ -255,7 +263,7 @@ class WorkflowRun:
 
     async def record(self, step: StoredStep) -> None:
         """Write a step and remember it."""
-        with self.busy():
+        with self:
             self.written(step, await self.write(step))
 
     def write(self, step: StoredStep) -> Awaitable[Written]:
@@ -294,9 +302,7 @@ class WorkflowRun:
 
     # -- activity, quiet, suspension -------------------------------------------------------
 
-    def busy(self) -> WorkflowRun:
-        """Marks work under way; while there is any, the flow does not suspend."""
-        return self
+    # `with flow:` marks work under way; while there is any, the flow does not suspend.
 
     def __enter__(self) -> None:
         self._busy += 1
@@ -306,21 +312,16 @@ class WorkflowRun:
         self._busy -= 1
         self._note()  # the last of it has ended, perhaps: quiet may follow
 
-    @property
-    def is_replaying(self) -> bool:
-        """Whether there are recorded steps that have not been asked for again."""
-        return bool(self._unasked)
-
     async def permit_new(self) -> None:
         """Return once it is certain that executing something new contradicts no recorded step."""
-        if self._unasked:
+        if self.unasked:
             await self._block(self._held)
 
     async def has_old_path(self) -> bool:
         """Whether recorded steps are left that only the code behind this point can ask for."""
-        if self._unasked:
+        if self.unasked:
             await self._block(self._undecided)
-        return bool(self._unasked)
+        return bool(self.unasked)
 
     async def wait(self, what: str, wake_at: int | None) -> None:
         """Block this branch durably until `wake_at` or until something pokes the run."""
@@ -402,13 +403,13 @@ class WorkflowRun:
 
     def stranded(self) -> Stranded | None:
         """The error when recorded steps were not asked for again."""
-        if not self._unasked:
+        if not self.unasked:
             return None
-        lost = ", ".join(sorted(self._unasked)[:5])
+        lost = ", ".join(sorted(self.unasked)[:5])
         return Stranded(
             f"run {self.claim.id} ({self.claim.name}) has finished steps that the code no longer "
             f"asks for: {lost}; nothing new was executed",
-            steps=sorted(self._unasked),
+            steps=sorted(self.unasked),
         )
 
     def suspend(self) -> None:

@@ -38,29 +38,27 @@ async def run_step(flow: WorkflowRun, step: StepLike, key: str, args: Any, kwarg
     """The remembered result of a step, or its execution with retries."""
     flow.calls.begun(key, None)
     digest = step.digest(args, kwargs)
-    known = flow.recall_call(key, digest, step.name, args, kwargs)
+    known = flow.recall(key)
     if known is None:
-        if flow.is_replaying:
+        if flow.unasked:
             await flow.permit_new()
-    elif known.status == "completed":
-        return _value(step, known.output)
-    elif known.wake_at is None:
-        flow.fails(key)
-        raise _step_failed(step, known)
-    attempt = 1 if known is None else known.attempt + 1
+    else:
+        flow.check_arguments(known, digest, step.name, args, kwargs)
+        if known.status == "completed":
+            return step.returns.read(known.output, what=step.result_name)
+        if known.wake_at is None:
+            flow.fails(key)
+            raise _step_failed(step, known)
     while True:
         if known is not None and known.wake_at is not None:
             while flow.clock.now() < known.wake_at:
                 await flow.wait("retry", known.wake_at)
-        known, value, error = await _try_step(
-            flow, step, key, known, attempt, digest, args, kwargs
-        )
+        known, value, error = await _try_step(flow, step, key, known, digest, args, kwargs)
         if known.status == "completed":
             return value
         if known.wake_at is None:
             flow.fails(key)
             raise _step_failed(step, known) from error
-        attempt += 1
 
 
 async def _try_step(
@@ -68,23 +66,26 @@ async def _try_step(
     step: StepLike,
     key: str,
     earlier: StoredStep | None,
-    attempt: int,
     digest: int | None,
     args: Any,
     kwargs: Any,
 ) -> tuple[StoredStep, Any, Exception | None]:
     flow.check_open()
-    position = flow.next_position() if earlier is None else earlier.position
+    if earlier is None:
+        attempt, position = 1, flow.next_position()
+    else:
+        attempt, position = earlier.attempt + 1, earlier.position
     began = flow.clock.now()
+    bytes_max = flow.room.payload_bytes_max
     value = output = problem = wake_at = trouble = None
-    with flow.busy():
+    with flow:
         try:
             result = await invoke.invoke(step, args, kwargs, flow.room.threads, flow.clock)
             flow.check_open()  # a step that swallowed its cancellation has no result
-            output = flow.encode(result, step.result_name)
+            output = typed.encode(result, what=step.result_name, bytes_max=bytes_max)
             # Read back at once: live and replayed code see the same value, and one that does not
             # fit its hint fails here instead of poisoning every replay.
-            value = _value(step, output)
+            value = step.returns.read(output, what=step.result_name)
         except Exception as error:
             flow.check_open()  # nor is an error that a cancellation caused its failure
             trouble, output = error, None
@@ -109,10 +110,6 @@ def _wait_us(step: StepLike, attempt: int, error: Exception) -> int | None:
         step.retry, attempt=attempt, error_names=names_of(error),
         retry_after_s=getattr(error, "retry_after_s", None), chance=random.random(),
     )  # fmt: skip
-
-
-def _value(step: StepLike, output: str | None) -> Any:
-    return step.returns.read(output, what=step.result_name)
 
 
 def _step_failed(step: StepLike, known: StoredStep) -> StepFailed:

@@ -69,7 +69,7 @@ async def start_child(
     if known is None:
         await flow.permit_new()
         child = flow.room.children.new_run(flow, workflow, args, kwargs, options)
-        with flow.busy():
+        with flow:
             step = flow.new_step(
                 key, "child", child_id=child.id, finished_at=flow.clock.now(), digest=digest
             )
@@ -100,7 +100,7 @@ async def start_children(
         await flow.permit_new()
         made = flow.room.children.new_run
         children = [made(flow, workflow, *starts[n]) for n in fresh]
-        with flow.busy():
+        with flow:
             at = flow.clock.now()
             steps = [
                 flow.new_step(
@@ -163,7 +163,7 @@ async def child_result(
 async def _retry_child(flow: WorkflowRun, key: str, child_id: str) -> StoredStep:
     """Try a child again that ended without a result in an earlier attempt of this run."""
     waiting = flow.new_step(key, "result", status="waiting", child_id=child_id)
-    with flow.busy():
+    with flow:
         new_id = flow.room.children.new_id()
         await flow.ours(flow.room.journal.retry_child(flow.claim, waiting, child_id, new_id))
     flow.remember(waiting)
@@ -179,7 +179,7 @@ def _look_again_at(child_id: str, now: int) -> int:
 
 async def _child_end(flow: WorkflowRun, key: str, child_id: str, siblings: Siblings) -> StoredStep:
     while True:
-        with flow.busy():
+        with flow:
             seen = await flow.ours(siblings.look(flow, child_id))
         if seen.ended_with_parent:
             await _retry_child(flow, key, child_id)
@@ -226,7 +226,7 @@ async def take_signal(
 
     while step.status == "waiting":
         told = step.error
-        with flow.busy():
+        with flow:
             step = await flow.ours(flow.room.journal.await_signal(flow.claim, name, step, fits))
         flow.remember(step)
         if step.error is not None and step.error != told:

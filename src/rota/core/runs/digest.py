@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from hashlib import blake2b
+from hashlib import blake2s
 from struct import Struct
 from typing import Any
 
@@ -40,7 +40,7 @@ def digest_of(names: Sequence[str], args: tuple[Any, ...], kwargs: Mapping[str, 
         raw = _encode_each(args)
     if kwargs:
         raw += _encode_each(sorted(kwargs.items()))
-    digest: int = _unpack(blake2b(raw, digest_size=8).digest())[0]
+    digest: int = _unpack(blake2s(raw, digest_size=8).digest())[0]
     return digest
 
 
