@@ -51,9 +51,9 @@ check: lint ## Format, lint, types, import contracts and the house rules
 	@$(PY) -m pytest -q tests/tidy
 
 # Loops that kill at every commit are sampled by a seed (ROTA_TEST_SEED); `test-nightly` has them all.
-# A failing test is tried once more and listed as "rerun"; `make test-nightly` tries nothing twice.
+# Only a test marked `wall_clock` is tried twice, and listed; `make test-nightly` tries nothing twice.
 test: lint ## Everything: check, and all tests on SQLite and on a real PostgreSQL
-	@$(PYTEST) --reruns 1 -rR
+	@$(PYTEST) -rR
 
 # No kill loops, no daemons, no PostgreSQL.
 test-quick: setup ## The tests that need no PostgreSQL, daemon or crash: under two minutes

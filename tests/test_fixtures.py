@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import os
 import socket
 import subprocess
 import sys
@@ -71,6 +72,31 @@ def test_a_server_does_not_outlive_an_owner_that_was_killed() -> None:
     pause = threading.Event()
     assert any(not Path(home).exists() or pause.wait(0.05) for _ in itertools.repeat(None, 400))
     assert not _listening(int(port))
+
+
+FAILS_ONCE = """
+import pytest
+seen = []
+
+@pytest.mark.parametrize("name", ["plain", pytest.param("timed", marks=pytest.mark.wall_clock)])
+def test_it(name):
+    seen.append(name)
+    assert seen.count(name) == 2
+"""
+
+
+def test_only_a_test_of_the_wall_clock_is_tried_twice(tmp_path: Path) -> None:
+    (tmp_path / "test_once.py").write_text(FAILS_ONCE)
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "tests.conftest", tmp_path]
+    done = subprocess.run(
+        [*command, "--rootdir", ROOT, "-c", ROOT / "pyproject.toml"],
+        cwd=ROOT,
+        env={**os.environ, "ROTA_NIGHTLY": ""},
+        capture_output=True,
+        text=True,
+    )
+    assert "1 failed, 1 passed, 1 rerun in" in done.stdout
+    assert "--reruns" not in (ROOT / "Makefile").read_text()
 
 
 async def _execute(url: str, statement: str) -> None:
