@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from tests.kit import schema
+from tests.kit import drop_schemas, schema
 from tests.kit.postgres import URL_VARIABLE, PostgresServer, PostgresUnavailable
 
 DATABASE = "rota"
@@ -85,29 +85,39 @@ def postgres_url() -> str:
 
 
 @pytest.fixture(scope="session")
-def shared_schema(postgres_url: str) -> Iterator[str]:
-    """One migrated PostgreSQL schema for the run; whoever uses it empties it afterwards."""
-    yield from schema.one_schema(postgres_url)
+def shared_schema(postgres_url: str) -> Iterator[schema.SharedSchema]:
+    """One migrated PostgreSQL schema for the process; a test that used it empties it."""
+    with schema.shared_schema(postgres_url) as shared:
+        yield shared
+
+
+@pytest.fixture(scope="session")
+def sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A migrated SQLite file, to be copied."""
+    path = tmp_path_factory.mktemp("template") / "rota.db"
+    schema.migrated(f"sqlite:///{path}")
+    return path
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.pg)])
 def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    """An empty database: a SQLite file, then a fresh PostgreSQL schema, dropped afterwards."""
+    """A migrated database without rows: a SQLite file, then a schema on PostgreSQL."""
+    if request.param == "sqlite":
+        schema.copied(request.getfixturevalue("sqlite_template"), tmp_path / "rota.db")
+        yield f"sqlite:///{tmp_path / 'rota.db'}"
+        return
+    shared = request.getfixturevalue("shared_schema")
+    yield shared.url
+    shared.empty()
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.pg)])
+def new_database_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """A database that nobody has migrated yet: no file, no schema."""
     if request.param == "sqlite":
         yield f"sqlite:///{tmp_path / 'rota.db'}"
         return
     base = request.getfixturevalue("postgres_url")
     own = f"t_{secrets.token_hex(6)}"
     yield f"{base}{'&' if '?' in base else '?'}schema={own}"
-    asyncio.run(_drop_schema(base, own))
-
-
-async def _drop_schema(url: str, name: str) -> None:
-    import asyncpg
-
-    # A test that leaves a transaction open should fail here, not hang.
-    connection = await asyncpg.connect(url, server_settings={"lock_timeout": "10s"})
-    try:
-        await connection.execute(f'drop schema if exists "{name}" cascade')
-    finally:
-        await connection.close()
+    asyncio.run(drop_schemas(base, own))

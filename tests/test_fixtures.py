@@ -14,7 +14,11 @@ from pathlib import Path
 import asyncpg
 import pytest
 
+from rota import Client
+from rota.errors import SchemaMissing
+from scripts.schema import FOLDER, postgres_snapshot
 from tests.kit.postgres import PostgresServer
+from tests.kit.schema import shared_schema
 from tests.tidy.tree import ROOT
 
 OWNER = """
@@ -31,19 +35,42 @@ async def test_an_async_test_runs_on_a_loop() -> None:
     assert asyncio.get_running_loop().is_running()
 
 
-async def test_each_test_gets_an_empty_database(database_url: str, tmp_path: Path) -> None:
-    if database_url.startswith("sqlite:"):
-        assert database_url == f"sqlite:///{tmp_path}/rota.db"
-        assert not (tmp_path / "rota.db").exists()
-        return
-    base, _, schema = database_url.partition("?schema=")
-    connection = await asyncpg.connect(base)
-    try:
-        # Left behind on purpose: the fixture drops it.
-        await connection.execute(f"create schema {schema} create table t (a int)")
-        assert await connection.fetchval(f"select count(*) from {schema}.t") == 0
-    finally:
-        await connection.close()
+async def test_each_test_gets_a_migrated_database_without_rows(database_url: str) -> None:
+    async with Client(database_url, migrate=False) as client:
+        assert await client.counts() == {}
+        await client.start("work")  # Left behind on purpose: the fixture deletes it.
+
+
+async def test_a_new_database_is_not_migrated(new_database_url: str, tmp_path: Path) -> None:
+    assert not (tmp_path / "rota.db").exists()
+    with pytest.raises(SchemaMissing):
+        async with Client(new_database_url, migrate=False):
+            pass
+
+
+HARMS = (
+    "create table more (a int)",
+    "drop table migrations",
+    "alter table runs add column more int",
+    "update migrations set checksum = 'other'",
+    "delete from migrations where number = 3",
+    "drop index mutations_by_run",
+    "alter table queues drop constraint queues_pkey",
+    "insert into queues (namespace, name) values ('default', 'q')",
+)
+
+
+@pytest.mark.pg
+def test_a_schema_comes_back_as_it_was_made(postgres_url: str) -> None:
+    with shared_schema(postgres_url) as schema:
+        for harm in HARMS:
+            asyncio.run(_execute(postgres_url, f"set search_path = {schema.name}; {harm}"))
+            schema.empty()
+            made = asyncio.run(postgres_snapshot(postgres_url, schema.name))
+            assert made == (FOLDER / "schema.postgres.sql").read_text(), harm
+            count = f"select 1 / (1 - (select count(*) from {schema.name}.queues)::int)"
+            asyncio.run(_execute(postgres_url, count))
+            asyncio.run(_opened(schema.url))
 
 
 @pytest.mark.pg
@@ -87,9 +114,9 @@ def test_it(name):
 
 def test_only_a_test_of_the_wall_clock_is_tried_twice(tmp_path: Path) -> None:
     (tmp_path / "test_once.py").write_text(FAILS_ONCE)
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "tests.conftest", tmp_path]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "tests.conftest", str(tmp_path)]
     done = subprocess.run(
-        [*command, "--rootdir", ROOT, "-c", ROOT / "pyproject.toml"],
+        [*command, f"--rootdir={ROOT}", f"--config-file={ROOT / 'pyproject.toml'}"],
         cwd=ROOT,
         env={**os.environ, "ROTA_NIGHTLY": ""},
         capture_output=True,
@@ -97,6 +124,11 @@ def test_only_a_test_of_the_wall_clock_is_tried_twice(tmp_path: Path) -> None:
     )
     assert "1 failed, 1 passed, 1 rerun in" in done.stdout
     assert "--reruns" not in (ROOT / "Makefile").read_text()
+
+
+async def _opened(url: str) -> None:
+    async with Client(url, migrate=False):
+        pass
 
 
 async def _execute(url: str, statement: str) -> None:

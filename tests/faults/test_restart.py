@@ -12,7 +12,7 @@ from rota import Client, Start
 from tests.faults.kit import (
     Hire,
 )
-from tests.kit import Effects, broken, until
+from tests.kit import Effects, broken, drop_schemas, split_schema, until
 
 # The settings of a real daemon: only the dead process may be what makes it quick.
 USUAL = ("--set", "lease_s=30", "--set", "heartbeat_s=5", "--set", "poll_s=5")
@@ -78,6 +78,10 @@ async def test_a_neighbour_takes_over_the_runs_of_a_killed_process_at_its_next_h
 async def test_two_processes_open_and_migrate_an_empty_database_at_once(
     database_url: str, hire: Hire
 ) -> None:
+    if database_url.startswith("sqlite:"):
+        Path(database_url.removeprefix("sqlite:///")).unlink()
+    else:
+        await drop_schemas(*split_schema(database_url))
     crew = [hire() for _ in range(4)]
     for worker in crew:
         await until(lambda log=worker.log: _is_ready(log))  # type: ignore[misc]

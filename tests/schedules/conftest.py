@@ -1,25 +1,10 @@
-"""One PostgreSQL schema for all tests here: making one per test would cost more than the tests."""
+"""What holds for all tests of schedules."""
 
 from __future__ import annotations
-
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from rota import testing
-from tests.kit.schema import emptied
-
-
-@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.pg)])
-def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    """An empty database of each kind."""
-    if request.param == "sqlite":
-        yield f"sqlite:///{tmp_path / 'rota.db'}"
-        return
-    url = request.getfixturevalue("shared_schema")
-    yield url
-    emptied(url)
 
 
 @pytest.fixture(autouse=True)

@@ -4,28 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from rota.settings import Settings
 from rota.store.backend.database import Database, open_url
-from tests.kit.schema import emptied, migrated
 
 
-@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.pg)])
-def db(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
+@pytest.fixture
+def db(database_url: str) -> Database:
     """An empty database; `pytest_pyfunc_call` opens and closes it around the test."""
-    if request.param == "sqlite":
-        url = f"sqlite:///{tmp_path / 'rota.db'}"
-        migrated(url)
-        yield open_url(url, Settings())
-    else:
-        url = request.getfixturevalue("shared_schema")
-        yield open_url(url, Settings())
-        emptied(url)
+    return open_url(database_url, Settings())
 
 
 @pytest.hookimpl(tryfirst=True)

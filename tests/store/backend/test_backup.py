@@ -10,6 +10,7 @@ import pytest
 from rota import Client
 from rota.errors import StoreUnreachable, UsageError
 from tests.kit import broken, select
+from tests.kit.schema import SharedSchema
 
 
 async def test_a_copy_holds_all_that_was_acknowledged_while_writers_go_on(tmp_path: Path) -> None:
@@ -58,8 +59,8 @@ async def test_a_database_in_memory_has_nothing_to_copy(tmp_path: Path) -> None:
 
 
 @pytest.mark.pg
-async def test_postgres_is_copied_with_pg_dump(shared_schema: str, tmp_path: Path) -> None:
-    async with Client(shared_schema) as client:
+async def test_postgres_is_copied_with_pg_dump(shared_schema: SharedSchema, tmp_path: Path) -> None:
+    async with Client(shared_schema.url) as client:
         with pytest.raises(UsageError, match="pg_dump") as caught:
             await client.backup(tmp_path / "copy.dump")
     assert "pg_dump --format=custom --schema=" in caught.value.advice

@@ -120,8 +120,8 @@ async def test_a_server_that_may_not_be_written_says_so(postgres_url: str) -> No
     _told(caught.value)
 
 
-async def test_tables_that_are_not_there_are_a_missing_schema(database_url: str) -> None:
-    async with opened(database_url, migrated=False) as db:
+async def test_tables_that_are_not_there_are_a_missing_schema(new_database_url: str) -> None:
+    async with opened(new_database_url, migrated=False) as db:
         with pytest.raises(SchemaMissing) as caught:
             await db.read(history.counts, namespace=SPACE)
         assert "rota migrate" in caught.value.advice

@@ -44,8 +44,8 @@ def _ship(monkeypatch: pytest.MonkeyPatch, *more: str) -> None:
     monkeypatch.setattr(migrate, "shipped", lambda: listed)
 
 
-async def test_a_fresh_database_gets_every_migration_once(database_url: str) -> None:
-    async with opened(database_url, migrated=False) as db:
+async def test_a_fresh_database_gets_every_migration_once(new_database_url: str) -> None:
+    async with opened(new_database_url, migrated=False) as db:
         assert await migrate.prepare(db, migrate=True, now=NOW) == NAMES
         assert await migrate.prepare(db, migrate=True, now=NOW) == []
         assert await migrate.prepare(db, migrate=False, now=NOW) == []
@@ -54,17 +54,17 @@ async def test_a_fresh_database_gets_every_migration_once(database_url: str) -> 
 
 
 async def test_a_database_that_was_not_migrated_is_refused_and_left_alone(
-    database_url: str,
+    new_database_url: str,
 ) -> None:
-    async with opened(database_url, migrated=False) as db:
+    async with opened(new_database_url, migrated=False) as db:
         with pytest.raises(SchemaMissing) as caught:
             await migrate.prepare(db, migrate=False, now=NOW)
         assert "rota migrate" in caught.value.advice
         assert await _tables(db) == []
 
 
-async def test_a_newer_schema_is_refused_and_left_alone(database_url: str) -> None:
-    async with opened(database_url) as db:
+async def test_a_newer_schema_is_refused_and_left_alone(new_database_url: str) -> None:
+    async with opened(new_database_url) as db:
         await sql(db, f"insert into migrations values ({NEXT}, 'newer', 'x', 0)")
         before = await _tables(db)
         for allowed in (True, False):
@@ -74,8 +74,8 @@ async def test_a_newer_schema_is_refused_and_left_alone(database_url: str) -> No
         assert await _tables(db) == before
 
 
-async def test_a_changed_migration_is_found_out(database_url: str) -> None:
-    async with opened(database_url) as db:
+async def test_a_changed_migration_is_found_out(new_database_url: str) -> None:
+    async with opened(new_database_url) as db:
         await sql(db, "update migrations set checksum = 'other' where number = 1")
         for allowed in (True, False):
             with pytest.raises(StoreCorrupt, match="0001"):
@@ -83,9 +83,9 @@ async def test_a_changed_migration_is_found_out(database_url: str) -> None:
 
 
 async def test_a_later_version_adds_to_what_is_there(
-    database_url: str, monkeypatch: pytest.MonkeyPatch
+    new_database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with opened(database_url) as db:
+    async with opened(new_database_url) as db:
         await start(db, new_run())
         _ship(monkeypatch, "create table novel (id {key} primary key) {strict};")
         with pytest.raises(SchemaMissing, match=f"{NEXT:04d}"):
@@ -97,9 +97,9 @@ async def test_a_later_version_adds_to_what_is_there(
 
 @pytest.mark.parametrize("known", range(1, NEXT - 1))
 async def test_a_database_of_any_earlier_version_comes_along_with_its_runs(
-    database_url: str, monkeypatch: pytest.MonkeyPatch, known: int
+    new_database_url: str, monkeypatch: pytest.MonkeyPatch, known: int
 ) -> None:
-    async with opened(database_url, migrated=False) as db:
+    async with opened(new_database_url, migrated=False) as db:
         kept = migrate.shipped()[:known]
         monkeypatch.setattr(migrate, "shipped", lambda: kept)
         monkeypatch.setattr(migrate, "_views", lambda dialect: "select 1")
@@ -123,9 +123,9 @@ BROKEN = "create table novel (id {key} primary key) {strict}; insert into nobody
 
 @pytest.mark.parametrize("fresh", [True, False])
 async def test_a_migration_that_fails_leaves_nothing(
-    database_url: str, monkeypatch: pytest.MonkeyPatch, fresh: bool
+    new_database_url: str, monkeypatch: pytest.MonkeyPatch, fresh: bool
 ) -> None:
-    async with opened(database_url, migrated=not fresh) as db:
+    async with opened(new_database_url, migrated=not fresh) as db:
         before, views = await _tables(db), await _views(db)
         _ship(monkeypatch, "create table good (id {key} primary key) {strict};", BROKEN)
         with pytest.raises(Exception, match="nobody"):
@@ -137,30 +137,30 @@ async def test_a_migration_that_fails_leaves_nothing(
 
 
 async def test_views_may_need_what_a_later_migration_adds(
-    database_url: str, monkeypatch: pytest.MonkeyPatch
+    new_database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The views are those of today; on a fresh database every migration must come before them."""
     _ship(monkeypatch, "alter table runs add column novel {text};")
     views = "drop view if exists seen; create view seen as select novel from runs;"
     monkeypatch.setattr(migrate, "_views", lambda dialect: views)
-    async with opened(database_url, migrated=False) as db:
+    async with opened(new_database_url, migrated=False) as db:
         assert len(await db.write(migrate.apply, now=NOW)) == len(NAMES) + 1
         assert await sql(db, "select novel from seen") == []
 
 
 async def test_a_migration_may_change_what_a_view_reads(
-    database_url: str, monkeypatch: pytest.MonkeyPatch
+    new_database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with opened(database_url) as db:
+    async with opened(new_database_url) as db:
         _ship(monkeypatch, "alter table steps drop column error;")
         views = "drop view if exists seen; create view seen as select key from steps;"
         monkeypatch.setattr(migrate, "_views", lambda dialect: views)
         assert await db.write(migrate.apply, now=NOW) == [f"{NEXT:04d}_more0"]
 
 
-async def test_migrators_at_once_migrate_once(database_url: str) -> None:
+async def test_migrators_at_once_migrate_once(new_database_url: str) -> None:
     async def one() -> list[str]:
-        async with opened(database_url, migrated=False) as db:
+        async with opened(new_database_url, migrated=False) as db:
             return await migrate.prepare(db, migrate=True, now=NOW)
 
     answers = await asyncio.gather(*(one() for _ in range(5)))
@@ -183,13 +183,13 @@ def test_a_schema_with_capitals_is_refused_before_anything_is_made() -> None:
         open_url("postgresql://localhost/rota?schema=t_Capital", Settings())
 
 
-async def test_the_snapshot_of_the_schema_is_current(database_url: str) -> None:
-    async with opened(database_url) as db:
+async def test_the_snapshot_of_the_schema_is_current(new_database_url: str) -> None:
+    async with opened(new_database_url) as db:
         name = db.dialect.name
     if name == "sqlite":
-        made = sqlite_snapshot(Path(database_url.removeprefix("sqlite:///")))
+        made = sqlite_snapshot(Path(new_database_url.removeprefix("sqlite:///")))
     else:
-        base, _, schema = database_url.partition("schema=")
+        base, _, schema = new_database_url.partition("schema=")
         made = await postgres_snapshot(base.rstrip("?&"), schema)
     written = (FOLDER / f"schema.{name}.sql").read_text(encoding="utf-8")
     assert made == written, "run `make docs`"
