@@ -13,7 +13,7 @@ from tests.pipelines.kit.live_app import ai_settings
 
 
 async def main(url: str, folder: str, ai_url: str, *words: str) -> None:
-    app = Rota(url, migrate=True, lease_s=1, heartbeat_s=0.2)
+    app = Rota(url, migrate=True, lease_s=20, heartbeat_s=0.2)
     app.pipelines.use(ai_settings(ai_url))
     if "serve" in words:
         app.pipelines.serve()

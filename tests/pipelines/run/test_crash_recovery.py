@@ -20,7 +20,7 @@ from tests.pipelines.kit.live_app import prompt_of
 
 @pytest.mark.slow
 async def test_a_killed_run_pays_for_no_item_twice(database_url: str, tmp_path: Path) -> None:
-    count = 1000 if database_url.startswith("sqlite") else 200
+    count = 400 if database_url.startswith("sqlite") else 200
     folder = put_items(tmp_path / "many", count)
     model = Counting(count // 2)
     async with model.up():

@@ -24,7 +24,7 @@ from tests.pipelines.kit.killed_child import (
 )
 from tests.pipelines.kit.live_app import ai_settings
 
-COUNT = 1000
+COUNT = 600
 
 
 class Meeting(Model):
@@ -56,7 +56,7 @@ async def test_machines_share_the_items_of_one_run(
     monkeypatch.setenv("ROTA_TEST_KEY", "here")
     model = Meeting()
     async with model.up():
-        app = Rota(database_url, migrate=True, lease_s=1, heartbeat_s=0.2)
+        app = Rota(database_url, migrate=True, lease_s=20, heartbeat_s=0.2)
         app.pipelines.use(ai_settings(model.url))
         app.pipelines.serve()
         told: list[Progress] = []
