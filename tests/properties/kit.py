@@ -132,8 +132,11 @@ class Model:
                 life.available_at, life.waits_for = wake_at, reason
         if retry is not None:
             assert self.start(retry, now)
-        elif life.status in FINAL and life.parent:
-            self.poke(life.parent, now)
+        elif life.status in FINAL:
+            if life.parent:
+                self.poke(life.parent, now)
+            if verb == "fail":
+                self.cancel_below([life.root], now)
         return True
 
     def poke(self, root: str, now: int) -> None:
@@ -185,6 +188,11 @@ class Model:
             if life.parent:
                 self.poke(life.parent, now)
         return {life.id for life in called_off}
+
+    def cancel_below(self, roots: Collection[str], now: int) -> None:
+        """The children of chains that ended without a result."""
+        children = {life.root for life in self.runs.values() if life.parent in roots}
+        self.cancel(sorted(children), now)
 
     def resolve(self, life: Life, now: int) -> bool:
         """A person answered."""

@@ -285,9 +285,11 @@ class Store(RuleBasedStateMachine):
             life.move("reap")
             if life.recoveries < RECOVERIES_MAX:
                 self.inherit(life, heirs[life.id])
-        for life in lapsed:
-            if life.recoveries >= RECOVERIES_MAX and life.parent:
+        over = [life for life in lapsed if life.recoveries >= RECOVERIES_MAX]
+        for life in over:
+            if life.parent:
                 self.model.poke(life.parent, self.now)
+        self.model.cancel_below([life.root for life in over], self.now)
 
     def inherit(self, life: Life, row: Any) -> None:
         """The heir's id was the store's to choose; all else was not."""
