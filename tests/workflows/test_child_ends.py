@@ -160,6 +160,7 @@ async def test_cancelling_a_parent_leaves_a_detached_child_alone(database_url: s
         run = await app.start(parent)
         await world.settle()
         await run.cancel()
+        await sound(app)  # the doctor does not miss a parent either
         await world.drain()
         assert effects == ["apart"]
 

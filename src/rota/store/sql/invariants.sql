@@ -75,10 +75,12 @@ where parent.status = 'sleeping' and parent.reason = 'child' and parent.availabl
         and child.status in ('pending', 'running', 'sleeping', 'waiting'))
 
 -- name: broken_orphan
--- A child of a cancelled chain must not go on.
+-- A child of a cancelled chain must not go on, unless it was started detached.
 select child.id, child.status from runs as child join runs as parent on parent.id = child.parent_id
 where child.status in ('pending', 'running', 'sleeping') and parent.status = 'cancelled'
     and not exists (select 1 from runs as later where later.retry_of = parent.id)
+    and not exists (
+    select 1 from runs as first where first.id = child.root_id and first.trigger = 'detached')
 
 -- name: broken_automation_turn
 -- An active automation has its one open run.
