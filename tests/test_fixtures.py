@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import asyncpg
 import pytest
@@ -19,6 +20,7 @@ from rota.errors import SchemaMissing
 from scripts.schema import FOLDER, postgres_snapshot
 from tests.kit.postgres import PostgresServer
 from tests.kit.schema import shared_schema
+from tests.kit.tables import for_each
 from tests.tidy.tree import ROOT
 
 OWNER = """
@@ -124,6 +126,18 @@ def test_only_a_test_of_the_wall_clock_is_tried_twice(tmp_path: Path) -> None:
     )
     assert "1 failed, 1 passed, 1 rerun in" in done.stdout
     assert "--reruns" not in (ROOT / "Makefile").read_text()
+
+
+def test_a_table_of_checks_names_each_row_that_fails() -> None:
+    @for_each([1, 0, 2, "x"])
+    def check(row: Any) -> None:
+        assert 4 / row > 2
+
+    with pytest.raises(AssertionError) as caught:
+        check()
+    told = str(caught.value)
+    assert told.startswith("3 rows fail:\n0: ZeroDivisionError: division by zero\n2: Assertion")
+    assert "x: TypeError: unsupported" in told
 
 
 async def _opened(url: str) -> None:

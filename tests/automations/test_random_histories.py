@@ -21,6 +21,7 @@ from rota.errors import NotSent, OutcomeUnknown, RotaError
 from rota.testing import World, virtual
 from rota.tools import Safety
 from tests.automations.kit import UNSURE, Line, dying, event_statuses, raising, sound
+from tests.kit.sampling import examples
 
 STEPS = (
     "publish", "publish again", "wait", "transient", "logic", "auth", "unknown after",
@@ -161,7 +162,7 @@ async def live(steps: list[str], safety: Safety, approval: bool, url: str) -> No
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck), print_blob=True)
+@settings(max_examples=examples(60), suppress_health_check=list(HealthCheck), print_blob=True)
 @given(
     steps=st.lists(st.sampled_from(STEPS), min_size=2, max_size=16),
     safety=st.sampled_from([Safety.IDEMPOTENT, Safety.RECONCILABLE, Safety.UNKNOWABLE]),

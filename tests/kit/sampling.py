@@ -17,3 +17,10 @@ def third(items: Sequence[T], name: str) -> Sequence[T]:
         return items
     seed = os.environ.get("ROTA_TEST_SEED", "1")
     return items[zlib.crc32(f"{seed} {name}".encode()) % PARTS :: PARTS]
+
+
+def examples(count: int) -> int:
+    """How many examples a property test draws: all at night, else a third, or a tenth if quick."""
+    if os.environ.get("ROTA_NIGHTLY"):
+        return count
+    return max(count // (10 if os.environ.get("ROTA_TEST_PROFILE") == "quick" else PARTS), 10)

@@ -42,6 +42,7 @@ from tests.kit.builders import (
     request,
     step_of,
 )
+from tests.kit.sampling import examples
 from tests.properties.kit import Life, Model
 
 NAMES = ("work", "rest")
@@ -398,7 +399,7 @@ def _play(url: str, *, examples: int, acts: int) -> None:
 
 
 def test_no_run_ever_leaves_the_table_on_sqlite() -> None:
-    _play("sqlite:///:memory:", examples=100, acts=40)
+    _play("sqlite:///:memory:", examples=examples(200), acts=40)
 
 
 @pytest.fixture
@@ -417,4 +418,4 @@ async def _drop(url: str, schema: str) -> None:
 
 @pytest.mark.pg
 def test_no_run_ever_leaves_the_table_on_postgres(schema_url: str) -> None:
-    _play(schema_url, examples=25, acts=30)
+    _play(schema_url, examples=examples(60), acts=30)

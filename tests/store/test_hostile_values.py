@@ -29,9 +29,10 @@ from tests.kit.builders import (
     step_of,
     waiting_step,
 )
+from tests.kit.sampling import examples
 
 Feed = Callable[[Database, str, int], Awaitable[Any]]
-FEW = settings(max_examples=30, suppress_health_check=[HealthCheck.too_slow])
+FEW = settings(max_examples=examples(30), suppress_health_check=[HealthCheck.too_slow])
 
 
 def fed(url: str, feed: Feed) -> None:

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from rota import Rota, gather, sleep
 from rota.core.runs.stored_errors import read_error
 from rota.testing import START, World, virtual
+from tests.kit.sampling import examples
 
 NAMES = ("a", "b")
 
@@ -168,13 +169,11 @@ numbers = itertools.count()
 @pytest.mark.slow
 def test_interrupted_programs_end_as_if_nothing_had_happened(database_url: str) -> None:
     # The logic does not depend on the database; PostgreSQL shows that the store plays along.
-    examples = 25 if database_url.startswith("sqlite") else 8
+    count = 60 if database_url.startswith("sqlite") else 30
 
     @settings(
-        max_examples=examples,
-        deadline=None,
+        max_examples=examples(count),
         report_multiple_bugs=False,
-        derandomize=True,
         database=None,
         phases=(Phase.explicit, Phase.generate),  # Shrinking takes minutes; do it by hand.
         suppress_health_check=list(HealthCheck),

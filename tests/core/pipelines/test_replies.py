@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rota.core.pipelines.replies import NoJson, extract, read_value
+from tests.kit.sampling import examples
 
 WANT = {"a": 1, "b": "x"}
 
@@ -80,7 +81,7 @@ _VALUES = st.recursive(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40))
 @given(st.dictionaries(st.text(), _VALUES) | st.lists(_VALUES), st.sampled_from([None, 2]))
 def test_json_comes_back_whatever_stands_around_it(value: Any, indent: int | None) -> None:
     text = json.dumps(value, indent=indent)

@@ -13,6 +13,7 @@ import pytest
 from rota import errors
 from rota.core.runs.failures import TABLE, TRACE_CHARS_MAX, Kind, describe, kind_of, names_of
 from rota.core.runs.lifecycle import RULES, Status
+from tests.kit.tables import for_each
 
 MESSAGE_BYTES_MAX = 200_000  # far above any sentence, far below what a database row should hold
 
@@ -76,7 +77,7 @@ def test_an_exception_has_its_class(cls: type[BaseException], kind: Kind) -> Non
     assert kind_of(_made(cls)) is kind
 
 
-@pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.__name__)
+@for_each(CLASSES)
 def test_every_exception_has_some_class(cls: type[BaseException]) -> None:
     error = _made(cls)
     assert TABLE[kind_of(error)].action

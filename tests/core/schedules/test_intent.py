@@ -23,6 +23,7 @@ from rota.core.schedules.intent import (
 from rota.core.time.instants import DAY, HOUR, MINUTE, SECOND
 from rota.core.time.recurrence import Spec, between, count_between, next_after, parse
 from rota.errors import BadSchedule
+from tests.kit.sampling import examples
 
 NOW = 1_893_456_000 * SECOND  # 2030-01-01T00:00Z
 HOURLY = parse("0 * * * *", zone="UTC", now=NOW)
@@ -340,7 +341,7 @@ lags = st.one_of(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300))
 @given(st.sampled_from(SPECS), policies, befores, lags, st.integers(0, 2 * DAY), st.integers(0, 30))
 def test_every_occurrence_owed_is_fired_or_skipped_exactly_once(
     spec: Spec, rules: Policies, before: Before, lag: int, into: int, fired_count: int
@@ -364,7 +365,7 @@ def test_every_occurrence_owed_is_fired_or_skipped_exactly_once(
     assert (plan.next_due_at is None) == (plan.pause is not None)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200))
 @given(st.sampled_from(SPECS), policies, befores, st.integers(0, 3 * DAY))
 def test_no_policy_is_ever_exceeded(spec: Spec, rules: Policies, before: Before, lag: int) -> None:
     due_at = next_after(spec, NOW)
@@ -387,7 +388,7 @@ def test_no_policy_is_ever_exceeded(spec: Spec, rules: Policies, before: Before,
     assert plan.cancels <= (rules.overlap is Overlap.CANCEL and bool(plan.fires))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100))
 @given(
     st.sampled_from(SPECS[:8]), policies, st.lists(st.integers(0, 2 * HOUR), min_size=1, max_size=8)
 )

@@ -20,6 +20,7 @@ from rota.core.schedules.intent import (
 )
 from rota.core.time.instants import DAY, HOUR, MINUTE, SECOND
 from rota.core.time.recurrence import next_after, parse
+from tests.kit.sampling import examples
 
 NOW = 1_893_456_000 * SECOND  # 2030-01-01T00:00Z
 TEXTS = ("* * * * * *", "* * * * *", "30 2 * * 1", "0 9 L * *", "1s", "7m", "1h")
@@ -54,7 +55,7 @@ def both_ways(intent: Intent, due_at: int, now: int, before: Before, most: int) 
     st.sampled_from(TEXTS), policies, befores, lateness, edges, st.sampled_from((1, 5000)),
     st.booleans(),
 )  # fmt: skip
-@settings(max_examples=600)
+@settings(max_examples=examples(600))
 @example("1h", Policies(missed=Missed.ALL, missed_max=0), Before(), MINUTE, 0, 5000, False)
 @example("1h", Policies(missed=Missed.ALL, missed_max=0), Before(), 30 * SECOND, 1, 5000, False)
 @example("1h", Policies(missed=Missed.RUN), Before(), MINUTE, 0, 5000, False)

@@ -18,6 +18,8 @@ from rota.core.time.recurrence import Spec, Timing, between, parse
 from rota.errors import BadSchedule
 from tests.core.time.kit import strategies as some
 from tests.core.time.kit.phrases import Line, lines
+from tests.kit.sampling import examples
+from tests.kit.tables import for_each
 
 LINES = lines()
 ACCEPTED = [line for line in LINES if line.reading]
@@ -33,13 +35,13 @@ def parsed(text: str) -> Reading:
     return timings(parse(text, zone="UTC", now=NOW))
 
 
-@pytest.mark.parametrize("line", ACCEPTED, ids=lambda line: line.phrase)
+@for_each(ACCEPTED)
 def test_a_phrase_has_the_reading_of_the_file(line: Line) -> None:
     assert understand(line.phrase) == line.reading
     assert parsed(line.phrase) == line.reading
 
 
-@pytest.mark.parametrize("line", REFUSED, ids=lambda line: line.phrase)
+@for_each(REFUSED)
 def test_a_phrase_is_refused_as_the_file_says(line: Line) -> None:
     for read in (understand, parsed):
         with pytest.raises(BadSchedule) as caught:
@@ -53,7 +55,7 @@ def test_a_phrase_is_refused_as_the_file_says(line: Line) -> None:
             assert f'"{offered}"' in error.advice
 
 
-@pytest.mark.parametrize("line", REFUSED, ids=lambda line: line.phrase)
+@for_each(REFUSED)
 def test_every_reading_that_is_offered_is_accepted(line: Line) -> None:
     readings = [parsed(offered) for offered in line.offered]
     assert len(set(readings)) == len(readings)
@@ -61,7 +63,7 @@ def test_every_reading_that_is_offered_is_accepted(line: Line) -> None:
         assert len(readings) >= 2
 
 
-@pytest.mark.parametrize("line", ACCEPTED, ids=lambda line: line.phrase)
+@for_each(ACCEPTED)
 def test_a_reading_told_in_english_is_a_phrase_with_the_same_reading(line: Line) -> None:
     assert same_times(understand(describe_timings(line.reading)), line.reading)
 
@@ -98,7 +100,7 @@ def test_a_zone_in_a_phrase_is_refused_and_its_name_is_told() -> None:
 # -- describe and back -------------------------------------------------------------------------
 
 
-@settings(derandomize=True, deadline=None, max_examples=1_500)
+@settings(max_examples=examples(1_500))
 @given(some.five_fields | some.six_fields)
 def test_a_described_expression_is_read_back_as_itself_or_refused(text: str) -> None:
     cron = read_cron(text).text
@@ -119,7 +121,7 @@ FIELDS = st.tuples(
 ).map(" ".join)  # fmt: skip
 
 
-@settings(derandomize=True, deadline=None, max_examples=400)
+@settings(max_examples=examples(400))
 @given(st.lists(FIELDS, min_size=1, max_size=3, unique=True))
 def test_ordinary_specs_are_told_in_words_that_are_read_back(crons: list[str]) -> None:
     spec = Spec(tuple(Timing(cron=cron) for cron in crons))
@@ -127,7 +129,7 @@ def test_ordinary_specs_are_told_in_words_that_are_read_back(crons: list[str]) -
     assert same_times(parsed(told), tuple(crons)), (crons, told)
 
 
-@settings(derandomize=True, deadline=None, max_examples=300)
+@settings(max_examples=examples(300))
 @given(st.integers(1, 10**13))
 def test_a_described_interval_is_read_back_as_itself(every_us: int) -> None:
     assert understand(describe_timings((every_us,))) == (every_us,)
@@ -162,14 +164,14 @@ def fire_as_one(chosen: list[str], joint: str) -> bool:
     return occurrences(joint.join(chosen)) == sorted(alone)
 
 
-@settings(derandomize=True, deadline=None, max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.lists(st.sampled_from(CLAUSES), min_size=2, max_size=4, unique=True))
 def test_several_clauses_fire_exactly_when_each_of_them_does(chosen: list[str]) -> None:
     assert fire_as_one(chosen, " and ")
     assert fire_as_one(chosen, ", ")
 
 
-@settings(derandomize=True, deadline=None, max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.lists(st.sampled_from(CLAUSES + LISTS), min_size=2, max_size=4, unique=True))
 def test_a_semicolon_keeps_clauses_with_lists_apart(chosen: list[str]) -> None:
     assert fire_as_one(chosen, "; ")
@@ -193,7 +195,7 @@ WORDS = st.sampled_from(
 )
 
 
-@settings(derandomize=True, deadline=None, max_examples=2_000)
+@settings(max_examples=examples(2_000))
 @given(st.text(max_size=60) | st.lists(WORDS, max_size=14).map(" ".join))
 def test_any_text_has_a_reading_or_a_clear_refusal(text: str) -> None:
     error = refusal_of(text)

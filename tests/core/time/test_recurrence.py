@@ -25,6 +25,7 @@ from rota.core.time.recurrence import (
 )
 from tests.core.time.kit import oracle
 from tests.core.time.kit import strategies as some
+from tests.kit.sampling import examples
 
 # Whole hours and half hours, a day skipped, midnight gaps, negative DST, Ramadan, odd seconds.
 ZONES = (
@@ -54,7 +55,7 @@ def near_a_change(draw: st.DrawFn) -> tuple[str, int]:
     return zone, start
 
 
-@settings(derandomize=True, deadline=None, max_examples=150)
+@settings(max_examples=examples(150))
 @given(some.expressions, near_a_change(), gaps, repeats)
 def test_a_day_and_a_half_of_any_expression_is_as_the_wall_says(
     text: str, where: tuple[str, int], gap: str, repeat: str
@@ -70,7 +71,7 @@ def test_a_day_and_a_half_of_any_expression_is_as_the_wall_says(
     assert count_between(spec, start - 1, stop - 1) == len(wanted)
 
 
-@settings(derandomize=True, deadline=None, max_examples=40)
+@settings(max_examples=examples(40))
 @given(some.six_fields, near_a_change(), gaps, repeats)
 def test_an_hour_of_any_expression_with_seconds_is_as_the_wall_says(
     text: str, where: tuple[str, int], gap: str, repeat: str
@@ -94,7 +95,7 @@ ODD_SECONDS = [
 ]
 
 
-@settings(derandomize=True, deadline=None, max_examples=25)
+@settings(max_examples=examples(25))
 @given(some.named_times, st.sampled_from(ODD_SECONDS), gaps, repeats)
 def test_changes_at_odd_seconds_in_history_are_as_the_wall_says(
     text: str, where: tuple[str, int], gap: str, repeat: str
@@ -109,7 +110,7 @@ def test_changes_at_odd_seconds_in_history_are_as_the_wall_says(
     assert between(spec, start - 1, stop - 1, limit=5_000) == wanted
 
 
-@settings(derandomize=True, deadline=None, max_examples=100)
+@settings(max_examples=examples(100))
 @given(some.day_fields, st.integers(1890, 2110))
 def test_the_days_of_four_years_are_those_that_the_calendar_gives(fields: str, year: int) -> None:
     text = f"0 0 {fields}"
@@ -127,7 +128,7 @@ def loose(low: int = at(1900, 1, 1), high: int = at(2150, 1, 1)) -> st.SearchStr
     return st.integers(low, high)
 
 
-@settings(derandomize=True, deadline=None, max_examples=400)
+@settings(max_examples=examples(400))
 @given(some.expressions | some.six_fields, st.sampled_from(ZONES), gaps, repeats, loose())
 def test_next_and_previous_are_inverses(
     text: str, zone: str, gap: str, repeat: str, when: int
@@ -147,7 +148,7 @@ def test_next_and_previous_are_inverses(
     assert previous_before(spec, later + 1) == later
 
 
-@settings(derandomize=True, deadline=None, max_examples=150)
+@settings(max_examples=examples(150))
 @given(
     st.lists(
         st.builds(lambda text, zone: Timing(cron=text, zone=zone), some.expressions,
@@ -175,7 +176,7 @@ def test_several_timings_are_the_union_of_each(
     assert between(spec, after, until, limit=5) == wanted[:5]
 
 
-@settings(derandomize=True, deadline=None, max_examples=200)
+@settings(max_examples=examples(200))
 @given(some.expressions | some.six_fields)
 def test_the_normal_form_means_the_same_and_is_its_own_normal_form(text: str) -> None:
     once = read_cron(text)
@@ -184,7 +185,7 @@ def test_the_normal_form_means_the_same_and_is_its_own_normal_form(text: str) ->
     assert read_cron(f"  {text.lower()} ".replace(" ", "  ")) == once
 
 
-@settings(derandomize=True, deadline=None, max_examples=300)
+@settings(max_examples=examples(300))
 @given(some.expressions | some.six_fields, st.sampled_from(ZONES))
 def test_every_spec_can_be_told_in_words_and_written_as_json(text: str, zone: str) -> None:
     spec = Spec(

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from rota.errors import BadPipeline
 from rota.pipelines.definition.loader import problems_of, read_text
+from tests.kit.sampling import examples
 from tests.pipelines.kit import GOOD, NOW
 from tests.pipelines.kit.documents import (
     FULL,
@@ -26,7 +27,7 @@ WORDS = [
 ]  # fmt: skip
 
 
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=examples(300))
 @given(
     st.sampled_from([GOOD, WHOLE, FULL, LATER, QUEUES]),
     st.lists(st.tuples(st.integers(0, 400), st.sampled_from(WORDS)), min_size=1, max_size=4),

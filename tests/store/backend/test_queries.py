@@ -8,7 +8,6 @@ from functools import cache
 from importlib.resources import files
 
 import apsw
-import pytest
 
 from rota.store import invariants
 from rota.store.backend import queries
@@ -16,6 +15,7 @@ from rota.store.backend.database import Database, Tx
 from rota.store.backend.dialect import POSTGRES, SQLITE
 from rota.store.backend.postgres import PostgresTx
 from rota.store.backend.sqlite_tx import SqliteTx
+from tests.kit.tables import for_each
 from tests.tidy.tree import Module, modules
 
 FOLDER = files("rota.store") / "sql"
@@ -98,7 +98,7 @@ def _calls() -> dict[str, list[tuple[Module, ast.Call]]]:
     return found
 
 
-@pytest.mark.parametrize("name", NAMES)
+@for_each(NAMES)
 def test_every_query_is_called(name: str) -> None:
     assert name in _calls() or name in invariants.INVARIANTS, "nobody calls it: remove it"
 
@@ -107,7 +107,7 @@ def test_every_call_names_a_query() -> None:
     assert sorted(set(_calls()) - set(NAMES)) == []
 
 
-@pytest.mark.parametrize("name", NAMES)
+@for_each(NAMES)
 def test_every_parameter_is_passed_and_no_other(name: str) -> None:
     wanted = {
         parameter
@@ -123,7 +123,7 @@ def test_every_parameter_is_passed_and_no_other(name: str) -> None:
         assert spread or given == wanted, f"{where}: lacks {wanted - given}"
 
 
-@pytest.mark.parametrize("name", sorted(_shared()))
+@for_each(sorted(_shared()))
 def test_a_shared_text_computes_no_time_and_casts_nothing(name: str) -> None:
     text = re.sub(r"--[^\n]*", "", _shared()[name]).lower()
     assert "::" not in text
@@ -141,7 +141,7 @@ def test_few_queries_are_told_twice() -> None:
         assert name in _shared() or (name in sqlite and name in postgres), f"{name} has one side"
 
 
-@pytest.mark.parametrize("name", sorted(ONE_SIDED))
+@for_each(sorted(ONE_SIDED))
 def test_what_is_one_sided_is_there_on_one_side(name: str) -> None:
     assert (name in _file("sqlite.sql")) != (name in _file("postgres.sql"))
 
