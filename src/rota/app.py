@@ -36,8 +36,8 @@ from rota.engine.context import EngineContext
 from rota.engine.executor import Executor
 from rota.engine.journal import Journal
 from rota.engine.runtime import Runtime
+from rota.engine.slots import QueueSeats
 from rota.engine.wakeups import READY, TIMER
-from rota.engine.worker import QueueSeats
 from rota.errors import UsageError
 from rota.pipelines.client import PipelineClient
 from rota.pipelines.executor import PART_QUEUE, PipelineExecutor

@@ -38,7 +38,12 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         float, Meta(ge=0, description="Time for runs to end at a graceful stop; then handed over.")
     ] = 20.0
     recoveries_max: Annotated[
-        int, Meta(ge=0, description="Crashes after which a run is put aside instead of retried.")
+        int,
+        Meta(
+            ge=0,
+            description="Recoveries after which one more crash puts a run aside. From the second on"
+            " it runs alone; with 0 or 1 it never does.",
+        ),
     ] = 5
     payload_bytes_max: Annotated[
         int, Meta(ge=1024, description="Largest input, output or step result, as JSON.")

@@ -159,12 +159,14 @@ def here() -> dict[str, Any]:
     return {"host": liveness.host(), "pid": pid, "pid_started": liveness.started(pid)}
 
 
-async def ghost_claim(app: Rota, worker_id: str, count: int = 1) -> list[Claim]:
+async def ghost_claim(
+    app: Rota, worker_id: str, count: int = 1, *, alone: bool = False
+) -> list[Claim]:
     """Claim runs as another worker would, which then falls silent."""
     now = app.clock.now()
     request = ClaimRequest(
         namespace=app.settings.namespace, worker_id=worker_id, names=list(app.workflows),
         queues=[("default", count)], room=count, limited=frozenset(), now=now,
-        lease_until=now + micros(app.settings.lease_s),
+        lease_until=now + micros(app.settings.lease_s), alone=alone,
     )  # fmt: skip
     return (await app.database.write(claim.claim, request)).claims

@@ -172,8 +172,8 @@ async def test_a_run_that_kills_its_worker_too_often_is_put_aside(database_url: 
     app, flow = plain(recoveries_max=2)
     async with virtual(app, url=database_url) as world:
         run = await app.start(flow)
-        for _ in range(3):
-            await ghost_claim(app, "ghost")
+        for crash in range(3):
+            await ghost_claim(app, "ghost", alone=crash == 2)
             world.clock.move_to(world.clock.now() + 31 * SECOND)
             await (await upkeep(world)).reap()
         await world.settle()
@@ -193,8 +193,8 @@ async def test_a_run_put_aside_can_be_retried_by_hand_again_and_again(database_u
     async with virtual(app, url=database_url) as world:
         run = await app.start(flow)
         for _ in range(2):
-            for _ in range(3):
-                await ghost_claim(app, "ghost")
+            for crash in range(3):
+                await ghost_claim(app, "ghost", alone=crash == 2)
                 world.clock.move_to(world.clock.now() + 31 * SECOND)
                 await (await upkeep(world)).reap()
             assert await run.status() == "crashed:lapsed"

@@ -116,11 +116,12 @@ def request(
     names: Iterable[str] = ("work",),
     limited: Iterable[str] = (),
     namespace: str = SPACE,
+    alone: bool = False,
 ) -> claiming.ClaimRequest:
     """Who claims what."""
     return claiming.ClaimRequest(
         namespace, worker, list(names), queues or [("default", seats)], room, frozenset(limited),
-        now, now + LEASE,
+        now, now + LEASE, alone,
     )  # fmt: skip
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable
 import msgspec
 
 from rota.core.runs.model import WorkerRecord as WorkerRow
+from rota.core.runs.recovery import runs_alone
 from rota.core.time.instants import DAY, micros
 from rota.engine import liveness
 from rota.engine.clock import SystemClock
@@ -98,7 +99,12 @@ class Maintenance:
         await self._follow_clock()
         now = self._clock.now()
         status = "online" if self._worker.claiming else "draining"
-        if not await self._database.write(workers.beat, self._worker.id, status=status, now=now):
+        beat = await self._database.write(
+            workers.beat, self._worker.id, status=status, now=now,
+            queues=self._worker.queue_names, names=self._worker.names(),
+        )  # fmt: skip
+        self._worker.expect_alone(beat.waits_alone)
+        if not beat.is_known:
             assert self._row is not None
             again = msgspec.structs.replace(self._row, heartbeat_at=now)
             await self._database.write(workers.register, again)
@@ -142,6 +148,8 @@ class Maintenance:
             recoveries_max=self._settings.recoveries_max,
             new_ids=list(self._ids.take(now, REAP_BATCH)),
         )
+        if any(recovered and runs_alone(run.recoveries + 1) for run, recovered in reaped):
+            self._worker.expect_alone(True)
         for run, recovered in reaped:
             log.warning(
                 "run %s (%s) lost its worker %s; %s", run.id, run.name, run.lease_owner,

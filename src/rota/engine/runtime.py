@@ -14,8 +14,9 @@ from rota.engine.context import EngineContext
 from rota.engine.executor import Executor
 from rota.engine.maintenance import Maintenance
 from rota.engine.scheduler import Scheduler
+from rota.engine.slots import QueueSeats
 from rota.engine.watchdog import Watchdog
-from rota.engine.worker import QueueSeats, Worker
+from rota.engine.worker import Worker
 from rota.errors import RotaError
 from rota.store.runs import workers
 

@@ -11,18 +11,17 @@ import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-import msgspec
-
-from rota.core.runs import fairness
 from rota.core.runs.failures import Kind, describe
-from rota.core.runs.fairness import Contender
 from rota.core.runs.lifecycle import FINAL, RULES
 from rota.core.runs.model import Claim, NewRun, Outcome, Queue, Started, StoredStep
+from rota.core.runs.recovery import LEASES_BETWEEN_CLEARINGS, runs_alone
 from rota.core.time.instants import micros
 from rota.engine import run_log
 from rota.engine.context import EngineContext
 from rota.engine.executor import Executor
-from rota.engine.journal import insist, unstorable
+from rota.engine.journal import insist
+from rota.engine.single_settle import settle_one
+from rota.engine.slots import QueueSeats, divided
 from rota.engine.wakeups import ANY, CANCEL, DONE, READY, TIMER
 from rota.errors import LeaseLost, StoreError, UsageError
 from rota.store.backend.database import BRIEF
@@ -33,17 +32,6 @@ from rota.store.runs.history import ChainResult
 from rota.store.runs.transitions import SettleResult
 
 log = logging.getLogger("rota.worker")
-
-
-class QueueSeats(msgspec.Struct):
-    """A queue this worker serves, and how many of its seats it may fill."""
-
-    name: str
-    seats_max: int
-    active: int = 0
-    hungry: bool = True  # whether there may be more in it than was claimed
-    weight: int | None = None  # its share of the slots, where a queue has one
-    used: float = 0.0  # runs claimed, divided by the weight
 
 
 class Worker:
@@ -67,6 +55,7 @@ class Worker:
         self._results = base.results
         self._executors = {executor.kind: executor for executor in executors}
         self._queues = {queue.name: queue for queue in queues}
+        self.queue_names = list(self._queues)
         self._weighted = any(queue.weight is not None for queue in queues)
         self._limits: dict[str, Queue] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
@@ -77,6 +66,8 @@ class Worker:
         # Counted, because a call may come while a claim that looked too early is under way.
         self._calls = 0
         self._doubtful = False
+        self._alone_waits = False  # whether a run waits for a worker that holds nothing else
+        self._clearing_until = self._clear_again_at = 0
         self._stopping = False
         self._handing_over: set[str] = set()
         self._turning = asyncio.Lock()
@@ -105,6 +96,25 @@ class Worker:
         self._limits = {queue.name: queue for queue in limits if queue.is_limited}
         if before != {name: queue.paused for name, queue in self._limits.items()}:
             self._feed()
+
+    def expect_alone(self, waits: bool) -> None:
+        """Learn whether a run waits for a worker that holds nothing else.
+
+        An idle worker claims it at once. A busy one claims nothing for the time of a lease, in
+        order to become idle; it does so rarely, because what it holds may take much longer.
+        """
+        now = self._clock.now()
+        if waits or self._alone_waits:
+            self.wake.set()
+        self._alone_waits = waits
+        if waits and self.held and now >= self._clear_again_at:
+            self._clearing_until = now + self._lease_us
+            self._clear_again_at = now + LEASES_BETWEEN_CLEARINGS * self._lease_us
+
+    @property
+    def _executes_alone(self) -> bool:
+        """Whether the one run in hand must not get company."""
+        return len(self.held) == 1 and runs_alone(next(iter(self.held.values())).recoveries)
 
     async def run(self) -> None:
         """Turn until told to stop, resting while there is nothing to do."""
@@ -158,7 +168,8 @@ class Worker:
         )  # fmt: skip
         names = self.names()
         room = min(self.free, queue.seats_max - queue.active) if queue and ours else 0
-        if not self.claiming or self._doubtful or room < len(fresh):
+        alone = self._alone_waits or self._executes_alone
+        if not self.claiming or self._doubtful or alone or room < len(fresh):
             return None
         async with self._turning:
             request = ClaimRequest(
@@ -204,10 +215,7 @@ class Worker:
             await self._settle_singly(now)
             return True
         if request is not None:
-            if calls == self._calls:
-                self._note_hunger(request, claimed.claims)
-            if claimed.retry_at is not None:
-                self._clock.call_at(claimed.retry_at, self.look)
+            self._note_claim(request, claimed, calls)
         for outcome in outcomes:  # before the claims: one of these may be claimed again already
             self.held.pop(outcome.claim.id, None)
         self._hold(claimed.claims)
@@ -218,7 +226,8 @@ class Worker:
         else:
             self._after_settling(outcomes, settled)
             await self._seat(claimed.claims)
-        return bool(moved or outcomes or claimed.claims)
+        looked_alone = request is not None and request.alone  # the others were not looked for
+        return bool(moved or outcomes or claimed.claims or looked_alone)
 
     async def _settle_singly(self, now: int) -> None:
         """Settle each run on its own: one with a value that the database cannot hold fails, and
@@ -226,27 +235,12 @@ class Worker:
         left, self._outcomes = self._outcomes, []
         try:
             while left:
-                outcome, settled = await self._settle_one(left[0], now)
+                outcome, settled = await settle_one(self._database, left[0], now)
                 left.pop(0)
                 self.held.pop(outcome.claim.id, None)
                 self._after_settling([outcome], settled)
         finally:
             self._outcomes = left + self._outcomes
-
-    async def _settle_one(self, outcome: Outcome, now: int) -> tuple[Outcome, SettleResult]:
-        claim = outcome.claim
-        for last in (False, True):
-            try:
-                return outcome, await self._database.write(transitions.settle, [outcome], now=now)
-            except StoreError:
-                raise
-            except Exception as error:
-                log.exception("the end of run %s (%s) cannot be stored", claim.id, claim.name)
-                if last:
-                    break  # its lease lapses, and a recovery takes over
-                problem = describe(unstorable(error, f"the end of run {claim.id} ({claim.name})"))
-                outcome = Outcome(claim, "fail", reason=Kind.INTERNAL, error=problem)
-        return outcome, SettleResult(frozenset(), woke=False)
 
     def _absorb(
         self, outcomes: list[Outcome], settled: SettleResult, claims: Sequence[Claim]
@@ -283,21 +277,20 @@ class Worker:
             for queue in self._queues.values()
             if queue.hungry and queue.seats_max > queue.active
         ]
+        alone = self._alone_waits and not self.held and not self._tasks
+        if alone:
+            wanted, free = [(name, 1) for name in self._queues], 1
+        elif self._executes_alone or (self._alone_waits and now < self._clearing_until):
+            return None
         names = self.names()
         if not wanted or not names:
             return None
-        if self._weighted:
-            wanted = self._by_weight(wanted, free)
+        if self._weighted and not alone:
+            wanted = divided([(self._queues[name], most) for name, most in wanted], free)
         return ClaimRequest(
             self._settings.namespace, self.id, names, wanted, free,
-            frozenset(self._limits), now, now + self._lease_us,
+            frozenset(self._limits), now, now + self._lease_us, alone,
         )  # fmt: skip
-
-    def _by_weight(self, wanted: list[tuple[str, int]], free: int) -> list[tuple[str, int]]:
-        """Divide the free slots among queues that may have work."""
-        chosen = [(self._queues[name], most) for name, most in wanted]
-        contenders = [Contender(q.name, most, q.weight or 1, q.used) for q, most in chosen]
-        return list(fairness.shares(free, contenders).items())
 
     def names(self) -> list[str]:
         """Everything its executors can perform."""
@@ -305,6 +298,15 @@ class Worker:
         for executor in self._executors.values():
             names += executor.names()
         return names
+
+    def _note_claim(self, request: ClaimRequest, claimed: Claimed, calls: int) -> None:
+        """Remember what a claim says about what is left; `calls` is from before it."""
+        if request.alone:
+            self._alone_waits = bool(claimed.claims)
+        elif calls == self._calls:
+            self._note_hunger(request, claimed.claims)
+        if claimed.retry_at is not None:
+            self._clock.call_at(claimed.retry_at, self.look)
 
     def _note_hunger(self, request: ClaimRequest, claims: Sequence[Claim]) -> None:
         """Full hands mean there may be more; anything less means somebody will call us."""

@@ -15,6 +15,7 @@ from rota.core.runs import limits
 from rota.core.runs.failures import TABLE, Kind, advice
 from rota.core.runs.lifecycle import Status
 from rota.core.runs.model import Queue, Run, StoredStep, WorkerRecord
+from rota.core.runs.recovery import runs_alone
 from rota.core.runs.stored_errors import error_line
 from rota.core.time.instants import SECOND, iso, span
 from rota.schedules.preview import wall
@@ -169,6 +170,7 @@ class RunExplainer:
         found = (
             self._nobody(run, live)
             or (await self._limited(run, limit) if limit is not None else None)
+            or self._alone(run)
             or await self._full(run, live)
             or RunState("ready", "is about to be taken by a worker", {})
         )
@@ -187,6 +189,16 @@ class RunExplainer:
             clause = f"waits: no worker that serves queue {run.queue} knows workflow {run.name}"
             return RunState("unknown_workflow", clause, {}, "Deploy the code that has it.")
         return None
+
+    def _alone(self, run: Run) -> RunState | None:
+        if not runs_alone(run.recoveries):
+            return None
+        clause = (
+            f"waits: its workers died {run.recoveries} times, so it runs alone, in a worker that "
+            "holds nothing else"
+        )
+        hint = "Busy workers make room from time to time; one more `rota up` takes it at once."
+        return RunState("waits_alone", clause, {"recoveries": run.recoveries}, hint)
 
     async def _limited(self, run: Run, limit: Queue) -> RunState | None:
         if limit.paused:

@@ -99,7 +99,7 @@ async def test_a_run_that_crashes_too_often_is_put_aside(db: Database) -> None:
     for crash in range(3):
         [(run, recovered)] = await reap(db, now=NOW, gone=[f"w{crash}"], recoveries_max=2)
         assert (run.recoveries, recovered) == (crash, crash < 2)
-        await claim(db, f"w{crash + 1}")
+        await claim(db, f"w{crash + 1}", alone=crash == 1)  # from the second recovery on
     attempts = await chain(db, root)
     assert [run.status for run in attempts] == ["crashed"] * 3
     assert [run.recoveries for run in attempts] == [0, 1, 2]

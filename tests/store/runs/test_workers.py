@@ -28,13 +28,13 @@ async def test_workers_are_listed_in_the_order_of_their_start(db: Database) -> N
 
 async def test_a_beat_moves_the_heartbeat(db: Database) -> None:
     await db.write(workers.register, worker_row("w1"))
-    assert await db.write(workers.beat, "w1", status="draining", now=NOW + 5)
+    assert await db.write(workers.beat, "w1", status="draining", now=NOW + 5) == (True, False)
     [row] = await db.read(workers.listing, namespace=SPACE)
     assert (row.status, row.heartbeat_at, row.started_at) == ("draining", NOW + 5, NOW)
 
 
 async def test_a_beat_without_a_row_says_so(db: Database) -> None:
-    assert not await db.write(workers.beat, "nobody", status="online", now=NOW)
+    assert await db.write(workers.beat, "nobody", status="online", now=NOW) == (False, False)
 
 
 async def test_stopped_workers_are_offline_and_can_come_back(db: Database) -> None:

@@ -302,6 +302,7 @@ create table runs (
     constraint runs_schedule_id_fkey FOREIGN KEY (schedule_id) REFERENCES runs(id) ON DELETE SET NULL,
     constraint runs_pkey PRIMARY KEY (id)
 );
+CREATE INDEX runs_alone ON runs USING btree (namespace, queue, priority DESC, available_at, id) WHERE ((status = 'pending'::text) AND (recoveries >= 2));
 CREATE INDEX runs_chain ON runs USING btree (root_id) WHERE (retry_of IS NOT NULL);
 CREATE INDEX runs_children ON runs USING btree (parent_id) WHERE (parent_id IS NOT NULL);
 CREATE INDEX runs_limit_keys ON runs USING btree (namespace, queue, limit_key, status, priority DESC, available_at, id) WHERE ((limit_key IS NOT NULL) AND (finished_at IS NULL));

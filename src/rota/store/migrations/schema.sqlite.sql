@@ -365,6 +365,9 @@ CREATE INDEX reservations_by_event on reservations (event_id);
 
 CREATE INDEX run_expiries_due on run_expiries (namespace, expires_at);
 
+CREATE INDEX runs_alone on runs (namespace, queue, priority desc, available_at, id)
+    where status = 'pending' and recoveries >= 2;
+
 CREATE INDEX runs_chain on runs (root_id) where retry_of is not null;
 
 CREATE INDEX runs_children on runs (parent_id) where parent_id is not null;

@@ -16,6 +16,7 @@ from rota.core.runs import options
 from rota.core.runs.lifecycle import FINAL, PARENT_ENDED, RULES, Status, Trigger
 from rota.core.runs.model import Claim, NewRun, Outcome, Run, Started
 from rota.core.runs.options import BEGAN_AT
+from rota.core.runs.recovery import is_recovered
 from rota.errors import WrongState
 from rota.store.backend.database import READY, Row, Taken, Tx
 from rota.store.runs.claim import Claimed, ClaimRequest, claim, claim_order
@@ -374,22 +375,17 @@ async def reap(
     heirs = [
         _recovery(run, new_id, now)
         for run, new_id in zip(lapsed, new_ids, strict=False)
-        if _is_recovered(run, recoveries_max)
+        if is_recovered(run, recoveries_max)
     ]
     await start(tx, heirs, now=now, alone=False)
     over = [
         EndedChain(r.parent_id, r.schedule_id, r.root_id)
         for r in lapsed
-        if not _is_recovered(r, recoveries_max)
+        if not is_recovered(r, recoveries_max)
     ]
     await _after_ends(tx, over, now)
     await _cancel_children(tx, [end.root_id for end in over], now)
-    return [(run, _is_recovered(run, recoveries_max)) for run in lapsed]
-
-
-def _is_recovered(run: Run, recoveries_max: int) -> bool:
-    """An automation always keeps a turn: one that died too often asks a person when it begins."""
-    return run.recoveries < recoveries_max or run.kind == "automation"
+    return [(run, is_recovered(run, recoveries_max)) for run in lapsed]
 
 
 def _recovery(run: Run, new_id: str, now: int) -> NewRun:

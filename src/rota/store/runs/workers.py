@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from rota.core.runs.model import Queue, WorkerRecord
 from rota.store.backend.database import Tx
@@ -19,9 +20,29 @@ async def register(tx: Tx, worker: WorkerRecord) -> None:
     )  # fmt: skip
 
 
-async def beat(tx: Tx, worker_id: str, *, status: str, now: int) -> bool:
-    """Report that the worker lives; False when its row is gone and must be written again."""
-    return bool(await tx.rows("beat", id=worker_id, status=status, now=now, alone=True))
+class Beat(NamedTuple):
+    """The answer to a heartbeat: whether the worker's row is there, and whether a run that has to
+    be executed alone waits for a worker like this one."""
+
+    is_known: bool
+    waits_alone: bool
+
+
+async def beat(
+    tx: Tx,
+    worker_id: str,
+    *,
+    status: str,
+    now: int,
+    queues: Sequence[str] = (),
+    names: Sequence[str] = (),
+) -> Beat:
+    """Report that the worker lives. `queues` and `names` are what it can execute."""
+    rows = await tx.rows(
+        "beat", id=worker_id, status=status, now=now, queues=list(queues), names=list(names),
+        alone=True,
+    )  # fmt: skip
+    return Beat(bool(rows), bool(rows and rows[0][1]))
 
 
 async def stop(tx: Tx, worker_ids: Sequence[str], *, now: int) -> None:

@@ -40,6 +40,7 @@ returning pg_notify(:channel, 'ready')
 with picked as (
     select ctid from runs
     where namespace = :namespace and queue = :queue and status = 'pending' and name {in names}
+        and recoveries < 2
         and not exists (select 1 from queues
             where queues.namespace = :namespace and queues.name = :queue and queues.paused = 1)
     order by priority desc, available_at, id
@@ -74,7 +75,7 @@ ranked as (
     from waiting cross join lateral (
         select next.id, next.priority, next.available_at from runs as next
         where next.namespace = :namespace and next.queue = :queue and next.status = 'pending'
-            and next.limit_key = waiting.key and next.name {in names}
+            and next.limit_key = waiting.key and next.name {in names} and next.recoveries < 2
             and next.finished_at is null
         order by next.priority desc, next.available_at, next.id
         limit :key_running_max

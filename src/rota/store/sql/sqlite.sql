@@ -23,6 +23,7 @@ select 'SQLite ' || sqlite_version()
 select '[' || coalesce(group_concat(line), '') || ']', json_group_array(place) from (
     select {claim array} as line, rowid as place from runs
     where namespace = :namespace and queue = :queue and status = 'pending' and name {in names}
+        and recoveries < 2
         and not exists (select 1 from queues
             where queues.namespace = :namespace and queues.name = :queue and queues.paused = 1)
     order by priority desc, available_at, id

@@ -1,0 +1,27 @@
+"""The slots of a worker, by queue."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from rota.core.runs import fairness
+from rota.core.runs.fairness import Contender
+
+
+class QueueSeats(msgspec.Struct):
+    """A queue this worker serves, and how many of its seats it may fill."""
+
+    name: str
+    seats_max: int
+    active: int = 0
+    hungry: bool = True  # whether there may be more in it than was claimed
+    weight: int | None = None  # its share of the slots, where a queue has one
+    used: float = 0.0  # runs claimed, divided by the weight
+
+
+def divided(wanted: Sequence[tuple[QueueSeats, int]], free: int) -> list[tuple[str, int]]:
+    """Divide the free slots by weight among queues that may have work."""
+    contenders = [Contender(q.name, most, q.weight or 1, q.used) for q, most in wanted]
+    return list(fairness.shares(free, contenders).items())

@@ -1,0 +1,53 @@
+"""One life of a worker that has innocent runs and one that kills the process in its hands.
+
+python -m tests.crash.kit.killer_life URL EFFECTS
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+
+from rota import Rota
+from tests.kit import Effects
+
+INNOCENTS = 20
+
+
+def make_app(url: str, effects: Effects) -> Rota:
+    """The app of every life. Virtual time has no place here: the process really dies."""
+    app = Rota(url, migrate=True, heartbeat_s=0.2, lease_s=5, keep_days=0)
+    under_way = 0
+
+    @app.workflow
+    async def innocent(number: int) -> int:
+        nonlocal under_way
+        under_way += 1
+        effects.add("innocent", str(number))
+        await asyncio.sleep(0.05)  # the work that is under way when the process dies
+        under_way -= 1
+        return number
+
+    @app.workflow(priority=-1)
+    async def killer() -> None:
+        effects.add("killer", str(under_way))
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    return app
+
+
+async def live(url: str, effects: Effects) -> None:
+    """Work until nothing is open any more."""
+    app = make_app(url, effects)
+    async with app:
+        while True:
+            counts = await app.counts()
+            if not {"pending", "running", "sleeping"} & counts.keys():
+                return
+            await asyncio.sleep(0.02)
+
+
+if __name__ == "__main__":
+    asyncio.run(live(sys.argv[1], Effects(sys.argv[2])))
