@@ -167,6 +167,6 @@ async def ghost_claim(
     request = ClaimRequest(
         namespace=app.settings.namespace, worker_id=worker_id, names=list(app.workflows),
         queues=[("default", count)], room=count, limited=frozenset(), now=now,
-        lease_until=now + micros(app.settings.lease_s), alone=alone,
+        lease_until=now + micros(app.settings.lease_s), one_alone=alone,
     )  # fmt: skip
     return (await app.database.write(claim.claim, request)).claims

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable
 from typing import Any
 
 import msgspec
 import pytest
 
-from rota import Rota, RunHandle, sleep
+from rota import Rota, sleep
 from rota.client.start import RunOptions
 from rota.core.runs.model import Queue
 from rota.core.runs.recovery import ALONE_FROM, runs_alone
@@ -17,15 +15,15 @@ from rota.core.time.instants import SECOND
 from rota.explain.schedule import why
 from rota.store.backend.queries import texts
 from rota.store.runs import transitions, workers
-from rota.testing import VirtualClock
-from tests.engine.kit import Gate, beside, eventually, ghost_claim, live, pass_time
+from rota.testing import VirtualClock, virtual
+from tests.engine.kit import Gate, beside, ghost_claim
 from tests.workflows.kit import sound
 
 LEASE_S = 30
 
 
-def gated(**settings: Any) -> tuple[Rota, Gate, Any]:
-    app = Rota(lease_s=LEASE_S, **settings)
+def gated() -> tuple[Rota, Gate, Any]:
+    app = Rota(lease_s=LEASE_S)
     gate = Gate()
 
     @app.workflow
@@ -35,32 +33,13 @@ def gated(**settings: Any) -> tuple[Rota, Gate, Any]:
     return app, gate, work
 
 
-async def crashed_twice(app: Rota, work: Any, who: str) -> RunHandle[Any]:
-    """A run that two other workers took and never came back with."""
-    run = await app.start(work, who)
-    for _ in range(ALONE_FROM):
-        assert len(await ghost_claim(app, "ghost", alone=False)) == 1
-        app.clock.move_to(app.clock.now() + (LEASE_S + 1) * SECOND)  # type: ignore[attr-defined]
-        await _reap(app)
-    assert runs_alone((await run.run()).recoveries)
-    return run
-
-
-async def _reap(app: Rota) -> None:
-    now = app.clock.now()
-    await app.database.write(
-        transitions.reap, namespace="default", now=now, gone=[], recoveries_max=5,
-        new_ids=list(app.ids.take(now, 10)),
-    )  # fmt: skip
-
-
-async def passed(clock: VirtualClock, condition: Callable[[], bool]) -> None:
-    """Let heartbeats pass until a condition holds, for two minutes at most."""
-    for _ in range(24):
-        await pass_time(clock, "5s")
-        if condition():
-            return
-    assert condition()
+async def waits_alone(app: Rota, work: Any) -> str:
+    """Insert a run that was recovered twice, as `reap` would have left it."""
+    fresh = msgspec.structs.replace(
+        app.new_run(work, ("suspect",), {}, RunOptions()), recoveries=ALONE_FROM
+    )
+    await app.database.write(transitions.start, [fresh], now=app.clock.now())
+    return fresh.id
 
 
 def test_the_sql_names_the_same_number_of_recoveries() -> None:
@@ -75,56 +54,56 @@ def test_the_sql_names_the_same_number_of_recoveries() -> None:
             assert f"recoveries {sign} {ALONE_FROM}" in named[name]
 
 
-async def test_an_idle_worker_executes_it_alone_and_the_others_after_it(database_url: str) -> None:
-    app, gate, work = gated()
-    clock = VirtualClock()
-    async with beside(app, database_url, clock):
-        await crashed_twice(app, work, "suspect")
-        for number in range(3):
-            await work.options(priority=9).start(f"other {number}")
-    async with live(app, database_url, clock):
-        await eventually(lambda: gate.entered == ["suspect"])
-        late = await app.start(work, "late")
-        await pass_time(clock, "10s")
-        assert gate.entered == ["suspect"]
-        gate.open.set()
-        await late.result(timeout=30)
-        await eventually(lambda: len(gate.entered) == 5)
-        await sound(app)
-
-
-async def test_a_worker_with_runs_in_hand_makes_room_for_one_lease_and_then_goes_on(
+async def test_two_crashes_beside_others_make_the_third_execution_a_lonely_one(
     database_url: str,
 ) -> None:
-    app, gate, work = gated(heartbeat_s=5)
-    async with live(app, database_url) as clock:
-        await app.start(work, "long")
-        await eventually(lambda: gate.entered == ["long"])
-        await _waiting_alone(app, work)
-        await pass_time(clock, "6s")  # a heartbeat tells the worker
-        await app.start(work, "new")
-        await pass_time(clock, "10s")
-        assert gate.entered == ["long"], "the worker makes room"
-        await passed(clock, lambda: gate.entered == ["long", "new"])
-        await app.start(work, "newer")
-        await eventually(lambda: gate.entered == ["long", "new", "newer"])
+    app, gate, work = gated()
+    async with virtual(app, url=database_url) as world:
+        run = await app.start(work, "suspect")
+        for _ in range(ALONE_FROM):
+            assert len(await ghost_claim(app, "ghost")) == 1
+            world.clock.move_to(world.clock.now() + (LEASE_S + 1) * SECOND)
+            await world.beat()
+        others = [await work.options(priority=9).start(f"other {n}") for n in range(3)]
+        await world.settle()
+        assert gate.entered == ["suspect"], "the worker was idle, and claims nothing beside it"
         gate.open.set()
-        await eventually(lambda: "suspect" in gate.entered)
+        await world.settle()
+        assert gate.entered == ["suspect", "other 0", "other 1", "other 2"]
+        assert {await one.status() for one in [run, *others]} == {"completed"}
         await sound(app)
 
 
-async def _waiting_alone(app: Rota, work: Any) -> None:
-    """Write a run that was recovered twice, as a reaper would have left it."""
-    fresh = msgspec.structs.replace(
-        app.new_run(work, ("suspect",), {}, RunOptions()), recoveries=ALONE_FROM
-    )
-    await app.database.write(transitions.start, [fresh], now=app.clock.now())
+async def test_a_busy_worker_pauses_its_claims_for_one_lease_in_ten(database_url: str) -> None:
+    app, gate, work = gated()
+    async with virtual(app, url=database_url) as world:
+        await app.start(work, "long")
+        await world.settle()
+        await waits_alone(app, work)
+        await world.beat()
+        await app.start(work, "second")
+        await world.settle()
+        assert gate.entered == ["long"], "the worker pauses, in order to become idle"
+        for _ in range(9):
+            await world.advance(LEASE_S)
+            await world.beat()
+            await world.settle()
+            assert gate.entered == ["long", "second"], "it has not become idle, and goes on"
+        await world.advance(LEASE_S)
+        await world.beat()
+        await app.start(work, "third")
+        await world.settle()
+        assert gate.entered == ["long", "second"], "it pauses again"
+        gate.open.set()
+        await world.settle()
+        assert gate.entered == ["long", "second", "suspect", "third"]
+        await sound(app)
 
 
 async def test_the_limits_of_a_queue_hold_for_it(database_url: str) -> None:
     app, _, work = gated()
     async with beside(app, database_url, VirtualClock()):
-        await _waiting_alone(app, work)
+        await waits_alone(app, work)
         busy = await app.start(work, "busy")
         await app.database.write(workers.put_queues, [Queue("default", "default", running_max=1)])
         assert len(await ghost_claim(app, "elsewhere")) == 1
@@ -133,8 +112,8 @@ async def test_the_limits_of_a_queue_hold_for_it(database_url: str) -> None:
         assert len(await ghost_claim(app, "w", alone=True)) == 1
 
 
-async def test_one_that_sleeps_is_alone_again_when_it_wakes(database_url: str) -> None:
-    app = Rota(lease_s=LEASE_S, heartbeat_s=5)
+async def test_a_run_that_sleeps_is_alone_again_as_soon_as_it_wakes(database_url: str) -> None:
+    app = Rota(lease_s=LEASE_S)
     gate = Gate()
 
     @app.workflow
@@ -142,28 +121,63 @@ async def test_one_that_sleeps_is_alone_again_when_it_wakes(database_url: str) -
         await sleep("1m")
         await gate(who)
 
-    async with live(app, database_url) as clock:
-        await _waiting_alone(app, work)
-        await passed(clock, lambda: gate.entered == ["suspect"])
-        await app.start(work, "other")
-        await pass_time(clock, "70s")
+    @app.workflow
+    async def other() -> None:
+        gate.entered.append("other")
+
+    async with virtual(app, url=database_url) as world:
+        await waits_alone(app, work)
+        await world.beat()
+        await world.advance("1m")
+        assert gate.entered == ["suspect"], "no heartbeat was needed"
+        await app.start(other)
+        await world.settle()
         assert gate.entered == ["suspect"]
         gate.open.set()
-        await asyncio.sleep(0)
+        await world.settle()
+        assert gate.entered == ["suspect", "other"]
 
 
-async def test_why_says_that_it_waits_for_an_idle_worker(database_url: str) -> None:
+async def test_a_run_that_a_stopping_worker_hands_over_counts_no_crash(database_url: str) -> None:
+    """A deploy stops workers in the same way, and says nothing about the runs."""
     app, gate, work = gated()
-    async with live(app, database_url) as clock:
+    clock = VirtualClock()
+    async with beside(app, database_url, clock):
+        run = await app.start(work, "handed over")
+    for stops in range(ALONE_FROM + 1):
+        async with virtual(app, url=database_url, start=clock.now()) as world:
+            await world.settle()
+            assert len(gate.entered) == stops + 1
+    async with beside(app, database_url, clock):
+        [row] = await app.chain(run.id)
+        assert (row.status, row.recoveries, row.claim_count) == ("pending", 0, ALONE_FROM + 1)
+
+
+async def test_why_names_the_idle_worker_that_a_run_waits_for(database_url: str) -> None:
+    app, gate, work = gated()
+    async with virtual(app, url=database_url) as world:
         await app.start(work, "long")
-        await eventually(lambda: gate.entered == ["long"])
-        await _waiting_alone(app, work)
-        await pass_time(clock, "6s")
-        [pending] = await app.list(status="pending")
-        found = await why(app, pending.id)
+        await world.settle()
+        waiting = await waits_alone(app, work)
+        found = await why(app, waiting)
         assert found.verdict == "waits_alone"
-        assert "runs alone" in found.sentence
+        assert "is executed alone" in found.sentence
         gate.open.set()
+        await world.settle()
+
+
+async def test_why_names_the_run_that_keeps_the_other_slots_empty(database_url: str) -> None:
+    app, gate, work = gated()
+    async with virtual(app, url=database_url) as world:
+        suspect = await waits_alone(app, work)
+        await world.beat()
+        await world.settle()
+        other = await app.start(work, "other")
+        found = await why(app, other.id)
+        assert (found.verdict, found.facts["alone"]) == ("worker_reserved", [suspect])
+        assert suspect in found.sentence
+        gate.open.set()
+        await world.settle()
 
 
 @pytest.mark.parametrize(("recoveries", "alone"), [(0, False), (1, False), (2, True), (9, True)])

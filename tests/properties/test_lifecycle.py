@@ -269,8 +269,8 @@ class Store(RuleBasedStateMachine):
 
     @rule()
     def wake(self) -> None:
-        count, _ = self.write(transitions.wake_due, namespace=SPACE, now=self.now)
-        assert count == self.model.wake_due(self.now)
+        woken = self.write(transitions.wake_due, namespace=SPACE, now=self.now)
+        assert woken.total == self.model.wake_due(self.now)
 
     @rule(gone=st.sampled_from([(), *((worker,) for worker in WORKERS), WORKERS]))
     def reap(self, gone: tuple[str, ...]) -> None:

@@ -103,7 +103,7 @@ class Maintenance:
             workers.beat, self._worker.id, status=status, now=now,
             queues=self._worker.queue_names, names=self._worker.names(),
         )  # fmt: skip
-        self._worker.expect_alone(beat.waits_alone)
+        self._worker.expect_alone(beat.alone_waits)
         if not beat.is_known:
             assert self._row is not None
             again = msgspec.structs.replace(self._row, heartbeat_at=now)

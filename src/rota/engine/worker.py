@@ -14,9 +14,9 @@ from collections.abc import Mapping, Sequence
 from rota.core.runs.failures import Kind, describe
 from rota.core.runs.lifecycle import FINAL, RULES
 from rota.core.runs.model import Claim, NewRun, Outcome, Queue, Started, StoredStep
-from rota.core.runs.recovery import LEASES_BETWEEN_CLEARINGS, runs_alone
 from rota.core.time.instants import micros
 from rota.engine import run_log
+from rota.engine.alone import AloneRuns
 from rota.engine.context import EngineContext
 from rota.engine.executor import Executor
 from rota.engine.journal import insist
@@ -66,8 +66,7 @@ class Worker:
         # Counted, because a call may come while a claim that looked too early is under way.
         self._calls = 0
         self._doubtful = False
-        self._alone_waits = False  # whether a run waits for a worker that holds nothing else
-        self._clearing_until = self._clear_again_at = 0
+        self._alone = AloneRuns(self._lease_us)
         self._stopping = False
         self._handing_over: set[str] = set()
         self._turning = asyncio.Lock()
@@ -98,23 +97,10 @@ class Worker:
             self._feed()
 
     def expect_alone(self, waits: bool) -> None:
-        """Learn whether a run waits for a worker that holds nothing else.
-
-        An idle worker claims it at once. A busy one claims nothing for the time of a lease, in
-        order to become idle; it does so rarely, because what it holds may take much longer.
-        """
-        now = self._clock.now()
-        if waits or self._alone_waits:
+        """Learn whether a run waits that has to be executed alone."""
+        if waits or self._alone.waits:
             self.wake.set()
-        self._alone_waits = waits
-        if waits and self.held and now >= self._clear_again_at:
-            self._clearing_until = now + self._lease_us
-            self._clear_again_at = now + LEASES_BETWEEN_CLEARINGS * self._lease_us
-
-    @property
-    def _executes_alone(self) -> bool:
-        """Whether the one run in hand must not get company."""
-        return len(self.held) == 1 and runs_alone(next(iter(self.held.values())).recoveries)
+        self._alone.expect(waits, busy=not self.idle, now=self._clock.now())
 
     async def run(self) -> None:
         """Turn until told to stop, resting while there is nothing to do."""
@@ -168,8 +154,8 @@ class Worker:
         )  # fmt: skip
         names = self.names()
         room = min(self.free, queue.seats_max - queue.active) if queue and ours else 0
-        alone = self._alone_waits or self._executes_alone
-        if not self.claiming or self._doubtful or alone or room < len(fresh):
+        reserved = self._alone.waits or self._alone.keeps_slots_empty(self.held.values(), now)
+        if not self.claiming or self._doubtful or reserved or room < len(fresh):
             return None
         async with self._turning:
             request = ClaimRequest(
@@ -226,8 +212,9 @@ class Worker:
         else:
             self._after_settling(outcomes, settled)
             await self._seat(claimed.claims)
-        looked_alone = request is not None and request.alone  # the others were not looked for
-        return bool(moved or outcomes or claimed.claims or looked_alone)
+        # A claim of a run that is executed alone says nothing about the others.
+        look_again = request is not None and request.one_alone
+        return bool(moved or outcomes or claimed.claims or look_again)
 
     async def _settle_singly(self, now: int) -> None:
         """Settle each run on its own: one with a value that the database cannot hold fails, and
@@ -277,19 +264,19 @@ class Worker:
             for queue in self._queues.values()
             if queue.hungry and queue.seats_max > queue.active
         ]
-        alone = self._alone_waits and not self.held and not self._tasks
-        if alone:
+        one_alone = self._alone.waits and not self.held and not self._tasks
+        if one_alone:
             wanted, free = [(name, 1) for name in self._queues], 1
-        elif self._executes_alone or (self._alone_waits and now < self._clearing_until):
+        elif self._alone.keeps_slots_empty(self.held.values(), now):
             return None
         names = self.names()
         if not wanted or not names:
             return None
-        if self._weighted and not alone:
+        if self._weighted and not one_alone:
             wanted = divided([(self._queues[name], most) for name, most in wanted], free)
         return ClaimRequest(
             self._settings.namespace, self.id, names, wanted, free,
-            frozenset(self._limits), now, now + self._lease_us, alone,
+            frozenset(self._limits), now, now + self._lease_us, one_alone,
         )  # fmt: skip
 
     def names(self) -> list[str]:
@@ -301,8 +288,8 @@ class Worker:
 
     def _note_claim(self, request: ClaimRequest, claimed: Claimed, calls: int) -> None:
         """Remember what a claim says about what is left; `calls` is from before it."""
-        if request.alone:
-            self._alone_waits = bool(claimed.claims)
+        if request.one_alone:
+            self._alone.waits = bool(claimed.claims)  # after this one there may be another
         elif calls == self._calls:
             self._note_hunger(request, claimed.claims)
         if claimed.retry_at is not None:
@@ -322,16 +309,18 @@ class Worker:
         if self._due_at is None or self._due_at > now or not self.claiming:
             return False
         calls = self._calls
-        woken, due_at = await self._database.write(
+        woken = await self._database.write(
             transitions.wake_due, namespace=self._settings.namespace, now=now
         )
-        self._due_at = due_at if calls == self._calls else 0
-        if woken:
+        self._due_at = woken.next_at if calls == self._calls else 0
+        if woken.one_alone:
+            self.expect_alone(True)
+        if woken.total:
             self._feed()
-            if woken >= transitions.WAKE_BATCH:
+            if woken.total >= transitions.WAKE_BATCH:
                 self._due_at = now
                 self._wakeups.tell(READY)
-        return bool(woken)
+        return bool(woken.total)
 
     async def _return_strays(self) -> None:
         """After a broken connection: a claim may have been made whose answer never came."""

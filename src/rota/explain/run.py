@@ -29,7 +29,7 @@ RUNNING_LOOK = 1000
 # A run with such a verdict does not move by itself: what waits behind it is blocked by the cause.
 BLOCKED = frozenset({
     "no_worker", "unknown_workflow", "queue_paused", "queue_limit", "key_limit", "rate_limit",
-    "seats", "needs_person", "waits_signal",
+    "seats", "needs_person", "waits_signal", "waits_alone", "worker_reserved",
 })  # fmt: skip
 
 
@@ -194,10 +194,12 @@ class RunExplainer:
         if not runs_alone(run.recoveries):
             return None
         clause = (
-            f"waits: its workers died {run.recoveries} times, so it runs alone, in a worker that "
-            "holds nothing else"
+            f"waits: its workers died {run.recoveries} times, so it is executed alone, by a worker "
+            "that is idle now"
         )
-        hint = "Busy workers make room from time to time; one more `rota up` takes it at once."
+        hint = (
+            "Busy workers pause their claims from time to time; one more `rota up` helps at once."
+        )
         return RunState("waits_alone", clause, {"recoveries": run.recoveries}, hint)
 
     async def _limited(self, run: Run, limit: Queue) -> RunState | None:
@@ -243,8 +245,16 @@ class RunExplainer:
         running = await self._client.list(status="running", limit=RUNNING_LOOK)
         serving = [worker for worker in live if run.queue in served(worker)]
         held = {w.id: sum(other.lease_owner == w.id for other in running) for w in serving}
-        if any(held[worker.id] < worker.seats for worker in serving):
+        alone = {other.lease_owner: other.id for other in running if runs_alone(other.recoveries)}
+        if any(held[worker.id] < worker.seats and worker.id not in alone for worker in serving):
             return None
+        if reserved := [alone[worker.id] for worker in serving if worker.id in alone]:
+            clause = (
+                f"waits: no slot is free while {_some(reserved)} is executed alone, after its "
+                "workers died"
+            )
+            hint = "Wait, or start another worker."
+            return RunState("worker_reserved", clause, {"alone": reserved}, hint)
         count = sum(worker.seats for worker in serving)
         clause = f"waits: all {count} seats of the workers that serve queue {run.queue} are taken"
         return RunState("seats", clause, {"seats": count}, "Wait, or start another worker.")

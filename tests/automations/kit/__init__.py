@@ -13,6 +13,7 @@ from typing import Any
 from rota import Rota, faults
 from rota.automations import Automation, Context, MutationResult, Prepared
 from rota.core.automations.phases import shown
+from rota.core.runs.recovery import runs_alone
 from rota.store import invariants
 from rota.store.runs import transitions
 from rota.testing import World, virtual
@@ -262,6 +263,8 @@ async def bury(app: Rota) -> int:
         recoveries_max=app.settings.recoveries_max, new_ids=list(app.ids.take(now, 10)),
     )  # fmt: skip
     app.wakeups.tell("ready")
+    if any(recovered and runs_alone(run.recoveries + 1) for run, recovered in reaped):
+        app.runtime.worker.expect_alone(True)  # as the maintenance of a worker that reaps does
     return len(reaped)
 
 

@@ -1,4 +1,4 @@
-"""One life of a worker that has innocent runs and one that kills the process in its hands.
+"""One life of a worker that executes a run which kills the process, beside other runs.
 
 python -m tests.crash.kit.killer_life URL EFFECTS
 """
@@ -7,25 +7,25 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
 import sys
 
 from rota import Rota
 from tests.kit import Effects
 
-INNOCENTS = 20
+NEIGHBOURS = 50
+KILLED = 77  # the exit code of a life that the run ended
 
 
 def make_app(url: str, effects: Effects) -> Rota:
-    """The app of every life. Virtual time has no place here: the process really dies."""
-    app = Rota(url, migrate=True, heartbeat_s=0.2, lease_s=5, keep_days=0)
+    """The app of every life. The clock is real: the process really dies."""
+    app = Rota(url, migrate=True, heartbeat_s=0.2, lease_s=5, keep_days=0, seats=120)
     under_way = 0
 
     @app.workflow
-    async def innocent(number: int) -> int:
+    async def neighbour(number: int) -> int:
         nonlocal under_way
         under_way += 1
-        effects.add("innocent", str(number))
+        effects.add("neighbour", str(number))
         await asyncio.sleep(0.05)  # the work that is under way when the process dies
         under_way -= 1
         return number
@@ -33,7 +33,7 @@ def make_app(url: str, effects: Effects) -> Rota:
     @app.workflow(priority=-1)
     async def killer() -> None:
         effects.add("killer", str(under_way))
-        os.kill(os.getpid(), signal.SIGKILL)
+        os._exit(KILLED)
 
     return app
 

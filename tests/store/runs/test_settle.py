@@ -300,25 +300,29 @@ async def test_the_end_of_a_child_wakes_the_retry_of_its_parent(db: Database) ->
 async def test_due_sleepers_wake_and_the_next_is_named(db: Database) -> None:
     fresh = [new_run(available_at=NOW + n) for n in (1, 2, 3)]
     await start(db, *fresh, new_run(namespace="theirs", available_at=NOW + 1))
-    assert await db.write(transitions.wake_due, namespace=SPACE, now=NOW) == (0, NOW + 1)
-    assert await db.write(transitions.wake_due, namespace=SPACE, now=NOW + 2) == (2, NOW + 3)
+    assert await db.write(transitions.wake_due, namespace=SPACE, now=NOW) == (0, NOW + 1, False)
+    assert await db.write(transitions.wake_due, namespace=SPACE, now=NOW + 2) == (2, NOW + 3, False)
     assert [await status(db, run.id) for run in fresh] == ["pending", "pending", "sleeping"]
-    assert await db.write(transitions.wake_due, namespace=SPACE, now=NOW + 3) == (1, None)
+    assert await db.write(transitions.wake_due, namespace=SPACE, now=NOW + 3) == (1, None, False)
 
 
 async def test_a_sleeper_without_a_time_is_left_to_its_signal(db: Database) -> None:
     held = await begin(db)
     await settle(db, held, "suspend", reason="signal")
-    assert await db.write(transitions.wake_due, namespace=SPACE, now=later(9999)) == (0, None)
+    assert await db.write(transitions.wake_due, namespace=SPACE, now=later(9999)) == (
+        0,
+        None,
+        False,
+    )
     assert await sound(db)
 
 
 async def test_more_sleepers_than_a_batch_wake_in_turns(db: Database) -> None:
     await start(db, *(new_run(available_at=NOW + 1) for _ in range(transitions.WAKE_BATCH + 1)))
     assert await db.write(transitions.wake_due, namespace=SPACE, now=NOW + 1) == (
-        transitions.WAKE_BATCH, NOW + 1,
+        transitions.WAKE_BATCH, NOW + 1, False,
     )  # fmt: skip
-    assert await db.write(transitions.wake_due, namespace=SPACE, now=NOW + 1) == (1, None)
+    assert await db.write(transitions.wake_due, namespace=SPACE, now=NOW + 1) == (1, None, False)
 
 
 async def test_a_resolved_run_goes_on_as_a_new_attempt(db: Database) -> None:

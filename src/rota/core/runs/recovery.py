@@ -1,8 +1,9 @@
-"""What becomes of a run whose worker died: recovered or put aside, in company or alone. Pure.
+"""Decides what follows when the worker of a run died: a recovery or the end, and how it runs.
 
-A worker that dies takes every run in its hands along, and nothing tells which of them killed it.
-So the first two deaths say little about a run. From its second recovery on, a run is executed
-alone, by a worker that holds nothing else: each further death is its own.
+All runs of a dead worker crash with it, and nothing tells which of them killed the process. The
+first two crashes therefore say little about a run. From its second recovery on, a run is executed
+alone, by a worker that holds nothing else. A further crash is its own, and only such a crash ends
+the run for good (unless `recoveries_max` is below 2).
 """
 
 from __future__ import annotations
@@ -11,8 +12,8 @@ from rota.core.runs.model import Run
 
 # The claim queries and the index `runs_alone` name the same number.
 ALONE_FROM = 2
-# A busy worker stops claiming for one lease, in order to become idle, once in this many leases.
-LEASES_BETWEEN_CLEARINGS = 10
+# A busy worker pauses its claims for one lease, in order to become idle, once in this many leases.
+LEASES_BETWEEN_PAUSES = 10
 
 
 def runs_alone(recoveries: int) -> bool:
@@ -23,6 +24,6 @@ def runs_alone(recoveries: int) -> bool:
 def is_recovered(run: Run, recoveries_max: int) -> bool:
     """Whether a run whose worker died gets a successor.
 
-    An automation always keeps a turn: one that died too often asks a person when it begins.
+    An automation always keeps its open run: after too many crashes that run asks an operator.
     """
     return run.recoveries < recoveries_max or run.kind == "automation"

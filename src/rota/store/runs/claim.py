@@ -31,7 +31,7 @@ class ClaimRequest(msgspec.Struct, frozen=True):
     limited: frozenset[str]
     now: int
     lease_until: int
-    alone: bool = False  # only a run that is executed alone, one at most
+    one_alone: bool = False  # at most one run, and one that is executed alone
 
 
 class Claimed(NamedTuple):
@@ -50,7 +50,7 @@ async def claim(tx: Tx, request: ClaimRequest, *, alone: bool = True) -> Claimed
         seats = min(free, request.room - len(taken))
         if seats <= 0:
             break
-        if queue in request.limited or request.alone:
+        if queue in request.limited or request.one_alone:
             rows, free_at = await _claim_limited(tx, request, queue, seats)
             retry_at = free_at if retry_at is None else min(retry_at, free_at or retry_at)
             taken += _in_order(rows)
@@ -130,7 +130,7 @@ async def _room(tx: Tx, limit: Queue, seats: int) -> int:
 async def _claim_picked(tx: Tx, request: ClaimRequest, limit: Queue, room: int) -> list[Row]:
     place = _place(request, limit)
     per_key = limit.key_running_max
-    if request.alone:  # it holds its place of an open key already, from its first claim
+    if request.one_alone:  # it holds its place of an open key already, from its first claim
         picked = await tx.rows("pick_alone", per_key=per_key or 0, **place)
         return await _claim_listed(tx, request, [row[0] for row in picked])
     if limit.key_open_max or limit.round_robin:

@@ -16,7 +16,7 @@ from rota.core.runs import options
 from rota.core.runs.lifecycle import FINAL, PARENT_ENDED, RULES, Status, Trigger
 from rota.core.runs.model import Claim, NewRun, Outcome, Run, Started
 from rota.core.runs.options import BEGAN_AT
-from rota.core.runs.recovery import is_recovered
+from rota.core.runs.recovery import is_recovered, runs_alone
 from rota.errors import WrongState
 from rota.store.backend.database import READY, Row, Taken, Tx
 from rota.store.runs.claim import Claimed, ClaimRequest, claim, claim_order
@@ -335,11 +335,20 @@ async def poke(tx: Tx, root_ids: Sequence[str], *, now: int) -> int:
     return poked
 
 
-async def wake_due(tx: Tx, *, namespace: str, now: int) -> tuple[int, int | None]:
-    """Make due sleepers pending; returns how many, and when the next one is due."""
+class Woken(NamedTuple):
+    """How many sleepers became pending, when the next one is due, and whether one of those that
+    became pending is executed alone."""
+
+    total: int
+    next_at: int | None
+    one_alone: bool = False
+
+
+async def wake_due(tx: Tx, *, namespace: str, now: int) -> Woken:
+    """Make due sleepers pending."""
     rows = await tx.rows("wake_due", namespace=namespace, now=now, limit=WAKE_BATCH)
     upcoming = await tx.rows("next_due", namespace=namespace)
-    return len(rows), upcoming[0][0]
+    return Woken(len(rows), upcoming[0][0], any(runs_alone(row[0]) for row in rows))
 
 
 async def reap(

@@ -21,11 +21,11 @@ async def register(tx: Tx, worker: WorkerRecord) -> None:
 
 
 class Beat(NamedTuple):
-    """The answer to a heartbeat: whether the worker's row is there, and whether a run that has to
-    be executed alone waits for a worker like this one."""
+    """The answer to a heartbeat: whether the worker has a row, and whether a run waits that this
+    worker could execute alone."""
 
     is_known: bool
-    waits_alone: bool
+    alone_waits: bool
 
 
 async def beat(

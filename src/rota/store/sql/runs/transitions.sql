@@ -201,7 +201,7 @@ with due as (
 )
 update runs set status = 'pending', reason = null
 from due where runs.id = due.id and runs.status = 'sleeping'
-returning runs.id
+returning runs.recoveries
 
 -- name: next_due
 select min(available_at) from runs

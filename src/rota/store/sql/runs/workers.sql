@@ -6,8 +6,8 @@ insert into workers (id, namespace, host, pid, pid_started, queues, names, seats
 values (:id, :namespace, :host, :pid, :pid_started, :queues, :names, :seats, 'online', :version, :started_at, :heartbeat_at)
 
 -- name: beat
--- A worker that somebody declared gone comes back by itself. The answer tells whether a run waits
--- for a worker that holds nothing else.
+-- A worker that was declared gone comes back by itself. The answer tells whether a run waits that
+-- is executed alone.
 update workers set heartbeat_at = :now, status = :status, stopped_at = null where id = :id
 returning id, exists (select 1 from runs where runs.namespace = workers.namespace
     and runs.queue {in queues} and runs.status = 'pending' and runs.recoveries >= 2
