@@ -310,6 +310,26 @@ async def test_waiting_gives_up_at_its_timeout(database_url: str) -> None:
             await app.wait("nothing", timeout=1)
 
 
+async def test_waiting_with_a_timeout_of_zero_looks_once(database_url: str) -> None:
+    app, _ = shop()
+    async with virtual(app, url=database_url) as world:
+        run = await app.start("nap")
+        with pytest.raises(TimeoutError, match="has not ended"):
+            await run.result(timeout=0)
+        await world.drain()
+        assert (await app.wait(run.id, timeout="0s")).status == "completed"
+        assert await run.result(timeout=0) == await run.result()
+
+
+@pytest.mark.parametrize("timeout", [-1, -0.5, timedelta(seconds=-1)], ids=str)
+async def test_waiting_with_a_negative_timeout_is_refused(database_url: str, timeout: Any) -> None:
+    app, _ = shop()
+    async with virtual(app, url=database_url):
+        run = await app.start("nap")
+        with pytest.raises(BadInput, match="lies in the past"):
+            await run.result(timeout=timeout)
+
+
 async def test_what_cannot_be_cancelled_says_so(database_url: str) -> None:
     app, fulfil = shop()
     async with virtual(app, url=database_url) as world:

@@ -368,3 +368,40 @@ async def test_waiting_outside_of_a_workflow_says_so() -> None:
         await wait_for("go")
     with pytest.raises(UsageError, match="outside of a workflow"):
         await inside()
+
+
+async def test_a_wait_with_a_timeout_of_zero_takes_what_was_sent_and_waits_for_nothing(
+    database_url: str,
+) -> None:
+    app = Rota()
+
+    @app.workflow
+    async def flow() -> list[str]:
+        found = []
+        for _ in range(2):
+            try:
+                found.append(await wait_for("note", timeout=0, type=str))
+            except TimeoutError:
+                found.append("nothing")
+        await sleep("1h")
+        return found
+
+    async with virtual(app, url=database_url) as world:
+        run = await app.start(flow)
+        await run.signal("note", "sent before")
+        await world.drain()
+        assert await result(run) == ["sent before", "nothing"]
+        await sound(app)
+
+
+async def test_a_wait_with_a_negative_timeout_is_refused(database_url: str) -> None:
+    app = Rota()
+
+    @app.workflow
+    async def flow() -> None:
+        await wait_for("note", timeout=-1)
+
+    async with virtual(app, url=database_url) as world:
+        run = await app.start(flow)
+        await world.settle()
+        assert "timeout=-1 lies in the past" in (await trouble(run))["message"]

@@ -39,7 +39,7 @@ from rota.core.runs.model import NewRun, Queue, Run, Started, StoredStep, Worker
 from rota.core.runs.names import checked_key, checked_name
 from rota.core.runs.options import BEGAN_AT
 from rota.core.suggest import check_options
-from rota.core.time.instants import Duration, micros
+from rota.core.time.instants import Duration, patience_micros
 from rota.engine.clock import Clock, SystemClock
 from rota.engine.results import Results
 from rota.engine.wakeups import CANCEL, DONE, READY, TIMER, Wakeups
@@ -363,9 +363,15 @@ class Client(Starter):
     # -- awaiting and steering -------------------------------------------------------------
 
     async def wait(self, run_id: str, *, timeout: Duration | None = None) -> ChainResult:
-        """How the chain ended, once it has; TimeoutError when it has not by then."""
+        """How the chain ended, once it has; TimeoutError when it has not by then. A timeout of 0
+        looks once."""
+        limit_us = None if timeout is None else patience_micros(timeout)
         run = await self.get(run_id)
-        limit_s = None if timeout is None else micros(timeout) / 1e6
+        if limit_us == 0:
+            for ended in await self.database.read(history.ended, [run.root_id]):
+                return ended
+            raise TimeoutError(f"run {run.id} has not ended")
+        limit_s = None if limit_us is None else limit_us / 1e6
         return await asyncio.wait_for(self.results.wait(run.root_id), limit_s)
 
     async def cancel(self, run_id: str, *, reason: str = "by request") -> Sequence[str]:

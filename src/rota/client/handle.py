@@ -33,7 +33,9 @@ class RunHandle(Generic[R]):
         self._returns = returns
 
     async def result(self, *, timeout: Duration | None = None) -> R:
-        """Wait for the result; RunFailed, RunCancelled or RunCrashed when there is none."""
+        """Wait for the result; RunFailed, RunCancelled or RunCrashed when there is none.
+
+        TimeoutError when the run has not ended within `timeout`; 0 looks once."""
         ended = await self._client.wait(self.id, timeout=timeout)
         if ended.status != "completed":
             raise run_failed(self.id, end_of(ended.status, ended.reason, ended.error))

@@ -123,6 +123,8 @@ class WorkflowExecutor:
             return self._ended_by(error, flow, workflow, options, limit)
         finally:
             limit.cancel()
+            if flow.cancelled:
+                await _record_cancelled(flow)
             if branches_left := flow.end():
                 await _until_ended(branches_left, flow)
 
@@ -242,6 +244,18 @@ class _Unlimited(_Deadline):
 
 
 _UNLIMITED = _Unlimited()
+
+
+async def _record_cancelled(flow: WorkflowRun) -> None:
+    """The workflow came to its end or suspends: what was cancelled before, it cancelled itself."""
+    stopped = flow.interrupted or (flow.task is not None and flow.task.cancelling())
+    if stopped and not flow.suspending:
+        return
+    try:
+        await flow.record_cancelled()
+    except RunInterrupted:
+        run_id = flow.claim.id
+        raise LeaseLost(f"run {run_id} is no longer ours", run_id=run_id) from None
 
 
 async def _until_ended(tasks: list[asyncio.Task[Any]], flow: WorkflowRun) -> None:

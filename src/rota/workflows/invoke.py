@@ -42,6 +42,11 @@ async def invoke(step: Any, args: Any, kwargs: Any, threads: Threads, clock: Clo
         return await _within(_begin(step, args, kwargs, threads), step, clock)
     except SystemExit as leaving:
         raise SystemError(f"step {step.name} called exit ({leaving})") from leaving
+    except asyncio.CancelledError as stop:
+        task = asyncio.current_task()
+        if task is None or task.cancelling():
+            raise
+        raise RuntimeError(f"step {step.name} raised CancelledError by itself") from stop
     finally:
         branches.here.reset(left)
 

@@ -15,7 +15,15 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 
 from rota.core.runs.names import checked_name
-from rota.core.time.instants import FIRST, Duration, bounded, instant, micros, moment
+from rota.core.time.instants import (
+    FIRST,
+    Duration,
+    bounded,
+    instant,
+    micros,
+    moment,
+    patience_micros,
+)
 from rota.core.typed import JsonReader
 from rota.engine.clock import SystemClock
 from rota.errors import UsageError
@@ -94,10 +102,13 @@ async def _sleep_until(flow: WorkflowRun, wake_at: int) -> None:
 
 
 async def wait_for(name: str, *, timeout: Duration | None = None, type: Any = Any) -> Any:  # noqa: A002
-    """Wait durably for the next signal of that name; TimeoutError when none comes in time."""
+    """Wait durably for the next signal of that name; TimeoutError when none comes in time.
+
+    A timeout of 0 looks once: it takes a signal that was sent before."""
     flow = _inside("wait_for")
     checked_name(name, "signal name")
-    step = await take_signal(flow, name, None if timeout is None else micros(timeout), type)
+    limit_us = None if timeout is None else patience_micros(timeout)
+    step = await take_signal(flow, name, limit_us, type)
     if step.status == "failed":
         flow.fails(step.key)
         raise TimeoutError(f"no signal {name!r} came in time")

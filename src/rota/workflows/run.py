@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from rota.core import typed
 from rota.core.runs.model import Claim, StoredStep
+from rota.core.runs.stored_errors import read_error
 from rota.engine.clock import Clock
 from rota.engine.journal import Journal, Written
 from rota.errors import (
@@ -71,8 +72,8 @@ class WorkflowRun:
     __slots__ = (
         "_activity", "_busy", "_checking", "_failed_before", "_held", "_lingered",
         "_patching", "_position", "_recorded", "_root", "_seed", "_undecided",
-        "_used_keys", "_waits", "calls", "claim", "clock", "interrupted", "refusal", "room",
-        "suspending", "task", "threaded", "unasked", "waits_for", "wake_at",
+        "_used_keys", "_waits", "calls", "cancelled", "claim", "clock", "interrupted", "refusal",
+        "room", "suspending", "task", "threaded", "unasked", "waits_for", "wake_at",
     )  # fmt: skip
 
     def __init__(
@@ -93,6 +94,7 @@ class WorkflowRun:
         self.refusal: RotaError | None = None
         self.wake_at: int | None = None
         self.waits_for: Collection[str] = ()
+        self.cancelled: Sequence[StoredStep] = ()  # steps with no record of it yet
         self._root = branches.Branch(self, "", None if threaded else self.task)
         self._seed = seed or claim.root_id
         self._position = self._busy = self._activity = 0
@@ -118,8 +120,13 @@ class WorkflowRun:
             if step.wake_at != FORGOTTEN or step.run_attempt >= self.claim.attempt
         }
         self._failed_before = {step.key for step in recorded} - self._recorded.keys()
-        # A patch may be removed from the code, once it has done its work.
-        self.unasked = {key for key, step in self._recorded.items() if step.kind != "patch"}
+        # A patch may be removed from the code, once it has done its work. A step that the code
+        # cancels may be cancelled before it begins.
+        self.unasked = {
+            key
+            for key, step in self._recorded.items()
+            if step.kind != "patch" and not (step.error and is_cancelled(step))
+        }
         self._position = recorded[-1].position
 
     @property
@@ -316,6 +323,14 @@ class WorkflowRun:
         """Return once it is certain that executing something new contradicts no recorded step."""
         if self.unasked:
             await self._block(self._held)
+        if self.cancelled:
+            await self.record_cancelled()
+
+    async def record_cancelled(self) -> None:
+        """Record the steps that this run cancelled itself, so that no replay executes them."""
+        cancelled, self.cancelled = self.cancelled, ()
+        for step in cancelled:
+            await self.record(step)
 
     async def has_old_path(self) -> bool:
         """Whether recorded steps are left that only the code behind this point can ask for."""
@@ -449,6 +464,11 @@ class WorkflowRun:
 
 
 _NOBODY = branches.Branch(None, "", None)
+
+
+def is_cancelled(step: StoredStep) -> bool:
+    """Whether the record says that the workflow cancelled the step itself."""
+    return read_error(step.error)["type"] == asyncio.CancelledError.__name__
 
 
 def _arrive(future: asyncio.Future[None]) -> None:

@@ -15,7 +15,7 @@ from rota.cli.pipeline import location, scheduler_page
 from rota.cli.pipeline.progress import Meter
 from rota.cli.pipeline.run import code_of, hush, result_document
 from rota.cli.pipeline.runner import Life, PipelineRunEnd
-from rota.core.time.instants import micros
+from rota.core.time.instants import patience_micros
 
 if TYPE_CHECKING:
     from rota.app import Rota
@@ -52,7 +52,7 @@ def trigger(
     budget was used up, 130 called off.
     """
     if timeout is not None:
-        micros(timeout)
+        patience_micros(timeout)
     hush(call)
     root = location.root_of(folder)
     app = location.app_of(call, root)

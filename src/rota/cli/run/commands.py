@@ -13,7 +13,7 @@ from rota.cli.run.start import start
 from rota.cli.run.wait import Waiter
 from rota.core.runs.ids import short_id
 from rota.core.runs.lifecycle import Status
-from rota.core.time.instants import micros
+from rota.core.time.instants import patience_micros
 
 if TYPE_CHECKING:
     from rota.client.client import Client
@@ -103,7 +103,7 @@ def result(call: CommonOptions, run_id: str, timeout: str | None) -> None:
     The result is the only thing on stdout, as JSON.
     """
     if timeout is not None:
-        micros(timeout)
+        patience_micros(timeout)
     waiter = Waiter(call, timeout)
 
     async def wait(client: Client) -> None:

@@ -10,7 +10,7 @@ import click
 from rota.cli import complete, connect, render, values
 from rota.cli.base import BaseCommand, CommonOptions
 from rota.cli.run.wait import Waiter
-from rota.core.time.instants import micros
+from rota.core.time.instants import micros, patience_micros
 from rota.errors import BadInput
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def start(
     given, said = values.arguments(arguments, source)
     chosen = _start_options(tags, **options)
     if timeout is not None:
-        micros(timeout)  # refused before anything is started
+        patience_micros(timeout)  # refused before anything is started
     waiter = Waiter(call, timeout)
 
     async def begin(client: Client, workflow: Any, kwargs: dict[str, Any]) -> None:

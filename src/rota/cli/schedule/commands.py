@@ -14,7 +14,7 @@ from rota.cli.run.wait import Waiter
 from rota.cli.schedule import page
 from rota.cli.schedule.edit import create, tell, update
 from rota.cli.schedule.next import occurrence_document, occurrences
-from rota.core.time.instants import micros
+from rota.core.time.instants import micros, patience_micros
 
 if TYPE_CHECKING:
     from rota.client.client import Client
@@ -210,7 +210,7 @@ def trigger(call: CommonOptions, name: str, wait: bool, timeout: str | None) -> 
     The schedule itself does not move.
     """
     if timeout is not None:
-        micros(timeout)
+        patience_micros(timeout)
     waiter = Waiter(call, timeout)
 
     async def fire(client: Client) -> None:

@@ -74,6 +74,17 @@ def timeout_micros(timeout: Duration) -> int:
     return limit_us
 
 
+def patience_micros(timeout: Duration) -> int:
+    """How long a caller waits for something, as microseconds; zero looks once."""
+    limit_us = micros(timeout)
+    if limit_us < 0:
+        raise BadInput(
+            f"timeout={timeout!r} lies in the past",
+            hint='Give a time such as "30s"; 0 looks once, and without a timeout nothing ends it.',
+        )
+    return limit_us
+
+
 def _not_a_duration(duration: object) -> BadInput:
     return BadInput(f"{shown(duration)} is not a duration", hint=_EXAMPLES)
 
