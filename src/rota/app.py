@@ -389,26 +389,6 @@ class Rota(Client):
         child_id = await start_child(flow, target, args, kwargs, options)
         return ChildHandle(self, child_id, target.signature.returns, flow)
 
-    async def cancel(self, run_id: str, *, reason: str = "by request") -> Sequence[str]:
-        """Call off a run and everything below it. Not inside a workflow: use a step."""
-        _refuse_in_workflow("cancel")
-        return await super().cancel(run_id, reason=reason)
-
-    async def retry(self, run_id: str) -> RunHandle[Any]:
-        """Try a chain again from its last finished step. Not inside a workflow: use a step."""
-        _refuse_in_workflow("retry")
-        return await super().retry(run_id)
-
-    async def signal(self, run_id: str, name: str, value: Any = None) -> None:
-        """Send a signal to a run. Not inside a workflow: use a step."""
-        _refuse_in_workflow("signal")
-        await super().signal(run_id, name, value)
-
-    async def fork(self, run_id: str, *, from_step: str) -> RunHandle[Any]:
-        """A new chain that remembers what was before a step. Not inside a workflow: use a step."""
-        _refuse_in_workflow("fork")
-        return await super().fork(run_id, from_step=from_step)
-
     def _warn_in_step(self, workflow: Any) -> None:
         """A step that is tried again starts the run again; said once for each step."""
         step = step_around()
@@ -418,7 +398,7 @@ class Rota(Client):
         name = getattr(workflow, "name", workflow)
         log.warning(
             "step %s starts %s without an external_id: a retry of the step starts it again. Start "
-            "it in the workflow, or give it an external_id.", step, name,
+            "it in the workflow, or give each start an external_id.", step, name,
         )  # fmt: skip
 
     async def start_runs(
@@ -427,6 +407,10 @@ class Rota(Client):
         """Start one run per item. Inside a workflow they become children, each started once."""
         flow = current_run()
         if flow is None:
+            if step_around() is not None:
+                items = list(items)
+                if any(as_start(one).external_id is None for one in items):
+                    self._warn_in_step(workflow)
             return await super().start_runs(workflow, items, options)
         options.check_many()
         target = self.workflow_named(workflow) if isinstance(workflow, str) else workflow
@@ -434,14 +418,6 @@ class Rota(Client):
         ids = await start_children(flow, target, starts)
         siblings, returns = Siblings(ids), target.signature.returns
         return [ChildHandle(self, child_id, returns, flow, siblings) for child_id in ids]
-
-
-def _refuse_in_workflow(verb: str) -> None:
-    if current_run() is not None:
-        raise UsageError(
-            f"{verb} was called in a workflow, where every replay would do it again",
-            hint=f"Call it in a step: its result is recorded, so {verb} happens once.",
-        )
 
 
 class _Children:

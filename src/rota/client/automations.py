@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from rota.client.caller import refuse_in_workflow
 from rota.core import typed
 from rota.core.automations.model import (
     AutomationVersion,
@@ -259,6 +260,7 @@ class Automations:
     # -- how -------------------------------------------------------------------------------
 
     async def _steer(self, verb: Any, name: str, *args: Any, **words: Any) -> Any:
+        refuse_in_workflow(f"automations.{verb.__name__}")
         try:
             done = await self._client.database.write_brief(
                 verb, self._namespace, name, *args, now=self._now(), **words

@@ -18,6 +18,7 @@ from typing import Any, Self, TypedDict, Unpack, overload
 import msgspec
 
 from rota.client.automations import Automations
+from rota.client.caller import refuse_in_workflow
 from rota.client.handle import RunHandle
 from rota.client.home import ClientHome, never_delete
 from rota.client.schedules import Schedules
@@ -224,6 +225,7 @@ class Client(Starter):
         options: RunOptions,
     ) -> RunHandle[Any]:
         """Start a run: every public form of a start comes here."""
+        refuse_in_workflow("start")
         started = await self._starts.put(self.new_run(workflow, args, kwargs, options))
         if started.existed and options.on_conflict == "reject":
             unique = options.unique_key
@@ -239,6 +241,7 @@ class Client(Starter):
         self, workflow: Startable[..., Any] | str, items: Iterable[Item], options: RunOptions
     ) -> list[RunHandle[Any]]:
         """Start many runs in few commits: every public form of `start_many` comes here."""
+        refuse_in_workflow("start_many")
         door, name = self._door(workflow)
         now = self.clock.now()
         # Every input is checked before the first run is inserted.
@@ -375,7 +378,9 @@ class Client(Starter):
         return await asyncio.wait_for(self.results.wait(run.root_id), limit_s)
 
     async def cancel(self, run_id: str, *, reason: str = "by request") -> Sequence[str]:
-        """Call off the chain's open run and everything below it; returns the cancelled ids."""
+        """Call off the chain's open run and everything below it; returns the cancelled ids. Not
+        inside a workflow: use a step."""
+        refuse_in_workflow("cancel")
         checked_key(reason, "reason")
         run = await self._own(run_id)
         # `ready` as well: the slot that the run held in a limited queue is free.
@@ -389,7 +394,9 @@ class Client(Starter):
         return ids
 
     async def retry(self, run_id: str) -> RunHandle[Any]:
-        """Try a chain that ended (or waits for a person) again, from its last finished step."""
+        """Try a chain that ended (or waits for a person) again, from its last finished step. Not
+        inside a workflow: use a step."""
+        refuse_in_workflow("retry")
         await self._own(run_id)
         last = (await self.chain(run_id))[-1]
         now = self.clock.now()
@@ -402,7 +409,9 @@ class Client(Starter):
         return self.ref(last.root_id, self._known(last.name))
 
     async def signal(self, run_id: str, name: str, value: Any = None) -> None:
-        """Send a signal to a run; it is kept until the run asks for it."""
+        """Send a signal to a run; it is kept until the run asks for it. Not inside a workflow: use
+        a step."""
+        refuse_in_workflow("signal")
         checked_name(name, "signal name")
         run = await self._own(run_id)
         last = (await self.chain(run.id))[-1]
@@ -416,7 +425,9 @@ class Client(Starter):
         )  # fmt: skip
 
     async def fork(self, run_id: str, *, from_step: str) -> RunHandle[Any]:
-        """A new chain with the same input that remembers everything before `from_step`."""
+        """A new chain with the same input that remembers everything before `from_step`. Not inside
+        a workflow: use a step."""
+        refuse_in_workflow("fork")
         run = await self._own(run_id)
         if run.kind == "pipeline":
             raise WrongState(
@@ -447,6 +458,7 @@ class Client(Starter):
 
     async def pause_queue(self, name: str, *, paused: bool = True) -> None:
         """Stop (or resume) claiming from a queue, on all workers."""
+        refuse_in_workflow("pause_queue")
         known = {queue.name for queue in await self.queues()} | {"default"}
         for worker in await self.workers():
             known.update(msgspec.json.decode(worker.queues))

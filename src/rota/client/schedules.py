@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
 
 import msgspec
 
+from rota.client.caller import refuse_in_workflow
 from rota.client.start import NO_OPTIONS, RunOptions, Startable
 from rota.core.runs.lifecycle import Status, Trigger
 from rota.core.runs.model import Run, Schedule
@@ -108,6 +109,7 @@ class Schedules:
         `args` and `input` are the workflow's arguments. Options: see `ScheduleOptions`.
         """
         check_options(options, ScheduleOptions, self.create)
+        refuse_in_workflow("schedules.create")
         now = self._client.clock.now()
         rules = policies(**chosen_policies(options))
         shared = msgspec.structs.replace(
@@ -297,6 +299,7 @@ class Schedules:
 
     async def delete(self, name: str) -> None:
         """Remove a schedule. The runs it fired stay."""
+        refuse_in_workflow("schedules.delete")
         shown = await self.get(name)
         now = self._client.clock.now()
         await self._client.database.write(store.delete, shown.schedule.id, now=now)
@@ -304,6 +307,7 @@ class Schedules:
 
     async def trigger(self, name: str) -> str:
         """Run it now, beside its schedule, which does not move; returns the run's id."""
+        refuse_in_workflow("schedules.trigger")
         shown = await self.get(name)
         if shown.intent.workflow == LOST:
             _sane(shown)
@@ -343,6 +347,7 @@ class Schedules:
                 store.fired_between, shown.schedule.id, from_at=dues[0], to_at=dues[-1]
             )
             return Backfill(count, len(set(dues) - taken), [])
+        refuse_in_workflow("schedules.backfill")
         earlier = [previous_before(shown.intent.spec, dues[0]), *dues]
         ids = self._client.ids.take(now, len(dues))
         rows = [
@@ -360,6 +365,7 @@ class Schedules:
         self, name: str, edit: Callable[[Schedule], Schedule], *, ends_pause: bool = True
     ) -> ScheduleView:
         """Read, edit and write one schedule in one transaction."""
+        refuse_in_workflow("a change of a schedule")
         namespace = self._client.settings.namespace
         now = self._client.clock.now()
 

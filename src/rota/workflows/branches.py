@@ -11,8 +11,9 @@ import contextvars
 import random
 import weakref
 from collections.abc import Callable, Container
-from typing import Any
+from typing import Any, cast
 
+from rota.client import caller
 from rota.errors import UsageError
 from rota.store.backend.background import is_own
 
@@ -110,9 +111,7 @@ def _retrieve(task: asyncio.Future[Any]) -> None:
 
 
 # The branch the running code belongs to, or the step; None outside of workflows.
-here: contextvars.ContextVar[Branch | InStep | None] = contextvars.ContextVar(
-    "rota_branch", default=None
-)
+here = cast("contextvars.ContextVar[Branch | InStep | None]", caller.here)
 
 
 def step_around() -> str | None:
