@@ -4,6 +4,7 @@ shows one.
 
 from __future__ import annotations
 
+import inspect
 import reprlib
 from collections.abc import Coroutine
 from typing import Any, TypeVar
@@ -32,13 +33,18 @@ class Calls:
 
     def unawaited(self) -> list[str]:
         """The names of what was called and never awaited."""
-        return [name for name, _ in self._pending.values()]
+        # A task that is cancelled before it begins has awaited its coroutine all the same.
+        return [name for name, work in self._pending.values() if _is_untouched(work)]
 
     def close(self) -> None:
         """Nobody can await them any more; Python need not warn about each."""
         for _, work in self._pending.values():
             work.close()
         self._pending.clear()
+
+
+def _is_untouched(work: Coroutine[Any, Any, Any]) -> bool:
+    return inspect.getcoroutinestate(work) == inspect.CORO_CREATED
 
 
 def shown(name: str, args: Any, kwargs: Any) -> str:
