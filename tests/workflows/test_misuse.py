@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from rota import Rota, RunHandle, blocking, gather, sleep, sleep_until, wait_for
+from rota import Rota, RunHandle, Start, blocking, gather, sleep, sleep_until, wait_for
 from rota.errors import UsageError
 from rota.testing import virtual
+from rota.workflows.timeouts import undetected
 from tests.workflows.kit import keys, result, trouble
 
 Body = Callable[[], Coroutine[Any, Any, Any]]
@@ -159,22 +160,40 @@ def starts_with_external_id(app: Rota) -> Body:
     return body
 
 
+def starts_many(app: Rota) -> Body:
+    async def body() -> None:
+        await app.start_many("child", [Start(external_id="one"), ()])
+        await app.start_many("child", iter([()]))
+
+    return body
+
+
+def starts_many_with_external_ids(app: Rota) -> Body:
+    async def body() -> None:
+        items = [Start(external_id=f"n{number}") for number in range(3)]
+        assert len(await app.start_many("child", iter(items))) == 3
+
+    return body
+
+
+@pytest.mark.parametrize("body", [starts, starts_many])
 async def test_a_start_inside_a_step_is_logged_once(
-    database_url: str, caplog: pytest.LogCaptureFixture
+    database_url: str, caplog: pytest.LogCaptureFixture, body: Any
 ) -> None:
     with caplog.at_level(logging.WARNING, "rota"):
-        _, status, _ = await ended(database_url, with_step(starts))
+        _, status, _ = await ended(database_url, with_step(body))
     assert status == "completed"
     said = [line for line in caplog.messages if "external_id" in line]
     assert len(said) == 1
     assert "step work starts child" in said[0]
 
 
+@pytest.mark.parametrize("body", [starts_with_external_id, starts_many_with_external_ids])
 async def test_a_start_with_an_external_id_inside_a_step_is_nothing_to_log(
-    database_url: str, caplog: pytest.LogCaptureFixture
+    database_url: str, caplog: pytest.LogCaptureFixture, body: Any
 ) -> None:
     with caplog.at_level(logging.WARNING, "rota"):
-        _, status, _ = await ended(database_url, with_step(starts_with_external_id))
+        _, status, _ = await ended(database_url, with_step(body))
     assert status == "completed"
     assert not [line for line in caplog.messages if "external_id" in line]
 
@@ -218,6 +237,19 @@ async def test_a_child_that_is_never_awaited_fails_the_run(database_url: str) ->
     _, status, message = await ended(database_url, forgetful(body))
     assert status == "failed:logic"
     assert "called child without awaiting it" in message
+
+
+@pytest.mark.parametrize("name", ["work", "child"])
+async def test_an_aio_call_that_is_never_awaited_fails_the_run(
+    database_url: str, name: str
+) -> None:
+    async def body(work: Any, child: Any) -> None:
+        await work.aio(1)
+        {"work": work, "child": child}[name].aio(2)
+
+    _, status, message = await ended(database_url, forgetful(body))
+    assert status == "failed:logic"
+    assert f"called {name}.aio without awaiting it" in message
 
 
 async def test_an_error_of_code_that_forgot_to_await_names_the_step(database_url: str) -> None:
@@ -365,3 +397,15 @@ async def test_a_plain_timeout_around_a_step_works(database_url: str) -> None:
         run = await app.start(flow)
         await world.drain()
         assert await result(run) == 1
+
+
+class Timerless(asyncio.AbstractEventLoop):
+    """An event loop that keeps its timers to itself, as uvloop does."""
+
+
+async def test_an_event_loop_that_hides_its_timers_is_named_when_a_worker_starts() -> None:
+    assert undetected(asyncio.get_running_loop()) is None
+    said = undetected(Timerless())  # type: ignore[abstract]
+    assert said is not None
+    assert "test_misuse.Timerless does not show its timers" in said
+    assert "wait_for(…, timeout=…)" in said

@@ -78,8 +78,11 @@ class Step(Generic[P, R]):
 
         return call
 
-    async def aio(self, *args: P.args, **kwargs: P.kwargs) -> Any:
+    def aio(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, Any]:
         """A sync step from an async workflow: it runs in a thread."""
+        return _noted(f"{self.name}.aio", self._aio(args, kwargs))
+
+    async def _aio(self, args: Any, kwargs: Any) -> Any:
         flow = current_run()
         if flow is None:
             value: Any = self.function(*args, **kwargs)
@@ -177,8 +180,11 @@ class Workflow(Startable[P, R]):
         """Options for runs: `await fetch.options(queue="slow").start(url)`."""
         return WorkflowStarter(self, RunOptions.of(self.options, options))
 
-    async def aio(self, *args: P.args, **kwargs: P.kwargs) -> R:
+    def aio(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R]:
         """Call from async and sync workflows alike: a child run and its result."""
+        return _noted(f"{self.name}.aio", self._aio(args, kwargs))
+
+    async def _aio(self, args: Any, kwargs: Any) -> R:
         flow = current_run()
         if flow is None:
             self._refuse_in_step()
@@ -255,6 +261,12 @@ class WorkflowDecorator(Protocol):
 
     @overload
     def __call__(self, function: Callable[P, R], /) -> SyncWorkflow[P, R]: ...
+
+
+def _noted(name: str, work: Coroutine[Any, Any, R]) -> Coroutine[Any, Any, R]:
+    """Have the run remember a call that user code has to await."""
+    flow = current_run()
+    return work if flow is None else flow.calls.note(name, work)
 
 
 def _check_colour(flow: WorkflowRun, what: str, name: str, is_async: bool) -> None:

@@ -37,6 +37,7 @@ from rota.workflows import branches
 from rota.workflows.definition import Workflow
 from rota.workflows.invoke import Children
 from rota.workflows.run import LINGER_S, WorkflowContext, WorkflowRun
+from rota.workflows.timeouts import undetected
 
 log = logging.getLogger("rota.workflows")
 
@@ -78,6 +79,8 @@ class WorkflowExecutor:
         self._loop = asyncio.get_running_loop()
         self._factory = branches.factory_of(self._loop)
         self._factory.install(self._loop)
+        if said := undetected(self._loop):
+            log.info("%s", said)
         self._room = WorkflowContext(
             journal, journal.clock, self._step_threads, children, settings.payload_bytes_max,
             self._loop, threading.get_ident(),

@@ -16,11 +16,22 @@ from rota.workflows.branches import Branch
 _RELEASE = getattr(_tasks, "_release_waiter", None)
 
 
+def undetected(loop: asyncio.AbstractEventLoop) -> str | None:
+    """What to say about an event loop that does not show its timers, as uvloop."""
+    if hasattr(loop, "_scheduled"):
+        return None
+    kind = type(loop)
+    return (
+        f"{kind.__module__}.{kind.__qualname__} does not show its timers, so Rota cannot detect an "
+        "asyncio.timeout around a durable wait, which has no effect: use wait_for(…, timeout=…)"
+    )
+
+
 def plain_timeout(
     loop: asyncio.AbstractEventLoop, root: Branch, durable: Container[object]
 ) -> UsageError | None:
-    """The error when a branch that waits durably is inside a timeout of asyncio. Event loops that
-    do not show their timers (uvloop) are not searched."""
+    """The error when a branch that waits durably is inside a timeout of asyncio. None on loops
+    that do not show their timers (see `undetected`)."""
     timers: list[Any] = getattr(loop, "_scheduled", [])
     blocked = [task for task in root.blocked_tasks(durable) if task is not None]
     if not timers or not any(_bounds(timer, blocked) for timer in timers):
