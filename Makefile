@@ -6,6 +6,9 @@ READY := .venv/.ready
 PYTEST := $(PY) -m pytest -q -n auto --maxprocesses 4 --dist worksteal
 EXTRAS := dev,http,postgres
 
+# Hundreds of tests start a Python process: without cached bytecode each compiles Rota first.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help setup fmt lint check test test-quick test-nightly test-sqlite crash crash-load bench docs up down clean FORCE
