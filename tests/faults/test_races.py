@@ -10,9 +10,13 @@ from typing import Any
 import pytest
 
 from rota import Client, RetryPolicy, Rota, Transient, sleep, this_run, wait_for
+from rota.core.runs.model import Claim, NewRun, Outcome
 from rota.errors import RotaError
+from rota.store.backend.database import Tx
+from rota.store.runs import claim as claiming
 from rota.store.runs import steps, transitions
 from tests.kit import broken, until
+from tests.kit.builders import NOW, begin, claim, fresh_id, opened, request, settle, sql
 from tests.kit.writes import replace_writes
 
 QUICK: dict[str, Any] = {"heartbeat_s": 0.3, "poll_s": 0.2, "migrate": True}
@@ -200,3 +204,43 @@ async def test_the_end_of_a_child_is_heard_while_the_parent_gives_way_to_its_nex
     finally:
         await near.close()
         await app.close()
+
+
+async def test_a_wake_up_that_waits_for_an_attempt_finds_the_one_that_follows(
+    server_url: str,
+) -> None:
+    gate, reached = asyncio.Event(), asyncio.Event()
+    async with opened(server_url) as db, opened(server_url, migrated=False) as other:
+        first = await begin(db)
+        await settle(db, first, "fail", retry=_next(first))
+        [second] = await claim(db)
+
+        async def give_way(tx: Tx) -> None:
+            """The second attempt fails and the third begins, in one transaction."""
+            failed = Outcome(second, "fail", retry=_next(second))
+            await transitions.settle(tx, [failed], now=NOW, alone=False)
+            await claiming.claim(tx, request())
+            reached.set()
+            await gate.wait()
+
+        giving_way = asyncio.create_task(db.write(give_way))
+        await reached.wait()
+        waking = asyncio.create_task(other.write(transitions.poke, [first.root_id], now=NOW))
+
+        async def waits_for_a_lock() -> bool:
+            text = "select query from pg_stat_activity where wait_event_type = 'Lock'"
+            return any("wake_requested" in row[0] for row in await sql(db, text))
+
+        await until(waits_for_a_lock)
+        gate.set()
+        await giving_way
+        assert await waking == 1
+        running = await sql(db, "select attempt, wake_requested from runs where status = 'running'")
+        assert running == [(3, 1)]
+
+
+def _next(held: Claim) -> NewRun:
+    """The attempt that follows at once."""
+    return transitions.successor(
+        held, fresh_id(), trigger="retry", attempt=held.attempt + 1, available_at=NOW
+    )
