@@ -70,6 +70,20 @@ async def _schedules(client: Client) -> Found:
     ]
 
 
+def fields(context: click.Context, _: click.Parameter, incomplete: str) -> Found:
+    """Fields of the named schedule that an operator has changed."""
+    name = context.params.get("name", "")
+
+    async def look(client: Client) -> Found:
+        shown = await client.schedules.get(name)
+        return [
+            CompletionItem(one.field, help=render.clean(f"declared: {one.declared}"))
+            for one in shown.differences
+        ]
+
+    return _beginning(_asked(context, look), incomplete)
+
+
 def automations(context: click.Context, _: click.Parameter, incomplete: str) -> Found:
     """Automations by name."""
     return _beginning(_asked(context, _automations), incomplete)

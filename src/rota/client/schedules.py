@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
 import msgspec
 
 from rota.client.caller import refuse_in_workflow
-from rota.client.start import NO_OPTIONS, RunOptions, Startable
+from rota.client.start import NO_OPTIONS, Startable
 from rota.core.runs.lifecycle import Status, Trigger
 from rota.core.runs.model import Run, Schedule
-from rota.core.schedules.intent import RUNS_DONE, Intent, Policies, jitter_us
+from rota.core.schedules.intent import RUNS_DONE, Intent, jitter_us
 from rota.core.suggest import check_options
 from rota.core.time.describe import describe
 from rota.core.time.instants import Duration, instant, micros, moment
@@ -46,6 +46,7 @@ from rota.schedules.definition import (
 )
 from rota.schedules.edit import Retiming
 from rota.schedules.host_zone import host_zone_name
+from rota.schedules.overrides import FieldDifference, checked_fields, differences, run_options
 from rota.store.backend.database import Tx
 from rota.store.schedules import templates as store
 
@@ -72,6 +73,11 @@ class ScheduleView(NamedTuple):
     intent: Intent
     text: str
     problem: str | None = None
+
+    @property
+    def differences(self) -> Sequence[FieldDifference]:
+        """The fields that an operator has changed, with the code's value and the one in force."""
+        return differences(self.schedule, self.intent)
 
 
 class Backfill(NamedTuple):
@@ -113,7 +119,7 @@ class Schedules:
         now = self._client.clock.now()
         rules = policies(**chosen_policies(options))
         shared = msgspec.structs.replace(
-            _options(rules), queue=options.get("queue"), priority=options.get("priority")
+            run_options(rules), queue=options.get("queue"), priority=options.get("priority")
         )
         args, named = tuple(options.get("args", ())), dict(options.get("input") or {})
         run = self._client.new_run(workflow, args, named, shared)
@@ -143,21 +149,21 @@ class Schedules:
         )
         if found is None:
             raise await self._unknown(name)
-        return _shown(found)
+        return view_of(found)
 
     async def list(self, *, after: str = "", limit: int = 1000) -> Sequence[ScheduleView]:
         """Schedules by name; a page at a time."""
         rows = await self._client.database.read(
             store.listing, namespace=self._client.settings.namespace, after=after, limit=limit
         )
-        return [_shown(row) for row in rows]
+        return [view_of(row) for row in rows]
 
     async def declared_by(self, origins: Sequence[str]) -> Sequence[ScheduleView]:
         """The schedules that these programs declare, or have declared, by name."""
         rows = await self._client.database.read(
             store.declared_by, namespace=self._client.settings.namespace, origins=origins
         )
-        return [_shown(row) for row in rows]
+        return [view_of(row) for row in rows]
 
     async def origins_in(self, package: str) -> Sequence[str]:
         """The modules of a package that declare schedules, or have declared."""
@@ -229,7 +235,7 @@ class Schedules:
         def wake(old: Schedule) -> Schedule:
             if old.status != Status.PAUSED:
                 raise WrongState(f"schedule {name} is not paused")
-            shown = _sane(_shown(old))
+            shown = _sane(view_of(old))
             fresh = store.resumed(old, shown.intent, now=now, catch_up=catch_up)
             if fresh.reason == RUNS_DONE:
                 raise WrongState(f"schedule {name} has done all its runs; raise its max runs first")
@@ -268,21 +274,43 @@ class Schedules:
             Retiming(when, zone, gap, repeat, start, end, sub_second), words,
             target or (workflow if isinstance(workflow, str) else None), confirm,
         )  # fmt: skip
+        # Arguments belong to their workflow: an operator's workflow keeps the operator's.
+        given = workflow if input is None else input
+        row = {"workflow": workflow, "input": given, "queue": queue, "priority": priority}
+        fields = change.fields | {key for key, value in row.items() if value is not None}
 
         def edit(old: Schedule) -> Schedule:
             fresh, edited = change.of(old, now)
             if {"retries", "timeout"} & words.keys():
-                fresh = msgspec.structs.replace(fresh, options=_options(edited.policies).stored())
+                options = run_options(edited.policies).stored()
+                fresh = msgspec.structs.replace(fresh, options=options)
             if input is not None or workflow is not None:
                 given = msgspec.json.decode(old.input or "{}") if input is None else input
                 run = self._client.new_run(workflow or edited.workflow, (), given, NO_OPTIONS)
                 fresh = msgspec.structs.replace(fresh, input=run.input)
-            return msgspec.structs.replace(
+            fresh = msgspec.structs.replace(
                 fresh, queue=queue or fresh.queue,
                 priority=fresh.priority if priority is None else priority,
             )  # fmt: skip
+            return definition.with_changes_noted(old, fresh, fields)
 
         changed = await self._change(name, edit)
+        self._client.wakeups.tell(READY)  # Another overlap policy may have released a run.
+        return changed
+
+    async def reset(self, name: str, *fields: str, confirm: bool = False) -> ScheduleView:
+        """Restore the code's values of some fields, or of all, in a schedule that code declares.
+
+        Fields have the names of the options of `create`. A reset that would make missed
+        occurrences due at once is refused unless confirmed."""
+        now = self._client.clock.now()
+        chosen = checked_fields(fields)
+
+        def restore(old: Schedule) -> Schedule:
+            _sane(view_of(old))
+            return definition.reset(old, chosen, now, confirm=confirm)
+
+        changed = await self._change(name, restore)
         self._client.wakeups.tell(READY)  # Another overlap policy may have released a run.
         return changed
 
@@ -383,7 +411,7 @@ class Schedules:
         if changed is None:
             raise await self._unknown(name)
         await self._client.wakeups.announce(SCHEDULE)
-        return _shown(changed)
+        return view_of(changed)
 
     async def _unknown(self, name: str) -> UnknownSchedule:
         names = [shown.schedule.name for shown in await self.list()]
@@ -421,7 +449,8 @@ def next_of(name: str, intent: Intent, now: int, count: int) -> list[Occurrence]
     return found
 
 
-def _shown(schedule: Schedule) -> ScheduleView:
+def view_of(schedule: Schedule) -> ScheduleView:
+    """A row with what it means."""
     intent, problem = definition.found(schedule)
     if problem is not None:  # a poison row is shown, not hidden
         return ScheduleView(schedule, intent, f"cannot be read: {problem}", problem)
@@ -437,8 +466,3 @@ def _sane(shown: ScheduleView) -> ScheduleView:
         f"schedule {name} cannot be read any more: {shown.problem}",
         hint=f"Mend it first: `rota schedule update {name}` with what is wrong or lost.",
     )
-
-
-def _options(rules: Policies) -> RunOptions:
-    timeout = None if rules.timeout_us is None else rules.timeout_us / 1e6
-    return RunOptions(retries=rules.retry, timeout=timeout)

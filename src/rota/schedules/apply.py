@@ -19,6 +19,7 @@ from rota.core.runs.lifecycle import Status
 from rota.core.time.spec import Spec
 from rota.errors import BadSchedule
 from rota.schedules.definition import CODE, GONE, When
+from rota.schedules.overrides import told
 from rota.schedules.preview import reading
 from rota.schedules.toml import ScheduleTable
 
@@ -40,6 +41,20 @@ def origin_of(workflow: Startable[..., Any]) -> str:
     module = workflow.function.__module__
     file = getattr(sys.modules.get(module), "__file__", None)
     return Path(file).stem if module == "__main__" and file else module
+
+
+def log_outcome(log: logging.Logger, shown: ScheduleView, origin: str, *, is_new: bool) -> None:
+    """Log how a deploy understood a schedule, if that is new, and where an operator's values
+    differ from the declaration."""
+    name = shown.schedule.name
+    if is_new:
+        log.info("schedule %s: %s", name, reading(shown))
+    if shown.differences:
+        log.warning(
+            "schedule %s differs from %s: %s. The operator's values are kept; `rota schedule reset "
+            "%s` restores the declared ones.",
+            name, origin, "; ".join(told(shown.differences)), name,
+        )  # fmt: skip
 
 
 def _exists(module: str) -> bool:
@@ -124,8 +139,8 @@ class Deploy:
         elif (shown.schedule.reason or "").startswith(GONE):
             log.warning("schedule %s goes on: its workflow is back", one.name)
             await self._schedules.resume(one.name)
-        if shown.intent.owner == CODE and shown.intent.spec != before:
-            log.info("schedule %s: %s", one.name, reading(shown))
+        if shown.intent.owner == CODE:
+            log_outcome(log, shown, one.origin, is_new=shown.intent.spec != before)
 
     async def _no_longer(self, shown: ScheduleView) -> None:
         name, intent = shown.schedule.name, shown.intent

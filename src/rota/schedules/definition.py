@@ -18,6 +18,7 @@ from rota.core.runs.model import NewRun, Schedule
 from rota.core.runs.retry import RetryPolicy
 from rota.core.schedules.intent import (
     ENDED,
+    NO_FURTHER,
     PUT_ASIDE,
     RUNS_DONE,
     Intent,
@@ -30,7 +31,8 @@ from rota.core.schedules.intent import (
 from rota.core.time.instants import SECOND, Duration, instant, micros
 from rota.core.time.recurrence import Spec, Written, count_between, next_after, parse
 from rota.core.time.zones import zone_named
-from rota.errors import BadSchedule
+from rota.errors import BadSchedule, WrongState
+from rota.schedules import overrides
 from rota.schedules.edit import Retiming
 
 When = Written | Iterable[Written]
@@ -41,12 +43,6 @@ LOST = "?"
 BURST = 1
 # Firing takes a moment, so that no occurrence is ever fired at its very instant.
 GRACE_US_MIN = SECOND
-_NAMES = {
-    "overlap": "overlap", "missed": "missed", "missed_max": "missed_max",
-    "max_delay": "delay_us_max", "jitter": "jitter_us", "max_runs": "runs_max",
-    "pause_after_failures": "failures_max", "retries": "retry", "timeout": "timeout_us",
-    "grace": "on_time_us", "expires_after": "expires_us",
-}  # fmt: skip
 
 
 class PolicyOptions(TypedDict, total=False):
@@ -140,7 +136,8 @@ def merged(old: Policies, words: PolicyOptions) -> Policies:
     if not words:
         return old
     fresh = policies(**words)
-    changes = {_NAMES[word]: getattr(fresh, _NAMES[word]) for word in words}
+    chosen = [overrides.POLICY_NAMES[word] for word in words]
+    changes = {name: getattr(fresh, name) for name in chosen}
     return msgspec.structs.replace(old, **changes)
 
 
@@ -267,10 +264,13 @@ def redefined(old: Schedule, told: ScheduleDefinition, *, now: int) -> Schedule:
         # A person's edit of the code's schedule outlives a deploy that says what the last said.
         moved = msgspec.structs.replace(before, origin=told.origin)
         return msgspec.structs.replace(old, spec=stored(moved), parent_id=told.origin)
-    timings = before.spec.timings
-    zone = told.zone or (timings[0].zone if timings and problem is None else told.host_zone)
+    known = overrides.declared_zone(before) if problem is None else None
+    zone = told.zone or known or told.host_zone
     fresh = told.made(zone, schedule_id=old.id, now=now)
     intent = understand(fresh.spec)
+    if told.owner == CODE and problem is None:
+        fresh, intent = overrides.overlaid(fresh, intent, old, before)
+        fresh = msgspec.structs.replace(fresh, due_at=next_after(intent.spec, now))
     same = problem is None and _as_written(before) == _as_written(intent)
     intent = msgspec.structs.replace(
         intent, fired_count=before.fired_count, paused_at=before.paused_at,
@@ -289,6 +289,31 @@ def _as_written(intent: Intent) -> tuple[Any, ...]:
     spec = intent.spec
     rules = [(timing.zone, timing.gap, timing.repeat) for timing in spec.timings]
     return intent.text, rules, spec.start_at, spec.end_at
+
+
+def with_changes_noted(old: Schedule, fresh: Schedule, fields: Iterable[str]) -> Schedule:
+    """The row after an operator's change of `fields`, which later deploys keep."""
+    before, problem = found(old)
+    intent = overrides.noted(old, before, fresh, understand(fresh.spec), fields)
+    if problem is not None:  # What the code says is not known: the next deploy compares again.
+        intent = msgspec.structs.replace(intent, declared=None)
+    return msgspec.structs.replace(fresh, spec=stored(intent))
+
+
+def reset(old: Schedule, fields: Iterable[str], now: int, *, confirm: bool) -> Schedule:
+    """The row with the code's values of `fields`."""
+    intent = understand(old.spec)
+    if intent.owner == overrides.OPERATOR:
+        raise WrongState(
+            f"no code declares schedule {old.name}, so that there is nothing to restore",
+            hint=f"Change it with `rota schedule update {old.name}`.",
+        )
+    row, restored = overrides.restored(old, intent, fields)
+    if restored == intent:
+        return old
+    if restored.spec == intent.spec:  # Its times are as they were, and so is what is owed.
+        return _placed(row, restored, mended=False)
+    return retimed(row, restored, now, problem=None, confirm=confirm)
 
 
 class Edit(NamedTuple):
@@ -311,13 +336,15 @@ class Edit(NamedTuple):
             text=before.text if self.timing.when is None else written(self.timing.when),
             policies=merged(before.policies, self.words),
         )
-        due_at = next_after(intent.spec, now)
-        if due_at is None:
-            raise BadSchedule("the new timing has no occurrence in the future")
-        if problem is None:
-            due_at = self._owed(old, intent, now) or due_at
-        kept = msgspec.structs.replace(old, cron_expr=intent.text, due_at=due_at)
-        return _placed(kept, intent, mended=problem is not None), intent
+        row = msgspec.structs.replace(old, cron_expr=intent.text)
+        return retimed(row, intent, now, problem=problem, confirm=self.confirm), intent
+
+    @property
+    def fields(self) -> set[str]:
+        """The fields that it names."""
+        unsaid = {"when": None, "zone": None, "gap": None, "repeat": None, "start": ..., "end": ...}
+        said = self.timing._asdict()
+        return {key for key, no in unsaid.items() if said[key] is not no} | self.words.keys()
 
     def _check_lost(self, name: str, before: Intent, problem: str) -> None:
         lost = []
@@ -333,17 +360,31 @@ class Edit(NamedTuple):
                 hint=f"Say what was lost with it: {', '.join(lost)}.",
             )
 
-    def _owed(self, old: Schedule, intent: Intent, now: int) -> int | None:
-        """The first occurrence that is owed still; more than one at once must be confirmed."""
-        if old.status != Status.SCHEDULED or old.due_at is None or old.due_at > now:
-            return None
-        owed = count_between(intent.spec, old.due_at - 1, now)
-        if owed > BURST and not self.confirm:
-            raise BadSchedule(
-                f"this edit would release {owed} missed occurrences at once",
-                hint="Confirm it, or pause and resume the schedule, which skips them.",
-            )
-        return next_after(intent.spec, old.due_at - 1) if owed else None
+
+def retimed(
+    row: Schedule, intent: Intent, now: int, *, problem: str | None, confirm: bool
+) -> Schedule:
+    """The row of a changed intent, due at what is owed still or at the next occurrence."""
+    due_at = next_after(intent.spec, now)
+    if due_at is None:
+        raise BadSchedule("the new timing has no occurrence in the future")
+    if problem is None:
+        due_at = _owed(row, intent, now, confirm) or due_at
+    kept = msgspec.structs.replace(row, due_at=due_at)
+    return _placed(kept, intent, mended=problem is not None)
+
+
+def _owed(old: Schedule, intent: Intent, now: int, confirm: bool) -> int | None:
+    """The first occurrence that is owed still; more than one at once must be confirmed."""
+    if old.status != Status.SCHEDULED or old.due_at is None or old.due_at > now:
+        return None
+    owed = count_between(intent.spec, old.due_at - 1, now)
+    if owed > BURST and not confirm:
+        raise BadSchedule(
+            f"this edit would release {owed} missed occurrences at once",
+            hint="Confirm it, or pause and resume the schedule, which skips them.",
+        )
+    return next_after(intent.spec, old.due_at - 1) if owed else None
 
 
 def _placed(kept: Schedule, intent: Intent, *, mended: bool) -> Schedule:
@@ -353,12 +394,12 @@ def _placed(kept: Schedule, intent: Intent, *, mended: bool) -> Schedule:
     awake = awake or (mended and reason.startswith(PUT_ASIDE) and not reason.startswith(GONE))
     if not awake:
         return msgspec.structs.replace(kept, spec=stored(intent))
-    if not intent.runs_left:
+    if kept.due_at is None or not intent.runs_left:
         return msgspec.structs.replace(
-            kept, spec=stored(intent), status=Status.PAUSED, reason=RUNS_DONE, available_at=None,
-            due_at=None,
+            kept, spec=stored(intent), status=Status.PAUSED, available_at=None, due_at=None,
+            reason=RUNS_DONE if kept.due_at is not None else NO_FURTHER,
         )  # fmt: skip
-    at = (kept.due_at or 0) + jitter_us(kept.name, intent.policies)
+    at = kept.due_at + jitter_us(kept.name, intent.policies)
     intent = msgspec.structs.replace(intent, paused_at=0)
     return msgspec.structs.replace(
         kept, spec=stored(intent), status=Status.SCHEDULED, reason=None, available_at=at

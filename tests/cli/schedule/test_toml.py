@@ -84,6 +84,52 @@ def test_a_change_of_the_file_is_applied_and_history_stays(either: Shell) -> Non
     assert (after["id"], after["when"], after["input"]) == (before["id"], "@hourly", {"n": 2})
 
 
+OWN = """
+[schedules.s]
+workflow = "add"
+when = "{when}"
+timezone = "UTC"
+input = {{ n = 1 }}
+"""
+
+
+def test_the_log_of_a_deploy_shows_how_a_phrase_of_the_file_was_read(
+    either: Shell, caplog: pytest.LogCaptureFixture
+) -> None:
+    write(either, OWN.format(when="every friday at 5pm"))
+    with caplog.at_level(logging.INFO, "rota.app"):
+        deploy(either)
+        deploy(either)
+    [line] = [r.getMessage() for r in caplog.records if " means: " in r.getMessage()]
+    assert line.startswith(
+        'schedule s: "every friday at 5pm" means: at 17:00, on Friday (UTC) [0 17 * * FRI]; '
+    )
+
+
+def test_an_operators_change_outlives_a_change_of_the_file_until_it_is_reset(
+    either: Shell, caplog: pytest.LogCaptureFixture
+) -> None:
+    write(either, OWN.format(when="0 9 * * *"))
+    deploy(either)
+    either.run("schedule", "update", "s", "0 7 * * *", "--max-delay", "2h")
+    write(either, OWN.format(when="0 10 * * *"))
+    deploy(either)
+    assert "rota.toml: when is 0 7 * * * (declared: 0 10 * * *); max_delay is 2h" in caplog.text
+    page = either.run("schedule", "show", "s").stdout
+    assert "  changed     when is 0 7 * * * (declared: 0 10 * * *)\n" in page
+    assert "  changed     max_delay is 2h (declared: none)\n" in page
+    assert "an operator has changed: when, max_delay" in either.run("schedule", "list").stdout
+    assert either.json("schedule", "show", "s")["schedule"]["differences"] == [
+        {"field": "when", "declared": "0 10 * * *", "value": "0 7 * * *"},
+        {"field": "max_delay", "declared": "none", "value": "2h"},
+    ]
+    said = either.run("schedule", "reset", "s", "max-delay").stdout
+    assert said.startswith("schedule s runs at 07:00, every day (UTC); next: ")
+    said = either.run("schedule", "reset", "s").stdout
+    assert said.startswith("schedule s runs at 10:00, every day (UTC); next: ")
+    assert "changed" not in either.run("schedule", "show", "s").stdout
+
+
 def test_one_whose_workflow_is_gone_is_put_aside_loudly(
     either: Shell, caplog: pytest.LogCaptureFixture
 ) -> None:

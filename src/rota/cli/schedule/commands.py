@@ -12,7 +12,7 @@ from rota.cli import complete, connect, render
 from rota.cli.base import CommandGroup, CommonOptions
 from rota.cli.run.wait import Waiter
 from rota.cli.schedule import page
-from rota.cli.schedule.edit import create, tell, update
+from rota.cli.schedule.edit import create, reset, tell, update
 from rota.cli.schedule.next import occurrence_document, occurrences
 from rota.core.time.instants import micros, patience_micros
 
@@ -84,6 +84,7 @@ def show(call: CommonOptions, name: str) -> None:
 
 
 schedule.add_command(update)
+schedule.add_command(reset)
 
 
 @schedule.command("history")

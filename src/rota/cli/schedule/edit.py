@@ -177,6 +177,22 @@ def update(call: CommonOptions, /, name: str, words: tuple[str, ...], **options:
     _done(call, _checked(call, workflow, given, said, change))
 
 
+@click.command(cls=BaseCommand)
+@complete.SCHEDULE
+@click.argument("fields", nargs=-1, metavar="[FIELD]...", shell_complete=complete.fields)
+@click.option("--confirm", is_flag=True, help="Release what the reset makes due at once.")
+@click.pass_obj
+def reset(call: CommonOptions, name: str, fields: tuple[str, ...], confirm: bool) -> None:
+    """Restore what the code says about a schedule.
+
+    An operator's changes of a schedule in code, rota.toml or a pipeline outlive deploys. This ends
+    them: of the named fields (when, zone, max-delay, ...), or of all. `rota schedule show NAME`
+    lists them with both values. A pause stays.
+    """
+    names = [field.replace("-", "_") for field in fields]
+    _done(call, connect.ask(call, lambda c: c.schedules.reset(name, *names, confirm=confirm)))
+
+
 def _policies(options: dict[str, Any]) -> dict[str, Any]:
     """The policies that were named; `none` as None, and no jitter as none of it."""
     named = {key: options.pop(key) for key in POLICIES}

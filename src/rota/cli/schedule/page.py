@@ -71,6 +71,7 @@ async def entries(client: Client, rows: Sequence[Run]) -> list[LedgerEntry]:
 
 def document(shown: ScheduleView) -> dict[str, Any]:
     """A schedule for machines."""
+    from rota.schedules.overrides import policy_words
     from rota.schedules.preview import form_of, zone_of
 
     row, intent = shown.schedule, shown.intent
@@ -85,6 +86,7 @@ def document(shown: ScheduleView) -> dict[str, Any]:
         "policies": policy_words(intent.policies),
         "fired_count": intent.fired_count,
         "owner": intent.owner, "origin": intent.origin, "ignored_origin": intent.ignored,
+        "differences": [one._asdict() for one in shown.differences],
         "due_at": render.at(row.due_at),
         "runs_at": render.at(row.available_at) if row.status == Status.SCHEDULED else None,
         "last_due_at": render.at(row.started_at),
@@ -100,6 +102,9 @@ def note(shown: ScheduleView) -> str:
     said = [shown.schedule.reason or ""]
     if ignored is not None:
         said.append(f"a declaration in {ignored} is ignored: this one is an operator's")
+    if shown.differences:
+        fields = ", ".join(one.field for one in shown.differences)
+        said.append(f"an operator has changed: {fields}")
     return "; ".join(text for text in said if text)
 
 
@@ -141,27 +146,6 @@ def outcome(row: Run) -> str:
     return {"schedule": "fired", "backfill": "backfilled"}.get(row.trigger, row.trigger)
 
 
-def policy_words(policies: Policies) -> dict[str, Any]:
-    """Policies by the words of the command line."""
-
-    def length(duration_us: int | None) -> str | None:
-        return None if duration_us is None else span(duration_us)
-
-    return {
-        "overlap": policies.overlap.value,
-        "missed": policies.missed.value,
-        "missed_max": policies.missed_max,
-        "max_delay": length(policies.delay_us_max),
-        "jitter": length(policies.jitter_us) if policies.jitter_us else None,
-        "max_runs": policies.runs_max,
-        "pause_after_failures": policies.failures_max,
-        "retries": None if policies.retry is None else policies.retry.attempts - 1,
-        "timeout": length(policies.timeout_us),
-        "grace": length(policies.on_time_us),
-        "expires_after": length(policies.expires_us),
-    }
-
-
 # -- pages -------------------------------------------------------------------------------------
 
 
@@ -189,6 +173,7 @@ def page(story: SchedulePage) -> None:
 
 
 def _lines(shown: ScheduleView, now: int) -> list[tuple[str, object]]:
+    from rota.schedules.overrides import told
     from rota.schedules.preview import form_of, wall, zone_of
 
     row, intent = shown.schedule, shown.intent
@@ -210,11 +195,14 @@ def _lines(shown: ScheduleView, now: int) -> list[tuple[str, object]]:
         ("since", since and f"{wall(since, zone)} ({render.ago(since, now)})"),
         ("until", until and f"{wall(until, zone)} ({render.ago(until, now)})"),
         ("owner", intent.owner + origin),
+        *(("changed", text) for text in told(shown.differences)),
         ("created", f"{wall(row.created_at, zone)} ({render.ago(row.created_at, now)})"),
     ]
 
 
 def _policies(policies: Policies) -> str:
+    from rota.schedules.overrides import policy_words
+
     words = policy_words(policies)
     if words["missed"] != "all":
         del words["missed_max"]

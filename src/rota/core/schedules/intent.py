@@ -78,6 +78,19 @@ class Policies(msgspec.Struct, frozen=True, omit_defaults=True):
             )
 
 
+class CodeValues(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What the code says about a schedule in which an operator has changed fields."""
+
+    workflow: str
+    spec: Spec
+    text: str
+    policies: Policies = Policies()
+    queue: str = "default"
+    priority: int = 0
+    input: str | None = None
+    changed: tuple[str, ...] = ()  # the fields with an operator's value, by their public names
+
+
 class Intent(msgspec.Struct, frozen=True, omit_defaults=True):
     """Everything a schedule row means."""
 
@@ -94,6 +107,7 @@ class Intent(msgspec.Struct, frozen=True, omit_defaults=True):
     forgiven_at: int = 0  # failures of occurrences before this do not count any more
     paused_at: int = 0  # since when it rests, if it does
     ignored: str | None = None  # the program whose declaration of this name is ignored
+    code: CodeValues | None = None  # what the code says, where an operator has changed it
 
     @property
     def runs_left(self) -> int:

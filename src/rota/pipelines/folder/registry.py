@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from rota.client.schedules import view_of
 from rota.core.runs.model import Schedule
 from rota.engine.wakeups import SCHEDULE
 from rota.errors import BadInput, BadSchedule, RotaError
@@ -35,6 +36,7 @@ from rota.pipelines.folder.scheduled_pipeline import (
 from rota.pipelines.folder.state_file import ScheduleState
 from rota.pipelines.run import content_keys
 from rota.schedules import definition
+from rota.schedules.apply import log_outcome
 from rota.store.backend.database import Tx
 from rota.store.schedules import attempts
 from rota.store.schedules import templates as store
@@ -260,6 +262,9 @@ class PipelineRegistry:
         await self.look_at(entry)
         self.entries[listed.pipeline_id] = entry
         self._warn(listed)
+        view = view_of(synced.row)
+        known = None if row is None else definition.found(row).intent.spec
+        log_outcome(log, view, str(loaded.file), is_new=view.intent.spec != known)
         if mended:
             log.info("pipeline %s is good again", listed.pipeline_id)
         if synced.change is not None:

@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 import msgspec
 
-from rota.client.start import RunOptions
 from rota.core.runs.lifecycle import Status, Trigger
 from rota.core.runs.model import Schedule
 from rota.core.schedules.intent import (
@@ -30,6 +29,7 @@ from rota.pipelines.folder.events import Change
 from rota.pipelines.folder.state_file import ScheduleState, read_time
 from rota.pipelines.notifications import workflow
 from rota.schedules import definition
+from rota.schedules.overrides import declared_zone, overlaid, run_options
 from rota.store import notifications
 from rota.store.backend.database import Tx
 from rota.store.schedules import templates as store
@@ -39,6 +39,7 @@ DISABLED = "disabled in its file"
 START_PAUSED = "its file asks to start paused"
 ADOPTED = "paused, as its state file says"
 QUEUE = "default"
+PRIORITY = 0
 
 
 class Block(NamedTuple):
@@ -88,10 +89,10 @@ def born(block: Block, state: ScheduleState | None, *, schedule_id: str, now: in
     )
     at = None if reason or due_at is None else due_at + jitter_us(block.name, intent.policies)
     return Schedule(
-        schedule_id, block.namespace, block.name, QUEUE, 0,
+        schedule_id, block.namespace, block.name, QUEUE, PRIORITY,
         Status.PAUSED if reason else Status.SCHEDULED, reason, at, due_at, intent.text,
-        definition.stored(intent), _options(intent), snapshot.text_of(block.loaded), now,
-        block.origin,
+        definition.stored(intent), run_options(intent.policies).stored(),
+        snapshot.text_of(block.loaded), now, block.origin,
     )  # fmt: skip
 
 
@@ -117,18 +118,21 @@ def _first_due(block: Block, intent: Intent, state: ScheduleState | None, now: i
     return missed if missed is not None and missed <= now else upcoming
 
 
-def _options(intent: Intent) -> str | None:
-    return RunOptions(retries=intent.policies.retry).stored()
-
-
 # -- changes -------------------------------------------------------------------------------
 
 
 def changed(old: Schedule, block: Block, *, now: int) -> Schedule:
     """The row after its file was read again: the same id and history. A timing that is as before
-    goes on as before, another one begins with its next occurrence; a person's pause stays."""
+    goes on as before, another one begins with its next occurrence. A person's pause and a
+    person's values of single fields stay."""
     before, problem = definition.found(old)
     intent = block.intent if problem is not None else _in_zone_of(before, block)
+    fresh = msgspec.structs.replace(
+        old, queue=QUEUE, priority=PRIORITY, cron_expr=intent.text, parent_id=block.origin,
+        options=run_options(intent.policies).stored(), input=snapshot.text_of(block.loaded),
+    )  # fmt: skip
+    if problem is None:
+        fresh, intent = overlaid(fresh, intent, old, before)
     same = problem is None and before.spec == intent.spec
     intent = msgspec.structs.replace(
         intent, fired_count=before.fired_count, paused_at=before.paused_at,
@@ -137,10 +141,7 @@ def changed(old: Schedule, block: Block, *, now: int) -> Schedule:
     upcoming = next_after(intent.spec, now)
     awakes = old.status == Status.PAUSED and _rests_no_more(old.reason or "")
     due_at = old.due_at if same and old.due_at is not None and not awakes else upcoming
-    fresh = msgspec.structs.replace(
-        old, queue=QUEUE, cron_expr=intent.text, due_at=due_at, options=_options(intent),
-        input=snapshot.text_of(block.loaded), parent_id=block.origin,
-    )  # fmt: skip
+    fresh = msgspec.structs.replace(fresh, due_at=due_at)
     if not block.is_enabled:
         return _resting(fresh, intent, DISABLED, now)
     if old.status == Status.PAUSED and not awakes:
@@ -159,7 +160,7 @@ def _in_zone_of(before: Intent, block: Block) -> Intent:
     """The intent of a file; where it names no zone, the one that was found at first stays."""
     config = block.loaded.pipeline.schedule
     assert config is not None
-    zone = before.spec.timings[0].zone if before.spec.timings else None
+    zone = declared_zone(before)
     if config.timezone is not None or zone is None:
         return block.intent
     made = timed(config, workflow=before.workflow, host_zone=zone).intent
