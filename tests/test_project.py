@@ -88,10 +88,7 @@ def test_no_project_is_none_and_a_named_one_must_be_there(tmp_path: Path) -> Non
         ),
         ("[settings]\nseat = 5\n", r"rota.toml \[settings\]: there is no setting seat"),
         ("[settings]\nseats = 0\n", r"rota.toml \[settings\]: seats = 0: expected int >= 1"),
-        (
-            "[schedules.s]\nworkflw = 'w'\nwhen = '5m'\n",
-            r'rota.toml \[schedules.s\]: unknown key "workflw"; did you mean "workflow"',
-        ),
+        ("schedules = 3\n", "rota.toml: schedules is not a table"),
         ("[queues.mail]\nrate = '5'\n", r"rota.toml \[queues.mail\]: '5' is not a rate"),
         ("[queues.mail]\nrate = '0/1m'\n", "'0/1m' is not a rate"),
         ("[queues.mail]\nrate = '5/0s'\n", "'5/0s' is not a rate"),

@@ -38,7 +38,7 @@ from rota.engine.journal import Journal
 from rota.engine.runtime import Runtime
 from rota.engine.slots import QueueSeats
 from rota.engine.wakeups import READY, TIMER
-from rota.errors import UsageError
+from rota.errors import BadSetting, UsageError
 from rota.pipelines.client import PipelineClient
 from rota.pipelines.executor import PART_QUEUE, PipelineExecutor
 from rota.schedules.apply import Deploy
@@ -95,7 +95,7 @@ class Rota(Client):
         self._queues: dict[str, tuple[int, Queue]] = {}
         self._weights: dict[str, int | None] = {}
         self._declared: dict[str, tuple[Workflow[..., Any], When, dict[str, Any]]] = {}
-        self._file: tuple[str, Mapping[str, ScheduleTable]] | None = None
+        self._file: tuple[str, Mapping[str, ScheduleTable], Mapping[str, BadSetting]] | None = None
         self._executor: WorkflowExecutor | None = None
         self.runtime: Runtime | None = None
 
@@ -209,15 +209,22 @@ class Rota(Client):
 
         return declare
 
-    def declare_file(self, origin: str, schedules: Mapping[str, ScheduleTable]) -> None:
-        """Take the schedules of a project's file along; its path is their origin."""
-        twice = sorted(self._declared.keys() & schedules.keys())
+    def declare_file(
+        self,
+        origin: str,
+        schedules: Mapping[str, ScheduleTable],
+        bad: Mapping[str, BadSetting] | None = None,
+    ) -> None:
+        """Take the schedules of a project's file along; its path is their origin. Those that are
+        `bad` are not applied, which the deploy logs."""
+        bad = bad or {}
+        twice = sorted(self._declared.keys() & {*schedules, *bad})
         if twice:
             raise UsageError(
                 f"{origin} and the code both declare schedule {', '.join(twice)}",
                 hint="Keep one of the two.",
             )
-        self._file = (origin, schedules)
+        self._file = (origin, schedules, bad)
 
     async def apply_schedules(self) -> None:
         """Bring the declared schedules into the database; put aside those whose code is gone."""

@@ -7,7 +7,6 @@ A setting is looked for in this order: flag, environment (`ROTA_DATABASE`, `ROTA
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import importlib.util
 import sys
@@ -23,7 +22,7 @@ import msgspec
 from rota import settings as settings_
 from rota.app import Rota
 from rota.client.start import RunBuilder
-from rota.core.suggest import did_you_mean
+from rota.core.suggest import close_names, did_you_mean
 from rota.core.time.instants import SECOND, micros
 from rota.errors import BadInput, BadSetting, RotaError, StoreUnreachable, UsageError
 from rota.schedules.toml import ScheduleTable
@@ -74,6 +73,7 @@ class Project(NamedTuple):
     app: str | None
     file: ProjectFile = ProjectFile()
     is_file: bool = False
+    bad_schedules: Mapping[str, BadSetting] = {}  # by name: tables that make no sense
 
 
 class Given(NamedTuple):
@@ -117,7 +117,7 @@ def find(target: str | None, folder: Path) -> Project | None:
 def read(path: Path) -> Project:
     """A project from its file; every problem names the file and the key."""
     try:
-        table = _tables(tomllib.loads(path.read_text(encoding="utf-8")), path)
+        raw = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         raise UsageError(
             f"there is no {path}", hint=f"A project is a folder with a {FILE}, or module:app."
@@ -126,25 +126,43 @@ def read(path: Path) -> Project:
         raise UsageError(f"{path} cannot be read: {error}") from error
     except tomllib.TOMLDecodeError as error:
         raise BadSetting(f"{path}: {error}", hint=_FORM) from error
+    schedules, bad = _schedules(raw.pop("schedules", {}), path)
+    table = msgspec.structs.replace(_tables(raw, path), schedules=schedules)
     settings_.load(table.settings, source=f"{path} [settings]")
     for name, queue in table.queues.items():
         _rate(queue.rate, f"{path} [queues.{name}]")
-    for name, schedule in table.schedules.items():
-        schedule.check(f"{path} [schedules.{name}]")
-    return Project(str(path), path.parent.resolve(), table.project.app, table, True)
+    return Project(str(path), path.parent.resolve(), table.project.app, table, True, bad)
+
+
+def _schedules(raw: Any, path: Path) -> tuple[dict[str, ScheduleTable], dict[str, BadSetting]]:
+    """The schedules of a project file, and those that make no sense.
+
+    Most commands have nothing to do with them, so that a bad one is not for `read` to refuse."""
+    if not isinstance(raw, dict):
+        raise BadSetting(f"{path}: schedules is not a table", hint=_FORM)
+    good: dict[str, ScheduleTable] = {}
+    bad: dict[str, BadSetting] = {}
+    for name, one in raw.items():
+        where = f"{path} [schedules.{name}]"
+        try:
+            table = _table(one, ScheduleTable, where)
+            table.check(where)
+            good[name] = table
+        except BadSetting as error:
+            bad[name] = error
+    return good, bad
 
 
 def _tables(raw: dict[str, Any], path: Path) -> ProjectFile:
-    """The tables of a project file; a problem names its table."""
+    """The other tables of a project file; a problem names its table."""
     fields = dict(raw)
     if "project" in raw:
         fields["project"] = _table(raw["project"], ProjectTable, f"{path} [project]")
-    named: dict[str, type[msgspec.Struct]] = {"queues": QueueTable, "schedules": ScheduleTable}
-    for name, kind in named.items():
-        if isinstance(raw.get(name), dict):
-            fields[name] = {
-                key: _table(one, kind, f"{path} [{name}.{key}]") for key, one in raw[name].items()
-            }
+    if isinstance(raw.get("queues"), dict):
+        fields["queues"] = {
+            key: _table(one, QueueTable, f"{path} [queues.{key}]")
+            for key, one in raw["queues"].items()
+        }
     return _table(fields, ProjectFile, str(path))
 
 
@@ -336,7 +354,7 @@ def _app_in(module: ModuleType, attribute: str | None, location: str) -> Rota:
     if attribute is not None:
         if attribute in apps:
             return apps[attribute]
-        near = difflib.get_close_matches(attribute, apps, 3, 0.5) or list(apps)
+        near = close_names(attribute, apps) or list(apps)
         raise UsageError(
             f"{location} has no Rota app called {attribute!r}",
             hint=f"Did you mean {', '.join(near)}?" if near else 'Write app = Rota("sqlite:///…").',
@@ -375,7 +393,8 @@ def configure(app: Rota, project: Project, said: Given) -> Rota:
         )  # fmt: skip
     if project.is_file:
         # They belong to this file: another one's are left alone, this one's are told apart.
-        app.declare_file(str(Path(project.source).resolve()), project.file.schedules)
+        origin = str(Path(project.source).resolve())
+        app.declare_file(origin, project.file.schedules, project.bad_schedules)
     return app
 
 

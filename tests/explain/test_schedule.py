@@ -353,7 +353,7 @@ async def test_seats_that_are_all_taken_are_told(database_url: str) -> None:
         waits = await app.start("holds")
         found = await ask(app, waits.id)
         assert found.verdict == "seats"
-        assert "all 1 seats of the workers that serve queue mail are taken" in found.sentence
+        assert "the only seat of the worker that serves queue mail is taken" in found.sentence
 
 
 async def _use_up(world: World) -> None:

@@ -5,13 +5,13 @@ Errors go to stderr: a sentence, then a hint. Passwords of database URLs never d
 
 from __future__ import annotations
 
-import difflib
 import json
 import traceback
 from urllib.parse import quote, unquote, urlsplit
 
 import click
 
+from rota.core.suggest import close_names
 from rota.errors import RotaError
 
 OK, FAILED, USAGE, DATABASE, NOT_FOUND, CONFLICT, TIMEOUT, INTERRUPTED = 0, 1, 2, 3, 4, 5, 6, 130
@@ -112,7 +112,7 @@ class NoSuchCommand(click.UsageError):
 
     def __init__(self, name: str, known: list[str], context: click.Context) -> None:
         super().__init__(f"there is no command {name!r}", context)
-        self.possibilities = difflib.get_close_matches(name, known, 3, 0.5) or known
+        self.possibilities = close_names(name, known) or known
 
 
 def as_ours(error: BaseException) -> RotaError:

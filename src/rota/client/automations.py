@@ -6,7 +6,6 @@ Knows no user code: declaring and deploying are the app's.
 
 from __future__ import annotations
 
-import difflib
 import functools
 from collections.abc import Sequence
 from datetime import datetime
@@ -30,6 +29,7 @@ from rota.core.automations.model import (
 from rota.core.automations.planner import DeployedHandler
 from rota.core.automations.text import Said, say, schedule_words
 from rota.core.runs.model import Run
+from rota.core.suggest import suggestion
 from rota.core.time.instants import DAY, moment
 from rota.engine.wakeups import READY, TIMER
 from rota.errors import UnknownAutomation, UnknownInput
@@ -276,8 +276,7 @@ class Automations:
         found = await database.read(store.find, namespace=self._namespace, name=name)
         if found is None:
             known = await database.read(store.listing, namespace=self._namespace)
-            near = difflib.get_close_matches(name, [one.name for one in known], 3, 0.5)
-            hint = f"Did you mean {', '.join(near)}?" if near else None
+            hint = suggestion(name, [one.name for one in known])
             raise UnknownAutomation(f"there is no automation {name!r}", hint=hint, name=name)
         return found
 

@@ -7,7 +7,6 @@ registered objects that bring their own typed door.
 from __future__ import annotations
 
 import asyncio
-import difflib
 import os
 import random
 from collections.abc import Iterable, Sequence
@@ -39,7 +38,7 @@ from rota.core.runs.lifecycle import Status, Trigger, allowed
 from rota.core.runs.model import NewRun, Queue, Run, Started, StoredStep, WorkerRecord
 from rota.core.runs.names import checked_key, checked_name
 from rota.core.runs.options import BEGAN_AT
-from rota.core.suggest import check_options
+from rota.core.suggest import check_options, suggestion
 from rota.core.time.instants import Duration, patience_micros
 from rota.engine.clock import Clock, SystemClock
 from rota.engine.results import Results
@@ -436,12 +435,9 @@ class Client(Starter):
             )
         recorded = {step.key: step for step in await self.steps(run.id)}
         if from_step not in recorded:
-            near = difflib.get_close_matches(from_step, recorded, 3)
             raise BadInput(
                 f"run {run.id} has recorded no step {from_step!r}",
-                hint=f"Did you mean {', '.join(near)}?"
-                if near
-                else f"It has: {', '.join(recorded)}.",
+                hint=suggestion(from_step, recorded, f"It has: {', '.join(recorded)}."),
             )
         now = self.clock.now()
         fresh = NewRun(
@@ -463,12 +459,9 @@ class Client(Starter):
         for worker in await self.workers():
             known.update(msgspec.json.decode(worker.queues))
         if name not in known:
-            near = difflib.get_close_matches(name, known, 3, 0.5)
             raise BadInput(
                 f"there is no queue {name!r}",
-                hint=f"Did you mean {', '.join(near)}?"
-                if near
-                else f"Known: {', '.join(sorted(known))}.",
+                hint=suggestion(name, known, f"Known: {', '.join(sorted(known))}."),
             )
         await self.wakeups.write(
             (READY,), workers.pause_queue, namespace=self.settings.namespace, name=name,

@@ -255,7 +255,8 @@ class Doctor:
         if self._live:
             seats = sum(row.seats for row in self._live)
             names = sorted({name for row in self._live for name in served(row)})
-            says = f"{_count(len(self._live), 'worker')} on, {seats} seats, queues {_some(names)}"
+            on = f"{_count(len(self._live), 'worker')} on, {_count(seats, 'seat')}"
+            says = f"{on}, {'queue' if len(names) == 1 else 'queues'} {_some(names)}"
             found.insert(0, Finding("ok", "workers", says))
         else:
             found.insert(0, Finding("warn", "workers", "no worker is on", "Start one: `rota up`."))

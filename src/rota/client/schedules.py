@@ -5,7 +5,6 @@ One method per verb; CLI, HTTP and Python all call these. A schedule is addresse
 
 from __future__ import annotations
 
-import difflib
 import heapq
 import itertools
 from collections.abc import Callable, Iterator, Sequence
@@ -20,9 +19,9 @@ from rota.client.start import NO_OPTIONS, Startable
 from rota.core.runs.lifecycle import Status, Trigger
 from rota.core.runs.model import Run, Schedule
 from rota.core.schedules.intent import RUNS_DONE, Intent, jitter_us
-from rota.core.suggest import check_options
+from rota.core.suggest import check_options, suggestion
 from rota.core.time.describe import describe
-from rota.core.time.instants import Duration, instant, micros, moment
+from rota.core.time.instants import Duration, instant, iso, micros, moment
 from rota.core.time.recurrence import (
     Spec,
     between,
@@ -215,7 +214,10 @@ class Schedules:
         now = self._client.clock.now()
         until_at = None if until is None else instant(until)
         if until_at is not None and until_at <= now:
-            raise BadSchedule(f"{until} is in the past")
+            raise BadSchedule(
+                f"the pause would end at {iso(until_at)}, which is in the past",
+                hint="Give a later time, or none to pause until somebody resumes it.",
+            )
 
         def rest(old: Schedule) -> Schedule:
             intent, problem = definition.found(old)
@@ -356,11 +358,19 @@ class Schedules:
         A dry run starts nothing and counts what would run; it refuses what a run would refuse."""
         shown = _sane(await self.get(name))
         if parallel < 1:
-            raise BadSchedule(f"parallel={parallel} lets nothing run")
+            raise BadSchedule(f"parallel={parallel} lets nothing run", hint="Give 1 or more.")
         first, last = instant(start) - 1, instant(end)
         now = self._client.clock.now()
-        if last <= first or last > now:
-            raise BadSchedule("a backfill needs a range in the past, from before to")
+        if last <= first:
+            raise BadSchedule(
+                f"the range ends ({iso(last)}) before it begins ({iso(first + 1)})",
+                hint="Swap the two times.",
+            )
+        if last > now:
+            raise BadSchedule(
+                f"the range ends ({iso(last)}) in the future; it is {iso(now)}",
+                hint="A backfill runs past occurrences: end the range now or earlier.",
+            )
         count = count_between(shown.intent.spec, first, last)
         if count > BACKFILL_MAX:
             raise BadSchedule(
@@ -415,8 +425,7 @@ class Schedules:
 
     async def _unknown(self, name: str) -> UnknownSchedule:
         names = [shown.schedule.name for shown in await self.list()]
-        near = difflib.get_close_matches(name, names, 3, 0.5)
-        hint = f"Did you mean {', '.join(near)}?" if near else None
+        hint = suggestion(name, names)
         return UnknownSchedule(f"there is no schedule {name!r}", hint=hint, name=name)
 
 

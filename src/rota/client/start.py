@@ -5,7 +5,6 @@ Arguments and options never share a call: `options(...)` takes options, `start(.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from typing import Any, Generic, Literal, NamedTuple, ParamSpec, TypedDict, TypeVar
@@ -17,7 +16,7 @@ from rota.core.runs.ids import IdMaker
 from rota.core.runs.model import NewRun
 from rota.core.runs.names import checked_key, checked_name, checked_priority
 from rota.core.runs.retry import RetryPolicy
-from rota.core.suggest import check_options
+from rota.core.suggest import check_options, suggestion
 from rota.core.time.instants import Duration, bounded, instant, micros, timeout_micros
 from rota.errors import BadInput, UnknownWorkflow
 from rota.settings import Settings
@@ -299,6 +298,5 @@ def unique_key(name: str, key: str | None) -> str | None:
 def unknown_workflow(name: str, known: Iterable[str]) -> UnknownWorkflow:
     """The error for a name nobody registered, with the nearest ones."""
     names = sorted(known)
-    near = difflib.get_close_matches(name, names, 3, 0.5)
-    hint = f"Did you mean {', '.join(near)}?" if near else f"Known: {', '.join(names) or 'none'}."
+    hint = suggestion(name, names, f"Known: {', '.join(names) or 'none'}.")
     return UnknownWorkflow(f"there is no workflow {name!r}", hint=hint, name=name)

@@ -9,6 +9,9 @@ from typing import Any
 
 from rota.errors import UnknownOption
 
+_NEAR, _NEARLY = 0.6, 0.15
+_PART_MIN = 3  # Fewer letters are in too many names.
+
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
     """The known name that was probably meant, or None when none is near."""
@@ -18,6 +21,29 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
         return by_case[_plain(name)]
     close = difflib.get_close_matches(_plain(name), by_case, 1, 0.6)
     return by_case[close[0]] if close else None
+
+
+def close_names(name: str, known: Iterable[str]) -> list[str]:
+    """Up to three known names that may have been meant: the nearest, and those nearly as near.
+
+    A name that holds what was written, or the other way round, is near at any length."""
+    asked = _plain(name)
+    near = {each: _nearness(asked, _plain(each)) for each in known}
+    best = max(near.values(), default=0.0)
+    close = [each for each, value in near.items() if value >= max(_NEAR, best - _NEARLY)]
+    return sorted(close, key=lambda each: (-near[each], each))[:3]
+
+
+def suggestion(name: str, known: Iterable[str], otherwise: str | None = None) -> str | None:
+    """The hint for an unknown name: `Did you mean a, b?`, or `otherwise`."""
+    near = close_names(name, known)
+    return f"Did you mean {', '.join(near)}?" if near else otherwise
+
+
+def _nearness(asked: str, known: str) -> float:
+    ratio = difflib.SequenceMatcher(None, known, asked).ratio()
+    holds = min(len(asked), len(known)) >= _PART_MIN and (asked in known or known in asked)
+    return max(ratio, _NEAR + _NEARLY) if holds else ratio
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

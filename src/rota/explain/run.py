@@ -256,7 +256,10 @@ class RunExplainer:
             hint = "Wait, or start another worker."
             return RunState("worker_reserved", clause, {"alone": reserved}, hint)
         count = sum(worker.seats for worker in serving)
-        clause = f"waits: all {count} seats of the workers that serve queue {run.queue} are taken"
+        taken = "the only seat" if count == 1 else f"all {count} seats"
+        who = "the worker that serves" if len(serving) == 1 else "the workers that serve"
+        verb = "is" if count == 1 else "are"
+        clause = f"waits: {taken} of {who} queue {run.queue} {verb} taken"
         return RunState("seats", clause, {"seats": count}, "Wait, or start another worker.")
 
     # -- words -----------------------------------------------------------------------------

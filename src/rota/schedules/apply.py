@@ -17,7 +17,7 @@ from rota.client.schedules import Schedules, ScheduleView
 from rota.client.start import Startable
 from rota.core.runs.lifecycle import Status
 from rota.core.time.spec import Spec
-from rota.errors import BadSchedule
+from rota.errors import BadSchedule, BadSetting, RotaError, UsageError
 from rota.schedules.definition import CODE, GONE, When
 from rota.schedules.overrides import told
 from rota.schedules.preview import reading
@@ -34,6 +34,7 @@ class Declared(NamedTuple):
     when: When
     origin: str
     words: dict[str, Any]
+    is_file: bool = False
 
 
 def origin_of(workflow: Startable[..., Any]) -> str:
@@ -57,6 +58,11 @@ def log_outcome(log: logging.Logger, shown: ScheduleView, origin: str, *, is_new
         )  # fmt: skip
 
 
+def _refuse(name: str, origin: str, error: RotaError) -> None:
+    end = "" if error.message.endswith("?") else "."
+    log.error("schedule %s of %s is not applied: %s%s %s", name, origin, error, end, error.advice)
+
+
 def _exists(module: str) -> bool:
     try:
         return importlib.util.find_spec(module) is not None
@@ -71,6 +77,7 @@ class Deploy:
         self._schedules = schedules
         self._workflows = workflows
         self._declared: list[Declared] = []
+        self._bad: set[str] = set()
         # Schedules that these declared before are this program's to look after.
         self._origins = {origin_of(workflow) for workflow in workflows.values()}
 
@@ -80,9 +87,14 @@ class Deploy:
         """Take a declaration of the code along."""
         self._declared.append(Declared(name, workflow, when, origin_of(workflow), words))
 
-    def add_file(self, origin: str, tables: Mapping[str, ScheduleTable]) -> None:
-        """Take the declarations of a project file along."""
+    def add_file(
+        self, origin: str, tables: Mapping[str, ScheduleTable], bad: Mapping[str, BadSetting]
+    ) -> None:
+        """Take the declarations of a project file along; bad ones leave what is there alone."""
         self._origins.add(origin)
+        for name, error in bad.items():
+            self._bad.add(name)
+            _refuse(name, origin, error)
         for name, one in tables.items():
             workflow = self._workflows.get(one.workflow)
             if workflow is None:
@@ -91,7 +103,7 @@ class Deploy:
                     name, origin, one.workflow,
                 )  # fmt: skip
                 continue
-            self._declared.append(Declared(name, workflow, one.when, origin, one.words()))
+            self._declared.append(Declared(name, workflow, one.when, origin, one.words(), True))
 
     async def apply(self) -> None:
         """Make and update what is declared; look after what was, and is no more."""
@@ -100,7 +112,7 @@ class Deploy:
         for one in self._declared:
             await self._apply(one, specs.get(one.name))
         await self._adopt_orphans()
-        names = {one.name for one in self._declared}
+        names = {one.name for one in self._declared} | self._bad
         for shown in await self._schedules.declared_by(sorted(self._origins)):
             if shown.schedule.name in names or shown.problem is not None:
                 continue
@@ -123,12 +135,12 @@ class Deploy:
                 one.name, one.workflow, one.when, owner=CODE, origin=one.origin, replace=True,
                 **one.words,
             )  # fmt: skip
-        except BadSchedule as error:
-            # Its times are over: no reason to keep everything else from running.
-            log.error(
-                "schedule %s of %s is not applied: %s. %s", one.name, one.origin, error,
-                error.advice,
-            )  # fmt: skip
+        except UsageError as error:
+            # A mistake in code stops the worker. Times that are over, or one table of a file, are
+            # no reason to keep everything else from running.
+            if not one.is_file and not isinstance(error, BadSchedule):
+                raise
+            _refuse(one.name, one.origin, error)
             return
         if shown.intent.owner != CODE:
             log.warning(

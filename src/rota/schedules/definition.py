@@ -188,7 +188,10 @@ class ScheduleDefinition(NamedTuple):
         )  # fmt: skip
         due_at = next_after(spec, now)
         if due_at is None:
-            raise BadSchedule(f"{text!r} has no occurrence in the future")
+            raise BadSchedule(
+                f"{text!r} has no occurrence in the future",
+                hint="Give a time in the future, or a later end.",
+            )
         mark = self.mark if self.owner == CODE else None
         intent = Intent(
             self.run.name, spec, text, self.rules, self.owner, self.origin, mark,
@@ -367,7 +370,10 @@ def retimed(
     """The row of a changed intent, due at what is owed still or at the next occurrence."""
     due_at = next_after(intent.spec, now)
     if due_at is None:
-        raise BadSchedule("the new timing has no occurrence in the future")
+        raise BadSchedule(
+            f"{intent.text!r} has no occurrence in the future",
+            hint="Give a time in the future, or a later end.",
+        )
     if problem is None:
         due_at = _owed(row, intent, now, confirm) or due_at
     kept = msgspec.structs.replace(row, due_at=due_at)

@@ -142,6 +142,7 @@ def test_a_pause_may_end_by_itself(either: Shell) -> None:
     assert found["note"] == "by request"
     said = either.error("schedule", "pause", "daily", "--until", "2020-01-01", code=2)
     assert "is in the past" in said
+    assert "Hint: Give a later time, or none to pause until somebody resumes it." in said
 
 
 def test_resume_may_catch_up(either: Shell) -> None:
@@ -199,8 +200,8 @@ def test_a_backfill_is_counted_first_then_run(either: Shell) -> None:
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (["--from", "2026-02-01", "--to", "2026-01-01"], "needs a range in the past"),
-        (["--from", "2026-01-01", "--to", "2100-01-01"], "needs a range in the past"),
+        (["--from", "2026-02-01", "--to", "2026-01-01"], "Hint: Swap the two times."),
+        (["--from", "2026-01-01", "--to", "2100-01-01"], "Hint: A backfill runs past occurrences"),
         (["--from", "1990-01-01"], "at most 100,000 are run at once"),
         (["--from", "2026-01-01", "--parallel", "0"], "--parallel"),
         ([], "missing option '--from'"),

@@ -101,6 +101,7 @@ def test_with_only_a_database_any_workflow_may_be_named(either: Shell) -> None:
         (["61 9 * * *"], "minute: 61 is outside 0-59.\n    61 9 * * *\n    ^^\nHint: The minute"),
         (["0 0 31 2 *"], "never fires: day 31 does not come in month 2"),
         (["@daily", "--zone", "Europe/Berln"], "Did you mean Europe/Berlin"),
+        (["@daily", "--zone", "EST"], "Hint: Use America/New_York, or America/Panama"),
         (["2020-01-01T09:00"], "nothing left to fire: the last occurrence was"),
         (["@daily", "--end", "2020-01-01"], "nothing left to fire"),
         (["@daily", "--start", "2040-01-02", "--end", "2040-01-01"], "would end"),

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import sys
 from collections.abc import Callable
 
 import pytest
 
 from rota import project
-from rota.errors import BadSetting, UsageError
+from rota.errors import UsageError
 from tests.cli.kit import Daemon, Shell
 
 NIGHTLY = """
@@ -188,8 +189,58 @@ def test_an_operators_schedule_is_left_alone(
 )
 def test_a_table_that_makes_no_sense_names_its_place(shell: Shell, text: str, says: str) -> None:
     write(shell, f"[schedules.s]\n{text}\n")
-    with pytest.raises(BadSetting, match=says):
-        project.find(None, shell.folder)
+    found = project.find(None, shell.folder)
+    assert found is not None
+    [(name, error)] = found.bad_schedules.items()
+    assert name == "s"
+    assert re.search(says, error.message)
+    assert "[schedules.s]: " in error.message
+
+
+BAD = '[schedules.bad]\nworkflow = "naps"\nwhen = "every monday at 25:00"\njiter = "5m"\n'
+GOOD = '[schedules.good]\nworkflow = "naps"\nwhen = "@daily"\n'
+
+
+def test_a_bad_table_stops_no_command_and_no_other_schedule(
+    either: Shell, caplog: pytest.LogCaptureFixture
+) -> None:
+    write(either, BAD.replace("jiter", "jitter").replace("25:00", "9:00") + GOOD)
+    deploy(either)
+    before = either.json("schedule", "show", "bad")["schedule"]
+    caplog.clear()
+    write(either, BAD + GOOD.replace("@daily", "@hourly"))
+    deploy(either)
+    # The last good definition stays in force; the log says so once, and only about this one.
+    assert either.json("schedule", "show", "bad")["schedule"] == before
+    assert either.json("schedule", "show", "good")["schedule"]["when"] == "@hourly"
+    [line] = [r.getMessage() for r in caplog.records if r.levelno >= logging.WARNING]
+    assert line.startswith(
+        f"schedule bad of {either.folder / 'rota.toml'} is not applied: "
+        f"{either.folder / 'rota.toml'} [schedules.bad]: unknown key "
+        '"jiter"; did you mean "jitter"? Use one of: workflow, '
+    )
+    either.run("run", "list")
+    either.run("schedule", "list")
+    either.run("why", "good")
+
+
+def test_arguments_that_do_not_fit_the_workflow_stop_only_their_schedule(
+    shell: Shell, caplog: pytest.LogCaptureFixture
+) -> None:
+    write(shell, '[schedules.bad]\nworkflow = "add"\nwhen = "@daily"\ninput = {}\n' + GOOD)
+    deploy(shell)
+    assert [one["name"] for one in shell.json("schedule", "list")] == ["good"]
+    assert "is not applied: add: missing a required argument: 'n'. Compare" in caplog.text
+
+
+def test_the_doctor_names_a_bad_table(shell: Shell) -> None:
+    write(shell, BAD)
+    deploy(shell)
+    found = shell.json("doctor", code=1)
+    [finding] = [one for one in found["findings"] if one["what"] == "rota.toml"]
+    assert finding["level"] == "bad"
+    assert finding["says"].endswith('[schedules.bad]: unknown key "jiter"; did you mean "jitter"?')
+    assert finding["hint"].startswith("Use one of: workflow, when")
 
 
 def test_a_time_that_is_over_does_not_keep_a_worker_from_starting(

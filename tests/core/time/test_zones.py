@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from zoneinfo import available_timezones
 
 import pytest
 
-from rota.core.time.zones import host_zone, nearest_zones, zone_named
+from rota.core.time.zones import host_zone, nearest_zones, place_named, zone_named
 from rota.errors import UnknownZone
 
 
@@ -43,6 +44,30 @@ def test_an_unknown_zone_comes_with_the_nearest_names(name: str, near: str) -> N
 def test_what_is_no_zone_is_refused(name: str) -> None:
     with pytest.raises(UnknownZone):
         zone_named(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "place", "same"),
+    [("EST", "America/New_York", "America/Panama"), ("MST", "America/Denver", "America/Phoenix")],
+)
+def test_a_zone_without_the_summer_time_that_people_expect_is_refused_with_the_places(
+    name: str, place: str, same: str
+) -> None:
+    with pytest.raises(UnknownZone, match="it has no daylight saving time") as caught:
+        place_named(name)
+    assert caught.value.advice == f"Use {place}, or {same} if no daylight saving time is meant."
+    # A row that has it is still read, and a host that is set to it has a place.
+    summer = datetime(2027, 7, 1, tzinfo=UTC)
+    assert (
+        summer.astimezone(zone_named(name)).utcoffset()
+        == summer.astimezone(zone_named(same)).utcoffset()
+    )
+    assert host_zone({"TZ": name}, lambda _: None) == same
+
+
+def test_zones_that_mean_what_people_expect_are_taken() -> None:
+    for name in ("HST", "CET", "UTC", "America/New_York"):
+        assert place_named(name).key == name
 
 
 def test_every_zone_of_the_database_is_known() -> None:

@@ -125,9 +125,29 @@ def no_module(place: Place) -> str:
     return place.rota("up", "nowhere.py")
 
 
+@case("phrase with several readings, command line")
+def ambiguous_phrase(place: Place) -> str:
+    return place.rota("next", "every hour from 9 to 5")
+
+
+@case("phrase that cron cannot express, command line")
+def every_other_phrase(place: Place) -> str:
+    return place.rota("next", "every other friday at 9")
+
+
+@case("words that are not a schedule, command line")
+def unknown_phrase(place: Place) -> str:
+    return place.rota("next", "whenever the moon is full")
+
+
+@case("zone without daylight saving time")
+def fixed_zone(place: Place) -> str:
+    return place.rota("next", "every day at 9", "--zone", "EST")
+
+
 @case("unknown key in rota.toml")
 def toml_key(place: Place) -> str:
-    _project(place, toml='[schedules.nightly]\nworkflw = "report"\nwhen = "@daily"')
+    _project(place, toml="[queues.mail]\nrunnin = 1")
     return place.rota("up")
 
 

@@ -145,6 +145,15 @@ def bad_cron(place: Place) -> None:
     async def report() -> None: ...
 
 
+@case("phrase with several readings, in code")
+def bad_phrase(place: Place) -> None:
+    app = Rota(place.url)
+
+    @app.schedule("monday and friday at 5 and 6pm")
+    @app.workflow
+    async def report() -> None: ...
+
+
 @case("cron that never comes, in code")
 def impossible_cron(place: Place) -> None:
     app = Rota(place.url)

@@ -130,12 +130,11 @@ def deploy(call: CommonOptions, names: tuple[str, ...]) -> None:
 
 
 def _must_be_declared(app: Rota, name: str) -> None:
-    import difflib
+    from rota.core.suggest import suggestion
 
     known = sorted(app.automations.declared)
     if name not in known:
-        near = difflib.get_close_matches(name, known, 3, 0.5)
-        hint = f"Did you mean {', '.join(near)}?" if near else f"It has: {', '.join(known)}."
+        hint = suggestion(name, known, f"It has: {', '.join(known)}.")
         raise UnknownAutomation(
             f"the code declares no automation {name!r}; nothing was deployed",
             hint=hint if known else None, name=name,

@@ -63,11 +63,14 @@ def doctor(call: CommonOptions, repairs: bool) -> int:
     from rota import project
     from rota.client import doctor as checkup
 
+    known = connect.project_of(call)
+    bad = known.bad_schedules.values() if known is not None else ()
+    declared = [checkup.Finding("bad", "rota.toml", one.message, one.advice) for one in bad]
     place = connect.place_of(call)
     project.must_exist(place.url)
     done = asyncio.run(checkup.repair(place.url, place.settings)) if repairs else []
     report = asyncio.run(checkup.examine(place.url, place.settings))
-    found = [*done, *report.findings]
+    found = [*done, *report.findings, *declared]
     findings = [one._replace(says=exit_codes.hide(one.says, place.url)) for one in found]
     if call.json:
         level = max((one.level for one in findings), key=["ok", "warn", "bad"].index)

@@ -27,7 +27,7 @@ from rota.core.time.occurrences import (
 from rota.core.time.phrase_tokens import LENGTH_MAX
 from rota.core.time.phrases import understand
 from rota.core.time.spec import GAPS, REPEATS, Spec, Timing
-from rota.core.time.zones import zone_named
+from rota.core.time.zones import place_named, zone_named
 from rota.errors import BadInput, BadSchedule
 
 __all__ = [
@@ -75,7 +75,7 @@ def parse(
     time in `zone`), words, Timings, and lists of these. Intervals count from `anchor_at`, else
     from `start_at`, else from `now`. `sub_second` allows intervals of less than one second.
     """
-    zone_named(zone)
+    place_named(zone)
     _check_options(gap, repeat, start_at, end_at)
     written = _listed(text_or_list)
     if anchor_at is None:
@@ -99,7 +99,10 @@ def _listed(text_or_list: Written | Iterable[Written]) -> list[Written]:
         raise _not_a_schedule(text_or_list)
     written = list(text_or_list)
     if not 1 <= len(written) <= TIMINGS_MAX:
-        raise BadSchedule(f"a schedule has 1 to {TIMINGS_MAX} timings; this has {len(written)}")
+        raise BadSchedule(
+            f"a schedule has 1 to {TIMINGS_MAX} timings; this has {len(written)}",
+            hint="Make several schedules of it." if written else None,
+        )
     return written
 
 

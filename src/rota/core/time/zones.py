@@ -40,6 +40,8 @@ _MEANT = {
 
 # Names of the zone database that never change their clocks, and the places people mean by them.
 _FIXED = {"EST": "America/New_York", "MST": "America/Denver", "HST": "Pacific/Honolulu"}
+# Places that keep the same time all year.
+_SAME = {"EST": "America/Panama", "MST": "America/Phoenix", "HST": "Pacific/Honolulu"}
 _OTHERS = {"UTC": "UTC", "GMT": "UTC", "CET": "Europe/Berlin", "EET": "Europe/Athens"}
 
 
@@ -64,6 +66,18 @@ def zone_named(name: str) -> ZoneInfo:
         zone=name,
         nearest=near,
     )
+
+
+def place_named(name: str) -> ZoneInfo:
+    """The zone for a new schedule. EST and MST are refused: as zones they have no summer time."""
+    if name in _FIXED and _FIXED[name] != _SAME[name]:
+        raise UnknownZone(
+            f"time zone {name!r} is {name} all year: it has no daylight saving time",
+            hint=f"Use {_FIXED[name]}, or {_SAME[name]} if no daylight saving time is meant.",
+            zone=name,
+            nearest=[_FIXED[name], _SAME[name]],
+        )
+    return zone_named(name)
 
 
 def nearest_zones(name: str, count: int = 3) -> list[str]:
@@ -118,6 +132,6 @@ def _in_zone_folder(path: str) -> str:
 
 def _known(name: str) -> str | None:
     try:
-        return zone_named(name).key
+        return zone_named(_SAME.get(name, name)).key
     except UnknownZone:
         return None
