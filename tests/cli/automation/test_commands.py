@@ -49,7 +49,7 @@ def test_the_pages_for_people_say_the_same(desk: Desk) -> None:
     desk.order("mails", "o-1")
     page = desk.run("automation", "show", "mails").stdout
     assert page.startswith("automation mails  Idle\n  Next check in ")
-    assert "Checks every 60 minutes" in page
+    assert "Checks every hour" in page
     assert "events of orders, found" in page
     assert "what you can do" not in page
     [came_in] = desk.json("automation", "inputs", "mails")

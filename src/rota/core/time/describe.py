@@ -16,7 +16,6 @@ _MONTHS = ("January", "February", "March", "April", "May", "June", "July", "Augu
 _OF_THE_MONTH = "of the month"
 _COUNTS = ("first", "second", "third", "fourth", "fifth")
 _UNITS = (("week", 604_800), ("day", 86_400), ("hour", 3_600), ("minute", 60), ("second", 1))
-_ELAPSED = {60: "60 seconds", 3_600: "60 minutes", 86_400: "24 hours", 604_800: "7 days"}
 TIMES_MAX = 6  # More times of day than this are told as a pattern.
 
 
@@ -43,7 +42,7 @@ def describe(spec: Spec) -> str:
 
 def describe_cron(text: str) -> str:
     """A cron expression alone, without its zone."""
-    cron = read_cron(text)
+    cron = _unwrapped(read_cron(text))
     days, months = _days(cron), _months(cron.month)
     counted = all(item.kind in ("nth", "final") for item in cron.weekday.items)
     alone = _is_every(cron.weekday) or (_is_every(cron.day) and counted)
@@ -87,8 +86,6 @@ def _length(duration_us: int) -> str:
     seconds, rest = divmod(duration_us, SECOND)
     if rest:
         return f"{seconds}.{f'{rest:06}'.rstrip('0')} seconds"
-    if seconds in _ELAPSED:  # "every hour" is on the wall clock; an interval is not.
-        return _ELAPSED[seconds]
     words = []
     for unit, size in _UNITS:
         count, seconds = divmod(seconds, size)
@@ -118,7 +115,7 @@ def _times(cron: Cron) -> str:
     if minute.values == [0] and (stepped := _stepped(hour)) is not None:
         return stepped
     past = f"at {_numbers('minute', minute)} past"
-    return f"{past} every hour" if _is_every(hour) else f"{past} {_hours(hour)}"
+    return f"{past} every hour" if _is_every(hour) else f"{past} {_hours(hour, minute)}"
 
 
 def _places(unit: str, field: Field) -> str:
@@ -150,17 +147,20 @@ def _of_hours(hour: Field, minute: Field, second: int = 0) -> str:
     return f", {_listed(said)}"
 
 
-def _hours(hour: Field) -> str:
+def _hours(hour: Field, minute: Field) -> str:
     if (step := _even_step(hour, 24)) is not None:
         return f"every {step} hours"
-    if (stepped := _stepped(hour)) is not None:
+    # One hour that is written as a range (9-9) steps, which words cannot tell from one that is not.
+    single = len(hour.values) == 1 or any(low == high for low, high in _spans(hour))
+    stepped = None if single else _stepped(hour, minute.values[0], minute.values[-1])
+    if stepped is not None:
         return stepped.replace("every hour", "each hour")
     values = hour.values
     return f"the hour{'s' if len(values) > 1 else ''} {_listed([_clock(v) for v in values])}"
 
 
-def _stepped(hour: Field) -> str | None:
-    """ "every hour from 09:00 to 17:00", "every 2 hours from 09:00 to 17:00"."""
+def _stepped(hour: Field, first: int = 0, last: int = 0) -> str | None:
+    """ "every hour from 09:00 to 17:00", "every 2 hours from 09:15 to 17:15"."""
     [item, *more] = hour.items
     spans, rate = _spans(hour), "every hour"
     if not spans:
@@ -169,7 +169,7 @@ def _stepped(hour: Field) -> str | None:
         length = (item.last - item.first) % 24
         spans = [(item.first, (item.first + length - length % item.step) % 24)]
         rate = f"every {item.step} hours"
-    said = [f"from {_clock(low)} to {_clock(high)}" for low, high in spans]
+    said = [f"from {_clock(low, first)} to {_clock(high, last)}" for low, high in spans]
     return f"{rate} {_listed(said)}"
 
 
@@ -177,6 +177,24 @@ def _spans(hour: Field) -> list[tuple[int, int]]:
     """The ranges of hours, when it is a list of ranges without steps."""
     plain = [item.kind == "range" and item.step == 1 for item in hour.items]
     return [(item.first, item.last) for item in hour.items] if all(plain) else []
+
+
+def _unwrapped(cron: Cron) -> Cron:
+    """The same with the hours of each calendar day in order: 0-6,22-23 for 22-6.
+
+    On some days only, "from 22:00 to 06:00" would seem to go on into the day after."""
+    whole_days = _is_every(cron.day) and _is_every(cron.weekday)
+    wraps = any(item.kind == "range" and item.first > item.last for item in cron.hour.items)
+    if whole_days or not wraps or not _spans(cron.hour):
+        return cron
+    spans = sorted(
+        span
+        for low, high in _spans(cron.hour)
+        for span in ([(low, high)] if low <= high else [(0, high), (low, 23)])
+    )
+    hours = ",".join(str(low) if low == high else f"{low}-{high}" for low, high in spans)
+    minutes, rest = f"{cron.second.text} {cron.minute.text}", cron.text.split(" ")[-3:]
+    return read_cron(f"{minutes} {hours} {' '.join(rest)}")
 
 
 def _numbers(unit: str, field: Field) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 from rota.core.time.cron import WEEKDAYS
 from rota.core.time.describe import describe_timings
 from rota.core.time.phrase_choices import Choices, refuse
@@ -37,8 +39,34 @@ def build(clause: Clause, choices: Choices) -> list[str | int]:
         refuse("incomplete", f'"{clause.part}" needs a time: "every {clause.part} at 8"')
     times = resolved(clause.times, choices)
     _check_night(clause, times)
+    if any(clock.midnight for clock in clause.times):
+        clause = _of_midnight(clause, choices)
     tails = _day_fields(clause, rate, choices)
     return [f"{front} {tail}" for tail in tails for front in _time_fields(times)]
+
+
+def _of_midnight(clause: Clause, choices: Choices) -> Clause:
+    """ "friday at midnight" may be the beginning of Friday, or its end."""
+    if not clause.days or choices.choose("midnight may begin or end the day", 2) == 0:
+        return clause
+    if len(clause.times) > 1:
+        refuse("inexpressible", "the end of one day is the beginning of the next")
+    return _days_after(clause)
+
+
+def _days_after(clause: Clause) -> Clause:
+    """The same with the day after each of its days."""
+    return dataclasses.replace(clause, days=[_day_after(day) for day in clause.days])
+
+
+def _day_after(day: Day) -> Day:
+    if day.of == "week" and day.text in _DAY_AFTER:
+        return day._replace(text=_DAY_AFTER[day.text])
+    if day.of == "month" and day.text.isdigit() and int(day.text) < 28:
+        return day._replace(text=str(int(day.text) + 1))
+    if day.text == "L" and not day.months:
+        return day._replace(text="1", last=False)
+    return refuse("inexpressible", f"cron cannot say the day after {day.text}")
 
 
 def _check_night(clause: Clause, times: list[Wall]) -> None:
@@ -101,14 +129,66 @@ def _within_the_day(clause: Clause, rate: PhraseRate, choices: Choices) -> list[
     for fine, coarse in (("second", "minute"), ("minute", "hour")):
         if rate.unit == fine and rate.number % 60 == 0:
             rate = PhraseRate(rate.number // 60, coarse)  # "every 60 minutes on weekdays"
-    fronts = _fronts(clause, rate, choices)
+    windows = [_ends(window, choices) for window in clause.windows]
+    fronts = _fronts(clause, rate, windows, choices)
+    if clause.days and any(last < first for first, last in windows):
+        return _past_midnight(clause, fronts, windows, choices)
     tails = _day_fields(clause, DAILY, choices)
     return [f"{front} {tail}" for tail in tails for front in fronts]
 
 
-def _fronts(clause: Clause, rate: PhraseRate, choices: Choices) -> list[str]:
+def _past_midnight(
+    clause: Clause, fronts: list[str], windows: list[tuple[Wall, Wall]], choices: Choices
+) -> list[str | int]:
+    """ "every hour from 22:00 to 6:00 on fridays": the hours of Friday, or of its night?"""
+    if len(windows) > 1:
+        refuse("ambiguous", "the hours after midnight may be of the day before")
+    late, early = _parted(fronts, windows[0][0][0])
+    if choices.choose("the hours after midnight may be of the same day or of the next", 2) == 1:
+        tails = _day_fields(clause, DAILY, choices)
+        return [f"{front} {tail}" for tail in tails for front in _merged([early, late])]
+    tails = _day_fields(clause, DAILY, choices)
+    after = _day_fields(_days_after(clause), DAILY, choices)
+    return [
+        *(f"{front} {tail}" for tail in tails for front in late),
+        *(f"{front} {tail}" for tail in after for front in early),
+    ]
+
+
+def _parted(fronts: list[str], first: int) -> tuple[list[str], list[str]]:
+    """The fields before midnight, and those after it; the window begins at the hour `first`."""
+    late: list[str] = []
+    early: list[str] = []
+    for front in fronts:
+        minutes, _, hours = front.rpartition(" ")
+        values = [hour for item in hours.split(",") for hour in _hours_of(item)]
+        for side, chosen in (
+            (late, [hour for hour in values if hour >= first]),
+            (early, [hour for hour in values if hour < first]),
+        ):
+            if chosen:
+                side.append(f"{minutes} {_hour_text(chosen)}")
+    return late, early
+
+
+def _hours_of(item: str) -> list[int]:
+    """The hours of "22", "22-6" or "22-6/2"."""
+    span, _, step = item.partition("/")
+    low, _, high = span.partition("-")
+    length = (int(high or low) - int(low)) % 24
+    return [(int(low) + more) % 24 for more in range(0, length + 1, int(step or 1))]
+
+
+def _hour_text(hours: list[int]) -> str:
+    if len(hours) > 1 and hours == list(range(hours[0], hours[-1] + 1)):
+        return f"{hours[0]}-{hours[-1]}"
+    return _joined(hours)
+
+
+def _fronts(
+    clause: Clause, rate: PhraseRate, windows: list[tuple[Wall, Wall]], choices: Choices
+) -> list[str]:
     """The fields in front of the day, for each window or for the whole day."""
-    windows = [_ends(window, choices) for window in clause.windows]
     past = ",".join(dict.fromkeys(clause.past))
     if windows and rate.unit == "hour":
         return _merged([hour_fields(*window, rate, past, choices) for window in windows])

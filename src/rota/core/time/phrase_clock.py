@@ -21,6 +21,7 @@ class ClockTime(NamedTuple):
     minute: int = 0
     second: int = 0
     mark: str = "24"  # bare | am | pm | 24
+    midnight: bool = False  # said as a word
 
     @property
     def wall(self) -> Wall:

@@ -71,6 +71,8 @@ def _counted(cursor: Cursor) -> PhraseRate | None:
         rate = _named(cursor)
     else:
         said = cursor.skip(("a", "an", "per", *EVERY))
+        if said and count == 1 and weekday(cursor.word()) is not None:
+            return PhraseRate(1, "week")  # "once every monday at 9"
         rate = _fraction(cursor) or _amounts(cursor, True) or _plain_unit(cursor) if said else None
     if rate is None:
         return None

@@ -127,7 +127,9 @@ class Reader:
         self._cursor.take()
         part = DAY_PARTS[word]
         days = bool(self._segments) and self._segments[-1].last == DAYS
-        if (self._every or word.endswith("s")) and not days:
+        # "weekday mornings at 9 and evenings at 6": every evening, or those of the weekdays?
+        open_ = any(segment.days for segment in self._segments) and not self._every
+        if (self._every or word.endswith("s")) and not days and not open_:
             return Clause(rate=DAILY, part=part, order=[RATE, PART])
         return Clause(part=part, order=[PART])
 

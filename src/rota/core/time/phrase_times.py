@@ -67,6 +67,8 @@ def read_past(cursor: Cursor) -> list[str] | None:
         return [_minute(int(cursor.word(-1)[1:]))]
     if cursor.take_words("top", "of", "the", "hour"):
         return ["0"]
+    if cursor.word(-1) == "the" and cursor.take_words("half", "hour"):
+        return ["30"]
     if cursor.word() == "hour" and cursor.word(-1) == "the":
         cursor.take()
         return ["0"]
@@ -152,7 +154,7 @@ def _named(cursor: Cursor) -> ClockTime | None:
     if cursor.word() not in _NAMED:
         return None
     cursor.take()
-    return ClockTime(_NAMED[cursor.word(-1)])
+    return ClockTime(_NAMED[cursor.word(-1)], midnight=cursor.word(-1) == "midnight")
 
 
 def _spoken(cursor: Cursor, bare: bool) -> ClockTime | None:

@@ -113,6 +113,8 @@ _TOKEN = re.compile(
     re.DOTALL,
 )  # fmt: skip
 _SAME = {"&": "and", "+": "and", "plus": "and", "oclock": "o'clock"}
+_DAY_NAMES = "|".join(sorted(WEEKDAYS, key=len, reverse=True))
+_SLASHED = re.compile(rf"\b(?:{_DAY_NAMES})(?:/(?:{_DAY_NAMES}))+\b")  # "mon/wed/fri"
 _DOTTED = ("a.m.", "p.m.", "a.m", "p.m")
 
 
@@ -123,6 +125,7 @@ def tokens_of(phrase: str) -> list[Token]:
         text = text.replace(dotted, dotted[0] + "m")
     found: list[Token] = []
     glued = False
+    text = _SLASHED.sub(lambda days: days.group().replace("/", ","), text)
     for match in _TOKEN.finditer(text.rstrip(" .!?")):
         kind, piece = match.lastgroup or "junk", match.group()
         if kind == "space":

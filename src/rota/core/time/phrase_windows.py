@@ -9,6 +9,8 @@ from rota.core.time.phrase_choices import Choices, refuse
 from rota.core.time.phrase_clock import Wall
 from rota.core.time.phrase_model import PhraseRate
 
+_DAY = 24 * 60
+
 
 def hour_fields(
     first: Wall, last: Wall, rate: PhraseRate, past: str, choices: Choices
@@ -19,14 +21,43 @@ def hour_fields(
     if second or end_second:
         refuse("inexpressible", "a window begins and ends with a minute")
     if past:
-        if minute or end_minute:
-            refuse("conflict", "minutes past the hour go with a window of whole hours")
-        return [f"{past} {_hours(hour, end, rate.number)}"]
+        if (minute, end_minute) == (0, 59):  # "during the hours 9:00 and 11:00"
+            refuse("conflict", "minutes past the hour go with a window: from 9:00 to 17:00")
+        return _past_fields((hour, minute), (end, end_minute), rate.number, past)
     if minute and choices.choose(f"the hours may count from {hour}:{minute:02}", 2) == 1:
         hour, minute = _within((hour + 1, 0), first, last)  # on the hour, from the next one on
     if end_minute < minute:
         end = (end - 1) % 24
     return [f"{minute} {_hours(hour, end, rate.number)}"]
+
+
+def _past_fields(
+    first: tuple[int, int], last: tuple[int, int], number: int, past: str
+) -> list[str]:
+    """Minutes past each hour, as far as they lie in the window: 17:30 is not before 17:00."""
+    span = (last[0] * 60 + last[1] - first[0] * 60 - first[1]) % _DAY
+    minutes: dict[str, list[str]] = {}
+    for one in _single(past):
+        offset = (one - first[1]) % 60
+        if offset > span:
+            continue
+        start = (first[0] * 60 + first[1] + offset) // 60
+        hours = _hours(start % 24, (start + (span - offset) // 60) % 24, number)
+        minutes.setdefault(hours, []).append(str(one))
+    if not minutes:
+        refuse("invalid", "no time lies in the window")
+    if len(minutes) == 1:
+        return [f"{past} {hours}" for hours in minutes]
+    return [f"{','.join(listed)} {hours}" for hours, listed in minutes.items()]
+
+
+def _single(past: str) -> list[int]:
+    """The minutes of "0,30" and of "0-10", one by one."""
+    found: list[int] = []
+    for item in past.split(","):
+        low, _, high = item.partition("-")
+        found += range(int(low), int(high or low) + 1)
+    return found
 
 
 def window_fields(first: Wall, last: Wall, rate: PhraseRate, choices: Choices) -> list[str]:
