@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
@@ -20,6 +21,7 @@ from rota.core.pipelines.filter_rules import (
     judge,
     look_up,
 )
+from rota.errors import Fatal
 
 ITEM = {
     "n": 5, "s": "5", "zero": "007", "v": "1.10", "w": "Hello World", "b": True, "bs": "True",
@@ -53,6 +55,21 @@ ITEM = {
 )  # fmt: skip
 def test_a_comparison(field: str, operator: str, operand: Any, kept: bool) -> None:
     assert judge(Test(field, Operator(operator), operand), ITEM).kept is kept
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text"),
+    [(r"^(a|aa)+$", "a" * 60 + "b"), (r"^(a|b|ab)*$", "ab" * 40 + "c")],
+)
+def test_a_pattern_that_backtracks_without_end_is_stopped_and_named(
+    pattern: str, text: str
+) -> None:
+    began = time.process_time()
+    with pytest.raises(Fatal, match=r"took longer than 0\.1 s") as caught:
+        judge(Test("x", Operator.MATCHES, pattern), {"x": text})
+    assert time.process_time() - began < 5
+    assert pattern in str(caught.value)
+    assert caught.value.advice.startswith("Write the pattern without")
 
 
 @pytest.mark.parametrize("operator", Operator)

@@ -30,6 +30,9 @@ reduce: {{type: json}}
 """
 
 
+RULE = "\n".join(line for line in filtered("rule").splitlines() if "ai:" not in line)
+
+
 def even(prompt: str) -> Any:
     if prompt.startswith("Is"):
         return "Yes." if int(prompt.split()[1]) % 2 == 0 else "no, it is odd"
@@ -60,6 +63,23 @@ async def test_the_ai_is_asked_only_where_rules_leave_it_open(
         assert sum(prompt.startswith("Is") for prompt in it.prompts) == asked
         items = [each async for each in it.app.pipelines.items((await it.app.list())[0].id)]
         assert all(each.reason for each in items if each.status == "filtered")
+
+
+async def test_a_pattern_that_never_ends_fails_the_run_and_not_the_worker(
+    database_url: str, tmp_path: Path
+) -> None:
+    rule = 'rule: {rules: [{field: n, operator: matches, pattern: "^(a|aa)+$"}]}'
+    text = "\n".join(
+        f"  {rule}" if "rule:" in line else line
+        for line in filtered("rule").replace("{n: 4}", f"{{n: {'a' * 60}b}}").splitlines()
+        if "ai:" not in line
+    )
+    async with world(database_url, tmp_path, Model(answer=says(even))) as it:
+        await it.run(text)
+        [run] = await it.app.list()
+        assert run.label == "failed:fatal"
+        assert "took longer than" in (run.error or "")
+        assert kept((await it.run(RULE)).output) == [3, 4]  # The worker goes on.
 
 
 async def test_an_item_that_cannot_be_asked_about_is_dropped_and_told(

@@ -19,8 +19,14 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from enum import StrEnum
 from functools import lru_cache
-from typing import Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
+from rota.errors import BadInput, Fatal
+
+if TYPE_CHECKING:
+    import regex
+
+MATCH_S_MAX = 0.1  # of CPU time, for one text
 _NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]{1,3})?")
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 
@@ -252,8 +258,29 @@ def _in(value: Any, operand: Any) -> bool:
 
 
 @lru_cache(256)
-def _pattern(text: str) -> re.Pattern[str]:
-    return re.compile(text)
+def pattern_of(text: str) -> regex.Pattern[str]:
+    """A pattern of `matches`, or BadInput."""
+    import regex  # Here, because few filters need it and importing it takes milliseconds.
+
+    try:
+        return regex.compile(text)
+    except (regex.error, OverflowError, RecursionError) as error:
+        raise BadInput(f"the pattern is not a regular expression: {error}") from error
+
+
+def _matches(value: Any, pattern: str) -> bool:
+    """Whether the pattern is found. The event loop waits meanwhile, so that its time is bounded:
+    a pattern such as (a|aa)+$ could take years."""
+    text = _text(value)
+    try:
+        return pattern_of(pattern).search(text, timeout=MATCH_S_MAX) is not None
+    except TimeoutError:
+        raise Fatal(
+            f"matches: the pattern {pattern!r} took longer than {MATCH_S_MAX} s "
+            f"on a text of {len(text):,} characters",
+            hint="Write the pattern without alternatives or repetitions that overlap: "
+            "^a+$ for ^(a|aa)+$.",
+        ) from None
 
 
 COMPARE: dict[Operator, Callable[[Any, Any], bool]] = {
@@ -267,7 +294,7 @@ COMPARE: dict[Operator, Callable[[Any, Any], bool]] = {
     Operator.LESS_THAN: lambda v, o: _ranked(v, o, lambda a, b: a < b),
     Operator.GTE: lambda v, o: _ranked(v, o, lambda a, b: a >= b),
     Operator.LTE: lambda v, o: _ranked(v, o, lambda a, b: a <= b),
-    Operator.MATCHES: lambda v, o: _pattern(o).search(_text(v)) is not None,
+    Operator.MATCHES: _matches,
 }
 
 

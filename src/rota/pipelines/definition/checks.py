@@ -7,8 +7,9 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from rota.core.pipelines.filter_rules import Operator, number_of
+from rota.core.pipelines.filter_rules import Operator, number_of, pattern_of
 from rota.core.pipelines.templates import RESERVED, Template
+from rota.errors import BadInput
 from rota.pipelines.definition.model import Filter, Input, Pipeline
 from rota.pipelines.definition.problems import Path, path_text
 from rota.pipelines.definition.report import ProblemReport
@@ -254,6 +255,6 @@ def _check_pattern(pattern: object, path: Path, report: ProblemReport) -> None:
         report.error(path, "matches needs pattern: a regular expression")
         return
     try:
-        re.compile(pattern)
-    except re.error as error:
-        report.error((*path, "pattern"), f"the pattern is not a regular expression: {error}")
+        pattern_of(pattern)
+    except BadInput as error:
+        report.error((*path, "pattern"), error.message)

@@ -57,7 +57,7 @@ cells than columns, an open quote, and two columns of one name are errors with t
 
 **Comparisons.** A missing or null field makes every comparison false, the negative ones too. Values are equal as numbers when one is a number and the other is or spells
 one (`5` and `"5"`, but `"007"` is text), as booleans likewise, else as text. Greater and less compare numbers and ISO dates. `contains` looks into text without regard
-to capitals, or for an element of a list. `matches` finds a regular expression anywhere.
+to capitals, or for an element of a list. `matches` finds a regular expression anywhere; one text has 0.1 s of CPU time.
 
 **Output.** Plain names in `output` take any value unchanged and may be missing (null). A field with a `type` or `enum` is checked, and a reply that does not fit is asked for once more.
 """  # noqa: E501
