@@ -18,6 +18,7 @@ from rota.client.caller import refuse_in_workflow
 from rota.client.start import NO_OPTIONS, Startable
 from rota.core.runs.lifecycle import Status, Trigger
 from rota.core.runs.model import Run, Schedule
+from rota.core.runs.names import checked_key, checked_name
 from rota.core.schedules.intent import RUNS_DONE, Intent, jitter_us
 from rota.core.suggest import check_options, suggestion
 from rota.core.time.describe import describe
@@ -115,6 +116,7 @@ class Schedules:
         """
         check_options(options, ScheduleOptions, self.create)
         refuse_in_workflow("schedules.create")
+        checked_name(name, "schedule name")
         now = self._client.clock.now()
         rules = policies(**chosen_policies(options))
         shared = msgspec.structs.replace(
@@ -143,6 +145,7 @@ class Schedules:
 
     async def get(self, name: str) -> ScheduleView:
         """One schedule."""
+        checked_name(name, "schedule name")
         found = await self._client.database.read(
             store.find, namespace=self._client.settings.namespace, name=name
         )
@@ -211,6 +214,8 @@ class Schedules:
         self, name: str, *, note: str = "", until: datetime | None = None
     ) -> ScheduleView:
         """Stop firing; runs already born are left alone. `until` resumes by itself."""
+        if note:
+            checked_key(note, "note")
         now = self._client.clock.now()
         until_at = None if until is None else instant(until)
         if until_at is not None and until_at <= now:
@@ -270,6 +275,7 @@ class Schedules:
         would release at once is refused unless confirmed. A schedule that has ended goes on when
         the edit gives it more, and one that cannot be read any more is mended."""
         check_options(words, PolicyOptions, self.update)
+        RunOptions(queue=queue or None, priority=priority).check()
         now = self._client.clock.now()
         target = None if workflow is None or isinstance(workflow, str) else workflow.name
         change = Edit(
@@ -404,6 +410,7 @@ class Schedules:
     ) -> ScheduleView:
         """Read, edit and write one schedule in one transaction."""
         refuse_in_workflow("a change of a schedule")
+        checked_name(name, "schedule name")
         namespace = self._client.settings.namespace
         now = self._client.clock.now()
 
