@@ -10,7 +10,7 @@ import pytest
 from rota import Rota
 from rota.errors import BadInput, BadSchedule, WrongState
 from rota.testing import virtual
-from tests.schedules.kit import PLAIN, at, due, outage, schedule, sound
+from tests.schedules.kit import PLAIN, at, due, outage, schedule, sound, sql
 
 NINE = "0 9 * * *"
 
@@ -245,3 +245,39 @@ async def test_an_operators_time_that_is_over_is_not_started_again_by_a_deploy(
         await later.schedules.reset("s")
         assert await due(later, "s") == "02 10:00:00"
         await sound(later)
+
+
+async def lost_zone(url: str) -> None:
+    """An operator's zone that has gone from the zone database since."""
+    await changed(url, zone="Europe/Berlin", overlap="skip")
+    app = program()
+    async with virtual(app, url=url, start=at("01 00:10")):
+        gone = 'replace(spec, \'"zone":"Europe/Berlin"\', \'"zone":"Europe/Atlantis"\')'
+        await sql(app, f"update runs set spec = {gone} where kind = 'schedule' and name = 's'")
+
+
+async def test_a_deploy_that_mends_an_unreadable_row_names_the_values_it_drops(
+    database_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    await lost_zone(database_url)
+    app = program()
+    with caplog.at_level(logging.WARNING, logger="rota"):
+        async with virtual(app, url=database_url, start=at("01 00:20")):
+            assert await due(app, "s") == "01 09:00:00"
+            assert await differing(app) == {}
+    assert "schedule s could not be read" in caplog.text
+    assert "not those of an operator of zone, overlap" in caplog.text
+
+
+async def test_an_operator_who_mends_an_unreadable_row_keeps_the_values(database_url: str) -> None:
+    await lost_zone(database_url)
+    app = program("0 10 * * *")
+    client = Rota(keep_days=0)
+    async with virtual(client, url=database_url, start=at("01 00:20")):
+        await client.schedules.update("s", zone="Asia/Tokyo")
+    async with virtual(app, url=database_url, start=at("01 00:30")):
+        assert await due(app, "s") == "01 01:00:00"  # 10:00 in Tokyo
+        assert await differing(app) == {
+            "zone": ("UTC", "Asia/Tokyo"), "overlap": ("queue", "skip"),
+        }  # fmt: skip
+        await sound(app)

@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 from rota.client.schedules import Schedules, ScheduleView
 from rota.client.start import Startable
 from rota.core.runs.lifecycle import Status
-from rota.core.time.spec import Spec
 from rota.errors import BadSchedule, BadSetting, RotaError, UsageError
 from rota.schedules.definition import CODE, GONE, When
 from rota.schedules.overrides import told
@@ -108,9 +107,9 @@ class Deploy:
     async def apply(self) -> None:
         """Make and update what is declared; look after what was, and is no more."""
         before = await self._schedules.declared_by(sorted(self._origins))
-        specs = {shown.schedule.name: shown.intent.spec for shown in before}
+        known = {shown.schedule.name: shown for shown in before}
         for one in self._declared:
-            await self._apply(one, specs.get(one.name))
+            await self._apply(one, known.get(one.name))
         await self._adopt_orphans()
         names = {one.name for one in self._declared} | self._bad
         for shown in await self._schedules.declared_by(sorted(self._origins)):
@@ -129,7 +128,7 @@ class Deploy:
                 if origin not in self._origins and not _exists(origin):
                     self._origins.add(origin)
 
-    async def _apply(self, one: Declared, before: Spec | None) -> None:
+    async def _apply(self, one: Declared, before: ScheduleView | None) -> None:
         try:
             shown = await self._schedules.create(
                 one.name, one.workflow, one.when, owner=CODE, origin=one.origin, replace=True,
@@ -152,7 +151,14 @@ class Deploy:
             log.warning("schedule %s goes on: its workflow is back", one.name)
             await self._schedules.resume(one.name)
         if shown.intent.owner == CODE:
-            log_outcome(log, shown, one.origin, is_new=shown.intent.spec != before)
+            is_new = before is None or shown.intent.spec != before.intent.spec
+            log_outcome(log, shown, one.origin, is_new=is_new)
+        if before is not None and before.problem and before.intent.code and not shown.problem:
+            log.warning(
+                "schedule %s could not be read (%s): it has the declared values now, and not those "
+                "of an operator of %s", one.name, before.problem,
+                ", ".join(before.intent.code.changed),
+            )  # fmt: skip
 
     async def _no_longer(self, shown: ScheduleView) -> None:
         name, intent = shown.schedule.name, shown.intent

@@ -143,7 +143,13 @@ class Reader:
         return Clause(rate=rate, order=[RATE])
 
     def _past(self) -> Clause | None:
+        number = self._cursor.whole() if self._every else None
         past = read_past(self._cursor)
+        if past is not None and number is not None:
+            refuse(
+                "ambiguous", "it may be a rate, or minutes past the hour",
+                f"every {number} minutes", f"{past[0]} minutes past every hour",
+            )  # fmt: skip
         return None if past is None else Clause(past=past, order=[PAST])
 
     def _days_back(self) -> Clause | None:
