@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
 import msgspec
 
 from rota.client.caller import refuse_in_workflow
-from rota.client.start import NO_OPTIONS, Startable
+from rota.client.start import NO_OPTIONS, RunOptions, Startable
 from rota.core.runs.lifecycle import Status, Trigger
 from rota.core.runs.model import Run, Schedule
 from rota.core.runs.names import checked_key, checked_name
