@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import secrets
 import signal
+import sqlite3
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import apsw
 import pytest
 
 from rota.errors import (
@@ -48,8 +48,8 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     """A database of a user, with a table of tickets."""
     if request.param == "sqlite":
         path = tmp_path / "user.db"
-        connection = apsw.Connection(str(path))
-        connection.execute("pragma journal_mode = wal").fetchall()
+        connection = sqlite3.connect(path)
+        connection.execute("pragma journal_mode = wal")
         connection.execute(TABLE)
         connection.close()
         yield f"sqlite:///{path}"
@@ -156,7 +156,7 @@ async def test_reconcile_waits_for_a_call_in_flight_and_does_not_guess(url: str)
     add = with_table(url)
     await add.call({"id": 9, "title": "x"}, Call("other", 5))
     if hold:
-        connection = apsw.Connection(url.removeprefix("sqlite:///"))
+        connection = sqlite3.connect(url.removeprefix("sqlite:///"), isolation_level=None)
         connection.execute(hold)
         verdict = await add.reconcile(TEA, Call("key-1", 0.2))
         connection.close()
@@ -178,7 +178,7 @@ async def test_reconcile_waits_for_a_call_in_flight_and_does_not_guess(url: str)
 
 async def test_a_busy_file_is_not_written_in_time_and_not_later(tmp_path: Path) -> None:
     path = tmp_path / "user.db"
-    holder = apsw.Connection(str(path))
+    holder = sqlite3.connect(path, isolation_level=None)
     holder.execute(TABLE)
     holder.execute("begin immediate")
     url = f"sqlite:///{path}"

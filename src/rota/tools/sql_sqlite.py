@@ -3,29 +3,37 @@
 from __future__ import annotations
 
 import contextlib
+import sqlite3
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-import apsw
-
 from rota import faults
-from rota.errors import NeedsPermission, NotSent, OutcomeUnknown, Rejected, Transient
+from rota.errors import (
+    NeedsPermission,
+    NotSent,
+    OutcomeUnknown,
+    Rejected,
+    StoreHeld,
+    Transient,
+)
 from rota.tools.base import Call
 from rota.tools.sql import ToolTx
+from rota.tools.sqlite_library import SQLITE_ERRORS, SharedConnection, primary_code
 from rota.tools.statements import Statement, bindable, plain
 from rota.tools.threads import in_thread
 
 T = TypeVar("T")
-BUSY_EVERY_S = 0.005
-STEPS = 1000  # of SQLite's machine, between two looks at the time
 
-_FORBIDDEN = (apsw.ReadOnlyError, apsw.PermissionsError, apsw.AuthError)
-_PASSING = (
-    *(apsw.BusyError, apsw.LockedError, apsw.FullError, apsw.InterruptError),
-    *(apsw.IOError, apsw.ProtocolError, apsw.NoMemError),
-)
+_FORBIDDEN = {sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH}
+_PASSING = {
+    *(sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_FULL, sqlite3.SQLITE_INTERRUPT),
+    *(sqlite3.SQLITE_IOERR, sqlite3.SQLITE_PROTOCOL, sqlite3.SQLITE_NOMEM),
+}
+# After these, a commit has left nothing in the file: SQLite keeps the transaction open, or has
+# rolled it back.
+_NOT_COMMITTED = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_FULL, sqlite3.SQLITE_CONSTRAINT}
 
 
 class Sqlite:
@@ -73,51 +81,51 @@ class Sqlite:
         faults.reach("sql-before-commit")
         try:
             tx.end("commit")
-        except (apsw.BusyError, apsw.FullError, apsw.ConstraintError) as error:
-            # SQLite keeps the transaction open, or has rolled it back: nothing is in the file.
-            with contextlib.suppress(apsw.Error):
+        except SQLITE_ERRORS as error:
+            if primary_code(error) not in _NOT_COMMITTED:
+                raise OutcomeUnknown(f"{self._path}: {error}", tool=self._tool) from error
+            with contextlib.suppress(*SQLITE_ERRORS):
                 tx.end("rollback")
             raise _meaning(error, self._path) from error
-        except apsw.Error as error:
-            raise OutcomeUnknown(f"{self._path}: {error}", tool=self._tool) from error
         faults.reach("sql-after-commit")
 
     @contextlib.contextmanager
-    def _opened(self, left: threading.Event) -> Iterator[apsw.Connection]:
+    def _opened(self, left: threading.Event) -> Iterator[SharedConnection]:
         with self._classified():
             if not Path(self._path).exists():
                 raise Rejected(f"there is no file {self._path}")
-            connection = apsw.Connection(self._path, flags=apsw.SQLITE_OPEN_READWRITE)
+            connection = SharedConnection(self._path, left)
         try:
-            # It waits for others in place, and stops waiting when its time is over.
-            connection.set_busy_handler(lambda _: not left.wait(BUSY_EVERY_S))
-            connection.set_progress_handler(left.is_set, STEPS)
             yield connection
         finally:
-            connection.close()  # an open transaction is rolled back
+            connection.close()
 
     @contextlib.contextmanager
     def _classified(self) -> Iterator[None]:
         """What is raised in here comes before the commit: nothing happened."""
         try:
             yield
-        except apsw.Error as error:
+        except SQLITE_ERRORS as error:
             raise _meaning(error, self._path) from error
-        except (TypeError, OverflowError, KeyError) as error:
+        except (MemoryError, StoreHeld) as error:  # Rota opened the file a moment ago
+            raise NotSent(f"{self._path}: {error}") from error
+        except UnicodeDecodeError as error:
+            raise Rejected(f"{self._path}: text that is not UTF-8: {error}") from error
+        except (TypeError, ValueError, OverflowError, KeyError) as error:
             raise Rejected(f"{self._path}: a value cannot be bound: {error}") from error
 
 
-def _meaning(error: apsw.Error, path: str) -> Exception:
-    said = f"{path}: {error}"
-    if isinstance(error, _FORBIDDEN):
+def _meaning(error: Exception, path: str) -> Exception:
+    said, code = f"{path}: {error}", primary_code(error)
+    if code in _FORBIDDEN:
         return NeedsPermission(said, service="sqlite", account=None)
-    return NotSent(said) if isinstance(error, _PASSING) else Rejected(said)
+    return NotSent(said) if code in _PASSING else Rejected(said)
 
 
 class SqliteToolTx:
     """Begins with the first statement that needs it; one writer at a time, so it holds any key."""
 
-    def __init__(self, connection: apsw.Connection) -> None:
+    def __init__(self, connection: SharedConnection) -> None:
         self._connection = connection
 
     async def hold(self, key: str) -> None:
@@ -137,13 +145,7 @@ class SqliteToolTx:
         if not self._connection.in_transaction:
             self._connection.execute("begin")  # so that a look can always be rolled back
         bound = bindable({name: values[name] for name in statement.names})
-        found: list[dict[str, Any]] = []
-        cursor = self._connection.cursor()
-        for row in cursor.execute(statement.sql, bound):
-            if len(found) < rows_max:
-                names = [column[0] for column in cursor.get_description()]
-                found.append(plain(dict(zip(names, row, strict=True))))
-        return found
+        return [plain(row) for row in self._connection.execute(statement.sql, bound, rows_max)]
 
     def end(self, verb: str) -> None:
         """Commit or roll back, if anything was begun."""

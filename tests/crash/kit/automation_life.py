@@ -14,6 +14,7 @@ import itertools
 import json
 import os
 import signal
+import sqlite3
 import sys
 import traceback
 from pathlib import Path
@@ -28,6 +29,7 @@ from tests.kit.builders import raw
 
 NAME = "line"
 EFFECT = "e1-e2"  # what the counterpart is told, once
+BESIDE_SQLITE3 = "sql with sqlite3 beside it"
 APPROVED = frozenset({"append with an approval"})  # kinds whose change a person must agree to
 CONSUMED = """
 select events.message_id from reservations join events on events.id = reservations.event_id
@@ -92,6 +94,7 @@ def _file(life: Life, option: str) -> tuple[Tool, dict[str, Any]]:
 
 
 def _sql(life: Life, option: str) -> tuple[Tool, dict[str, Any]]:
+    """Into the database of Rota, or into a file that user code writes with `sqlite3`."""
     tool = SqlWrite(life.place["sql"], "insert into sent values (:place, :id)")
     return tool, {"place": life.namespace, "id": EFFECT}
 
@@ -101,6 +104,27 @@ def _command(life: Life, option: str) -> tuple[Tool, dict[str, Any]]:
     env = {"BOOK": life.place["book"], "MOMENT": life.moment}
     lookup = [*shell, FIND, "sh"] if option == "a lookup" else None
     return Command([*shell, SEND, "sh"], env=env, lookup=lookup), {"args": [EFFECT]}
+
+
+class SqliteUser:
+    """User code that keeps a connection of `sqlite3` to the file of the tool. It notes each commit
+    that SQLite acknowledged."""
+
+    def __init__(self, life: Life) -> None:
+        self._noted = life.folder / "noted"
+        self._connection: sqlite3.Connection | None = None
+        if life.kind == BESIDE_SQLITE3:
+            self._connection = sqlite3.connect(life.place["sql"].removeprefix("sqlite:///"))
+
+    def write(self) -> None:
+        """Commit one row."""
+        if self._connection is None:
+            return
+        with self._connection:
+            row = self._connection.execute("insert into beside default values returning id")
+            number = row.fetchone()[0]
+        with self._noted.open("a") as file:
+            file.write(f"{number}\n")
 
 
 _MAKERS = {
@@ -115,6 +139,7 @@ def make_app(life: Life) -> Rota:
     line = app.automation(NAME, timezone="UTC", approval=life.kind in APPROVED)
     found, sent = line.topic("found"), line.topic("sent")
     tool, params = make_tool(life)
+    user = SqliteUser(life)
 
     @line.producer(every="24h", publishes=[found])
     async def look(ctx: Context, state: Any) -> int:
@@ -125,6 +150,7 @@ def make_app(life: Life) -> Rota:
     @line.consumer(subscribes=[found], publishes=[sent])
     class Send:
         async def prepare(self, ctx: Context, state: Any) -> Prepared:
+            user.write()
             events = await ctx.peek(found)
             return Prepared(events, [event.id for event in events], "Send them")
 
@@ -133,6 +159,7 @@ def make_app(life: Life) -> Rota:
             await ctx.call(tool, **params)
 
         async def next(self, ctx: Context, prepared: Prepared, mutation: MutationResult) -> Any:
+            user.write()
             for each in prepared.data:
                 ctx.publish(sent, f"s-{each}", mutation.status)
             return [*prepared.data, mutation.status] if prepared.data else None

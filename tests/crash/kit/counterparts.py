@@ -9,13 +9,14 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import sqlite3
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 from aiosmtpd.smtp import SMTP, Envelope, Session
 
-from tests.crash.kit.automation_life import EFFECT
+from tests.crash.kit.automation_life import BESIDE_SQLITE3, EFFECT
 from tests.kit import select, split_schema
 from tests.tools.kit.mail_server import Postbox
 from tests.tools.kit.web_site import Asked, Site
@@ -30,9 +31,15 @@ MOMENTS: dict[str, tuple[str, ...]] = {
     "append": (),
     "file": (),
     "sql": (),
+    BESIDE_SQLITE3: (),
     "command": ("received", "applied"),
     "command with a lookup": ("received", "applied"),
 }
+USER_FILE = """
+pragma journal_mode = wal;
+create table sent (place text, id text);
+create table beside (id integer primary key);
+"""
 UNKNOWABLE = frozenset({"http", "mail", "command"})
 Count = Callable[[], Awaitable[int]]
 
@@ -130,6 +137,11 @@ async def counterpart(
     elif kind == "sql":
         query = f"select id from sent where place = '{namespace}'"
         yield {"sql": _plain(url)}, lambda: _rows(url, query)
+    elif kind == BESIDE_SQLITE3:
+        file = folder / "user.db"
+        with contextlib.closing(sqlite3.connect(file)) as connection:
+            connection.executescript(USER_FILE)
+        yield {"sql": f"sqlite:///{file}"}, lambda: _now(_whole(file, folder / "noted"))
     else:
         book = folder / "book"
         yield {"folder": str(folder), "book": str(book)}, lambda: _now(_lines(book))
@@ -144,6 +156,17 @@ def _lines(book: Path) -> int:
     lines = book.read_text().splitlines() if book.exists() else []
     assert all(line.split()[0] == EFFECT for line in lines), lines
     return len(lines)
+
+
+def _whole(file: Path, noted: Path) -> int:
+    """How often the tool wrote; the file is sound, and no row of its user is lost."""
+    with contextlib.closing(sqlite3.connect(file)) as connection:
+        assert connection.execute("pragma integrity_check").fetchall() == [("ok",)], file
+        kept = {row[0] for row in connection.execute("select id from beside")}
+        sent = connection.execute("select count(*) from sent").fetchone()[0]
+    acknowledged = set(map(int, noted.read_text().split()))
+    assert acknowledged <= kept, acknowledged - kept
+    return int(sent)
 
 
 async def _rows(url: str, query: str) -> int:

@@ -40,6 +40,11 @@ def release(held: list[Identity]) -> None:
             del _held[one]
 
 
+def is_held(path: str) -> bool:
+    """Whether Rota has this file open in this process."""
+    return bool(_held) and identity(path) in _held
+
+
 @cache
 def _begin() -> None:
     """Once per process: there is no way to take it back."""
