@@ -25,7 +25,7 @@ from tests.crash.kit import (
     KillSlice,
     MakeDatabase,
 )
-from tests.crash.kit.automation_life import APPROVED, Life, begin
+from tests.crash.kit.automation_life import APPROVED, SLOW, Life, begin
 from tests.crash.kit.counterparts import MOMENTS, UNKNOWABLE, Assassin, Count, counterpart
 from tests.kit.builders import NOW, raw
 from tests.kit.warm_children import ended, forked
@@ -257,6 +257,19 @@ async def test_a_kill_at_any_moment_around_a_change_leaves_it_made_once(
         strikes = [Strike(number) for number in around_the_call(points)]
         strikes += [Strike(moment=moment) for moment in MOMENTS[kind]]
         await play_all(scene, kind, kills.of(strikes))
+
+
+@pytest.mark.parametrize("kind", sorted(SLOW))
+async def test_a_recovery_that_is_killed_too_makes_no_second_effect_at_a_slow_counterpart(
+    make_database: MakeDatabase, tmp_path: Path, kind: str, kills: KillSlice
+) -> None:
+    """Killed when the request was sent, then again on the way to the first look."""
+    async with opened(make_database, tmp_path) as scene:
+        first = (await scene.play(kind, Strike())).told["points"]
+        sent = first.index("entered") + 1
+        points = (await scene.play(kind, Strike(sent))).told["points"]
+        numbers = until_closing(points, every=scene.every)
+        await play_all(scene, kind, (Strike(sent, "", number) for number in kills.of(numbers)))
 
 
 @pytest.mark.parametrize("kind", ["http with a key", "http with a lookup", "http"])

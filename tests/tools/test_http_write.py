@@ -223,7 +223,6 @@ def test_safety_follows_from_the_configuration() -> None:
     assert HttpWrite().safety is Safety.UNKNOWABLE
     assert HttpWrite(lookup=lookup).safety is Safety.RECONCILABLE
     assert HttpWrite(lookup=lookup).settle_s == 10
-    assert HttpWrite().settle_s == HttpWrite(key_header="K").settle_s == 0
     assert HttpWrite(key_header="K").safety is Safety.IDEMPOTENT
     assert HttpWrite(key_header="K", lookup=lookup).safety is Safety.IDEMPOTENT
     assert HttpWrite(method="PUT").safety is Safety.IDEMPOTENT

@@ -29,6 +29,7 @@ from rota.tools.base import Applied, Call, NotApplied, Safety, Tool, Unknown, Ve
 log = logging.getLogger("rota.automations")
 
 WAITS = "reconciliation"
+OVERRUN_S = 5.0  # after this, a tool that does not keep its time is given up
 # What a tool raises when its effect certainly did not happen.
 DEFINITE = (UsageError, NotSent, Rejected, NeedsLogin, NeedsPermission)
 
@@ -73,17 +74,12 @@ class Effects:
         limit_s = self._room.settings.tool_s
         params: dict[str, Any] = msgspec.json.decode(row.params)
         # The tool keeps the time itself; this is for one that does not.
-        async with asyncio.timeout(limit_s + 5):
+        async with asyncio.timeout(limit_s + OVERRUN_S):
             return await tool.call(params, Call(row.id, limit_s))
 
     async def _unknown(self, tool: Tool, row: LedgerRow, error: Exception) -> LedgerRow:
         log.warning("%s of %s: the outcome is unknown: %s", tool.name, self._claim.name, error)
         row = await self._ended(row, Mutation.NEEDS_RECONCILE, error=describe(error))
-        if tool.settle_s and tool.safety is Safety.RECONCILABLE:
-            wake_at = after(self._now(), micros(tool.settle_s))
-            raise HandlerSuspended(
-                WAITS, f"{tool.name} is looked up when it has settled", wake_at=wake_at
-            )
         return await self.reconcile(tool, row)
 
     async def reconcile(self, tool: Tool | None, row: LedgerRow) -> LedgerRow:
@@ -95,10 +91,8 @@ class Effects:
                 row, f"{row.tool}: {why}" if tool else f"{row.tool} is gone: {why}"
             )
         if row.status == Mutation.IN_FLIGHT:
-            settled_at = row.created_at + micros(tool.settle_s)
-            if settled_at > self._now():
-                raise HandlerSuspended(WAITS, f"{tool.name} is looked up soon", wake_at=settled_at)
             row = await self._ended(row, Mutation.NEEDS_RECONCILE, error=_cause(row))
+        self._wait_until_settled(tool, row)
         verdict = await self._verdict(tool, row)
         match verdict:
             case Applied(result):
@@ -108,6 +102,15 @@ class Effects:
                 raise NotHappened(f"{tool.name} did not happen: {why}")
             case Unknown(why):
                 return await self._later(row, why)
+
+    def _wait_until_settled(self, tool: Tool, row: LedgerRow) -> None:
+        """Pause before the first look: a slow counterpart may still be at work. The time counts
+        from when the doubt was recorded; the call was over by then, or its worker had lost it."""
+        settled_at = after(row.updated_at, micros(tool.settle_s))
+        first = row.reconcile_count == 0 and tool.safety is Safety.RECONCILABLE
+        if first and settled_at > self._now():
+            said = f"{tool.name} is looked up when it has settled"
+            raise HandlerSuspended(WAITS, said, wake_at=settled_at)
 
     async def _verdict(self, tool: Tool, row: LedgerRow) -> Verdict:
         limit_s = self._room.settings.reconcile_s

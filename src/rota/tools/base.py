@@ -24,6 +24,7 @@ from enum import StrEnum
 from typing import Any, NamedTuple, TypeAlias
 
 from rota.core import typed
+from rota.core.runs.retry import RETRY_DELAY_S_MAX
 from rota.errors import (
     NeedsLogin,
     NeedsPermission,
@@ -46,10 +47,12 @@ __all__ = [
     "Tool",
     "Unknown",
     "Verdict",
+    "checked_settle_s",
     "read_params",
     "storable",
 ]
 
+SETTLE_S = 10.0
 PARAMS_BYTES_MAX = 16 * 1024 * 1024
 # What a tool may raise as it is: each says for itself what is known of the effect. A UsageError
 # counts only before the tool begins: inside of one it may come from anything, at any time.
@@ -79,7 +82,8 @@ class Applied(NamedTuple):
 
 
 class NotApplied(NamedTuple):
-    """The effect did not happen, and no call that is over can still make it happen."""
+    """The effect did not happen, and no earlier call can still make it happen: the host calls
+    the tool again. A counterpart that may still be at work is Unknown."""
 
     why: str
 
@@ -99,8 +103,8 @@ class Tool(ABC):
     name: str
     safety: Safety
     # An absence that `reconcile` sees sooner than this after the call proves nothing: a slow
-    # counterpart may still be at work. The host waits that long before it asks.
-    settle_s: float = 0.0
+    # counterpart may still be at work. The host of a reconcilable tool waits that long.
+    settle_s: float = SETTLE_S
 
     def check(self, params: dict[str, Any]) -> None:
         """Raise BadInput if `call` would refuse these parameters; has no effect."""
@@ -149,6 +153,17 @@ class Tool(ABC):
     async def look_up(self, params: Any, call: Call) -> Verdict:
         """Whether the effect happened; without this, nobody but a person can tell."""
         return Unknown(f"{self.name} has no way to look whether its effect happened")
+
+
+def checked_settle_s(settle_s: object, *, tool: str) -> float:
+    """A time to settle, or UsageError."""
+    number = isinstance(settle_s, int | float) and not isinstance(settle_s, bool)
+    if not number or not 0 <= settle_s <= RETRY_DELAY_S_MAX:  # type: ignore[operator]
+        raise UsageError(
+            f"{tool}: settle_s={settle_s!r} is not a number of seconds up to 7 days",
+            hint="Give the time that the counterpart may need, such as settle_s=60.",
+        )
+    return float(settle_s)  # type: ignore[arg-type]
 
 
 def read_params(reader: typed.JsonReader, params: dict[str, Any], *, tool: str) -> Any:

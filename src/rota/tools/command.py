@@ -31,10 +31,20 @@ from rota.net.subprocesses import (
     start,
     write_stdin,
 )
-from rota.tools.base import Applied, Call, NotApplied, Safety, Tool, Unknown, Verdict, read_params
+from rota.tools.base import (
+    SETTLE_S,
+    Applied,
+    Call,
+    NotApplied,
+    Safety,
+    Tool,
+    Unknown,
+    Verdict,
+    checked_settle_s,
+    read_params,
+)
 
 BYTES_MAX = 1024 * 1024
-SETTLE_S = 10.0
 KEY_VARIABLE = "ROTA_KEY"
 # What an exit code may be said to mean.
 MEANINGS = ("applied", "rejected", "not_sent", "unknown", "login", "permission")
@@ -71,7 +81,8 @@ class Command(Tool):
     ) -> None:
         self.name = name
         self.safety = _safety(safety, lookup)
-        self.settle_s = settle_s if lookup else 0.0  # it outlives a worker that is killed
+        # The command outlives a worker that is killed.
+        self.settle_s = checked_settle_s(settle_s, tool=name)
         self._argv = _checked(argv, name)
         self._lookup = _checked(lookup, name) if lookup else None
         self._exits = {0: "applied", **(exits or {})}

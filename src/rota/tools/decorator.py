@@ -9,15 +9,27 @@ from typing import Any, cast, overload
 
 from rota.core import typed
 from rota.errors import BadInput, OutcomeUnknown, Transient, UsageError
-from rota.tools.base import PARAMS_BYTES_MAX, Call, Safety, Tool, Unknown, Verdict
+from rota.tools.base import (
+    PARAMS_BYTES_MAX,
+    SETTLE_S,
+    Call,
+    Safety,
+    Tool,
+    Unknown,
+    Verdict,
+    checked_settle_s,
+)
 
 Function = Callable[..., Any]
 CALL = "call"  # a parameter of this name receives the Call
 
 
-def tool(*, safety: Safety | str, name: str | None = None) -> Callable[[Function], FunctionTool]:
+def tool(
+    *, safety: Safety | str, name: str | None = None, settle_s: float = SETTLE_S
+) -> Callable[[Function], FunctionTool]:
     """Make a tool of a sync or async function; its type hints are its parameters.
 
+    A reconcilable tool is asked `settle_s` after the call, when its counterpart is surely done.
     A parameter named `call` receives the `Call` with the key. Functions that can fail before or
     instead of their effect say so with NotSent or Rejected; any other exception of a write means
     that the outcome is unknown.
@@ -30,8 +42,10 @@ def tool(*, safety: Safety | str, name: str | None = None) -> Callable[[Function
             f"{safety!r} is not a kind of replay safety", hint=f"Use one of: {known}."
         ) from None
 
+    settle_s = checked_settle_s(settle_s, tool=name or "@tool")
+
     def decorate(function: Function) -> FunctionTool:
-        return FunctionTool(function, kind, name or function.__name__)
+        return FunctionTool(function, kind, name or function.__name__, settle_s)
 
     return decorate
 
@@ -39,9 +53,12 @@ def tool(*, safety: Safety | str, name: str | None = None) -> Callable[[Function
 class FunctionTool(Tool):
     """A tool made of a function. Calling it directly calls the function."""
 
-    def __init__(self, function: Function, safety: Safety, name: str) -> None:
+    def __init__(
+        self, function: Function, safety: Safety, name: str, settle_s: float = SETTLE_S
+    ) -> None:
         self.name = name
         self.safety = safety
+        self.settle_s = settle_s
         self.__doc__ = function.__doc__
         self._perform = _Door(function)
         self._look: _Door | None = None
@@ -77,6 +94,8 @@ class FunctionTool(Tool):
         """Run the attached function."""
         if self._look is None:
             return await super().look_up(params, call)
+        if call.key in self._perform.at_work:
+            return Unknown(f"a call of {self.name} that took too long is still at work")
         try:
             async with asyncio.timeout(call.timeout_s):
                 return cast(Verdict, await self._look.run(params, call))
@@ -108,6 +127,9 @@ class _Door:
         self._signature = typed.Signature(_Face(function))
         named = inspect.signature(function).parameters
         self._wants_call = CALL in named
+        # Keys of calls in threads, which cannot be stopped. By key, not by call: two calls of one
+        # key are only made by an idempotent tool, which nobody asks.
+        self.at_work: set[str] = set()
         self.names = frozenset(named) - {CALL}
         needed = {name for name in self.names if named[name].default is inspect.Parameter.empty}
         if known is not None and not needed <= known:
@@ -129,8 +151,15 @@ class _Door:
             values[CALL] = call
         if inspect.iscoroutinefunction(self.function):
             return await self.function(**values)
-        answer = await asyncio.to_thread(self.function, **values)
+        answer = await asyncio.to_thread(self._in_thread, values, call.key)
         return await answer if inspect.isawaitable(answer) else answer
+
+    def _in_thread(self, values: dict[str, Any], key: str) -> Any:
+        self.at_work.add(key)
+        try:
+            return self.function(**values)
+        finally:
+            self.at_work.discard(key)
 
 
 class _Face:

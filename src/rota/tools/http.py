@@ -22,11 +22,21 @@ from rota.errors import (
 )
 from rota.net import http
 from rota.net.secret import Secret, Text
-from rota.tools.base import Applied, Call, NotApplied, Safety, Tool, Unknown, Verdict, read_params
+from rota.tools.base import (
+    SETTLE_S,
+    Applied,
+    Call,
+    NotApplied,
+    Safety,
+    Tool,
+    Unknown,
+    Verdict,
+    checked_settle_s,
+    read_params,
+)
 
 BYTES_MAX = 1024 * 1024
 REDIRECTS_MAX = 5
-SETTLE_S = 10.0
 METHODS = ("POST", "PUT", "PATCH", "DELETE")
 
 Found = Callable[[Any], bool | None]
@@ -106,7 +116,7 @@ class HttpWrite(Tool):
         if method not in METHODS:
             raise UsageError(f"{method!r} is no method of a write", hint=", ".join(METHODS))
         self.name = name
-        self.settle_s = settle_s if lookup else 0.0
+        self.settle_s = checked_settle_s(settle_s, tool=name)
         self.safety = _safety(method, key_header, lookup)
         self._method = method
         self._base = base and http.checked_url(base, base=None, tool=name)

@@ -21,12 +21,22 @@ from rota import faults
 from rota.core import typed
 from rota.errors import BadInput, NeedsLogin, NotSent, OutcomeUnknown, Rejected, UsageError
 from rota.net.secret import Text, hide, reveal
-from rota.tools.base import Applied, Call, NotApplied, Safety, Tool, Unknown, Verdict, read_params
+from rota.tools.base import (
+    SETTLE_S,
+    Applied,
+    Call,
+    NotApplied,
+    Safety,
+    Tool,
+    Unknown,
+    Verdict,
+    checked_settle_s,
+    read_params,
+)
 from rota.tools.paths import mark_of
 from rota.tools.threads import in_thread
 
 RECIPIENTS_MAX = 100
-SETTLE_S = 10.0
 PORTS = {"none": 25, "starttls": 587, "ssl": 465}
 
 # Given the Message-ID: True if the mail is in the sent folder, False if not, None if unclear.
@@ -78,7 +88,7 @@ class SendMail(Tool):
             )
         self.name = name
         self.safety = Safety.RECONCILABLE if lookup else Safety.UNKNOWABLE
-        self.settle_s = settle_s if lookup else 0.0  # a mail takes its time to be filed as sent
+        self.settle_s = checked_settle_s(settle_s, tool=name)
         self._host, self._port = host, port or PORTS[tls]
         self._sender = _address(sender, name)
         self._tls = tls

@@ -27,6 +27,7 @@ class Outside(Tool):
     """A counterpart that remembers every effect by its key, and can be told to misbehave."""
 
     name = "outside"
+    settle_s = 0.0  # it shows an effect at once
 
     def __init__(self, safety: Safety = Safety.RECONCILABLE) -> None:
         self.safety = safety

@@ -4,7 +4,8 @@
                     → sent: s-e1, s-e2 → close (consumer)
 
 Time is virtual, and each life begins half an hour after the one before: the lease of the dead has
-lapsed by then, and what takes time to settle has settled. Nothing here waits.
+lapsed by then, and what takes time to settle has settled. Where the counterpart is slow, a life
+begins one second after the one before. Nothing here waits.
 """
 
 from __future__ import annotations
@@ -22,14 +23,30 @@ from typing import Any, NamedTuple
 
 from rota import Rota, faults, testing
 from rota.automations import Context, MutationResult, Prepared
-from rota.core.time.instants import MINUTE
+from rota.core.time.instants import MINUTE, SECOND
+from rota.errors import OutcomeUnknown
 from rota.testing import START, virtual
-from rota.tools import Command, FileAppend, FileWrite, HttpWrite, Lookup, SendMail, SqlWrite, Tool
+from rota.tools import (
+    Applied,
+    Call,
+    Command,
+    FileAppend,
+    FileWrite,
+    HttpWrite,
+    Lookup,
+    NotApplied,
+    SendMail,
+    SqlWrite,
+    Tool,
+    Verdict,
+    tool,
+)
 from tests.kit.builders import raw
 
 NAME = "line"
 EFFECT = "e1-e2"  # what the counterpart is told, once
 BESIDE_SQLITE3 = "sql with sqlite3 beside it"
+SLOW = frozenset({"a slow counterpart", "a slow counterpart with a lost answer"})
 APPROVED = frozenset({"append with an approval"})  # kinds whose change a person must agree to
 CONSUMED = """
 select events.message_id from reservations join events on events.id = reservations.event_id
@@ -59,10 +76,34 @@ class Life(NamedTuple):
     resolve: str = ""  # what a person says first
 
 
-def make_tool(life: Life) -> tuple[Tool, dict[str, Any]]:
+def make_tool(life: Life, app: Rota) -> tuple[Tool, dict[str, Any]]:
     """The tool of a kind, and the parameters of its call."""
+    if life.kind in SLOW:
+        return _slow(life, app), {"text": EFFECT}
     kind, _, option = life.kind.partition(" with ")
     return _MAKERS[kind](life, option)
+
+
+def _slow(life: Life, app: Rota) -> Tool:
+    """A tool of the user's own, whose counterpart shows an effect 5 s after the request."""
+    book = Path(life.place["book"])
+
+    @tool(safety="reconcilable")
+    async def enter(text: str, call: Call) -> None:
+        with book.open("a") as file:
+            file.write(f"{text} {call.key} {app.clock.now()}\n")
+        faults.reach("entered")
+        if life.kind.endswith("a lost answer"):
+            raise OutcomeUnknown("the answer was lost")
+
+    @enter.reconcile
+    async def find(call: Call) -> Verdict:
+        lines = book.read_text().splitlines() if book.exists() else []
+        entered = [int(line.split()[2]) for line in lines if line.split()[1] == call.key]
+        there = any(at <= app.clock.now() - 5 * SECOND for at in entered)
+        return Applied(None) if there else NotApplied("it is not in the book")
+
+    return enter
 
 
 def _http(life: Life, option: str) -> tuple[Tool, dict[str, Any]]:
@@ -138,7 +179,7 @@ def make_app(life: Life) -> Rota:
     app = Rota(life.url, namespace=life.namespace, keep_days=0, recoveries_max=1000)
     line = app.automation(NAME, timezone="UTC", approval=life.kind in APPROVED)
     found, sent = line.topic("found"), line.topic("sent")
-    tool, params = make_tool(life)
+    send, params = make_tool(life, app)
     user = SqliteUser(life)
 
     @line.producer(every="24h", publishes=[found])
@@ -156,7 +197,7 @@ def make_app(life: Life) -> Rota:
 
         async def mutate(self, ctx: Context, prepared: Prepared) -> None:
             assert "-".join(prepared.data) == EFFECT
-            await ctx.call(tool, **params)
+            await ctx.call(send, **params)
 
         async def next(self, ctx: Context, prepared: Prepared, mutation: MutationResult) -> Any:
             user.write()
@@ -182,7 +223,9 @@ async def live(life: Life) -> dict[str, Any]:
     """Take up what there is, go on until nothing moves by itself, and tell how it stands."""
     app = make_app(life)
     testing.GRACE_S = 20.0  # every call of a tool ends by itself
-    async with virtual(app, start=START + life.number * 30 * MINUTE, url=life.url) as world:
+    # A process that is gone loses its runs at once, so a new one may take over within a second.
+    pause = SECOND if life.kind in SLOW else 30 * MINUTE
+    async with virtual(app, start=START + life.number * pause, url=life.url) as world:
         faults.reach("taking-up")
         if life.resolve == "approve":
             await app.automations.approve(NAME)

@@ -34,6 +34,8 @@ MOMENTS: dict[str, tuple[str, ...]] = {
     BESIDE_SQLITE3: (),
     "command": ("received", "applied"),
     "command with a lookup": ("received", "applied"),
+    "a slow counterpart": (),
+    "a slow counterpart with a lost answer": (),
 }
 USER_FILE = """
 pragma journal_mode = wal;

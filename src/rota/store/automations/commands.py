@@ -228,7 +228,10 @@ async def _settle_doubt(tx: Tx, turn: Run, how: str, now: int) -> None:
                 f"{row.tool} cannot look whether its effect happened",
                 hint="Look yourself, then say did-not-happen, or skip.",
             )
-        await effects.move(tx, row, Mutation.NEEDS_RECONCILE, now=now, reconcile_count=0)
+        if row.status != Mutation.NEEDS_RECONCILE or row.reconcile_count:
+            # Not back to 0: before its first look a tool waits until its counterpart has settled.
+            count = min(row.reconcile_count, 1)
+            await effects.move(tx, row, Mutation.NEEDS_RECONCILE, now=now, reconcile_count=count)
     elif how == "did-not-happen":
         await effects.move(tx, row, Mutation.FAILED, now=now, resolved_by="person")
     else:
