@@ -101,26 +101,6 @@ async def test_what_stands_after_the_call_is_not_executed(database_url: str) -> 
         assert app.applied[0].status == "applied"
 
 
-async def test_a_second_change_is_refused_and_the_first_counts(database_url: str) -> None:
-    """Even when the handler swallows everything."""
-    app = Line()
-    async with begun(app, database_url) as world:
-
-        async def greedy(ctx: Context, prepared: Prepared) -> None:
-            for item in (1, 2):
-                try:
-                    await ctx.call(app.outside, items=item)
-                except BaseException:
-                    ctx.log("swallowed")
-
-        app.line.handlers["worker"].functions["mutate"] = greedy
-        await app.feed("e1")
-        await world.settle()
-        assert [params for _, params in app.outside.effects] == [{"items": 1}]
-        assert await last(app, 1) == ["committed committed"]
-        await sound(app)
-
-
 @pytest.mark.parametrize(
     ("error", "status"),
     [

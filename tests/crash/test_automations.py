@@ -25,7 +25,7 @@ from tests.crash.kit import (
     KillSlice,
     MakeDatabase,
 )
-from tests.crash.kit.automation_life import APPROVED, SLOW, Life, begin
+from tests.crash.kit.automation_life import APPROVED, CALLS, SLOW, Life, begin
 from tests.crash.kit.counterparts import MOMENTS, UNKNOWABLE, Assassin, Count, counterpart
 from tests.kit.builders import NOW, raw
 from tests.kit.warm_children import ended, forked
@@ -74,7 +74,8 @@ class Scene:
         assassin = Assassin(strike.moment)
         async with counterpart(kind, assassin, folder, self.url, namespace) as (place, count):
             life = Life(self.url, namespace, kind, place, folder, 0)
-            return await Play(self, life, assassin, count).all(strike)
+            play = Play(self, life, assassin, count)
+            return await (play.stops(strike.kill_at) if kind in CALLS else play.all(strike))
 
 
 class Play:
@@ -105,6 +106,17 @@ class Play:
         _ended_well(answered, skipped, self._label(answered))
         assert await self._count() == 1, self._label(answered)
         return Played(struck, told, answered)
+
+    async def stops(self, kill_at: int) -> Played:
+        """Killed once, then left to a second life: the automation stops with nothing sent."""
+        told = await self._lives(kill_at=kill_at)
+        struck = told is None or not kill_at
+        told = told or await self._lives() or {}
+        assert (told["turn"], told["word"]) == ("waiting:logic", "Needs attention"), told
+        assert "automation_life.py, line " in told["sentence"], told
+        assert told["events"] == {"e1": "pending", "e2": "pending"}, told
+        assert (told["ledger"], await self._count()) == ([], 0), told
+        return Played(struck, told, told)
 
     async def _lives(self, **fate: Any) -> Told | None:
         """One more process; what it told, or None if it was killed. All is whole in any case."""
@@ -257,6 +269,16 @@ async def test_a_kill_at_any_moment_around_a_change_leaves_it_made_once(
         strikes = [Strike(number) for number in around_the_call(points)]
         strikes += [Strike(moment=moment) for moment in MOMENTS[kind]]
         await play_all(scene, kind, kills.of(strikes))
+
+
+@pytest.mark.parametrize("kind", sorted(CALLS))
+async def test_a_mutate_that_would_lose_a_call_stops_with_nothing_sent_whenever_it_is_killed(
+    make_database: MakeDatabase, tmp_path: Path, kind: str, kills: KillSlice
+) -> None:
+    async with opened(make_database, tmp_path) as scene:
+        points = (await scene.play(kind, Strike())).told["points"]
+        numbers = until_closing(points, every=scene.every)
+        await play_all(scene, kind, map(Strike, kills.of(numbers)))
 
 
 @pytest.mark.parametrize("kind", sorted(SLOW))

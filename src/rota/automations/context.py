@@ -8,10 +8,14 @@ payloads go by value, through JSON.
 from __future__ import annotations
 
 import asyncio
+import itertools
+import sys
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from datetime import datetime
+from types import FrameType
 from typing import Any, NamedTuple, NoReturn, Protocol
 
+from rota.automations.call_sites import CallSite, site_of, use_after
 from rota.automations.definition import Automation, Handler, Topic
 from rota.core.automations.model import NewEvent, NewInput, StoredEvent
 from rota.core.automations.phases import ALLOWED, Act, Phase
@@ -24,6 +28,10 @@ IDS_MAX = 1000
 LOG_LINES_MAX = 1000
 LOG_CHARS_MAX = 1000
 NAME_CHARS_MAX = 500
+ONE_CHANGE = (
+    "Write `return await ctx.call(...)` where either of several calls is meant; make several "
+    "changes with one tool, or with a consumer for each."
+)
 
 
 class Event(NamedTuple):
@@ -78,6 +86,14 @@ class ContextHost(Protocol):
         ...
 
 
+class _Asked(NamedTuple):
+    """A call of a handler: where, and its coroutines."""
+
+    asks: str
+    guarded: Coroutine[Any, Any, Any]
+    work: Coroutine[Any, Any, Any]
+
+
 class Context:
     """The host as one handler run sees it in one phase."""
 
@@ -101,6 +117,10 @@ class Context:
         self.logs: list[str] = []
         self.refused: list[str] = []  # events whose payload cannot be read
         self.stopped: HostStop | None = None
+        self._change: CallSite | None = None
+        self._numbers = itertools.count()
+        # Calls that the handler made and did not await yet.
+        self._unawaited: dict[int, _Asked] = {}
 
     @property
     def now(self) -> datetime:
@@ -158,40 +178,66 @@ class Context:
     def peek(self, topic: Topic | str, limit: int = 100) -> Any:
         """Pending events of a subscribed topic, oldest first. Await it in async handlers."""
         self._allow(Act.PEEK)
+        asks = f"ctx.peek in {site_of(sys._getframe(1))}"
         found = self._topic(topic, self._handler.node.subscribes, "subscribes to")
         if not isinstance(limit, int) or not 1 <= limit <= PEEK_MAX:
             self._refuse(f"peek takes a limit of 1 to {PEEK_MAX}, not {limit!r}")
-        return self._answer(self._seen(found, self._host.peek(found.name, limit)))
+        return self._answer(asks, self._seen(found, lambda: self._host.peek(found.name, limit)))
 
     def get(self, topic: Topic | str, ids: Sequence[str]) -> Any:
         """Events of a subscribed topic by id, in any status. Await it in async handlers."""
         self._allow(Act.PEEK)
+        asks = f"ctx.get in {site_of(sys._getframe(1))}"
         found = self._topic(topic, self._handler.node.subscribes, "subscribes to")
         wanted = [str(one) for one in ids]
         if len(wanted) > IDS_MAX:
             self._refuse(f"get takes at most {IDS_MAX} ids, not {len(wanted)}")
-        return self._answer(self._seen(found, self._host.named(found.name, wanted)))
+        return self._answer(asks, self._seen(found, lambda: self._host.named(found.name, wanted)))
 
     def call(self, tool: Tool, /, **params: Any) -> Any:
         """Call a tool. Reads belong to producers and prepare; mutate makes one change, and what
         stands after that call is not executed. Await it in async handlers."""
         if not isinstance(tool, Tool):
             self._refuse(f"{tool!r} is not a tool")
+        frame = sys._getframe(1)
+        asks = f"ctx.call in {site_of(frame)}"
         if tool.safety is Safety.READ:
             self._allow(Act.READ)
-            return self._answer(self._host.read(tool, params))
+            return self._answer(asks, self._host.read(tool, params))
         self._allow(Act.MUTATE)
-        return self._answer(self._host.mutate(tool, params))
+        self._only_change(frame)
+        return self._answer(asks, self._host.mutate(tool, params))
+
+    def _only_change(self, frame: FrameType) -> None:
+        """Refuse a second change, and a first behind which a second may stand: the first ends the
+        phase, so the second would be lost without a word."""
+        here = site_of(frame)
+        if self._change is not None:
+            self._refuse(
+                f"a run makes one change: {here} asks for a second one, after {self._change}",
+                hint="The first counts and the second was not made. " + ONE_CHANGE,
+            )
+        later = use_after(frame, self)
+        if later is not None:
+            lost = "the next turn of the loop around it" if later == here else str(later)
+            self._refuse(
+                f"a run makes one change, and its call ends mutate: after the call in {here}, "
+                f"{lost} would never be executed",
+                hint="Nothing was called. " + ONE_CHANGE,
+            )
+        self._change = here
 
     # -- how it is answered ----------------------------------------------------------------
 
-    async def _seen(self, topic: Topic, found: Awaitable[list[StoredEvent]]) -> list[Event]:
+    async def _seen(
+        self, topic: Topic, ask: Callable[[], Awaitable[list[StoredEvent]]]
+    ) -> list[Event]:
         return [
             Event(
                 topic.name, one.message_id, self._decoded(topic, one), one.status,
                 moment(one.created_at), one.attempt,
             )
-            for one in await found
+            for one in await ask()
         ]  # fmt: skip
 
     def _decoded(self, topic: Topic, stored: StoredEvent) -> Any:
@@ -203,14 +249,34 @@ class Context:
             self.refused.append(stored.id)
             self._stop(error)
 
-    def _answer(self, work: Coroutine[Any, Any, Any]) -> Any:
+    def _answer(self, asks: str, work: Coroutine[Any, Any, Any]) -> Any:
         """An awaitable for async handlers; sync ones wait here, in their own thread."""
-        guarded = self._guarded(work)
+        number = next(self._numbers)
+        guarded = self._guarded(number, work)
         if self._loop is None:
+            self._unawaited[number] = _Asked(asks, guarded, work)
             return guarded
         return asyncio.run_coroutine_threadsafe(guarded, self._loop).result()
 
-    async def _guarded(self, work: Coroutine[Any, Any, Any]) -> Any:
+    def end(self) -> NotAllowed | None:
+        """The handler is over: what it asked for and did not await is dropped, and is an error."""
+        forgotten = list(self._unawaited.values())
+        self._unawaited.clear()
+        for asked in forgotten:
+            asked.guarded.close()
+            asked.work.close()
+        if not forgotten:
+            return None
+        return NotAllowed(
+            f"{forgotten[0].asks} was never awaited, so it was not executed",
+            hint="Write `await` before it.",
+        )
+
+    async def _guarded(self, number: int, work: Coroutine[Any, Any, Any]) -> Any:
+        self._unawaited.pop(number, None)
+        if self.stopped is not None:
+            work.close()
+            raise self.stopped
         try:
             return await work
         except HostStop as stop:
@@ -246,8 +312,8 @@ class Context:
         except RotaError as error:
             self._stop(error)
 
-    def _refuse(self, sentence: str) -> NoReturn:
-        self._stop(NotAllowed(sentence))
+    def _refuse(self, sentence: str, *, hint: str | None = None) -> NoReturn:
+        self._stop(NotAllowed(sentence, hint=hint))
 
     def _stop(self, cause: Exception) -> NoReturn:
         """Stop the handler. It cannot catch this; if it swallows it, the host remembers."""

@@ -142,15 +142,21 @@ class HandlerRunner:
             return None
         self.phase = Phase.MUTATING
         self._title = plan.title
+        refused: NotAllowed | None = None
         try:
             await self._run("mutate", Phase.MUTATING, _given(plan))
         except HostStop:
             pass
-        except Exception:
+        except Exception as error:
             if self._effect is None:
                 raise
+            refused = error if isinstance(error, NotAllowed) else None
+        if refused is not None:
+            self._remarks.append(str(refused))  # in case that the first change must be looked up
         mutation = None if self._effect is None else await self._effect
         self.phase = Phase.MUTATED
+        if refused is not None:
+            raise refused
         return mutation
 
     async def _emit(self, plan: HandlerPlan, mutation: LedgerRow | None) -> HandlerRunSettled:
@@ -188,10 +194,14 @@ class HandlerRunner:
         function = handler.bound(name)
         assert function is not None
         try:
-            return await call(self._room, function, is_async, ctx, *args)
+            value = await call(self._room, function, is_async, ctx, *args)
         finally:
+            forgotten = ctx.end()
             self._logs += ctx.logs
             self.refused += ctx.refused
+        if forgotten is not None:
+            raise forgotten
+        return value
 
     def _known(self) -> Handler:
         assert self._handler is not None, "a handler that is gone runs no code"
@@ -242,6 +252,11 @@ class HandlerRunner:
             raise HostStop(None)
         if self._effect is not None:
             raise NotAllowed("a run makes one change; this would be the second")
+        # Tasks that were started together come to their calls before anything is sent: a second
+        # change among them stops the run while nothing has happened yet.
+        await asyncio.sleep(0)
+        if self._ctx is not None and self._ctx.stopped is not None:
+            raise self._ctx.stopped
         place = (self._automation.name, self._known().node.name, self._title)
         make = self._effects.make(tool, params, place, self._known().node.approval)
         self._effect = asyncio.get_running_loop().create_task(make)

@@ -80,8 +80,8 @@ def make_tool(life: Life, app: Rota) -> tuple[Tool, dict[str, Any]]:
     """The tool of a kind, and the parameters of its call."""
     if life.kind in SLOW:
         return _slow(life, app), {"text": EFFECT}
-    kind, _, option = life.kind.partition(" with ")
-    return _MAKERS[kind](life, option)
+    kind, _, option = life.kind.partition(" with")
+    return _MAKERS[kind](life, option.strip())
 
 
 def _slow(life: Life, app: Rota) -> Tool:
@@ -174,6 +174,24 @@ _MAKERS = {
 }  # fmt: skip
 
 
+async def call_once(ctx: Context, send: Tool, params: dict[str, Any]) -> None:
+    """What every other kind does."""
+    await ctx.call(send, **params)
+
+
+async def _call_twice(ctx: Context, send: Tool, params: dict[str, Any]) -> None:
+    await ctx.call(send, **params)
+    await ctx.call(send, **params)
+
+
+async def _call_without_await(ctx: Context, send: Tool, params: dict[str, Any]) -> None:
+    ctx.call(send, **params)
+
+
+# Kinds whose mutate would lose a call: it must stop instead.
+CALLS = {"append with two calls": _call_twice, "append without await": _call_without_await}
+
+
 def make_app(life: Life) -> Rota:
     """The app with its one automation."""
     app = Rota(life.url, namespace=life.namespace, keep_days=0, recoveries_max=1000)
@@ -197,7 +215,7 @@ def make_app(life: Life) -> Rota:
 
         async def mutate(self, ctx: Context, prepared: Prepared) -> None:
             assert "-".join(prepared.data) == EFFECT
-            await ctx.call(send, **params)
+            await CALLS.get(life.kind, call_once)(ctx, send, params)
 
         async def next(self, ctx: Context, prepared: Prepared, mutation: MutationResult) -> Any:
             user.write()

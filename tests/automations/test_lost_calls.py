@@ -1,0 +1,326 @@
+"""A call that a handler makes is made, or the run fails and names the line: no `ctx.call` without
+`await`, no second change in `mutate`."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import inspect
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from rota.automations import Context, Prepared
+from rota.automations.call_sites import use_after
+from tests.automations.kit import Line, begun, event_statuses, last, sound, turn
+
+Mutate = Callable[[Any, Context, Prepared], Any]
+
+
+def line_of(function: Any, text: str) -> int:
+    """The number of the last line of a function that holds this text."""
+    lines, first = inspect.getsourcelines(function)
+    return max(first + number for number, line in enumerate(lines) if text in line)
+
+
+def mutates(app: Line, function: Any) -> None:
+    """From now on this is the consumer's mutate."""
+    app.line.handlers["worker"].functions["mutate"] = function
+
+
+async def stopped_by(app: Line) -> str:
+    """The sentence of an automation that waits for a person."""
+    assert await turn(app) == "waiting:logic"
+    return (await app.automations.show("line")).sentence
+
+
+class Handlers:
+    """Forms of mutate that ask for two changes; `second` marks the line to be named."""
+
+    def __init__(self, app: Line) -> None:
+        self.app = app
+
+    async def in_a_row(self, ctx: Context, prepared: Prepared) -> None:
+        await ctx.call(self.app.outside, items=1)
+        await ctx.call(self.app.outside, items=2)  # second
+
+    async def gathered(self, ctx: Context, prepared: Prepared) -> None:
+        one = ctx.call(self.app.outside, items=1)
+        two = ctx.call(self.app.outside, items=2)  # second
+        await asyncio.gather(one, two)
+
+    async def in_a_loop(self, ctx: Context, prepared: Prepared) -> None:
+        for item in (1, 2):
+            await ctx.call(self.app.outside, items=item)  # second
+
+    async def in_a_comprehension(self, ctx: Context, prepared: Prepared) -> None:
+        _ = [await ctx.call(self.app.outside, items=item) for item in (1, 2)]  # second
+
+    async def swallowing(self, ctx: Context, prepared: Prepared) -> None:
+        for item in (1, 2):
+            try:
+                await ctx.call(self.app.outside, items=item)  # second
+            except BaseException:
+                ctx.log("swallowed")
+
+    async def by_a_helper(self, ctx: Context, prepared: Prepared) -> None:
+        await self.help(ctx, 1)
+        await self.help(ctx, 2)  # second
+
+    async def help(self, ctx: Context, item: int) -> None:
+        await ctx.call(self.app.outside, items=item)
+
+    async def in_two_branches(self, ctx: Context, prepared: Prepared) -> None:
+        if prepared.data:
+            await ctx.call(self.app.outside, items=1)
+        if prepared.events:
+            await ctx.call(self.app.outside, items=2)  # second
+
+    async def in_tasks(self, ctx: Context, prepared: Prepared) -> None:
+        async def send(item: int) -> None:
+            await ctx.call(self.app.outside, items=item)  # second
+
+        await asyncio.gather(send(1), send(2))
+
+    def in_a_thread(self, ctx: Context, prepared: Prepared) -> None:
+        ctx.call(self.app.outside, items=1)
+        ctx.call(self.app.outside, items=2)  # second
+
+
+FORMS = [
+    Handlers.in_a_row, Handlers.gathered, Handlers.in_a_loop, Handlers.in_a_comprehension,
+    Handlers.swallowing, Handlers.by_a_helper, Handlers.in_two_branches, Handlers.in_tasks,
+    Handlers.in_a_thread,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("form", FORMS, ids=lambda form: form.__name__)
+async def test_a_mutate_that_asks_for_two_changes_makes_none_and_names_the_line(
+    database_url: str, form: Mutate
+) -> None:
+    app = Line()
+    async with begun(app, database_url) as world:
+        mutates(app, form.__get__(Handlers(app)))
+        await app.feed("e1")
+        await world.settle()
+        said = await stopped_by(app)
+        assert f"test_lost_calls.py, line {line_of(form, '# second')}" in said
+        assert "one change" in said
+        assert app.outside.effects == []
+        assert await last(app, 1) == ["mutating failed:logic"]
+        assert await event_statuses(app) == {"e1": "pending"}
+        await sound(app)
+
+
+async def test_a_second_change_that_another_task_asks_for_later_fails_the_run(
+    database_url: str,
+) -> None:
+    """Nobody can see it coming. The first change counts; a person hears of the second."""
+    app = Line()
+    first = asyncio.Event()
+    app.outside.before = first.set
+
+    async def send(ctx: Context, item: int) -> None:
+        if item == 2:
+            await first.wait()
+        await ctx.call(app.outside, items=item)
+
+    async def mutate(ctx: Context, prepared: Prepared) -> None:
+        await asyncio.gather(*(send(ctx, item) for item in (1, 2)))
+
+    async with begun(app, database_url) as world:
+        mutates(app, mutate)
+        await app.feed("e1")
+        await world.settle()
+        assert f"line {line_of(send, 'ctx.call')}" in await stopped_by(app)
+        assert [params for _, params in app.outside.effects] == [{"items": 1}]
+        assert await last(app, 1) == ["mutated failed:logic"]
+        assert await event_statuses(app) == {"e1": "reserved"}
+        assert app.told == []
+        await sound(app)
+        await app.automations.resolve("line", "try-again")
+        await world.settle()
+        assert [one.status for one in app.told] == ["applied"]
+        assert app.outside.calls == 1
+        assert await event_statuses(app) == {"e1": "consumed"}
+        await sound(app)
+
+
+async def test_a_call_without_await_sends_nothing_and_fails_the_run(database_url: str) -> None:
+    app = Line()
+
+    async def mutate(ctx: Context, prepared: Prepared) -> None:
+        ctx.call(app.outside, items=1)
+
+    async with begun(app, database_url) as world:
+        mutates(app, mutate)
+        await app.feed("e1")
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")  # Python's own remark about it would add nothing
+            await world.settle()
+            gc.collect()
+        said = await stopped_by(app)
+        assert f"ctx.call in test_lost_calls.py, line {line_of(mutate, 'ctx.call')}" in said
+        assert "await" in said
+        assert app.outside.calls == 0
+        assert await event_statuses(app) == {"e1": "pending"}
+        await sound(app)
+
+
+async def test_a_peek_without_await_fails_the_run_too(database_url: str) -> None:
+    app = Line()
+
+    async def prepare(ctx: Context, state: Any) -> Prepared:
+        ctx.peek("work")
+        return Prepared()
+
+    async with begun(app, database_url) as world:
+        app.line.handlers["worker"].functions["prepare"] = prepare
+        await app.feed("e1")
+        await world.settle()
+        assert f"ctx.peek in test_lost_calls.py, line {line_of(prepare, 'ctx.peek')}" in (
+            await stopped_by(app)
+        )
+
+
+async def test_an_error_of_the_handler_is_told_rather_than_a_missing_await(
+    database_url: str,
+) -> None:
+    app = Line()
+
+    async def mutate(ctx: Context, prepared: Prepared) -> None:
+        ctx.call(app.outside, items=1)
+        raise ValueError("of its own")
+
+    async with begun(app, database_url) as world:
+        mutates(app, mutate)
+        await app.feed("e1")
+        await world.settle()
+        assert "of its own" in await stopped_by(app)
+        assert app.outside.calls == 0
+
+
+async def test_a_call_in_a_task_that_mutate_does_not_wait_for_is_seen_to_its_end(
+    database_url: str,
+) -> None:
+    app = Line()
+    tasks: list[asyncio.Task[Any]] = []
+
+    async def mutate(ctx: Context, prepared: Prepared) -> None:
+        tasks.append(asyncio.create_task(ctx.call(app.outside, items=1)))
+
+    async with begun(app, database_url) as world:
+        mutates(app, mutate)
+        await app.feed("e1")
+        await world.settle()
+        assert len(app.outside.effects) == 1
+        assert app.applied[0] == ("applied", "done")
+        assert await event_statuses(app) == {"e1": "consumed"}
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+class OneChange:
+    """Forms of mutate that can ask for one change only."""
+
+    def __init__(self, app: Line) -> None:
+        self.app = app
+
+    async def by_branch(self, ctx: Context, prepared: Prepared) -> None:
+        if prepared.data:
+            await ctx.call(self.app.outside, items=1)
+        else:
+            await ctx.call(self.app.outside, items=2)
+
+    async def returned(self, ctx: Context, prepared: Prepared) -> Any:
+        if prepared.data:
+            return await ctx.call(self.app.outside, items=1)
+        return await ctx.call(self.app.outside, items=2)
+
+    async def first_of_a_loop(self, ctx: Context, prepared: Prepared) -> None:
+        for item in (1, 2):
+            if item == 1:
+                await ctx.call(self.app.outside, items=item)
+                break
+
+    async def with_words_after_it(self, ctx: Context, prepared: Prepared) -> None:
+        try:
+            await ctx.call(self.app.outside, items=1)
+            ctx.log("never executed")
+        finally:
+            ctx.log("over at", ctx.now)
+
+    async def by_a_helper(self, ctx: Context, prepared: Prepared) -> None:
+        for item in (1, 2):
+            if item == 1:
+                await self.help(ctx, item)
+                return
+
+    async def help(self, ctx: Context, item: int) -> None:
+        async with asyncio.timeout(30):
+            await ctx.call(self.app.outside, items=item)
+
+    async def in_a_task(self, ctx: Context, prepared: Prepared) -> None:
+        await asyncio.create_task(ctx.call(self.app.outside, items=1))
+
+    def in_a_thread(self, ctx: Context, prepared: Prepared) -> None:
+        ctx.call(self.app.outside, items=1)
+
+
+SINGLE = [
+    OneChange.by_branch, OneChange.returned, OneChange.first_of_a_loop,
+    OneChange.with_words_after_it, OneChange.by_a_helper, OneChange.in_a_task,
+    OneChange.in_a_thread,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("form", SINGLE, ids=lambda form: form.__name__)
+async def test_a_mutate_that_can_ask_for_one_change_only_makes_it(
+    database_url: str, form: Mutate
+) -> None:
+    app = Line()
+    async with begun(app, database_url) as world:
+        mutates(app, form.__get__(OneChange(app)))
+        await app.feed("e1")
+        await world.settle()
+        assert [params for _, params in app.outside.effects] == [{"items": 1}]
+        assert app.applied[0] == ("applied", "done")
+        assert await event_statuses(app) == {"e1": "consumed"}
+
+
+def test_what_may_be_executed_after_a_call_is_read_from_the_code() -> None:
+    """Jumps are followed, so code before the call counts only if a loop leads back to it."""
+    lines: list[int | None] = []
+
+    class Recorder:
+        def call(self) -> bool:
+            frame = inspect.currentframe()
+            assert frame is not None
+            assert frame.f_back is not None
+            found = use_after(frame.f_back, self)
+            lines.append(None if found is None else found.line)
+            return True
+
+    def before(ctx: Recorder) -> None:
+        str(ctx)
+        ctx.call()
+
+    def passed_on(ctx: Recorder) -> None:
+        ctx.call()
+        str(ctx)
+
+    def while_loop(ctx: Recorder) -> None:
+        while ctx.call():
+            return
+
+    def looping(ctx: Recorder) -> None:
+        count = 0
+        while count < 1:
+            count += 1
+            ctx.call()
+
+    for function in (before, passed_on, while_loop, looping):
+        function(Recorder())
+    expected = [None, line_of(passed_on, "str(ctx)"), None, line_of(looping, "ctx.call")]
+    assert lines == expected
