@@ -452,6 +452,12 @@ class OutcomeUnknown(Fatal):
     code = "outcome_unknown"
     hint = "Let the tool reconcile, or look at the counterpart yourself and say what happened."
 
+    def __init__(
+        self, message: str, *, retry_after_s: float | None = None, **facts: object
+    ) -> None:
+        super().__init__(message, **facts)  # type: ignore[arg-type]
+        self.retry_after_s = retry_after_s
+
 
 class Suspended(BaseException):
     """Unwinds user code when its run gives its seat back; never to be caught."""

@@ -87,7 +87,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         float, Meta(gt=0, description="Automations: longest time for one look of a tool.")
     ] = 30.0
     reconcile_max: Annotated[
-        int, Meta(ge=1, description="Automations: looks after which a person is asked.")
+        int, Meta(ge=1, description="Automations: looks at a change before a person is asked.")
     ] = 5
     backoff_s: Annotated[
         float, Meta(gt=0, description="Automations: first pause after a failure; doubles.")

@@ -1,7 +1,8 @@
 """The one side effect of a consumer run: written to the ledger before the call, settled after it.
 
 An outcome that nobody knows is never guessed and never blindly repeated: an idempotent tool is
-called again with the same key, a reconcilable one is asked, and for the rest a person is.
+called again with the same key for as long as it takes, a reconcilable one is asked, and for the
+rest a person is.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from rota.core.automations.model import LedgerRow
 from rota.core.automations.phases import Mutation
 from rota.core.runs.failures import describe
 from rota.core.runs.model import Claim
-from rota.core.runs.retry import RetryPolicy
+from rota.core.runs.retry import RetryPolicy, capped_delay_s, next_try_us
 from rota.core.time.instants import SECOND, after, micros
 from rota.errors import NeedsLogin, NeedsPermission, NotSent, Rejected, RotaError, UsageError
 from rota.store.automations.effects import Wanted
@@ -32,6 +33,8 @@ WAITS = "reconciliation"
 OVERRUN_S = 5.0  # after this, a tool that does not keep its time is given up
 # What a tool raises when its effect certainly did not happen.
 DEFINITE = (UsageError, NotSent, Rejected, NeedsLogin, NeedsPermission)
+# Of these, the ones that only a person can change.
+REFUSALS = (UsageError, Rejected, NeedsLogin, NeedsPermission)
 
 
 class Effects:
@@ -80,6 +83,12 @@ class Effects:
     async def _unknown(self, tool: Tool, row: LedgerRow, error: Exception) -> LedgerRow:
         log.warning("%s of %s: the outcome is unknown: %s", tool.name, self._claim.name, error)
         row = await self._ended(row, Mutation.NEEDS_RECONCILE, error=describe(error))
+        asked_s = capped_delay_s(getattr(error, "retry_after_s", None))
+        if asked_s and tool.safety is not Safety.UNKNOWABLE:
+            settle_s = tool.settle_s if tool.safety is Safety.RECONCILABLE else 0.0
+            wake_at = after(self._now(), micros(max(asked_s, settle_s)))
+            said = f"{tool.name} asked to wait {asked_s:g} s: {error}"
+            raise HandlerSuspended(WAITS, said, wake_at=wake_at)
         return await self.reconcile(tool, row)
 
     async def reconcile(self, tool: Tool | None, row: LedgerRow) -> LedgerRow:
@@ -92,16 +101,29 @@ class Effects:
             )
         if row.status == Mutation.IN_FLIGHT:
             row = await self._ended(row, Mutation.NEEDS_RECONCILE, error=_cause(row))
+        if tool.safety is Safety.IDEMPOTENT:
+            return await self._call_again(tool, row)
         self._wait_until_settled(tool, row)
-        verdict = await self._verdict(tool, row)
-        match verdict:
+        match await self._verdict(tool, row):
             case Applied(result):
                 return await self._applied(row, result, "reconcile")
             case NotApplied(why):
                 await self._ended(row, Mutation.FAILED, error=_said(why), by="reconcile")
                 raise NotHappened(f"{tool.name} did not happen: {why}")
-            case Unknown(why):
-                return await self._later(row, why)
+            case Unknown(why, retry_after_s):
+                return await self._later(row, why, retry_after_s, asks=True)
+
+    async def _call_again(self, tool: Tool, row: LedgerRow) -> LedgerRow:
+        """Call an idempotent tool with the same key. Even a definite refusal of this call says
+        nothing about the one before it; only those that would not pass by themselves end with a
+        person."""
+        try:
+            result = await self._call(tool, row)
+        except Exception as error:
+            why = f"{type(error).__name__}: {error}"
+            asked_s = getattr(error, "retry_after_s", None)
+            return await self._later(row, why, asked_s, asks=isinstance(error, REFUSALS))
+        return await self._applied(row, result, "reconcile")
 
     def _wait_until_settled(self, tool: Tool, row: LedgerRow) -> None:
         """Pause before the first look: a slow counterpart may still be at work. The time counts
@@ -116,26 +138,27 @@ class Effects:
         limit_s = self._room.settings.reconcile_s
         params: dict[str, Any] = msgspec.json.decode(row.params)
         try:
-            if tool.safety is Safety.IDEMPOTENT:
-                return Applied(await self._call(tool, row))
             async with asyncio.timeout(limit_s):
                 return await tool.reconcile(params, Call(row.id, limit_s))
         except Exception as error:
-            # Even a definite refusal of this call says nothing about the one before it.
             return Unknown(f"{type(error).__name__}: {error}")
 
-    async def _later(self, row: LedgerRow, why: str) -> LedgerRow:
+    async def _later(
+        self, row: LedgerRow, why: str, retry_after_s: float | None, *, asks: bool
+    ) -> LedgerRow:
+        """Look again after a growing pause; `asks`: after `reconcile_max` looks, ask a person."""
         count = row.reconcile_count + 1
         settings = self._room.settings
-        if count >= settings.reconcile_max:
+        if asks and count >= settings.reconcile_max:
             return await self._ask(row, f"{row.tool} could not tell after {count} looks: {why}")
         await self._ended(row, Mutation.NEEDS_RECONCILE, error=_cause(row), count=count)
         policy = RetryPolicy(count + 1, settings.backoff_s, 2.0, settings.backoff_s_max)
-        wake_at = self._now() + policy.delay_us(count, 0)
-        seconds = (wake_at - self._now()) / SECOND
-        raise HandlerSuspended(
-            WAITS, f"{row.tool}: {why}; next look in {seconds:g} s", wake_at=wake_at
+        pause_us = next_try_us(
+            policy, attempt=count, error_names=(), retry_after_s=retry_after_s, chance=0
         )
+        assert pause_us is not None, "the policy has one attempt more than there were"
+        said = f"{row.tool}: {why}; next look in {pause_us / SECOND:g} s"
+        raise HandlerSuspended(WAITS, said, wake_at=after(self._now(), pause_us))
 
     async def _ask(self, row: LedgerRow, why: str) -> LedgerRow:
         if row.status != Mutation.INDETERMINATE:

@@ -250,8 +250,6 @@ class HandlerRunner:
         if self._looking_for_tool:
             self._tool = self._tool or tool
             raise HostStop(None)
-        if self._effect is not None:
-            raise NotAllowed("a run makes one change; this would be the second")
         # Tasks that were started together come to their calls before anything is sent: a second
         # change among them stops the run while nothing has happened yet.
         await asyncio.sleep(0)

@@ -67,11 +67,13 @@ class HttpResponse(NamedTuple):
 
 
 class IncompleteResponse(Exception):
-    """There is no whole answer; `sent` tells whether the counterpart may have seen the request."""
+    """There is no whole answer; `sent` tells whether the counterpart may have seen the request,
+    and `head` is the answer without its body, if that much came."""
 
-    def __init__(self, said: str, *, sent: bool) -> None:
+    def __init__(self, said: str, *, sent: bool, head: HttpResponse | None = None) -> None:
         super().__init__(said)
         self.sent = sent
+        self.head = head
 
 
 async def exchange(request: HttpRequest, *, timeout_s: float, bytes_max: int) -> HttpResponse:
@@ -87,7 +89,9 @@ async def exchange(request: HttpRequest, *, timeout_s: float, bytes_max: int) ->
             said = f"no {seen.awaited} within {timeout_s:g} s"
         else:
             said = hide(str(error) or type(error).__name__, request.headers.values())
-        raise IncompleteResponse(f"{place(request.url)}: {said}", sent=seen.sent) from error
+        raise IncompleteResponse(
+            f"{place(request.url)}: {said}", sent=seen.sent, head=seen.head
+        ) from error
 
 
 class _ExchangeProgress:

@@ -89,9 +89,10 @@ class NotApplied(NamedTuple):
 
 
 class Unknown(NamedTuple):
-    """It cannot be told now; ask again later, or a person."""
+    """It cannot be told now; ask again later (after `retry_after_s`, if given), or a person."""
 
     why: str
+    retry_after_s: float | None = None
 
 
 Verdict: TypeAlias = Applied | NotApplied | Unknown

@@ -108,6 +108,7 @@ class HttpWrite(Tool):
         accept: Found | None = None,
         applied_statuses: Collection[int] = (),
         pending_statuses: Collection[int] = (),
+        not_sent_statuses: Collection[int] = (),
         service: str | None = None,
         account: str | None = None,
         settle_s: float = SETTLE_S,
@@ -128,6 +129,11 @@ class HttpWrite(Tool):
         self._accept = accept
         self._applied = frozenset(applied_statuses)
         self._pending = frozenset(pending_statuses)
+        self._not_sent = frozenset(not_sent_statuses)
+        if len(self._applied | self._pending | self._not_sent) < sum(
+            map(len, (self._applied, self._pending, self._not_sent))
+        ):
+            raise UsageError(f"{name}: a status has one meaning; it stands in several lists")
         self._service, self._account = service, account
         self._bytes_max = bytes_max
         self._reader = typed.JsonReader(HttpWriteParams)
@@ -152,9 +158,22 @@ class HttpWrite(Tool):
                 request, timeout_s=call.timeout_s, bytes_max=self._bytes_max
             )
         except http.IncompleteResponse as error:
-            if error.sent:
+            if not error.sent:
+                raise NotSent(str(error)) from error
+            if error.head is None or not self._is_success(error.head.status):
                 raise OutcomeUnknown(str(error), tool=self.name) from error
-            raise NotSent(str(error)) from error
+            answer = error.head  # its status says enough, though its body was lost
+        self._judge(answer, sender)
+        return _result(answer)
+
+    def _is_success(self, status: int) -> bool:
+        own = self._pending | self._not_sent
+        return status in self._applied or (status // 100 == 2 and status not in own)
+
+    def _judge(self, answer: http.HttpResponse, sender: http.HttpCaller) -> None:
+        """Return if the answer says that the effect happened, or raise what it says instead."""
+        if answer.status in self._not_sent:
+            raise NotSent(sender.told(answer), retry_after_s=http.retry_after_s(answer))
         if answer.status in self._pending:
             raise OutcomeUnknown(
                 f"{sender.told(answer)}: an earlier call is still at work",
@@ -165,7 +184,6 @@ class HttpWrite(Tool):
         if answer.status not in self._applied:
             http.judge_write(answer, sender=sender)
             self._believe(answer, sender)
-        return _result(answer)
 
     async def look_up(self, params: HttpWriteParams, call: Call) -> Verdict:
         """Ask the counterpart."""
@@ -190,7 +208,8 @@ class HttpWrite(Tool):
         try:
             http.judge_read(answer, sender=sender)
         except (Rejected, NotSent) as error:
-            return Unknown(f"the lookup failed: {error}")
+            asked_s = getattr(error, "retry_after_s", None)
+            return Unknown(f"the lookup failed: {error}", asked_s)
         return self._verdict(answer, sender)
 
     def _verdict(self, answer: http.HttpResponse, sender: http.HttpCaller) -> Verdict:
@@ -221,6 +240,9 @@ class HttpWrite(Tool):
         """Some say 200 and mean no: `accept` looks at what they say besides."""
         if self._accept is None:
             return
+        if not answer.whole:
+            said = f"{sender.told(answer)}; accept= needs the whole answer, and a part of it came"
+            raise OutcomeUnknown(said, tool=self.name, status=answer.status)
         try:
             accepted = self._accept(_plain(answer))
         except Exception as error:

@@ -79,8 +79,7 @@ def say(
         return Said(Word.RUNNING, "Running now" if taken else "Waiting for a worker")
     in_ = how_long((turn.available_at or now) - now)
     if turn.reason == "reconciliation":
-        return Said(Word.RUNNING, f"Finding out whether a change happened; next look in {in_}",
-                    ("try-again", "did-not-happen", "skip"))  # fmt: skip
+        return Said(Word.RUNNING, _looks(mutation, in_), _answers(mutation))
     if turn.reason in ("transient", "timeout"):
         said = read_error(error).get("message", "") if error else ""
         return Said(Word.RUNNING, f"Trying again in {in_}" + (f": {said}" if said else ""))
@@ -105,6 +104,20 @@ def can_skip(turn: Run | None) -> bool:
     return "skip" in WAITS.get(turn.reason or "", ("", ()))[1]
 
 
+def _looks(mutation: LedgerRow | None, in_: str) -> str:
+    if mutation is not None and mutation.safety == "idempotent":
+        return f"Calling {mutation.tool} again with the same key in {in_}"
+    return f"Finding out whether a change happened; next look in {in_}"
+
+
+def _answers(mutation: LedgerRow | None) -> tuple[str, ...]:
+    """What a person can say about a change in doubt. One that cannot look is not tried again. An
+    idempotent one keeps its key, and "did not happen" would give it another."""
+    safety = None if mutation is None else mutation.safety
+    never = {"unknowable": "try-again", "idempotent": "did-not-happen"}.get(safety or "")
+    return tuple(one for one in WAITS["reconciliation"][1] if one != never)
+
+
 def _waits(
     turn: Run, error: str | None, mutation: LedgerRow | None, skips: Sequence[EventName]
 ) -> Said:
@@ -112,10 +125,11 @@ def _waits(
     if turn.reason == "approval" and mutation is not None:
         return Said(Word.ATTENTION, f"{begins}: {mutation.title or mutation.tool}", actions)
     if turn.reason == "reconciliation" and mutation is not None:
-        if mutation.safety == "unknowable":
-            actions = actions[1:]  # it cannot look
         begins = f"{begins}: {mutation.title or mutation.tool}"
-        return Said(Word.ATTENTION, begins, actions)
+        said = read_error(error).get("message", "") if error else ""
+        if said and mutation.safety == "idempotent":
+            begins = f"{begins} ({said})"  # what the counterpart refuses, and a person can change
+        return Said(Word.ATTENTION, begins, _answers(mutation))
     if not skips:  # an action that clears nothing is none
         actions = tuple(one for one in actions if one != "skip")
     message = read_error(error).get("message", "") if error else ""

@@ -233,6 +233,11 @@ async def _settle_doubt(tx: Tx, turn: Run, how: str, now: int) -> None:
             count = min(row.reconcile_count, 1)
             await effects.move(tx, row, Mutation.NEEDS_RECONCILE, now=now, reconcile_count=count)
     elif how == "did-not-happen":
+        if row.safety == "idempotent":  # a new run would have another key
+            raise WrongState(
+                f"{row.tool} is idempotent: it is called again with the same key, which is safe",
+                hint="Say try-again when its counterpart can answer, or skip.",
+            )
         await effects.move(tx, row, Mutation.FAILED, now=now, resolved_by="person")
     else:
         await effects.move(tx, row, Mutation.SKIPPED, now=now, resolved_by="person")
