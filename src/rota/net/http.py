@@ -29,6 +29,7 @@ from rota.errors import (
     OutcomeUnknown,
     Rejected,
 )
+from rota.net import addresses
 from rota.net.secret import Secret, Text, hide, hide_bytes, reveal_all
 
 try:
@@ -48,12 +49,13 @@ Headers = Mapping[str, Text]
 
 
 class HttpRequest(NamedTuple):
-    """What to send; secrets are still names."""
+    """What to send; secrets are still names. `public_only` refuses private addresses."""
 
     method: str
     url: str
     headers: Headers
     content: bytes | None = None
+    public_only: bool = False
 
 
 class HttpResponse(NamedTuple):
@@ -78,7 +80,7 @@ class IncompleteResponse(Exception):
 
 async def exchange(request: HttpRequest, *, timeout_s: float, bytes_max: int) -> HttpResponse:
     """Send once and read the answer; never follows a redirect, never tries again."""
-    seen = _ExchangeProgress()
+    seen = _ExchangeProgress(request)
     try:
         async with asyncio.timeout(timeout_s), _client() as client:
             return await _sent(client, request, seen, bytes_max)
@@ -95,11 +97,14 @@ async def exchange(request: HttpRequest, *, timeout_s: float, bytes_max: int) ->
 
 
 class _ExchangeProgress:
-    """How far an exchange came."""
+    """How far an exchange came, and whether it may go there."""
 
-    def __init__(self) -> None:
+    def __init__(self, request: HttpRequest) -> None:
         self.sent = False
         self.head: HttpResponse | None = None
+        self._public_only = request.public_only
+        self._host = httpx2.URL(request.url).raw_host.decode()
+        self._is_direct = True
 
     @property
     def awaited(self) -> str:
@@ -110,6 +115,26 @@ class _ExchangeProgress:
         if event.endswith("send_request_headers.started"):
             # A proxy that is asked for a tunnel has not seen the request yet.
             self.sent = self.sent or facts["request"].method != b"CONNECT"
+        elif event.endswith("connect_tcp.started") and self._public_only:
+            self._is_direct = facts["host"] == self._host
+            if not self._is_direct and addresses.is_private_name(self._host):
+                raise self._refused(self._host)
+        elif event.endswith("connect_tcp.complete") and self._public_only and self._is_direct:
+            await self._check(facts["return_value"])
+
+    async def _check(self, stream: Any) -> None:
+        """Look at the address that was connected to, before anything is sent to it: a look at the
+        name beforehand could see another one."""
+        address = str(stream.get_extra_info("server_addr")[0])
+        if not addresses.is_public(address):
+            await stream.aclose()
+            raise self._refused(address)
+
+    def _refused(self, address: str) -> Rejected:
+        return Rejected(
+            f"{self._host} is {address}, which is not a public address",
+            hint="Give the tool a base=, or private=True if calls may go to private networks.",
+        )
 
 
 async def _sent(
@@ -258,10 +283,10 @@ def checked_url(url: str, *, base: str | None, tool: str) -> str:
     return whole
 
 
-def origin(url: str) -> tuple[str, str | None, int | None]:
-    """Scheme, host and port: to whom a secret is told."""
-    parts = urlsplit(url)
-    return parts.scheme, parts.hostname, parts.port or {"http": 80, "https": 443}.get(parts.scheme)
+def origin(url: str) -> tuple[str, bytes, int | None]:
+    """Scheme, host and port, as the client reads them: to whom a secret is told."""
+    parts = httpx2.URL(url)
+    return parts.scheme, parts.raw_host, parts.port or {"http": 80, "https": 443}.get(parts.scheme)
 
 
 def checked_headers(headers: Headers, *, tool: str) -> Headers:
@@ -274,9 +299,9 @@ def checked_headers(headers: Headers, *, tool: str) -> Headers:
     return headers
 
 
-def open_headers(headers: Headers) -> dict[str, Text]:
-    """Those without a secret: what a stranger may be told."""
-    return {name: value for name, value in headers.items() if not isinstance(value, Secret)}
+def secret_headers(headers: Headers) -> list[str]:
+    """The names of those that hold a secret."""
+    return [name for name, value in headers.items() if isinstance(value, Secret)]
 
 
 def content_of(answer: HttpResponse, kind: Kind) -> dict[str, Any]:

@@ -1,7 +1,8 @@
 """Secrets by name: parameters and tools hold the name, the environment holds the value.
 
 A secret is resolved only in places that are meant for one (a header, a login, a variable of a
-command). Text is never searched for names of secrets, so what comes from outside can ask for none.
+command). Text is never searched for names of secrets, and no JSON decodes to one: what comes from
+outside can ask for none.
 """
 
 from __future__ import annotations
@@ -9,18 +10,33 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 
-import msgspec
-
 from rota.errors import NeedsLogin
 
 SHOWN_CHARS_MIN = 4  # a shorter value would hide half of an innocent text
 
 
-class Secret(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A value to be read from the environment when it is needed."""
+class Secret:
+    """A value to be read from the environment when it is needed. Only Python code can make one:
+    a type that msgspec knows could be decoded from the parameters of a call."""
 
-    secret: str
-    prefix: str = ""
+    __slots__ = ("prefix", "secret")
+
+    def __init__(self, secret: str, prefix: str = "") -> None:
+        self.secret = secret
+        self.prefix = prefix
+
+    def __repr__(self) -> str:
+        return f"secret({self.secret!r})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Secret) and self._parts == other._parts
+
+    def __hash__(self) -> int:
+        return hash(self._parts)
+
+    @property
+    def _parts(self) -> tuple[str, str]:
+        return self.secret, self.prefix
 
     def reveal(self) -> str:
         """The value itself; NeedsLogin when the environment does not have it."""

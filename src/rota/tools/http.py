@@ -21,7 +21,7 @@ from rota.errors import (
     UsageError,
 )
 from rota.net import http
-from rota.net.secret import Secret, Text
+from rota.net.secret import Text
 from rota.tools.base import (
     SETTLE_S,
     Applied,
@@ -48,7 +48,7 @@ class HttpWriteParams(msgspec.Struct, forbid_unknown_fields=True):
     url: str
     json: Any = msgspec.UNSET
     body: str | None = None
-    headers: dict[str, str | Secret] = {}
+    headers: dict[str, str] = {}
 
 
 class Lookup:
@@ -109,6 +109,7 @@ class HttpWrite(Tool):
         applied_statuses: Collection[int] = (),
         pending_statuses: Collection[int] = (),
         not_sent_statuses: Collection[int] = (),
+        private: bool | None = None,
         service: str | None = None,
         account: str | None = None,
         settle_s: float = SETTLE_S,
@@ -121,7 +122,10 @@ class HttpWrite(Tool):
         self.safety = _safety(method, key_header, lookup)
         self._method = method
         self._base = base and http.checked_url(base, base=None, tool=name)
-        self._headers = http.checked_headers(headers or {}, tool=name)
+        self._public_only = _public_only(private, base)
+        self._headers = _own_headers(headers, base, tool=name)
+        if lookup is not None:
+            _own_headers(lookup.headers, base, tool=name)
         if key_header:
             http.checked_headers({key_header: ""}, tool=name)
         self._key_header = key_header
@@ -140,6 +144,7 @@ class HttpWrite(Tool):
 
     def read(self, params: dict[str, Any]) -> HttpWriteParams:
         """The parameters, with the URL made whole."""
+        _refuse_secrets(params, tool=self.name)
         values: HttpWriteParams = read_params(self._reader, params, tool=self.name)
         if values.body is not None and values.json is not msgspec.UNSET:
             raise BadInput(f"parameters of {self.name}: give json or body, not both")
@@ -151,7 +156,9 @@ class HttpWrite(Tool):
         """Send, and let the status decide."""
         headers = self._sent_headers(params, call)
         content = _content(params)
-        request = http.HttpRequest(self._method, params.url, headers, content)
+        request = http.HttpRequest(
+            self._method, params.url, headers, content, public_only=self._public_only
+        )
         sender = self._sender(params.url)
         try:
             answer = await http.exchange(
@@ -191,11 +198,8 @@ class HttpWrite(Tool):
             return await super().look_up(params, call)
         filled = self._lookup.fill(params, call.key)
         url = http.checked_url(urljoin(params.url, filled), base=self._base, tool=self.name)
-        headers = self._headers
-        if http.origin(url) != http.origin(params.url):
-            headers = http.open_headers(headers)  # the secrets are meant for the other place
-        headers = http.merged(headers, self._lookup.headers)
-        request = http.HttpRequest("GET", url, headers)
+        headers = http.merged(self._headers, self._lookup.headers)
+        request = http.HttpRequest("GET", url, headers, public_only=self._public_only)
         sender = self._sender(url)
         try:
             answer = await http.exchange(
@@ -258,7 +262,7 @@ class HttpReadParams(msgspec.Struct, forbid_unknown_fields=True):
     """What one call of an HttpRead takes."""
 
     url: str
-    headers: dict[str, str | Secret] = {}
+    headers: dict[str, str] = {}
     etag: str | None = None
     last_modified: str | None = None
     kind: http.Kind = "auto"
@@ -269,6 +273,7 @@ class HttpReadOptions(TypedDict, total=False):
 
     base: str | None
     headers: Mapping[str, Text] | None
+    private: bool | None
     service: str | None
     account: str | None
     bytes_max: int
@@ -284,13 +289,15 @@ class HttpRead(Tool):
         base = options.get("base")
         self.name = name
         self._base = base and http.checked_url(base, base=None, tool=name)
-        self._headers = http.checked_headers(options.get("headers") or {}, tool=name)
+        self._public_only = _public_only(options.get("private"), base)
+        self._headers = _own_headers(options.get("headers"), base, tool=name)
         self._service, self._account = options.get("service"), options.get("account")
         self._bytes_max = options.get("bytes_max", BYTES_MAX)
         self._reader = typed.JsonReader(HttpReadParams)
 
     def read(self, params: dict[str, Any]) -> HttpReadParams:
         """The parameters, with the URL made whole."""
+        _refuse_secrets(params, tool=self.name)
         values: HttpReadParams = read_params(self._reader, params, tool=self.name)
         http.checked_headers(values.headers, tool=self.name)
         values.url = http.checked_url(values.url, base=self._base, tool=self.name)
@@ -328,20 +335,20 @@ class HttpRead(Tool):
             raise NotSent(said) from error
 
     async def _followed(self, url: str, headers: http.Headers, call: Call) -> http.HttpResponse:
-        first = http.origin(url)
         for _ in range(REDIRECTS_MAX + 1):
             answer = await self._once(url, headers, call)
             target = answer.headers.get("location", "")
             if answer.status not in (301, 302, 303, 307, 308):
                 return answer
-            url = http.checked_url(urljoin(url, target), base=None, tool=self.name)
-            if http.origin(url) != first:
-                headers = http.open_headers(headers)
+            try:
+                url = http.checked_url(urljoin(url, target), base=self._base, tool=self.name)
+            except (BadInput, ValueError) as error:
+                raise Rejected(f"{http.place(url)} redirects: {error}") from error
         raise Rejected(f"{http.place(url)} is the end of {REDIRECTS_MAX} redirects, and leads on")
 
     async def _once(self, url: str, headers: http.Headers, call: Call) -> http.HttpResponse:
         answer = await http.exchange(
-            http.HttpRequest("GET", url, headers),
+            http.HttpRequest("GET", url, headers, public_only=self._public_only),
             timeout_s=call.timeout_s,
             bytes_max=self._bytes_max,
         )
@@ -356,6 +363,39 @@ class HttpRead(Tool):
                 bytes_max=self._bytes_max,
             )
         return answer
+
+
+def _public_only(private: bool | None, base: str | None) -> bool:
+    """Whether private addresses are refused: unless they are allowed, or the developer named the
+    site."""
+    return base is None if private is None else not private
+
+
+def _own_headers(
+    headers: Mapping[str, Text] | None, base: str | None, *, tool: str
+) -> http.Headers:
+    """The headers of a tool. Secrets need a base: they would go to any site that a call names."""
+    found = http.checked_headers(headers or {}, tool=tool)
+    secret = http.secret_headers(found)
+    if secret and base is None:
+        raise UsageError(
+            f"{tool}: the header {secret[0]} is a secret, and would go to any site",
+            hint='Say which site it is for: base="https://api.example.com".',
+        )
+    return found
+
+
+def _refuse_secrets(params: dict[str, Any], *, tool: str) -> None:
+    """Headers of a call are text: they may come from outside, which may name no secret."""
+    headers = params.get("headers")
+    values = headers.items() if isinstance(headers, dict) else ()
+    for name, value in values:
+        if not isinstance(value, str):
+            raise BadInput(
+                f"parameters of {tool}: the header {name!r} of a call is text, not "
+                f"{type(value).__name__}",
+                hint="Give a secret to the tool itself: headers= and base=.",
+            )
 
 
 def _safety(method: str, key_header: str | None, lookup: Lookup | None) -> Safety:

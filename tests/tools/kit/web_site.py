@@ -30,7 +30,8 @@ class Site:
       NNN         that status, no effect           applied-NNN    that status, after the effect
     """
 
-    def __init__(self, *, honours_key: bool = False) -> None:
+    def __init__(self, address: str = "127.0.0.1", *, honours_key: bool = False) -> None:
+        self.address = address
         self.honours_key = honours_key
         self.effects: Counter[str] = Counter()
         self.asked: list[Asked] = []
@@ -43,8 +44,8 @@ class Site:
 
     @contextlib.asynccontextmanager
     async def up(self) -> AsyncIterator[Site]:
-        server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
-        self.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        server = await asyncio.start_server(self._serve, self.address, 0)
+        self.url = f"http://{self.address}:{server.sockets[0].getsockname()[1]}"
         try:
             yield self
         finally:
