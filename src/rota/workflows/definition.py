@@ -80,13 +80,15 @@ class Step(Generic[P, R]):
 
     def aio(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, Any]:
         """A sync step from an async workflow: it runs in a thread."""
-        return _noted(f"{self.name}.aio", self._aio(args, kwargs))
+        call = object()
+        return _noted(call, f"{self.name}.aio", self._aio(call, args, kwargs))
 
-    async def _aio(self, args: Any, kwargs: Any) -> Any:
+    async def _aio(self, call: object, args: Any, kwargs: Any) -> Any:
         flow = current_run()
         if flow is None:
             value: Any = self.function(*args, **kwargs)
             return await value if self.is_async else value
+        flow.calls.begun(call, None)
         return await run_step(flow, self, flow.key_for(self.name), args, kwargs)
 
     def _within(self, flow: WorkflowRun, key: str, args: Any, kwargs: Any) -> Any:
@@ -182,15 +184,16 @@ class Workflow(Startable[P, R]):
 
     def aio(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R]:
         """Call from async and sync workflows alike: a child run and its result."""
-        return _noted(f"{self.name}.aio", self._aio(args, kwargs))
+        call = object()
+        return _noted(call, f"{self.name}.aio", self._aio(call, args, kwargs))
 
-    async def _aio(self, args: Any, kwargs: Any) -> R:
+    async def _aio(self, call: object, args: Any, kwargs: Any) -> R:
         flow = current_run()
         if flow is None:
             self._refuse_in_step()
             value: Any = self.function(*args, **kwargs)
             return cast(R, await value if self.is_async else value)
-        return cast(R, await run_child(flow, self, args, kwargs))
+        return cast(R, await run_child(flow, self, args, kwargs, call=call))
 
     def _call(self, args: Any, kwargs: Any, key: str | None = None) -> Any:
         """Inside a workflow: a child run and its result. Elsewhere: a plain call."""
@@ -263,10 +266,10 @@ class WorkflowDecorator(Protocol):
     def __call__(self, function: Callable[P, R], /) -> SyncWorkflow[P, R]: ...
 
 
-def _noted(name: str, work: Coroutine[Any, Any, R]) -> Coroutine[Any, Any, R]:
+def _noted(call: object, name: str, work: Coroutine[Any, Any, R]) -> Coroutine[Any, Any, R]:
     """Have the run remember a call that user code has to await."""
     flow = current_run()
-    return work if flow is None else flow.calls.note(name, work)
+    return work if flow is None else flow.calls.note(call, name, work)
 
 
 def _check_colour(flow: WorkflowRun, what: str, name: str, is_async: bool) -> None:
