@@ -419,10 +419,12 @@ class Fatal(Failure):
 
 
 class BudgetSpent(Fatal):
-    """A call would pass the budget, so it was not made."""
+    """A call could pass the budget, so it was not made."""
 
     code = "budget_spent"
-    hint = "Raise the budget and retry: what is done is kept, and not paid for again."
+    hint = (
+        "Raise the budget or lower `maxTokens`, then run with `--reuse last`: what is done is kept."
+    )
 
 
 class ItemsFailed(Failure):

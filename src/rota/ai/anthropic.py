@@ -57,7 +57,7 @@ class Anthropic(Priced):
             "/v1/messages",
             self._body(request),
             fold,
-            headers={"anthropic-version": VERSION},
+            headers={"anthropic-version": VERSION, **request.headers},
             timeout_s=request.timeout_s,
         )
         text = "".join(fold.parts)
@@ -67,10 +67,15 @@ class Anthropic(Priced):
         """Close the kept connections."""
         await self._wire.aclose()
 
+    def answer_tokens_max(self, request: Request) -> int:
+        """The bound that is sent: the API wants one."""
+        return request.max_tokens or self._max_tokens
+
     def _body(self, request: Request) -> dict[str, Any]:
         body: dict[str, Any] = {
+            **request.body,
             "model": request.model,
-            "max_tokens": request.max_tokens or self._max_tokens,
+            "max_tokens": self.answer_tokens_max(request),
             "messages": [{"role": "user", "content": request.prompt}],
         }
         if self._stream:

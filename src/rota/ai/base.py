@@ -11,12 +11,14 @@ What `ask` raises says what to do next; each is decided where the failure is see
 
 A cancelled or timed-out `ask` leaves nothing behind: the connection is closed, the program killed.
 The fact `sent` of an error is True when the provider may have worked, and so may charge for it.
+Its facts `tokens_in`, `tokens_out` and `cost_usd` are what the provider charges, where it said so.
 Its fact `throttled` is True when the provider is well and only asks us to slow down.
 """
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol
 
 import msgspec
 
@@ -26,6 +28,8 @@ from rota.errors import Transient
 TIMEOUT_S = 120.0
 # Taken for the length of an answer when nobody bounds it; only estimates are made of it.
 ANSWER_TOKENS = 1000
+# The bound of an answer under a budget where neither the question nor the provider has one.
+BOUND_TOKENS = 4096
 
 
 class Request(msgspec.Struct, frozen=True):
@@ -39,6 +43,10 @@ class Request(msgspec.Struct, frozen=True):
     timeout_s: float = TIMEOUT_S  # for the call itself; waiting for a rate limit comes before it
     wants_json: bool = False  # the answer shall be one JSON object; not for a list of them
     cwd: str | None = None  # the folder in which a command works; of no use to the others
+    headers: dict[str, str] = {}  # further headers, for providers over HTTP
+    body: dict[str, Any] = {}  # further fields of the request, for providers over HTTP
+    # Awaited right before the question is sent, after all waits for limits. See `announced`.
+    begin: Callable[[], Awaitable[None]] | None = None
 
 
 class Reply(msgspec.Struct, frozen=True):
@@ -54,12 +62,15 @@ class Reply(msgspec.Struct, frozen=True):
 
 
 class Estimate(msgspec.Struct, frozen=True):
-    """What a question will take, without asking it."""
+    """What a question will take, without asking it; `tokens_max` and `cost_usd_max` at most."""
 
     model: str
     tokens_in: int
     tokens_out: int
     cost_usd: float | None
+    tokens_max: int | None = None  # None: the estimate is the maximum
+    cost_usd_max: float | None = None
+    is_bounded: bool = True  # False: nothing keeps the answer from being longer than estimated
 
     @property
     def tokens(self) -> int:
@@ -84,6 +95,19 @@ class Invoker(Protocol):
         ...
 
 
+async def announced(request: Request) -> Request:
+    """Await `begin` of a question that is about to be sent; the question without it."""
+    if request.begin is None:
+        return request
+    await request.begin()
+    return msgspec.structs.replace(request, begin=None)
+
+
+def announces(invoker: Invoker) -> bool:
+    """Whether an invoker awaits `begin` itself; its caller does it otherwise."""
+    return bool(getattr(invoker, "announces", False))
+
+
 async def release(invoker: Invoker) -> None:
     """Close what an invoker holds open, if anything. It opens it again when it is asked."""
     close = getattr(invoker, "aclose", None)
@@ -95,6 +119,12 @@ def estimated_tokens(request: Request) -> tuple[int, int]:
     """Tokens of the question and, at most or by custom, of its answer."""
     asked = tokens.estimate(request.prompt) + tokens.estimate(request.system or "")
     return asked + tokens.FRAME, request.max_tokens or ANSWER_TOKENS
+
+
+def prompt_tokens_max(request: Request) -> int:
+    """Tokens of the question at most: vocabularies are made of bytes, so a byte is a token."""
+    texts = (request.prompt, request.system or "", str(request.body or ""))
+    return sum(len(text.encode(errors="replace")) for text in texts) + tokens.FRAME_MAX
 
 
 def passing(

@@ -1,4 +1,7 @@
-"""Budgets that stop before they are passed: held by estimate, settled by what was really used.
+"""Budgets that are never passed: the most that a call may take is held until it is settled.
+
+An answer is bounded by `max_tokens` of its question, or of its provider, or by `BOUND_TOKENS`. A
+call that would pass the budget waits for those under way, and is refused when that cannot help.
 
 The arithmetic is pure and in whole billionths of a dollar: `Spent` in, `Spent` out.
 """
@@ -13,7 +16,7 @@ from typing import Literal
 
 import msgspec
 
-from rota.ai.base import Estimate, Invoker, Reply, Request, release
+from rota.ai.base import BOUND_TOKENS, Estimate, Invoker, Reply, Request, announces, release
 from rota.errors import BadSetting, BudgetSpent, RotaError
 
 NANO = 1_000_000_000
@@ -24,8 +27,10 @@ class BudgetUsage(msgspec.Struct, frozen=True):
 
     nano_usd: int = 0
     tokens: int = 0
+    calls: int = 0
     held_nano_usd: int = 0
     held_tokens: int = 0
+    held_calls: int = 0
 
 
 class Amount(msgspec.Struct, frozen=True):
@@ -33,6 +38,7 @@ class Amount(msgspec.Struct, frozen=True):
 
     nano_usd: int
     tokens: int
+    calls: int = 1
 
 
 class Limit(msgspec.Struct, frozen=True):
@@ -40,6 +46,7 @@ class Limit(msgspec.Struct, frozen=True):
 
     nano_usd: int | None = None
     tokens: int | None = None
+    calls: int | None = None
 
 
 Verdict = Literal["go", "wait", "refuse"]
@@ -50,6 +57,7 @@ def judge(limit: Limit, spent: BudgetUsage, amount: Amount) -> Verdict:
     verdicts = {
         _judge(limit.nano_usd, spent.nano_usd, spent.held_nano_usd, amount.nano_usd),
         _judge(limit.tokens, spent.tokens, spent.held_tokens, amount.tokens),
+        _judge(limit.calls, spent.calls, spent.held_calls, amount.calls),
     }
     return "refuse" if "refuse" in verdicts else "wait" if "wait" in verdicts else "go"
 
@@ -66,6 +74,7 @@ def hold(spent: BudgetUsage, amount: Amount) -> BudgetUsage:
         spent,
         held_nano_usd=spent.held_nano_usd + amount.nano_usd,
         held_tokens=spent.held_tokens + amount.tokens,
+        held_calls=spent.held_calls + amount.calls,
     )
 
 
@@ -74,18 +83,26 @@ def settle(spent: BudgetUsage, held: Amount, used: Amount) -> BudgetUsage:
     return BudgetUsage(
         nano_usd=spent.nano_usd + used.nano_usd,
         tokens=spent.tokens + used.tokens,
+        calls=spent.calls + used.calls,
         held_nano_usd=spent.held_nano_usd - held.nano_usd,
         held_tokens=spent.held_tokens - held.tokens,
+        held_calls=spent.held_calls - held.calls,
     )
 
 
-NOTHING = Amount(0, 0)
+def excess(held: Amount, used: Amount) -> Amount:
+    """What a call took beyond the most that it may take: its provider does not keep its bounds."""
+    return Amount(max(0, used.nano_usd - held.nano_usd), max(0, used.tokens - held.tokens), calls=0)
+
+
+NOTHING = Amount(0, 0, calls=0)
 
 
 class Hold:
     """One call under way; `paid` says what it took."""
 
-    def __init__(self) -> None:
+    def __init__(self, amount: Amount) -> None:
+        self.amount = amount
         self.reply: Reply | None = None
 
     def paid(self, reply: Reply) -> None:
@@ -96,24 +113,39 @@ class Hold:
 class Budget:
     """What may be spent; of a run, a schedule, or whoever shares it.
 
-    Estimates are guesses: an answer without `max_tokens` may take more than was held for it, and
-    so may pass the limit by that much. The next call is refused.
+    A provider that gives longer answers than its bound allows may pass the limit by that much.
+    Later calls hold as much more, and `excess` says how much it was.
     """
 
     def __init__(
         self,
         limit_usd: float | None = None,
         limit_tokens: int | None = None,
+        limit_calls: int | None = None,
         *,
         spent: BudgetUsage | None = None,
     ) -> None:
-        for name, value in (("limit_usd", limit_usd), ("limit_tokens", limit_tokens)):
+        given = {
+            "limit_usd": limit_usd, "limit_tokens": limit_tokens, "limit_calls": limit_calls,
+        }  # fmt: skip
+        for name, value in given.items():
             if value is not None and not (value >= 0 and math.isfinite(value)):
                 raise BadSetting(f"{name} cannot be {value!r}; it is 0 or more")
         nano = None if limit_usd is None else math.floor(limit_usd * NANO + 0.5)
-        self._limit = Limit(nano, limit_tokens)
+        self._limit = Limit(nano, limit_tokens, limit_calls)
         self.spent = spent or BudgetUsage()
+        self.excess = NOTHING
         self._settled = asyncio.Condition()
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether there is anything to keep to."""
+        return self.bounds_answers or self._limit.calls is not None
+
+    @property
+    def bounds_answers(self) -> bool:
+        """Whether an answer of any length could pass it."""
+        return self._limit.nano_usd is not None or self._limit.tokens is not None
 
     @property
     def spent_usd(self) -> float:
@@ -132,59 +164,84 @@ class Budget:
         A call without an answer counts for nothing, unless the provider may have worked on it:
         then it counts in full, since it may be on the bill.
         """
-        held = await self._hold(estimate)
-        call = Hold()
+        call = Hold(await self._hold(estimate))
         used = NOTHING
         try:
             yield call
-            used = self._of_reply(call.reply, held) if call.reply else NOTHING
+            used = self._of_reply(call)
         except BaseException as error:
-            used = held if _may_be_billed(error) else NOTHING
+            used = self._of_error(call, error)
             raise
         finally:
-            self.spent = settle(self.spent, held, used)
+            self.spent = settle(self.spent, call.amount, used)
             async with self._settled:
                 self._settled.notify_all()
 
     async def _hold(self, estimate: Estimate) -> Amount:
-        amount = self._of_estimate(estimate)
         async with self._settled:
+            amount = self._at_most(estimate)
             while (verdict := judge(self._limit, self.spent, amount)) == "wait":
                 await self._settled.wait()
+                amount = self._at_most(estimate)
             if verdict == "refuse":
-                raise self._refused(estimate)
+                raise self._refused(amount)
             self.spent = hold(self.spent, amount)
         return amount
 
-    def _of_estimate(self, estimate: Estimate) -> Amount:
+    def _at_most(self, estimate: Estimate) -> Amount:
+        """The most that a call may take, as far as its provider keeps to what it is told."""
         if estimate.cost_usd is None and self._limit.nano_usd is not None:
             raise BadSetting(
                 f"no price is known for {estimate.model}, so a budget in dollars cannot be kept",
                 hint="Add the model to the prices, or limit tokens instead.",
             )
-        return _amount(estimate.cost_usd, estimate.tokens)
+        if self.bounds_answers and not estimate.is_bounded:
+            raise BadSetting(
+                f"nothing bounds the answers of {estimate.model}, so a budget in tokens or dollars "
+                "cannot be kept",
+                hint="Pass {max_tokens} to the program, or limit the number of calls instead.",
+            )
+        cost = estimate.cost_usd if estimate.cost_usd_max is None else estimate.cost_usd_max
+        most = estimate.tokens if estimate.tokens_max is None else estimate.tokens_max
+        amount = _amount(cost, most)
+        return Amount(amount.nano_usd + self.excess.nano_usd, amount.tokens + self.excess.tokens)
 
-    def _of_reply(self, reply: Reply, held: Amount) -> Amount:
-        used = _amount(reply.cost_usd, reply.tokens_in + reply.tokens_out)
-        if reply.cost_usd is None:  # priced by the estimate, so better that than nothing
-            return Amount(held.nano_usd, used.tokens)
+    def _of_reply(self, call: Hold) -> Amount:
+        if call.reply is None:
+            return NOTHING
+        used = _amount(call.reply.cost_usd, call.reply.tokens_in + call.reply.tokens_out)
+        if call.reply.cost_usd is None:  # priced by the estimate, so better that than nothing
+            used = Amount(call.amount.nano_usd, used.tokens)
+        over = excess(call.amount, used)
+        self.excess = Amount(
+            max(self.excess.nano_usd, over.nano_usd), max(self.excess.tokens, over.tokens), calls=0
+        )
         return used
 
-    def _refused(self, estimate: Estimate) -> BudgetSpent:
+    def _of_error(self, call: Hold, error: BaseException) -> Amount:
+        told = usage_of(error)
+        if told is not None:
+            call.paid(told)
+        if call.reply is not None:
+            return self._of_reply(call)
+        return call.amount if may_be_billed(error) else NOTHING
+
+    def _refused(self, amount: Amount) -> BudgetSpent:
         parts = []
         if self._limit.nano_usd is not None:
             parts.append(f"${self.spent_usd:.4f} of ${self._limit.nano_usd / NANO:.4f}")
         if self._limit.tokens is not None:
             parts.append(f"{self.spent_tokens} of {self._limit.tokens} tokens")
-        next_one = f"{estimate.tokens} tokens"
-        if estimate.cost_usd is not None:
-            next_one += f" (${estimate.cost_usd:.4f})"
+        if self._limit.calls is not None:
+            parts.append(f"{self.spent.calls} of {self._limit.calls} calls")
+        next_one = f"{amount.tokens} tokens"
+        if self._limit.nano_usd is not None:
+            next_one += f" (${amount.nano_usd / NANO:.4f})"
         return BudgetSpent(
-            f"the budget is used up: {' and '.join(parts)} are spent, and the next call would take "
-            f"about {next_one}",
-            spent_usd=self.spent_usd,
-            spent_tokens=self.spent_tokens,
-        )
+            f"the budget is used up: {' and '.join(parts)} are spent, and the next call may take "
+            f"up to {next_one}",
+            spent_usd=self.spent_usd, spent_tokens=self.spent_tokens, calls=self.spent.calls,
+        )  # fmt: skip
 
 
 class Budgeted:
@@ -192,6 +249,11 @@ class Budgeted:
 
     def __init__(self, invoker: Invoker, budget: Budget) -> None:
         self._invoker, self.budget = invoker, budget
+
+    @property
+    def announces(self) -> bool:
+        """As the invoker it pays for does."""
+        return announces(self._invoker)
 
     @property
     def name(self) -> str:
@@ -204,6 +266,7 @@ class Budgeted:
 
     async def ask(self, request: Request) -> Reply:
         """Ask, if the budget allows it."""
+        request = bounded(self._invoker, request) if self.budget.bounds_answers else request
         async with self.budget.spending(self.estimate(request)) as call:
             reply = await self._invoker.ask(request)
             call.paid(reply)
@@ -214,10 +277,29 @@ class Budgeted:
         await release(self._invoker)
 
 
-def _may_be_billed(error: BaseException) -> bool:
+def bounded(invoker: Invoker, request: Request) -> Request:
+    """The question with a bound on its answer, if neither it nor the provider has one."""
+    if request.max_tokens is not None or invoker.estimate(request).is_bounded:
+        return request
+    return msgspec.structs.replace(request, max_tokens=BOUND_TOKENS)
+
+
+def may_be_billed(error: BaseException) -> bool:
+    """Whether a call that ended with this error may be on the bill."""
     if isinstance(error, RotaError):
         return bool(error.facts.get("sent"))
     return not isinstance(error, Exception)  # cancelled, at a moment that nobody knows
+
+
+def usage_of(error: BaseException) -> Reply | None:
+    """What a provider charges for an answer that was none, where it said so."""
+    facts = error.facts if isinstance(error, RotaError) else {}
+    asked, answered = facts.get("tokens_in"), facts.get("tokens_out")
+    if not isinstance(asked, int) or not isinstance(answered, int):
+        return None
+    cost = facts.get("cost_usd")
+    cost_usd = cost if isinstance(cost, float) else None
+    return Reply("", str(facts.get("model") or ""), asked, answered, cost_usd)
 
 
 def _amount(cost_usd: float | None, tokens: int) -> Amount:

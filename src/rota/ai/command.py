@@ -9,10 +9,17 @@ from typing import Any, Literal
 
 import msgspec
 
-from rota.ai.base import Reply, Request, passing
+from rota.ai.base import BOUND_TOKENS, Reply, Request, passing
 from rota.ai.priced_invoker import Priced, check, count
 from rota.ai.prices import Prices
-from rota.errors import BadSetting, NeedsLogin, NeedsPermission, Rejected, RotaError
+from rota.errors import (
+    BadSetting,
+    NeedsLogin,
+    NeedsPermission,
+    Rejected,
+    RotaError,
+    UsageError,
+)
 from rota.net.subprocesses import (
     PASSED_ON,
     SHOWN_CHARS_MAX,
@@ -36,8 +43,8 @@ EXITS = {0: "ok", 69: "transient", 75: "transient", 77: "permission"}
 class CommandInvoker(Priced):
     """Runs `argv`, never through a shell, with the prompt on its standard input.
 
-    `{model}` and `{system}` in an argument stand for those of the question; without a place for
-    it, the system text goes before the prompt. `exits` says what exit codes mean, as in
+    `{model}`, `{system}` and `{max_tokens}` in an argument stand for those of the question; without
+    a place for it, the system text goes before the prompt. `exits` says what exit codes mean, as in
     `exits={2: "login"}`. With `output="json"` the answer is an object with `result`, and perhaps
     `usage` and `total_cost_usd`. When its time is over, it is killed with all it has started.
     """
@@ -70,6 +77,11 @@ class CommandInvoker(Priced):
     async def ask(self, request: Request) -> Reply:
         """Run it once; see `rota.ai.base` for what may be raised."""
         check(request, model=any("{model}" in arg for arg in self._argv))
+        if request.headers or request.body:
+            raise UsageError(
+                f"{self.name} is a program: it takes no headers and no body fields",
+                hint="Remove `headers` and `body`, or ask a provider over HTTP.",
+            )
         ended = await self._run(request)
         meaning = self._exits.get(ended.code, "rejected")
         if ended.code < 0 or meaning != "ok":
@@ -77,6 +89,10 @@ class CommandInvoker(Priced):
         if self._output == "json":
             return self._read(request, ended.out)
         return self.reply(request, ended.out.removesuffix("\n"), model=request.model or self.name)
+
+    def answer_tokens_max(self, request: Request) -> int | None:
+        """A program keeps to a bound only if an argument tells it."""
+        return request.max_tokens if any("{max_tokens}" in arg for arg in self._argv) else None
 
     def _failed(self, meaning: str, ended: ExitStatus) -> RotaError:
         said = ended.told(self._argv[0])
@@ -119,7 +135,8 @@ class CommandInvoker(Priced):
     def _filled(self, request: Request) -> tuple[list[str], bytes]:
         system = request.system or ""
         has_place = any("{system}" in arg for arg in self._argv)
-        words = {"{model}": request.model, "{system}": system}
+        bound = request.max_tokens or BOUND_TOKENS
+        words = {"{model}": request.model, "{system}": system, "{max_tokens}": str(bound)}
         argv = [_put(arg, words) for arg in self._argv]
         text = request.prompt if has_place or not system else f"{system}\n\n{request.prompt}"
         return argv, text.encode(errors="replace")
@@ -174,8 +191,9 @@ class CommandInvoker(Priced):
 
 def _put(arg: str, words: Mapping[str, str]) -> str:
     """An argument with its places filled, in one pass: what is put in is not read again."""
-    parts = arg.replace("{model}", "\0{model}\0").replace("{system}", "\0{system}\0").split("\0")
-    return "".join(words.get(part, part) for part in parts)
+    for word in words:
+        arg = arg.replace(word, f"\0{word}\0")
+    return "".join(words.get(part, part) for part in arg.split("\0"))
 
 
 def _checked(argv: Sequence[str], name: str) -> list[str]:

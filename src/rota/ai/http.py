@@ -72,7 +72,9 @@ class Wire:
         self, path: str, body: Any, fold: Fold, *, headers: Mapping[str, str], timeout_s: float
     ) -> None:
         """Send, and fold what comes back; raises what an end without an answer means."""
-        sent = {**headers, **self._key.headers(self.who)}
+        own = self._key.headers(self.who)
+        names = {name.lower() for name in own}
+        sent = {name: text for name, text in headers.items() if name.lower() not in names} | own
         progress = _Progress()
         request = self._client().build_request(
             "POST",

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from typing import Protocol, TypeVar
 
 from rota.ai import limits as rules
-from rota.ai.base import Estimate, Invoker, Reply, Request, passing, release
+from rota.ai.base import Estimate, Invoker, Reply, Request, announced, passing, release
 from rota.ai.limits import Decision, Limits, State
 from rota.core.time.instants import SECOND
 from rota.errors import RotaError, Transient
@@ -45,6 +45,8 @@ class Limiter:
     breaker is open, it raises Transient with the time to come back, so that no seat is held.
     """
 
+    announces = True  # it awaits `begin` of a question when its turn has come
+
     def __init__(
         self,
         invoker: Invoker,
@@ -75,7 +77,7 @@ class Limiter:
         held = self.estimate(request).tokens
         await self._turn(held)
         try:
-            reply = await self._invoker.ask(request)
+            reply = await self._invoker.ask(await announced(request))
         except BaseException as error:
             after = functools.partial(_after, error, self._limits, held=held, now=self._now())
             await self._change(after)

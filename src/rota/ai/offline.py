@@ -10,7 +10,8 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from rota.ai.base import Reply, Request
+from rota.ai import tokens
+from rota.ai.base import Reply, Request, estimated_tokens
 from rota.ai.priced_invoker import Priced, check
 from rota.ai.prices import Prices
 
@@ -54,6 +55,10 @@ class Offline(Priced):
         self._replies = iter(()) if replies is None or callable(replies) else iter(replies)
         self._delay_s = delay_s
 
+    def prompt_tokens_max(self, request: Request) -> int:
+        """Its count is the estimate."""
+        return estimated_tokens(request)[0]
+
     async def ask(self, request: Request) -> Reply:
         """Answer; raises only what a script says."""
         check(request, model=False)
@@ -65,7 +70,17 @@ class Offline(Priced):
         if isinstance(text, Exception):
             raise text
         text = made_up(request) if text is None else text
-        return self.reply(request, text, model=request.model or self.name)
+        text, finish = _cut(text, request.max_tokens)
+        return self.reply(request, text, model=request.model or self.name, finish=finish)
+
+
+def _cut(text: str, tokens_max: int | None) -> tuple[str, str]:
+    """An answer that is longer than the question allows is cut, as models do."""
+    if tokens_max is None or tokens.estimate(text) <= tokens_max:
+        return text, "stop"
+    while tokens.estimate(text) > tokens_max:
+        text = text[: len(text) * tokens_max // tokens.estimate(text)]
+    return text, "length"
 
 
 def made_up(request: Request) -> str:

@@ -47,8 +47,9 @@ class OpenAI(Priced):
         check(request)
         fold = _CompletionParser(self.name)
         await self._wire.post(
-            "/chat/completions", self._body(request), fold, headers={}, timeout_s=request.timeout_s
-        )
+            "/chat/completions", self._body(request), fold, headers=request.headers,
+            timeout_s=request.timeout_s,
+        )  # fmt: skip
         text = "".join(fold.parts)
         return self.reply(request, text, model=fold.model, used=fold.used, finish=fold.finish)
 
@@ -59,6 +60,7 @@ class OpenAI(Priced):
     def _body(self, request: Request) -> dict[str, Any]:
         system = [{"role": "system", "content": request.system}] if request.system else []
         body: dict[str, Any] = {
+            **request.body,
             "model": request.model,
             "messages": [*system, {"role": "user", "content": request.prompt}],
         }
@@ -70,7 +72,8 @@ class OpenAI(Priced):
             body[field] = request.max_tokens
         if request.temperature is not None:
             body["temperature"] = request.temperature
-        if request.wants_json and self._json_mode and _speaks_of_json(request):
+        asks_json = request.wants_json and self._json_mode and _speaks_of_json(request)
+        if asks_json and "response_format" not in body:
             body["response_format"] = {"type": "json_object"}
         return body
 

@@ -3,8 +3,16 @@
 from __future__ import annotations
 
 from rota.ai import tokens
-from rota.ai.base import Estimate, Reply, Request, estimated_tokens
+from rota.ai.base import (
+    ANSWER_TOKENS,
+    Estimate,
+    Reply,
+    Request,
+    estimated_tokens,
+    prompt_tokens_max,
+)
 from rota.ai.prices import Prices
+from rota.ai.request_fields import body_problems, header_problems
 from rota.errors import UsageError
 
 
@@ -18,8 +26,24 @@ class Priced:
     def estimate(self, request: Request) -> Estimate:
         """What `ask` would take; calls nobody."""
         asked, answered = estimated_tokens(request)
-        cost = self._prices.cost(self.name, request.model, asked, answered)
-        return Estimate(request.model, asked, answered, cost)
+        bound = self.answer_tokens_max(request)
+        asked_max, answered_max = self.prompt_tokens_max(request), bound or ANSWER_TOKENS
+        answered = min(answered, answered_max)
+        return Estimate(
+            request.model, asked, answered,
+            self._prices.cost(self.name, request.model, asked, answered),
+            tokens_max=asked_max + answered_max,
+            cost_usd_max=self._prices.cost(self.name, request.model, asked_max, answered_max),
+            is_bounded=bound is not None,
+        )  # fmt: skip
+
+    def answer_tokens_max(self, request: Request) -> int | None:
+        """The longest answer that the provider may give; None when nothing bounds it."""
+        return request.max_tokens
+
+    def prompt_tokens_max(self, request: Request) -> int:
+        """The most that the question itself may be counted as."""
+        return prompt_tokens_max(request)
 
     def reply(
         self,
@@ -48,6 +72,9 @@ def check(request: Request, *, model: bool = True) -> None:
         raise UsageError("the prompt is empty", hint="Look at how it is rendered.")
     if request.max_tokens is not None and request.max_tokens < 1:
         raise UsageError(f"max_tokens is {request.max_tokens}; an answer needs at least 1")
+    problems = header_problems(request.headers) + body_problems(request.body)
+    if problems:
+        raise UsageError("; ".join(problems), hint="Remove it from `headers` or `body`.")
     if request.timeout_s <= 0:
         raise UsageError(f"timeout_s is {request.timeout_s:g}; it has to be more than 0")
 

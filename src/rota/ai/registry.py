@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 import yaml
 
-from rota.ai.base import Estimate, Invoker, Reply, Request, release
+from rota.ai.base import Estimate, Invoker, Reply, Request, announced, announces, release
 from rota.ai.limiter import Limiter
 from rota.ai.limits import Limits
 from rota.ai.prices import Prices, read_prices
@@ -125,6 +125,8 @@ class _Maker(NamedTuple):
 class Switchboard:
     """An invoker that knows several providers and passes each question on."""
 
+    announces = True
+
     def __init__(self, providers: Mapping[str, Callable[[], Invoker]], model: str | None) -> None:
         self.name = "ai"
         self.model = model
@@ -136,6 +138,8 @@ class Switchboard:
     async def ask(self, request: Request) -> Reply:
         """Ask the one that `request.model` names."""
         invoker, model = self._chosen(request.model)
+        if not announces(invoker):
+            request = await announced(request)
         return await invoker.ask(msgspec.structs.replace(request, model=model))
 
     def estimate(self, request: Request) -> Estimate:

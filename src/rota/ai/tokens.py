@@ -7,6 +7,7 @@ from __future__ import annotations
 
 ASCII_CHARS = 4  # to a token, in English prose and code
 FRAME = 8  # what a provider puts around the messages
+FRAME_MAX = 64  # the same, with room to spare
 
 
 def estimate(text: str) -> int:

@@ -42,8 +42,9 @@ class PipelineResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     output_chars: int = 0
     output_fields: dict[str, Any] | None = None  # of an AI reduce or a job with `output`
     result_file: str | None = None  # relative to the pipeline's folder
-    calls: int = 0
-    tokens_in: int = 0
+    calls: int = 0  # that were or may be charged: answered, or sent without an answer
+    unanswered_calls: int = 0  # of these: timed out, cut off, or lost in a crash
+    tokens_in: int = 0  # of the answered calls, as are tokens_out and cost_usd
     tokens_out: int = 0
     cost_usd: float = 0.0  # of the calls whose price is known
     unpriced_calls: int = 0

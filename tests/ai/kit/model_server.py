@@ -31,16 +31,36 @@ class Say(NamedTuple):
     raw: bytes | None = None  # instead of an answer
     finish: str = ""
     usage: bool = True
+    tokens_in: int = 11
+    tokens_out: int = 7
     events: list[Any] | None = None  # instead of those of an answer
 
 
+class Bill(NamedTuple):
+    """What the model charges for: every question that it did not refuse with a status."""
+
+    calls: int = 0
+    tokens_in: int = 0
+    tokens_out: int = 0
+
+    def plus(self, say: Say) -> Bill:
+        return Bill(
+            self.calls + 1, self.tokens_in + say.tokens_in, self.tokens_out + say.tokens_out
+        )
+
+    def cost_usd(self) -> float:
+        """At one dollar a million in and two out, as `ai_settings` says."""
+        return (self.tokens_in + 2 * self.tokens_out) / 1_000_000
+
+
 class Model:
-    """Answers with `said`, one after the other, then by `answer`; `asked` counts."""
+    """Answers with `said`, one after the other, then by `answer`; counts `asked` and `bill`."""
 
     def __init__(self, *said: Say, answer: Callable[[Asked], Say] | None = None) -> None:
         self.said = list(said)
         self.answer = answer or (lambda asked: Say())
         self.asked: list[Asked] = []
+        self.bill = Bill()
         self.connections = 0
         self.hung_up = asyncio.Event()  # the other side closed while we were at work
         self.reached = asyncio.Event()
@@ -81,6 +101,8 @@ class Model:
         self.asked.append(asked)
         self.reached.set()
         say = self.said.pop(0) if self.said else self.answer(asked)
+        if say.status == 200:
+            self.bill = self.bill.plus(say)
         if say.way == "drop":
             return False
         if say.way == "hang":
@@ -129,6 +151,21 @@ async def _read(reader: asyncio.StreamReader) -> Asked:
     return Asked(path, headers, msgspec.json.decode(body))
 
 
+def bound_of(asked: Asked) -> int | None:
+    """The longest answer that was asked for."""
+    found = asked.body.get("max_tokens") or asked.body.get("max_completion_tokens")
+    return found if isinstance(found, int) else None
+
+
+def long_answer(asked: Asked, tokens: int, **more: Any) -> Say:
+    """An answer of so many tokens, cut at the bound as a provider does."""
+    bound = bound_of(asked)
+    if bound is not None and tokens > bound:
+        finish = "length" if asked.path.endswith("/chat/completions") else "max_tokens"
+        return Say(text="cut", tokens_out=bound, finish=finish, **more)
+    return Say(text="whole", tokens_out=tokens, **more)
+
+
 def _page(say: Say) -> bytes:
     body = say.raw or b""
     lines = {
@@ -143,15 +180,23 @@ def _whole(asked: Asked, say: Say) -> dict[str, Any]:
     if asked.path.endswith("/chat/completions"):
         message = {"role": "assistant", "content": say.text}
         choice = {"index": 0, "message": message, "finish_reason": say.finish or "stop"}
-        usage = {"usage": {"prompt_tokens": 11, "completion_tokens": 7}} if say.usage else {}
-        return {"model": model, "choices": [choice], **usage}
+        return {"model": model, "choices": [choice], **({"usage": _used(say)} if say.usage else {})}
     return {
         "type": "message",
         "model": model,
         "content": [{"type": "thinking", "thinking": "hm"}, {"type": "text", "text": say.text}],
         "stop_reason": say.finish or "end_turn",
-        "usage": {"input_tokens": 9, "cache_read_input_tokens": 2, "output_tokens": 7},
+        "usage": {**_read_in(say), "output_tokens": say.tokens_out},
     }
+
+
+def _used(say: Say) -> dict[str, int]:
+    return {"prompt_tokens": say.tokens_in, "completion_tokens": say.tokens_out}
+
+
+def _read_in(say: Say) -> dict[str, int]:
+    """Some of it from a cache, which is counted apart."""
+    return {"input_tokens": say.tokens_in - 2, "cache_read_input_tokens": 2}
 
 
 def _events(asked: Asked, say: Say) -> list[bytes]:
@@ -159,14 +204,14 @@ def _events(asked: Asked, say: Say) -> list[bytes]:
     parts = [say.text[at : at + 5] for at in range(0, len(say.text), 5)]
     if asked.path.endswith("/chat/completions"):
         return _chunks(model, parts, say)
-    begin = {"model": model, "usage": {"input_tokens": 9, "cache_read_input_tokens": 2}}
+    begin = {"model": model, "usage": _read_in(say)}
     stop = {"stop_reason": say.finish or "end_turn"}
     events: list[Any] = [
         {"type": "message_start", "message": begin},
         {"type": "ping"},
         *({"type": "content_block_delta", "delta": {"type": "text_delta", "text": part}}
           for part in parts),
-        {"type": "message_delta", "delta": stop, "usage": {"output_tokens": 7}},
+        {"type": "message_delta", "delta": stop, "usage": {"output_tokens": say.tokens_out}},
         {"type": "message_stop"},
     ]  # fmt: skip
     return [f"event: {event['type']}\r\n".encode() + _line(event, b"\r\n") for event in events]
@@ -178,8 +223,7 @@ def _chunks(model: str, parts: list[str], say: Say) -> list[bytes]:
     choices += [{"delta": {}, "finish_reason": say.finish or "stop"}]
     events: list[Any] = [{"model": model, "choices": [choice]} for choice in choices]
     if say.usage:
-        used = {"prompt_tokens": 11, "completion_tokens": 7}
-        events.append({"model": model, "choices": [], "usage": used})
+        events.append({"model": model, "choices": [], "usage": _used(say)})
     return [b": a comment\n\n", *(_line(event) for event in events), b"data: [DONE]\n\n"]
 
 

@@ -21,7 +21,8 @@ async def main(url: str, folder: str, ai_url: str, *words: str) -> None:
     async with app:
         ref = await app.pipelines.start(folder, external_id="one")
         result = await ref.result()
-        sys.stdout.write(f"{result.outcome} {result.processed} {result.calls}\n")
+        counted = f"{result.processed} {result.calls} {result.unanswered_calls}"
+        sys.stdout.write(f"{result.outcome} {counted}\n")
 
 
 if __name__ == "__main__":

@@ -54,15 +54,16 @@ async def test_a_budget_in_money_needs_a_price(database_url: str, tmp_path: Path
 
 
 async def test_money_is_counted_and_never_overspent(database_url: str, tmp_path: Path) -> None:
-    # One call is 11 tokens in and 7 out: 25 millionths of a dollar; 2016 are held before it.
-    text = WORDS.replace("settings: {", "settings: {budget: {maxCost: 0.002041}, ")
+    # One call is 11 tokens in and 7 out: 25 millionths of a dollar; 2069 are held before it.
+    limited = "settings: {maxTokens: 1000, budget: {maxCost: 0.002100}, "
+    text = WORDS.replace("settings: {", limited)
     async with world(database_url, tmp_path) as it:
         ref = await it.app.pipelines.start(it.pipeline(text))
         await it.app.wait(ref.id, timeout=60)
         result = await it.app.pipelines.result(ref.id)
         assert result.outcome == "failed"
-        assert result.cost_usd <= 0.002041
-        assert result.processed == len(it.prompts) >= 1
+        assert result.cost_usd <= 0.002100
+        assert result.processed == len(it.prompts) == 2
 
 
 async def test_a_run_as_a_whole_may_take_so_long(database_url: str, tmp_path: Path) -> None:

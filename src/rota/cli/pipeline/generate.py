@@ -72,7 +72,7 @@ async def _made(
     from rota.pipelines.run.generated_items import generate_question, read_items_reply
 
     invoker = invoker_of(ai)
-    question = generate_question(snapshot, part.prompt, part.schema, part.model)
+    question = generate_question(snapshot, part)
     try:
         reply = await invoker.ask(question.request())
     finally:

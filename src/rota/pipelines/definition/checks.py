@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+from rota.ai.request_fields import body_problems, header_problems
 from rota.core.pipelines.filter_rules import Operator, number_of, pattern_of
 from rota.core.pipelines.templates import RESERVED, Template
 from rota.errors import BadInput
@@ -14,7 +15,13 @@ from rota.pipelines.definition.model import Filter, Input, Pipeline
 from rota.pipelines.definition.problems import Path, path_text
 from rota.pipelines.definition.report import ProblemReport
 from rota.pipelines.definition.rules import SHORT, FieldRule, Rule, RuleGroup
-from rota.pipelines.definition.sections import AiSection, OutputField, Parameter, ReduceStep
+from rota.pipelines.definition.sections import (
+    AiSection,
+    CallOptions,
+    OutputField,
+    Parameter,
+    ReduceStep,
+)
 
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
@@ -26,6 +33,7 @@ def check_linear(pipeline: Pipeline, written: set[str], report: ProblemReport) -
     """Check the linear form; `written` are the keys of the file, also those that are broken."""
     _check_mode(written, report)
     check_parameters(pipeline.parameters, ("parameters",), report)
+    check_call_options(pipeline.settings, ("settings",), report)
     if pipeline.input is not None:
         _check_input(pipeline.input, report)
     if pipeline.filter is not None:
@@ -77,6 +85,7 @@ def _check_input(part: Input, report: ProblemReport) -> None:
         report.warning(("input", "limit"), "input.limit is 0, so no item is taken")
     if part.generate is not None:
         path: Path = ("input", "generate")
+        check_call_options(part.generate, path, report)
         check_fields(part.generate.schema, (*path, "schema"), report, identifiers=True)
         if not part.generate.auto_approve and (*path, "autoApprove") not in report.wrong:
             report.warning(
@@ -151,8 +160,24 @@ def check_asking(
         if text is not None and not text.strip():
             report.error((*path, key), f"{where}.{key} is empty")
     check_fields(part.output, (*path, "output"), report)
+    check_call_options(part, path, report)
     if part.skill is not None and not part.skill.strip():
         report.error((*path, "skill"), f"{where}.skill is empty")
+
+
+def check_call_options(part: CallOptions, path: Path, report: ProblemReport) -> None:
+    """Headers and fields that Rota does not set itself, and a system prompt without names."""
+    for problem in header_problems(part.headers):
+        report.error((*path, "headers"), problem)
+    for problem in body_problems(part.body):
+        report.error((*path, "body"), problem)
+    names = Template(part.system or "").names
+    if names:
+        report.error(
+            (*path, "system"),
+            f"system is sent as it is, so {{{{{names[0]}}}}} would not be filled in; put it into "
+            "the prompt",
+        )
 
 
 def check_batch_prompt(prompt: str, path: Path, report: ProblemReport) -> None:
@@ -168,9 +193,11 @@ def _check_reduce(part: ReduceStep, report: ProblemReport) -> None:
     given = {
         "prompt": part.prompt, "promptFile": part.prompt_file, "skill": part.skill,
         "skills": part.skills, "output": part.output, "model": part.model,
+        "maxTokens": part.max_tokens, "temperature": part.temperature, "system": part.system,
+        "headers": part.headers, "body": part.body,
     }  # fmt: skip
     for key, value in given.items():
-        if value:
+        if value not in (None, "", [], {}):
             report.error(
                 ("reduce", key),
                 f"reduce.{key} means something only with type: ai; this is type: {part.type}",

@@ -9,6 +9,7 @@ from rota.core.suggest import did_you_mean
 from rota.pipelines.definition.checks import (
     check_asking,
     check_batch_prompt,
+    check_call_options,
     check_fields,
     check_operand,
 )
@@ -25,7 +26,7 @@ from rota.pipelines.definition.nodes import (
 )
 from rota.pipelines.definition.problems import Path
 from rota.pipelines.definition.report import ProblemReport
-from rota.pipelines.definition.rules import AndRule, FieldRule, NodeRule, NotRule, OrRule
+from rota.pipelines.definition.rules import AiRule, AndRule, FieldRule, NodeRule, NotRule, OrRule
 from rota.pipelines.definition.sources import AiSource
 
 _ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
@@ -83,6 +84,7 @@ def _check_node(node: Node, path: Path, report: ProblemReport) -> None:
             _check_rule(node.rule, (*path, "rule"), report)
         case LoadNode(source=AiSource() as source):
             check_fields(source.schema, (*path, "source", "schema"), report, identifiers=True)
+            check_call_options(source, (*path, "source"), report)
         case _:
             pass
 
@@ -97,6 +99,8 @@ def _check_rule(rule: NodeRule, path: Path, report: ProblemReport) -> None:
             _check_rule(inner, (*path, "rules", index), report)
     elif isinstance(rule, NotRule):
         _check_rule(rule.rule, (*path, "rule"), report)
+    elif isinstance(rule, AiRule):
+        check_call_options(rule, path, report)
 
 
 def cycles(parents: Mapping[str, list[str]]) -> list[list[str]]:

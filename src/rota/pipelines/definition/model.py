@@ -15,6 +15,7 @@ from rota.pipelines.definition.rules import RuleGroup
 from rota.pipelines.definition.schedule_block import ScheduleBlock
 from rota.pipelines.definition.sections import (
     AiFilter,
+    CallOptions,
     Item,
     Job,
     MapStep,
@@ -33,7 +34,7 @@ __all__ = ["Filter", "Generate", "Input", "Pipeline", "Sample"]
 Name: TypeAlias = Annotated[str, Meta(min_length=1)]
 
 
-class Generate(Section, frozen=True, kw_only=True):
+class Generate(CallOptions, frozen=True, kw_only=True):
     """Items made by an AI call."""
 
     prompt: Annotated[Name, Meta(description="What to ask for.")]

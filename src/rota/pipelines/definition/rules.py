@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 import msgspec
 
 from rota.core.pipelines import filter_rules as core
-from rota.pipelines.definition.sections import Positive, Section
+from rota.pipelines.definition.sections import CallOptions, Positive, Section
 
 Meta = msgspec.Meta
 
@@ -69,7 +69,7 @@ class FieldRule(Section, frozen=True, kw_only=True, tag="field", tag_field="type
     pattern: Pattern = None
 
 
-class AiRule(Section, frozen=True, kw_only=True, tag="ai", tag_field="type"):
+class AiRule(CallOptions, frozen=True, kw_only=True, tag="ai", tag_field="type"):
     """A question to the AI; yes is true."""
 
     prompt: Annotated[str, Meta(min_length=1, description="The question about the item.")]

@@ -79,14 +79,43 @@ class Parameter(Section, frozen=True, kw_only=True):
 
 
 class PipelineBudget(Section, frozen=True, kw_only=True):
-    """Limits of one run; it stops before it passes them."""
+    """Limits of one run with all its retries. A call that could pass one of them is not made."""
 
-    max_cost: Annotated[float | None, Meta(description="Money, in the currency of prices.")] = None
+    max_cost: Annotated[
+        Annotated[float, Meta(ge=0)] | None, Meta(description="Money, in the currency of prices.")
+    ] = None
     max_tokens: Annotated[Positive | None, Meta(description="Tokens, in and out.")] = None
     max_calls: Annotated[Positive | None, Meta(description="AI calls.")] = None
 
 
-class PipelineSettings(Section, frozen=True, kw_only=True):
+class CallOptions(Section, frozen=True, kw_only=True):
+    """What is sent with the prompt. A part wins over settings; headers and body are merged."""
+
+    max_tokens: Annotated[
+        Positive | None,
+        Meta(description="The longest answer, in tokens. A longer one is cut, which is a failure."),
+    ] = None
+    temperature: Annotated[
+        Annotated[float, Meta(ge=0, le=2)] | None,
+        Meta(description="How freely the model answers; 0 is the least."),
+    ] = None
+    system: Annotated[
+        str | None, Meta(description="The system prompt, sent as it is: no {{placeholders}}.")
+    ] = None
+    headers: Annotated[
+        dict[str, str], Meta(description="Further HTTP headers, such as anthropic-beta. No keys.")
+    ] = {}
+    body: Annotated[
+        dict[str, Any], Meta(description="Further fields of the request, such as top_p or seed.")
+    ] = {}
+
+    @property
+    def call_options(self) -> dict[str, Any]:
+        """The same as keyword arguments of another part."""
+        return {name: getattr(self, name) for name in CallOptions.__struct_fields__}
+
+
+class PipelineSettings(CallOptions, frozen=True, kw_only=True):
     """Defaults for every part of the pipeline; what the part itself says wins."""
 
     model: Annotated[str | None, Meta(description="Model where none is named.")] = None
@@ -100,7 +129,7 @@ class PipelineSettings(Section, frozen=True, kw_only=True):
     budget: Annotated[PipelineBudget | None, Meta(description="Limits of one run.")] = None
 
 
-class AiSection(Section, frozen=True, kw_only=True):
+class AiSection(CallOptions, frozen=True, kw_only=True):
     """What every AI call has in common."""
 
     prompt: Prompt = None

@@ -6,7 +6,7 @@ from typing import Annotated, Literal, TypeAlias
 
 import msgspec
 
-from rota.pipelines.definition.sections import Item, OutputField, Positive, Section
+from rota.pipelines.definition.sections import CallOptions, Item, OutputField, Positive, Section
 
 Meta = msgspec.Meta
 ColumnType: TypeAlias = Literal["string", "integer", "number", "boolean", "json"]
@@ -91,7 +91,7 @@ class InlineSource(Section, frozen=True, kw_only=True, tag="inline", tag_field="
     items: Annotated[list[Item], Meta(description="The items.")]
 
 
-class AiSource(Section, frozen=True, kw_only=True, tag="ai", tag_field="type"):
+class AiSource(CallOptions, frozen=True, kw_only=True, tag="ai", tag_field="type"):
     """Items made by an AI call."""
 
     prompt: Annotated[str, Meta(min_length=1, description="What to ask for.")]

@@ -7,7 +7,7 @@ the run itself can tell (replies, generated items) is bounded, and the notes say
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Hashable, Iterator, Mapping
 from typing import IO, Any
 
 import msgspec
@@ -19,9 +19,9 @@ from rota.core.pipelines.templates import Missing, Template
 from rota.errors import BadInput, RotaError
 from rota.pipelines.definition.fields import fields_of, instruction
 from rota.pipelines.definition.loader import Loaded
-from rota.pipelines.definition.model import Input, Pipeline
-from rota.pipelines.definition.sections import AiSection, OutputField, ReduceStep
-from rota.pipelines.definition.sources import CommandSource, StdinSource
+from rota.pipelines.definition.model import Generate, Input, Pipeline
+from rota.pipelines.definition.sections import AiSection, CallOptions, ReduceStep
+from rota.pipelines.definition.sources import AiSource, CommandSource, StdinSource
 from rota.pipelines.run import prompt_builder
 from rota.pipelines.run.generated_items import generate_question
 from rota.pipelines.run.inputs import items_of
@@ -133,7 +133,7 @@ class PromptPreview:
         self, place: str, made: prompt_builder.ModelPrompt, number: int | None = None
     ) -> None:
         """Show and count a question as a run would ask it."""
-        self.asked(place, made.model, made.prompt, number)
+        self.asked(place, made.model, made.prompt, number, options=made.options)
 
     def open_question(
         self, place: str, part: AiSection, times: int, batch: int | None = None
@@ -141,29 +141,43 @@ class PromptPreview:
         """Show and count one whose item is not known yet: its names stay as they are."""
         text = Template(self.loaded.prompts[place]).render(self.parameters, Missing.KEEP)
         prompt = text + instruction(fields_of(part.output), batch)
-        self.asked(place, self.model(part.model, self.parameters), prompt, times=times)
+        model = self.model(part.model, self.parameters)
+        self.asked(place, model, prompt, times=times, options=self._options(part))
 
-    def generation(
-        self, place: str, prompt: str, schema: Sequence[str | OutputField], model: str | None
-    ) -> None:
+    def generation(self, place: str, part: Generate | AiSource) -> None:
         """Show and count the question that asks for items."""
-        self.question(place, generate_question(self._snapshot, prompt, schema, model))
+        self.question(place, generate_question(self._snapshot, part))
 
     def asked(
-        self, place: str, model: str, prompt: str, number: int | None = None, times: int = 1
+        self,
+        place: str,
+        model: str,
+        prompt: str,
+        number: int | None = None,
+        times: int = 1,
+        options: CallOptions | None = None,
     ) -> PreviewedPrompt:
         """The same for a prompt that is written already."""
-        asked = self.priced(place, model, prompt, number)
+        asked = self.priced(place, model, prompt, number, options)
         self._show(asked)
         self.forecast.share(place).add(asked, times)
         return asked
 
+    def _options(self, part: CallOptions) -> CallOptions:
+        return prompt_builder.options_of(part, self.loaded.pipeline.settings)
+
     def priced(
-        self, place: str, model: str, prompt: str, number: int | None = None
+        self,
+        place: str,
+        model: str,
+        prompt: str,
+        number: int | None = None,
+        options: CallOptions | None = None,
     ) -> PreviewedPrompt:
         """A question with what it takes."""
+        sent = options.call_options if options is not None else {}
         try:
-            told = self._ai.estimate(Request(model, prompt))
+            told = self._ai.estimate(Request(model, prompt, **sent))
         except RotaError as error:
             self.forecast.note(f"{error.message}. {error.advice}")
             return PreviewedPrompt(
@@ -195,9 +209,10 @@ class PromptPreview:
         tail = instruction(fields_of(part.output))
         model = self.model(part.model, base)
         share = self.forecast.share(place)
-        share.add(self.priced(place, model, text + tail), parts + (parts > 1))
+        options = self._options(part)
+        share.add(self.priced(place, model, text + tail, None, options), parts + (parts > 1))
         share.is_bound = True
-        self._show(self.priced(place, model, plain + tail))
+        self._show(self.priced(place, model, plain + tail, None, options))
 
 
 async def dry_run(
@@ -218,7 +233,7 @@ async def dry_run(
     else:
         await _Line(desk, pipeline).go()
     desk.forecast.note(
-        f"replies are guessed to be {ANSWER_TOKENS} tokens long; "
+        f"replies are guessed to be {ANSWER_TOKENS} tokens long, or maxTokens; "
         "tries after a failure are not counted"
     )
     return desk.forecast
@@ -285,7 +300,7 @@ class _Line:
         desk = self._desk
         generate = self._input.generate
         if generate is not None:
-            desk.generation("input", generate.prompt, generate.schema, generate.model)
+            desk.generation("input", generate)
         limit = self._input.limit
         count = 1 if limit is None else limit
         ai = self._filter.ai if self._filter else None

@@ -77,7 +77,7 @@ def _merged(before: list[Flow], strategy: str) -> Flow:
 async def _loaded(desk: PromptPreview, node_id: str, node: LoadNode) -> Flow:
     source = node.source
     if isinstance(source, AiSource):
-        desk.generation(node_id, source.prompt, source.schema, source.model)
+        desk.generation(node_id, source)
         return node.limit
     if isinstance(source, InlineSource):
         part = Input(source=source.items, offset=node.offset, limit=node.limit)
@@ -93,7 +93,8 @@ async def _loaded(desk: PromptPreview, node_id: str, node: LoadNode) -> Flow:
 
 def _filtered(desk: PromptPreview, node_id: str, node: FilterNode, flow: Flow) -> Flow:
     questions = [
-        AiSection(prompt=each.prompt, model=each.model) for each in questions_of(node.rule)
+        AiSection(prompt=each.prompt, model=each.model, **each.call_options)
+        for each in questions_of(node.rule)
     ]
     if not isinstance(flow, list):
         if questions:

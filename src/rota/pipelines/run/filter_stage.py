@@ -61,7 +61,10 @@ def sieve_of_node(room: PipelineContext, rule: NodeRule) -> Sieve:
     questions = [
         PromptBuilder(
             room.snapshot, "",
-            AskingPart(prompt=each.prompt, model=each.model, timeout_ms=each.timeout_ms),
+            AskingPart(
+                prompt=each.prompt, model=each.model, timeout_ms=each.timeout_ms,
+                **each.call_options,
+            ),
         )
         for each in asked
     ]  # fmt: skip

@@ -9,8 +9,10 @@ from typing import Any
 from rota.core.pipelines.replies import NoJson, extract
 from rota.errors import BadReply
 from rota.pipelines.definition.fields import fields_of, instruction, read_reply
+from rota.pipelines.definition.model import Generate
 from rota.pipelines.definition.sections import AiSection as AskingPart
 from rota.pipelines.definition.sections import OutputField
+from rota.pipelines.definition.sources import AiSource
 from rota.pipelines.run.context import PipelineContext
 from rota.pipelines.run.inputs import Item
 from rota.pipelines.run.prompt_builder import ModelPrompt, PromptBuilder
@@ -18,12 +20,11 @@ from rota.pipelines.run.single_call import call
 from rota.pipelines.snapshot import Snapshot
 
 
-def generate_question(
-    snapshot: Snapshot, prompt: str, schema: Sequence[str | OutputField], model: str | None
-) -> ModelPrompt:
+def generate_question(snapshot: Snapshot, part: Generate | AiSource) -> ModelPrompt:
     """The question that asks for items; parameters may stand in its prompt."""
-    fields = _fields(schema)
-    asking = PromptBuilder(snapshot, "", AskingPart(prompt=prompt, model=model))
+    fields = fields_of(part.schema)
+    asked = AskingPart(prompt=part.prompt, model=part.model, **part.call_options)
+    asking = PromptBuilder(snapshot, "", asked)
     # As for a batch, but nobody knows how many there will be.
     told = instruction(fields, 0).replace("exactly 0 elements, ", "")
     told = told.replace(", in the order of ITEMS.", ".")
@@ -31,16 +32,10 @@ def generate_question(
     return question._replace(batch=0, fields=fields)
 
 
-async def generated(
-    room: PipelineContext,
-    stage: str,
-    prompt: str,
-    schema: Sequence[str | OutputField],
-    model: str | None,
-) -> list[Item]:
+async def generated(room: PipelineContext, stage: str, part: Generate | AiSource) -> list[Item]:
     """Ask for items; the call is remembered."""
-    question = generate_question(room.snapshot, prompt, schema, model)
-    fields = _fields(schema)
+    question = generate_question(room.snapshot, part)
+    fields = fields_of(part.schema)
 
     def read(text: str) -> dict[str, Any]:
         return {"items": read_items_reply(text, fields)}
@@ -73,7 +68,3 @@ def _listed(value: Any) -> list[Any] | None:
         return value
     lists = [each for each in value.values() if isinstance(each, list)] if value else []
     return lists[0] if isinstance(value, dict) and len(lists) == 1 else None
-
-
-def _fields(schema: Sequence[str | OutputField]) -> list[OutputField]:
-    return fields_of(schema)

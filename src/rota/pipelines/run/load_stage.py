@@ -51,4 +51,4 @@ def _chosen(part: Input, items: Sequence[Item]) -> AsyncIterator[Item]:
 
 
 async def _generate(room: PipelineContext, part: Generate) -> list[Item]:
-    return await generated(room, "generate", part.prompt, part.schema, part.model)
+    return await generated(room, "generate", part)

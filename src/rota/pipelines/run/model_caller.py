@@ -12,9 +12,10 @@ import random
 from collections.abc import Callable
 from typing import TypeVar
 
-from rota.ai.base import Invoker, Reply
-from rota.ai.budget import NANO, Budgeted, BudgetUsage
-from rota.ai.budget import Budget as Purse
+import msgspec
+
+from rota.ai.base import Invoker, Reply, announced, announces
+from rota.ai.budget import Budget, bounded, may_be_billed, usage_of
 from rota.core.runs.failures import Kind, kind_of, names_of
 from rota.core.runs.retry import next_try_us
 from rota.core.time.instants import SECOND
@@ -28,11 +29,11 @@ from rota.errors import (
     MissingExtra,
     NeedsLogin,
     NeedsPermission,
-    RotaError,
     Transient,
 )
 from rota.pipelines.definition.fields import re_ask
 from rota.pipelines.definition.sections import PipelineBudget
+from rota.pipelines.run.call_ledger import CallLedger, CallTotals
 from rota.pipelines.run.prompt_builder import ModelPrompt
 from rota.pipelines.run.run_store import ItemRecord
 
@@ -68,6 +69,16 @@ class Usage:
         else:
             self.cost_usd = (self.cost_usd or 0.0) + reply.cost_usd
 
+    def failed(self, error: Exception) -> None:
+        """A call without an answer; one that cannot be on the bill is not counted."""
+        told = usage_of(error)
+        if told is not None:
+            raw, model = self.raw, self.model
+            self.add(told)
+            self.raw, self.model = raw, told.model or model
+        else:
+            self.calls += may_be_billed(error)
+
     def record(self, share: int = 1, *, first: bool = True, **more: object) -> ItemRecord:
         """What is kept; a `share` of several items splits the tokens, the first has the rest."""
         ms = round((asyncio.get_running_loop().time() - self._began) * 1000)
@@ -86,35 +97,46 @@ def _part(whole: int, share: int, *, first: bool) -> int:
 
 
 class ModelCaller:
-    """Asks for one run, within its budget."""
+    """Asks for one run, within its budget. Every call is in the ledger before it is sent."""
 
-    def __init__(self, ai: Invoker, clock: Clock, budget: PipelineBudget | None = None) -> None:
-        self._ai = ai
-        self._clock = clock
-        self._calls_max = budget.max_calls if budget else None
-        self._calls = 0
-        self._purse: Purse | None = None
-        if budget is not None and (budget.max_cost is not None or budget.max_tokens is not None):
-            self._purse = Purse(budget.max_cost, budget.max_tokens)
-            self._ai = Budgeted(ai, self._purse)
+    def __init__(
+        self, ai: Invoker, clock: Clock, ledger: CallLedger, budget: PipelineBudget | None = None
+    ) -> None:
+        self._ai, self._clock, self._ledger = ai, clock, ledger
+        limits = budget or PipelineBudget()
+        self._budget = Budget(limits.max_cost, limits.max_tokens, limits.max_calls)
 
     @property
     def is_limited(self) -> bool:
         """Whether a budget has to be kept."""
-        return self._purse is not None or self._calls_max is not None
+        return self._budget.is_limited
 
-    def spent(self, record: ItemRecord) -> None:
-        """Count what an earlier attempt of the run has taken."""
-        self._calls += record.calls
-        if self._purse is not None:
-            gone = self._purse.spent
-            self._purse.spent = BudgetUsage(
-                nano_usd=gone.nano_usd + round((record.cost_usd or 0.0) * NANO),
-                tokens=gone.tokens + record.tokens_in + record.tokens_out,
-            )
+    def spent(self, earlier: CallTotals) -> None:
+        """Count what earlier attempts of the run have taken."""
+        self._budget.spent = earlier.spent
+
+    @property
+    def warnings(self) -> list[str]:
+        """What the result tells about the calls."""
+        excess = self._budget.excess.tokens if self._budget.bounds_answers else 0
+        if not excess:
+            return []
+        return [f"an answer took {excess} tokens more than its bound: its provider ignores it"]
 
     async def ask(self, question: ModelPrompt, usage: Usage, read: Callable[[str], T]) -> T:
-        """What `read` makes of the reply. A reply that it refuses is asked for once more."""
+        """What `read` makes of the reply. A reply that it refuses is asked for once more.
+
+        What the calls took is durable when this raises, whatever the caller does next.
+        """
+        try:
+            return await self._ask(question, usage, read)
+        except LOST:
+            raise
+        except Exception:
+            await self._ledger.flush()
+            raise
+
+    async def _ask(self, question: ModelPrompt, usage: Usage, read: Callable[[str], T]) -> T:
         text = await self._answer(question, usage, question.prompt)
         try:
             return read(text)
@@ -133,7 +155,7 @@ class ModelCaller:
             except (*LOST, *STOPPING):
                 raise
             except Exception as error:
-                usage.calls += _may_have_begun(error)
+                usage.failed(error)
                 wait_s = waiting_s(error)
                 if wait_s is not None and waited_s < PATIENCE_S:
                     waited_s += wait_s
@@ -148,28 +170,23 @@ class ModelCaller:
             return reply.text
 
     async def _once(self, question: ModelPrompt, prompt: str, timeout_s: float) -> Reply:
-        if self._calls_max is not None and self._calls >= self._calls_max:
-            raise BudgetSpent(
-                f"the budget is used up: {self._calls} of {self._calls_max} calls are made",
-                calls=self._calls,
-            )
-        self._calls += 1
-        try:
-            return await self._ai.ask(question.request(prompt, timeout_s))
-        except BaseException as error:
-            if not _may_have_begun(error):
-                self._calls -= 1
-            raise
+        request = question.request(prompt, timeout_s)
+        if self._budget.bounds_answers:
+            request = bounded(self._ai, request)
+        async with (
+            self._budget.spending(self._ai.estimate(request)) as hold,
+            self._ledger.call(hold.amount) as slot,
+        ):
+            request = msgspec.structs.replace(request, begin=slot.begin)
+            if not announces(self._ai):
+                request = await announced(request)
+            reply = await self._ai.ask(request)
+            hold.paid(reply)
+            slot.answered(reply)
+        return reply
 
     async def _pause(self, wait_s: float) -> None:
         await self._clock.wait(asyncio.Event(), self._clock.now() + round(wait_s * SECOND))
-
-
-def _may_have_begun(error: BaseException) -> bool:
-    """Whether somebody may have worked on a call that failed."""
-    if isinstance(error, BudgetSpent):
-        return False
-    return not (isinstance(error, RotaError) and error.facts.get("why"))
 
 
 def waiting_s(error: Exception) -> float | None:

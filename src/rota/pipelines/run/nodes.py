@@ -93,10 +93,7 @@ class NodeWork:
         source = node.source
         items: AsyncIterator[Item]
         if isinstance(source, AiSource):
-            made = await generated(
-                self._room, self._stage, source.prompt, source.schema, source.model
-            )
-            items = stream(made)
+            items = stream(await generated(self._room, self._stage, source))
         elif isinstance(source, CommandSource):
             items = command_items(source, self._room.place)
         elif isinstance(source, InlineSource):

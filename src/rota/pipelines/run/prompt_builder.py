@@ -16,7 +16,7 @@ from rota.pipelines.definition import fields as fields_
 from rota.pipelines.definition.fields import Fields, fields_of
 from rota.pipelines.definition.parameters import values_for
 from rota.pipelines.definition.sections import AiSection as AskingPart
-from rota.pipelines.definition.sections import Retry
+from rota.pipelines.definition.sections import CallOptions, Retry
 from rota.pipelines.run.content_keys import content_key
 from rota.pipelines.snapshot import Snapshot
 
@@ -40,13 +40,14 @@ class ModelPrompt(NamedTuple):
     cwd: str | None = None
     batch: int | None = None  # how many items it is about, when several
     content: str = ""  # the same content, the same call
+    options: CallOptions = CallOptions()
 
     def request(self, prompt: str | None = None, timeout_s: float | None = None) -> Request:
         """As an invoker takes it."""
         return Request(
             model=self.model, prompt=self.prompt if prompt is None else prompt,
             timeout_s=timeout_s or self.timeout_s, cwd=self.cwd,
-            wants_json=bool(self.fields) and self.batch is None,
+            wants_json=bool(self.fields) and self.batch is None, **self.options.call_options,
         )  # fmt: skip
 
 
@@ -65,6 +66,12 @@ class PromptBuilder:
         self.retry = policy_of(part.retry or settings.retry)
         self._parameters = snapshot.parameters
         self._cwd = working_directory(snapshot)
+        self.options = options_of(part, settings)
+        # What an answer depends on beside the prompt; a longer bound would have given the same.
+        self._more = [
+            each for each in (self.options.system, self.options.temperature, self.options.body)
+            if each not in (None, {})
+        ]  # fmt: skip
 
     def for_item(self, item: Item, filled: Mapping[str, Any] | None = None) -> ModelPrompt:
         """The question about one item; `filled` are the names of the runner."""
@@ -73,7 +80,9 @@ class PromptBuilder:
             values["ITEMS"] = json.dumps([dict(item)], ensure_ascii=False)
         prompt = self.template.render(values) + fields_.instruction(self.fields)
         model = self.model.render(values)
-        return self._question(prompt, model, content_key("item", dict(item), prompt, model))
+        return self._question(
+            prompt, model, content_key("item", dict(item), prompt, model, *self._more)
+        )
 
     def for_decision(self, item: Item) -> ModelPrompt:
         """The question of a filter; without fields of its own it wants yes or no."""
@@ -86,7 +95,7 @@ class PromptBuilder:
         listed = json.dumps([dict(item) for item in items], ensure_ascii=False)
         values = values_for(items[0], self._parameters, {"ITEMS": listed})
         prompt = self.template.render(values) + fields_.instruction(self.fields, count)
-        content = content_key("batch", [dict(item) for item in items], prompt)
+        content = content_key("batch", [dict(item) for item in items], prompt, *self._more)
         question = self._question(prompt, self.model.render(values), content)
         return question._replace(batch=count)
 
@@ -96,7 +105,7 @@ class PromptBuilder:
         text = self.template.render(values) + more
         prompt = text + fields_.instruction(self.fields)
         model = self.model.render(values)
-        return self._question(prompt, model, content_key("call", prompt, model))
+        return self._question(prompt, model, content_key("call", prompt, model, *self._more))
 
     def model_of(self, item: Item) -> str:
         """The model for an item; items of different models share no batch."""
@@ -113,8 +122,18 @@ class PromptBuilder:
 
     def _question(self, prompt: str, model: str, content: str) -> ModelPrompt:
         return ModelPrompt(
-            prompt, model, self.fields, self.timeout_s, self.retry, self._cwd, content=content
-        )
+            prompt, model, self.fields, self.timeout_s, self.retry, self._cwd, content=content,
+            options=self.options,
+        )  # fmt: skip
+
+
+def options_of(part: CallOptions, settings: CallOptions) -> CallOptions:
+    """What is sent with the prompts of a part: its own words over those of the settings."""
+    own, default = part.call_options, settings.call_options
+    chosen = {name: default[name] if value is None else value for name, value in own.items()}
+    for name in ("headers", "body"):
+        chosen[name] = {**default[name], **own[name]}
+    return CallOptions(**chosen)
 
 
 def policy_of(retry: Retry) -> RetryPolicy:

@@ -5,12 +5,14 @@ Keys sort by stage and position, so a page is a range of the primary key and mem
     in/<shelf>/<writer>/<position>   a chunk of items; `in/<shelf>/~end/<attempt>` tells who wrote
     at/<stage>/<position>/<content>  what became of one item, or of one call
     to/<name>/<writer>/<number>      a piece of a text; `to/<name>/~end/<attempt>` tells who wrote
+    us/<writer>/<slot>               what the calls of a slot took, and the one under way
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
@@ -19,6 +21,8 @@ from rota.core.runs.failures import kind_of
 from rota.core.runs.model import Claim, StoredStep
 from rota.engine.clock import Clock
 from rota.engine.journal import Journal, insist
+from rota.pipelines.run import call_ledger
+from rota.pipelines.run.call_ledger import CallLedger, CallTotals, SlotStep
 from rota.store.backend.database import Database
 from rota.store.pipelines import steps as store
 from rota.store.pipelines.steps import StepKey
@@ -132,6 +136,10 @@ class RunReader:
             for number, item in enumerate(chunk_items(step)):
                 yield PositionedItem(step.position + number, item)
 
+    async def call_totals(self) -> CallTotals:
+        """What all calls of the chain took, also those whose answers were lost."""
+        return await call_ledger.totals(self.steps(call_ledger.PREFIX))
+
     async def text(self, name: str) -> AsyncIterator[str]:
         """A text as the last attempt wrote it, piece by piece."""
         end = await self._end(f"to/{plain(name)}/{_END}/")
@@ -150,6 +158,7 @@ class RunStore(RunReader):
         self._journal = journal
         # Written again after a hand-over, a shelf must not mix with what stood there before.
         self._writer = f"{claim.id}.{claim.claim_count}"
+        self.calls = CallLedger(self._put_slots, self._writer)
 
     @property
     def clock(self) -> Clock:
@@ -171,7 +180,7 @@ class RunStore(RunReader):
         error: BaseException | None = None,
         started_at: int | None = None,
     ) -> None:
-        """Write one step; durable when this returns."""
+        """Write one step, and before it what the calls took; durable when this returns."""
         now = self.clock.now()
         step = StoredStep(
             root_id=self.root_id, key=key, position=position, kind=kind,
@@ -181,7 +190,31 @@ class RunStore(RunReader):
             error=None if error is None else told(error), wake_at=None, child_id=None,
             started_at=now if started_at is None else started_at, finished_at=now,
         )  # fmt: skip
-        await self._journal.record(self.claim, step)
+        slots = self.calls.unwritten()
+        await self._record([*self._slot_steps(slots), step])
+        self.calls.written(slots)
+
+    async def _put_slots(self, slots: Sequence[SlotStep]) -> None:
+        await self._record(self._slot_steps(slots))
+
+    def _slot_steps(self, slots: Sequence[SlotStep]) -> list[StoredStep]:
+        # A completed step is only written again with the same beginning.
+        began, now = self.claim.started_at, self.clock.now()
+        return [
+            StoredStep(
+                root_id=self.root_id, key=slot.key, position=0, kind="usage", status="completed",
+                attempt=1, run_attempt=self.claim.attempt, output=written(slot.record), error=None,
+                wake_at=None, child_id=None, started_at=began, finished_at=now,
+            )
+            for slot in slots
+        ]  # fmt: skip
+
+    async def _record(self, steps: Sequence[StoredStep]) -> None:
+        """Write steps in this order; those that wait together share a commit."""
+        if len(steps) == 1:
+            await self._journal.record(self.claim, steps[0])
+            return
+        await asyncio.gather(*(self._journal.record(self.claim, step) for step in steps))
 
     def fill(self, name: str) -> ItemListWriter:
         """Begin to fill a shelf; what a crashed writer left there is not looked at again."""

@@ -26,7 +26,7 @@ from rota.pipelines.run.context import Cache, PipelineContext, ProgressReporter
 from rota.pipelines.run.graph_runner import perform_graph
 from rota.pipelines.run.linear_runner import perform_job, perform_linear
 from rota.pipelines.run.model_caller import LOST, ModelCaller
-from rota.pipelines.run.run_store import RunStore, record_of
+from rota.pipelines.run.run_store import RunStore
 from rota.pipelines.run.sharding import Sharding, ShardsRunning
 from rota.pipelines.run.summary import OUTPUT_CHARS_MAX, result_of, save_results, standing
 from rota.pipelines.snapshot import Snapshot
@@ -53,7 +53,7 @@ class PipelineRunner:
         self._journal = journal
         self._notebook = RunStore(base.database, journal, claim)
         self._options = msgspec.json.decode(claim.options or "{}", type=PipelineRunOptions)
-        self._began = base.clock.now()
+        self._asker: ModelCaller | None = None
 
     async def perform(self) -> Outcome:
         """Perform it; an error of the run is an outcome, one about the claim is raised."""
@@ -109,11 +109,12 @@ class PipelineRunner:
         self, snapshot: Snapshot, board: ProgressReporter, warnings: list[str]
     ) -> PipelineContext:
         asker = ModelCaller(
-            self._pipelines.ai(), self._base.clock, snapshot.pipeline.settings.budget
-        )
+            self._pipelines.ai(), self._base.clock, self._notebook.calls,
+            snapshot.pipeline.settings.budget,
+        )  # fmt: skip
         if asker.is_limited and not self._claim.is_fresh:
-            async for step in self._notebook.steps("at/"):
-                asker.spent(record_of(step))
+            asker.spent(await self._notebook.call_totals())
+        self._asker = asker
         if not snapshot.place.is_dir():
             raise BadInput(
                 f"the folder {snapshot.folder} of {snapshot.pipeline_id} is not there",
@@ -167,6 +168,7 @@ class PipelineRunner:
         """What is written down about the run, and the results file beside the pipeline."""
         found = await standing(self._notebook, snapshot, chars_max=OUTPUT_CHARS_MAX)
         ms = (self._base.clock.now() - self._claim.started_at) // 1000
+        warnings = [*warnings, *(self._asker.warnings if self._asker else ())]
         result = result_of(
             found, snapshot, outcome=outcome, duration_ms=ms, error=error, warnings=warnings
         )

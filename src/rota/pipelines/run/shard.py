@@ -62,7 +62,7 @@ def _room(
     board = ProgressReporter(notebook.claim, snapshot.pipeline_id, ())
     earlier = snapshot.overrides.cache_from
     caches = (Cache(notebook.of(earlier)),) if earlier is not None else ()
-    asker = ModelCaller(pipelines.ai(), base.clock)
+    asker = ModelCaller(pipelines.ai(), base.clock, notebook.calls)
     return PipelineContext(snapshot, notebook, asker, board, snapshot.place, caches, None, [])
 
 

@@ -18,10 +18,10 @@ import msgspec
 from rota.core.runs.model import StoredStep
 from rota.pipelines.files import write_result
 from rota.pipelines.outcome import ItemOutcome, OutcomeWord, PipelineResult
+from rota.pipelines.run.call_ledger import CallTotals
 from rota.pipelines.run.reduce_stage import OUTPUT
 from rota.pipelines.run.results import Source, Spool, Tally, dropped, outcome_of, outcomes
 from rota.pipelines.run.run_store import (
-    ItemRecord,
     PositionedItem,
     RunReader,
     record_of,
@@ -35,27 +35,11 @@ log = logging.getLogger("rota.pipelines")
 OUTPUT_CHARS_MAX = 2000  # of the text that stands in the run's own row
 
 
-class Totals:
-    """What all calls of a run took."""
-
-    def __init__(self) -> None:
-        self.calls = self.tokens_in = self.tokens_out = self.unpriced = 0
-        self.cost_usd = 0.0
-
-    def add(self, record: ItemRecord) -> None:
-        """One more step."""
-        self.calls += record.calls
-        self.tokens_in += record.tokens_in
-        self.tokens_out += record.tokens_out
-        self.unpriced += record.unpriced
-        self.cost_usd += record.cost_usd or 0.0
-
-
 class RunSummary(NamedTuple):
     """What was found out about a chain."""
 
     tally: Tally
-    totals: Totals
+    totals: CallTotals
     filtered: int
     text: str | None  # None when there is none, or it is long
     text_chars: int
@@ -65,13 +49,12 @@ class RunSummary(NamedTuple):
 async def standing(reader: RunReader, snapshot: Snapshot, *, chars_max: int) -> RunSummary:
     """Read everything once, in pages."""
     parts = await part_readers(reader)
-    tally, totals = Tally(), Totals()
+    tally, totals = Tally(), await reader.call_totals()
     async for outcome in item_outcomes(reader, snapshot, parts):
         if outcome.status != "filtered":
             tally.add(outcome)
-    for each in (reader, *parts):
-        async for step in each.steps("at/"):
-            totals.add(record_of(step))
+    for part in parts:
+        totals = totals.plus(await part.call_totals())
     filtered = await _filtered(reader, snapshot)
     text, chars = await _text(reader, chars_max)
     return RunSummary(tally, totals, filtered, text, chars, await _fields(reader, snapshot))
@@ -140,7 +123,7 @@ def result_of(
         filtered=found.filtered, output=found.text, output_chars=found.text_chars,
         output_fields=found.fields, calls=totals.calls, tokens_in=totals.tokens_in,
         tokens_out=totals.tokens_out, cost_usd=round(totals.cost_usd, 9),
-        unpriced_calls=totals.unpriced, errors=tally.errors,
+        unpriced_calls=totals.unpriced, unanswered_calls=totals.unanswered, errors=tally.errors,
         **more,  # type: ignore[arg-type]
     )  # fmt: skip
 

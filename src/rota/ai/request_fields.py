@@ -1,0 +1,49 @@
+"""Further headers and body fields of a question: which names and values may be given."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+# Set by Rota: keys, the form of the message, and what decides who is asked.
+_HEADERS = {
+    *("authorization", "proxy-authorization", "x-api-key", "api-key", "x-goog-api-key", "cookie"),
+    *("host", "content-type", "content-length", "transfer-encoding", "connection", "upgrade"),
+    *("accept-encoding", "te", "trailer", "expect"),
+}
+# Set by Rota, or what a budget could not be kept with: several answers to one question.
+_BODY = {
+    *("model", "messages", "system", "stream", "stream_options", "temperature"),
+    *("max_tokens", "max_completion_tokens", "n", "best_of"),
+}
+_KEYS = {
+    "max_tokens": "maxTokens", "max_completion_tokens": "maxTokens", "temperature": "temperature",
+    "system": "system", "model": "model",
+}  # fmt: skip
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
+_VALUE = re.compile(r"[\x20-\x7e]*")
+
+
+def header_problems(headers: Mapping[str, str]) -> list[str]:
+    """A sentence for each header that cannot be sent."""
+    found = []
+    for name, value in headers.items():
+        if not _NAME.fullmatch(name):
+            found.append(f"{name!r} is not the name of a header: letters, digits and -")
+        elif name.lower() in _HEADERS:
+            found.append(f"the header {name} is set by Rota: keys are named in the AI settings")
+        elif not _VALUE.fullmatch(value) or value != value.strip():
+            found.append(f"the value of the header {name} is not one line of printable ASCII")
+    return found
+
+
+def body_problems(body: Mapping[str, Any]) -> list[str]:
+    """A sentence for each field that cannot be sent."""
+    found = []
+    for name in body:
+        if name in _KEYS:
+            found.append(f"the body field {name} has a key of its own: {_KEYS[name]}")
+        elif name in _BODY:
+            found.append(f"the body field {name} cannot be set: one question has one answer")
+    return found

@@ -1,0 +1,188 @@
+"""The calls of a run, written down before they are sent: what they took, and what is under way.
+
+Each call has a slot, and each slot one step of the chain, `us/<writer>/<slot>`. The step holds the
+sum of the calls that ended in this slot, and the most that the one under way may take. A process
+that dies leaves that last amount behind: nobody knows whether the call was sent, so it counts.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from rota.ai.base import Reply
+from rota.ai.budget import NANO, Amount, BudgetUsage, may_be_billed, usage_of
+from rota.core.runs.model import StoredStep
+
+PREFIX = "us/"
+
+
+class CallTotals(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A sum of calls. Those without an answer are counted; what they took is only bounded."""
+
+    calls: int = 0
+    tokens_in: int = 0
+    tokens_out: int = 0
+    cost_usd: float = 0.0
+    unpriced: int = 0
+    unanswered: int = 0  # of `calls`: nobody knows what they took
+    unanswered_tokens: int = 0  # at most
+    unanswered_nano_usd: int = 0  # at most
+
+    def plus(self, other: CallTotals) -> CallTotals:
+        """Both together."""
+        names = self.__struct_fields__
+        return CallTotals(**{name: getattr(self, name) + getattr(other, name) for name in names})
+
+    @property
+    def spent(self) -> BudgetUsage:
+        """As a budget counts it."""
+        return BudgetUsage(
+            nano_usd=math.ceil(round(self.cost_usd * NANO, 3)) + self.unanswered_nano_usd,
+            tokens=self.tokens_in + self.tokens_out + self.unanswered_tokens,
+            calls=self.calls,
+        )
+
+
+class SlotRecord(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What the step of a slot holds."""
+
+    ended: CallTotals = CallTotals()
+    under_way: CallTotals | None = None
+
+
+class SlotStep(NamedTuple):
+    """A slot as it is written: the key of its step, and what the step holds."""
+
+    number: int
+    key: str
+    record: SlotRecord
+
+
+class Slot:
+    """One slot: at most one call at a time."""
+
+    def __init__(self, ledger: CallLedger, number: int) -> None:
+        self._ledger = ledger
+        self.number = number
+        self.record = SlotRecord()
+        self._amount = Amount(0, 0)
+
+    async def begin(self) -> None:
+        """Write down that a call is sent now; durable when this returns."""
+        under_way = _unanswered(self._amount)
+        self.record = msgspec.structs.replace(self.record, under_way=under_way)
+        await self._ledger.write(self)
+
+    def hold(self, amount: Amount) -> None:
+        """The next call may take so much."""
+        self._amount = amount
+
+    def answered(self, reply: Reply) -> None:
+        """The call is over, and was answered."""
+        self._end(of_reply(reply))
+
+    def _end(self, took: CallTotals | None) -> None:
+        """What it took is written with the next step of the run, or by `flush`."""
+        if self.record.under_way is None:
+            return  # it was never sent
+        ended = self.record.ended if took is None else self.record.ended.plus(took)
+        self.record = SlotRecord(ended)
+        self._ledger.changed(self)
+
+    def failed(self, error: BaseException) -> None:
+        """The call ended without an answer."""
+        told = usage_of(error)
+        if told is not None:
+            self._end(of_reply(told))
+        else:
+            self._end(_unanswered(self._amount) if may_be_billed(error) else None)
+
+
+class CallLedger:
+    """The slots of one claim of a run. `put` writes steps, under the claim.
+
+    A slot is free again when its last call is written: one step is never written twice at once.
+    """
+
+    def __init__(self, put: Callable[[Sequence[SlotStep]], Awaitable[None]], writer: str) -> None:
+        self._put = put
+        self._writer = writer
+        self._slots: list[Slot] = []
+        self._free: list[Slot] = []
+        self._changed: list[Slot] = []
+
+    @contextlib.asynccontextmanager
+    async def call(self, amount: Amount) -> AsyncIterator[Slot]:
+        """A slot for one call that takes at most so much."""
+        slot = self._free.pop() if self._free else self._new()
+        slot.hold(amount)
+        try:
+            yield slot
+        except BaseException as error:
+            slot.failed(error)
+            raise
+        finally:
+            if slot not in self._changed:
+                self._free.append(slot)
+
+    def _new(self) -> Slot:
+        slot = Slot(self, len(self._slots))
+        self._slots.append(slot)
+        return slot
+
+    def changed(self, slot: Slot) -> None:
+        """Remember to write a slot."""
+        self._changed.append(slot)
+
+    def unwritten(self) -> list[SlotStep]:
+        """The slots that changed since they were written; the caller writes them."""
+        slots, self._changed = self._changed, []
+        return [self._step(slot) for slot in slots]
+
+    def written(self, steps: Sequence[SlotStep]) -> None:
+        """These slots are written, and may be used again."""
+        self._free += [self._slots[step.number] for step in steps]
+
+    async def write(self, slot: Slot) -> None:
+        """Write a slot whose call begins."""
+        await self._put([self._step(slot)])
+
+    async def flush(self) -> None:
+        """Write all slots that changed."""
+        steps = self.unwritten()
+        if steps:
+            await self._put(steps)
+            self.written(steps)
+
+    def _step(self, slot: Slot) -> SlotStep:
+        key = f"{PREFIX}{self._writer}/{slot.number:06d}"
+        return SlotStep(slot.number, key, slot.record)
+
+
+async def totals(steps: AsyncIterator[StoredStep]) -> CallTotals:
+    """The sum of all slots of a chain; a call that was left under way has no answer."""
+    whole = CallTotals()
+    async for step in steps:
+        record = msgspec.json.decode(step.output or "{}", type=SlotRecord)
+        whole = whole.plus(record.ended).plus(record.under_way or CallTotals())
+    return whole
+
+
+def of_reply(reply: Reply) -> CallTotals:
+    """One call that was answered."""
+    return CallTotals(
+        calls=1, tokens_in=reply.tokens_in, tokens_out=reply.tokens_out,
+        cost_usd=reply.cost_usd or 0.0, unpriced=int(reply.cost_usd is None),
+    )  # fmt: skip
+
+
+def _unanswered(amount: Amount) -> CallTotals:
+    return CallTotals(
+        calls=1, unanswered=1, unanswered_tokens=amount.tokens,
+        unanswered_nano_usd=amount.nano_usd,
+    )  # fmt: skip

@@ -1,0 +1,176 @@
+"""Random answers, parallelism, failures and crashes: what is charged never passes the budget."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator, Sequence
+from typing import NamedTuple
+
+import msgspec
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rota.ai.base import Reply, Request, passing
+from rota.ai.priced_invoker import Priced
+from rota.ai.prices import Prices
+from rota.core.runs.model import StoredStep
+from rota.core.runs.retry import RetryPolicy
+from rota.engine.clock import SystemClock
+from rota.errors import BudgetSpent, Rejected, RotaError
+from rota.pipelines.definition.sections import CallOptions, PipelineBudget
+from rota.pipelines.run import call_ledger
+from rota.pipelines.run.call_ledger import CallLedger, CallTotals, SlotStep
+from rota.pipelines.run.model_caller import ModelCaller, Usage
+from rota.pipelines.run.prompt_builder import ModelPrompt
+
+PRICES = Prices({"bank:*": [1.0, 2.0]})
+
+
+class Answer(NamedTuple):
+    """How the provider behaves about one call."""
+
+    tokens: int  # it would like to say
+    way: str  # answer, refuse (not charged), break (charged, nobody is told), filter
+    turns: int  # of the event loop until then
+
+
+class Bank(Priced):
+    """A provider that keeps to `max_tokens`, and counts what it charges."""
+
+    def __init__(self, answers: list[Answer]) -> None:
+        super().__init__("bank", PRICES)
+        self._answers = iter(answers)
+        self.calls = self.tokens = 0
+        self.cost_usd = 0.0
+
+    async def ask(self, request: Request) -> Reply:
+        answer = next(self._answers, Answer(1, "answer", 0))
+        if answer.way == "refuse":
+            raise passing("busy")
+        asked = len(request.prompt)
+        said = min(answer.tokens, request.max_tokens or answer.tokens)
+        self.calls += 1  # charged from here on, whatever the caller hears of it
+        self.tokens += asked + said
+        self.cost_usd += (asked + 2 * said) / 1e6
+        for _ in range(answer.turns):
+            await asyncio.sleep(0)
+        if answer.way == "break":
+            raise passing("hung up", sent=True)
+        reply = self.reply(request, "x", used=(asked, said))
+        if answer.way == "filter":
+            raise Rejected(
+                "no", sent=True, tokens_in=asked, tokens_out=said, cost_usd=reply.cost_usd
+            )
+        return reply
+
+
+class Disk:
+    """What was written before the process died."""
+
+    def __init__(self) -> None:
+        self.steps: dict[str, str] = {}
+        self.crashed = False
+
+    async def put(self, slots: Sequence[SlotStep]) -> None:
+        await asyncio.sleep(0)
+        if self.crashed:
+            raise asyncio.CancelledError
+        self.steps |= {slot.key: msgspec.json.encode(slot.record).decode() for slot in slots}
+        await asyncio.sleep(0)
+
+    async def read(self) -> AsyncIterator[StoredStep]:
+        for key, text in self.steps.items():
+            yield StoredStep(
+                root_id="r", key=key, position=0, kind="usage", status="completed", attempt=1,
+                run_attempt=1, output=text, error=None, wake_at=None, child_id=None,
+                started_at=0, finished_at=0,
+            )  # fmt: skip
+
+
+def question(tokens_max: int | None) -> ModelPrompt:
+    return ModelPrompt(
+        "7 " * 500, "m", [], 10.0, RetryPolicy(attempts=2, delay_s=0.0),
+        options=CallOptions(max_tokens=tokens_max),
+    )  # fmt: skip
+
+
+answers = st.builds(
+    Answer,
+    st.integers(1, 9000),
+    st.sampled_from(["answer", "answer", "answer", "refuse", "break", "filter"]),
+    st.integers(0, 6),
+)
+budgets = st.builds(
+    PipelineBudget,
+    max_cost=st.none() | st.floats(0, 0.1),
+    max_tokens=st.none() | st.integers(1, 60_000),
+    max_calls=st.none() | st.integers(1, 30),
+)
+
+
+class Story:
+    """The processes of one run, one after the other."""
+
+    def __init__(self, budget: PipelineBudget, said: list[Answer], tokens_max: int | None) -> None:
+        self.bank, self.disk = Bank(said), Disk()
+        self._budget, self._question = budget, question(tokens_max)
+
+    async def live(self, number: int, parallel: int, turns: int | None) -> None:
+        """One process: it works until its budget is spent, or it is killed."""
+        self.disk.crashed = False
+        ledger = CallLedger(self.disk.put, f"w{number}")
+        caller = ModelCaller(self.bank, SystemClock(), ledger, self._budget)
+        caller.spent(await call_ledger.totals(self.disk.read()))
+        work = iter(range(40))
+        seats = [asyncio.create_task(self._seat(caller, work)) for _ in range(parallel)]
+        if turns is not None:
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            self.disk.crashed = True  # nothing is written any more
+            for task in seats:
+                task.cancel()
+        await asyncio.gather(*seats, return_exceptions=True)
+
+    async def _seat(self, caller: ModelCaller, work: Iterator[int]) -> None:
+        for _ in work:
+            try:
+                await caller.ask(self._question, Usage(), lambda text: text)
+            except BudgetSpent:
+                return
+            except RotaError:
+                continue
+
+    def check(self) -> None:
+        bank, budget = self.bank, self._budget
+        assert budget.max_calls is None or bank.calls <= budget.max_calls
+        assert budget.max_tokens is None or bank.tokens <= budget.max_tokens
+        assert budget.max_cost is None or bank.cost_usd <= budget.max_cost + 1e-9
+
+
+@settings(deadline=None)
+@given(
+    budget=budgets,
+    said=st.lists(answers, max_size=60),
+    parallel=st.integers(1, 12),
+    crashes=st.lists(st.integers(1, 60), max_size=3),
+    tokens_max=st.none() | st.integers(1, 5000),
+)
+def test_no_run_is_charged_more_than_its_budget(
+    budget: PipelineBudget,
+    said: list[Answer],
+    parallel: int,
+    crashes: list[int],
+    tokens_max: int | None,
+) -> None:
+    story = Story(budget, said, tokens_max)
+
+    async def told() -> CallTotals:
+        for number, turns in enumerate([*crashes, None]):
+            await story.live(number, parallel, turns)
+        return await call_ledger.totals(story.disk.read())
+
+    found = asyncio.run(told())
+    story.check()
+    assert found.calls - found.unanswered <= story.bank.calls <= found.calls
+    if not found.unanswered:
+        assert found.tokens_in + found.tokens_out == story.bank.tokens
