@@ -379,6 +379,20 @@ class BadReply(RotaError):
     hint = "The reply is kept with the item. Name the fields in the prompt, or retry the item."
 
 
+class TruncatedReply(BadReply):
+    """A model's reply was cut off at its longest length, also with more room."""
+
+    code = "truncated_reply"
+    hint = "Raise `maxTokens`, ask for less, or make `batchSize` smaller; then retry the item."
+
+
+class EmptyReply(BadReply):
+    """A model replied with nothing, also when asked again."""
+
+    code = "empty_reply"
+    hint = "Change the prompt or the model, then retry the item."
+
+
 class Failure(RotaError):
     """Raised by user code to say which class its failure belongs to."""
 
@@ -446,6 +460,13 @@ class Rejected(Failure):
 
     code = "rejected"
     hint = "Correct the parameters or the counterpart; the effect did not happen."
+
+
+class FilteredReply(Rejected):
+    """A model refused to answer, or a content filter of its provider stepped in."""
+
+    code = "filtered_reply"
+    hint = "The provider will not answer this; change the prompt or the item."
 
 
 class OutcomeUnknown(Fatal):

@@ -61,7 +61,10 @@ class Anthropic(Priced):
             timeout_s=request.timeout_s,
         )
         text = "".join(fold.parts)
-        return self.reply(request, text, model=fold.model, used=fold.used, finish=fold.finish)
+        reply = self.reply(request, text, model=fold.model, used=fold.used, finish=fold.finish)
+        if fold.finish == "refusal":
+            raise filtered(self.name, "", reply)
+        return reply
 
     async def aclose(self) -> None:
         """Close the kept connections."""
@@ -146,8 +149,6 @@ class _MessageParser:
             self.parts.append(text)
 
     def _stop(self, reason: Any) -> None:
-        if reason == "refusal":
-            raise filtered(self._who)
         if isinstance(reason, str):
             self.finish = _FINISH.get(reason, reason)
 

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from rota.ai.base import passing
+from rota.ai.base import Reply, passing
 from rota.core.runs.retry import capped_delay_s
-from rota.errors import NeedsLogin, NeedsPermission, Rejected, RotaError
+from rota.errors import FilteredReply, NeedsLogin, NeedsPermission, Rejected, RotaError
 
 SHOWN_CHARS_MAX = 300
 
@@ -77,10 +77,16 @@ def judge(refusal: Refusal) -> RotaError:
     return Rejected(said, hint=hint, status=status, reason=reason)
 
 
-def filtered(who: str, said: str = "") -> Rejected:
-    """The provider answered by refusing to."""
+def filtered(who: str, said: str, reply: Reply) -> FilteredReply:
+    """The provider answered by refusing to; it charges for that as for any answer."""
     told = f"{who} would not answer" + (f": {said[:SHOWN_CHARS_MAX]}" if said else "")
-    return Rejected(told, hint=_HINTS["content_filter"], reason="content_filter", sent=True)
+    error = FilteredReply(told, reason="content_filter", sent=True)
+    if not reply.guessed:
+        error.facts |= {
+            "tokens_in": reply.tokens_in, "tokens_out": reply.tokens_out,
+            "cost_usd": reply.cost_usd, "model": reply.model,
+        }  # fmt: skip
+    return error
 
 
 def _login(refusal: Refusal, status: int, said: str) -> NeedsLogin:

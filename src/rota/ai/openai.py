@@ -15,6 +15,9 @@ from rota.ai.prices import Prices
 
 HOME = Home("https://api.openai.com/v1", "OPENAI_BASE_URL", "OPENAI_API_KEY")
 
+# Servers that speak like OpenAI use words of their own for an answer that was cut off.
+_FINISH = {"max_tokens": "length", "MAX_TOKENS": "length", "SAFETY": "content_filter"}
+
 
 class OpenAI(Priced):
     """Asks at `base_url`, with the key that is in the environment variable `key_env`.
@@ -51,7 +54,10 @@ class OpenAI(Priced):
             timeout_s=request.timeout_s,
         )  # fmt: skip
         text = "".join(fold.parts)
-        return self.reply(request, text, model=fold.model, used=fold.used, finish=fold.finish)
+        reply = self.reply(request, text, model=fold.model, used=fold.used, finish=fold.finish)
+        if fold.is_filtered:
+            raise filtered(self.name, fold.refused or "its content filter stepped in", reply)
+        return reply
 
     async def aclose(self) -> None:
         """Close the kept connections."""
@@ -110,6 +116,16 @@ class _CompletionParser:
         """Whether the last word was said, for servers that end without saying so."""
         return self._finished
 
+    @property
+    def refused(self) -> str:
+        """What the model said instead of an answer."""
+        return "".join(self.refusal)
+
+    @property
+    def is_filtered(self) -> bool:
+        """Whether there is no answer, since the model or a filter would not give one."""
+        return self.finish == "content_filter" or bool(self.refused)
+
     def _take(self, value: dict[str, Any], field: str) -> None:
         if isinstance(value.get("model"), str) and value["model"]:
             self.model = value["model"]
@@ -127,10 +143,7 @@ class _CompletionParser:
 
     def _finish(self, reason: str) -> None:
         self._finished = True
-        self.finish = reason
-        said = "".join(self.refusal)
-        if reason == "content_filter" or said:
-            raise filtered(self._who, said or "its content filter stepped in")
+        self.finish = _FINISH.get(reason, reason)
 
     def _count(self, usage: Any) -> None:
         if isinstance(usage, dict):

@@ -50,6 +50,7 @@ class PipelineResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     unpriced_calls: int = 0
     duration_ms: int = 0
     errors: list[ItemError] = []
+    failed_by: dict[str, int] = {}  # failed items by the class of their error, as TruncatedReply
     error: str | None = None  # why the run itself failed
     warnings: list[str] = []
 

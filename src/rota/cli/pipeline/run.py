@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from rota.client.handle import RunHandle
     from rota.pipelines.outcome import PipelineResult
 
+# Replies that were no answers, in the words of the summary.
+UNANSWERED = {"TruncatedReply": "cut off", "EmptyReply": "empty", "FilteredReply": "refused"}
 ERRORS_SHOWN = 5
 HINTS = {
     "NeedsLogin": "Set the key in the environment of this command, then go on.",
@@ -245,12 +247,23 @@ def summary(result: PipelineResult, outcome: str | None = None) -> str:
         ("filtered out", result.filtered), ("failed", result.failed), ("not done", result.skipped),
     ):  # fmt: skip
         counts += [f"{number} {word}"] if number else []
+        if word == "failed" and (reasons := _reasons(result)):
+            counts[-1] += f" ({reasons})"
+    calls = render.count(result.calls, "call")
+    if result.unanswered_calls:
+        calls += f" ({result.unanswered_calls} without an answer)"
     cost = money(result.cost_usd)
     if result.unpriced_calls:
         unpriced = f"{render.count(result.unpriced_calls, 'call')} without a price"
         cost = f"{cost} and {unpriced}" if result.cost_usd else unpriced
     took = render.took(0, result.duration_ms * 1000)
     return (
-        f"{outcome or result.outcome}: {', '.join(counts)}; {render.count(result.calls, 'call')}, "
+        f"{outcome or result.outcome}: {', '.join(counts)}; {calls}, "
         f"{result.tokens:,} tokens, {cost}, {took}"
     )
+
+
+def _reasons(result: PipelineResult) -> str:
+    """`2 cut off, 1 empty`: replies that were no answers."""
+    found = [(words, result.failed_by.get(name)) for name, words in UNANSWERED.items()]
+    return ", ".join(f"{number} {words}" for words, number in found if number)

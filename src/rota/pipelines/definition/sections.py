@@ -69,6 +69,14 @@ class Retry(Section, frozen=True, kw_only=True):
     retry_delay_ms: Annotated[
         Natural, Meta(description="Milliseconds before the first of them; doubled each time.")
     ] = 1000
+    max_wait_ms: Annotated[
+        Positive,
+        Meta(description="Milliseconds that a call waits for its provider, all waits together."),
+    ] = 600_000
+    max_tokens_factor: Annotated[
+        Annotated[float, Meta(ge=1, le=16)],
+        Meta(description="A reply that was cut off is asked for again with maxTokens times this."),
+    ] = 2.0
 
 
 class Parameter(Section, frozen=True, kw_only=True):

@@ -13,11 +13,12 @@ from typing import Any, NamedTuple
 import msgspec
 
 from rota.core.pipelines.batches import halves
-from rota.errors import BadReply, ItemsFailed
+from rota.errors import BadReply, ItemsFailed, TruncatedReply
 from rota.pipelines.definition.fields import BatchMismatch, Fields, read_batch, read_reply
+from rota.pipelines.run.attempts import STOPPING
 from rota.pipelines.run.content_keys import content_key
 from rota.pipelines.run.context import PipelineContext
-from rota.pipelines.run.model_caller import LOST, STOPPING, Usage
+from rota.pipelines.run.model_caller import LOST, Usage
 from rota.pipelines.run.prompt_builder import PromptBuilder
 from rota.pipelines.run.run_store import (
     Item,
@@ -193,7 +194,7 @@ class MapStage:
             values = await self._room.asker.ask(
                 question, usage, lambda text: read_batch(text, question.fields, count)
             )
-        except BatchMismatch as error:
+        except (BatchMismatch, TruncatedReply) as error:
             if count == 1:
                 await self._fail_all(group, error, usage, started_at)
                 return

@@ -8,44 +8,28 @@ budget is passed; and counts what it took.
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import Callable
 from typing import TypeVar
 
 import msgspec
 
-from rota.ai.base import Invoker, Reply, announced, announces
+from rota.ai.base import Estimate, Invoker, Reply, Request, announced, announces
 from rota.ai.budget import Budget, bounded, may_be_billed, usage_of
-from rota.core.runs.failures import Kind, kind_of, names_of
-from rota.core.runs.retry import next_try_us
 from rota.core.time.instants import SECOND
 from rota.engine.clock import Clock
 from rota.engine.journal import PASSING
-from rota.errors import (
-    BadReply,
-    BadSetting,
-    BudgetSpent,
-    LeaseLost,
-    MissingExtra,
-    NeedsLogin,
-    NeedsPermission,
-    Transient,
-)
+from rota.errors import BadReply, LeaseLost
 from rota.pipelines.definition.fields import re_ask
 from rota.pipelines.definition.sections import PipelineBudget
+from rota.pipelines.run.attempts import Attempts
 from rota.pipelines.run.call_ledger import CallLedger, CallTotals
 from rota.pipelines.run.prompt_builder import ModelPrompt
 from rota.pipelines.run.run_store import ItemRecord
 
 T = TypeVar("T")
 
-# What concerns every item alike: the run stops, and what is done is kept.
-STOPPING = (NeedsLogin, NeedsPermission, BudgetSpent, BadSetting, MissingExtra)
 # What is about our own database: never the fault of an item, and over when it is back.
 LOST = (LeaseLost, *PASSING)
-RETRIED = frozenset({Kind.TRANSIENT, Kind.TIMEOUT})
-PATIENCE_S = 1800.0  # for a provider that is broken or throttles, before it counts as a failure
-WAIT_S_MIN = 0.1
 
 
 class Usage:
@@ -147,34 +131,32 @@ class ModelCaller:
         return read(await self._answer(question, usage, again))
 
     async def _answer(self, question: ModelPrompt, usage: Usage, prompt: str) -> str:
-        attempt, waited_s, timeout_s = 0, 0.0, question.timeout_s
+        tries = Attempts(question)
         while True:
             began = asyncio.get_running_loop().time()
+            request = self._bounded(tries.request(prompt))
+            estimate = self._ai.estimate(request)
             try:
-                reply = await self._once(question, prompt, timeout_s)
-            except (*LOST, *STOPPING):
+                reply = await self._once(request, estimate)
+            except LOST:
                 raise
             except Exception as error:
                 usage.failed(error)
-                wait_s = waiting_s(error)
-                if wait_s is not None and waited_s < PATIENCE_S:
-                    waited_s += wait_s
-                else:
-                    attempt += 1
-                    wait_s = _retry_s(question, error, attempt)
-                    if asyncio.get_running_loop().time() - began >= timeout_s:
-                        timeout_s = 2 * question.timeout_s  # it may only have needed more time
-                await self._pause(min(wait_s, PATIENCE_S))
-                continue
-            usage.add(reply)
-            return reply.text
+                wait_s = tries.refused(error, asyncio.get_running_loop().time() - began)
+            else:
+                usage.add(reply)
+                again_s = tries.unusable(reply, request, is_bounded=estimate.is_bounded)
+                if again_s is None:
+                    return reply.text
+                wait_s = again_s
+            await self._pause(wait_s)
 
-    async def _once(self, question: ModelPrompt, prompt: str, timeout_s: float) -> Reply:
-        request = question.request(prompt, timeout_s)
-        if self._budget.bounds_answers:
-            request = bounded(self._ai, request)
+    def _bounded(self, request: Request) -> Request:
+        return bounded(self._ai, request) if self._budget.bounds_answers else request
+
+    async def _once(self, request: Request, estimate: Estimate) -> Reply:
         async with (
-            self._budget.spending(self._ai.estimate(request)) as hold,
+            self._budget.spending(estimate) as hold,
             self._ledger.call(hold.amount) as slot,
         ):
             request = msgspec.structs.replace(request, begin=slot.begin)
@@ -187,24 +169,3 @@ class ModelCaller:
 
     async def _pause(self, wait_s: float) -> None:
         await self._clock.wait(asyncio.Event(), self._clock.now() + round(wait_s * SECOND))
-
-
-def waiting_s(error: Exception) -> float | None:
-    """How long to wait when nothing failed: a limit of ours, or a provider that throttles."""
-    if not isinstance(error, Transient):
-        return None
-    if error.facts.get("why") or error.facts.get("throttled"):
-        return max(error.retry_after_s or 1.0, WAIT_S_MIN)
-    return None
-
-
-def _retry_s(question: ModelPrompt, error: Exception, attempt: int) -> float:
-    """Seconds until the next try; raises the error when there is none."""
-    if kind_of(error) in RETRIED:
-        wait_us = next_try_us(
-            question.retry, attempt=attempt, error_names=names_of(error),
-            retry_after_s=getattr(error, "retry_after_s", None), chance=random.random(),
-        )  # fmt: skip
-        if wait_us is not None:
-            return wait_us / SECOND
-    raise error

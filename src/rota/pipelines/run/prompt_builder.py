@@ -41,6 +41,8 @@ class ModelPrompt(NamedTuple):
     batch: int | None = None  # how many items it is about, when several
     content: str = ""  # the same content, the same call
     options: CallOptions = CallOptions()
+    wait_s_max: float = 600.0  # for its provider, all waits together
+    room_factor: float = 2.0  # more room for the next try of a reply that was cut off
 
     def request(self, prompt: str | None = None, timeout_s: float | None = None) -> Request:
         """As an invoker takes it."""
@@ -64,6 +66,7 @@ class PromptBuilder:
             overrides.timeout_ms or part.timeout_ms or settings.timeout_ms or TIMEOUT_MS
         ) / 1000
         self.retry = policy_of(part.retry or settings.retry)
+        self._tries = part.retry or settings.retry
         self._parameters = snapshot.parameters
         self._cwd = working_directory(snapshot)
         self.options = options_of(part, settings)
@@ -123,7 +126,8 @@ class PromptBuilder:
     def _question(self, prompt: str, model: str, content: str) -> ModelPrompt:
         return ModelPrompt(
             prompt, model, self.fields, self.timeout_s, self.retry, self._cwd, content=content,
-            options=self.options,
+            options=self.options, wait_s_max=self._tries.max_wait_ms / 1000,
+            room_factor=self._tries.max_tokens_factor,
         )  # fmt: skip
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
+from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
 from typing import IO, NamedTuple, Self
@@ -112,6 +113,7 @@ class Tally:
     def __init__(self) -> None:
         self.processed = self.failed = self.skipped = 0
         self.errors: list[ItemError] = []
+        self.failed_by: Counter[str] = Counter()
 
     def add(self, outcome: ItemOutcome) -> None:
         """One more item."""
@@ -119,6 +121,7 @@ class Tally:
             self.processed += 1
         elif outcome.status == "failed":
             self.failed += 1
+            self.failed_by[outcome.error_type or "Error"] += 1
             if len(self.errors) < ERRORS_MAX:
                 said = ItemError(
                     outcome.position, outcome.error or "", outcome.error_type or "Error"

@@ -124,6 +124,7 @@ def result_of(
         output_fields=found.fields, calls=totals.calls, tokens_in=totals.tokens_in,
         tokens_out=totals.tokens_out, cost_usd=round(totals.cost_usd, 9),
         unpriced_calls=totals.unpriced, unanswered_calls=totals.unanswered, errors=tally.errors,
+        failed_by=dict(sorted(tally.failed_by.items())),
         **more,  # type: ignore[arg-type]
     )  # fmt: skip
 
