@@ -40,7 +40,7 @@ def even(prompt: str) -> Any:
 
 
 def kept(output: str | None) -> list[int]:
-    return [row["input"]["n"] for row in json.loads(output or "[]")]
+    return [row["input"]["n"] for row in json.loads(output or "[]") if row["success"]]
 
 
 @pytest.mark.parametrize(
@@ -82,19 +82,106 @@ async def test_a_pattern_that_never_ends_fails_the_run_and_not_the_worker(
         assert kept((await it.run(RULE)).output) == [3, 4]  # The worker goes on.
 
 
-async def test_an_item_that_cannot_be_asked_about_is_dropped_and_told(
+ASKED = "\n".join(line for line in filtered("ai").splitlines() if "rule:" not in line)
+GRAPH = """
+name: Graph
+nodes:
+  a: {type: load, source: {type: inline, items: [{n: 1}, {n: 2}, {n: 3}, {n: 4}]}}
+  keep: {type: filter, from: a, rule: {type: ai, prompt: "Is {{n}} even?"}}
+  out: {type: reduce, from: keep, strategy: json}
+"""
+
+
+class Sulking:
+    """Answers, but not about some numbers until it is told to."""
+
+    def __init__(self, *numbers: int) -> None:
+        self.numbers = set(numbers)
+
+    def __call__(self, prompt: str) -> Any:
+        if prompt.startswith("Is") and int(prompt.split()[1]) in self.numbers:
+            return Say(status=400, raw=b'{"error": "no"}')
+        return even(prompt)
+
+
+async def test_an_item_that_the_filter_cannot_ask_about_has_failed(
     database_url: str, tmp_path: Path
 ) -> None:
-    def answer(prompt: str) -> Any:
-        return (
-            Say(status=400, raw=b'{"error": "no"}') if prompt.startswith("Is 4") else even(prompt)
-        )
-
-    text = "\n".join(line for line in filtered("ai").splitlines() if "rule:" not in line)
-    async with world(database_url, tmp_path, Model(answer=says(answer))) as it:
-        result = await it.run(text)
+    sulking = Sulking(1, 4)
+    async with world(database_url, tmp_path, Model(answer=says(sulking))) as it:
+        ref = await it.app.pipelines.start(it.pipeline(ASKED))
+        result = await ref.result(timeout=60)
+        assert (result.outcome, result.exit_code) == ("partial", 7)
+        counts = (result.total, result.processed, result.failed, result.filtered, result.skipped)
+        assert counts == (4, 1, 2, 1, 0)
         assert kept(result.output) == [2]
-        assert result.warnings == ["filter dropped 1 items about which it could not ask"]
+        assert result.failed_by == {"Rejected": 2}
+        assert "the filter could not ask" in result.errors[0].message
+        asked = len(it.prompts)
+        sulking.numbers.clear()
+        # The retry asks about the two only: 1 is dropped now, 4 is kept.
+        again = await (await it.app.pipelines.retry(ref.id)).result(timeout=60)
+        counts = (again.total, again.processed, again.failed, again.filtered, again.skipped)
+        assert (again.outcome, counts) == ("completed", (4, 2, 0, 2, 0))
+        assert kept(again.output) == [2, 4]
+        assert sorted(it.prompts[asked:]) == [
+            "Is 1 even?\n\nReply with yes or no.", "Is 4 even?\n\nReply with yes or no.", "Take 4",
+        ]  # fmt: skip
+        items = [each async for each in it.app.pipelines.items(ref.id)]
+        assert [(each.item["n"], each.status) for each in items] == [
+            (2, "completed"), (4, "completed"), (3, "filtered"), (1, "filtered"),
+        ]  # fmt: skip
+
+
+async def test_items_that_the_filter_cannot_ask_about_stay_failed_until_it_can(
+    database_url: str, tmp_path: Path
+) -> None:
+    async with world(database_url, tmp_path, Model(answer=says(Sulking(4)))) as it:
+        ref = await it.app.pipelines.start(it.pipeline(ASKED))
+        first = await ref.result(timeout=60)
+        again = await (await it.app.pipelines.retry(ref.id)).result(timeout=60)
+        assert (first.failed, again.failed) == (1, 1)
+        assert (first.outcome, again.outcome) == ("partial", "partial")
+
+
+async def test_a_run_whose_filter_can_ask_about_nothing_has_failed(
+    database_url: str, tmp_path: Path
+) -> None:
+    sulking = Sulking(1, 2, 3, 4)
+    async with world(database_url, tmp_path, Model(answer=says(sulking))) as it:
+        ref = await it.app.pipelines.start(it.pipeline(ASKED))
+        with pytest.raises(RunFailed, match="all 4 items failed"):
+            await ref.result(timeout=60)
+        sulking.numbers.clear()
+        result = await (await it.app.pipelines.retry(ref.id)).result(timeout=60)
+        assert (result.outcome, kept(result.output)) == ("completed", [2, 4])
+
+
+async def test_an_item_that_a_filter_node_cannot_ask_about_has_failed(
+    database_url: str, tmp_path: Path
+) -> None:
+    sulking = Sulking(4)
+    async with world(database_url, tmp_path, Model(answer=says(sulking))) as it:
+        ref = await it.app.pipelines.start(it.pipeline(GRAPH))
+        result = await ref.result(timeout=60)
+        assert (result.outcome, result.failed) == ("partial", 1)
+        sulking.numbers.clear()
+        again = await (await it.app.pipelines.retry(ref.id)).result(timeout=60)
+        assert (again.outcome, again.failed) == ("completed", 0)
+        assert [row["output"]["n"] for row in json.loads(again.output or "[]")] == [2, 4]
+        assert sum(prompt.startswith("Is") for prompt in it.prompts) == 5
+
+
+async def test_a_failure_in_the_filter_counts_against_fail_fast(
+    database_url: str, tmp_path: Path
+) -> None:
+    text = ASKED.replace(
+        'map: {prompt: "Take {{n}}"}', 'map: {prompt: "Take {{n}}", failFast: true}'
+    )
+    async with world(database_url, tmp_path, Model(answer=says(Sulking(4)))) as it:
+        result = await it.run(text)
+        assert result.outcome == "failed"
+        assert not any(prompt.startswith("Take") for prompt in it.prompts)
 
 
 async def test_items_are_made_by_an_ai(database_url: str, tmp_path: Path) -> None:

@@ -1,12 +1,12 @@
 """The filter: rules first, the AI only about items they leave open. What is dropped says why.
 
-An item about which the AI cannot be asked is dropped too, with the error as its reason: whatever
-goes on was meant to.
+An item about which the AI cannot be asked has failed: it stays on the list, withheld from what
+comes next, and a retry asks again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing
 from typing import Any, NamedTuple
 
@@ -16,17 +16,18 @@ from rota.pipelines.definition.fields import read_decision
 from rota.pipelines.definition.model import Filter
 from rota.pipelines.definition.rules import NodeRule, questions_of, tree_of_node
 from rota.pipelines.definition.sections import AiSection as AskingPart
+from rota.pipelines.run import withheld
 from rota.pipelines.run.attempts import STOPPING
 from rota.pipelines.run.context import PipelineContext
 from rota.pipelines.run.model_caller import LOST
 from rota.pipelines.run.prompt_builder import PromptBuilder, parallel_of
-from rota.pipelines.run.run_store import Item, PositionedItem
+from rota.pipelines.run.run_store import PositionedItem, RunReader
 from rota.pipelines.run.single_call import call
 from rota.pipelines.run.sliding_window import in_order
 from rota.pipelines.run.stages import ERROR
 from rota.pipelines.run.transforms import tree_of_filter
+from rota.pipelines.run.withheld import Withheld
 
-UNASKED = "the AI could not be asked"
 DROPPED = ".dropped"  # the shelf beside the one with what was kept: items and reasons
 
 
@@ -42,9 +43,10 @@ class Sieve(NamedTuple):
 class Judged(NamedTuple):
     """An item and whether it is kept."""
 
-    item: Item
+    placed: PositionedItem  # as it came in
     kept: bool
     reason: str
+    error: Exception | None = None  # it could not be asked about
 
 
 def sieve_of_filter(room: PipelineContext, part: Filter) -> Sieve:
@@ -79,31 +81,63 @@ async def filter_items(
     """Fill the shelf `out` with what is kept of another one; answers how many."""
     notebook = room.notebook
     kept, dropped = notebook.fill(out), notebook.fill(out + DROPPED)
-    unasked = 0
+    held: list[Withheld] = []
 
     async def judge(placed: PositionedItem) -> Judged:
         return await _judged(room, stage, sieve, placed)
 
     async with aclosing(in_order(notebook.items(shelf), sieve.parallel, judge)) as judged:
         async for each in judged:
-            if each.kept:
-                await kept.add(each.item)
+            item = each.placed.item
+            if each.error is not None:
+                held.append(withheld.failed(kept.count, each.placed.position, each.error))
+                room.board.failed += 1
+                await kept.add({ERROR: held[-1].error, **item} if sieve.hands_on else item)
+            elif each.kept:
+                await kept.add(item)
             else:
-                unasked += each.reason.startswith(UNASKED)
-                await dropped.add({"item": each.item, "reason": each.reason})
+                await dropped.add({"item": item, "reason": each.reason})
             room.board.done += 1
             room.board.tell()
-    if unasked:
-        room.warnings.append(f"{stage} dropped {unasked} items about which it could not ask")
-    await dropped.close()
-    return await kept.close()
+    # The end of `kept` is written last. A writer after a crash replaces the lists beside it: some
+    # items may have been asked about in the meantime.
+    await dropped.close(replaces=True)
+    await withheld.write(notebook, out, held)
+    return await kept.close(whole=not held)
+
+
+async def ask_again(room: PipelineContext, stage: str, out: str, sieve: Sieve) -> None:
+    """Ask about the items that an earlier attempt could not ask about."""
+    notebook = room.notebook
+    before = await withheld.read(notebook, out)
+    held = {each.position: each for each in before.values() if not each.is_failed}
+
+    async def judge(placed: PositionedItem) -> tuple[int, Judged]:
+        source = PositionedItem(before[placed.position].source, placed.item)
+        return placed.position, await _judged(room, stage, sieve, source)
+
+    async with aclosing(in_order(_failed(notebook, out, before), sieve.parallel, judge)) as judged:
+        async for position, each in judged:
+            if each.error is not None:
+                held[position] = withheld.failed(position, each.placed.position, each.error)
+            elif not each.kept:
+                held[position] = Withheld(position, each.placed.position, reason=each.reason)
+    await withheld.write(notebook, out, [held[position] for position in sorted(held)])
+
+
+async def _failed(
+    reader: RunReader, shelf: str, held: dict[int, Withheld]
+) -> AsyncIterator[PositionedItem]:
+    async for placed in reader.items(shelf):
+        if placed.position in held and held[placed.position].is_failed:
+            yield placed
 
 
 async def _judged(
     room: PipelineContext, stage: str, sieve: Sieve, placed: PositionedItem
 ) -> Judged:
     if sieve.hands_on and ERROR in placed.item:
-        return Judged(placed.item, True, "it has failed before")
+        return Judged(placed, True, "it has failed before")
     answers: dict[int, bool] = {}
     said = ""
     while (verdict := filter_rules.judge(sieve.rule, placed.item, answers)).asks is not None:
@@ -113,9 +147,9 @@ async def _judged(
         except (*LOST, *STOPPING):
             raise
         except Exception as error:
-            return Judged(placed.item, False, f"{UNASKED}: {error}")
+            return Judged(placed, False, "", error)
     reason = f"{verdict.reason}: {said}" if said and answers else verdict.reason
-    return Judged(placed.item, verdict.kept, reason)
+    return Judged(placed, verdict.kept, reason)
 
 
 async def _asked(

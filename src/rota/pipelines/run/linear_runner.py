@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 from rota.errors import ItemsFailed
 from rota.pipelines.definition.model import Filter
 from rota.pipelines.definition.sections import MapStep, ReduceStep
+from rota.pipelines.run import withheld
 from rota.pipelines.run.context import PipelineContext
-from rota.pipelines.run.filter_stage import filter_items, sieve_of_filter
+from rota.pipelines.run.filter_stage import ask_again, filter_items, sieve_of_filter
 from rota.pipelines.run.load_stage import load_input
 from rota.pipelines.run.map_stage import MapOptions, MapStage, reader_of
 from rota.pipelines.run.prompt_builder import PromptBuilder, parallel_of
@@ -21,56 +21,71 @@ from rota.pipelines.run.reduce_stage import (
     reduce_by_form,
 )
 from rota.pipelines.run.results import Source, Spool, outcomes
-from rota.pipelines.run.run_store import ItemRecord
+from rota.pipelines.run.run_store import ItemRecord, RunReader
 from rota.pipelines.run.sharding import Sharding
 from rota.pipelines.run.single_call import call
 from rota.pipelines.run.stages import FILTER, INPUT, JOB, MAP, REDUCE, mapped_stages
+from rota.pipelines.run.withheld import Withheld
 
 
 async def perform_linear(room: PipelineContext, parting: Sharding | None = None) -> None:
     """Input, filter, map and reduce; raises what stopped it, with all that is done kept."""
     pipeline = room.snapshot.pipeline
     total = await load_input(room)
+    held: dict[int, Withheld] = {}
     if pipeline.filter is not None:
         kept = await _filter(room, pipeline.filter, total)
-        room.board.filtered, total = total - kept, kept
+        held = await withheld.read(room.notebook, FILTER)
+        late = sum(not each.is_failed for each in held.values())
+        room.board.filtered, total = total - kept + late, kept
     assert pipeline.map is not None
     assert pipeline.reduce is not None
     [(_, shelf)] = mapped_stages(room.snapshot)
-    room.board.enter("mapping", total=total)
-    parts = await _map(room, pipeline.map, shelf, total, parting)
+    room.board.enter("mapping", total=total - len(held))
+    parts = await _map(room, pipeline.map, Source(room.notebook, shelf, MAP, (), held), parting)
     room.board.enter("reducing", total=total)
     with Spool() as spool:
-        await spool.take(outcomes(Source(room.notebook, shelf, MAP, parts)))
+        await spool.take(outcomes(Source(room.notebook, shelf, MAP, parts, held)))
         check_items(spool)
         await _reduce(room, pipeline.reduce, spool)
 
 
 async def _filter(room: PipelineContext, part: Filter, total: int) -> int:
     done = await room.notebook.shelf(FILTER)
-    if done is not None:
-        return done.count
-    room.board.enter("filtering", total=total)
-    return await filter_items(room, FILTER, INPUT, FILTER, sieve_of_filter(room, part))
+    if done is None:
+        room.board.enter("filtering", total=total)
+        return await filter_items(room, FILTER, INPUT, FILTER, sieve_of_filter(room, part))
+    held = await room.notebook.shelf(FILTER + withheld.SHELF)
+    if held is not None and held.count and held.attempt < room.notebook.claim.attempt:
+        room.board.enter("filtering", total=held.count)
+        await ask_again(room, FILTER, FILTER, sieve_of_filter(room, part))
+    return done.count
 
 
 async def _map(
-    room: PipelineContext, part: MapStep, shelf: str, total: int, parting: Sharding | None
-) -> list[Any]:
-    stage = map_stage(room, part, total)
-    parts = [] if parting is None else await parting.parts_of(room, shelf, total)
+    room: PipelineContext, part: MapStep, source: Source, parting: Sharding | None
+) -> list[RunReader]:
+    listed = await room.notebook.shelf(source.shelf)
+    total = listed.count if listed else 0
+    unasked = sum(each.is_failed for each in source.withheld.values())
+    stage = map_stage(room, part, total, failed_before=unasked)
+    parts = [] if parting is None else await parting.parts_of(room, source.shelf, total)
     await stage.mark(parts)
-    await stage.perform(room.notebook.items(shelf))
+    items = room.notebook.items(source.shelf)
+    await stage.perform(withheld.without(items, source.withheld))
     return parts
 
 
-def map_stage(room: PipelineContext, part: MapStep, total: int) -> MapStage:
-    """The map over so many items."""
+def map_stage(
+    room: PipelineContext, part: MapStep, total: int, *, failed_before: int = 0
+) -> MapStage:
+    """The map over a list of so many items; some have failed in the filter."""
     pace = MapOptions(
         parallel_of(room.snapshot, part.parallel), part.batch_size, part.fail_fast,
         part.max_failures,
     )  # fmt: skip
-    return MapStage(room, MAP, PromptBuilder(room.snapshot, MAP, part), pace, total)
+    asking = PromptBuilder(room.snapshot, MAP, part)
+    return MapStage(room, MAP, asking, pace, total, failed_before=failed_before)
 
 
 def check_items(spool: Spool) -> None:

@@ -62,9 +62,13 @@ class MapStage:
         total: int,
         *,
         moved: bool = False,
+        failed_before: int = 0,
     ) -> None:
-        """`moved`: its items may not stand where they stood; results are found by content."""
-        self._moved = moved
+        """`moved`: its items may not stand where they stood; results are found by content.
+
+        `failed_before`: so many items failed in an earlier stage, and count among the failures.
+        """
+        self._moved, self._failed_before = moved, failed_before
         self._room, self._name, self._asking, self._pace = room, name, asking, pace
         self._failures_max = pace.failures_max(total)
         self._marks = bytearray(total)
@@ -295,7 +299,7 @@ class MapStage:
         self._room.board.tell()
 
     def _check_ceiling(self) -> None:
-        failed, limit = self._room.board.failed, self._failures_max
+        failed, limit = self._room.board.failed + self._failed_before, self._failures_max
         if limit is None or failed <= limit or self._stopped is not None:
             return
         allowed = "fail_fast allows none" if self._pace.fail_fast else f"max_failures is {limit}"

@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import tempfile
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import IO, NamedTuple, Self
 
 import msgspec
@@ -14,9 +15,12 @@ import msgspec
 from rota.core.runs.model import StoredStep
 from rota.core.runs.stored_errors import read_error
 from rota.pipelines.outcome import ERRORS_MAX, ItemError, ItemOutcome
+from rota.pipelines.run import withheld
 from rota.pipelines.run.filter_stage import DROPPED
 from rota.pipelines.run.reduce_formats import Counts, ItemResult
-from rota.pipelines.run.run_store import PositionedItem, RunReader, record_of, stage_prefix
+from rota.pipelines.run.run_store import Item, PositionedItem, RunReader, record_of, stage_prefix
+from rota.pipelines.run.stages import ERROR
+from rota.pipelines.run.withheld import Withheld
 
 
 class Source(NamedTuple):
@@ -26,6 +30,7 @@ class Source(NamedTuple):
     shelf: str
     stage: str
     parts: Sequence[RunReader] = ()
+    withheld: Mapping[int, Withheld] = MappingProxyType({})
 
 
 async def outcomes(source: Source) -> AsyncIterator[ItemOutcome]:
@@ -33,19 +38,55 @@ async def outcomes(source: Source) -> AsyncIterator[ItemOutcome]:
     own = Ahead(_best(source.reader.steps(stage_prefix(source.stage))))
     theirs = Ahead(_of_parts(source))
     async for placed in source.reader.items(source.shelf):
+        held = source.withheld.get(placed.position)
+        if held is not None:
+            if held.is_failed:
+                yield _unasked(placed.item, held)
+            continue
         found = await own.at(placed.position)
         other = await theirs.at(placed.position)
         # The run itself comes after its parts: what it executed is what counts.
         yield outcome_of(placed, found or other)
 
 
-async def dropped(reader: RunReader, stage: str) -> AsyncIterator[ItemOutcome]:
-    """The items that a filter has dropped, with the reason."""
+async def dropped(
+    reader: RunReader, stage: str, held: Mapping[int, Withheld]
+) -> AsyncIterator[ItemOutcome]:
+    """The items that a filter has dropped, with the reason; those of retries come last."""
+    count = 0
     async for placed in reader.items(stage + DROPPED):
         yield ItemOutcome(
             position=placed.position, item=placed.item["item"], status="filtered",
             reason=placed.item["reason"],
         )  # fmt: skip
+        count += 1
+    if all(each.is_failed for each in held.values()):
+        return
+    async for placed in reader.items(stage):
+        late = held.get(placed.position)
+        if late is not None and not late.is_failed:
+            yield ItemOutcome(
+                position=count, item=placed.item, status="filtered", reason=late.reason
+            )
+            count += 1
+
+
+async def unasked(reader: RunReader, shelf: str) -> AsyncIterator[ItemOutcome]:
+    """The items about which a filter node could not ask."""
+    held = await withheld.read(reader, shelf)
+    if not held:
+        return
+    async for placed in reader.items(shelf):
+        if placed.position in held:
+            item = {name: value for name, value in placed.item.items() if name != ERROR}
+            yield _unasked(item, held[placed.position])
+
+
+def _unasked(item: Item, held: Withheld) -> ItemOutcome:
+    return ItemOutcome(
+        position=held.position, item=item, status="failed", error=held.error,
+        error_type=held.error_type,
+    )  # fmt: skip
 
 
 async def _of_parts(source: Source) -> AsyncIterator[StoredStep]:

@@ -227,15 +227,18 @@ class RunStore(RunReader):
             await shelf.add(item)
         return await shelf.close(whole=whole)
 
-    async def end(self, place: str, count: int, *, whole: bool = True) -> int:
+    async def end(
+        self, place: str, count: int, *, whole: bool = True, replaces: bool = False
+    ) -> int:
         """Say that something is written to its end. The first writer of an attempt counts: a
-        later one after a crash has written the same."""
+        later one after a crash has written the same. With `replaces` the last one counts."""
         key = f"{place}/{_END}/{self.claim.attempt:06d}"
-        found = await self.step(key)
+        found = None if replaces else await self.step(key)
         if found is not None:
             return msgspec.json.decode(found.output or "", type=ItemList).count
         end = ItemList(self._writer, count, self.claim.attempt, whole)
-        await self.note(key, kind="items", output=end)
+        # A completed step is only written again with the same beginning.
+        await self.note(key, kind="items", output=end, started_at=0 if replaces else None)
         return count
 
     async def put_text(self, name: str, pieces: AsyncIterator[str]) -> int:
@@ -267,11 +270,11 @@ class ItemListWriter:
         if len(self._chunk) >= CHUNK_ITEMS or self._bytes >= CHUNK_BYTES:
             await self._flush()
 
-    async def close(self, *, whole: bool = True) -> int:
+    async def close(self, *, whole: bool = True, replaces: bool = False) -> int:
         """That was the last one."""
         if self._chunk:
             await self._flush()
-        return await self._notebook.end(self._place, self.count, whole=whole)
+        return await self._notebook.end(self._place, self.count, whole=whole, replaces=replaces)
 
     async def _flush(self) -> None:
         position = self.count - len(self._chunk)

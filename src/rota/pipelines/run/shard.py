@@ -14,11 +14,13 @@ from rota.engine.context import EngineContext
 from rota.engine.journal import Journal
 from rota.errors import RunCancelled
 from rota.pipelines import snapshot as snapshots
+from rota.pipelines.run import withheld
 from rota.pipelines.run.context import Cache, PipelineContext, ProgressReporter
 from rota.pipelines.run.linear_runner import map_stage
 from rota.pipelines.run.model_caller import LOST, ModelCaller
 from rota.pipelines.run.run_store import PositionedItem, RunReader, RunStore, chunk_items
 from rota.pipelines.run.sharding import ShardInput, ShardOutput
+from rota.pipelines.run.stages import FILTER
 from rota.pipelines.snapshot import Snapshot
 from rota.store.runs import history
 
@@ -39,7 +41,9 @@ async def perform_part(
         part = snapshot.pipeline.map
         assert part is not None
         stage = map_stage(room, part, given.end)
-        await stage.perform(_items(RunReader(base.database, given.whole), given))
+        whole = RunReader(base.database, given.whole)
+        held = await withheld.read(whole, FILTER)
+        await stage.perform(withheld.without(_items(whole, given), held))
     except LOST:
         raise
     except Exception as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from rota.pipelines.definition.nodes import MapNode, parents_of
+from rota.pipelines.definition.nodes import FilterNode, MapNode, parents_of
 from rota.pipelines.snapshot import Snapshot
 
 INPUT, FILTER, MAP, REDUCE, JOB = "input", "filter", "map", "reduce", "job"
@@ -35,6 +35,12 @@ def mapped_stages(snapshot: Snapshot) -> list[Mapped]:
 def filter_stages(snapshot: Snapshot) -> list[str]:
     """The filters of the linear form, whose dropped items belong to the result."""
     return [FILTER] if snapshot.pipeline.filter is not None else []
+
+
+def filter_nodes(snapshot: Snapshot) -> list[str]:
+    """The lists that filter nodes fill."""
+    nodes = (snapshot.pipeline.nodes or {}).items()
+    return [node_output(node_id) for node_id, node in nodes if isinstance(node, FilterNode)]
 
 
 def node_stage(node_id: str) -> str:

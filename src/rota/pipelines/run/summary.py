@@ -18,9 +18,18 @@ import msgspec
 from rota.core.runs.model import StoredStep
 from rota.pipelines.files import write_result
 from rota.pipelines.outcome import ItemOutcome, OutcomeWord, PipelineResult
+from rota.pipelines.run import withheld
 from rota.pipelines.run.call_ledger import CallTotals
 from rota.pipelines.run.reduce_stage import OUTPUT
-from rota.pipelines.run.results import Source, Spool, Tally, dropped, outcome_of, outcomes
+from rota.pipelines.run.results import (
+    Source,
+    Spool,
+    Tally,
+    dropped,
+    outcome_of,
+    outcomes,
+    unasked,
+)
 from rota.pipelines.run.run_store import (
     PositionedItem,
     RunReader,
@@ -28,7 +37,14 @@ from rota.pipelines.run.run_store import (
     stage_prefix,
 )
 from rota.pipelines.run.sharding import part_readers
-from rota.pipelines.run.stages import INPUT, JOB, filter_stages, mapped_stages
+from rota.pipelines.run.stages import (
+    FILTER,
+    INPUT,
+    JOB,
+    filter_nodes,
+    filter_stages,
+    mapped_stages,
+)
 from rota.pipelines.snapshot import Snapshot
 
 log = logging.getLogger("rota.pipelines")
@@ -69,11 +85,15 @@ async def item_outcomes(
         async for step in reader.steps(stage_prefix(JOB)):
             yield outcome_of(PositionedItem(0, snapshot.parameters), step)
         return
+    held = await withheld.read(reader, FILTER) if filter_stages(snapshot) else {}
     for mapped in mapped_stages(snapshot):
-        async for outcome in outcomes(Source(reader, mapped.shelf, mapped.stage, parts)):
+        async for outcome in outcomes(Source(reader, mapped.shelf, mapped.stage, parts, held)):
+            yield outcome
+    for shelf in filter_nodes(snapshot):
+        async for outcome in unasked(reader, shelf):
             yield outcome
     for stage in filter_stages(snapshot):
-        async for outcome in dropped(reader, stage):
+        async for outcome in dropped(reader, stage, held):
             yield outcome
 
 
@@ -82,6 +102,8 @@ async def _filtered(reader: RunReader, snapshot: Snapshot) -> int:
     for stage in filter_stages(snapshot):
         kept, before = await reader.shelf(stage), await reader.shelf(INPUT)
         count += before.count - kept.count if kept and before else 0
+        held = await withheld.read(reader, stage)
+        count += sum(not each.is_failed for each in held.values())
     return count
 
 

@@ -1,0 +1,60 @@
+"""Items that a filter put on its list but that must not go on: not asked about, or dropped later.
+
+An item about which the model could not be asked has failed. It keeps its place on the list, so that
+a retry moves no other item; once it was asked about it goes on, or is dropped where it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable, Mapping
+
+import msgspec
+
+from rota.pipelines.run.run_store import PositionedItem, RunReader, RunStore
+
+SHELF = ".withheld"  # the list beside that of the filter
+MESSAGE_CHARS_MAX = 2000
+
+
+class Withheld(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One item; it has an error, or the reason why a retry dropped it."""
+
+    position: int  # on the list of the filter
+    source: int  # among the items that came into the filter
+    error: str | None = None
+    error_type: str | None = None
+    reason: str | None = None
+
+    @property
+    def is_failed(self) -> bool:
+        """Whether it is to be asked about again."""
+        return self.error is not None
+
+
+def failed(position: int, source: int, error: Exception) -> Withheld:
+    """An item about which the model could not be asked."""
+    said = f"the filter could not ask: {error}"[:MESSAGE_CHARS_MAX]
+    return Withheld(position, source, said, type(error).__name__)
+
+
+async def read(reader: RunReader, shelf: str) -> dict[int, Withheld]:
+    """What is withheld of a list, by position."""
+    found = [msgspec.convert(placed.item, Withheld) async for placed in reader.items(shelf + SHELF)]
+    return {each.position: each for each in found}
+
+
+async def write(store: RunStore, shelf: str, withheld: Iterable[Withheld]) -> None:
+    """Write what this attempt withholds; it takes the place of what earlier ones did."""
+    listed = store.fill(shelf + SHELF)
+    for each in withheld:
+        await listed.add(msgspec.to_builtins(each))
+    await listed.close(replaces=True)
+
+
+async def without(
+    items: AsyncIterator[PositionedItem], withheld: Mapping[int, Withheld]
+) -> AsyncIterator[PositionedItem]:
+    """The items that go on."""
+    async for placed in items:
+        if placed.position not in withheld:
+            yield placed
