@@ -59,7 +59,14 @@ class _Told(NamedTuple):
 
 
 def judge(refusal: Refusal) -> RotaError:
-    """The error to raise."""
+    """The error to raise. One that came after a 200 may be charged for, whatever it says."""
+    error = _judged(refusal)
+    if not refusal.status:
+        error.facts["sent"] = True
+    return error
+
+
+def _judged(refusal: Refusal) -> RotaError:
     told = _told(refusal.body)
     status = refusal.status or told.status  # gateways put the status of others into the body
     said = f"{refusal.who} " + (f"answered {status}" if status else "broke off its answer")
@@ -72,7 +79,7 @@ def judge(refusal: Refusal) -> RotaError:
     if reason is None and (told.words & _PASSING or _may_pass(status)):
         waits = retry_after_s(refusal.headers)
         throttled = status == 429 or bool(told.words & _THROTTLED)
-        return passing(said, retry_after_s=waits, sent=not status, throttled=throttled)
+        return passing(said, retry_after_s=waits, throttled=throttled)
     hint = _HINTS.get(reason or ("unknown_model" if status == 404 else ""))
     return Rejected(said, hint=hint, status=status, reason=reason)
 

@@ -105,6 +105,9 @@ def main() -> None:
     result = asyncio.run(live(options.database, effects, folder, text))
     assert result.outcome == "completed", result
     assert result.output == questions[-1], result
+    # The first question about c is refused, and so not charged for.
+    charged = len(effects.read()) - 1
+    assert result.calls - result.unanswered_calls <= charged <= result.calls, (charged, result)
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ for name in (
     "rota.tools.sql_sqlite",
     "rota.pipelines.run.runner",
     "tests.crash.kit.automation_life",
+    "tests.crash.kit.budget_life",
     "tests.crash.kit.pipeline_life",
     "tests.crash.kit.workflow_life",
     "tests.crash.kit.command_life",

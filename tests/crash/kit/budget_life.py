@@ -1,0 +1,86 @@
+"""A child process that runs a pipeline into its budget.
+
+`python -m tests.crash.kit.budget_life --database URL --effects FILE [--kill-at N]`: every call that
+the provider charges for leaves one line with its tokens in the effects file, before it is answered.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import zlib
+from pathlib import Path
+
+from rota import Rota
+from rota.ai.base import Reply, Request, estimated_tokens, passing
+from rota.ai.offline import Offline
+from rota.pipelines.outcome import PipelineResult
+from tests.crash.kit.worker import QUICK
+from tests.crash.kit.workflow_life import arm
+from tests.kit import Effects
+from tests.pipelines.kit import write
+
+CALLS_MAX, TOKENS_MAX, ANSWER_MAX = 8, 900, 100
+TEXT = f"""
+name: Budget
+settings:
+  maxTokens: {ANSWER_MAX}
+  retry: {{maxRetries: 1, retryDelayMs: 0, maxTokensFactor: 1}}
+  budget: {{maxCalls: {CALLS_MAX}, maxTokens: {TOKENS_MAX}}}
+input: {{items: [{", ".join(f"{{w: {number}}}" for number in range(14))}]}}
+map: {{prompt: "Say {{{{w}}}}", parallel: 3}}
+reduce: {{type: json}}
+"""
+
+
+class Charging(Offline):
+    """Charges for answers of different lengths; it refuses some, and hangs up on others."""
+
+    def __init__(self, effects: Effects) -> None:
+        super().__init__()
+        self._effects = effects
+
+    async def ask(self, request: Request) -> Reply:
+        number = zlib.crc32(request.prompt.encode())
+        if number % 7 == 0 and not self._effects.count(f"refused {request.prompt}"):
+            self._effects.add(f"refused {request.prompt}")
+            raise passing("busy")
+        asked = estimated_tokens(request)[0]
+        said = min(20 + number % 120, request.max_tokens or 0)
+        self._effects.add(str(asked + said))
+        if number % 5 == 0:
+            raise passing("hung up", sent=True)
+        return self.reply(request, "said", used=(asked, said))
+
+
+async def live(url: str, effects: Effects, folder: Path) -> PipelineResult:
+    """Run until the budget is spent (again, for all we know)."""
+    app = Rota(url, migrate=True, **QUICK)
+    app.pipelines.use(Charging(effects))
+    async with app:
+        ref = await app.pipelines.start(write(folder, TEXT), external_id="one")
+        await app.wait(ref.id, timeout=30)
+        return await app.pipelines.result(ref.id)
+
+
+def main() -> None:
+    """The child process."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--database", required=True)
+    parser.add_argument("--effects", required=True)
+    parser.add_argument("--kill-at", type=int, default=0)
+    options = parser.parse_args()
+    if options.kill_at:
+        arm(options.kill_at)
+    folder = Path(options.effects).parent
+    result = asyncio.run(live(options.database, Effects(options.effects), folder / "budget"))
+    told = {
+        "outcome": result.outcome, "calls": result.calls, "tokens": result.tokens,
+        "unanswered": result.unanswered_calls, "error": result.error,
+    }  # fmt: skip
+    (folder / "result.json").write_text(json.dumps(told))
+
+
+if __name__ == "__main__":
+    main()
