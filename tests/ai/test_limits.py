@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+from collections import Counter
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rota.ai import Limiter, Limits, Offline, Request
+from rota.ai import Limiter, Limits, Offline, Reply, Request
 from rota.ai import limits as rules
 from rota.ai.base import passing
 from rota.ai.limits import State
@@ -155,7 +156,7 @@ def test_a_breaker_opens_rests_longer_each_time_and_closes() -> None:
     for rest in (20, 25, 25):
         now = state.open_until
         assert ask() == (0, "")
-        assert ask() == (5, "broken")
+        assert ask() == (0, "probed")  # half a second: the probe is soon answered
         fail()
         assert ask() == (rest, "broken")
     now = state.open_until
@@ -271,7 +272,7 @@ async def test_one_who_gives_up_leaves_its_turn_to_the_next() -> None:
     ai._keeper.state = State(failures=1, openings=1, open_until=START)  # type: ignore[attr-defined]
     probe = asyncio.create_task(ai.ask(ASK))
     await asyncio.wait_for(reached.wait(), 5)
-    with pytest.raises(Transient, match="left alone"):
+    with pytest.raises(Transient, match="one call finds out"):
         await ai.ask(ASK)
     probe.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -307,3 +308,58 @@ async def test_workers_that_share_a_state_share_the_limit() -> None:
     ]  # fmt: skip
     await asyncio.gather(*(ai.ask(ASK) for ai in both for _ in range(5)))
     assert clock.now - START == pytest.approx(9 * SECOND, abs=10)
+
+
+def test_throttling_without_a_time_backs_off_with_jitter_and_lets_calls_through_one_by_one() -> (
+    None
+):
+    limits, state, now = Limits(), State(), 1_000_000_000
+    waits = []
+    for _ in range(8):
+        state = rules.throttled(limits, state, now=now, held=1, retry_after_s=None, chance=0.0)
+        # The other calls of the same wave change nothing.
+        same = rules.throttled(limits, state, now=now + 5, held=1, retry_after_s=None, chance=0.9)
+        assert same.held_until == state.held_until
+        waits.append((state.held_until - now) / SECOND)
+        now = state.held_until
+    assert waits == [1, 2, 4, 8, 16, 32, 60, 60]
+    short = rules.throttled(limits, State(), now=0, held=1, retry_after_s=None, chance=0.99)
+    assert short.held_until < 0.51 * SECOND
+    state, first = rules.admit(limits, state, now=now, tokens=1)
+    state, second = rules.admit(limits, state, now=now, tokens=1)
+    assert not first.wait_us
+    assert second.wait_us == 5 * SECOND
+    for _ in range(8):
+        state = rules.answered(limits, state, held=1, used=1)
+    assert state.throttles == 0
+
+
+async def test_callers_that_are_throttled_together_do_not_come_back_together() -> None:
+    class Narrow(Offline):
+        """Answers one question in a tenth of a second, and throttles the others without a word."""
+
+        free_at = 0
+        instants: ClassVar[list[int]] = []
+
+        async def ask(self, request: Request) -> Reply:
+            self.instants.append(clock.now)
+            if clock.now < self.free_at:
+                raise passing("429", throttled=True)
+            self.free_at = clock.now + SECOND // 10
+            return await super().ask(request)
+
+    clock = Clock()
+    ai = Limiter(Narrow(), Limits(), now=lambda: clock.now, sleep=clock.sleep)
+
+    async def asks() -> None:
+        while True:
+            try:
+                await ai.ask(Request("m", "x"))
+            except Transient:
+                continue
+            return
+
+    await asyncio.gather(*(asks() for _ in range(20)))
+    again = Narrow.instants[20:]
+    assert len(Narrow.instants) <= 20 + 3 * 19
+    assert max(Counter(again).values()) <= 3

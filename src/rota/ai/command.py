@@ -102,7 +102,7 @@ class CommandInvoker(Priced):
             return NeedsLogin(said, service=self._argv[0], account=None)
         if meaning == "permission":
             return NeedsPermission(said, service=self._argv[0], account=None)
-        return Rejected(said, exit=ended.code, reason=None)
+        return Rejected(said, exit=ended.code, reason=None, sent=True)
 
     def _read(self, request: Request, out: str) -> Reply:
         try:
@@ -111,9 +111,9 @@ class CommandInvoker(Priced):
             raise passing(f"{self._argv[0]} wrote no JSON: {error}", sent=True) from error
         text = value.get("result") if isinstance(value, dict) else None
         if not isinstance(text, str):
-            raise Rejected(f'{self._argv[0]} wrote JSON without a text in "result"')
+            raise Rejected(f'{self._argv[0]} wrote JSON without a text in "result"', sent=True)
         if value.get("is_error"):
-            raise Rejected(f"{self._argv[0]} failed: {text[:SHOWN_CHARS_MAX]}")
+            raise Rejected(f"{self._argv[0]} failed: {text[:SHOWN_CHARS_MAX]}", sent=True)
         usage = value.get("usage")
         told = usage if isinstance(usage, dict) else {}
         asked, answered = count(told.get("input_tokens")), count(told.get("output_tokens"))
@@ -148,7 +148,9 @@ class CommandInvoker(Priced):
         try:
             await asyncio.wait({work, full}, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
             if out.full.is_set():
-                raise Rejected(f"{self._argv[0]} wrote more than {self._bytes_max} bytes")
+                raise Rejected(
+                    f"{self._argv[0]} wrote more than {self._bytes_max} bytes", sent=True
+                )
             if not work.done():
                 said = f"{self._argv[0]} did not end within {timeout_s:g} s and was killed"
                 raise passing(said, sent=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from datetime import datetime
 from email.utils import parsedate_to_datetime
 from typing import Any, NamedTuple
 
@@ -17,13 +18,23 @@ SHOWN_CHARS_MAX = 300
 
 # What providers write into `type` or `code` of an error, where the status alone would mislead:
 # a used-up account answers 429 as well, and a stream breaks after it has said 200.
-_LOGIN = {"authentication_error", "invalid_api_key"}
-_PERMISSION = {
-    *("permission_error", "insufficient_quota", "billing_error"),
-    *("billing_hard_limit_reached", "billing_not_active"),
+_LOGIN = {
+    *("authentication_error", "invalid_api_key", "UNAUTHENTICATED"),
+    *("API_KEY_INVALID", "API_KEY_EXPIRED"),
 }
+_PERMISSION = {
+    *("permission_error", "insufficient_quota", "billing_error", "insufficient_balance"),
+    *("billing_hard_limit_reached", "billing_not_active"),
+    *("PERMISSION_DENIED", "BILLING_DISABLED", "CONSUMER_SUSPENDED", "API_KEY_SERVICE_BLOCKED"),
+}
+# Sentences of providers that have no word of their own for it, and say 400.
+_LOGIN_SAID = ("api key not valid", "api key expired", "invalid api key", "incorrect api key")
+_PERMISSION_SAID = ("credit balance is too low", "insufficient balance", "insufficient credits")
 _THROTTLED = {"rate_limit_error", "rate_limit_exceeded"}
-_PASSING = _THROTTLED | {"overloaded_error", "api_error", "server_error", "timeout_error"}
+_PASSING = _THROTTLED | {
+    *("overloaded_error", "api_error", "server_error", "timeout_error"),
+    *("RESOURCE_EXHAUSTED", "UNAVAILABLE", "DEADLINE_EXCEEDED", "INTERNAL"),
+}
 _REASONS = {
     "context_length_exceeded": "too_long",
     "request_too_large": "too_long",
@@ -39,6 +50,14 @@ _HINTS = {
     "unknown_model": "Check the name of the model and the address of the provider.",
 }
 _BUSY = (408, 425, 429)
+_ANTHROPIC = "anthropic-ratelimit-"
+_RESET = re.compile(
+    r"x-ratelimit-reset-(?P<openai>[a-z-]{1,40})"
+    r"|anthropic-ratelimit-(?P<anthropic>[a-z-]{1,40})-reset"
+)
+_DURATION = re.compile(r"([0-9]{1,9}(\.[0-9]{1,9})?(ms|h|m|s))+")
+_DURATION_PART = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)(ms|h|m|s)")
+_UNITS_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 _SECONDS = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?")
 
 
@@ -56,6 +75,11 @@ class _Told(NamedTuple):
     words: frozenset[str]
     message: str
     status: int
+    wait_s: float | None = None  # in the body: Gemini
+
+    def says(self, *sentences: str) -> bool:
+        """Whether one of these is part of the message."""
+        return any(sentence in self.message.lower() for sentence in sentences)
 
 
 def judge(refusal: Refusal) -> RotaError:
@@ -71,13 +95,13 @@ def _judged(refusal: Refusal) -> RotaError:
     status = refusal.status or told.status  # gateways put the status of others into the body
     said = f"{refusal.who} " + (f"answered {status}" if status else "broke off its answer")
     said += f": {told.message}" if told.message else ""
-    if told.words & _LOGIN or status in (401, 407):
+    if told.words & _LOGIN or status in (401, 407) or told.says(*_LOGIN_SAID):
         return _login(refusal, status, said)
-    if told.words & _PERMISSION or status in (402, 403):
+    if told.words & _PERMISSION or status in (402, 403) or told.says(*_PERMISSION_SAID):
         return NeedsPermission(said, service=refusal.who, account=refusal.variable, status=status)
     reason = _reason(told)
     if reason is None and (told.words & _PASSING or _may_pass(status)):
-        waits = retry_after_s(refusal.headers)
+        waits = _wait_s(refusal.headers, told)
         throttled = status == 429 or bool(told.words & _THROTTLED)
         return passing(said, retry_after_s=waits, throttled=throttled)
     hint = _HINTS.get(reason or ("unknown_model" if status == 404 else ""))
@@ -124,24 +148,37 @@ def _told(body: bytes) -> _Told:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         text = body[: 4 * SHOWN_CHARS_MAX].decode(errors="replace")
         return _Told(frozenset(), _clipped(text), 0)
+    if isinstance(value, list) and value:  # Gemini puts it into a list
+        value = value[0]
     error = value.get("error", value) if isinstance(value, dict) else value
     if not isinstance(error, dict):
         return _Told(frozenset(), _clipped(error if isinstance(error, str) else str(value)), 0)
     inner = error.get("innererror")
-    parts = [error, inner if isinstance(inner, dict) else {}]
+    given = error.get("details")
+    details = [each for each in given if isinstance(each, dict)] if isinstance(given, list) else []
+    parts = [error, inner if isinstance(inner, dict) else {}, *details]
     words = frozenset(
-        word for part in parts for word in (part.get("type"), part.get("code"))
-        if isinstance(word, str)
+        word for part in parts for name in ("type", "code", "status", "reason")
+        if isinstance(word := part.get(name), str)
     )  # fmt: skip
     message = error.get("message") or error.get("detail") or str(error)
     code = error.get("code")
     status = code if isinstance(code, int) and 400 <= code < 600 else 0
-    return _Told(words, _clipped(str(message)), status)
+    delays = [duration_s(str(each["retryDelay"])) for each in details if "retryDelay" in each]
+    return _Told(words, _clipped(str(message)), status, next(iter(delays), None))
 
 
 def _clipped(text: str) -> str:
     text = " ".join(text.split())
     return text if len(text) <= SHOWN_CHARS_MAX else text[:SHOWN_CHARS_MAX] + "…"
+
+
+def _wait_s(headers: Mapping[str, str], told: _Told) -> float | None:
+    """How long a provider asks to wait: in so many words, or by when its limits are free again."""
+    for asked in (retry_after_s(headers), told.wait_s, limits_reset_s(headers)):
+        if asked is not None:
+            return capped_delay_s(asked)
+    return None
 
 
 def retry_after_s(headers: Mapping[str, str]) -> float | None:
@@ -164,3 +201,37 @@ def retry_after_s(headers: Mapping[str, str]) -> float | None:
 def _number(text: str) -> float | None:
     found = _SECONDS.fullmatch(text.strip())
     return float(found.group()) if found else None
+
+
+def limits_reset_s(headers: Mapping[str, str]) -> float | None:
+    """Seconds until the limits that are used up are free again, by the headers of rate limits."""
+    used_up, others = list[float](), list[float]()
+    for name, value in headers.items():
+        match = _RESET.fullmatch(name.lower())
+        wait_s = None if match is None else _reset_s(value, headers.get("date", ""))
+        if match is None or wait_s is None:
+            continue
+        vendor, unit = match.group("openai", "anthropic")
+        left = f"x-ratelimit-remaining-{vendor}" if vendor else f"{_ANTHROPIC}{unit}-remaining"
+        (used_up if headers.get(left, "").strip() == "0" else others).append(wait_s)
+    return max(used_up) if used_up else min(others, default=None)
+
+
+def _reset_s(value: str, date: str) -> float | None:
+    """A duration (OpenAI: `6m0s`), or an instant (Anthropic: `2026-01-27T12:00:00Z`)."""
+    wait_s = duration_s(value)
+    if wait_s is not None:
+        return wait_s
+    try:
+        until = datetime.fromisoformat(value.strip().replace("Z", "+00:00"))
+        return max(0.0, (until - parsedate_to_datetime(date)).total_seconds())
+    except (ValueError, TypeError, OverflowError):
+        return None
+
+
+def duration_s(text: str) -> float | None:
+    """Seconds of `1s`, `6m0s`, `20ms`, `1h2m3.5s`; None if it is none of these."""
+    if not _DURATION.fullmatch(text.strip()):
+        return None
+    parts = _DURATION_PART.findall(text)
+    return sum(float(number) * _UNITS_S[unit] for number, unit in parts)

@@ -31,7 +31,7 @@ except ImportError as missing:
 BYTES_MAX = 32 * 1024 * 1024
 REFUSAL_BYTES_MAX = 64 * 1024
 LINGER_S = 1.0  # for the end of a stream that has said all: a connection read to its end is kept
-KEPT_HEADERS = ("retry-after", "retry-after-ms", "date")
+KEPT_HEADERS = ("retry-after", "retry-after-ms", "date", "x-ratelimit-", "anthropic-ratelimit-")
 
 
 class Fold(Protocol):
@@ -116,7 +116,11 @@ class Wire:
             raise passing(f"{self.who} stopped in the middle of its answer", sent=True)
 
     async def _refusal(self, answer: httpx2.Response) -> RotaError:
-        kept = {name: answer.headers[name] for name in KEPT_HEADERS if name in answer.headers}
+        kept = {
+            name.lower(): value
+            for name, value in answer.headers.items()
+            if name.lower().startswith(KEPT_HEADERS)
+        }
         try:
             body = await _read(answer, REFUSAL_BYTES_MAX)
         except httpx2.RequestError:

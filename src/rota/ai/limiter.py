@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import random
 import time
 from collections.abc import Awaitable, Callable
 from typing import Protocol, TypeVar
@@ -99,7 +100,7 @@ class Limiter:
                 decision = await self._admitted(tokens)
                 if not decision.wait_us:
                     return
-                if decision.why == "broken" or decision.wait_us > self._patience_us:
+                if decision.why in ("broken", "probed") or decision.wait_us > self._patience_us:
                     raise self._not_now(decision)
                 await self._sleep(decision.wait_us / SECOND)
 
@@ -112,11 +113,12 @@ class Limiter:
         wait_s = decision.wait_us / SECOND
         why = {
             "broken": "has failed too often in a row and is left alone",
+            "probed": "has failed too often in a row, and one call finds out whether it is back",
             "asked": "asked us to wait",
             "rate": "is used as fast as its limits allow",
         }[decision.why]
         error = passing(f"{self.name} {why}; next try in {wait_s:.1f} s", retry_after_s=wait_s)
-        error.facts["why"] = decision.why
+        error.facts |= {"why": decision.why, "provider": self.name}
         return error
 
     async def _change(self, step: Callable[[State], State]) -> None:
@@ -135,7 +137,10 @@ def _after(error: BaseException, limits: Limits, state: State, *, now: int, held
     told = error.facts if isinstance(error, RotaError) else {}
     used = held if told.get("sent") or not isinstance(error, Exception) else 0
     if isinstance(error, Transient) and told.get("throttled"):
-        return rules.throttled(limits, state, now=now, held=held, retry_after_s=error.retry_after_s)
+        return rules.throttled(
+            limits, state, now=now, held=held, retry_after_s=error.retry_after_s,
+            chance=random.random(),
+        )  # fmt: skip
     if isinstance(error, Transient):
         return rules.failed(
             limits, state, now=now, held=held, used=used, retry_after_s=error.retry_after_s

@@ -18,6 +18,10 @@ from rota.core.time.instants import MINUTE, SECOND
 
 Meta = msgspec.Meta
 DOUBLINGS_MAX = 20
+# Where a provider throttles without saying for how long. Calls after that go one by one.
+THROTTLED_S, THROTTLED_S_MAX = 1.0, 60.0
+SPACING_S, SPACING_S_MAX = 0.05, 5.0
+PROBE_LOOK_US = SECOND // 2
 
 
 class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -42,10 +46,11 @@ class State(msgspec.Struct, frozen=True):
     openings: int = 0  # in a row
     open_until: int = 0  # 0 while the breaker is closed
     probe_until: int = 0  # 0 while nobody probes
+    throttles: int = 0  # that said nothing about how long; an answer takes one back
 
 
 class Decision(NamedTuple):
-    """Go now, if there is nothing to wait for; `why` is "rate", "asked" or "broken"."""
+    """Go now, if there is nothing to wait for; `why` is "rate", "asked", "broken" or "probed"."""
 
     wait_us: int = 0
     why: str = ""
@@ -72,22 +77,50 @@ def admit(limits: Limits, state: State, *, now: int, tokens: int) -> tuple[State
         )
     if state.open_until:
         changes["probe_until"] = now + round(limits.probe_s * SECOND)
+    if state.throttles:
+        changes["held_until"] = now + _grown_us(SPACING_S, SPACING_S_MAX, state.throttles)
     return _with(state, changes), GO
 
 
 def answered(limits: Limits, state: State, *, held: int, used: int) -> State:
     """The provider is well: it answered, or refused for a reason. Real tokens replace held ones."""
     closed = {"failures": 0, "openings": 0, "open_until": 0, "probe_until": 0}
+    closed["throttles"] = max(0, state.throttles - 1)
     return _with(_corrected(limits, state, held, used), closed)
 
 
 def throttled(
-    limits: Limits, state: State, *, now: int, held: int, retry_after_s: float | None
+    limits: Limits,
+    state: State,
+    *,
+    now: int,
+    held: int,
+    retry_after_s: float | None,
+    chance: float = 0.0,
 ) -> State:
-    """The provider is well and wants us to wait: everybody does."""
-    state = answered(limits, state, held=held, used=0)
-    until = now + round((capped_delay_s(retry_after_s) or 0.0) * SECOND)
-    return _with(state, {"held_until": max(state.held_until, until)})
+    """The provider is well and wants us to wait: everybody does.
+
+    If it does not say how long, the wait doubles from time to time; `chance` in [0, 1) shortens it
+    by up to a half. Calls that were under way together are one time.
+    """
+    before = state
+    state = _with(answered(limits, state, held=held, used=0), {"throttles": before.throttles})
+    asked_s = capped_delay_s(retry_after_s)
+    if asked_s is not None:
+        until = now + round(asked_s * SECOND)
+        return _with(state, {"held_until": max(state.held_until, until)})
+    if before.throttles and now < before.held_until:
+        return state
+    wait_us = _grown_us(THROTTLED_S, THROTTLED_S_MAX, before.throttles + 1)
+    until = now + round(wait_us * (1 - chance / 2))
+    return _with(
+        state, {"held_until": max(state.held_until, until), "throttles": before.throttles + 1}
+    )
+
+
+def _grown_us(first_s: float, most_s: float, times: int) -> int:
+    grown_s: float = first_s * 2 ** min(times - 1, DOUBLINGS_MAX)
+    return round(min(grown_s, most_s) * SECOND)
 
 
 def failed(
@@ -113,8 +146,13 @@ def abandoned(limits: Limits, state: State, *, held: int, used: int) -> State:
 
 
 def _breaker(state: State, now: int) -> Decision | None:
-    until = max(state.open_until, state.probe_until)
-    return Decision(until - now, "broken") if state.open_until and now < until else None
+    if not state.open_until:
+        return None
+    if now < state.open_until:
+        return Decision(state.open_until - now, "broken")
+    # A probe is soon answered; nobody needs to sleep as long as it may take at most.
+    wait_us = min(state.probe_until - now, PROBE_LOOK_US)
+    return Decision(wait_us, "probed") if wait_us > 0 else None
 
 
 def _waits(limits: Limits, state: State, now: int, tokens: int) -> Decision | None:

@@ -19,6 +19,8 @@ from rota.core.runs.recovery import runs_alone
 from rota.core.runs.stored_errors import error_line
 from rota.core.time.instants import SECOND, iso, span
 from rota.schedules.preview import wall
+from rota.store.pipelines import steps as pipeline_steps
+from rota.store.pipelines.steps import ProviderWait
 from rota.store.runs import claim
 from rota.store.schedules import templates as store
 
@@ -101,7 +103,23 @@ class RunExplainer:
                 "takes over"
             )
             return RunState("lapsed", clause, facts, "If no other worker is on: `rota up`.")
+        if run.kind == "pipeline":
+            wait = await self._client.database.read(
+                pipeline_steps.provider_wait, root_id=run.root_id
+            )
+            if wait is not None:
+                return self._provider(wait, since, facts)
         return RunState("running", f"runs {since} on worker {run.lease_owner}", facts)
+
+    def _provider(self, wait: ProviderWait, since: str, facts: dict[str, Any]) -> RunState:
+        """It waits for whoever answers its calls."""
+        clause = (
+            f"runs {since}, and waits for its AI provider since {self.at(wait.since)}: "
+            f"{wait.said}; next try {self._when(wait.until, 'at')}"
+        )
+        facts = facts | {"provider_said": wait.said, "waits_since": _iso(wait.since)}
+        hint = "It goes on when the provider answers. `maxRetries` and `maxWaitMs` end the wait."
+        return RunState("waits_provider", clause, facts, hint)
 
     def _waiting(self, run: Run) -> RunState:
         kinds = {kind.value: kind for kind in Kind}

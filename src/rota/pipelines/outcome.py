@@ -90,6 +90,7 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
     calls: int = 0
     tokens: int = 0
     cost_usd: float = 0.0
+    waiting: str | None = None  # why calls wait for their provider: it is down, or throttles
     outcome: OutcomeWord | None = None  # with phase ended; None then too: handed over or retried
     schedule_id: str | None = None
     trigger: str = "manual"

@@ -135,3 +135,27 @@ def test_money_has_the_digits_that_matter(cost: float, text: str) -> None:
 @pytest.mark.parametrize(("took", "text"), [(0.2, "1s"), (61, "1m1s"), (3600, "1h")])
 def test_time_left_is_in_whole_seconds(took: float, text: str) -> None:
     assert seconds(took) == text
+
+
+def test_a_wait_for_the_provider_is_told_at_once_then_now_and_then(
+    watch: Watch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    meter = Meter()
+    meter.tell(news(total=9))
+    meter.tell(news(total=9, waiting="openai cannot be reached; next try in 30 s"))
+    assert capsys.readouterr().err == (
+        "demo: waiting for the provider: openai cannot be reached; next try in 30 s\n"
+    )
+    watch.now_s += 1
+    meter.tell(news(total=9, waiting="openai cannot be reached; next try in 29 s"))
+    assert "waiting" not in capsys.readouterr().err
+    watch.now_s += 10
+    meter.tell(news(total=9, waiting="openai cannot be reached; next try in 60 s"))
+    assert "next try in 60 s" in capsys.readouterr().err
+    meter.tell(news(total=9, done=1))
+    assert "demo: the provider answers again\n" in capsys.readouterr().err
+
+
+def test_quiet_says_nothing_about_waits(watch: Watch, capsys: pytest.CaptureFixture[str]) -> None:
+    Meter(quiet=True).tell(news(total=9, waiting="openai cannot be reached"))
+    assert capsys.readouterr().err == ""

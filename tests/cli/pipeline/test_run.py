@@ -128,6 +128,23 @@ def test_a_spent_budget_has_its_own_code_and_keeps_what_is_done(folder: Path) ->
     assert calls(folder) == ["tea", "jam", "milk"]
 
 
+def test_a_provider_that_is_down_is_told_and_a_timeout_ends_the_wait(folder: Path) -> None:
+    made(folder, [f"word-{number}" for number in range(20)])
+    settings = {"down": {"kind": "openai", "base_url": "http://127.0.0.1:9/v1"}}
+    (folder / "ai.yaml").write_text(json.dumps({"providers": settings}))
+    text = (folder / "words" / "pipeline.yaml").read_text()
+    (folder / "words" / "pipeline.yaml").write_text(
+        text.replace('"maxRetries": 0', '"maxRetries": 9')
+    )
+    result = rota(
+        "run", "words", "--ai", "ai.yaml", "--model", "down:x", "--timeout", "4s", code=1
+    )  # fmt: skip
+    assert (
+        "words: waiting for the provider: down (http://127.0.0.1:9/v1) cannot be" in result.stderr
+    )
+    assert "took longer than 4 s" in result.stderr
+
+
 def test_after_a_change_only_what_changed_is_asked_again(folder: Path) -> None:
     made(folder, ["tea", "jam"])
     words = ["run", "words", "--ai", "ai.yaml", "--reuse"]

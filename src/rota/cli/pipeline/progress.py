@@ -35,11 +35,13 @@ class Meter:
         self._pace = Throughput()
         self._last: Progress | None = None
         self._drawn = False
+        self._waiting_at: float | None = None  # when a wait was last told
 
     def tell(self, progress: Progress) -> None:
         """Take news; show them when it is time."""
         now = time.monotonic()
         self._last = progress
+        self._tell_wait(progress, now)
         self._pace.see(progress, now)
         changed = (progress.phase, progress.node) != self._phase
         wait = DRAW_S if self._is_bar else LINE_S
@@ -54,6 +56,21 @@ class Meter:
             self._draw(progress, now)
         else:
             click.echo(self._line(progress, now), err=True)
+
+    def _tell_wait(self, progress: Progress, now: float) -> None:
+        """A line when the run begins to wait for its provider, now and then, and at the end."""
+        name = render.clean(progress.pipeline_id)
+        if progress.waiting is None:
+            if self._waiting_at is not None and progress.phase != "ended":
+                self._waiting_at = None
+                self._note(f"{name}: the provider answers again")
+        elif self._waiting_at is None or now - self._waiting_at >= LINE_S:
+            self._waiting_at = now
+            self._note(f"{name}: waiting for the provider: {render.clean(progress.waiting)}")
+
+    def _note(self, text: str) -> None:
+        if not self._quiet:
+            self.say(text)
 
     def refresh(self) -> None:
         """Draw the bar again, so that its time moves while nothing else does."""

@@ -16,6 +16,7 @@ from rota.cli.base import BaseCommand, CommonOptions
 from rota.cli.pipeline.options import choices, must_be_ready, piped, prepare
 from rota.cli.pipeline.progress import Meter, money
 from rota.cli.pipeline.runner import Begin, Life, PipelineRunEnd, app_of, chosen_run
+from rota.core.time.instants import SECOND, micros
 from rota.errors import BadInput
 
 if TYPE_CHECKING:
@@ -55,6 +56,7 @@ def ending(command: Any) -> Any:
 @complete.PATH
 @choices
 @click.option("--parallel", type=click.IntRange(1), metavar="N", help="N calls at the same time.")
+@click.option("--timeout", metavar="DURATION", help="End the run after this time, as in 30m.")
 @click.option(
     "--reuse", metavar="RUN",
     help="Take over results of this run (an id, or last) where item, prompt and model are equal.",
@@ -67,6 +69,7 @@ def run(
     path: str,
     *,
     parallel: int | None,
+    timeout: str | None,
     reuse: str | None,
     model: str | None,
     out: Path | None,
@@ -88,8 +91,8 @@ def run(
     the folder that the pipeline's folder stands in.
 
     Parameters: -p wins over --params, which wins over `input.parameters` and `parameters` of the
-    file; a field of an item wins over all of them. --model, --parallel and --limit win over the
-    file.
+    file; a field of an item wins over all of them. --model, --parallel, --limit and --timeout win
+    over the file.
 
     \b
     Exit codes: 0 completed, 7 partial (some items failed), 1 failed,
@@ -100,6 +103,7 @@ def run(
     found = prepare(path, **chosen)
     must_be_ready(found, model=model, ai=ai)
     must_be_writable(out)
+    timeout_s = None if timeout is None else micros(timeout) / SECOND
 
     async def begin(app: Rota, queue: str) -> RunHandle[PipelineResult]:
         earlier = None
@@ -108,7 +112,7 @@ def run(
             earlier = (await chosen_run(app, found.path, wanted)).root_id
         return await app.pipelines.start(
             found.loaded, parameters=found.given, model=model, parallel=parallel, queue=queue,
-            cache_from=earlier,
+            cache_from=earlier, timeout=timeout_s,
             stdin=piped() if reads_stdin(found.loaded.pipeline) else None,
         )  # fmt: skip
 

@@ -161,6 +161,10 @@ def _say(event: AnyEvent) -> None:
         case kinds.ExecutionError():
             then = "it is tried again" if event.will_retry else "no try is left"
             log.error("%s failed: %s; %s", event.pipeline_id, event.error, then)
+        case kinds.ExecutionWaiting() if event.reason is None:
+            log.info("%s: the provider answers again", event.pipeline_id)
+        case kinds.ExecutionWaiting():
+            log.warning("%s waits for its provider: %s", event.pipeline_id, event.reason)
         case kinds.ScheduleChanged() if not event.problem:  # else the log has told it already
             log.info("schedule %s %s", event.schedule_id, event.change)
         case kinds.SchedulerStatus():

@@ -135,6 +135,10 @@ class PipelineSettings(CallOptions, frozen=True, kw_only=True):
     ] = None
     retry: Annotated[Retry, Meta(description="How failed calls are tried again.")] = Retry()
     budget: Annotated[PipelineBudget | None, Meta(description="Limits of one run.")] = None
+    run_timeout_ms: Annotated[
+        Positive | None,
+        Meta(description="Milliseconds for the whole run, waits for a provider included."),
+    ] = None
 
 
 class AiSection(CallOptions, frozen=True, kw_only=True):

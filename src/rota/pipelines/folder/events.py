@@ -1,4 +1,4 @@
-"""What a scheduler of pipelines tells its host: five events, as objects and as lines of JSON.
+"""What a scheduler of pipelines tells its host: six events, as objects and as lines of JSON.
 
 A host that makes trouble when it is told something disturbs nobody else.
 """
@@ -70,6 +70,14 @@ class ExecutionError(OfSchedule, frozen=True, kw_only=True, rename="camel"):
     retry_attempt: int | UnsetType = UNSET
 
 
+class ExecutionWaiting(OfSchedule, frozen=True, kw_only=True, rename="camel"):
+    """An execution waits for its AI provider, or (`reason` is null) does not any more."""
+
+    name = "execution:waiting"
+    run_id: str
+    reason: str | None
+
+
 class ScheduleChanged(OfSchedule, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """A schedule was added, updated or removed; `problem` tells of an edit that is not in force."""
 
@@ -86,7 +94,12 @@ class SchedulerStatus(SchedulerEvent, frozen=True, kw_only=True, rename="camel")
 
 
 AnyEvent: TypeAlias = (
-    ExecutionStart | ExecutionComplete | ExecutionError | ScheduleChanged | SchedulerStatus
+    ExecutionStart
+    | ExecutionComplete
+    | ExecutionError
+    | ExecutionWaiting
+    | ScheduleChanged
+    | SchedulerStatus
 )
 NAMES: tuple[str, ...] = tuple(kind.name for kind in get_args(AnyEvent))
 EVERY = "*"

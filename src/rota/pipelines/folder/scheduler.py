@@ -23,6 +23,7 @@ from rota.pipelines.folder import schedule_sync, watcher
 from rota.pipelines.folder.commands import UPCOMING, ScheduleCommands, Scheduled, Upcoming
 from rota.pipelines.folder.events import (
     Events,
+    ExecutionWaiting,
     Listener,
     ScheduleChanged,
     SchedulerStatus,
@@ -86,6 +87,7 @@ class PipelineScheduler:
         self._changing = asyncio.Lock()
         self._unlisten: Callable[[], None] | None = None
         self._trouble = ""
+        self._waiting: set[str] = set()  # executions that wait for their provider
         self.standing: Standing = "stopped"
         self.stopped = asyncio.Event()
         self.stopped.set()
@@ -304,6 +306,26 @@ class PipelineScheduler:
     def _progressed(self, progress: Progress) -> None:
         if progress.phase in ("begun", "ended"):
             self._follower.nudge.set()
+        self._tell_wait(progress)
+
+    def _tell_wait(self, progress: Progress) -> None:
+        """Emit an event when an execution begins to wait for its provider, and when it goes on."""
+        root_id = progress.root_id
+        if (progress.waiting is not None) == (root_id in self._waiting):
+            return
+        entry = self._roster.entries.get(progress.pipeline_id)
+        if entry is None or progress.schedule_id is None:
+            return
+        if progress.waiting is None:
+            self._waiting.discard(root_id)
+        else:
+            self._waiting.add(root_id)
+        self._events.emit(
+            ExecutionWaiting(
+                at=self._now(), schedule_id=entry.schedule_id, pipeline_id=entry.pipeline_id,
+                run_id=root_id, reason=progress.waiting,
+            )
+        )  # fmt: skip
 
     # -- files -----------------------------------------------------------------------------
 

@@ -60,7 +60,7 @@ class Attempts:
             raise error
         if took_s >= self._timeout_s:
             self._timeout_s = 2 * self._question.timeout_s  # it may only have needed more time
-        if isinstance(error, Transient) and error.facts.get("why") == "rate":
+        if isinstance(error, Transient) and error.facts.get("why") in ("rate", "probed"):
             return min(max(error.retry_after_s or 0.0, WAIT_S_MIN), self._question.wait_s_max)
         if isinstance(error, Transient) and _is_throttled(error):
             self._throttled += 1

@@ -31,6 +31,7 @@ class RunUsage:
     def __init__(self) -> None:
         self.calls = self.tokens = 0
         self.cost_usd = 0.0
+        self.waiting: str | None = None  # for a provider
 
     def add(self, record: ItemRecord) -> None:
         """One more step."""
@@ -68,6 +69,11 @@ class ProgressReporter:
         """What a call took."""
         self.bill.add(record)
 
+    def wait_for(self, said: str | None) -> None:
+        """The run waits for its provider; None: it does not any more."""
+        self.bill.waiting = said
+        self.tell()
+
     def tell(self, outcome: OutcomeWord | None = None) -> None:
         """Say where the run stands."""
         listeners = list(self._listeners)
@@ -78,6 +84,7 @@ class ProgressReporter:
             phase=self.phase, node=self.node or None, total=self.total, done=self.done,
             failed=self.failed, filtered=self.filtered, running=self.running, calls=self.bill.calls,
             tokens=self.bill.tokens, cost_usd=self.bill.cost_usd, outcome=outcome,
+            waiting=self.bill.waiting,
             schedule_id=self._claim.schedule_id, trigger=self._claim.trigger,
             attempt=self._claim.attempt,
         )  # fmt: skip

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import msgspec
 
@@ -18,7 +18,7 @@ from rota.ai.budget import Budget, bounded, may_be_billed, usage_of
 from rota.core.time.instants import SECOND
 from rota.engine.clock import Clock
 from rota.engine.journal import PASSING
-from rota.errors import BadReply, LeaseLost
+from rota.errors import BadReply, LeaseLost, Transient
 from rota.pipelines.definition.fields import re_ask
 from rota.pipelines.definition.sections import PipelineBudget
 from rota.pipelines.run.attempts import Attempts
@@ -80,13 +80,31 @@ def _part(whole: int, share: int, *, first: bool) -> int:
     return whole // share + (whole % share if first else 0)
 
 
+class Watch(Protocol):
+    """Is told when calls wait for a provider, and when it answers."""
+
+    async def waits(self, error: Exception, wait_s: float) -> None:
+        """A call is tried again later."""
+        ...
+
+    async def answered(self) -> None:
+        """A provider has answered."""
+        ...
+
+
 class ModelCaller:
     """Asks for one run, within its budget. Every call is in the ledger before it is sent."""
 
     def __init__(
-        self, ai: Invoker, clock: Clock, ledger: CallLedger, budget: PipelineBudget | None = None
+        self,
+        ai: Invoker,
+        clock: Clock,
+        ledger: CallLedger,
+        budget: PipelineBudget | None = None,
+        watch: Watch | None = None,
     ) -> None:
-        self._ai, self._clock, self._ledger = ai, clock, ledger
+        self._ai, self._clock, self._ledger, self._watch = ai, clock, ledger, watch
+        self._given_up: set[object] = set()  # providers that were waited for in vain
         limits = budget or PipelineBudget()
         self._budget = Budget(limits.max_cost, limits.max_tokens, limits.max_calls)
 
@@ -142,14 +160,33 @@ class ModelCaller:
                 raise
             except Exception as error:
                 usage.failed(error)
-                wait_s = tries.refused(error, asyncio.get_running_loop().time() - began)
+                took_s = asyncio.get_running_loop().time() - began
+                wait_s = self._after(error, tries, took_s)
+                if self._watch is not None:
+                    await self._watch.waits(error, wait_s)
             else:
                 usage.add(reply)
+                self._given_up.clear()
+                if self._watch is not None:
+                    await self._watch.answered()
                 again_s = tries.unusable(reply, request, is_bounded=estimate.is_bounded)
                 if again_s is None:
                     return reply.text
                 wait_s = again_s
             await self._pause(wait_s)
+
+    def _after(self, error: Exception, tries: Attempts, took_s: float) -> float:
+        """Seconds until the next try. Nobody waits again for a provider that stays away."""
+        is_down = isinstance(error, Transient) and error.facts.get("why") == "broken"
+        provider = error.facts.get("provider") if isinstance(error, Transient) else None
+        if is_down and provider in self._given_up:
+            raise error
+        try:
+            return tries.refused(error, took_s)
+        except Transient:
+            if is_down:
+                self._given_up.add(provider)
+            raise
 
     def _bounded(self, request: Request) -> Request:
         return bounded(self._ai, request) if self._budget.bounds_answers else request

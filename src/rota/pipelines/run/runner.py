@@ -26,6 +26,7 @@ from rota.pipelines.run.context import Cache, PipelineContext, ProgressReporter
 from rota.pipelines.run.graph_runner import perform_graph
 from rota.pipelines.run.linear_runner import perform_job, perform_linear
 from rota.pipelines.run.model_caller import LOST, ModelCaller
+from rota.pipelines.run.provider_watch import ProviderWatch
 from rota.pipelines.run.run_store import RunStore
 from rota.pipelines.run.sharding import Sharding, ShardsRunning
 from rota.pipelines.run.summary import OUTPUT_CHARS_MAX, result_of, save_results, standing
@@ -82,7 +83,7 @@ class PipelineRunner:
     ) -> tuple[Outcome, OutcomeWord | None]:
         warnings: list[str] = []
         try:
-            await self._in_time(self._run(snapshot, board, warnings))
+            await self._in_time(self._run(snapshot, board, warnings), self._limit_us(snapshot))
         except LOST:
             raise
         except ShardsRunning:
@@ -110,7 +111,7 @@ class PipelineRunner:
     ) -> PipelineContext:
         asker = ModelCaller(
             self._pipelines.ai(), self._base.clock, self._notebook.calls,
-            snapshot.pipeline.settings.budget,
+            snapshot.pipeline.settings.budget, ProviderWatch(self._notebook, board),
         )  # fmt: skip
         if asker.is_limited and not self._claim.is_fresh:
             asker.spent(await self._notebook.call_totals())
@@ -140,9 +141,13 @@ class PipelineRunner:
             return snapshot
         return msgspec.structs.replace(snapshot, folder=str(known))
 
-    async def _in_time(self, work: Coroutine[Any, Any, None]) -> None:
-        """Do it within the timeout of the run as a whole, counted from its first claim."""
-        limit_us = self._options.timeout_us
+    def _limit_us(self, snapshot: Snapshot) -> int | None:
+        """The timeout of the run as a whole: that of its start, or of its file."""
+        own_ms = snapshot.pipeline.settings.run_timeout_ms
+        return self._options.timeout_us or (None if own_ms is None else own_ms * 1000)
+
+    async def _in_time(self, work: Coroutine[Any, Any, None], limit_us: int | None) -> None:
+        """Do it within the timeout, counted from the first claim."""
         if limit_us is None:
             await work
             return

@@ -18,6 +18,7 @@ from rota.pipelines.run import withheld
 from rota.pipelines.run.context import Cache, PipelineContext, ProgressReporter
 from rota.pipelines.run.linear_runner import map_stage
 from rota.pipelines.run.model_caller import LOST, ModelCaller
+from rota.pipelines.run.provider_watch import ProviderWatch
 from rota.pipelines.run.run_store import PositionedItem, RunReader, RunStore, chunk_items
 from rota.pipelines.run.sharding import ShardInput, ShardOutput
 from rota.pipelines.run.stages import FILTER
@@ -66,7 +67,8 @@ def _room(
     board = ProgressReporter(notebook.claim, snapshot.pipeline_id, ())
     earlier = snapshot.overrides.cache_from
     caches = (Cache(notebook.of(earlier)),) if earlier is not None else ()
-    asker = ModelCaller(pipelines.ai(), base.clock, notebook.calls)
+    watch = ProviderWatch(notebook, board)
+    asker = ModelCaller(pipelines.ai(), base.clock, notebook.calls, watch=watch)
     return PipelineContext(snapshot, notebook, asker, board, snapshot.place, caches, None, [])
 
 

@@ -21,10 +21,29 @@ class StepKey(NamedTuple):
     run_attempt: int
 
 
+PROVIDER_WAIT = "wt/provider"  # the key of the step that tells what a run waits for
+
+
+class ProviderWait(msgspec.Struct, frozen=True):
+    """A run waits for its provider."""
+
+    said: str  # by the provider, or about it
+    since: int
+    until: int  # the next try
+
+
 async def step(tx: Tx, *, root_id: str, key: str) -> StoredStep | None:
     """One step of a chain."""
     rows = await tx.rows("step_of", root_id=root_id, key=key, alone=True)
     return StoredStep(*rows[0]) if rows else None
+
+
+async def provider_wait(tx: Tx, *, root_id: str) -> ProviderWait | None:
+    """What a pipeline run waits for, if it does."""
+    found = await step(tx, root_id=root_id, key=PROVIDER_WAIT)
+    if found is None or found.output in (None, "{}"):
+        return None
+    return msgspec.json.decode(found.output or "", type=ProviderWait)
 
 
 async def page(tx: Tx, *, root_id: str, after: str, until: str, limit: int) -> list[StoredStep]:
