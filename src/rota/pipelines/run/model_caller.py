@@ -80,7 +80,7 @@ def _part(whole: int, share: int, *, first: bool) -> int:
     return whole // share + (whole % share if first else 0)
 
 
-class Watch(Protocol):
+class ProviderWatch(Protocol):
     """Is told when calls wait for a provider, and when it answers."""
 
     async def waits(self, error: Exception, wait_s: float) -> None:
@@ -101,7 +101,7 @@ class ModelCaller:
         clock: Clock,
         ledger: CallLedger,
         budget: PipelineBudget | None = None,
-        watch: Watch | None = None,
+        watch: ProviderWatch | None = None,
     ) -> None:
         self._ai, self._clock, self._ledger, self._watch = ai, clock, ledger, watch
         self._given_up: set[object] = set()  # providers that were waited for in vain
