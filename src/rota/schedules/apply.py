@@ -57,9 +57,9 @@ def log_outcome(log: logging.Logger, shown: ScheduleView, origin: str, *, is_new
         )  # fmt: skip
 
 
-def _refuse(name: str, origin: str, error: RotaError) -> None:
+def _refuse(name: str, error: RotaError) -> None:
     end = "" if error.message.endswith("?") else "."
-    log.error("schedule %s of %s is not applied: %s%s %s", name, origin, error, end, error.advice)
+    log.error("schedule %s is not applied: %s%s %s", name, error, end, error.advice)
 
 
 def _exists(module: str) -> bool:
@@ -93,7 +93,7 @@ class Deploy:
         self._origins.add(origin)
         for name, error in bad.items():
             self._bad.add(name)
-            _refuse(name, origin, error)
+            _refuse(name, error)
         for name, one in tables.items():
             workflow = self._workflows.get(one.workflow)
             if workflow is None:
@@ -139,7 +139,7 @@ class Deploy:
             # no reason to keep everything else from running.
             if not one.is_file and not isinstance(error, BadSchedule):
                 raise
-            _refuse(one.name, one.origin, error)
+            _refuse(f"{one.name} of {one.origin}", error)
             return
         if shown.intent.owner != CODE:
             log.warning(

@@ -215,8 +215,7 @@ def test_a_bad_table_stops_no_command_and_no_other_schedule(
     assert either.json("schedule", "show", "good")["schedule"]["when"] == "@hourly"
     [line] = [r.getMessage() for r in caplog.records if r.levelno >= logging.WARNING]
     assert line.startswith(
-        f"schedule bad of {either.folder / 'rota.toml'} is not applied: "
-        f"{either.folder / 'rota.toml'} [schedules.bad]: unknown key "
+        f"schedule bad is not applied: {either.folder / 'rota.toml'} [schedules.bad]: unknown key "
         '"jiter"; did you mean "jitter"? Use one of: workflow, '
     )
     either.run("run", "list")
