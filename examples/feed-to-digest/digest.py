@@ -30,7 +30,7 @@ app = Rota(f"sqlite:///{HERE}/digest.db")
 news = app.automation("news", timezone="UTC")
 articles = news.topic("articles", dict[str, Any])
 
-read_feed = FeedRead("read_feed", base=FEED)  # no other site, not even by a redirect
+read_feed = FeedRead("read_feed", private=True)  # the feed of this example is on this machine
 write_digest = FileWrite(HERE / "digests", name="write_digest")
 
 

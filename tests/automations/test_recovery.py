@@ -221,3 +221,52 @@ async def test_a_handler_that_is_gone_after_its_change_is_finished_without_next(
         assert await event_statuses(second) == {"e1": "consumed"}
         assert second.outside.calls == 0
         await sound(second)
+
+
+async def test_a_worker_that_lost_its_lease_before_its_call_writes_no_ledger_and_calls_nothing(
+    database_url: str,
+) -> None:
+    """The ledger is written under the claim: what the stale worker begins does not begin."""
+    app = Line()
+    async with begun(app, database_url) as world:
+        lost: list[str] = []
+
+        async def lose() -> None:
+            if not lost:
+                [run, *_] = await app.automations.activity("line", limit=1)
+                lost.append(run.run.run_id)
+                assert await bury(app) == 1
+
+        app.in_mutate = lose
+        await app.feed("e1")
+        await world.settle()
+        [row] = await app.automations.outputs("line")
+        assert row.run_id not in lost
+        assert (row.status, row.resolved_by) == ("applied", "tool")
+        # A call of the stale worker would have been found, and looked up.
+        assert (app.outside.calls, app.outside.looks, len(app.outside.effects)) == (1, 0, 1)
+        assert await event_statuses(app) == {"e1": "consumed"}
+        await sound(app)
+
+
+async def test_a_worker_that_lost_its_lease_during_its_call_does_not_settle_the_ledger(
+    database_url: str,
+) -> None:
+    """The recovery finds out for itself: the answer of the stale worker does not count."""
+    app = Line()
+    async with begun(app, database_url) as world:
+        lost: list[int] = []
+
+        async def lose() -> None:
+            if not lost:
+                lost.append(await bury(app))
+
+        app.outside.after = lose
+        await app.feed("e1")
+        await world.settle()
+        assert lost == [1]
+        [row] = await app.automations.outputs("line")
+        assert (row.status, row.resolved_by) == ("applied", "reconcile")
+        assert (app.outside.calls, app.outside.looks, len(app.outside.effects)) == (1, 1, 1)
+        assert await event_statuses(app) == {"e1": "consumed"}
+        await sound(app)
