@@ -15,7 +15,7 @@ import os
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -23,7 +23,7 @@ from rota import faults
 from rota.core import typed
 from rota.errors import BadInput, NotSent, OutcomeUnknown, UsageError
 from rota.tools.base import Applied, Call, NotApplied, Safety, Tool, Unknown, Verdict, read_params
-from rota.tools.paths import Folder, disk_error, mark_of, sync_folder, write_whole
+from rota.tools.paths import Folder, OpenFolder, disk_error, mark_of
 from rota.tools.threads import in_thread
 
 try:
@@ -86,7 +86,8 @@ class FileAppend(Tool):
         record = self._record(params, mark)
         try:
             appended = await in_thread(
-                lambda left: _append(place, record, mark, left), timeout_s=call.timeout_s
+                lambda left: _append(self._folder, place, record, mark, left),
+                timeout_s=call.timeout_s,
             )
         except TimeoutError as error:
             said = f"{place} was not appended to within {call.timeout_s:g} s"
@@ -97,7 +98,9 @@ class FileAppend(Tool):
         """Mend what a killed writer left, then look for the mark."""
         place, mark = self._folder.place(params.path), f"rota:{mark_of(call.key)}"
         try:
-            found = await in_thread(lambda left: _find(place, mark, left), timeout_s=call.timeout_s)
+            found = await in_thread(
+                lambda left: _find(self._folder, place, mark, left), timeout_s=call.timeout_s
+            )
         except (OSError, TimeoutError, NotSent) as error:
             return Unknown(f"{place} cannot be looked into: {error}")
         if not found:
@@ -114,36 +117,48 @@ class FileAppend(Tool):
         return {"path": self._folder.name(place), "bytes": len(record)}
 
 
-def _append(place: Path, record: bytes, mark: str, left: threading.Event) -> bool:
+class _Target(NamedTuple):
+    """The file that is appended to, in its folder; the path is for people."""
+
+    parent: OpenFolder
+    place: Path
+
+    @property
+    def journal(self) -> str:
+        name = hashlib.sha256(self.place.name.encode()).hexdigest()[:16]
+        return f".rota-append-{name}"
+
+
+def _append(folder: Folder, place: Path, record: bytes, mark: str, left: threading.Event) -> bool:
     """True if the record was appended, False if it was there."""
     try:
-        place.parent.mkdir(parents=True, exist_ok=True)
-        with _locked(place, os.O_RDWR | os.O_CREAT | os.O_APPEND, left) as file:
-            _mend(file, place)
-            if _holds(file, mark):
-                return False
-            _write(file, place, record)
+        with folder.opened(place, make=True) as parent:
+            target = _Target(parent, place)
+            with _locked(target, os.O_RDWR | os.O_CREAT | os.O_APPEND, left) as file:
+                _mend(file, target)
+                if _holds(file, mark):
+                    return False
+                _write(file, target, record)
     except OSError as error:
         raise disk_error(error, str(place)) from error
     return True
 
 
-def _write(file: int, place: Path, record: bytes) -> None:
+def _write(file: int, target: _Target, record: bytes) -> None:
     offset = os.fstat(file).st_size
     if offset and os.pread(file, 1, offset - 1) != b"\n":
         record = b"\n" + record
-    journal = _journal(place)
-    _note(journal, offset, record)
+    _note(target, offset, record)
     faults.reach("append-noted")
     try:
         _all(file, record)
         os.fsync(file)
     except OSError as error:
-        _undo(file, offset, place, error)
+        _undo(file, offset, target.place, error)
         raise
     faults.reach("append-written")
     with contextlib.suppress(OSError):  # a journal of a whole record does no harm
-        journal.unlink(missing_ok=True)
+        target.parent.unlink(target.journal)
 
 
 def _all(file: int, record: bytes) -> None:
@@ -161,23 +176,25 @@ def _undo(file: int, offset: int, place: Path, error: OSError) -> None:
         raise OutcomeUnknown(said) from worse
 
 
-def _find(place: Path, mark: str, left: threading.Event) -> bool:
+def _find(folder: Folder, place: Path, mark: str, left: threading.Event) -> bool:
     try:
-        with _locked(place, os.O_RDWR | os.O_APPEND, left) as file:
-            _mend(file, place)
-            return _holds(file, mark)
+        with folder.opened(place) as parent:
+            target = _Target(parent, place)
+            with _locked(target, os.O_RDWR | os.O_APPEND, left) as file:
+                _mend(file, target)
+                return _holds(file, mark)
     except FileNotFoundError:
         return False
 
 
 @contextlib.contextmanager
-def _locked(place: Path, flags: int, left: threading.Event) -> Iterator[int]:
+def _locked(target: _Target, flags: int, left: threading.Event) -> Iterator[int]:
     """The file, ours alone among all who ask; the one that has the name now."""
     while True:
-        file = os.open(place, flags, 0o666)
+        file = target.parent.open(target.place.name, flags)
         try:
-            _lock(file, place, left)
-            if _is_named(file, place):
+            _lock(file, target.place, left)
+            if _is_named(file, target):
                 yield file
                 return
         finally:
@@ -197,10 +214,10 @@ def _lock(file: int, place: Path, left: threading.Event) -> None:
             return
 
 
-def _is_named(file: int, place: Path) -> bool:
+def _is_named(file: int, target: _Target) -> bool:
     """False if the file was replaced or removed while we waited for its lock."""
     try:
-        return os.path.samestat(os.fstat(file), place.stat())
+        return os.path.samestat(os.fstat(file), target.parent.stat(target.place.name))
     except FileNotFoundError:
         return False
 
@@ -210,25 +227,19 @@ class _Note(msgspec.Struct):
     record: str
 
 
-def _journal(place: Path) -> Path:
-    name = hashlib.sha256(place.name.encode()).hexdigest()[:16]
-    return place.parent / f".rota-append-{name}"
-
-
-def _note(journal: Path, offset: int, record: bytes) -> None:
-    spare = journal.with_name(journal.name + ".tmp")
-    spare.unlink(missing_ok=True)  # left by one who was killed; we hold the lock
+def _note(target: _Target, offset: int, record: bytes) -> None:
+    parent, spare = target.parent, f"{target.journal}.tmp"
+    parent.unlink(spare)  # left by one who was killed; we hold the lock
     note = _Note(offset, base64.b64encode(record).decode())
-    write_whole(spare, msgspec.json.encode(note))
-    os.replace(spare, journal)
-    sync_folder(journal.parent)
+    parent.create(spare, msgspec.json.encode(note))
+    parent.replace(spare, target.journal)
+    parent.sync()
 
 
-def _mend(file: int, place: Path) -> None:
+def _mend(file: int, target: _Target) -> None:
     """Cut off a record of which only a part was written."""
-    journal = _journal(place)
     try:
-        note = msgspec.json.decode(journal.read_bytes(), type=_Note)
+        note = msgspec.json.decode(target.parent.read(target.journal), type=_Note)
     except (FileNotFoundError, msgspec.MsgspecError):
         return
     record = base64.b64decode(note.record)
@@ -240,7 +251,7 @@ def _mend(file: int, place: Path) -> None:
     if tail and torn:
         os.ftruncate(file, note.offset)
         os.fsync(file)
-    journal.unlink(missing_ok=True)
+    target.parent.unlink(target.journal)
 
 
 def _holds(file: int, mark: str) -> bool:

@@ -19,7 +19,7 @@ from rota import faults
 from rota.core import typed
 from rota.errors import BadInput, NotSent, OutcomeUnknown, PayloadTooBig, Rejected, Transient
 from rota.tools.base import Applied, Call, NotApplied, Safety, Tool, Unknown, Verdict, read_params
-from rota.tools.paths import Folder, disk_error, mark_of, sync_folder, write_whole
+from rota.tools.paths import Folder, OpenFolder, disk_error, mark_of
 from rota.tools.threads import in_thread
 
 BYTES_MAX = 1024 * 1024
@@ -71,7 +71,8 @@ class FileWrite(Tool):
         place, raw = self._folder.place(params.path), params.raw(self.name)
 
         def work(left: threading.Event) -> None:
-            _put(place, raw, left, mark=mark_of(call.key), replace=params.mode == "replace")
+            mark = mark_of(call.key)
+            _put(self._folder, place, raw, left, mark=mark, replace=params.mode == "replace")
 
         try:
             await in_thread(work, timeout_s=call.timeout_s)
@@ -85,8 +86,12 @@ class FileWrite(Tool):
         place, raw = self._folder.place(params.path), params.raw(self.name)
 
         def work() -> bool:
-            _sweep(place, mark_of(call.key))
-            return _holds(place, raw)
+            try:
+                with self._folder.opened(place) as parent:
+                    _sweep(parent, mark_of(call.key))
+                    return _holds(parent, place.name, raw)
+            except FileNotFoundError:
+                return False
 
         try:
             same = await in_thread(lambda _: work(), timeout_s=call.timeout_s)
@@ -100,57 +105,68 @@ class FileWrite(Tool):
         return {"path": self._folder.name(place), "bytes": len(raw), "sha256": digest}
 
 
-def _put(place: Path, raw: bytes, left: threading.Event, *, mark: str, replace: bool) -> None:
-    spare = place.parent / f".rota-{mark}-{secrets.token_hex(4)}.tmp"
+def _put(
+    folder: Folder, place: Path, raw: bytes, left: threading.Event, *, mark: str, replace: bool
+) -> None:
     try:
-        place.parent.mkdir(parents=True, exist_ok=True)
-        _sweep(place, mark)
-        write_whole(spare, raw, _mode(place))
+        with folder.opened(place, make=True) as parent:
+            _put_into(parent, place, raw, left, mark=mark, replace=replace)
+    except OSError as error:
+        raise disk_error(error, str(place)) from error
+
+
+def _put_into(
+    parent: OpenFolder, place: Path, raw: bytes, left: threading.Event, *, mark: str, replace: bool
+) -> None:
+    spare = f".rota-{mark}-{secrets.token_hex(4)}.tmp"
+    try:
+        _sweep(parent, mark)
+        parent.create(spare, raw, _mode(parent, place.name))
         faults.reach("file-before-rename")
         if left.is_set():
             raise NotSent(f"{place} was not written in time")
-        _move(spare, place, raw, replace=replace)
-    except OSError as error:
-        raise disk_error(error, str(place)) from error
+        _move(parent, spare, place, raw, replace=replace)
     finally:
         with contextlib.suppress(OSError):
-            spare.unlink(missing_ok=True)
+            parent.unlink(spare)
     faults.reach("file-after-rename")
     try:
-        sync_folder(place.parent)
+        parent.sync()
     except OSError as error:
         said = f"{place} was written, but may not survive a power cut: {error}"
         raise OutcomeUnknown(said) from error
 
 
-def _move(spare: Path, place: Path, raw: bytes, *, replace: bool) -> None:
+def _move(parent: OpenFolder, spare: str, place: Path, raw: bytes, *, replace: bool) -> None:
     if replace:
-        os.replace(spare, place)
+        parent.replace(spare, place.name)
         return
     try:
-        os.link(spare, place)  # unlike a rename, fails if somebody was faster
+        parent.link(spare, place.name)
     except FileExistsError:
-        if not _holds(place, raw):
+        if not _holds(parent, place.name, raw):
             raise Rejected(f"{place} is there already, with another content") from None
 
 
-def _mode(place: Path) -> int | None:
+def _mode(parent: OpenFolder, name: str) -> int | None:
     """The permissions of the file to be replaced; a new one gets what the umask leaves."""
     try:
-        return stat.S_IMODE(place.stat().st_mode)
+        found = parent.stat(name)
     except FileNotFoundError:
         return None
+    return None if stat.S_ISLNK(found.st_mode) else stat.S_IMODE(found.st_mode)
 
 
-def _sweep(place: Path, mark: str) -> None:
+def _sweep(parent: OpenFolder, mark: str) -> None:
     """Remove what earlier calls of this effect left behind when they were killed."""
-    for spare in place.parent.glob(f".rota-{mark}-*.tmp"):
-        spare.unlink(missing_ok=True)
+    for name in parent.names():
+        if name.startswith(f".rota-{mark}-") and name.endswith(".tmp"):
+            parent.unlink(name)
 
 
-def _holds(place: Path, raw: bytes) -> bool:
+def _holds(parent: OpenFolder, name: str, raw: bytes) -> bool:
     try:
-        return place.stat().st_size == len(raw) and place.read_bytes() == raw
+        return parent.stat(name).st_size == len(raw) and parent.read(name) == raw
     except FileNotFoundError:
         return False
 
@@ -198,11 +214,12 @@ class FileRead(Tool):
         return facts | {"sha256": digest} | _content(raw, params.kind, str(place))
 
     def _read(self, place: Path) -> tuple[bytes, dict[str, Any]]:
-        if place.exists() and not place.is_file():
-            raise Rejected(f"{place} is not a file")  # to open a pipe would be to wait for its end
-        with place.open("rb") as file:
-            raw = file.read(self._bytes_max + 1)
-            facts = _facts(self._folder.name(place), os.fstat(file.fileno()))
+        with self._folder.opened(place) as parent:
+            if not stat.S_ISREG(parent.stat(place.name).st_mode):
+                raise Rejected(f"{place} is not a file")  # to open a pipe is to wait for its end
+            with open(parent.open(place.name, os.O_RDONLY), "rb") as file:
+                raw = file.read(self._bytes_max + 1)
+                facts = _facts(self._folder.name(place), os.fstat(file.fileno()))
         if len(raw) > self._bytes_max:
             raise PayloadTooBig(
                 f"{place} has more than {self._bytes_max:,} bytes",
@@ -253,14 +270,21 @@ class FileList(Tool):
         for place in self._folder.root.glob(params.glob):
             if left.is_set():
                 break
-            if place.name.startswith(".rota-") or not self._inside(place):
+            if place.name.startswith(".rota-"):
                 continue
-            with contextlib.suppress(FileNotFoundError):  # gone while we looked
-                found.append(_facts(self._folder.name(place), place.stat()))
+            with contextlib.suppress(FileNotFoundError, NotADirectoryError):  # gone meanwhile
+                seen = self._seen(place.resolve())
+                if seen is not None:
+                    found.append(_facts(self._folder.name(place), seen))
         return sorted(found, key=lambda each: each["path"])[: params.limit]
 
-    def _inside(self, place: Path) -> bool:
-        return place.is_file() and self._folder.root in place.resolve().parents
+    def _seen(self, real: Path) -> os.stat_result | None:
+        """What is known of a file, if it is one and lies inside of the folder."""
+        if self._folder.root not in real.parents:
+            return None
+        with self._folder.opened(real) as parent:
+            found = parent.stat(real.name)
+        return found if stat.S_ISREG(found.st_mode) else None
 
 
 def _facts(name: str, found: os.stat_result) -> dict[str, Any]:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import hashlib
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 from rota.errors import BadInput, NeedsPermission, NotSent, Rejected, UsageError
 
+_HANDLES = os.open in os.supports_dir_fd  # not on Windows
+_NO_LINK: int = getattr(os, "O_NOFOLLOW", 0)
+_FOLDER: int = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0)
 _FORBIDDEN = {errno.EACCES, errno.EPERM, errno.EROFS}
 _WRONG = {
     *(errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENOTEMPTY),
@@ -38,9 +43,37 @@ class Folder:
             )
         return found
 
+    @contextlib.contextmanager
+    def opened(self, place: Path, *, make: bool = False) -> Iterator[OpenFolder]:
+        """The folder that holds a file of `place`. It is opened part by part, from the root and
+        without following links: one that was put into the way since leads nowhere."""
+        if make:
+            self.root.mkdir(parents=True, exist_ok=True)
+        if not _HANDLES:
+            if make:
+                place.parent.mkdir(parents=True, exist_ok=True)
+            yield OpenFolder(place.parent, None)
+            return
+        handle = os.open(self.root, _FOLDER)
+        try:
+            for part in place.relative_to(self.root).parts[:-1]:
+                inner = _enter(handle, part, make=make)
+                os.close(handle)
+                handle = inner
+            yield OpenFolder(place.parent, handle)
+        finally:
+            os.close(handle)
+
     def name(self, place: Path) -> str:
         """The path as a person knows it: from the folder on."""
         return place.relative_to(self.root).as_posix()
+
+
+def _enter(handle: int, part: str, *, make: bool) -> int:
+    if make:
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(part, dir_fd=handle)
+    return os.open(part, _FOLDER | _NO_LINK, dir_fd=handle)
 
 
 def disk_error(error: OSError, what: str) -> Exception:
@@ -58,21 +91,61 @@ def mark_of(key: str) -> str:
     return hashlib.sha256(key.encode()).hexdigest()[:24]
 
 
-def sync_folder(folder: Path) -> None:
-    """Make a rename or a removal in the folder survive a power cut."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+class OpenFolder:
+    """A folder by its handle. Names in it are opened without following a link.
 
+    Where the system has no such handles (Windows), names are paths, and a link that is put into
+    the way at the right moment is followed."""
 
-def write_whole(place: Path, raw: bytes, mode: int | None = None) -> None:
-    """Create a file that is not there, with all of this in it, on the disk."""
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
-    with open(os.open(place, flags, 0o666), "wb") as file:
-        if mode is not None:
-            os.fchmod(file.fileno(), mode)
-        file.write(raw)
-        file.flush()
-        os.fsync(file.fileno())
+    def __init__(self, path: Path, handle: int | None) -> None:
+        self._path = path
+        self._handle = handle
+
+    def open(self, name: str, flags: int) -> int:
+        """A descriptor of a file."""
+        return os.open(self._name(name), flags | _NO_LINK, 0o666, dir_fd=self._handle)
+
+    def stat(self, name: str) -> os.stat_result:
+        """What is known of a name; of a link, not of where it leads."""
+        return os.stat(self._name(name), dir_fd=self._handle, follow_symlinks=False)
+
+    def names(self) -> list[str]:
+        """All names in the folder."""
+        return os.listdir(self._path if self._handle is None else self._handle)
+
+    def unlink(self, name: str) -> None:
+        """Remove a file, if it is there."""
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self._name(name), dir_fd=self._handle)
+
+    def replace(self, name: str, target: str) -> None:
+        """Rename, over whatever has the new name."""
+        here = self._handle
+        os.replace(self._name(name), self._name(target), src_dir_fd=here, dst_dir_fd=here)
+
+    def link(self, name: str, target: str) -> None:
+        """Give a file a second name; unlike a rename, fails if there is one."""
+        here = self._handle
+        os.link(self._name(name), self._name(target), src_dir_fd=here, dst_dir_fd=here)
+
+    def read(self, name: str) -> bytes:
+        """The content of a file."""
+        with open(self.open(name, os.O_RDONLY), "rb") as file:
+            return file.read()
+
+    def create(self, name: str, raw: bytes, mode: int | None = None) -> None:
+        """Create a file that is not there, with all of this in it, on the disk."""
+        with open(self.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL), "wb") as file:
+            if mode is not None:
+                os.fchmod(file.fileno(), mode)
+            file.write(raw)
+            file.flush()
+            os.fsync(file.fileno())
+
+    def sync(self) -> None:
+        """Make a rename or a removal in the folder survive a power cut."""
+        if self._handle is not None:
+            os.fsync(self._handle)
+
+    def _name(self, name: str) -> str:
+        return name if self._handle is not None else str(self._path / name)
