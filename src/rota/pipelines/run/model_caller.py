@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
@@ -25,6 +25,9 @@ from rota.pipelines.run.attempts import Attempts
 from rota.pipelines.run.call_ledger import CallLedger, CallTotals
 from rota.pipelines.run.prompt_builder import ModelPrompt
 from rota.pipelines.run.run_store import ItemRecord
+
+if TYPE_CHECKING:
+    from rota.pipelines.run.provider_watch import ProviderWatch
 
 T = TypeVar("T")
 
@@ -78,18 +81,6 @@ class Usage:
 
 def _part(whole: int, share: int, *, first: bool) -> int:
     return whole // share + (whole % share if first else 0)
-
-
-class ProviderWatch(Protocol):
-    """Is told when calls wait for a provider, and when it answers."""
-
-    async def waits(self, error: Exception, wait_s: float) -> None:
-        """A call is tried again later."""
-        ...
-
-    async def answered(self) -> None:
-        """A provider has answered."""
-        ...
 
 
 class ModelCaller:
