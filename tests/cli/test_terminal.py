@@ -86,10 +86,11 @@ def test_prose_is_wrapped_names_are_cut_and_ids_stay_whole(
     row = ("0123abcd", "collect_everything", "the line is dead and stays so", "3m ago")
     render.table(("id", "name", "error", "created"), [row], "")
     assert re.sub(r"\x1b\[[\d;]*m", "", capsys.readouterr().out).splitlines() == [
-        "ID        NAME      ERROR         CREATED",
-        "0123abcd  collect…  the line is   3m ago",
-        "                    dead and",
-        "                    stays so",
+        "ID        NAME       ERROR       CREATED",
+        "0123abcd  collect_…  the line    3m ago",
+        "                     is dead",
+        "                     and stays",
+        "                     so",
     ]
 
 

@@ -74,7 +74,7 @@ PROSE = (
     "asks for",
     "gives",
 )  # columns that may be broken into lines
-PROSE_WIDTH = 12
+PROSE_WIDTH = 10
 # Columns that may be cut: what they hold is known by its beginning.
 NAMES = (
     "name", "workflow", "queue", "host", "step", "handler", "tool", "schedule", "pipeline", "item",
@@ -139,9 +139,9 @@ def clean(text: str) -> str:
 
 
 def short(text: str | None, width: int) -> str:
-    """At most `width` characters of one line."""
+    """One line of at most `width` columns."""
     line = clean(text or "")
-    return line if len(line) <= width else line[: width - 1] + "…"
+    return line if _cells(line) <= width else _beginning(line, width - 1) + "…"
 
 
 def clock(instant_us: int | None) -> str:
@@ -245,9 +245,31 @@ def _narrowed(heads: Sequence[str], widths: list[int], width: int) -> list[int]:
 def _wrapped(head: str, cell: str, width: int) -> list[str]:
     if _cells(cell) <= width:
         return [cell]
-    if head in PROSE:
-        return textwrap.wrap(cell, width)
-    return [short(cell, width)]
+    if head not in PROSE:
+        return [short(cell, width)]
+    return textwrap.wrap(cell, width) if _cells(cell) == len(cell) else _broken(cell, width)
+
+
+def _broken(text: str, width: int) -> list[str]:
+    """Lines of at most `width` columns, which textwrap would count in letters."""
+    lines = [""]
+    for word in text.split():
+        joined = f"{lines[-1]} {word}".lstrip()
+        if _cells(joined) <= width:
+            lines[-1] = joined
+            continue
+        rest = word
+        while rest:
+            lines.append(_beginning(rest, width))
+            rest = rest[len(lines[-1]) :]
+    return [line for line in lines if line]
+
+
+def _beginning(text: str, width: int) -> str:
+    """As many letters as `width` columns hold."""
+    while _cells(text) > width:
+        text = text[:-1]
+    return text
 
 
 def _shown(head: str, cell: str, width: int) -> str:

@@ -345,19 +345,20 @@ def doings(found: Sequence[SeenRun], now: int) -> None:
     """Handler runs as a table."""
     rows = [
         (
-            short_id(one.run.run_id), one.run.handler, one.shown, one.run.phase, one.run.cause,
+            short_id(one.run.run_id), one.run.handler, one.shown, one.run.cause,
             render.ago(one.run.started_at, now),
             render.took(one.run.started_at, one.run.finished_at), _note(one),
         )
         for one in found
     ]  # fmt: skip
-    heads = ("run", "handler", "status", "phase", "cause", "started", "took", "note")
+    heads = ("run", "handler", "status", "cause", "started", "took", "note")
     render.table(heads, rows, "nothing has run yet")
 
 
 def _note(one: SeenRun) -> str:
     counts = [(one.run.reserved_count, "taken"), (one.run.published_count, "published")]
-    said = [f"{number} {word}" for number, word in counts if number]
+    phase = [] if one.shown.startswith(one.run.phase) else [one.run.phase]
+    said = phase + [f"{number} {word}" for number, word in counts if number]
     if one.error:
         said.append(read_error(one.error)["message"])
     return render.short("; ".join([*said, one.run.remark or ""]).rstrip("; "), CELL_WIDTH * 2)

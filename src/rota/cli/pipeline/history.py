@@ -74,8 +74,8 @@ def history(call: CommonOptions, path: str, limit: int, run_id: str | None, resu
     if call.json:
         render.document([document(each) for each in found])
         return
-    rows = [_row(each) for each in found]
-    heads = ["run", "status", "trigger", "started", "took", "items", "failed", "cost", "note"]
+    rows = [_row(each, client.clock.now()) for each in found] if client else []
+    heads = ["run", "status", "trigger", "started", "took", "items", "cost", "note"]
     if not any(row[-1] for row in rows):
         heads, rows = heads[:-1], [row[:-1] for row in rows]
     render.table(heads, rows, f"no runs yet; `rota pipeline run {path}` makes one")
@@ -210,15 +210,16 @@ def document(entry: HistoryEntry) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _row(entry: HistoryEntry) -> tuple[object, ...]:
+def _row(entry: HistoryEntry, now: int) -> tuple[object, ...]:
     run, result = entry.run, entry.result
     note = read_error(run.error)["message"] if run.error else ""
-    items, failed, cost = "-", "-", "-"
+    items, cost = "-", "-"
     if result is not None:
-        items, failed = f"{result.processed}/{result.total}", str(result.failed or "-")
+        items = f"{result.processed}/{result.total}"
         cost = money(result.cost_usd) + ("+" if result.unpriced_calls else "")
+        note = "; ".join(filter(None, (f"{result.failed} failed" if result.failed else "", note)))
     return (
-        short_id(run.root_id), entry.outcome, run.trigger, render.clock(run.started_at),
-        render.took(run.started_at, run.finished_at), items, failed, cost,
+        short_id(run.root_id), entry.outcome, run.trigger, render.ago(run.started_at, now),
+        render.took(run.started_at, run.finished_at), items, cost,
         render.short(note.partition("\n")[0], 60),
     )  # fmt: skip
