@@ -169,7 +169,8 @@ class Rota(Client):
             step = Step(function, **options)
             if step.name in self._steps:
                 raise UsageError(
-                    f"step {step.name} is registered twice", hint="Give one of them a name."
+                    f"step {step.name} is registered twice",
+                    hint='Give one of them another name: @app.step(name="…").',
                 )
             self._steps.add(step.name)
             return step

@@ -106,6 +106,8 @@ def describe(error: BaseException) -> str:
         "kind": kind_of(error).value,
         "trace": _clipped(_trace(error), TRACE_CHARS_MAX),
     }
+    if notes := [str(note) for note in getattr(error, "__notes__", ())]:
+        fields["notes"] = _clipped("\n".join(notes), MESSAGE_CHARS_MAX)
     text = json.dumps(fields, ensure_ascii=False)
     # A file name that is not text must not make the report of it unstorable.
     return text.encode("utf-8", "backslashreplace").decode()

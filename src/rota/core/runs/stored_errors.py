@@ -33,4 +33,7 @@ def run_failed(run_id: str, text: str | None) -> RunFailed:
     cls = {"cancelled": RunCancelled, "crashed": RunCrashed}.get(status, RunFailed)
     what = f": {detail['type']}: {detail['message']}" if "type" in detail else ""
     reason = f" ({detail['reason']})" if detail.get("reason") and not what else ""
-    return cls(f"run {run_id} {status}{reason}{what}", run_id=run_id, detail=detail)
+    # What the error itself advises comes first: it knows more than "look at the run".
+    advice = " ".join(str(detail.get("notes", "")).removeprefix("Hint: ").split("\n"))
+    hint = advice if "`rota run show" in advice else f"{advice} {cls.hint}".strip()
+    return cls(f"run {run_id} {status}{reason}{what}", hint=hint, run_id=run_id, detail=detail)
