@@ -46,7 +46,7 @@ async def test_a_run_that_ends_here_is_answered_without_a_question(database_url:
         waiter = asyncio.ensure_future(run.result(timeout=30))
         tap = StoreTap(app)
         await eventually(lambda: app.results.awaits(run.id))
-        await eventually(lambda: tap.count("ended") == 1)
+        await eventually(lambda: tap.count("ended") >= 1)
         gate.open.set()
         assert await waiter == 1
         assert tap.count("ended") == 1
@@ -123,7 +123,7 @@ async def test_the_poll_slows_down_while_nothing_happens(database_url: str) -> N
         await eventually(lambda: gate.under_way == 1)
         tap = StoreTap(other)
         waiter = asyncio.ensure_future(other.ref(run.id).result(timeout=30))
-        await eventually(lambda: tap.count("ended") == 1)
+        await eventually(lambda: tap.count("ended") >= 1)
         await pass_time(clock, "60s")
         assert tap.count("ended") <= 70
         gate.open.set()
@@ -146,7 +146,7 @@ async def test_waiting_goes_on_through_a_bad_time_of_the_database(database_url: 
 
         tap.before = refuse
         waiter = asyncio.ensure_future(other.ref(run.id).result(timeout=30))
-        await eventually(lambda: tap.count("ended") == 1)
+        await eventually(lambda: tap.count("ended") >= 1)
         gate.open.set()
         await eventually(lambda: gate.under_way == 0)
         bad = False
