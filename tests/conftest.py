@@ -55,12 +55,19 @@ def pytest_configure(config: pytest.Config) -> None:
         raise pytest.UsageError(str(error)) from error
 
 
+HERE = Path(__file__).parent
+# Workers with all their loops, processes that are killed, servers that restart: these wait for real
+# time throughout, so their folder is their mark.
+REAL_TIME = (HERE / "engine", HERE / "crash", HERE / "faults")
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """A test that depends on real time is tried twice; any other that fails has failed."""
     if os.environ.get("ROTA_NIGHTLY"):
         return
     for item in items:
-        if item.get_closest_marker("wall_clock"):
+        by_folder = any(item.path.is_relative_to(folder) for folder in REAL_TIME)
+        if by_folder or item.get_closest_marker("wall_clock"):
             item.add_marker(pytest.mark.flaky(reruns=1))
 
 
