@@ -3,6 +3,8 @@
 A process loses its POSIX locks on a file when any code in it closes that file. Another process may
 then take itself for the last user, and delete the log. What Rota commits afterwards goes into a
 file without a name, and is lost with the process. So no answer is given before a look at both.
+
+A look at their folder is enough while no file in it was created, renamed or deleted.
 """
 
 from __future__ import annotations
@@ -10,14 +12,19 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
+import time
 
 import apsw
 
 from rota import errors
 
 Identity = tuple[int, int]
+FolderStamp = tuple[int, int, int]
 PRIVATE = 0o600
 _creating = threading.Lock()
+# File systems stamp changes by a clock that ticks every few milliseconds: a second change within one
+# tick shows only if nobody trusts a stamp as young as this.
+SETTLED_NS = 100_000_000
 
 
 def identity(path: str) -> Identity:
@@ -57,6 +64,8 @@ class OpenFiles:
         self._opened = [
             (path, identity(path)) for path in (connection.filename, connection.filename_wal)
         ]
+        self._folder = os.path.dirname(connection.filename)
+        self._trusted: FolderStamp | None = None  # both files were in place when it read this
 
     def gone(self) -> str | None:
         """The path that no longer leads to the file that was opened, if there is one."""
@@ -72,11 +81,24 @@ class OpenFiles:
 
     def check(self) -> None:
         """Raise StoreGone when a file was deleted or replaced."""
+        stamp = self._stamp()
+        if stamp is not None and stamp == self._trusted:
+            return
         path = self.gone()
         if path is not None:
             raise errors.StoreGone(
                 f"{self._place}: {path} was deleted or replaced while this process had it open"
             )
+        self._trusted = stamp  # from before the look, so that no change falls between the two
+
+    def _stamp(self) -> FolderStamp | None:
+        """The folder and its last change; None if another change might leave it the same."""
+        try:
+            found = os.stat(self._folder)
+        except OSError:
+            return None
+        is_settled = time.time_ns() - found.st_mtime_ns > SETTLED_NS
+        return (found.st_dev, found.st_ino, found.st_mtime_ns) if is_settled else None
 
     def keep_from_checkpoint_if_gone(self) -> None:
         """Do not let SQLite copy a dead log into a file that others went on with."""

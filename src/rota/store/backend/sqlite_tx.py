@@ -90,7 +90,6 @@ class SqliteTx:
 
     def begin(self) -> None:
         """Take the write lock."""
-        self.check_files()
         self._cursor.execute("begin immediate")
         if self.log_room is not None:
             self.log_room.make()
