@@ -22,9 +22,9 @@ Identity = tuple[int, int]
 FolderStamp = tuple[int, int, int]
 PRIVATE = 0o600
 _creating = threading.Lock()
-# File systems stamp changes by a clock that ticks every few milliseconds: a second change within one
-# tick shows only if nobody trusts a stamp as young as this.
-SETTLED_NS = 100_000_000
+# File systems stamp changes by a clock that ticks every few milliseconds. After this long, no
+# further change can leave a stamp as it is.
+SETTLED_S = 0.1
 
 
 def identity(path: str) -> Identity:
@@ -65,7 +65,9 @@ class OpenFiles:
             (path, identity(path)) for path in (connection.filename, connection.filename_wal)
         ]
         self._folder = os.path.dirname(connection.filename)
-        self._trusted: FolderStamp | None = None  # both files were in place when it read this
+        self._stamp: FolderStamp | None = None  # of the folder, at the last check
+        self._stamped_at = 0.0  # when this stamp was first seen
+        self._is_settled = False  # whether both files were in place long after that
 
     def gone(self) -> str | None:
         """The path that no longer leads to the file that was opened, if there is one."""
@@ -81,24 +83,25 @@ class OpenFiles:
 
     def check(self) -> None:
         """Raise StoreGone when a file was deleted or replaced."""
-        stamp = self._stamp()
-        if stamp is not None and stamp == self._trusted:
+        now, stamp = time.monotonic(), self._folder_stamp()
+        if stamp is None or stamp != self._stamp:
+            self._stamp, self._stamped_at, self._is_settled = stamp, now, False
+        elif self._is_settled:
             return
         path = self.gone()
         if path is not None:
             raise errors.StoreGone(
                 f"{self._place}: {path} was deleted or replaced while this process had it open"
             )
-        self._trusted = stamp  # from before the look, so that no change falls between the two
+        self._is_settled = now - self._stamped_at > SETTLED_S
 
-    def _stamp(self) -> FolderStamp | None:
-        """The folder and its last change; None if another change might leave it the same."""
+    def _folder_stamp(self) -> FolderStamp | None:
+        """The folder, and when a file in it was last created, renamed or deleted."""
         try:
             found = os.stat(self._folder)
         except OSError:
             return None
-        is_settled = time.time_ns() - found.st_mtime_ns > SETTLED_NS
-        return (found.st_dev, found.st_ino, found.st_mtime_ns) if is_settled else None
+        return found.st_dev, found.st_ino, found.st_mtime_ns
 
     def keep_from_checkpoint_if_gone(self) -> None:
         """Do not let SQLite copy a dead log into a file that others went on with."""
