@@ -34,7 +34,7 @@ async def test_many_waiters_ask_one_question(database_url: str) -> None:
         await eventually(lambda: tap.count("ended") > 0)
         gate.open.set()
         assert await asyncio.gather(*waiters) == list(range(50))
-        assert tap.count("ended") <= 3
+        assert tap.count("ended") <= 10  # one for each group that was settled, not one each
 
 
 async def test_a_run_that_ends_here_is_answered_without_a_question(database_url: str) -> None:
