@@ -57,8 +57,11 @@ def pytest_configure(config: pytest.Config) -> None:
 
 HERE = Path(__file__).parent
 # Workers with all their loops, processes that are killed, servers that restart: these wait for real
-# time throughout, so their folder is their mark.
-REAL_TIME = (HERE / "engine", HERE / "crash", HERE / "faults")
+# time throughout, so their folder is their mark. So does whatever waits for the PostgreSQL server.
+REAL_TIME = tuple(
+    HERE / name
+    for name in ("engine", "crash", "faults", "cli", "automations", "pipelines", "ai", "tools")
+)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -67,7 +70,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         return
     for item in items:
         by_folder = any(item.path.is_relative_to(folder) for folder in REAL_TIME)
-        if by_folder or item.get_closest_marker("wall_clock"):
+        if by_folder or item.get_closest_marker("wall_clock") or item.get_closest_marker("pg"):
             item.add_marker(pytest.mark.flaky(reruns=1))
 
 
