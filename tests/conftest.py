@@ -130,7 +130,7 @@ def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str
 
 @pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.pg)])
 def new_database_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    """A database that nobody has migrated yet: no file, no schema."""
+    """A database without a schema, before the first migration."""
     if request.param == "sqlite":
         yield f"sqlite:///{tmp_path / 'rota.db'}"
         return

@@ -44,7 +44,7 @@ async def live(
     clock = clock or VirtualClock()
     app.url, app.clock, app.migrates = url, clock, True
     await app.start_worker(queues)
-    # Whoever begins to listen looks twice, the second time a little later by the real clock.
+    # A new listener looks twice, the second time 25 ms later by the real clock.
     await eventually(lambda: not app.wakeups._echoes)
     try:
         yield clock

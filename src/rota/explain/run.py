@@ -112,7 +112,7 @@ class RunExplainer:
         return RunState("running", f"runs {since} on worker {run.lease_owner}", facts)
 
     def _provider(self, wait: ProviderWait, since: str, facts: dict[str, Any]) -> RunState:
-        """It waits for whoever answers its calls."""
+        """It waits for a provider that does not answer its calls."""
         clause = (
             f"runs {since}, and waits for its AI provider since {self.at(wait.since)}: "
             f"{wait.said}; next try {self._when(wait.until, 'at')}"

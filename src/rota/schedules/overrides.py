@@ -175,7 +175,7 @@ def _taken(base: CodeValues, other: CodeValues, fields: Iterable[str]) -> CodeVa
 
 
 def _anchored(code: CodeValues, before: CodeValues) -> CodeValues:
-    """The code's values; a time that is written as before goes on as before."""
+    """The code's values; a timing with the same text keeps its anchor."""
     if code.text != before.text:
         return code
     clock = {name: _value(code, name) for name in _CLOCK}

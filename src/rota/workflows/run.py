@@ -15,7 +15,6 @@ from collections.abc import Awaitable, Collection, Coroutine, Sequence
 from concurrent.futures import Executor as Threads
 from typing import Any, NamedTuple, TypeVar
 
-from rota.core import typed
 from rota.core.runs.model import Claim, StoredStep
 from rota.core.runs.stored_errors import read_error
 from rota.engine.clock import Clock
@@ -303,10 +302,6 @@ class WorkflowRun:
             self.interrupted = True
             raise RunInterrupted from None
 
-    def encode(self, value: Any, what: str) -> str:
-        """A value as JSON within the size limit."""
-        return typed.encode(value, what=what, bytes_max=self.room.payload_bytes_max)
-
     # -- activity, quiet, suspension -------------------------------------------------------
 
     # `with flow:` marks work under way; while there is any, the flow does not suspend.
@@ -361,7 +356,7 @@ class WorkflowRun:
     def _note(self) -> None:
         self._activity += 1
         self._lingered = False
-        if not self._busy and (self._waits or self._held or self._undecided) and not self._checking:
+        if not self._busy and not self._checking and self._is_blocked():
             self._checking = True
             self.room.loop.call_soon(self._check_quiet, self._activity, QUIET_TURNS)
 

@@ -30,7 +30,7 @@ class Answer(NamedTuple):
     """How the provider behaves about one call."""
 
     tokens: int  # it would like to say
-    way: str  # answer, refuse (not charged), break (charged, nobody is told), filter
+    way: str  # answer, refuse (not charged), break (charged, no reply), filter
     turns: int  # of the event loop until then
 
 

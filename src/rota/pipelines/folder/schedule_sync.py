@@ -122,9 +122,9 @@ def _first_due(block: Block, intent: Intent, state: ScheduleState | None, now: i
 
 
 def changed(old: Schedule, block: Block, *, now: int) -> Schedule:
-    """The row after its file was read again: the same id and history. A timing that is as before
-    goes on as before, another one begins with its next occurrence. A person's pause and a
-    person's values of single fields stay."""
+    """The row after its file was read again: the same id and history. An unchanged timing keeps
+    its next occurrence; a new timing begins with its own. An operator's pause and an operator's
+    values of single fields stay."""
     before, problem = definition.found(old)
     intent = block.intent if problem is not None else _in_zone_of(before, block)
     fresh = msgspec.structs.replace(

@@ -54,7 +54,7 @@ select {step columns} from steps where root_id = :root_id and key = :key
 select {step columns} from steps where root_id {in roots} order by root_id, position
 
 -- name: forget_failures
--- The failures that ended an attempt are no part of the next one (see workflows/flow.py).
+-- The failures that ended an attempt are no part of the next one (see workflows/run.py).
 update steps set wake_at = 0
 {from items: root_id text, key text}
 where steps.root_id = item.root_id and steps.key = item.key and steps.status = 'failed'
