@@ -158,18 +158,13 @@ class Journal:
         brief = len(records) <= BRIEF
         write = self._database.write_brief if brief else self._database.write
         try:
-            written = await insist(
-                self.clock, lambda: write(steps.record, records), "recording steps"
-            )
+            return await insist(self.clock, lambda: write(steps.record, records), "recording steps")
         except StoreError:
             raise
         except Exception as error:
             if len(records) > 1:
                 raise  # the batch sends each record on its own, to find the bad one
             return [unstorable(error, f"step {records[0].step.key}")]
-        if len(written) == len(records):
-            return [True] * len(records)
-        return [(record.claim.root_id, record.step.key) in written for record in records]
 
 
 def _ours(claim: Claim, started: Started | None) -> Started:

@@ -274,16 +274,17 @@ def _noted(call: object, name: str, work: Coroutine[Any, Any, R]) -> Coroutine[A
 
 def _check_colour(flow: WorkflowRun, what: str, name: str, is_async: bool) -> None:
     """Refuse a plain call across the line between sync and async, which cannot work."""
-    if is_async and flow.in_thread():
+    if flow.in_thread() is not is_async:
+        return
+    if is_async:
         raise UsageError(
             f"{what} {name} is async and was called in a sync workflow",
             hint=f"Write `rota.blocking.block_on({name}.aio(…))`.",
         )
-    if not is_async and not flow.in_thread():
-        raise UsageError(
-            f"{what} {name} is a sync function called in an async workflow",
-            hint=f"Write `await {name}.aio(…)`; it then runs in a thread.",
-        )
+    raise UsageError(
+        f"{what} {name} is a sync function called in an async workflow",
+        hint=f"Write `await {name}.aio(…)`; it then runs in a thread.",
+    )
 
 
 def _no_digest(_args: Any, _kwargs: Any) -> None:

@@ -312,7 +312,7 @@ class WorkflowRun:
 
     def __exit__(self, *_: object) -> None:
         self._busy -= 1
-        self._note()  # the last of it has ended, perhaps: quiet may follow
+        self._note()  # the last of it has ended, perhaps: all branches may be blocked now
 
     async def permit_new(self) -> None:
         """Return once it is certain that executing something new contradicts no recorded step."""
@@ -356,15 +356,14 @@ class WorkflowRun:
     def _note(self) -> None:
         self._activity += 1
         self._lingered = False
-        if not self._busy and not self._checking and self._is_blocked():
+        if self._busy or self._checking:
+            return
+        if self._waits or self._held or self._undecided:
             self._checking = True
             self.room.loop.call_soon(self._check_quiet, self._activity, QUIET_TURNS)
 
-    def _is_blocked(self) -> bool:
-        return bool(self._waits or self._held or self._undecided)
-
     def _check_quiet(self, seen: int, turns: int) -> None:
-        if self._busy or not self._is_blocked():
+        if self._busy or not (self._waits or self._held or self._undecided):
             self._checking = False
         elif seen != self._activity:
             self.room.loop.call_soon(self._check_quiet, self._activity, QUIET_TURNS)

@@ -36,7 +36,8 @@ class Batch(Generic[I, O]):
         """The answer to come, if a call is under way; None when somebody has to make one."""
         if not self._sending:
             return None
-        future: asyncio.Future[O] = asyncio.get_running_loop().create_future()
+        # Not `loop.create_future()`, which adds a call to the same at every step of every run.
+        future: asyncio.Future[O] = asyncio.Future()
         self._waiting.append((item, future))
         return future
 

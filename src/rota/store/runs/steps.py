@@ -19,11 +19,11 @@ from rota.store.runs.history import ChainResult
 
 
 def _row(record: StepRecord) -> Row:
-    step = record.step
+    claim, step = record.claim, record.step
     return (
-        record.claim.id, record.claim.claim_count, step.key, step.position, step.kind, step.status,
-        step.attempt, step.run_attempt, step.output, step.error, step.wake_at, step.child_id,
-        step.started_at, step.finished_at, step.digest,
+        claim.id, claim.claim_count, step.key, step.position, step.kind, step.status, step.attempt,
+        step.run_attempt, step.output, step.error, step.wake_at, step.child_id, step.started_at,
+        step.finished_at, step.digest,
     )  # fmt: skip
 
 
@@ -45,20 +45,19 @@ def _shared(record: StepRecord) -> Row:
     )  # fmt: skip
 
 
-async def record(
-    tx: Tx, records: Sequence[StepRecord], *, alone: bool = True
-) -> frozenset[tuple[str, str]]:
-    """Write steps under their claims; what is missing from the answer was not ours to write."""
+async def record(tx: Tx, records: Sequence[StepRecord], *, alone: bool = True) -> list[bool]:
+    """Write steps under their claims. For each: whether it was ours to write."""
     # Sorted, so that two batches which lock the same runs cannot wait for each other.
-    records = sorted(records, key=lambda record: (record.claim.id, record.step.key))
-    if await _write(tx, records, alone) == len(records):
-        return frozenset((record.claim.root_id, record.step.key) for record in records)
+    in_order = sorted(records, key=lambda record: record.claim.id)
+    if await _write(tx, in_order, alone) == len(records):
+        return [True] * len(records)
     asked = [
         (record.claim.id, record.claim.claim_count, record.step.key, record.step.started_at)
-        for record in records
+        for record in in_order
     ]
     rows = await tx.many("recorded_of", asked, alone=alone)
-    return frozenset((row[0], row[1]) for row in rows)
+    stand = {(row[0], row[1]) for row in rows}
+    return [(record.claim.root_id, record.step.key) in stand for record in records]
 
 
 async def _write(tx: Tx, records: Sequence[StepRecord], alone: bool) -> int:
