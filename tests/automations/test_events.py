@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from rota import Rota
 from rota.automations import Context, Event, Prepared
 from rota.client.automations import Automations
 from rota.core.time.instants import moment
-from rota.errors import BadInput, WrongState
+from rota.errors import BadInput, Transient, WrongState
 from rota.testing import virtual
 from rota.tools import Call, Safety, Tool
 from tests.automations.kit import (
@@ -47,6 +48,113 @@ async def test_a_consumed_event_is_never_rewritten_nor_done_again(database_url: 
         await world.settle()
         assert await payloads(app) == {"e1": '{"id":"e1"}'}
         assert app.done == [["e1"]]
+
+
+async def corrections(app: Line) -> list[tuple[str, str, str | None]]:
+    """Status, payload and the payload that was published too late, by event."""
+    found = await app.automations.events("line", limit=1000)
+    return [(one.status, one.payload, one.correction) for one in found]
+
+
+async def test_publishing_again_never_rewrites_what_a_run_has_reserved(database_url: str) -> None:
+    app = Line(approval=True)
+    async with begun(app, database_url) as world:
+        await app.automations.publish("line", "work", "e1", "old")
+        await world.settle()
+        assert await turn(app) == "waiting:approval"
+        assert not await app.automations.publish("line", "work", "e1", "new")
+        assert not await app.automations.publish("line", "work", "e1", "newer")
+        await world.settle()
+        assert await corrections(app) == [("reserved", '"old"', '"newer"')]
+        await app.automations.approve("line")
+        await world.settle()
+        assert [params["items"] for _, params in app.outside.effects] == [["old"]]
+        assert await corrections(app) == [("consumed", '"old"', '"newer"')]
+        await sound(app)
+
+
+async def test_publishing_a_reserved_event_as_it_was_takes_a_correction_back(
+    database_url: str,
+) -> None:
+    app = Line(approval=True)
+    async with begun(app, database_url) as world:
+        await app.automations.publish("line", "work", "e1", "old")
+        await world.settle()
+        await app.automations.publish("line", "work", "e1", "new")
+        await app.automations.publish("line", "work", "e1", "old")
+        assert await corrections(app) == [("reserved", '"old"', None)]
+
+
+async def test_a_correction_counts_when_the_run_fails_before_its_change(database_url: str) -> None:
+    app = Line()
+    async with begun(app, database_url) as world:
+
+        async def correct() -> None:
+            app.in_mutate = None
+            await app.automations.publish("line", "work", "e1", "new")
+            raise Transient("not now")
+
+        app.in_mutate = correct
+        await app.automations.publish("line", "work", "e1", "old")
+        await world.advance("1m")
+        assert [params["items"] for _, params in app.outside.effects] == [["new"]]
+        assert await corrections(app) == [("consumed", '"new"', None)]
+
+
+async def test_a_correction_counts_when_a_person_rejects_the_proposed_change(
+    database_url: str,
+) -> None:
+    app = Line(approval=True)
+    async with begun(app, database_url) as world:
+        await app.automations.publish("line", "work", "e1", "old")
+        await world.settle()
+        await app.automations.publish("line", "work", "e1", "new")
+        await app.automations.reject("line")
+        await world.settle()
+        assert [one.status for one in app.told if one.status != "none"] == ["skipped"]
+        assert await corrections(app) == [("reserved", '"new"', None)]  # proposed as it is now
+        await app.automations.approve("line")
+        await world.settle()
+        assert [params["items"] for _, params in app.outside.effects] == [["new"]]
+        await sound(app)
+
+
+async def test_an_event_that_changes_while_prepare_looks_is_prepared_again(
+    database_url: str,
+) -> None:
+    app = Line()
+    async with begun(app, database_url) as world:
+
+        async def correct() -> None:
+            app.in_prepare = None
+            await app.automations.publish("line", "work", "e1", "new")
+
+        app.in_prepare = correct
+        await app.automations.publish("line", "work", "e1", "old")
+        await world.settle()
+        assert [params["items"] for _, params in app.outside.effects] == [["new"]]
+        assert await corrections(app) == [("consumed", '"new"', None)]
+        assert len(app.done) == 2
+
+
+async def test_events_that_change_all_the_time_are_tried_later(database_url: str) -> None:
+    app = Line()
+    async with begun(app, database_url) as world:
+        numbers = itertools.count()
+
+        async def correct() -> None:
+            await app.automations.publish("line", "work", "e1", next(numbers))
+
+        app.in_prepare = correct
+        await app.automations.publish("line", "work", "e1", "old")
+        await world.settle()
+        assert await turn(app) == "sleeping:transient"
+        assert (
+            "change faster than worker can prepare" in (await app.automations.show("line")).sentence
+        )
+        app.in_prepare = None
+        await world.advance("1m")
+        assert len(app.outside.effects) == 1
 
 
 async def test_publishing_from_outside_needs_an_external_topic(database_url: str) -> None:

@@ -116,6 +116,7 @@ class Context:
         self.inputs: list[NewInput] = []
         self.logs: list[str] = []
         self.refused: list[str] = []  # events whose payload cannot be read
+        self.seen: dict[tuple[str, str], int] = {}  # revisions, by topic and message id
         self.stopped: HostStop | None = None
         self._change: CallSite | None = None
         self._numbers = itertools.count()
@@ -243,6 +244,7 @@ class Context:
     def _decoded(self, topic: Topic, stored: StoredEvent) -> Any:
         """The payload, typed. One from the days of another type is noted, so that it can be
         skipped."""
+        self.seen[topic.name, stored.message_id] = stored.revision
         try:
             return topic.decode(stored.payload, stored.message_id)
         except RotaError as error:

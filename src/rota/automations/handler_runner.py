@@ -8,6 +8,7 @@ from one checkpoint to the next.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Sequence
 from typing import Any
 
@@ -26,9 +27,9 @@ from rota.core.runs.model import Claim
 from rota.core.time.instants import iso, micros, moment
 from rota.core.time.occurrences import next_after
 from rota.core.time.spec import Spec
-from rota.errors import BadReservation, HostStop, NotAllowed, RotaError
+from rota.errors import BadReservation, HostStop, NotAllowed, RotaError, Transient
 from rota.store.automations import events
-from rota.store.automations.events import AutomationKey
+from rota.store.automations.events import AutomationKey, EventChanged
 from rota.store.automations.handler_runs import checkpoint, commit
 from rota.store.automations.handler_runs.begin import HandlerRunSettled, Notes, Work
 from rota.store.automations.handler_runs.commit import Commit
@@ -37,6 +38,9 @@ from rota.tools.base import Call, Tool
 
 _PLAN = msgspec.json.Decoder(HandlerPlan)
 _SPEC = msgspec.json.Decoder(Spec)
+# How often `prepare` runs when its events are published again before they are reserved.
+PREPARES_MAX = 10
+log = logging.getLogger("rota.automations")
 _HOST_ERRORS = (RotaError, OSError, TimeoutError)
 
 
@@ -105,16 +109,27 @@ class HandlerRunner:
         )
 
     async def _prepare(self) -> HandlerPlan:
-        value = await self._run("prepare", Phase.PREPARING, self._state())
-        plan = self._plan(as_prepared(value))
-        if plan.count:
-            write = self._room.write if plan.count <= BRIEF else self._room.write_many
-            await write(
-                checkpoint.prepared, self._claim, self._work, plan, self.notes(),
-                now=self._room.clock.now(),
-            )  # fmt: skip
-            self.phase = Phase.PREPARED
-        return plan
+        """Prepare until the reserved events are those that `prepare` has seen."""
+        for _ in range(PREPARES_MAX):
+            value = await self._run("prepare", Phase.PREPARING, self._state())
+            plan = self._plan(as_prepared(value))
+            try:
+                await self._reserve(plan)
+                return plan
+            except EventChanged as changed:
+                log.info("%s prepares again: %s", self._work.run.handler, changed)
+        raise Transient(f"events change faster than {self._work.run.handler} can prepare")
+
+    async def _reserve(self, plan: HandlerPlan) -> None:
+        if not plan.count:
+            return
+        assert self._ctx is not None
+        write = self._room.write if plan.count <= BRIEF else self._room.write_many
+        await write(
+            checkpoint.prepared, self._claim, self._work, plan, self.notes(), self._ctx.seen,
+            now=self._room.clock.now(),
+        )  # fmt: skip
+        self.phase = Phase.PREPARED
 
     def _plan(self, given: Prepared) -> HandlerPlan:
         subscribed = self._known().node.subscribes

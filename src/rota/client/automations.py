@@ -33,7 +33,7 @@ from rota.core.suggest import suggestion
 from rota.core.time.instants import DAY, moment
 from rota.engine.wakeups import READY, TIMER
 from rota.errors import UnknownAutomation, UnknownInput
-from rota.store.automations import commands, effects, views
+from rota.store.automations import commands, effects, events, views
 from rota.store.automations import state as store
 from rota.store.automations.events import AutomationKey
 from rota.store.backend.batching import Batch
@@ -109,6 +109,12 @@ class Automations:
             views.list_events, await self._place(name), topic=topic, status=status,
             before=before, limit=limit,
         )  # fmt: skip
+
+    async def event(self, name: str, topic: str, message_id: str) -> StoredEvent | None:
+        """One event, by its topic and message id."""
+        place = await self._place(name)
+        found = await self._client.database.read(events.named, place, topic, [message_id])
+        return found[0] if found else None
 
     async def inputs(self, name: str, *, before: str = "", limit: int = 50) -> Sequence[SeenInput]:
         """What came in and how far it got, newest first."""
@@ -189,7 +195,9 @@ class Automations:
         self, name: str, topic: str, message_id: str, payload: Any = None, *,
         title: str | None = None,
     ) -> bool:  # fmt: skip
-        """Publish to an external topic; False when the same event was there already."""
+        """Publish to an external topic. False when nothing changed: the same event was there, or
+        a run has used it. False as well when a run has reserved it: the new payload is kept, and
+        counts if that run lets go of the event."""
         text = self._encoded(name, topic, payload)
         came_in = NewInput("external", topic, message_id, title or message_id)
         event = NewEvent(topic, message_id, text, (came_in,))

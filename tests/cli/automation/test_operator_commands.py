@@ -117,8 +117,22 @@ def test_the_same_event_again_corrects_it_until_it_is_taken(desk: Desk) -> None:
     assert desk.sent() == ["ann@example.com: Your tea: ok"]
     said = desk.run(*publish, '{"how": "again"}').stdout
     desk.work()
-    assert "was taken already; nothing changed" in said
+    assert "event o-1 of topic orders was consumed already; nothing changed" in said
     assert len(desk.sent()) == 1
+
+
+def test_a_payload_for_a_reserved_event_is_kept_and_told(desk: Desk) -> None:
+    desk.order("asking", "o-1", "old")
+    publish = ("automation", "publish", "asking", "orders", "o-1")
+    [event] = desk.json("automation", "events", "asking")
+    said = desk.run(*publish, '{"how": "new"}').stdout
+    assert f"is reserved by run {event['run_id']}; the new payload is kept" in said
+    answer = desk.json(*publish, '{"how": "new"}')
+    assert (answer["published"], answer["kept"]) == (False, True)
+    [event] = desk.json("automation", "events", "asking")
+    assert (event["payload"], event["correction"]) == ({"how": "old"}, {"how": "new"})
+    table = desk.run("automation", "events", "asking").stdout
+    assert '{"how":"old"}; not used: {"how":"new"}' in table
 
 
 @pytest.mark.parametrize(
@@ -144,7 +158,7 @@ def test_an_event_reaches_a_bare_database_too(desk: Desk) -> None:
     (desk.folder / "rota.toml").unlink()
     words = ("publish", "mails", "orders", "o-1", '{"how": "ok"}')
     said = desk.run("automation", *words, "--database", "sqlite:///jobs.db").stdout
-    assert said.startswith("event o-1 was published to topic orders\n→ Running")
+    assert said.startswith("event o-1 of topic orders was published\n→ Running")
     bad = ("publish", "mails", "orders", "o-2", '{"how": 1}', "--database", "sqlite:///jobs.db")
     assert "Expected `str`, got `int`" in desk.error("automation", *bad, code=2)
 

@@ -13,12 +13,14 @@ import click
 from rota.cli import complete, connect, render, values
 from rota.cli.automation import lists, page
 from rota.cli.base import CommandGroup, CommonOptions
+from rota.core.automations.phases import EventStatus
 from rota.errors import BadAutomation, BadInput, UnknownAutomation, UsageError
 
 if TYPE_CHECKING:
     from rota.app import Rota
     from rota.client.automations import AutomationView
     from rota.client.client import Client
+    from rota.core.automations.model import StoredEvent
 
 T = TypeVar("T")
 PAGE_SIZE = 1000  # what one question for automations answers with
@@ -257,23 +259,40 @@ def publish(
     """Publish event ID to a topic that is open to others (external=True).
 
     PAYLOAD is JSON, or else a string; @file and - (stdin) hold JSON. It is checked against the
-    topic's type as it was deployed. The same ID again corrects an event that nobody has taken yet,
-    and is no second event.
+    topic's type as it was deployed. The same ID is the same event: it corrects one that no run has
+    taken. A payload for an event that a run has reserved is kept, and counts only if the run lets
+    go of the event. An event that was used or skipped stays as it is.
     """
     body = _payload(payload)
 
-    async def work(client: Client) -> tuple[bool, AutomationView]:
+    async def work(client: Client) -> tuple[bool, StoredEvent | None, AutomationView]:
         new = await client.automations.publish(name, topic, event_id, body, title=title)
-        return new, await client.automations.show(name)
+        event = None if new else await client.automations.event(name, topic, event_id)
+        return new, event, await client.automations.show(name)
 
     found = connect.project_of(call)
     if found is None or found.app is None:
-        new, standing = connect.ask(call, work)
+        new, stored, standing = connect.ask(call, work)
     else:
-        new, standing = connect.run(connect.app_of(call, found), work)
-    said = "was published to" if new else "was taken already; nothing changed in"
+        new, stored, standing = connect.run(connect.app_of(call, found), work)
     event = {"id": event_id, "topic": topic}
-    tell(call, standing, f"event {event_id} {said} topic {topic}", event=event, published=new)
+    kept = stored is not None and stored.correction is not None
+    said = f"event {event_id} of topic {topic} {_what_came_of(stored)}"
+    tell(call, standing, said, event=event, published=new, kept=kept)
+
+
+def _what_came_of(event: StoredEvent | None) -> str:
+    """What publishing did; `event` is the one that it left as it was."""
+    if event is None:
+        return "was published"
+    if event.status == EventStatus.PENDING:
+        return "has this payload already; nothing changed"
+    if event.status != EventStatus.RESERVED:
+        return f"was {event.status} already; nothing changed"
+    holder = f"is reserved by run {event.reserved_by}"
+    if event.correction is None:
+        return f"{holder} with this payload; nothing changed"
+    return f"{holder}; the new payload is kept, and counts only if that run lets go of the event"
 
 
 def _payload(text: str | None) -> Any:

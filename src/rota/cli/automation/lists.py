@@ -274,7 +274,7 @@ def events(
     rows = [
         (
             row.topic, row.message_id, row.status, render.ago(row.created_at, now),
-            short_id(row.reserved_by or "-"), render.short(row.payload, CELL_WIDTH),
+            short_id(row.reserved_by or "-"), _payloads(row),
         )
         for row in found
     ]  # fmt: skip
@@ -284,11 +284,23 @@ def events(
         _more(found, limit, found[-1].id)
 
 
+def _payloads(row: StoredEvent) -> str:
+    used = render.short(row.payload, CELL_WIDTH)
+    if row.correction is None:
+        return used
+    return f"{used}; not used: {render.short(row.correction, CELL_WIDTH)}"
+
+
+def _correction(row: StoredEvent) -> Any:
+    return None if row.correction is None else render.parsed(row.correction)
+
+
 def event_document(row: StoredEvent) -> dict[str, Any]:
     """An event for machines."""
     return {
         "id": row.message_id, "topic": row.topic, "status": row.status,
-        "payload": render.parsed(row.payload), "run_id": row.reserved_by,
+        "payload": render.parsed(row.payload), "correction": _correction(row),
+        "run_id": row.reserved_by,
         "published_by_run_id": row.created_by, "attempt": row.attempt, "page_id": row.id,
         "created_at": render.at(row.created_at), "updated_at": render.at(row.updated_at),
     }  # fmt: skip

@@ -73,6 +73,9 @@ class StoredEvent(msgspec.Struct, frozen=True, gc=False):
     attempt: int
     created_at: int
     updated_at: int
+    revision: int = 0  # how often the payload has changed
+    # A newer payload, published while a run had the event. It counts when that run lets go.
+    correction: str | None = None
 
 
 class EventName(NamedTuple):

@@ -22,8 +22,13 @@ class AutomationKey(NamedTuple):
     automation: str
 
 
+class EventChanged(Exception):
+    """An event was published again after the run had looked at it, so it was not reserved."""
+
+
 class Published(NamedTuple):
-    """What publishing changed: new or corrected events, and the consumers that should look."""
+    """What publishing changed: new or corrected events, and the consumers that should look. An
+    event that a run has reserved is not among them: its newer payload waits."""
 
     events: list[EventName]
     readers: dict[str, int]  # by name: how often something gave each reason to look
@@ -63,7 +68,7 @@ async def publish(
     )  # fmt: skip
     causes = [
         (event_id, input_id)
-        for event_id, topic, message_id in rows
+        for event_id, topic, message_id, _ in rows
         for input_id in dict.fromkeys(
             [*inherited, *(known[i.key] for i in unique[topic, message_id].inputs)]
         )
@@ -73,9 +78,10 @@ async def publish(
         named: dict[str, Any] = {"namespace": place.namespace, "automation": place.automation}
         if await tx.rows("has_skipped_input", **named):
             await tx.rows("skip_caused", **named, now=now)
-    topics = sorted({row[1] for row in rows})
+    changed = [EventName(*name) for *name, status in rows if status == EventStatus.PENDING]
+    topics = sorted({one.topic for one in changed})
     readers = await mark(tx, place, topics) if topics else {}
-    return Published([EventName(*row) for row in rows], readers)
+    return Published(changed, readers)
 
 
 async def _register(
@@ -133,39 +139,62 @@ async def oldest(tx: Tx, place: AutomationKey) -> dict[str, str]:
     return found
 
 
+class Reservation(NamedTuple):
+    """Events that a run wants to reserve: message ids by topic, and the revisions it has seen."""
+
+    ids: Mapping[str, Sequence[str]]
+    seen: Mapping[tuple[str, str], int]  # by topic and message id
+
+    @property
+    def items(self) -> list[tuple[str, str, int]]:
+        """Topic, message id and revision; -1 for one whose payload the run has not seen."""
+        names = [(topic, each) for topic, ids in self.ids.items() for each in ids]
+        return [(*name, self.seen.get(name, -1)) for name in names]
+
+
 async def reserve(
-    tx: Tx, place: AutomationKey, run_id: str, wanted: Mapping[str, Sequence[str]], *, now: int
+    tx: Tx, place: AutomationKey, run_id: str, wanted: Reservation, *, now: int
 ) -> None:
-    """Pin events for a run: every one of them, or BadReservation and none."""
-    items = [(topic, message_id) for topic, ids in wanted.items() for message_id in ids]
+    """Pin events for a run: every one of them, or none and BadReservation or EventChanged."""
+    items = {(topic, message_id): revision for topic, message_id, revision in wanted.items}
     if not items:
         return
     rows = await tx.many(
-        "reserve_events", items, namespace=place.namespace, automation=place.automation,
+        "reserve_events", list(items), namespace=place.namespace, automation=place.automation,
         run_id=run_id, now=now,
     )  # fmt: skip
-    if len(rows) < len(set(items)):
+    if len(rows) < len(items):
         await complain(tx, place, run_id, wanted)
+    changed = [name for *name, revision in rows if items[*name] not in (revision, -1)]
+    if changed:
+        raise _changed(changed)
     await tx.rows("note_held", run_id=run_id, act="reserved", now=now)
 
 
-async def complain(
-    tx: Tx, place: AutomationKey, run_id: str, wanted: Mapping[str, Sequence[str]]
-) -> None:
-    """BadReservation with what cannot be pinned for the run. What it holds already is no reason:
-    the answer to an earlier try was lost."""
-    complaints = []
-    for topic, ids in wanted.items():
+def _changed(names: Sequence[Sequence[str]]) -> EventChanged:
+    listed = ", ".join("/".join(name) for name in names[:10])
+    return EventChanged(f"published again since prepare looked: {listed}")
+
+
+async def complain(tx: Tx, place: AutomationKey, run_id: str, wanted: Reservation) -> None:
+    """BadReservation with what cannot be pinned for the run, or EventChanged. What the run holds
+    already is no reason: the answer to an earlier try was lost."""
+    complaints, changed = [], list[tuple[str, str]]()
+    for topic, ids in wanted.ids.items():
         found = {one.message_id: one for one in await named(tx, place, topic, ids)}
         for message_id in ids:
             event = found.get(message_id)
             if event is None:
                 complaints.append(f"{topic}/{message_id} does not exist")
+            elif event.status == EventStatus.PENDING:
+                changed.append((topic, message_id))
             elif event.reserved_by != run_id:
                 complaints.append(f"{topic}/{message_id} is {event.status}")
     if complaints:
         listed = "; ".join(complaints[:10])
         raise BadReservation(f"only pending events can be reserved: {listed}")
+    if changed:
+        raise _changed(changed)
 
 
 async def note_refused(tx: Tx, run_id: str, event_ids: Sequence[str], *, now: int) -> None:
@@ -185,6 +214,14 @@ async def release(tx: Tx, root_id: str, *, now: int) -> int:
     """Let go of everything a chain has reserved."""
     await tx.rows("note_owned", root_id=root_id, act="released", now=now)
     return len(await tx.rows("release_events", root_id=root_id, now=now))
+
+
+async def release_corrected(tx: Tx, run_id: str, *, now: int) -> int:
+    """Let go of what a run holds in a version that was corrected since; the correction counts."""
+    rows = await tx.rows("release_corrected", run_id=run_id, now=now)
+    items = [(row[0],) for row in rows]
+    await tx.many("put_reservations", items, run_id=run_id, act="released", now=now)
+    return len(rows)
 
 
 async def use(tx: Tx, run_id: str, status: EventStatus, *, now: int) -> None:

@@ -103,9 +103,10 @@ with moved as ({query advance_plain})
 -- A checkpoint in one round trip: all of its events are pinned, or nothing happens.
 with held as ({query held_run}),
 wanted as (
-    select events.id from events {, items: topic text, message_id text}
+    select events.id from events {, items: topic text, message_id text, revision int}
     where events.namespace = :namespace and events.automation = :automation
         and events.topic = item.topic and events.message_id = item.message_id
+        and (item.revision < 0 or item.revision = events.revision)
         and events.status = 'pending' and exists (select 1 from held)
     for update of events
 ),

@@ -6,6 +6,7 @@ ones are one statement. Each may be repeated: its answer may have been lost.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -22,29 +23,37 @@ from rota.store.backend.database import Tx
 
 
 async def prepared(
-    tx: Tx, claim: Claim, work: Work, plan: HandlerPlan, notes: Notes, *, now: int
+    tx: Tx,
+    claim: Claim,
+    work: Work,
+    plan: HandlerPlan,
+    notes: Notes,
+    seen: Mapping[tuple[str, str], int],
+    *,
+    now: int,
 ) -> None:
-    """Checkpoint: the plan, the reservation of its events and the wake time, all or nothing."""
+    """Checkpoint: the plan, the reservation of its events and the wake time, all or nothing.
+    `seen` are the revisions of the events as `prepare` saw them."""
     place = AutomationKey(claim.namespace, claim.name)
     named: dict[str, Any] = {
         "run_id": claim.id, "claim_count": claim.claim_count, "phase": Phase.PREPARED,
         "prepared": msgspec.json.encode(plan).decode(), "remark": notes.remark,
         "logs": notes.logs, "reserved_count": plan.count,
     }  # fmt: skip
+    wanted = events.Reservation(plan.reservations, seen)
     if tx.dialect.fuses:
-        items = [(topic, each) for topic, ids in plan.reservations.items() for each in ids]
         [(held, moved)] = await tx.many(
-            "note_prepared", items, namespace=place.namespace, automation=place.automation,
+            "note_prepared", wanted.items, namespace=place.namespace, automation=place.automation,
             handler=work.run.handler, wake_at=plan.wake_at, now=now, alone=True, **named,
         )  # fmt: skip
         if not held:
             raise lost(claim)
         if not moved:
-            await events.complain(tx, place, claim.id, plan.reservations)
+            await events.complain(tx, place, claim.id, wanted)
         return
     if not await tx.rows("prepare_handler_run", **named):
         raise lost(claim)
-    await events.reserve(tx, place, claim.id, plan.reservations, now=now)
+    await events.reserve(tx, place, claim.id, wanted, now=now)
     if work.handler is not None and work.handler.wake_at == plan.wake_at:
         return
     await tx.rows(

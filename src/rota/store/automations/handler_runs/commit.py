@@ -55,6 +55,8 @@ async def commit(
     if handler is not None and handler.kind != work.run.kind:
         handler = None  # another one of that name
     told = Published([], {})
+    if _is_rejected(work):
+        await events.release_corrected(tx, claim.id, now=now)
     if tx.dialect.fuses and handler is not None and _only_takes(done):
         changed: DeployedHandler | None = await _close(tx, claim, work, done, handler, now)
     else:
@@ -81,6 +83,11 @@ async def _use_and_publish(
         tx, held.place, done.events, new_ids=new_ids, created_by=claim.id, now=now,
         inherited=inherited, inputs=done.inputs,
     )  # fmt: skip
+
+
+def _is_rejected(work: Work) -> bool:
+    """Whether a person refused the proposed change: nothing was called."""
+    return work.mutation is not None and work.mutation.resolved_by == "rejected"
 
 
 def _used(work: Work) -> EventStatus:

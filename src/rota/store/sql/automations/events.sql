@@ -1,8 +1,8 @@
 -- Events of topics, who has them, and the inputs they come from.
 
 -- name: publish_events
--- The last write wins while nobody has used the event up; its status is kept. The same again is no
--- change.
+-- The last write wins while the event is pending. A reserved event keeps the payload that its run
+-- has seen; a newer one waits beside it. The same again is no change.
 insert into events (id, namespace, automation, topic, message_id, payload, status, created_by,
     created_at, updated_at)
 select item.id, :namespace, :automation, item.topic, item.message_id, item.payload, 'pending',
@@ -10,9 +10,13 @@ select item.id, :namespace, :automation, item.topic, item.message_id, item.paylo
 {from items: id text, topic text, message_id text, payload text}
 where true
 on conflict (namespace, automation, topic, message_id) do update
-set payload = excluded.payload, updated_at = excluded.updated_at
-where (events.status = 'pending' or events.status = 'reserved') and events.payload <> excluded.payload
-returning id, topic, message_id
+set payload = case when events.status = 'pending' then excluded.payload else events.payload end,
+    revision = case when events.status = 'pending' then events.revision + 1 else events.revision end,
+    correction = case when events.status = 'reserved' then nullif(excluded.payload, events.payload) end,
+    updated_at = excluded.updated_at
+where (events.status = 'pending' or events.status = 'reserved')
+    and coalesce(events.correction, events.payload) <> excluded.payload
+returning id, topic, message_id, status
 
 -- name: mark_readers
 update handlers set marked = marked + 1
@@ -66,7 +70,7 @@ update events set status = 'reserved', reserved_by = :run_id, updated_at = :now
 where status = 'pending' and (namespace, automation, topic, message_id) in (
     select :namespace, :automation, item.topic, item.message_id
     {from items: topic text, message_id text})
-returning id
+returning topic, message_id, revision
 
 -- name: note_owned
 -- History first: what is about to happen to the events that a chain has reserved.
@@ -82,9 +86,18 @@ select :run_id, id, :act, :now from events where reserved_by = :run_id
 on conflict do nothing
 
 -- name: release_events
-update events set status = 'pending', reserved_by = null, attempt = attempt + 1, updated_at = :now
+-- What was published meanwhile counts from here on.
+update events set status = 'pending', reserved_by = null, attempt = attempt + 1, updated_at = :now,
+    payload = coalesce(correction, payload), correction = null,
+    revision = case when correction is null then revision else revision + 1 end
 where reserved_by in (select id from runs where id = :root_id
     or (root_id = :root_id and retry_of is not null))
+returning id
+
+-- name: release_corrected
+update events set status = 'pending', reserved_by = null, attempt = attempt + 1, updated_at = :now,
+    payload = correction, correction = null, revision = revision + 1
+where reserved_by = :run_id and correction is not null
 returning id
 
 -- name: use_events
