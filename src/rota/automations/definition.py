@@ -9,15 +9,16 @@ import hashlib
 import inspect
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from types import CodeType
+from types import CodeType, ModuleType
 from typing import Any, NamedTuple, TypedDict, TypeVar, Unpack
 
 import msgspec
+from msgspec.structs import replace
 
 from rota.automations.auto_fix import Fixer
 from rota.core import typed
 from rota.core.automations.graph import AutomationGraph, HandlerNode, TopicNode, problems
-from rota.core.fingerprint import code_text
+from rota.core.fingerprint import Scope, fingerprint
 from rota.core.json_schema import shape_of
 from rota.core.time.instants import SECOND, Duration, micros
 from rota.core.time.recurrence import parse
@@ -98,6 +99,7 @@ class Automation:
         self.fix = options.get("fix")
         self.topics: dict[str, Topic] = {}
         self._handlers: list[Handler] = []
+        self._digests: list[str] = []  # of the handlers, as far as they were asked for
         self._twice: list[str] = []
 
     @property
@@ -190,7 +192,13 @@ class Automation:
 
     def _digest(self, graph: str) -> str:
         twice = ("twice", *self._twice) if self._twice else ()
-        return _hash(graph, self.queue, *(_digest(one) for one in self._handlers), *twice)
+        return _hash(graph, self.queue, *self._handler_digests(), *twice)
+
+    def _handler_digests(self) -> Sequence[str]:
+        """Each is taken once: a list in a closure may grow while its handler runs, and that is not
+        other code."""
+        self._digests += map(_digest, self._handlers[len(self._digests) :])
+        return self._digests
 
     def version(self, *, now: int) -> NewVersion:
         """What a deploy stores, or BadAutomation with everything that is wrong."""
@@ -214,11 +222,10 @@ class Automation:
             )
         handlers = [
             NewHandler(
-                one.node.name, one.node.kind, _digest(one), specs.get(one.node.name),
-                _written(one.node),
+                one.node.name, one.node.kind, digest, specs.get(one.node.name), _written(one.node)
             )
-            for one in self._handlers
-        ]  # fmt: skip
+            for one, digest in zip(self._handlers, self._handler_digests(), strict=True)
+        ]
         text = _json(graph)
         return NewVersion(
             self.name, self.queue, self._digest(text), text, handlers, topic_rows(graph),
@@ -277,12 +284,21 @@ def _shape_of(kind: Any) -> dict[str, Any] | None:
 
 
 def _digest(handler: Handler) -> str:
-    """Changes when the declaration or the compiled code does; comments and lines do not count."""
-    codes = [
-        code_text(getattr(handler.functions[phase], "__code__", None))
-        for phase in sorted(handler.functions)
-    ]
-    return _hash(_json(handler.node), *codes)
+    """Changes when the declaration does, or the code that it reaches (see `core/fingerprint`).
+    The name does not count: a handler that is only renamed has not changed."""
+    roots: list[object] = [handler.functions[phase] for phase in sorted(handler.functions)]
+    if handler.owner is not None:
+        roots.append(handler.owner)
+    code = fingerprint(roots, Scope.REACHABLE, module_text=_module_text)
+    return _hash(_json(replace(handler.node, name="")), code)
+
+
+@lru_cache(4096)
+def _module_text(module: ModuleType) -> str | None:
+    try:
+        return inspect.getsource(module)
+    except (OSError, TypeError):
+        return None
 
 
 def _hash(*parts: str) -> str:

@@ -25,6 +25,11 @@ class Secret:
         self.secret = secret
         self.prefix = prefix
 
+    @property
+    def made_from(self) -> tuple[str, str]:
+        """By what it counts in a fingerprint of code: its name, never its value."""
+        return (self.secret, self.prefix)
+
     def __repr__(self) -> str:
         return f"secret({self.secret!r})"
 

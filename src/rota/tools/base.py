@@ -24,6 +24,7 @@ from enum import StrEnum
 from typing import Any, NamedTuple, TypeAlias
 
 from rota.core import typed
+from rota.core.fingerprint import MadeFrom
 from rota.core.runs.retry import RETRY_DELAY_S_MAX
 from rota.errors import (
     NeedsLogin,
@@ -98,7 +99,7 @@ class Unknown(NamedTuple):
 Verdict: TypeAlias = Applied | NotApplied | Unknown
 
 
-class Tool(ABC):
+class Tool(MadeFrom, ABC):
     """Base of all tools. Subclasses write `perform`, and `look_up` if they can reconcile."""
 
     name: str

@@ -116,6 +116,7 @@ class FunctionTool(Tool):
                 hint='Declare it with safety="reconcilable" or "idempotent".',
             )
         self._look = _Door(params, known=self._perform.names)
+        self.made_from = (*self.made_from, params)
         return params
 
 

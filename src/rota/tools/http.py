@@ -11,6 +11,7 @@ from urllib.parse import quote, urljoin, urlsplit
 import msgspec
 
 from rota.core import typed
+from rota.core.fingerprint import MadeFrom
 from rota.core.suggest import check_options
 from rota.errors import (
     BadInput,
@@ -51,7 +52,7 @@ class HttpWriteParams(msgspec.Struct, forbid_unknown_fields=True):
     headers: dict[str, str] = {}
 
 
-class Lookup:
+class Lookup(MadeFrom):
     """The GET request that tells whether an effect happened.
 
     `url` may hold {key}, and names of the fields of the JSON that was sent. `found` looks at the

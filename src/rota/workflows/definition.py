@@ -7,7 +7,6 @@ workflow becomes a child run. `start` starts a run of a workflow from anywhere.
 from __future__ import annotations
 
 import functools
-import hashlib
 import inspect
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, Generic, ParamSpec, Protocol, TypedDict, TypeVar, Unpack, cast, overload
@@ -15,7 +14,7 @@ from typing import Any, Generic, ParamSpec, Protocol, TypedDict, TypeVar, Unpack
 from rota.client.client import Client
 from rota.client.handle import RunHandle
 from rota.client.start import NO_OPTIONS, Item, RunOptions, Startable, StartOptions
-from rota.core.fingerprint import code_text
+from rota.core.fingerprint import Scope, fingerprint
 from rota.core.runs.digest import digest_of
 from rota.core.runs.names import checked_key, checked_name, checked_priority
 from rota.core.runs.retry import RetryPolicy
@@ -303,6 +302,8 @@ def _refuse_method(function: Callable[..., Any], what: str) -> None:
 
 
 def _fingerprint(function: Callable[..., Any]) -> str:
-    """A version from the compiled code: tells that it changed, not what the change means."""
-    code = getattr(function, "__code__", None)
-    return "unknown" if code is None else hashlib.sha256(code_text(code).encode()).hexdigest()[:12]
+    """A version from the function's own code: tells that it changed, not what the change means.
+    Helpers do not count: a change of theirs leaves the recorded calls of open runs valid."""
+    if getattr(function, "__code__", None) is None:
+        return "unknown"
+    return fingerprint([function], Scope.OWN)[:12]
