@@ -15,6 +15,7 @@ from rota.errors import (
     Rejected,
 )
 from rota.tools import Call, FeedRead, HttpRead, Safety, secret
+from rota.tools.feed import parse
 from tests.tools.kit import CALL
 from tests.tools.kit.web_site import Site
 
@@ -46,6 +47,34 @@ THIEF = (
     b'<!DOCTYPE x [<!ENTITY a SYSTEM "file:///etc/passwd">]>'
     b"<rss><channel><title>&a;</title></channel></rss>"
 )
+
+TITLED = "{head}<rss><channel><title>{title}</title></channel></rss>"
+
+
+@pytest.mark.parametrize(
+    "head",
+    ["", '<?xml version="1.0"?>', "<!DOCTYPE rss>", '<!DOCTYPE rss SYSTEM "http://127.0.0.1:1/x">'],
+)
+def test_html_entities_in_a_feed_are_read_without_a_document_type(head: str) -> None:
+    raw = TITLED.format(head=head, title="a&nbsp;b &eacute; &amp; &nope;").encode()
+    assert parse(raw, url="http://h/feed")["title"] == "a\xa0b é & &nope;"
+
+
+@pytest.mark.parametrize(
+    "encoding", ["Shift_JIS", "euc-jp", "iso-2022-jp", "gb18030", "big5", "utf-16", "utf-8"]
+)
+def test_feeds_in_east_asian_encodings_are_read(encoding: str) -> None:
+    head = f'<?xml version="1.0" encoding="{encoding}"?>'
+    raw = TITLED.format(head=head, title="日本&nbsp;中").encode(encoding)
+    assert parse(raw, url="http://h/feed")["title"] == "日本\xa0中"
+
+
+@pytest.mark.parametrize("encoding", ["utf-7", "idna", "rot13", "nope", "shift_jis"])
+def test_a_feed_whose_encoding_cannot_be_read_is_rejected(encoding: str) -> None:
+    head = f'<?xml version="1.0" encoding="{encoding}"?>'
+    raw = TITLED.format(head=head, title="é").encode() + b"\xff\xfe\x81"
+    with pytest.raises(Rejected, match="encoding"):
+        parse(raw, url="http://h/feed")
 
 
 @pytest.mark.parametrize(

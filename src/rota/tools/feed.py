@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import codecs
 import html
+import re
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any, Unpack
@@ -17,6 +19,11 @@ from rota.tools.http import HttpRead, HttpReadOptions, HttpReadParams
 ENTRIES_MAX = 1000
 DEPTH_MAX = 100
 TITLE_CHARS_MAX = 500
+_DECLARED = re.compile(rb"""<\?xml[^>]*?encoding\s*=\s*["']([A-Za-z0-9._-]+)["']""")
+_DECODED_HERE = {
+    "big5", "big5hkscs", "cp932", "cp949", "cp950", "euc_jp", "euc_kr", "gb18030", "gb2312", "gbk",
+    "iso2022_jp", "iso2022_kr", "shift_jis",
+}  # fmt: skip
 
 
 class FeedRead(HttpRead):
@@ -150,17 +157,26 @@ def _tree(raw: bytes, url: str) -> Element:
     parser.CharacterDataHandler = builder.data
     parser.EntityDeclHandler = entity
     parser.SkippedEntityHandler = skipped
-    # Pretend that there is a DTD elsewhere, and do not fetch it: &nbsp; is then skipped, not fatal.
+    # An empty DTD in the place of any other, which is not fetched: expat then skips &nbsp;.
     parser.UseForeignDTD(True)
     parser.SetParamEntityParsing(expat.XML_PARAM_ENTITY_PARSING_ALWAYS)
-    parser.ExternalEntityRefHandler = lambda *_: 1
+    parser.ExternalEntityRefHandler = lambda context, *_: parser.ExternalEntityParserCreate(
+        context
+    ).Parse(b"", True)
     try:
-        parser.Parse(raw.lstrip(), True)
+        parser.Parse(_readable(raw.lstrip()), True)
     except expat.ExpatError as error:
         raise Rejected(f"{url} is not well-formed XML: {error}") from error
-    except (LookupError, ValueError) as error:  # ValueError: a codec that expat cannot use
+    except (LookupError, ValueError) as error:  # ValueError: bytes that are not in the encoding
         raise Rejected(f"{url} is in an encoding that cannot be read: {error}") from error
     return builder.close()
+
+
+def _readable(raw: bytes) -> bytes | str:
+    """Text for encodings of several bytes a character, which expat does not know."""
+    declared = _DECLARED.match(raw)
+    name = declared.group(1).decode("ascii") if declared else "utf-8"
+    return raw.decode(name) if codecs.lookup(name).name in _DECODED_HERE else raw
 
 
 def _local(name: str) -> str:

@@ -111,3 +111,9 @@ def test_the_lenient_reader_agrees_with_the_strict_one(value: dict[str, Any]) ->
     read, end = read_value(f"{{ // so\n{inner}{',' if value else ''}}}", 0)
     assert read == value
     assert end
+
+
+@pytest.mark.parametrize("text", ["[1\u0663]", '{"a": 1\U0001d7d7}', "[\u0663]"])
+def test_digits_that_are_not_ascii_are_no_json(text: str) -> None:
+    with pytest.raises(NoJson):
+        extract(text)

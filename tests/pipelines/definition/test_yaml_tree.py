@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rota.pipelines.definition.problems import FilePosition
-from rota.pipelines.definition.yaml_tree import read_yaml
+from rota.pipelines.definition.yaml_tree import NODES_MAX, read_yaml
 
 
 @pytest.mark.parametrize(
@@ -105,3 +105,27 @@ def test_a_bomb_of_anchors_is_refused() -> None:
         lines.append(f"{name}: &{name} [{', '.join([f'*{before}'] * 10)}]")
     problems = read_yaml("\n".join(lines), "f").problems
     assert "too many values" in problems[0].message
+
+
+def bomb(base: str, line: str) -> str:
+    """Each level repeats the one before ten times."""
+    lines = [f"a0: &a0 {base}"]
+    for level in range(1, 9):
+        lines.append(line.format(level=level, many=", ".join([f"*a{level - 1}"] * 10)))
+    return "\n".join(lines)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        bomb("{}", "a{level}: &a{level} {{<<: [{many}]}}"),
+        bomb("{k: v}", "a{level}: &a{level} {{k{level}: {{<<: [{many}]}}}}"),
+        f"a: &a {'x' * 1_000_000}\nb: [{', '.join(['*a'] * 100)}]\n",
+        "a0: &a0 {k: v}\n" + "".join(f"a{n}: &a{n} {{<<: *a{n - 1}}}\n" for n in range(1, 3000)),
+    ],
+    ids=["merges", "merges in values", "one long text", "a chain of merges"],
+)
+def test_a_small_file_that_expands_to_a_huge_value_is_refused_within_bounds(text: str) -> None:
+    document = read_yaml(text, "f")
+    assert ["too many values" in problem.message for problem in document.problems] == [True]
+    assert len(document.places) <= NODES_MAX

@@ -15,7 +15,9 @@ import yaml
 from rota.pipelines.definition.problems import FilePosition, Path, Problem
 
 DEPTH_MAX = 60
+# Aliases and merges expand a small file into a big value; both bounds count what they expand to.
 NODES_MAX = 300_000
+CHARS_MAX = 64 * 1024 * 1024
 BYTES_MAX = 16 * 1024 * 1024
 
 _PLAIN = "!plain"  # what a scalar without quotes and without a tag is marked with
@@ -147,22 +149,34 @@ class _Reading:
         self.key_places: dict[Path, FilePosition] = {}
         self.problems: list[Problem] = []
         self._within: list[int] = []  # ids of the nodes around, to see an anchor inside itself
-        self._count = 0
+        self._nodes = 0
+        self._chars = 0
+        self._full = False  # a bound is passed: the rest is left out
 
     def value(self, node: yaml.Node, path: Path) -> Any:
-        self.places[path] = _place(node)
-        self._count += 1
-        if id(node) in self._within:
-            return self._bad(node, "this anchor contains itself")
-        if len(self._within) >= DEPTH_MAX or self._count > NODES_MAX:
-            if self._count <= NODES_MAX + 1:  # said once
-                self._bad(node, "too many values, or nested too deep, to be a pipeline")
+        if not self._enters(node):
             return None
+        self.places[path] = _place(node)
         self._within.append(id(node))
         try:
             return self._content(node, path)
         finally:
             self._within.pop()
+
+    def _enters(self, node: yaml.Node) -> bool:
+        """Count a value or a merged mapping; False, with a problem, past a bound."""
+        if self._full:
+            return False
+        self._nodes += 1
+        self._chars += len(node.value) if isinstance(node, yaml.ScalarNode) else 0
+        if id(node) in self._within:
+            self._bad(node, "this anchor contains itself")
+            return False
+        if len(self._within) >= DEPTH_MAX or self._nodes > NODES_MAX or self._chars > CHARS_MAX:
+            self._full = True
+            self._bad(node, "too many values, or nested too deep, to be a pipeline")
+            return False
+        return True
 
     def _content(self, node: yaml.Node, path: Path) -> Any:
         tag = node.tag
@@ -204,8 +218,7 @@ class _Reading:
             if not isinstance(each, yaml.MappingNode):
                 self._bad(node, "<< takes an anchored mapping, or a list of them")
                 return
-            if id(each) in self._within:
-                self._bad(each, "this anchor contains itself")
+            if not self._enters(each):
                 return
             self._within.append(id(each))
             for key, value in self._mapping(each, path).items():
