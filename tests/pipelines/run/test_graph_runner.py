@@ -6,9 +6,13 @@ import json
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
-from rota.errors import RunFailed
+from rota.errors import BadInput, RunFailed
+from rota.pipelines.definition.nodes import ScriptNode
+from rota.pipelines.run.inputs import stream
+from rota.pipelines.run.script import script_items
 from tests.ai.kit.model_server import Model, Say
 from tests.pipelines.kit.live_app import says, world
 
@@ -111,6 +115,16 @@ async def test_a_failed_node_aborts_or_warns(database_url: str, tmp_path: Path) 
         assert len(json.loads(result.output or "")) == 1
         everywhere = (BROKEN % "").replace("nodes:", "settings: {onError: warn}\nnodes:")
         assert (await it.run(everywhere, name="c")).outcome == "completed"
+
+
+async def test_a_shell_that_is_not_installed_is_named(tmp_path: Path) -> None:
+    node = msgspec.convert(
+        {"type": "script", "from": "a", "run": "Get-Date", "shell": "powershell",
+         "env": {"PATH": str(tmp_path)}},
+        ScriptNode,
+    )  # fmt: skip
+    with pytest.raises(BadInput, match="`Get-Date` cannot run: its shell pwsh is not installed"):
+        [item async for item in script_items(node, tmp_path, stream([]))]
 
 
 async def test_a_script_that_hangs_is_killed(database_url: str, tmp_path: Path) -> None:

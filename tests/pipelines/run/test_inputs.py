@@ -54,7 +54,18 @@ async def test_csv_in_another_encoding_and_with_a_mark(tmp_path: Path) -> None:
     assert await taken(tmp_path, {"from": source}) == [{"name": "José"}]
     said = await refused(tmp_path, {"from": {"type": "csv", "path": "l.csv"}})
     assert said == "l.csv: not utf-8 near line 1"
-    assert "is no encoding" in await refused(tmp_path, {"from": source | {"encoding": "elvish"}})
+
+
+async def test_an_encoding_that_python_does_not_decode_text_with_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "l").write_bytes(b"name\nJos\xe9\n")
+    for encoding in ("elvish", "base64", "rot13", "zlib", "\0", ""):
+        for form in ("csv", "json", "jsonl"):
+            source = {"type": form, "path": "l", "encoding": encoding}
+            said = await refused(tmp_path, {"from": source})
+            assert said == f"l: {encoding!r} is not a text encoding"
+    for form in ("csv", "json", "jsonl"):
+        said = await refused(tmp_path, {"from": {"type": form, "path": "l", "encoding": "idna"}})
+        assert said.startswith("l: not idna near line")
 
 
 @pytest.mark.parametrize("text", ['[{"a": 1}, {"a": null}]', '{"items": [{"a": 1}, {"a": null}]}'])

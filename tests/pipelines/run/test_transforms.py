@@ -126,6 +126,8 @@ def test_what_stops_a_run_is_known_before_it_begins(tmp_path: Path) -> None:
     assert obstacles(loaded, given={"who": "me"}) == [
         f"{tmp_path / 'p' / 'b.csv'} cannot be read: No such file or directory"
     ]
+    (tmp_path / "p" / "b.csv").write_bytes("Größe,x\n1,2\n".encode("latin-1"))
+    assert obstacles(loaded, given={"who": "me"}) == ["b.csv: not utf-8 near line 1"]
     (tmp_path / "p" / "b.csv").write_text("titel,x\n1,2\n")
     assert obstacles(loaded) == [
         "{{who}} in the prompt of reduce has no value",

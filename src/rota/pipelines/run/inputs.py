@@ -55,16 +55,16 @@ def read_items(source: Readable, folder: Path, stdin: IO[bytes] | None = None) -
                     types=source.types,
                 )  # fmt: skip
         case CsvSource():
-            with _opened(folder / source.path) as raw:
+            with opened(folder / source.path) as raw:
                 yield from parse(
                     raw, "csv", name=source.path, delimiter=source.delimiter, types=source.types,
                     has_headers=source.has_headers, encoding=source.encoding,
                 )  # fmt: skip
         case JsonSource():
-            with _opened(folder / source.path) as raw:
+            with opened(folder / source.path) as raw:
                 yield from parse(raw, "json", name=source.path, encoding=source.encoding)
         case JsonlSource():
-            with _opened(folder / source.path) as raw:
+            with opened(folder / source.path) as raw:
                 yield from parse(raw, "jsonl", name=source.path, encoding=source.encoding)
 
 
@@ -82,7 +82,7 @@ def parse(
     if form == "json":
         yield from _json(raw.read(), name, encoding)
         return
-    lines = _lines(raw, name, encoding)
+    lines = lines_of(raw, name, encoding)
     if form == "csv":
         yield from read_csv(
             lines, name=name, delimiter=delimiter, has_headers=has_headers, types=types
@@ -96,7 +96,7 @@ def parse(
             yield _object(_decoded(text, f"{name}:{number}"), f"{name}:{number}")
 
 
-def _opened(path: Path) -> IO[bytes]:
+def opened(path: Path) -> IO[bytes]:
     try:
         return path.open("rb")
     except OSError as error:
@@ -106,14 +106,11 @@ def _opened(path: Path) -> IO[bytes]:
         ) from error
 
 
-def _lines(raw: IO[bytes], name: str, encoding: str) -> Iterator[str]:
+def lines_of(raw: IO[bytes], name: str, encoding: str) -> Iterator[str]:
     """Lines with their ends; a line that is not in the encoding is told by its number."""
-    try:
-        text = io.TextIOWrapper(
-            io.BufferedReader(_Borrowed(raw)), encoding=_marked(encoding), newline=""
-        )
-    except (LookupError, ValueError) as error:  # ValueError: a NUL in its name
-        raise BadInput(f"{name}: {encoding!r} is no encoding", hint="Use utf-8.") from error
+    text = io.TextIOWrapper(
+        io.BufferedReader(_Borrowed(raw)), encoding=_codec(encoding, name), newline=""
+    )
     number = 0
     try:
         for line in text:
@@ -141,17 +138,20 @@ class _Borrowed(io.RawIOBase):
         return len(got)
 
 
-def _marked(encoding: str) -> str:
+def _codec(encoding: str, name: str) -> str:
+    """Python's name of a text encoding; that of UTF-8 passes over a byte-order mark."""
+    try:
+        "".encode(encoding)  # a codec of bytes, such as base64, is not found here
+    except (LookupError, ValueError) as error:  # ValueError: a NUL in its name
+        raise BadInput(
+            f"{name}: {encoding!r} is not a text encoding", hint="Use utf-8, or cp1252."
+        ) from error
     plain = encoding.lower().replace("_", "-")
     return "utf-8-sig" if plain in ("utf-8", "utf8") else encoding
 
 
 def _json(raw: bytes, name: str, encoding: str) -> Iterator[Item]:
-    try:
-        text = raw.decode(_marked(encoding))
-    except (ValueError, LookupError) as error:  # a codec may not decode bytes, or not exist
-        raise BadInput(f"{name} is not {encoding}", hint="Save it as UTF-8.") from error
-    value = _decoded(text, name)
+    value = _decoded("".join(lines_of(io.BytesIO(raw), name, encoding)), name)
     if isinstance(value, dict) and isinstance(value.get("items"), list):
         value = value["items"]
     if not isinstance(value, list):
@@ -193,8 +193,8 @@ def _globbed(source: GlobSource, folder: Path) -> Iterator[Item]:
             "folder": shown.parent.as_posix(),
         }  # fmt: skip
         if source.content:
-            with _opened(path) as raw:
-                item["content"] = "".join(_lines(raw, item["path"], source.encoding))
+            with opened(path) as raw:
+                item["content"] = "".join(lines_of(raw, item["path"], source.encoding))
         yield item
 
 

@@ -18,7 +18,7 @@ from rota.pipelines.definition.sources import (
     JsonlSource,
     JsonSource,
 )
-from rota.pipelines.run.inputs import read_items
+from rota.pipelines.run.inputs import lines_of, opened, read_items
 from rota.pipelines.run.tables import columns_of
 
 Item = Mapping[str, Any]
@@ -81,10 +81,6 @@ def _fields(loaded: Loaded, items: Sequence[Item] | None) -> list[str] | None:
 
 
 def _csv_columns(source: CsvSource, folder: Path) -> list[str]:
-    encoding = "utf-8-sig" if source.encoding.lower() in ("utf-8", "utf8") else source.encoding
-    try:
-        with (folder / source.path).open(encoding=encoding, newline="") as file:
-            return columns_of(file, name=source.path, delimiter=source.delimiter)
-    except (OSError, UnicodeError, LookupError) as error:
-        reason = error.strerror if isinstance(error, OSError) else str(error)
-        raise BadInput(f"{folder / source.path} cannot be read: {reason}") from error
+    with opened(folder / source.path) as raw:
+        lines = lines_of(raw, source.path, source.encoding)
+        return columns_of(lines, name=source.path, delimiter=source.delimiter)

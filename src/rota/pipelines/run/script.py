@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import tempfile
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -56,11 +57,18 @@ async def _fill(file: IO[bytes], form: str, items: AsyncIterator[Item]) -> None:
 async def _run(
     node: ScriptNode, folder: Path, given: IO[bytes], out: IO[bytes], err: IO[bytes]
 ) -> None:
+    shell = SHELLS[node.shell][0]
+    env = {**os.environ, **node.env}
+    if shutil.which(shell, path=env.get("PATH")) is None:
+        raise BadInput(
+            f"`{node.run}` cannot run: its shell {shell} is not installed",
+            hint=f"Install {shell}, or take another shell: default or bash.",
+        )
     child = await spawn(
         asyncio.create_subprocess_exec(
             *_argv(node), stdin=given, stdout=out, stderr=err,
             cwd=existing(folder / (node.cwd or "."), node.run),
-            env={**os.environ, **node.env},
+            env=env,
             start_new_session=True,  # so that what the shell starts can be ended with it
         )
     )  # fmt: skip
