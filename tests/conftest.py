@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from tests.kit import drop_schemas, schema
+from tests.kit import drop_schemas, own_database, schema
 from tests.kit.postgres import URL_VARIABLE, PostgresServer, PostgresUnavailable
 
 DATABASE = "rota"
@@ -138,3 +138,10 @@ def new_database_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator
     own = f"t_{secrets.token_hex(6)}"
     yield f"{base}{'&' if '?' in base else '?'}schema={own}"
     asyncio.run(drop_schemas(base, own))
+
+
+@pytest.fixture
+def own_database_url(postgres_url: str) -> Iterator[str]:
+    """A PostgreSQL database of the test's own, for tests that change its settings or roles."""
+    with own_database(postgres_url) as url:
+        yield url

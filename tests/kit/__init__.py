@@ -7,12 +7,14 @@ against what the database remembers. Appending with O_APPEND is atomic and outli
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
+import secrets
 import subprocess
 import sys
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 from urllib.parse import urlsplit, urlunsplit
@@ -185,3 +187,26 @@ async def drop_schemas(url: str, prefix: str) -> None:
                 await connection.execute(f'drop schema "{row["nspname"]}" cascade')
     finally:
         await connection.close()
+
+
+async def execute(url: str, *statements: str) -> None:
+    """Run statements on PostgreSQL past Rota, each in a transaction of its own."""
+    import asyncpg
+
+    connection = await asyncpg.connect(split_schema(url)[0])
+    try:
+        for statement in statements:
+            await connection.execute(statement)
+    finally:
+        await connection.close()
+
+
+@contextlib.contextmanager
+def own_database(server_url: str) -> Iterator[str]:
+    """A new, empty database on a server, dropped at the end with all its connections."""
+    name = f"d_{secrets.token_hex(6)}"
+    asyncio.run(execute(server_url, f"create database {name}"))
+    try:
+        yield urlunsplit(urlsplit(server_url)._replace(path=f"/{name}"))
+    finally:
+        asyncio.run(execute(server_url, f"drop database {name} with (force)"))

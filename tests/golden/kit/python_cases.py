@@ -13,7 +13,7 @@ import asyncpg
 
 from rota import Rota, RunFailed
 from rota.engine.watchdog import Watchdog
-from rota.store.backend.postgres import translate
+from rota.store.backend.postgres_errors import translate
 from rota.testing import virtual
 from tests.golden.kit import Place, case
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import socket
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 from urllib.parse import SplitResult, urlunsplit
@@ -28,6 +27,7 @@ from rota.settings import Settings
 from rota.store.backend.background import own_context
 from rota.store.backend.database import Row, Taken
 from rota.store.backend.dialect import POSTGRES
+from rota.store.backend.postgres_errors import UNSTORABLE, ends_connection, translate
 from rota.store.backend.postgres_watchdog import ConnectionWatchdog
 from rota.store.backend.queries import compiled
 
@@ -43,61 +43,6 @@ SILENCE_S_MIN = 5.0
 CONNECT_TIMEOUT_S = 10.0
 SCRIPT_LOOKS = 1_000_000  # a migration of a large table takes what it takes
 _RETRIES = 5
-
-# Raised by the driver or the server for a value that the column cannot hold.
-_UNSTORABLE = (asyncpg.DataError, asyncpg.ProgramLimitExceededError, OverflowError, ValueError)
-_ERRORS: tuple[tuple[type[BaseException], type[errors.StoreError]], ...] = (
-    (asyncpg.DiskFullError, errors.StoreFull),
-    (asyncpg.ReadOnlySQLTransactionError, errors.StoreReadOnly),
-    (asyncpg.InsufficientPrivilegeError, errors.StoreReadOnly),
-    (asyncpg.TooManyConnectionsError, errors.StoreBusy),
-    (asyncpg.LockNotAvailableError, errors.StoreBusy),
-    (asyncpg.DeadlockDetectedError, errors.StoreBusy),
-    (asyncpg.SerializationError, errors.StoreBusy),
-    (asyncpg.InvalidCatalogNameError, errors.StoreUnreachable),
-    (asyncpg.InvalidAuthorizationSpecificationError, errors.StoreUnreachable),
-    (asyncpg.UndefinedTableError, errors.SchemaMissing),
-    (asyncpg.PostgresConnectionError, errors.StoreUnreachable),
-    (asyncpg.OperatorInterventionError, errors.StoreUnreachable),
-    (asyncpg.InterfaceError, errors.StoreUnreachable),
-    (asyncpg.InternalClientError, errors.StoreUnreachable),
-    (OSError, errors.StoreUnreachable),
-    (TimeoutError, errors.StoreUnreachable),
-)
-
-
-# What to do about a server that cannot be reached, by what it or the system says.
-_HINTS: tuple[tuple[type[BaseException], str], ...] = (
-    (asyncpg.InvalidCatalogNameError, "Correct the database name in the URL, or create it."),
-    (
-        asyncpg.InvalidAuthorizationSpecificationError,
-        "Correct user and password in the URL: the server runs and refuses them.",
-    ),
-    (
-        ConnectionRefusedError,
-        "Start the server, or correct host and port in the URL: nothing listens there.",
-    ),
-    (socket.gaierror, "Correct the host name in the URL: no machine has it."),
-)
-
-
-def _explained(error: BaseException) -> tuple[str, str | None]:
-    """What a driver error says, and what to do if that is known."""
-    said = str(error) or type(error).__name__
-    if isinstance(error, ConnectionRefusedError):
-        said = "connection refused"
-    elif isinstance(error, socket.gaierror):
-        said = f"the host is unknown ({error.strerror})"
-    return said, next((hint for cls, hint in _HINTS if isinstance(error, cls)), None)
-
-
-def translate(error: BaseException, place: str) -> BaseException:
-    """A driver error as one of ours; constraint errors and bugs stay what they are."""
-    for cls, ours in _ERRORS:
-        if isinstance(error, cls):
-            said, hint = _explained(error)
-            return ours(f"{place}: {said}", hint=hint)
-    return error
 
 
 class PostgresTx:
@@ -180,7 +125,7 @@ class PostgresTx:
             return await send(text, *values)
         except asyncpg.UniqueViolationError as error:
             raise Taken(str(error)) from error
-        except _UNSTORABLE as error:
+        except UNSTORABLE as error:
             raise errors.Unstorable(f"PostgreSQL cannot store a value: {error}") from error
 
     async def _begin(self) -> None:
@@ -327,7 +272,7 @@ class PostgresDatabase:
             raise
         except Exception as error:
             ours = translate(error, self.place)
-            if isinstance(ours, errors.StoreUnreachable):
+            if ends_connection(error, ours):
                 connection.terminate()
             if ours is error:
                 raise
