@@ -61,7 +61,7 @@ class PipelineClient:
         """Take part in big runs of other machines, and tell whom schedules name. Before the
         worker starts."""
         if not self.serves:
-            from rota.pipelines.notifications import workflow
+            from rota.notifications import workflow
 
             self.serves = True
             workflow.install(

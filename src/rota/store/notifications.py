@@ -2,7 +2,7 @@
 
 Such a run is born in the transaction in which an execution ends or is skipped, so nothing that
 happens afterwards can lose it; its external id is the id of what it tells of, so it is born once.
-What `body` says, and how to send it, is for `rota.pipelines` to know.
+What `body` says, and how to send it, is for `rota.notifications` to know.
 """
 
 from __future__ import annotations

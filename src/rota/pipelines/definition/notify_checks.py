@@ -6,10 +6,10 @@ import re
 from typing import Any
 from urllib.parse import urlsplit
 
+from rota.notifications.receivers import Notice, Notify
 from rota.notifications.webhook import ENV
 from rota.pipelines.definition.problems import Path, path_text
 from rota.pipelines.definition.report import ProblemReport
-from rota.pipelines.definition.schedule_block import Notice, Notify
 
 EVENTS = ("success", "failure", "recovery", "missed")
 _VARIABLE = re.compile(r"[A-Za-z_]\w*")

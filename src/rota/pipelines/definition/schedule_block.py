@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Literal, NamedTuple, TypeAlias
+from typing import Annotated, Literal, NamedTuple
 
 import msgspec
 
@@ -13,6 +13,7 @@ from rota.core.time.instants import MINUTE, instant
 from rota.core.time.recurrence import parse
 from rota.core.time.zones import zone_named
 from rota.errors import BadSchedule
+from rota.notifications.receivers import Notify
 from rota.pipelines.definition.sections import Natural, Positive, Section
 from rota.schedules.definition import policies
 
@@ -49,44 +50,6 @@ class Condition(Section, frozen=True, kw_only=True):
     ] = msgspec.field(default=None, name="file_missing")
     command: Annotated[
         str | None, Meta(description="A command that must end with exit code 0.")
-    ] = None
-
-
-class Notice(Section, frozen=True, kw_only=True):
-    """Who is told, and how: a webhook or a command."""
-
-    webhook: Annotated[
-        str | None, Meta(description="An URL that receives a POST, or env:NAME.")
-    ] = None
-    command: Annotated[
-        str | None, Meta(description="A command; the message comes on its standard input.")
-    ] = None
-    secret_env: Annotated[
-        str | None, Meta(description="The environment variable with the key of the signature.")
-    ] = None
-
-
-Notices: TypeAlias = str | Notice | list[str | Notice] | None
-
-
-class Notify(Section, frozen=True, kw_only=True):
-    """Who is told about executions. A text is an URL, or env: and the variable that holds it."""
-
-    on_failure: Annotated[Notices, Meta(description="It failed, and no try is left.")] = (
-        msgspec.field(default=None, name="on_failure")
-    )
-    on_success: Annotated[Notices, Meta(description="It succeeded.")] = msgspec.field(
-        default=None, name="on_success"
-    )
-    on_recovery: Annotated[Notices, Meta(description="It succeeded after it had failed.")] = (
-        msgspec.field(default=None, name="on_recovery")
-    )
-    on_missed: Annotated[Notices, Meta(description="It was skipped or missed.")] = msgspec.field(
-        default=None, name="on_missed"
-    )
-    ping: Annotated[
-        str | None,
-        Meta(description="A dead-man's switch: an URL that is called at start, success and fail."),
     ] = None
 
 

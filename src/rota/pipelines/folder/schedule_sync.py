@@ -22,12 +22,12 @@ from rota.core.schedules.intent import (
     jitter_us,
 )
 from rota.core.time.recurrence import next_after
+from rota.notifications.receivers import Recipients
 from rota.pipelines import snapshot
 from rota.pipelines.definition.loader import NAMES, Loaded
 from rota.pipelines.definition.schedule_block import timed
 from rota.pipelines.folder.events import Change
 from rota.pipelines.folder.state_file import ScheduleState, read_time
-from rota.pipelines.notifications import workflow
 from rota.schedules import definition
 from rota.schedules.overrides import declared_zone, overlaid, run_options
 from rota.store import notifications
@@ -196,14 +196,14 @@ async def put(
     if old is None:
         row = born(block, state, schedule_id=new_ids[0], now=now)
         await store.put(tx, row, trigger=Trigger.DEPLOY, now=now)
-        await notifications.put(tx, row.id, workflow.stored(block.loaded))
+        await notifications.put(tx, row.id, _receivers(block.loaded))
         return Synced(row, "added")
     old = await store.end_pause(tx, old, now=now, new_id=new_ids[0])
     fresh = changed(old, block, now=now)
     if fresh == old:
         return Synced(old, None)
     await store.replace(tx, old, fresh, now=now, new_id=new_ids[1])
-    await notifications.put(tx, old.id, workflow.stored(block.loaded))
+    await notifications.put(tx, old.id, _receivers(block.loaded))
     found = await store.find(tx, namespace=block.namespace, name=block.name)
     assert found is not None
     return Synced(found, "updated")
@@ -227,3 +227,17 @@ def still_there(row: Schedule) -> bool:
         return False
     folder = Path(origin) / pipeline_of(row)
     return any((folder / name).is_file() for name in NAMES)
+
+
+def _receivers(loaded: Loaded) -> str | None:
+    """The receivers of a pipeline's messages as they are stored beside its schedule, if any."""
+    block = loaded.pipeline.schedule
+    if block is None or block.notify is None:
+        return None
+    recipients = Recipients(
+        pipeline_id=loaded.pipeline_id,
+        name=loaded.pipeline.name,
+        folder=str(loaded.folder.resolve()),
+        notify=block.notify,
+    )
+    return msgspec.json.encode(recipients).decode()

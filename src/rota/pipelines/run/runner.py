@@ -18,8 +18,8 @@ from rota.engine import run_log
 from rota.engine.context import EngineContext
 from rota.engine.journal import Journal
 from rota.errors import BadInput, RotaError, RunTimeout
+from rota.notifications import workflow
 from rota.pipelines import snapshot as snapshots
-from rota.pipelines.notifications import workflow
 from rota.pipelines.outcome import OutcomeWord, PipelineResult
 from rota.pipelines.run import conditions
 from rota.pipelines.run.context import Cache, PipelineContext, ProgressReporter

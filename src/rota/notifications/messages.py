@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any, Literal, TypeAlias
+from collections.abc import Sequence
+from typing import Any, Literal
 
 import msgspec
 
 from rota.core.runs.stored_errors import read_error
 from rota.core.time.instants import iso, span
 from rota.notifications.ping import Ping
-from rota.pipelines.definition.schedule_block import Notice, Notices, Notify
-from rota.pipelines.outcome import PipelineResult
+from rota.notifications.receivers import Event, Notice, Recipients, receivers
 from rota.store.schedules.attempts import Attempt
 
-Event: TypeAlias = Literal["success", "failure", "recovery", "missed"]
 ERROR_CHARS_MAX = 2000
 SKIPPED = {
     "missed": "nobody was there in time",
@@ -24,15 +22,6 @@ SKIPPED = {
     "after": "what it comes after had not completed",
     "condition": "its condition did not hold",
 }
-
-
-class Recipients(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Whom a schedule tells, as it is stored beside it."""
-
-    pipeline_id: str
-    name: str
-    folder: str
-    notify: Notify
 
 
 class Delivery(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -70,6 +59,36 @@ class Message(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     error: str | None = None
     reason: str | None = None  # why it was skipped
     occurrences: int = 1  # how many were skipped in a row
+
+
+class ItemFailure(msgspec.Struct, frozen=True):
+    """The error of one item."""
+
+    message: str
+    type: str
+
+
+class ItemTotals(msgspec.Struct, frozen=True, kw_only=True):
+    """The part of a run's output that counts items, for work that has them."""
+
+    outcome: str
+    pipeline_id: str
+    total: int = 0
+    processed: int = 0
+    failed: int = 0
+    skipped: int = 0
+    filtered: int = 0
+    result_file: str | None = None
+    tokens_in: int = 0
+    tokens_out: int = 0
+    cost_usd: float = 0.0
+    errors: list[ItemFailure] = []
+    error: str | None = None
+
+    @property
+    def tokens(self) -> int:
+        """Both directions."""
+        return self.tokens_in + self.tokens_out
 
 
 class Facts(msgspec.Struct, frozen=True, kw_only=True):
@@ -118,20 +137,6 @@ def ping(url: str, event: Ping, run_id: str) -> Delivery:
     return Delivery(way="ping", target=url, event=f"ping {event}", ping=event, run_id=run_id)
 
 
-def receivers(notify: Notify, event: Event) -> Iterator[Notice]:
-    """Who hears of an event; one that has a webhook and a command is two."""
-    given: Notices = getattr(notify, f"on_{event}")
-    listed = given if isinstance(given, list) else [given]
-    for one in listed:
-        if isinstance(one, str):
-            yield Notice(webhook=one)
-        elif one is not None:
-            if one.webhook is not None:
-                yield Notice(webhook=one.webhook, secret_env=one.secret_env)
-            if one.command is not None:
-                yield Notice(command=one.command)
-
-
 def _to(notice: Notice, event: Event, body: str) -> Delivery:
     if notice.webhook is not None:
         return Delivery(
@@ -169,7 +174,7 @@ def message(event: Event, tells: Recipients, facts: Facts) -> Message:
     )
 
 
-def _counted(result: PipelineResult | None) -> dict[str, Any]:
+def _counted(result: ItemTotals | None) -> dict[str, Any]:
     if result is None:
         return {}
     names = ("total", "processed", "failed", "skipped", "filtered")
@@ -181,7 +186,7 @@ def _counted(result: PipelineResult | None) -> dict[str, Any]:
     }
 
 
-def text_of(event: Event, name: str, facts: Facts, result: PipelineResult | None) -> str:
+def text_of(event: Event, name: str, facts: Facts, result: ItemTotals | None) -> str:
     """One sentence for people."""
     last = facts.last
     error = _error(last, result)
@@ -200,7 +205,7 @@ def text_of(event: Event, name: str, facts: Facts, result: PipelineResult | None
     return f"{name} {verb}{_detail(facts, result)}."
 
 
-def _detail(facts: Facts, result: PipelineResult | None) -> str:
+def _detail(facts: Facts, result: ItemTotals | None) -> str:
     if result is None:
         return ""
     begun, ended = facts.attempts[0].started_at, facts.last.finished_at
@@ -210,11 +215,11 @@ def _detail(facts: Facts, result: PipelineResult | None) -> str:
     return f": {items}{took}{cost}"
 
 
-def _result(last: Attempt) -> PipelineResult | None:
+def _result(last: Attempt) -> ItemTotals | None:
     if last.status == "skipped" or not last.output:
         return None
     try:
-        return msgspec.json.decode(last.output, type=PipelineResult)
+        return msgspec.json.decode(last.output, type=ItemTotals)
     except msgspec.MsgspecError:
         return None
 
@@ -229,7 +234,7 @@ def _why(last: Attempt) -> str:
     return SKIPPED.get(last.reason or "", last.reason or "no reason is known")
 
 
-def _error(last: Attempt, result: PipelineResult | None) -> str | None:
+def _error(last: Attempt, result: ItemTotals | None) -> str | None:
     if last.status == "skipped":
         return None
     if last.error:

@@ -8,16 +8,10 @@ from typing import Any
 import pytest
 
 from rota.errors import Rejected
+from rota.notifications.messages import Facts, deliveries, events_of
 from rota.notifications.ping import Ping, address
+from rota.notifications.receivers import Notice, Notify, Recipients, receivers
 from rota.notifications.webhook import key_bytes, shown, signature
-from rota.pipelines.definition.schedule_block import Notice, Notify
-from rota.pipelines.notifications.messages import (
-    Facts,
-    Recipients,
-    deliveries,
-    events_of,
-    receivers,
-)
 from rota.store.schedules.attempts import Attempt
 from tests.pipelines.kit import told
 from tests.pipelines.kit.offline_folder import written

@@ -25,10 +25,9 @@ from rota.engine.clock import Clock
 from rota.engine.context import EngineContext
 from rota.engine.wakeups import READY
 from rota.errors import Fatal, Rejected, StepFailed, Transient, UnknownRun
-from rota.notifications import command, ping, webhook
-from rota.pipelines.definition.loader import Loaded
-from rota.pipelines.notifications import messages
-from rota.pipelines.notifications.messages import Delivery, Facts, Recipients
+from rota.notifications import command, messages, ping, webhook
+from rota.notifications.messages import Delivery, Facts
+from rota.notifications.receivers import Recipients
 from rota.settings import Settings
 from rota.store import notifications
 from rota.store.backend.database import Database, Tx
@@ -64,20 +63,6 @@ class NotificationHost(Protocol):
     def step(self) -> Callable[..., Any]:
         """Makes a function a step."""
         ...
-
-
-def stored(loaded: Loaded) -> str | None:
-    """What `store.notifications.put` keeps beside the schedule of a pipeline, if anything."""
-    block = loaded.pipeline.schedule
-    if block is None or block.notify is None:
-        return None
-    tells = Recipients(
-        pipeline_id=loaded.pipeline_id,
-        name=loaded.pipeline.name,
-        folder=str(loaded.folder.resolve()),
-        notify=block.notify,
-    )
-    return msgspec.json.encode(tells).decode()
 
 
 async def began(base: EngineContext, claim: Claim) -> None:

@@ -13,9 +13,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from rota.pipelines.definition.schedule_block import Notify
-from rota.pipelines.notifications import workflow as notify
-from rota.pipelines.notifications.messages import Recipients
+from rota.notifications import workflow as notify
+from rota.notifications.receivers import Notify, Recipients
 from rota.store import notifications
 from rota.testing import World, virtual
 from tests.kit import select

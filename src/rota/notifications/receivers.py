@@ -1,0 +1,83 @@
+"""Receivers of messages about the executions of a schedule, as a schedule stores them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Literal, TypeAlias
+
+import msgspec
+
+Meta = msgspec.Meta
+Event: TypeAlias = Literal["success", "failure", "recovery", "missed"]
+
+
+class _Block(
+    msgspec.Struct,
+    frozen=True,
+    kw_only=True,
+    rename="camel",
+    forbid_unknown_fields=True,
+    omit_defaults=True,
+):
+    """A part of the block `notify`. Keys it does not know are refused."""
+
+
+class Notice(_Block, frozen=True, kw_only=True):
+    """Who is told, and how: a webhook or a command."""
+
+    webhook: Annotated[
+        str | None, Meta(description="An URL that receives a POST, or env:NAME.")
+    ] = None
+    command: Annotated[
+        str | None, Meta(description="A command; the message comes on its standard input.")
+    ] = None
+    secret_env: Annotated[
+        str | None, Meta(description="The environment variable with the key of the signature.")
+    ] = None
+
+
+Notices: TypeAlias = str | Notice | list[str | Notice] | None
+
+
+class Notify(_Block, frozen=True, kw_only=True):
+    """Who is told about executions. A text is an URL, or env: and the variable that holds it."""
+
+    on_failure: Annotated[Notices, Meta(description="It failed, and no try is left.")] = (
+        msgspec.field(default=None, name="on_failure")
+    )
+    on_success: Annotated[Notices, Meta(description="It succeeded.")] = msgspec.field(
+        default=None, name="on_success"
+    )
+    on_recovery: Annotated[Notices, Meta(description="It succeeded after it had failed.")] = (
+        msgspec.field(default=None, name="on_recovery")
+    )
+    on_missed: Annotated[Notices, Meta(description="It was skipped or missed.")] = msgspec.field(
+        default=None, name="on_missed"
+    )
+    ping: Annotated[
+        str | None,
+        Meta(description="A dead-man's switch: an URL that is called at start, success and fail."),
+    ] = None
+
+
+class Recipients(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The receivers of one schedule, as they are stored beside it."""
+
+    pipeline_id: str
+    name: str
+    folder: str
+    notify: Notify
+
+
+def receivers(notify: Notify, event: Event) -> Iterator[Notice]:
+    """Who hears of an event; one that has a webhook and a command is two."""
+    given: Notices = getattr(notify, f"on_{event}")
+    listed = given if isinstance(given, list) else [given]
+    for one in listed:
+        if isinstance(one, str):
+            yield Notice(webhook=one)
+        elif one is not None:
+            if one.webhook is not None:
+                yield Notice(webhook=one.webhook, secret_env=one.secret_env)
+            if one.command is not None:
+                yield Notice(command=one.command)

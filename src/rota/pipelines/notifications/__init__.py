@@ -1,1 +1,0 @@
-"""Who is told how an execution ended: webhooks, commands, pings."""

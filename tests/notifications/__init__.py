@@ -1,0 +1,1 @@
+"""Notifications about work of every kind."""

@@ -1,1 +1,0 @@
-"""Notifications about scheduled pipelines."""
