@@ -8,6 +8,7 @@ from bench.parts.bulk import Bulk
 from bench.parts.drain import Drain
 from bench.parts.fairness import Fairness
 from bench.parts.fan_out import FanOut
+from bench.parts.herd import Herd
 from bench.parts.idle import Idle
 from bench.parts.latency import Latency
 from bench.parts.pipelines import Pipelines
@@ -28,6 +29,7 @@ PARTS: dict[str, Part] = {
         Fairness(),
         Latency(),
         Idle(),
+        Herd(),
         Schedules(),
         Automations(),
         Pipelines(),

@@ -50,7 +50,7 @@ async def _idle(place: Place, idle_s: float) -> list[Sample]:
     url = place.url()
     if isinstance(place, PostgresPlace):
         url = f"{place.server.create_database('idle')}?schema=idle"
-        await _log_statements(url)
+        await log_statements(url, "idle")
     side = Ours(url)
     path = place.scratch / f"idle-{place.name}.hits"
     statements = path.with_suffix(".statements")
@@ -96,9 +96,10 @@ def _counter(place: Place, child: Child, statements: Path) -> Callable[[], Await
     return of_postgres if isinstance(place, PostgresPlace) else of_sqlite
 
 
-async def _log_statements(url: str) -> None:
+async def log_statements(url: str, database: str) -> None:
+    """Have the server log every statement of connections to come."""
     connection = await raw_postgres.connect(url)
-    await connection.execute("alter database idle set log_statement = 'all'")
+    await connection.execute(f"alter database {database} set log_statement = 'all'")
     await connection.close()
 
 

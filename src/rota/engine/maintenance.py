@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import msgspec
 
+from rota.core.runs.fleet import Fleet
 from rota.core.runs.model import WorkerRecord as WorkerRow
 from rota.core.runs.recovery import runs_alone
 from rota.core.time.instants import DAY, micros
@@ -31,6 +32,8 @@ PRUNE_BATCH = 250
 # SQLite has one writer, which others need too.
 PRUNE_SHARE_LOCAL, PRUNE_SHARE_SERVER = 0.5, 0.75
 FORGET_US = DAY
+# A worker counts as one of the fleet for so many heartbeats after its last.
+PEER_BEATS = 3
 
 
 def _json(names: list[str]) -> str:
@@ -163,6 +166,7 @@ class Maintenance:
         been silent for so long that every lease of theirs has lapsed."""
         silent_at = now - 2 * micros(self._settings.lease_s)
         rows = await self._database.read(workers.listing, namespace=self._settings.namespace)
+        self._wakeups.fleet = self._fleet(rows, now)
         return [
             row.id
             for row in rows
@@ -173,6 +177,25 @@ class Maintenance:
                 else row.heartbeat_at < silent_at
             )
         ]
+
+    def _fleet(self, rows: Sequence[WorkerRow], now: int) -> Fleet:
+        """The workers that can execute what this one can, and gave a sign of life lately."""
+        assert self._row is not None
+        able = (self._row.queues, self._row.names)
+        since = now - PEER_BEATS * micros(self._settings.heartbeat_s)
+        return Fleet(
+            self._worker.id,
+            [
+                row.id
+                for row in rows
+                if row.id == self._worker.id
+                or (
+                    (row.queues, row.names) == able
+                    and row.status == "online"
+                    and row.heartbeat_at >= since
+                )
+            ],
+        )
 
     async def _prune(self, now: int) -> None:
         """Prune for a share of a heartbeat, then wait for the next one; once a minute at rest."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
@@ -25,3 +25,8 @@ def divided(wanted: Sequence[tuple[QueueSeats, int]], free: int) -> list[tuple[s
     """Divide the free slots by weight among queues that may have work."""
     contenders = [Contender(q.name, most, q.weight or 1, q.used) for q, most in wanted]
     return list(fairness.shares(free, contenders).items())
+
+
+def lacks_room(queues: Iterable[QueueSeats], free: int) -> bool:
+    """Whether there may be work in a queue from which nothing can be claimed now."""
+    return any(q.hungry and (free <= 0 or q.seats_max <= q.active) for q in queues)

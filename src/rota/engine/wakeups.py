@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Concatenate, ParamSpec, TypeVar
 
+from rota.core.runs.fleet import Fleet, WakeupCall, is_asked, read_call, wider
 from rota.store.backend.database import READY, Database, Tx
 
 P = ParamSpec("P")
@@ -33,9 +34,12 @@ class Wakeups:
         self._listeners: list[Callable[[str], None]] = []
         self._listening = False
         self._echoes: dict[str, bool] = {}  # topics to look at again; True: heard since
+        # The worker of this process, once it knows its fleet, and the last call it was asked by.
+        self.fleet: Fleet | None = None
+        self._call: WakeupCall | None = None
 
     def subscribe(self, listener: Callable[[str], None]) -> None:
-        """Call `listener` with every topic from now on."""
+        """WakeupCall `listener` with every topic from now on."""
         self._listeners.append(listener)
 
     def unsubscribe(self, listener: Callable[[str], None]) -> None:
@@ -82,8 +86,21 @@ class Wakeups:
             self._listening = True
             await self._database.listen(self._notified)
 
-    def _notified(self, topic: str) -> None:
+    def ask_more(self) -> None:
+        """The worker of this process cannot take all there is: ask more of its fleet to look."""
+        call, self._call = self._call, None
+        topic = wider(self.fleet, call) if call is not None and self.fleet is not None else None
+        if topic is not None:
+            self._database.tell(topic)
+
+    def _notified(self, payload: str) -> None:
         """Pass a notification on, and once more a little later: once per burst."""
+        call = read_call(payload)
+        topic = call.topic
+        if topic == READY:
+            if self.fleet is not None and not is_asked(self.fleet, call):
+                return
+            self._call = call
         self.heard(topic)
         if topic in self._echoes:
             self._echoes[topic] = True

@@ -21,7 +21,7 @@ from rota.engine.context import EngineContext
 from rota.engine.executor import Executor
 from rota.engine.journal import insist
 from rota.engine.single_settle import settle_one
-from rota.engine.slots import QueueSeats, divided
+from rota.engine.slots import QueueSeats, divided, lacks_room
 from rota.engine.wakeups import ANY, CANCEL, DONE, READY, TIMER
 from rota.errors import LeaseLost, StoreError, UsageError
 from rota.store.backend.database import BRIEF
@@ -186,6 +186,8 @@ class Worker:
         moved = await self._wake_due(now)
         outcomes, self._outcomes = self._outcomes, []
         request = self._request(now, bool(outcomes))
+        if lacks_room(self._queues.values(), self.free if self.claiming else 0):
+            self._wakeups.ask_more()
         calls = self._calls
         try:
             if request is not None and self._doubtful:
@@ -292,6 +294,8 @@ class Worker:
             self._alone.waits = bool(claimed.claims)  # after this one there may be another
         elif calls == self._calls:
             self._note_hunger(request, claimed.claims)
+            if self._hungry:
+                self._wakeups.ask_more()
         if claimed.retry_at is not None:
             self._clock.call_at(claimed.retry_at, self.look)
 

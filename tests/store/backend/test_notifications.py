@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from rota.core.runs.fleet import read_call
 from rota.store.backend.database import Database
 from rota.store.runs import transitions
 from tests.kit.builders import NOW, new_run, status
@@ -28,7 +29,7 @@ async def listening(db: Database) -> Listener:
     if db.dialect.name != "postgres":
         pytest.skip("a file sends no notifications")
     listener = Listener()
-    await db.listen(listener.heard.put_nowait)
+    await db.listen(lambda payload: listener.heard.put_nowait(read_call(payload).topic))
     assert await listener.next() == "*"
     database: Any = db
     database._own.clear()

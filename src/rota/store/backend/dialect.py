@@ -10,6 +10,7 @@ Queries are written once with these tokens:
   {int} {text} {key} {strict} types and table options in migrations; {clustered} for a table that is
                               read by its primary key alone, and stored in it where that is possible
   {postgres}                  before a line of a migration that only PostgreSQL needs
+  {seed}                      what a NOTIFY carries beside its topic
 """
 
 from __future__ import annotations
@@ -134,6 +135,8 @@ POSTGRES = Dialect(
         "key": 'text collate "C"',
         "strict": "",
         "clustered": "",
+        # Decides which of many listeners look (core/runs/fleet.py).
+        "seed": "' ' || (random() * 1000000000)::bigint",
         "postgres": "",
     },
     compile=_compile_postgres,

@@ -20,19 +20,19 @@ select (extract(epoch from clock_timestamp()) * 1000000)::bigint
 
 -- name: notify
 -- NOTIFY need not be durable: listeners also poll.
-select pg_notify(:channel, topic), set_config('synchronous_commit', 'off', true)
+select pg_notify(:channel, topic || {seed}), set_config('synchronous_commit', 'off', true)
 from unnest(:topics::text[]) as topic
 
 -- name: notify_at_commit
 -- Inside a transaction that must be durable.
-select pg_notify(:channel, topic) from unnest(:topics::text[]) as topic
+select pg_notify(:channel, topic || {seed}) from unnest(:topics::text[]) as topic
 
 -- name: start_plain_and_notify
 {query start_plain}
-returning pg_notify(:channel, 'ready')
+returning pg_notify(:channel, 'ready' || {seed})
 
 -- name: start_runs_and_notify
-{query start_runs}, pg_notify(:channel, 'ready')
+{query start_runs}, pg_notify(:channel, 'ready' || {seed})
 
 -- name: claim_runs
 -- The CTE fixes the picked set before the update, which may else exceed the limit. It locks the rows,
