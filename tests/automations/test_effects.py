@@ -98,7 +98,7 @@ async def test_what_stands_after_the_call_is_not_executed(database_url: str) -> 
         await app.feed("e1")
         await world.settle()
         assert after == []
-        assert app.applied[0].status == "applied"
+        assert app.applied[0][0] == "applied"
 
 
 @pytest.mark.parametrize(
@@ -236,7 +236,7 @@ async def test_a_person_lets_the_tool_look_again(database_url: str) -> None:
         await app.automations.resolve("line", "try-again")
         await world.settle()
         assert await ledger(app) == ["applied"]
-        assert app.applied[0].status == "applied"
+        assert app.applied[0][0] == "applied"
         assert app.outside.calls == 1
         await sound(app)
 
@@ -305,6 +305,35 @@ async def test_a_result_that_cannot_be_stored_is_still_applied(database_url: str
         assert (row.status, row.result) == ("applied", None)
         assert "cannot be written" in (row.error or "")
         assert app.applied[0] == ("applied", None)
+        assert "the result of outside cannot be written" in (app.told[0].problem or "")
+        [run] = [
+            one.run for one in await app.automations.activity("line") if one.run.reserved_count
+        ]
+        assert "the change was applied, but its result is lost: the result of outside" in (
+            run.remark or ""
+        )
+
+
+async def test_a_lost_result_is_told_again_when_next_is_repeated(database_url: str) -> None:
+    app = Line()
+    app.outside.result = object()
+    async with begun(app, database_url) as world:
+        app.in_next = raising(Transient("not now"))
+        await app.feed("e1")
+        await world.advance("1m")
+        [run, *_] = await app.automations.activity("line")
+        assert run.run.cause == "retry"
+        assert "its result is lost" in (run.run.remark or "")
+        assert "cannot be written" in (app.told[-1].problem or "")
+        assert len(app.outside.effects) == 1
+
+
+async def test_no_result_is_no_problem(database_url: str) -> None:
+    app = Line()
+    app.outside.result = None
+    async with begun(app, database_url, "e1"):
+        assert app.applied[0] == ("applied", None)
+        assert app.told[0].problem is None
 
 
 async def test_a_tool_that_settles_late_is_not_asked_too_soon(database_url: str) -> None:

@@ -90,7 +90,7 @@ async def test_a_retry_of_next_is_told_what_was_applied(database_url: str) -> No
         app.in_next = raising(Transient("down"), times=2)
         await app.feed("e1")
         await world.advance("1m")
-        assert app.told == [("applied", "done")]
+        assert app.applied == [("applied", "done")]
         assert app.outside.calls == 1
 
 

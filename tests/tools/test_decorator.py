@@ -16,15 +16,12 @@ from rota.errors import (
     BadInput,
     NeedsLogin,
     NotSent,
-    NotSerialisable,
     OutcomeUnknown,
-    PayloadTooBig,
     Rejected,
     Transient,
     UsageError,
 )
 from rota.tools import Applied, Call, NotApplied, Safety, Tool, Unknown, Verdict, tool
-from rota.tools.base import storable
 from tests.tools.kit import CALL, PERSON, settle
 
 WRITES = ["idempotent", "reconcilable", "unknowable"]
@@ -199,23 +196,6 @@ async def test_a_declaration_that_cannot_hold_is_refused() -> None:
 
         @tool(safety="read")
         async def star(*args: int) -> None: ...
-
-
-async def test_a_result_that_cannot_be_stored_is_told_after_the_effect() -> None:
-    done: list[int] = []
-
-    @tool(safety="unknowable")
-    async def odd() -> object:
-        done.append(1)
-        return object()
-
-    result = await odd.call({}, CALL)  # the effect is known before the result is looked at
-    assert done == [1]
-    with pytest.raises(NotSerialisable, match="the result of odd"):
-        storable(odd, result, bytes_max=100)
-    with pytest.raises(PayloadTooBig, match="its effect did happen"):
-        storable(odd, "x" * 200, bytes_max=100)
-    assert storable(odd, {"a": 1}, bytes_max=100) == '{"a":1}'
 
 
 def test_every_promised_name_is_there() -> None:

@@ -58,10 +58,12 @@ class Prepared(NamedTuple):
 
 
 class MutationResult(NamedTuple):
-    """What `next` is told about the change: applied (with the tool's result), skipped or none."""
+    """What `next` is told about the change: applied (with the tool's result), skipped or none.
+    `problem` says why the result of an applied change is not there."""
 
     status: str
     result: Any = None
+    problem: str | None = None
 
 
 class ContextHost(Protocol):

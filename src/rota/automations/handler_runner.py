@@ -24,6 +24,7 @@ from rota.core.automations.model import HandlerPlan, LedgerRow, StoredEvent
 from rota.core.automations.phases import Mutation, Phase, Way
 from rota.core.automations.planner import clamp_wake
 from rota.core.runs.model import Claim
+from rota.core.runs.stored_errors import read_error
 from rota.core.time.instants import iso, micros, moment
 from rota.core.time.occurrences import next_after
 from rota.core.time.spec import Spec
@@ -177,9 +178,11 @@ class HandlerRunner:
     async def _emit(self, plan: HandlerPlan, mutation: LedgerRow | None) -> HandlerRunSettled:
         self.phase = Phase.EMITTING
         self._work = self._work._replace(mutation=mutation)
-        value = None
+        told, value = _result(mutation), None
+        if told.problem is not None:
+            self._remarks.append(f"the change was applied, but its result is lost: {told.problem}")
         if self._handler is not None and self._handler.node.has_next:
-            value = await self._run("next", Phase.EMITTING, _given(plan), _result(mutation))
+            value = await self._run("next", Phase.EMITTING, _given(plan), told)
         return await self._commit(plan, value, "next", None)
 
     async def _commit(
@@ -332,5 +335,7 @@ def _result(mutation: LedgerRow | None) -> MutationResult:
         return MutationResult("none")
     if mutation.status == Mutation.SKIPPED:
         return MutationResult("skipped")
-    result = None if mutation.result is None else msgspec.json.decode(mutation.result)
-    return MutationResult("applied", result)
+    if mutation.result is None:
+        problem = read_error(mutation.error)["message"] if mutation.error else None
+        return MutationResult("applied", problem=problem)
+    return MutationResult("applied", msgspec.json.decode(mutation.result))

@@ -14,7 +14,7 @@ earlier call with the same key had its effect. What `call` raises says what is k
 Each of these speaks of the one call. Once a call ended unknown, a later call that is rejected does
 not prove that the first had no effect: only a success, or a verdict of `reconcile`, does.
 Anything else that would leave `call` of a write becomes OutcomeUnknown: nothing is guessed.
-The host records that the effect happened before it encodes the result (`storable`).
+The host records that the effect happened before it encodes the result.
 """
 
 from __future__ import annotations
@@ -50,7 +50,6 @@ __all__ = [
     "Verdict",
     "checked_settle_s",
     "read_params",
-    "storable",
 ]
 
 SETTLE_S = 10.0
@@ -173,10 +172,3 @@ def read_params(reader: typed.JsonReader, params: dict[str, Any], *, tool: str) 
     what = f"parameters of {tool}"
     text = typed.encode(params, what=what, bytes_max=PARAMS_BYTES_MAX)
     return reader.read(text, what=what)
-
-
-def storable(tool: Tool, result: Any, *, bytes_max: int) -> str:
-    """The result as JSON text. Record that the effect happened first: this may raise."""
-    return typed.encode(
-        result, what=f"the result of {tool.name} (its effect did happen)", bytes_max=bytes_max
-    )

@@ -164,9 +164,9 @@ class Line(Rota):
         return [ids for ids in self.prepared if ids]
 
     @property
-    def applied(self) -> list[MutationResult]:
-        """What `next` was told of changes."""
-        return [one for one in self.told if one.status != "none"]
+    def applied(self) -> list[tuple[str, Any]]:
+        """Status and result of the changes that `next` was told of."""
+        return [(one.status, one.result) for one in self.told if one.status != "none"]
 
 
 async def started(world: World, app: Line, *ids: str) -> None:
