@@ -9,10 +9,12 @@ from __future__ import annotations
 import asyncio
 import base64
 import functools
+import logging
 import re
 import ssl
 import zlib
 from collections.abc import Mapping
+from contextvars import ContextVar
 from email.utils import parsedate_to_datetime
 from typing import Any, Literal, NamedTuple
 from urllib.parse import urljoin, urlsplit
@@ -44,18 +46,33 @@ KEPT_HEADERS = ("content-type", "date", "etag", "last-modified", "location", "re
 _NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _VALUE = re.compile(r"[\t\x20-\x7e]*")
 
+_calling: ContextVar[bool] = ContextVar("calling", default=False)
+
 Kind = Literal["auto", "json", "text", "base64"]
 Headers = Mapping[str, Text]
 
 
 class HttpRequest(NamedTuple):
-    """What to send; secrets are still names. `public_only` refuses private addresses."""
+    """What to send; secrets of headers are still names. `public_only` refuses private addresses.
+    `secrets` are in the address or the content; `shown` stands for an address that holds one."""
 
     method: str
     url: str
     headers: Headers
     content: bytes | None = None
     public_only: bool = False
+    secrets: tuple[Secret, ...] = ()
+    shown: str = ""
+
+    @property
+    def place(self) -> str:
+        """Where, for people."""
+        return self.shown or place(self.url)
+
+    @property
+    def hidden(self) -> list[Text]:
+        """All that must not be told."""
+        return [*self.headers.values(), *self.secrets]
 
 
 class HttpResponse(NamedTuple):
@@ -66,6 +83,13 @@ class HttpResponse(NamedTuple):
     headers: dict[str, str]
     body: bytes
     whole: bool
+    shown: str = ""
+    location: str = ""  # as it came; that of `headers` holds no secret
+
+    @property
+    def place(self) -> str:
+        """Where, for people."""
+        return self.shown or place(self.url)
 
 
 class IncompleteResponse(Exception):
@@ -81,6 +105,7 @@ class IncompleteResponse(Exception):
 async def exchange(request: HttpRequest, *, timeout_s: float, bytes_max: int) -> HttpResponse:
     """Send once and read the answer; never follows a redirect, never tries again."""
     seen = _ExchangeProgress(request)
+    here = _calling.set(True)
     try:
         async with asyncio.timeout(timeout_s), _client() as client:
             return await _sent(client, request, seen, bytes_max)
@@ -90,10 +115,22 @@ async def exchange(request: HttpRequest, *, timeout_s: float, bytes_max: int) ->
         if isinstance(error, TimeoutError):
             said = f"no {seen.awaited} within {timeout_s:g} s"
         else:
-            said = hide(str(error) or type(error).__name__, request.headers.values())
-        raise IncompleteResponse(
-            f"{place(request.url)}: {said}", sent=seen.sent, head=seen.head
-        ) from error
+            said = hide(str(error) or type(error).__name__, request.hidden)
+        raise IncompleteResponse(f"{request.place}: {said}", sent=seen.sent, head=seen.head) from (
+            None if request.secrets else error
+        )
+    finally:
+        _calling.reset(here)
+
+
+def _discreet(_record: logging.LogRecord) -> bool:
+    """The client logs whole addresses and their answers; not those of our calls."""
+    return not _calling.get()
+
+
+for _logger in ("", ".connection", ".http11", ".http2", ".proxy", ".socks"):
+    logging.getLogger(f"httpcore2{_logger}").addFilter(_discreet)
+logging.getLogger("httpx2").addFilter(_discreet)
 
 
 class _ExchangeProgress:
@@ -149,14 +186,21 @@ async def _sent(
         extensions={"trace": seen},
     )
     answer = await client.send(ready, stream=True)
-    kept = {name: answer.headers[name] for name in KEPT_HEADERS if name in answer.headers}
-    seen.head = HttpResponse(request.url, answer.status_code, kept, b"", False)
+    kept = {
+        name: hide(answer.headers[name], request.hidden)
+        for name in KEPT_HEADERS
+        if name in answer.headers
+    }
+    seen.head = HttpResponse(
+        request.url, answer.status_code, kept, b"", False, request.shown,
+        answer.headers.get("location", ""),
+    )  # fmt: skip
     try:
         body, whole = await _body(answer, bytes_max)
     finally:
         await answer.aclose()
     # Some echo what they were sent; what they say is kept and shown.
-    return seen.head._replace(body=hide_bytes(body, request.headers.values()), whole=whole)
+    return seen.head._replace(body=hide_bytes(body, request.hidden), whole=whole)
 
 
 def _revealed(headers: Headers) -> dict[str, str]:
@@ -246,7 +290,7 @@ class HttpCaller(NamedTuple):
         """The status and the start of the answer."""
         said = answer.body[: 4 * SHOWN_CHARS_MAX].decode(errors="replace").strip()
         said = said if len(said) <= SHOWN_CHARS_MAX else said[:SHOWN_CHARS_MAX] + "…"
-        return f"{place(answer.url)} answered {answer.status}" + (f": {said}" if said else "")
+        return f"{answer.place} answered {answer.status}" + (f": {said}" if said else "")
 
 
 def retry_after_s(answer: HttpResponse) -> float | None:
@@ -312,7 +356,7 @@ def content_of(answer: HttpResponse, kind: Kind) -> dict[str, Any]:
             return {"json": msgspec.json.decode(answer.body)}
         except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
             if kind == "json":
-                raise Rejected(f"{place(answer.url)} answered with no JSON: {error}") from error
+                raise Rejected(f"{answer.place} answered with no JSON: {error}") from error
     if kind != "base64":
         try:
             return {"text": answer.body.decode(charset, "replace" if kind == "text" else "strict")}

@@ -1,29 +1,37 @@
 """Secrets by name: parameters and tools hold the name, the environment holds the value.
 
-A secret is resolved only in places that are meant for one (a header, a login, a variable of a
-command). Text is never searched for names of secrets, and no JSON decodes to one: what comes from
-outside can ask for none.
+A secret is resolved only in places that are meant for one (an address, a header, a field of a body,
+a login, a variable of a command). Text is never searched for names of secrets, and no JSON decodes
+to one: what comes from outside can ask for none.
 """
 
 from __future__ import annotations
 
+import base64
+import json
 import os
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+from urllib.parse import quote, quote_plus, urlsplit
 
 from rota.errors import NeedsLogin
 
-SHOWN_CHARS_MIN = 4  # a shorter value would hide half of an innocent text
+# A shorter value would hide half of an innocent text: it is hidden where it stands alone.
+ALONE_CHARS_MAX = 3
+BASE64_CHARS_MIN = 8  # less of a base64 text could be anything
 
 
 class Secret:
     """A value to be read from the environment when it is needed. Only Python code can make one:
     a type that msgspec knows could be decoded from the parameters of a call."""
 
-    __slots__ = ("prefix", "secret")
+    __slots__ = ("prefix", "secret", "suffix")
 
-    def __init__(self, secret: str, prefix: str = "") -> None:
+    def __init__(self, secret: str, prefix: str = "", suffix: str = "") -> None:
         self.secret = secret
         self.prefix = prefix
+        self.suffix = suffix
 
     @property
     def made_from(self) -> tuple[str, str]:
@@ -40,8 +48,8 @@ class Secret:
         return hash(self._parts)
 
     @property
-    def _parts(self) -> tuple[str, str]:
-        return self.secret, self.prefix
+    def _parts(self) -> tuple[str, str, str]:
+        return self.secret, self.prefix, self.suffix
 
     def reveal(self) -> str:
         """The value itself; NeedsLogin when the environment does not have it."""
@@ -53,12 +61,12 @@ class Secret:
                 service=self.secret,
                 account=None,
             )
-        return self.prefix + value
+        return self.prefix + value + self.suffix
 
 
-def secret(name: str, *, prefix: str = "") -> Secret:
+def secret(name: str, *, prefix: str = "", suffix: str = "") -> Secret:
     """The value of an environment variable, as in `secret("TOKEN", prefix="Bearer ")`."""
-    return Secret(name, prefix)
+    return Secret(name, prefix, suffix)
 
 
 Text = str | Secret
@@ -74,16 +82,94 @@ def reveal_all(texts: Mapping[str, Text]) -> dict[str, str]:
     return {name: reveal(text) for name, text in texts.items()}
 
 
+def secrets_in(value: Any) -> Iterator[Secret]:
+    """The secrets in a value of dicts and lists."""
+    if isinstance(value, Secret):
+        yield value
+    elif isinstance(value, Mapping):
+        for one in value.values():
+            yield from secrets_in(one)
+    elif isinstance(value, list | tuple):
+        for one in value:
+            yield from secrets_in(one)
+
+
+def reveal_deep(value: Any) -> Any:
+    """A value of dicts and lists with its secrets resolved."""
+    if isinstance(value, Mapping):
+        return {name: reveal_deep(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [reveal_deep(one) for one in value]
+    return value.reveal() if isinstance(value, Secret) else value
+
+
 def hide(said: str, texts: Iterable[Text | None]) -> str:
-    """`said` without the values of these secrets: for errors and results that are kept."""
-    for text in texts:
-        if isinstance(text, Secret):
-            value = os.environ.get(text.secret, "")
-            if len(value) >= SHOWN_CHARS_MIN:
-                said = said.replace(value, f"<{text.secret}>")
+    """`said` without the values of these secrets, in the forms that texts quote them in: for errors
+    and results that are kept."""
+    for name, value in _values(texts):
+        if len(value) > ALONE_CHARS_MAX:
+            for form in _forms(value):
+                said = said.replace(form, f"<{name}>")
+        else:
+            alone = rf"(?<![\w.-]){re.escape(value)}(?![\w.-])"
+            said = f"<{name}>".join(re.split(alone, said))
     return said
 
 
 def hide_bytes(said: bytes, texts: Iterable[Text | None]) -> bytes:
-    """The same for raw bytes, whatever their encoding."""
-    return hide(said.decode("latin-1"), texts).encode("latin-1")
+    """The same for raw bytes, whatever their encoding. A short value is hidden where it is quoted:
+    elsewhere it may be a number of somebody's JSON."""
+    shown = said.decode("latin-1")
+    for name, value in _values(texts):
+        if len(value) > ALONE_CHARS_MAX:
+            for form in _forms(value):
+                shown = shown.replace(_latin(form), f"<{name}>")
+        else:
+            shown = shown.replace(f'"{_latin(value)}"', f'"<{name}>"')
+    return shown.encode("latin-1")
+
+
+def hide_deep(value: Any, texts: Iterable[Text | None]) -> Any:
+    """The same for all texts in a value of dicts and lists."""
+    secrets = list(texts)
+    if isinstance(value, str):
+        return hide(value, secrets)
+    if isinstance(value, dict):
+        return {name: hide_deep(one, secrets) for name, one in value.items()}
+    return [hide_deep(one, secrets) for one in value] if isinstance(value, list) else value
+
+
+def _values(texts: Iterable[Text | None]) -> list[tuple[str, str]]:
+    """Name and value of each secret that the environment has, the longest value first."""
+    found = {one.secret: os.environ.get(one.secret, "") for one in texts if isinstance(one, Secret)}
+    return sorted(((k, v) for k, v in found.items() if v), key=lambda pair: -len(pair[1]))
+
+
+def _latin(text: str) -> str:
+    return text.encode().decode("latin-1")
+
+
+def _forms(value: str) -> list[str]:
+    """A value as it is, quoted for URLs and JSON, in base64, and the path of an address; the
+    longest first."""
+    forms = {value, quote(value, safe=""), quote(value), quote_plus(value), json.dumps(value)[1:-1]}
+    forms |= set(_in_base64(value))
+    if value.startswith(("http://", "https://")):
+        parts = urlsplit(value)
+        said = {parts.path, parts.query, value.partition(parts.netloc)[2]}
+        forms |= {one for one in said if len(one) > ALONE_CHARS_MAX}
+    return sorted(forms, key=lambda form: -len(form))
+
+
+def _in_base64(value: str) -> Iterator[str]:
+    """The part of a base64 text that tells of the value, whatever stands around it: three, by where
+    the value begins."""
+    raw = value.encode()
+    for before in range(3):
+        text = base64.b64encode(bytes(before) + raw).decode().rstrip("=")
+        first = (before * 8 + 5) // 6
+        last = (before + len(raw)) * 8 // 6
+        core = text[first:last]
+        if len(core) >= BASE64_CHARS_MIN:
+            yield core
+            yield core.replace("+", "-").replace("/", "_")

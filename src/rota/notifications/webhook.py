@@ -12,10 +12,8 @@ import base64
 import binascii
 import hashlib
 import hmac
-import logging
 import os
 from collections.abc import Mapping
-from contextvars import ContextVar
 from urllib.parse import urlsplit
 
 from rota.errors import Rejected, Transient
@@ -26,7 +24,6 @@ RETRY_AFTER_S_MAX = 3600.0
 PREFIX = "whsec_"
 ENV = "env:"
 LATER = (408, 425, 429)
-_calling: ContextVar[bool] = ContextVar("calling", default=False)
 
 
 def signature(key: str, *, message_id: str, timestamp: int, body: bytes) -> str:
@@ -83,15 +80,11 @@ async def call(
     from rota.net import http  # needs an extra, which only those who call out need
 
     request = http.HttpRequest(method, url, headers, body)
-    logging.getLogger("httpx2").addFilter(_discreet)
-    here = _calling.set(True)
     try:
         answer = await http.exchange(request, timeout_s=TIMEOUT_S, bytes_max=ANSWER_BYTES_MAX)
     except http.IncompleteResponse as error:
         said = str(error).removeprefix(f"{http.place(url)}: ").replace(url, shown(url))
         raise Transient(f"{shown(url)}: {said}") from None  # the cause would show the address
-    finally:
-        _calling.reset(here)
     if answer.status // 100 == 2:
         return answer.status
     said = f"{shown(url)} answered {answer.status}"
@@ -104,11 +97,6 @@ async def call(
             said, retry_after_s=None if wait_s is None else min(wait_s, RETRY_AFTER_S_MAX)
         )
     raise Rejected(said, hint="Check the address and the key; then `rota run retry`.")
-
-
-def _discreet(_record: logging.LogRecord) -> bool:
-    """The client logs whole addresses; not those of our calls."""
-    return not _calling.get()
 
 
 def shown(url: str) -> str:

@@ -13,6 +13,7 @@ from xml.etree.ElementTree import Element, TreeBuilder
 from xml.parsers import expat
 
 from rota.errors import Rejected
+from rota.net.secret import hide_deep
 from rota.tools.base import Call
 from rota.tools.http import HttpRead, HttpReadOptions, HttpReadParams
 
@@ -42,15 +43,18 @@ class FeedRead(HttpRead):
         }
         if not known["changed"]:
             return known | {"title": None, "link": None, "entries": []}
-        return known | parse(answer.body, url=answer.url)
+        found = parse(answer.body, url=answer.url, shown=answer.shown or answer.url)
+        return known | hide_deep(found, self._site.secrets)
 
 
-def parse(raw: bytes, *, url: str) -> dict[str, Any]:
-    """Title, link and entries; ids, links and dates in one form whatever the format."""
-    root = _tree(raw, url)
+def parse(raw: bytes, *, url: str, shown: str = "") -> dict[str, Any]:
+    """Title, link and entries; ids, links and dates in one form whatever the format. `shown`
+    stands for the address in errors."""
+    shown = shown or url
+    root = _tree(raw, shown)
     feed = root if root.tag == "feed" else root.find("channel")
     if feed is None:
-        raise Rejected(f"{url} is XML, but neither RSS nor Atom: it begins with <{root.tag}>")
+        raise Rejected(f"{shown} is XML, but neither RSS nor Atom: it begins with <{root.tag}>")
     found = [each for each in root.iter() if each.tag in ("item", "entry")][:ENTRIES_MAX]
     entries = [_entry(each, url) for each in found]
     return {

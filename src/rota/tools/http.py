@@ -6,7 +6,7 @@ import asyncio
 import string
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, TypedDict, Unpack
-from urllib.parse import quote, urljoin, urlsplit
+from urllib.parse import quote, urlencode, urljoin, urlsplit
 
 import msgspec
 
@@ -22,7 +22,7 @@ from rota.errors import (
     UsageError,
 )
 from rota.net import http
-from rota.net.secret import Text
+from rota.net.secret import Text, hide, reveal_all, reveal_deep
 from rota.tools.base import (
     SETTLE_S,
     Applied,
@@ -35,6 +35,7 @@ from rota.tools.base import (
     checked_settle_s,
     read_params,
 )
+from rota.tools.http_site import body_fields, checked_own_headers, refuse_secrets, site_of
 
 BYTES_MAX = 1024 * 1024
 REDIRECTS_MAX = 5
@@ -46,10 +47,12 @@ Found = Callable[[Any], bool | None]
 class HttpWriteParams(msgspec.Struct, forbid_unknown_fields=True):
     """What one call of an HttpWrite takes."""
 
-    url: str
+    url: str = ""  # may be left out where the base is a secret
     json: Any = msgspec.UNSET
+    form: dict[str, str] | None = None
     body: str | None = None
     headers: dict[str, str] = {}
+    asked: str = ""  # the URL as the call gave it
 
 
 class Lookup(MadeFrom):
@@ -102,8 +105,11 @@ class HttpWrite(Tool):
         name: str = "http_write",
         *,
         method: str = "POST",
-        base: str | None = None,
+        base: Text | None = None,
         headers: Mapping[str, Text] | None = None,
+        query: Mapping[str, Text] | None = None,
+        json: Mapping[str, Any] | None = None,
+        form: Mapping[str, Text] | None = None,
         key_header: str | None = None,
         lookup: Lookup | None = None,
         accept: Found | None = None,
@@ -122,11 +128,13 @@ class HttpWrite(Tool):
         self.settle_s = checked_settle_s(settle_s, tool=name)
         self.safety = _safety(method, key_header, lookup)
         self._method = method
-        self._base = base and http.checked_url(base, base=None, tool=name)
-        self._public_only = _public_only(private, base)
-        self._headers = _own_headers(headers, base, tool=name)
+        self._fields = body_fields(json, form, tool=name)
+        self._site = site_of(
+            name, base=base, headers=headers, query=query, private=private, service=service,
+            account=account, fields=json or form,
+        )  # fmt: skip
         if lookup is not None:
-            _own_headers(lookup.headers, base, tool=name)
+            checked_own_headers(lookup.headers, base, tool=name)
         if key_header:
             http.checked_headers({key_header: ""}, tool=name)
         self._key_header = key_header
@@ -139,28 +147,39 @@ class HttpWrite(Tool):
             map(len, (self._applied, self._pending, self._not_sent))
         ):
             raise UsageError(f"{name}: a status has one meaning; it stands in several lists")
-        self._service, self._account = service, account
         self._bytes_max = bytes_max
         self._reader = typed.JsonReader(HttpWriteParams)
 
     def read(self, params: dict[str, Any]) -> HttpWriteParams:
         """The parameters, with the URL made whole."""
-        _refuse_secrets(params, tool=self.name)
+        refuse_secrets(params, tool=self.name)
         values: HttpWriteParams = read_params(self._reader, params, tool=self.name)
-        if values.body is not None and values.json is not msgspec.UNSET:
-            raise BadInput(f"parameters of {self.name}: give json or body, not both")
+        self._check_body(values)
         http.checked_headers(values.headers, tool=self.name)
-        values.url = http.checked_url(values.url, base=self._base, tool=self.name)
+        values.asked, values.url = values.url, self._site.whole(values.url)
         return values
+
+    def _check_body(self, values: HttpWriteParams) -> None:
+        """One kind of body, to which the tool's own fields can be added."""
+        if self._fields.json and values.json is msgspec.UNSET:
+            values.json = {}
+        if self._fields.form and values.form is None:
+            values.form = {}
+        given = (values.json is not msgspec.UNSET, values.form is not None, values.body is not None)
+        if sum(given) > 1:
+            raise BadInput(f"parameters of {self.name}: give one of json, form and body")
+        if values.json is not msgspec.UNSET:
+            self._fields.json_of(values.json, tool=self.name)
+        if values.form is not None:
+            self._fields.form_of(values.form, tool=self.name)
 
     async def perform(self, params: HttpWriteParams, call: Call) -> Any:
         """Send, and let the status decide."""
         headers = self._sent_headers(params, call)
-        content = _content(params)
-        request = http.HttpRequest(
-            self._method, params.url, headers, content, public_only=self._public_only
+        request = self._site.request(
+            self._method, params.url, headers, self._content(params), params.asked
         )
-        sender = self._sender(params.url)
+        sender = self._site.caller(params.url)
         try:
             answer = await http.exchange(
                 request, timeout_s=call.timeout_s, bytes_max=self._bytes_max
@@ -198,10 +217,10 @@ class HttpWrite(Tool):
         if self._lookup is None:
             return await super().look_up(params, call)
         filled = self._lookup.fill(params, call.key)
-        url = http.checked_url(urljoin(params.url, filled), base=self._base, tool=self.name)
-        headers = http.merged(self._headers, self._lookup.headers)
-        request = http.HttpRequest("GET", url, headers, public_only=self._public_only)
-        sender = self._sender(url)
+        url = self._site.whole(urljoin(params.url, filled))
+        headers = http.merged(self._site.headers, self._lookup.headers)
+        request = self._site.request("GET", url, headers, None, filled)
+        sender = self._site.caller(url)
         try:
             answer = await http.exchange(
                 request, timeout_s=call.timeout_s, bytes_max=self._bytes_max
@@ -230,16 +249,25 @@ class HttpWrite(Tool):
         own: dict[str, Text] = {}
         if params.json is not msgspec.UNSET:
             own["content-type"] = "application/json"
+        elif params.form is not None:
+            own["content-type"] = "application/x-www-form-urlencoded"
         elif params.body is not None:
             own["content-type"] = "text/plain; charset=utf-8"
-        merged = http.merged(own, self._headers, params.headers)
+        merged = http.merged(own, self._site.headers, params.headers)
         if self._key_header:
             merged[self._key_header.lower()] = quote(call.key, safe="!#$&'()*+,/:;=?@[]~ ")
         return merged
 
-    def _sender(self, url: str) -> http.HttpCaller:
-        service = self._service or urlsplit(url).hostname or url
-        return http.HttpCaller(self.name, service, self._account)
+    def _content(self, params: HttpWriteParams) -> bytes | None:
+        """The body, with the values of its secrets."""
+        if params.json is not msgspec.UNSET:
+            return msgspec.json.encode(
+                reveal_deep(self._fields.json_of(params.json, tool=self.name))
+            )
+        if params.form is not None:
+            form = self._fields.form_of(params.form, tool=self.name)
+            return urlencode(reveal_all(form)).encode()
+        return params.body.encode() if params.body is not None else None
 
     def _believe(self, answer: http.HttpResponse, sender: http.HttpCaller) -> None:
         """Some say 200 and mean no: `accept` looks at what they say besides."""
@@ -262,18 +290,20 @@ class HttpWrite(Tool):
 class HttpReadParams(msgspec.Struct, forbid_unknown_fields=True):
     """What one call of an HttpRead takes."""
 
-    url: str
+    url: str = ""  # may be left out where the base is a secret
     headers: dict[str, str] = {}
     etag: str | None = None
     last_modified: str | None = None
     kind: http.Kind = "auto"
+    asked: str = ""  # the URL as the call gave it
 
 
 class HttpReadOptions(TypedDict, total=False):
     """The options of the tools that read by HTTP."""
 
-    base: str | None
+    base: Text | None
     headers: Mapping[str, Text] | None
+    query: Mapping[str, Text] | None
     private: bool | None
     service: str | None
     account: str | None
@@ -287,28 +317,28 @@ class HttpRead(Tool):
 
     def __init__(self, name: str = "http_read", **options: Unpack[HttpReadOptions]) -> None:
         check_options(options, HttpReadOptions, type(self))
-        base = options.get("base")
         self.name = name
-        self._base = base and http.checked_url(base, base=None, tool=name)
-        self._public_only = _public_only(options.get("private"), base)
-        self._headers = _own_headers(options.get("headers"), base, tool=name)
-        self._service, self._account = options.get("service"), options.get("account")
+        self._site = site_of(
+            name, base=options.get("base"), headers=options.get("headers"),
+            query=options.get("query"), private=options.get("private"),
+            service=options.get("service"), account=options.get("account"),
+        )  # fmt: skip
         self._bytes_max = options.get("bytes_max", BYTES_MAX)
         self._reader = typed.JsonReader(HttpReadParams)
 
     def read(self, params: dict[str, Any]) -> HttpReadParams:
         """The parameters, with the URL made whole."""
-        _refuse_secrets(params, tool=self.name)
+        refuse_secrets(params, tool=self.name)
         values: HttpReadParams = read_params(self._reader, params, tool=self.name)
         http.checked_headers(values.headers, tool=self.name)
-        values.url = http.checked_url(values.url, base=self._base, tool=self.name)
+        values.asked, values.url = values.url, self._site.whole(values.url)
         return values
 
     async def perform(self, params: HttpReadParams, call: Call) -> Any:
         """The page and what is needed to ask whether it changed."""
         answer = await self.get(params, call)
         known = {
-            "url": answer.url,
+            "url": hide(answer.shown or answer.url, self._site.secrets),
             "status": answer.status,
             "changed": answer.status != 304,
             "etag": answer.headers.get("etag", params.etag),
@@ -324,91 +354,48 @@ class HttpRead(Tool):
         if params.last_modified:
             asked["if-modified-since"] = params.last_modified
         headers = http.merged(
-            http.checked_headers(asked, tool=self.name), self._headers, params.headers
+            http.checked_headers(asked, tool=self.name), self._site.headers, params.headers
         )
+        request = self._site.request("GET", params.url, headers, None, params.asked)
         try:
             async with asyncio.timeout(call.timeout_s):
-                return await self._followed(params.url, headers, call)
+                return await self._followed(request, call)
         except http.IncompleteResponse as error:
             raise NotSent(str(error)) from error
         except TimeoutError as error:
-            said = f"{http.place(params.url)} gave no page within {call.timeout_s:g} s"
+            said = f"{request.place} gave no page within {call.timeout_s:g} s"
             raise NotSent(said) from error
 
-    async def _followed(self, url: str, headers: http.Headers, call: Call) -> http.HttpResponse:
+    async def _followed(self, request: http.HttpRequest, call: Call) -> http.HttpResponse:
         for _ in range(REDIRECTS_MAX + 1):
-            answer = await self._once(url, headers, call)
-            target = answer.headers.get("location", "")
+            answer = await self._once(request, call)
             if answer.status not in (301, 302, 303, 307, 308):
                 return answer
             try:
-                url = http.checked_url(urljoin(url, target), base=self._base, tool=self.name)
+                url = self._site.whole(urljoin(request.url, answer.location))
             except (BadInput, ValueError) as error:
-                raise Rejected(f"{http.place(url)} redirects: {error}") from error
-        raise Rejected(f"{http.place(url)} is the end of {REDIRECTS_MAX} redirects, and leads on")
+                said = hide(str(error), request.hidden)
+                raise Rejected(f"{request.place} redirects: {said}") from None
+            request = request._replace(url=url)
+        raise Rejected(f"{request.place} is the end of {REDIRECTS_MAX} redirects, and leads on")
 
-    async def _once(self, url: str, headers: http.Headers, call: Call) -> http.HttpResponse:
-        answer = await http.exchange(
-            http.HttpRequest("GET", url, headers, public_only=self._public_only),
-            timeout_s=call.timeout_s,
-            bytes_max=self._bytes_max,
-        )
-        service = self._service or urlsplit(url).hostname or url
-        sender = http.HttpCaller(self.name, service, self._account)
+    async def _once(self, request: http.HttpRequest, call: Call) -> http.HttpResponse:
+        answer = await http.exchange(request, timeout_s=call.timeout_s, bytes_max=self._bytes_max)
         if answer.status // 100 != 3:
-            http.judge_read(answer, sender=sender)
+            http.judge_read(answer, sender=self._site.caller(request.url))
         if not answer.whole:
             raise PayloadTooBig(
-                f"{url} has more than {self._bytes_max:,} bytes",
+                f"{request.place} has more than {self._bytes_max:,} bytes",
                 hint="Raise bytes_max of the tool, or read a smaller page.",
                 bytes_max=self._bytes_max,
             )
         return answer
 
 
-def _public_only(private: bool | None, base: str | None) -> bool:
-    """Whether private addresses are refused: unless they are allowed, or the developer named the
-    site."""
-    return base is None if private is None else not private
-
-
-def _own_headers(
-    headers: Mapping[str, Text] | None, base: str | None, *, tool: str
-) -> http.Headers:
-    """The headers of a tool. Secrets need a base: they would go to any site that a call names."""
-    found = http.checked_headers(headers or {}, tool=tool)
-    secret = http.secret_headers(found)
-    if secret and base is None:
-        raise UsageError(
-            f"{tool}: the header {secret[0]} is a secret, and would go to any site",
-            hint='Say which site it is for: base="https://api.example.com".',
-        )
-    return found
-
-
-def _refuse_secrets(params: dict[str, Any], *, tool: str) -> None:
-    """Headers of a call are text: they may come from outside, which may name no secret."""
-    headers = params.get("headers")
-    values = headers.items() if isinstance(headers, dict) else ()
-    for name, value in values:
-        if not isinstance(value, str):
-            raise BadInput(
-                f"parameters of {tool}: the header {name!r} of a call is text, not "
-                f"{type(value).__name__}",
-                hint="Give a secret to the tool itself: headers= and base=.",
-            )
-
-
 def _safety(method: str, key_header: str | None, lookup: Lookup | None) -> Safety:
     if key_header or method in ("PUT", "DELETE"):
         return Safety.IDEMPOTENT
     return Safety.RECONCILABLE if lookup else Safety.UNKNOWABLE
-
-
-def _content(params: HttpWriteParams) -> bytes | None:
-    if params.json is not msgspec.UNSET:
-        return msgspec.json.encode(params.json)
-    return params.body.encode() if params.body is not None else None
 
 
 def _result(answer: http.HttpResponse) -> dict[str, Any]:

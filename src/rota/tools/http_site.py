@@ -1,0 +1,188 @@
+"""The site that an HTTP tool calls: its base, headers, query, and the secrets in them.
+
+Secrets belong to the tool, which the developer writes; parameters of a call may come from outside
+and are stored. A secret needs a base: it would go to any site that a call names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+from urllib.parse import urlencode, urlsplit
+
+from rota.core import typed
+from rota.errors import BadInput, NeedsLogin, UsageError
+from rota.net import http
+from rota.net.secret import Secret, Text, reveal_all, secrets_in
+from rota.tools.base import PARAMS_BYTES_MAX
+
+
+class HttpSite(NamedTuple):
+    """Where the calls of a tool go, and what goes along with each of them."""
+
+    tool: str
+    base: Text | None
+    headers: http.Headers
+    query: Mapping[str, Text]
+    secrets: tuple[Secret, ...]  # in addresses and bodies; those of headers are the headers'
+    public_only: bool
+    service: str | None
+    account: str | None
+
+    def whole(self, url: str) -> str:
+        """The address of a call, checked, with the value of a secret base."""
+        if not isinstance(self.base, Secret):
+            if not url:
+                raise BadInput(f"parameters of {self.tool}: a url is missing")
+            return http.checked_url(url, base=self.base, tool=self.tool)
+        base = self._revealed(self.base)
+        try:
+            return http.checked_url(url, base=base, tool=self.tool)
+        except BadInput:  # its words would show the base
+            raise BadInput(
+                f"{self.tool}: {url!r} is not a page below <{self.base.secret}>",
+                hint="Give a path of that site, or no url for the address itself.",
+            ) from None
+
+    def _revealed(self, base: Secret) -> str:
+        try:
+            return http.checked_url(base.reveal(), base=None, tool=self.tool)
+        except BadInput:
+            raise NeedsLogin(
+                f"{self.tool}: {base.secret} does not hold an http or https address",
+                hint=f"Set {base.secret} to the whole address, then try again.",
+                service=base.secret,
+                account=None,
+            ) from None
+
+    def request(
+        self, method: str, url: str, headers: http.Headers, content: bytes | None, asked: str
+    ) -> http.HttpRequest:
+        """A request; `asked` is the URL as the call gave it, which holds no secret."""
+        shown = f"<{self.base.secret}>{asked}" if isinstance(self.base, Secret) else ""
+        return http.HttpRequest(
+            method, self._with_query(url), headers, content, public_only=self.public_only,
+            secrets=self.secrets, shown=shown,
+        )  # fmt: skip
+
+    def _with_query(self, url: str) -> str:
+        if not self.query:
+            return url
+        before, mark, fragment = url.partition("#")
+        joint = "&" if "?" in before else "?"
+        return f"{before}{joint}{urlencode(reveal_all(self.query))}{mark}{fragment}"
+
+    def caller(self, url: str) -> http.HttpCaller:
+        """Who asks, for errors."""
+        host = self.base.secret if isinstance(self.base, Secret) else urlsplit(url).hostname
+        return http.HttpCaller(self.tool, self.service or host or url, self.account)
+
+
+def site_of(
+    tool: str,
+    *,
+    base: Text | None,
+    headers: Mapping[str, Text] | None,
+    query: Mapping[str, Text] | None,
+    private: bool | None,
+    service: str | None,
+    account: str | None,
+    fields: Mapping[str, Any] | None = None,
+) -> HttpSite:
+    """The site of a tool, checked; `fields` are those of its bodies."""
+    if base is not None and not isinstance(base, Secret):
+        base = http.checked_url(base, base=None, tool=tool)
+    own = checked_own_headers(headers, base, tool=tool)
+    inside = {"query": dict(query or {}), "body": dict(fields or {})}
+    for part, given in inside.items():
+        if base is None and (found := next(secrets_in(given), None)):
+            raise UsageError(
+                f"{tool}: the {part} holds {found}, which would go to any site",
+                hint='Say which site it is for: base="https://api.example.com".',
+            )
+    # Private addresses are refused unless they are allowed, or the developer named the site.
+    public_only = base is None if private is None else not private
+    secrets = tuple(secrets_in([base, inside]))
+    return HttpSite(
+        tool, base, own, inside["query"], secrets, public_only, service, account
+    )  # fmt: skip
+
+
+def checked_own_headers(
+    headers: Mapping[str, Text] | None, base: Text | None, *, tool: str
+) -> http.Headers:
+    """The headers of a tool. Secrets need a base: they would go to any site that a call names."""
+    found = http.checked_headers(headers or {}, tool=tool)
+    secret = http.secret_headers(found)
+    if secret and base is None:
+        raise UsageError(
+            f"{tool}: the header {secret[0]} is a secret, and would go to any site",
+            hint='Say which site it is for: base="https://api.example.com".',
+        )
+    return found
+
+
+def refuse_secrets(params: dict[str, Any], *, tool: str) -> None:
+    """Parameters of a call are stored and may come from outside: they name no secret."""
+    headers = params.get("headers")
+    values = headers.items() if isinstance(headers, dict) else ()
+    for name, value in values:
+        if not isinstance(value, str):
+            raise BadInput(
+                f"parameters of {tool}: the header {name!r} of a call is text, not "
+                f"{type(value).__name__}",
+                hint="Give a secret to the tool itself: headers= and base=.",
+            )
+    if found := next(secrets_in(params), None):
+        raise BadInput(
+            f"parameters of {tool} hold {found}; they are stored, and cannot hold a secret",
+            hint="Give it to the tool itself: base=, headers=, query=, json= or form=.",
+        )
+
+
+class BodyFields(NamedTuple):
+    """What a tool adds to the JSON or the form of each call."""
+
+    json: Mapping[str, Any]
+    form: Mapping[str, Text]
+
+    def json_of(self, given: Any, *, tool: str) -> Any:
+        """The JSON of a call with the fields of the tool; its secrets are still names."""
+        if not self.json:
+            return given
+        if not isinstance(given, dict):
+            raise BadInput(f"parameters of {tool}: json is an object; the tool adds fields to it")
+        return _joined(self.json, given, tool=tool)
+
+    def form_of(self, given: Mapping[str, str], *, tool: str) -> dict[str, Text]:
+        """The same for a form."""
+        return _joined(self.form, given, tool=tool)
+
+
+def body_fields(
+    json: Mapping[str, Any] | None, form: Mapping[str, Text] | None, *, tool: str
+) -> BodyFields:
+    """The fields of a tool, checked: values of a form are text, those of JSON are JSON."""
+    if json and form:
+        raise UsageError(f"{tool}: a body is JSON or a form; give json= or form=, not both")
+    for name, value in (form or {}).items():
+        if not isinstance(value, str | Secret):
+            raise UsageError(f"{tool}: the field {name} of a form is text, not {value!r}")
+    typed.encode(_named(json or {}), what=f"json= of {tool}", bytes_max=PARAMS_BYTES_MAX)
+    return BodyFields(dict(json or {}), dict(form or {}))
+
+
+def _named(value: Any) -> Any:
+    """A value of dicts and lists with the names of its secrets."""
+    if isinstance(value, Mapping):
+        return {name: _named(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_named(one) for one in value]
+    return repr(value) if isinstance(value, Secret) else value
+
+
+def _joined(own: Mapping[str, Any], given: Mapping[str, Any], *, tool: str) -> dict[str, Any]:
+    twice = sorted(own.keys() & given.keys())
+    if twice:
+        raise BadInput(f"parameters of {tool}: the field {twice[0]} is the tool's own")
+    return {**own, **given}
