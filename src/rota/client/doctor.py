@@ -26,6 +26,7 @@ from rota.settings import Settings
 from rota.store import invariants
 from rota.store.backend import migrate
 from rota.store.backend.database import Database, Tx, open_url
+from rota.store.backend.migrate import PlannedMigration
 from rota.store.runs import history, workers
 from rota.store.schedules import templates
 from rota.store.schedules.overlap import release_stuck
@@ -33,6 +34,7 @@ from rota.store.schedules.overlap import release_stuck
 if TYPE_CHECKING:  # a program that only talks to PostgreSQL needs no SQLite
     from rota.store.backend.sqlite_inspect import SqliteState
 
+MigrationPlan = list[PlannedMigration]
 Level = Literal["ok", "warn", "bad"]
 Absence = Literal["gone", "silent"]
 
@@ -88,6 +90,16 @@ async def bring_up_to_date(url: str, settings: Settings) -> tuple[str, list[str]
     try:
         now = SystemClock().now()
         return database.place, await migrate.prepare(database, migrate=True, now=now)
+    finally:
+        await database.close()
+
+
+async def plan_migration(url: str, settings: Settings) -> tuple[str, MigrationPlan]:
+    """What `rota migrate` would do, without doing it; returns where, and the migrations."""
+    database = open_url(url, settings)
+    await database.open()
+    try:
+        return database.place, await database.read(migrate.plan)
     finally:
         await database.close()
 

@@ -77,6 +77,7 @@ class Watched:
         self._seen = seen
         self._before = before
         self.dialect: Dialect = tx.dialect
+        self.schema = tx.schema
 
     def take_notification(self, topic: str) -> str | None:
         return self._tx.take_notification(topic)
@@ -102,8 +103,8 @@ class Watched:
         await self._note(query)
         return await self._tx.change(query, items, **parameters)
 
-    async def script(self, text: str) -> None:
-        await self._tx.script(text)
+    async def script(self, text: str, *, alone: bool = False) -> None:
+        await self._tx.script(text, alone=alone)
 
 
 # -- rows ------------------------------------------------------------------------------------

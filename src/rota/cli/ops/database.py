@@ -4,21 +4,28 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from rota.cli import connect, exit_codes, render
 from rota.cli.base import BaseCommand, CommonOptions
 
+if TYPE_CHECKING:  # imported late: commands that need no database start quickly
+    from rota.client.doctor import MigrationPlan
+
 
 @click.command(cls=BaseCommand)
+@click.option("--plan", "plans", is_flag=True, help="Print what it would do and lock; do nothing.")
 @click.pass_obj
-def migrate(call: CommonOptions) -> None:
+def migrate(call: CommonOptions, plans: bool) -> None:
     """Create the tables, or bring them up to date. Safe to repeat."""
     from rota.client import doctor as checkup
 
     place = connect.place_of(call)
+    if plans:
+        _print_plan(call, *asyncio.run(checkup.plan_migration(place.url, place.settings)))
+        return
     where, applied = asyncio.run(checkup.bring_up_to_date(place.url, place.settings))
     if call.json:
         render.document({"database": where, "applied": applied})
@@ -26,6 +33,28 @@ def migrate(call: CommonOptions) -> None:
         click.echo(f"{where}: applied {', '.join(applied)}")
     else:
         click.echo(f"{where}: up to date")
+
+
+def _print_plan(call: CommonOptions, where: str, plan: MigrationPlan) -> None:
+    if call.json:
+        planned = [
+            {
+                "migration": one.migration.title,
+                "statements": [{"does": each.does, "locks": each.locks} for each in one.statements],
+            }
+            for one in plan
+        ]
+        render.document({"database": where, "plan": planned})
+        return
+    if not plan:
+        click.echo(f"{where}: up to date")
+        return
+    click.echo(f"{where}: {render.count(len(plan), 'migration')} to apply")
+    for one in plan:
+        click.echo(f"\n{one.migration.title}")
+        for each in one.statements:
+            click.echo(f"  {each.does}\n    locks {each.locks}")
+    click.echo("\nNothing was changed.")
 
 
 @click.command(cls=BaseCommand)

@@ -37,6 +37,7 @@ class Tx(Protocol):
     """A transaction. `alone` says that the statement is the whole of it (one round trip)."""
 
     dialect: Dialect
+    schema: str  # where its tables are
 
     async def rows(self, query: str, *, alone: bool = False, **parameters: Any) -> list[Row]:
         """Run one named query."""
@@ -54,8 +55,8 @@ class Tx(Protocol):
         """Run one set-based query that answers nothing; returns how many rows it wrote."""
         ...
 
-    async def script(self, text: str) -> None:
-        """Run plain statements (migrations only)."""
+    async def script(self, text: str, *, alone: bool = False) -> None:
+        """Run plain statements (migrations only). `alone`: one, in no transaction."""
         ...
 
     def take_notification(self, topic: str) -> str | None:
@@ -121,6 +122,10 @@ class Database(Protocol):
         **kwargs: P.kwargs,
     ) -> T:
         """Run `function` on a snapshot."""
+        ...
+
+    async def migrating(self, work: Callable[[], Awaitable[T]]) -> T:
+        """Run `work`, which may be many transactions, while no other process migrates."""
         ...
 
     async def backup(self, target: str) -> int:

@@ -44,6 +44,7 @@ class Dialect(NamedTuple):
     tokens: dict[str, str]
     compile: Callable[[str], Compiled]
     fuses: bool  # whether one statement may write several times
+    concurrent: bool  # whether indexes can be built while others write
 
     def render(self, text: str) -> str:
         """Plain tokens replaced; used for migrations as they are."""
@@ -122,6 +123,7 @@ SQLITE = Dialect(
     },
     compile=_compile_sqlite,
     fuses=False,
+    concurrent=False,
 )
 POSTGRES = Dialect(
     name="postgres",
@@ -141,4 +143,5 @@ POSTGRES = Dialect(
     },
     compile=_compile_postgres,
     fuses=True,
+    concurrent=True,
 )

@@ -1,4 +1,9 @@
-"""Forward-only migrations: numbered files, each recorded with its checksum, in one transaction."""
+"""Forward-only migrations: numbered files, each recorded with its checksum.
+
+SQLite, and a new database on PostgreSQL, get all of them in one transaction. On a PostgreSQL
+database that has rows, a migration with long parts (`migration_plan`) is recorded as unfinished,
+the long parts follow while work continues, and the next `rota migrate` continues after a crash.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +15,19 @@ from typing import NamedTuple
 from rota.errors import SchemaMissing, SchemaTooNew, StoreCorrupt
 from rota.store.backend.database import Database, Tx
 from rota.store.backend.dialect import Dialect
+from rota.store.backend.migration_plan import PlannedStatement, planned
 
 _FILE = re.compile(r"^(\d{4})_(\w+)\.sql$")
 _LOG = """create table if not exists migrations (
     number {int} primary key, name {text} not null, checksum {text} not null,
     applied_at {int} not null
 ) {strict}"""
+# Every view that a version of Rota has shipped; all others belong to somebody else.
+VIEWS = ("readable_runs", "readable_steps", "readable_workers")
+# PostgreSQL: who waits longer for a lock on a table holds up everybody who comes later.
+LOCK_TIMEOUT = "5s"
+# Before the checksum of a migration whose long parts are not done.
+_UNFINISHED = "unfinished "
 
 
 class Migration(NamedTuple):
@@ -29,6 +41,31 @@ class Migration(NamedTuple):
     def checksum(self) -> str:
         """Of the text as shipped; a change to an applied migration is found out."""
         return hashlib.sha256(self.text.encode()).hexdigest()[:16]
+
+    @property
+    def title(self) -> str:
+        """Number and name, as the file is called."""
+        return f"{self.number:04d}_{self.name}"
+
+
+class MigrationState(NamedTuple):
+    """What a database lacks: the migration whose long parts are not done, and those to come."""
+
+    unfinished: Migration | None
+    missing: list[Migration]
+    is_new: bool
+
+
+class PlannedMigration(NamedTuple):
+    """A migration that is to come, and what it does."""
+
+    migration: Migration
+    statements: list[PlannedStatement]
+
+    @property
+    def long(self) -> list[PlannedStatement]:
+        """The statements of which a part comes after the transaction."""
+        return [one for one in self.statements if one.long]
 
 
 def shipped() -> list[Migration]:
@@ -49,38 +86,96 @@ async def applied(tx: Tx) -> dict[int, str]:
 
 async def check(tx: Tx) -> None:
     """Raise unless the schema is exactly what this version needs."""
-    missing = _missing(await applied(tx))
-    if missing:
+    state = _compared(await applied(tx))
+    if state.unfinished is not None:
         raise SchemaMissing(
-            f"the database lacks migration {missing[0].number:04d} ({missing[0].name})"
+            f"migration {state.unfinished.title} is not finished",
+            hint="Wait for the `rota migrate` that is under way, or run it again: it continues.",
         )
+    if state.missing:
+        raise SchemaMissing(
+            f"the database lacks migration {state.missing[0].number:04d} ({state.missing[0].name})"
+        )
+
+
+async def plan(tx: Tx) -> list[PlannedMigration]:
+    """What `rota migrate` would do now."""
+    state = _compared(await applied(tx))
+    existing = set() if state.is_new else {row[0] for row in await tx.rows("list_tables")}
+    rest = await unfinished(tx)
+    return ([rest] if rest else []) + [_planned(tx, one, existing) for one in state.missing]
+
+
+async def unfinished(tx: Tx) -> PlannedMigration | None:
+    """The long parts that an applied migration still lacks."""
+    half = _compared(await applied(tx)).unfinished
+    if half is None:
+        return None
+    whole = _planned(tx, half, {row[0] for row in await tx.rows("list_tables")})
+    return whole._replace(statements=whole.long)
+
+
+def _planned(tx: Tx, one: Migration, existing: set[str]) -> PlannedMigration:
+    script = tx.dialect.render(one.text)
+    return PlannedMigration(
+        one, planned(script, existing=existing, concurrent=tx.dialect.concurrent)
+    )
 
 
 async def apply(tx: Tx, *, now: int) -> list[str]:
-    """Bring the schema up to date; returns the names of what was applied."""
-    await tx.rows("lock_migrations")
+    """Apply what is missing, up to the first migration that has long parts; returns the names."""
+    await tx.rows("prepare_migration", lock_timeout=LOCK_TIMEOUT)
     await tx.rows("make_schema")
-    missing = _missing(await applied(tx))
-    if not missing:
+    to_come = await plan(tx)
+    if not to_come:
         return []
     await tx.script(tx.dialect.render(_LOG))
     # Views first go and last come, so that a migration may change what they read.
-    for row in await tx.rows("list_views"):
-        await tx.script(f"drop view {row[0]}")
-    for migration in missing:
-        await tx.script(tx.dialect.render(migration.text))
-        await tx.rows(
-            "record_migration",
-            number=migration.number,
-            name=migration.name,
-            checksum=migration.checksum,
-            now=now,
-        )
-    await tx.script(_views(tx.dialect))
-    return [f"{migration.number:04d}_{migration.name}" for migration in missing]
+    await tx.script("".join(f'drop view if exists "{name}";' for name in VIEWS))
+    done = []
+    for one in to_come:
+        for statement in one.statements:
+            if statement.brief is not None:
+                await tx.script(statement.brief)
+        done.append(one.migration.title)
+        await _record(tx, one.migration, _UNFINISHED if one.long else "", now)
+        if one.long:
+            break
+    if len(done) == len(to_come):
+        await tx.script(_views(tx.dialect))
+    return done
 
 
-def _missing(done: dict[int, str]) -> list[Migration]:
+async def _record(tx: Tx, one: Migration, prefix: str, now: int) -> None:
+    await tx.rows(
+        "record_migration", number=one.number, name=one.name, checksum=prefix + one.checksum,
+        now=now,
+    )  # fmt: skip
+
+
+async def _finish(database: Database, *, now: int) -> None:
+    """Do the long parts of the migration that is recorded as unfinished, if there is one."""
+    half = await database.read(unfinished)
+    if half is None:
+        return
+    for statement in half.statements:
+        for text in statement.long:
+            await database.write(_run_alone, text)
+        if statement.swap is not None:
+            await database.write(_swap, statement.swap)
+    await database.write(_record, half.migration, "", now)
+
+
+async def _run_alone(tx: Tx, text: str) -> None:
+    await tx.script(text.replace("{schema}", tx.schema), alone=True)
+
+
+async def _swap(tx: Tx, text: str) -> None:
+    await tx.script(text.replace("{schema}", tx.schema))
+
+
+def _compared(done: dict[int, str]) -> MigrationState:
+    """What is recorded, beside what this version ships."""
     ours = {migration.number: migration for migration in shipped()}
     newer = sorted(set(done) - set(ours))
     if newer:
@@ -88,12 +183,14 @@ def _missing(done: dict[int, str]) -> list[Migration]:
             f"the database has migration {newer[-1]:04d}; this Rota knows up to {max(ours):04d}"
         )
     for number, checksum in done.items():
-        if ours[number].checksum != checksum:
+        if ours[number].checksum != checksum.removeprefix(_UNFINISHED):
             raise StoreCorrupt(
                 f"migration {number:04d} was applied with another text than this Rota ships",
                 hint="Use the Rota version that made this database, or a fresh database.",
             )
-    return [ours[number] for number in sorted(set(ours) - set(done))]
+    halves = [ours[number] for number in sorted(done) if done[number].startswith(_UNFINISHED)]
+    missing = [ours[number] for number in sorted(set(ours) - set(done))]
+    return MigrationState(halves[0] if halves else None, missing, not done)
 
 
 def _views(dialect: Dialect) -> str:
@@ -103,9 +200,18 @@ def _views(dialect: Dialect) -> str:
 
 async def prepare(database: Database, *, migrate: bool, now: int) -> list[str]:
     """Migrate when allowed, then make sure the schema fits."""
-    if migrate:
-        done = await database.write(apply, now=now)
-    else:
-        done = []
+
+    async def bring_up_to_date() -> list[str]:
+        done: list[str] = []
+        while True:
+            await _finish(database, now=now)
+            if not (more := await database.write(apply, now=now)):
+                return done
+            done += more
+
+    done: list[str] = []
+    to_come = await database.read(plan) if migrate else []
+    if to_come:
+        done = await database.migrating(bring_up_to_date)
     await database.read(check)
     return done

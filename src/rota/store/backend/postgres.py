@@ -41,6 +41,9 @@ log = logging.getLogger("rota.store")
 NOTIFY_EVERY_S, NOTIFY_ALONE_S = 0.01, 0.015
 SILENCE_S_MIN = 5.0
 CONNECT_TIMEOUT_S = 10.0
+MIGRATION_PAUSE_S = 0.1  # between two looks whether another process still migrates
+# It does not wait: an index that another migration builds would wait for this transaction.
+LOCK_MIGRATIONS = "select 1 where pg_try_advisory_xact_lock(hashtext('rota'))"
 SCRIPT_LOOKS = 1_000_000  # a migration of a large table takes what it takes
 _RETRIES = 5
 
@@ -50,8 +53,9 @@ class PostgresTx:
 
     dialect = POSTGRES
 
-    def __init__(self, connection: Any) -> None:
+    def __init__(self, connection: Any, schema: str) -> None:
         self.connection = connection
+        self.schema = schema
         self._queries = compiled("postgres")
         self.begun = False
         self.looks = 0
@@ -92,9 +96,10 @@ class PostgresTx:
             return text, [*zip(*items, strict=True), *shared]
         return single, [*items[0], *shared]
 
-    async def script(self, text: str) -> None:
-        """Run plain statements."""
-        await self._begin()
+    async def script(self, text: str, *, alone: bool = False) -> None:
+        """Run plain statements; `alone`: one that must not be part of a transaction."""
+        if not alone:
+            await self._begin()
         self.looks = -SCRIPT_LOOKS
         await self.connection.execute(text)
         self.looks = 0
@@ -249,7 +254,7 @@ class PostgresDatabase:
     async def _transact(self, function: Any, args: Any, kwargs: Any, topics: Sequence[str]) -> Any:
         async with self._places:
             connection = self._idle() or await self._connected()
-            tx = PostgresTx(connection)
+            tx = PostgresTx(connection, self.schema)
             tx.channel, tx.owed = self._channel(), topics
             try:
                 return await self._perform(tx, function, args, kwargs)
@@ -286,6 +291,21 @@ class PostgresDatabase:
             if not connection.is_closed():
                 return connection
         return None
+
+    async def migrating(self, work: Callable[[], Awaitable[T]]) -> T:
+        """Hold a lock in a transaction of its own connection while `work` goes on."""
+        connection = await self._connected()
+        try:
+            await connection.execute("begin")
+            # By `execute`, which leaves no snapshot open: index builds would wait for its end.
+            while await connection.execute(LOCK_MIGRATIONS) != "SELECT 1":
+                await connection.execute("rollback")
+                await asyncio.sleep(MIGRATION_PAUSE_S)
+                await connection.execute("begin")
+            await connection.execute("set local idle_in_transaction_session_timeout = 0")
+            return await work()
+        finally:
+            connection.terminate()
 
     async def backup(self, target: str) -> int:
         """The server has its own tool for this, which knows its roles, versions and options."""

@@ -22,6 +22,7 @@ _ERRORS: tuple[tuple[type[BaseException], type[errors.StoreError]], ...] = (
     (asyncpg.InvalidCatalogNameError, errors.StoreUnreachable),
     (asyncpg.InvalidAuthorizationSpecificationError, errors.StoreUnreachable),
     (asyncpg.UndefinedTableError, errors.SchemaMissing),
+    (asyncpg.DependentObjectsStillExistError, errors.StoreError),
     (asyncpg.PostgresConnectionError, errors.StoreUnreachable),
     (asyncpg.OperatorInterventionError, errors.StoreUnreachable),
     (asyncpg.InterfaceError, errors.StoreUnreachable),
@@ -38,6 +39,10 @@ _READ_ONLY = (
 # What to do, by what the server or the system says.
 _HINTS: tuple[tuple[type[BaseException], str], ...] = (
     (asyncpg.ReadOnlySQLTransactionError, _READ_ONLY),
+    (
+        asyncpg.DependentObjectsStillExistError,
+        "Drop what the message names, run the command again, and create it again.",
+    ),
     (asyncpg.InvalidCatalogNameError, "Correct the database name in the URL, or create it."),
     (
         asyncpg.InvalidAuthorizationSpecificationError,
@@ -73,4 +78,6 @@ def _said(error: BaseException) -> str:
         return "connection refused"
     if isinstance(error, socket.gaierror):
         return f"the host is unknown ({error.strerror})"
+    if isinstance(error, asyncpg.DependentObjectsStillExistError):
+        return f"{error.args[0]} ({error.detail})"
     return str(error) or type(error).__name__

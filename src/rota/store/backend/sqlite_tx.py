@@ -28,6 +28,7 @@ class SqliteTx:
     """Runs statements on the connection it is given. Its awaits never suspend."""
 
     dialect = SQLITE
+    schema = "main"
 
     def __init__(self, connection: apsw.Connection) -> None:
         self.connection = connection
@@ -84,8 +85,8 @@ class SqliteTx:
         """A file sends no notifications; `SqliteDatabase.write_and_notify` sends them."""
         return None
 
-    async def script(self, text: str) -> None:
-        """Run plain statements."""
+    async def script(self, text: str, *, alone: bool = False) -> None:
+        """Run plain statements; SQLite runs none outside of a transaction."""
         self._cursor.execute(text).fetchall()
 
     def begin(self) -> None:

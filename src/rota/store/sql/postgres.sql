@@ -4,13 +4,18 @@
 select count(*) from pg_tables where schemaname = current_schema() and tablename = 'migrations'
 
 -- name: make_schema
-do $$ begin execute format('create schema if not exists %I', current_setting('search_path')); end $$
+-- Only where it is missing: `if not exists` wants the right to create one in any case.
+do $$ begin
+    if to_regnamespace(quote_ident(current_setting('search_path'))) is null then
+        execute format('create schema %I', current_setting('search_path'));
+    end if;
+end $$
 
--- name: list_views
-select viewname from pg_views where schemaname = current_schema()
+-- name: prepare_migration
+select set_config('lock_timeout', :lock_timeout, true), set_config('statement_timeout', '0', true)
 
--- name: lock_migrations
-select pg_advisory_xact_lock(hashtext('rota'))
+-- name: list_tables
+select tablename from pg_tables where schemaname = current_schema()
 
 -- name: store_version
 select 'PostgreSQL ' || current_setting('server_version')

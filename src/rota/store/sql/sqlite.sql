@@ -6,11 +6,11 @@ select count(*) from sqlite_master where type = 'table' and name = 'migrations'
 -- name: make_schema
 select 1
 
--- name: list_views
-select name from sqlite_master where type = 'view'
-
--- name: lock_migrations
+-- name: prepare_migration
 select 1
+
+-- name: list_tables
+select name from sqlite_master where type = 'table'
 
 -- name: store_version
 select 'SQLite ' || sqlite_version()

@@ -56,3 +56,4 @@ select number, checksum from migrations order by number
 -- name: record_migration
 insert into migrations (number, name, checksum, applied_at)
 values (:number, :name, :checksum, :now)
+on conflict (number) do update set checksum = excluded.checksum, applied_at = excluded.applied_at
