@@ -4,7 +4,7 @@
     ├── UsageError            the caller asked for something that cannot be
     │   ├── BadSetting · UnknownOption · BadInput · PayloadTooBig · NotSerialisable · Unstorable
     │   ├── UnknownWorkflow · UnknownRun · AlreadyStarted · WrongState
-    │   ├── BadSchedule · UnknownZone · BadPipeline · SchedulerLockError
+    │   ├── BadSchedule · UnknownZone · BadPipeline · NotTrusted · SchedulerLockError
     ├── StoreError            the database cannot do it now, or not this way
     │   ├── BadDatabaseUrl · MissingExtra · StoreUnreachable · StoreBusy · StoreFull
     │   ├── StoreReadOnly · StoreIOError · StoreNoSharedMemory · StoreGone · StoreHeld
@@ -154,6 +154,13 @@ class BadPipeline(UsageError):
     hint = "Correct the lines named in the message; see docs/reference/pipeline.md for the format."
 
 
+class NotTrusted(UsageError):
+    """A pipeline from elsewhere would execute commands or a schedule, and nobody confirmed it."""
+
+    code = "not_trusted"
+    hint = "Read the files of the pipeline, then run `rota pipeline trust PATH`."
+
+
 class SchedulerLockError(UsageError):
     """Another scheduler looks after this folder; the message names it."""
 
@@ -252,10 +259,7 @@ class StoreIOError(StoreError):
     """The disk failed to read or write; whether the last write took place is not known."""
 
     code = "store_io"
-    hint = (
-        "Check the disk and the system's log. Repeat a start with its external_id, which starts a"
-        " run only once."
-    )
+    hint = "Check the disk and the system log. Repeat a start with its external_id: it starts once."
 
 
 class StoreNoSharedMemory(StoreError):
@@ -436,9 +440,7 @@ class BudgetSpent(Fatal):
     """A call could pass the budget, so it was not made."""
 
     code = "budget_spent"
-    hint = (
-        "Raise the budget or lower `maxTokens`, then run with `--reuse last`: what is done is kept."
-    )
+    hint = "Raise the budget or lower `maxTokens`; `run --reuse last` keeps what is done."
 
 
 class ItemsFailed(Failure):

@@ -42,6 +42,7 @@ EXITS: dict[str, int] = {
     "bad_schedule": USAGE,
     "unknown_zone": USAGE,
     "bad_pipeline": USAGE,
+    "not_trusted": USAGE,
     "bad_automation": USAGE,
     "bad_reservation": USAGE,
     "not_allowed": USAGE,

@@ -10,16 +10,28 @@ import asyncio
 import contextlib
 import os
 import signal
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
-from rota.errors import NeedsPermission, Rejected
+from rota.errors import BadInput, NeedsPermission, Rejected
 
 SHOWN_CHARS_MAX = 500
 DRAIN_S = 1.0
 # What any program needs; everything else, secrets above all, is passed on only by name.
 PASSED_ON = ("PATH", "HOME", "USER", "LANG", "LC_ALL", "TZ", "TMPDIR", "SYSTEMROOT")
 Child: TypeAlias = asyncio.subprocess.Process
+
+
+def environment(pass_env: Iterable[str], extra: Mapping[str, str]) -> dict[str, str]:
+    """The small environment of a program: what any needs, the variables named, and `extra`."""
+    absent = [name for name in pass_env if name not in os.environ]
+    if absent:
+        raise BadInput(
+            f"the environment has no {', '.join(absent)}, which a command is to be given",
+            hint=f"Set it where Rota runs: export {absent[0]}=…; or take it out of passEnv.",
+        )
+    names = (*PASSED_ON, *pass_env)
+    return {name: os.environ[name] for name in names if name in os.environ} | dict(extra)
 
 
 class ExitStatus(NamedTuple):

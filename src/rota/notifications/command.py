@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from rota.errors import Transient
@@ -12,6 +12,7 @@ from rota.net.subprocesses import (
     Child,
     ExitStatus,
     OutputPipe,
+    environment,
     kill,
     read_outputs,
     start,
@@ -27,13 +28,16 @@ async def run(
     *,
     stdin: str = "",
     env: Mapping[str, str] | None = None,
+    pass_env: Collection[str] | None = None,
     timeout_s: float,
 ) -> ExitStatus:
     """Run a line of shell and return how it ended; Transient when it could not, or not in time.
 
-    When its time is over it is killed, with all it has started.
+    When its time is over it is killed, with all it has started. Its environment is small, plus
+    `env` and the variables that `pass_env` names; without `pass_env` it is that of this process.
     """
-    known = {**os.environ, **(env or {})}
+    extra = env or {}
+    known = {**os.environ, **extra} if pass_env is None else environment(pass_env, extra)
     with OutputPipe(BYTES_MAX) as out, OutputPipe(BYTES_MAX) as err:
         try:
             child = await start(["/bin/sh", "-c", line], out, err, env=known, cwd=folder)

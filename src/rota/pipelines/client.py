@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from rota.pipelines.definition.loader import Loaded
     from rota.pipelines.outcome import ItemOutcome, PipelineResult, Progress
     from rota.pipelines.snapshot import Snapshot
+    from rota.pipelines.trust import Trust
 
 Settings = Mapping[str, Any] | str | Path
 
@@ -40,6 +41,7 @@ class PipelineClient:
         self._settings: Settings | None = None
         self._own_ai = False
         self.serves = False
+        self.trust: Trust | None = None  # None: all folders that this program names
         self.listeners: list[Callable[[Progress], object]] = []
         self.stdin: dict[str, IO[bytes]] = {}
 
@@ -152,6 +154,8 @@ class PipelineClient:
         )  # fmt: skip
         rows = None if items is None else [dict(item) for item in items]
         taken = snapshots.take(loaded, parameters=parameters, items=rows, overrides=overrides)
+        if self.trust is not None:
+            self.trust.check_run(loaded.pipeline, loaded.folder)
         _check(loaded, taken)
         options = _options(timeout, retries, retry_delay_s)
         fresh = self._fresh(taken, external_id, trigger, queue, priority, tags, options)

@@ -15,6 +15,7 @@ from rota.cli.pipeline.history import history
 from rota.cli.pipeline.render import render_
 from rota.cli.pipeline.resume import resume, retry
 from rota.cli.pipeline.run import run
+from rota.cli.pipeline.trust import trust
 from rota.errors import BadPipeline
 
 if TYPE_CHECKING:
@@ -173,5 +174,5 @@ def show(call: CommonOptions, path: str) -> None:
         pipeline_words.page(found, loaded, next_at, now)
 
 
-for command in (render_, generate, run, resume, retry, history):
+for command in (render_, generate, run, resume, retry, history, trust):
     pipeline.add_command(command)

@@ -11,6 +11,7 @@ from rota.errors import UsageError
 
 if TYPE_CHECKING:
     from rota.app import Rota
+    from rota.pipelines.trust import Trust
     from rota.project import ProjectLocation
 
 PLACES = (".", "pipelines", ".vscode/pipelines")
@@ -68,7 +69,17 @@ def app_of(call: CommonOptions, root: Path, *, migrate: bool | None = None, **fl
     from rota.app import Rota
 
     place = place_of(call, root, **flags)
-    return Rota(place.url, settings=place.settings, migrate=migrate)
+    app = Rota(place.url, settings=place.settings, migrate=migrate)
+    app.pipelines.trust = trust_of(call)
+    return app
+
+
+def trust_of(call: CommonOptions) -> Trust:
+    """Which folders may execute: those of the project, or without one those in this folder."""
+    from rota.pipelines.trust import Trust
+
+    found = connect.project_of(call)
+    return Trust(found.folder if found is not None else Path.cwd())
 
 
 def exists(url: str) -> bool:

@@ -63,7 +63,8 @@ def at_desk(
     app = Rota(place.url, settings=place.settings, migrate=None if not is_there else False)
 
     def desk(client: Client | None) -> ScheduleCommands:
-        roster = PipelineRegistry(client, root, history_max=HISTORY_MAX)
+        trust = location.trust_of(call)
+        roster = PipelineRegistry(client, root, history_max=HISTORY_MAX, trust=trust)
         return ScheduleCommands(client, roster, now=app.clock.now)
 
     async def look(client: Client) -> T:

@@ -80,9 +80,9 @@ async def _live(
 
     await app.connect()
     try:
-        desk = ScheduleCommands(
-            app, PipelineRegistry(app, root, history_max=HISTORY_MAX), now=app.clock.now
-        )
+        trust = app.pipelines.trust
+        roster = PipelineRegistry(app, root, history_max=HISTORY_MAX, trust=trust)
+        desk = ScheduleCommands(app, roster, now=app.clock.now)
         scheduled = await desk.show(schedule_id)
         holder = lock_file.living(root, now=app.clock.now())
         if holder is None:

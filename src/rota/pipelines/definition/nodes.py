@@ -7,7 +7,14 @@ from typing import Annotated, Literal, TypeAlias
 import msgspec
 
 from rota.pipelines.definition.rules import NodeRule
-from rota.pipelines.definition.sections import AiSection, Natural, OnError, Positive, Section
+from rota.pipelines.definition.sections import (
+    AiSection,
+    Natural,
+    OnError,
+    PassEnv,
+    Positive,
+    Section,
+)
 from rota.pipelines.definition.sources import LoadSource
 
 Meta = msgspec.Meta
@@ -56,6 +63,7 @@ class ScriptNode(GraphNode, frozen=True, kw_only=True, tag="script", tag_field="
     env: Annotated[dict[str, str], Meta(description="Variables for its environment.")] = (
         msgspec.field(default_factory=dict)
     )
+    pass_env: PassEnv = msgspec.field(default_factory=list)
     cwd: Annotated[str | None, Meta(description="Its folder; relative to the pipeline's.")] = None
     timeout_ms: Annotated[Positive, Meta(description="Milliseconds until it is killed.")] = 60_000
     input: Annotated[

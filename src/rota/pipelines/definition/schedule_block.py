@@ -14,7 +14,7 @@ from rota.core.time.recurrence import parse
 from rota.core.time.zones import zone_named
 from rota.errors import BadSchedule
 from rota.notifications.receivers import Notify
-from rota.pipelines.definition.sections import Natural, Positive, Section
+from rota.pipelines.definition.sections import Natural, PassEnv, Positive, Section
 from rota.schedules.definition import policies
 
 Meta = msgspec.Meta
@@ -51,6 +51,7 @@ class Condition(Section, frozen=True, kw_only=True):
     command: Annotated[
         str | None, Meta(description="A command that must end with exit code 0.")
     ] = None
+    pass_env: PassEnv = msgspec.field(default_factory=list)
 
 
 class ScheduleBlock(Section, frozen=True, kw_only=True):

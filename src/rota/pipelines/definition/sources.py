@@ -6,7 +6,14 @@ from typing import Annotated, Literal, TypeAlias
 
 import msgspec
 
-from rota.pipelines.definition.sections import CallOptions, Item, OutputField, Positive, Section
+from rota.pipelines.definition.sections import (
+    CallOptions,
+    Item,
+    OutputField,
+    PassEnv,
+    Positive,
+    Section,
+)
 
 Meta = msgspec.Meta
 ColumnType: TypeAlias = Literal["string", "integer", "number", "boolean", "json"]
@@ -75,6 +82,7 @@ class CommandSource(Section, frozen=True, kw_only=True, tag="command", tag_field
     env: Annotated[dict[str, str], Meta(description="Variables for its environment.")] = (
         msgspec.field(default_factory=dict)
     )
+    pass_env: PassEnv = msgspec.field(default_factory=list)
 
 
 class StdinSource(Section, frozen=True, kw_only=True, tag="stdin", tag_field="type"):

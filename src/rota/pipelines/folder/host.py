@@ -10,10 +10,13 @@ from rota.pipelines.outcome import Progress
 
 if TYPE_CHECKING:
     from rota.engine.runtime import Runtime
+    from rota.pipelines.trust import Trust
 
 
 class Pipelines(Protocol):
     """What a scheduler needs of `app.pipelines`."""
+
+    trust: Trust | None
 
     def know(self, pipeline_id: str, folder: Path) -> None:
         """This process may perform runs of the pipeline."""

@@ -20,6 +20,7 @@ from rota.engine.wakeups import SCHEDULE
 from rota.errors import BadInput, BadSchedule, RotaError
 from rota.pipelines.definition.discovery import Listed, look, with_chains
 from rota.pipelines.definition.loader import Loaded
+from rota.pipelines.definition.problems import FilePosition, Problem
 from rota.pipelines.folder import schedule_sync, state_file_sync
 from rota.pipelines.folder.schedule_sync import Block
 from rota.pipelines.folder.scheduled_pipeline import (
@@ -44,6 +45,7 @@ from rota.store.schedules.attempts import Attempt
 
 if TYPE_CHECKING:
     from rota.client.client import Client
+    from rota.pipelines.trust import Trust
 
 log = logging.getLogger("rota.pipelines")
 
@@ -51,8 +53,11 @@ log = logging.getLogger("rota.pipelines")
 class PipelineRegistry:
     """The pipelines of one folder."""
 
-    def __init__(self, client: Client | None, root: Path, *, history_max: int) -> None:
+    def __init__(
+        self, client: Client | None, root: Path, *, history_max: int, trust: Trust | None = None
+    ) -> None:
         self._client = client
+        self._trust = trust
         self.root = root.resolve()
         self.origin = str(self.root)
         self._history_max = history_max
@@ -112,14 +117,20 @@ class PipelineRegistry:
 
     async def _look_again(self, names: Iterable[str], now: int) -> None:
         """Read these folders; the others stay as they were read last."""
-        for name, listed in (await asyncio.to_thread(_looked, self.root, list(names), now)).items():
+        looked = await asyncio.to_thread(_looked, self.root, list(names), now, self._trust)
+        for name, listed in looked.items():
             if listed is None:
                 self._plain.pop(name, None)
             else:
                 self._plain[name] = listed
         chained = with_chains([self._plain[name] for name in sorted(self._plain)])
         self._listed = {each.pipeline_id: each for each in chained}
-        self.beside = {name: prompt_files(each) for name, each in self._listed.items()}
+        self.beside = {name: self._files_beside(each) for name, each in self._listed.items()}
+
+    def _files_beside(self, listed: Listed) -> list[str]:
+        """What is watched beside pipeline.yaml: prompts, skills, and whether it is trusted."""
+        trusted = [] if self._trust is None else [str(self._trust.record_file(listed.folder))]
+        return prompt_files(listed) + trusted
 
     def _key(self, name: str) -> str:
         """The pipeline's id: a folder that is a link has the name of what it leads to."""
@@ -341,6 +352,23 @@ async def _open_of(tx: Tx, schedule_id: str) -> list[list[Attempt]]:
     return list(found.values())
 
 
-def _looked(root: Path, names: list[str], now: int) -> dict[str, Listed | None]:
-    """Each of these folders as it is now; None for one that is no pipeline."""
-    return {name: look(root / name, now=now) if may_be_one(root / name) else None for name in names}
+def _looked(
+    root: Path, names: list[str], now: int, trust: Trust | None
+) -> dict[str, Listed | None]:
+    """Each of these folders as it is now; None for one that is not a pipeline."""
+    found: dict[str, Listed | None] = {}
+    for name in names:
+        found[name] = look(root / name, now=now) if may_be_one(root / name) else None
+        listed = found[name]
+        if trust is not None and listed is not None and listed.loaded is not None:
+            found[name] = _if_trusted(listed, listed.loaded, trust)
+    return found
+
+
+def _if_trusted(listed: Listed, loaded: Loaded, trust: Trust) -> Listed:
+    """The pipeline; one with a schedule from an untrusted folder counts as broken."""
+    if loaded.schedule is None or trust.allows(listed.folder):
+        return listed
+    error = trust.refusal(listed.folder, "it has a schedule")
+    problem = Problem(str(loaded.file), FilePosition(1, 1), f"{error.message}. {error.advice}")
+    return listed._replace(loaded=None, problems=[problem])

@@ -94,7 +94,10 @@ class PipelineScheduler:
 
     def _begin_anew(self) -> None:
         """Know nothing yet: everything is read when it is asked for, or at the start."""
-        self._roster = PipelineRegistry(self._app, self.directory, history_max=self._history_max)
+        self._roster = PipelineRegistry(
+            self._app, self.directory, history_max=self._history_max,
+            trust=self._engine.pipelines.trust,
+        )  # fmt: skip
         self._desk = ScheduleCommands(self._app, self._roster, now=self._now)
         self._follower = RunTracker(
             self._app, self._roster, self._events, history_max=self._history_max

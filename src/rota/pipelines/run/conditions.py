@@ -124,7 +124,9 @@ async def unmet_condition(condition: Condition, folder: Path) -> str | None:
     if condition.command is None:
         return None
     try:
-        ended = await command.run(condition.command, folder, timeout_s=COMMAND_S)
+        ended = await command.run(
+            condition.command, folder, pass_env=condition.pass_env, timeout_s=COMMAND_S
+        )
     except RotaError as error:
         return error.message
     return None if ended.code == 0 else ended.told(f"`{condition.command}`")

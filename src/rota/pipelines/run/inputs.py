@@ -22,7 +22,7 @@ import msgspec
 
 from rota.core.pipelines.sampling import Reservoir
 from rota.errors import BadInput
-from rota.net.subprocesses import kill, spawn
+from rota.net.subprocesses import environment, kill, spawn
 from rota.pipelines.definition.model import Input, Sample
 from rota.pipelines.definition.sources import (
     CommandSource,
@@ -232,7 +232,7 @@ async def _run(source: CommandSource, folder: Path, out: IO[bytes], err: IO[byte
             stdout=out,
             stderr=err,
             cwd=existing(folder / (source.cwd or "."), source.run),
-            env={**os.environ, **source.env},
+            env=environment(source.pass_env, source.env),
             start_new_session=True,  # so that what the shell starts can be ended with it
         )
     )

@@ -60,6 +60,7 @@ class PipelineRunner:
         """Perform it; an error of the run is an outcome, one about the claim is raised."""
         try:
             snapshot = self._here(snapshots.read(self._claim.input))
+            await self._check_trust(snapshot)
         except RotaError as error:
             return self._failed(error, None)
         held_back = await conditions.decide(self._base, self._claim, snapshot)
@@ -133,6 +134,15 @@ class PipelineRunner:
         if not self._pipelines.serves or self._base.database.is_local:
             return None
         return Sharding(self._base, self._journal, self._claim)
+
+    async def _check_trust(self, snapshot: Snapshot) -> None:
+        """Also here: files may change after the start, and rows may come from elsewhere too."""
+        trust = self._pipelines.trust
+        if trust is not None:
+            scheduled = self._claim.schedule_id is not None
+            await asyncio.to_thread(
+                trust.check_run, snapshot.pipeline, snapshot.place, is_scheduled=scheduled
+            )
 
     def _here(self, snapshot: Snapshot) -> Snapshot:
         """With the pipeline's folder as it is on this machine, where it may stand elsewhere."""

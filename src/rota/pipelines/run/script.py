@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import shutil
 import tempfile
 from collections.abc import AsyncIterator, Iterator
@@ -14,7 +13,7 @@ import msgspec
 
 from rota.core.pipelines.replies import NoJson, extract
 from rota.errors import BadInput
-from rota.net.subprocesses import spawn
+from rota.net.subprocesses import environment, spawn
 from rota.pipelines.definition.nodes import ScriptNode
 from rota.pipelines.run.inputs import Item, ended_well, existing, parse, stream
 from rota.pipelines.run.tables import write_csv
@@ -58,7 +57,7 @@ async def _run(
     node: ScriptNode, folder: Path, given: IO[bytes], out: IO[bytes], err: IO[bytes]
 ) -> None:
     shell = SHELLS[node.shell][0]
-    env = {**os.environ, **node.env}
+    env = environment(node.pass_env, node.env)
     if shutil.which(shell, path=env.get("PATH")) is None:
         raise BadInput(
             f"`{node.run}` cannot run: its shell {shell} is not installed",

@@ -1,0 +1,92 @@
+"""`rota pipeline trust`: let a pipeline from elsewhere run its commands and its schedule."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from rota.cli import render
+from rota.cli.base import BaseCommand, CommonOptions
+from rota.cli.pipeline import location
+
+if TYPE_CHECKING:
+    from rota.pipelines.definition.loader import Loaded
+    from rota.pipelines.trust import Trust
+
+
+@click.command("trust", cls=BaseCommand)
+@click.argument("path", required=False)
+@click.option("--remove", is_flag=True, help="Withdraw the trust.")
+@click.pass_obj
+def trust(call: CommonOptions, path: str | None, remove: bool) -> None:
+    """Trust a pipeline from elsewhere; list the trusted ones.
+
+    A pipeline.yaml is code: it may name commands and a schedule that runs them. Pipelines in the
+    folder of your rota.toml, or without one in the current folder, are your project's own. Others
+    run no commands and no schedule until you trust them. So do folders inside it that are a git
+    repository of their own, or belong to another user.
+
+    PATH is a pipeline, or a folder of pipelines. Read its files first. The trust ends when a file
+    of the folder changes (tables such as .csv excepted). Without PATH the trusted folders are
+    listed.
+    """
+    kept = location.trust_of(call)
+    if path is None:
+        _list(call, kept)
+        return
+    if remove:
+        removed = [str(folder) for folder in _folders(path) if kept.remove(folder)]
+        _tell(call, [{"folder": folder, "trusted": False} for folder in removed])
+        return
+    _tell(call, [_trusted(kept, loaded) for loaded in _loaded(path)])
+
+
+def _folders(path: str) -> list[Path]:
+    """The folders that are meant; one that is gone can still be withdrawn."""
+    from rota.pipelines.definition.locate import pipelines_in
+
+    return [each.resolve() for each in pipelines_in(Path(path)) or [Path(path)]]
+
+
+def _loaded(path: str) -> list[Loaded]:
+    from rota.pipelines.definition.locate import locate, open_pipeline, pipelines_in
+
+    return [open_pipeline(each) for each in pipelines_in(Path(path)) or [locate(path)]]
+
+
+def _trusted(kept: Trust, loaded: Loaded) -> dict[str, Any]:
+    from rota.pipelines.trust import commands_of
+
+    kept.add(loaded.folder)
+    block = loaded.pipeline.schedule
+    return {
+        "folder": str(loaded.folder.resolve()), "trusted": True,
+        "commands": commands_of(loaded.pipeline, is_scheduled=True),
+        "schedule": None if block is None else block.cron,
+    }  # fmt: skip
+
+
+def _tell(call: CommonOptions, documents: list[dict[str, Any]]) -> None:
+    if call.json:
+        render.document(documents)
+        return
+    for each in documents:
+        word = "trusted" if each["trusted"] else "no longer trusted:"
+        click.echo(render.clean(f"{word} {each['folder']}"))
+        for command in each.get("commands", []):
+            click.echo(render.clean(f"  runs `{command}`"))
+        if each.get("schedule"):
+            click.echo(render.clean(f"  on schedule {each['schedule']}"))
+
+
+def _list(call: CommonOptions, kept: Trust) -> None:
+    found = kept.recorded()
+    if call.json:
+        render.document(
+            [{"folder": str(each.folder), "unchanged": each.is_unchanged} for each in found]
+        )
+        return
+    rows = [(str(each.folder), "" if each.is_unchanged else "changed since") for each in found]
+    render.table(("folder", "note"), rows, "no folder from elsewhere is trusted")
