@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import secrets
 from collections.abc import Iterable
 from pathlib import Path
@@ -11,6 +12,7 @@ from pathlib import Path
 from rota.core.time.instants import moment
 
 RESULTS = ".results"
+_NAME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}-[0-9]{2}-[0-9]{2}(-[0-9]+)?\.json")
 
 
 def write_whole(path: Path, pieces: Iterable[str], *, mode: int = 0o666) -> None:
@@ -69,8 +71,9 @@ def free_result_name(folder: Path, started_at: int) -> str:
 
 
 def prune_results(folder: Path, keep: int) -> list[str]:
-    """Delete the oldest result files beyond `keep`; answers which."""
-    names = sorted((path for path in (folder / RESULTS).glob("*.json")), key=_age)
+    """Delete the oldest result files beyond `keep`; answers which. Other files stay."""
+    found = (folder / RESULTS).glob("*.json")
+    names = sorted((path for path in found if _NAME.fullmatch(path.name)), key=_age)
     gone = names[: max(0, len(names) - keep)]
     for path in gone:
         path.unlink(missing_ok=True)

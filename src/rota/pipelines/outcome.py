@@ -83,7 +83,7 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
     phase: str
     node: str | None = None  # of the graph form
     total: int | None = None
-    done: int = 0
+    done: int = 0  # items that have ended, failed ones included
     failed: int = 0
     filtered: int = 0
     running: int = 0

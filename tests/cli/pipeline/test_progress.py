@@ -52,7 +52,7 @@ def test_a_bar_tells_counts_cost_and_time_left(
     meter = Meter()
     meter.tell(news(total=100))
     watch.now_s += 10
-    meter.tell(news(total=100, done=48, failed=2, filtered=7, calls=51, cost_usd=0.1234))
+    meter.tell(news(total=100, done=50, failed=2, filtered=7, calls=51, cost_usd=0.1234))
     shown = screen.getvalue().rpartition("\r\x1b[2K")[2]
     assert shown == (
         "[############............]  50% mapping 50/100, 7 filtered out, 2 failed, $0.1234, "
@@ -72,7 +72,7 @@ def test_a_bar_never_breaks_into_two_lines(
     meter = Meter()
     meter.tell(news(total=100))
     watch.now_s += 10
-    meter.tell(news(total=100, done=40, failed=12, calls=50, cost_usd=1.5))
+    meter.tell(news(total=100, done=52, failed=12, calls=50, cost_usd=1.5))
     for picture in screen.getvalue().split("\r\x1b[2K"):
         assert len(picture) <= max(columns, 21)
 

@@ -201,10 +201,12 @@ def test_result_files_are_named_by_their_time(tmp_path: Path) -> None:
     assert write_result(tmp_path, at, ["{}"]) == ".results/2026-01-26T14-00-00-2.json"
     assert free_result_name(tmp_path, at) == ".results/2026-01-26T14-00-00-3.json"
     write_result(tmp_path, at + SECOND, ["{}"])
+    (tmp_path / ".results" / "mine.json").write_text("not by Rota, so it stays")
     assert prune_results(tmp_path, 2) == [".results/2026-01-26T14-00-00.json"]
     assert prune_results(tmp_path, 0) == [
         ".results/2026-01-26T14-00-00-2.json", ".results/2026-01-26T14-00-01.json",
     ]  # fmt: skip
+    assert (tmp_path / ".results" / "mine.json").exists()
 
 
 def test_a_schedule_is_named_by_its_pipeline_and_its_place(tmp_path: Path) -> None:

@@ -242,3 +242,39 @@ reduce: {type: text}
         ref = await it.app.pipelines.start(it.pipeline(text))
         with pytest.raises(RunFailed, match="reads standard input"):
             await ref.result(timeout=60)
+
+
+async def test_progress_counts_a_failed_item_once(database_url: str, tmp_path: Path) -> None:
+    text = f"name: n\n{ITEMS}\nmap: {{prompt: 'Take {{{{n}}}}'}}\nreduce: {{type: json}}\n"
+    model = Model(answer=says(lambda prompt: Say(status=400) if "3" in prompt else "taken"))
+    async with world(database_url, tmp_path, model) as it:
+        result = await it.run(text)
+        assert (result.processed, result.failed) == (3, 1)
+        mapping = [told for told in it.told if told.phase == "mapping"]
+        assert (mapping[-1].done, mapping[-1].failed, mapping[-1].total) == (4, 1, 4)
+
+
+@pytest.mark.parametrize(("keys", "count"), [("", 2), ("results: {dropped: true}", 4)])
+async def test_results_files_leave_dropped_items_out_unless_told(
+    database_url: str, tmp_path: Path, keys: str, count: int
+) -> None:
+    async with world(database_url, tmp_path) as it:
+        result = await it.run(RULE + f"\nsettings: {{{keys}}}\n")
+        [file] = tmp_path.rglob(".results/*.json")
+        written = json.loads(file.read_bytes())
+        assert len(written["items"]) == count
+        assert written["filtered"] == result.filtered == 2
+
+
+async def test_only_so_many_results_files_are_kept(database_url: str, tmp_path: Path) -> None:
+    async with world(database_url, tmp_path) as it:
+        text = RULE + "\nsettings: {results: {keep: 2}}\n"
+        await it.run(text)
+        await it.run(text)
+        result = await it.run(text)
+        left = [str(file.relative_to(file.parents[1])) for file in tmp_path.rglob(".results/*")]
+        assert len(left) == 2
+        assert result.result_file in left
+        result = await it.run(RULE + "\nsettings: {results: {keep: 0}}\n")
+        assert result.result_file is None
+        assert len(list(tmp_path.rglob(".results/*"))) == 2

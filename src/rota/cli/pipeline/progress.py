@@ -112,8 +112,7 @@ class Meter:
     def _parts(self, progress: Progress, now: float) -> list[str]:
         """`mapping 520/1000`, `3 failed`, `$0.0421`, `about 1m20s left`."""
         what = render.clean(progress.node or progress.phase)
-        ended = progress.done + progress.failed
-        parts = [f"{what} {ended}/{progress.total}" if _is_counted(progress) else what]
+        parts = [f"{what} {progress.done}/{progress.total}" if _is_counted(progress) else what]
         if progress.filtered:
             parts.append(f"{progress.filtered} filtered out")
         if progress.failed:
@@ -142,7 +141,7 @@ class Throughput:
             self._born = now
         stage = (progress.phase, progress.node)
         if stage != self._stage:  # what an earlier attempt has done took no time now
-            self._stage, self._from = stage, (now, progress.done + progress.failed)
+            self._stage, self._from = stage, (now, progress.done)
 
     def age_s(self, now: float) -> float:
         """Since the first news."""
@@ -151,10 +150,10 @@ class Throughput:
     def left_s(self, progress: Progress, now: float) -> float | None:
         """Until all items of this stage have ended, if the pace stays; None: too early to tell."""
         began, count = self._from
-        ended = progress.done + progress.failed
-        if progress.total is None or ended - count < LEFT_AFTER or ended >= progress.total:
+        done = progress.done
+        if progress.total is None or done - count < LEFT_AFTER or done >= progress.total:
             return None
-        return (now - began) / (ended - count) * (progress.total - ended)
+        return (now - began) / (done - count) * (progress.total - done)
 
 
 def _is_counted(progress: Progress) -> bool:
@@ -163,7 +162,7 @@ def _is_counted(progress: Progress) -> bool:
 
 def _bar(progress: Progress) -> str:
     total = progress.total or 1
-    share = min(1.0, (progress.done + progress.failed) / total)
+    share = min(1.0, progress.done / total)
     full = round(share * BAR_WIDTH)
     return f"[{'#' * full}{'.' * (BAR_WIDTH - full)}] {int(share * 100):3d}%"
 

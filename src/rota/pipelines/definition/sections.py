@@ -100,6 +100,17 @@ class PipelineBudget(Section, frozen=True, kw_only=True):
     max_calls: Annotated[Positive | None, Meta(description="AI calls.")] = None
 
 
+class ResultsFiles(Section, frozen=True, kw_only=True):
+    """The files in `.results`, one for each run."""
+
+    keep: Annotated[
+        Natural, Meta(description="Newest files to keep; older ones are deleted. 0 writes none.")
+    ] = 100
+    dropped: Annotated[
+        bool, Meta(description="Whether they hold the items that the filter dropped.")
+    ] = False
+
+
 class CallOptions(Section, frozen=True, kw_only=True):
     """What is sent with the prompt. A part wins over settings; headers and body are merged."""
 
@@ -139,6 +150,9 @@ class PipelineSettings(CallOptions, frozen=True, kw_only=True):
     ] = None
     retry: Annotated[Retry, Meta(description="How failed calls are tried again.")] = Retry()
     budget: Annotated[PipelineBudget | None, Meta(description="Limits of one run.")] = None
+    results: Annotated[ResultsFiles, Meta(description="The files with the results of runs.")] = (
+        ResultsFiles()
+    )
     run_timeout_ms: Annotated[
         Positive | None,
         Meta(description="Milliseconds for the whole run, waits for a provider included."),

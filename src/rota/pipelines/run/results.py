@@ -49,7 +49,7 @@ async def outcomes(source: Source) -> AsyncIterator[ItemOutcome]:
         yield outcome_of(placed, found or other)
 
 
-async def dropped(
+async def dropped_items(
     reader: RunReader, stage: str, held: Mapping[int, Withheld]
 ) -> AsyncIterator[ItemOutcome]:
     """The items that a filter has dropped, with the reason; those of retries come last."""

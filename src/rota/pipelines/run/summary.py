@@ -16,7 +16,7 @@ from typing import IO, NamedTuple
 import msgspec
 
 from rota.core.runs.model import StoredStep
-from rota.pipelines.files import write_result
+from rota.pipelines.files import prune_results, write_result
 from rota.pipelines.outcome import ItemOutcome, OutcomeWord, PipelineResult
 from rota.pipelines.run import withheld
 from rota.pipelines.run.call_ledger import CallTotals
@@ -25,7 +25,7 @@ from rota.pipelines.run.results import (
     Source,
     Spool,
     Tally,
-    dropped,
+    dropped_items,
     outcome_of,
     outcomes,
     unasked,
@@ -66,9 +66,8 @@ async def standing(reader: RunReader, snapshot: Snapshot, *, chars_max: int) -> 
     """Read everything once, in pages."""
     parts = await part_readers(reader)
     tally, totals = Tally(), await reader.call_totals()
-    async for outcome in item_outcomes(reader, snapshot, parts):
-        if outcome.status != "filtered":
-            tally.add(outcome)
+    async for outcome in item_outcomes(reader, snapshot, parts, dropped=False):
+        tally.add(outcome)
     for part in parts:
         totals = totals.plus(await part.call_totals())
     filtered = await _filtered(reader, snapshot)
@@ -77,9 +76,13 @@ async def standing(reader: RunReader, snapshot: Snapshot, *, chars_max: int) -> 
 
 
 async def item_outcomes(
-    reader: RunReader, snapshot: Snapshot, parts: list[RunReader] | None = None
+    reader: RunReader,
+    snapshot: Snapshot,
+    parts: list[RunReader] | None = None,
+    *,
+    dropped: bool = True,
 ) -> AsyncIterator[ItemOutcome]:
-    """Every item with what became of it; those that a filter dropped come last."""
+    """Every item with what became of it; those that a filter dropped come last, if at all."""
     parts = await part_readers(reader) if parts is None else parts
     if snapshot.pipeline.mode == "job":
         async for step in reader.steps(stage_prefix(JOB)):
@@ -92,8 +95,8 @@ async def item_outcomes(
     for shelf in filter_nodes(snapshot):
         async for outcome in unasked(reader, shelf):
             yield outcome
-    for stage in filter_stages(snapshot):
-        async for outcome in dropped(reader, stage, held):
+    for stage in filter_stages(snapshot) if dropped else ():
+        async for outcome in dropped_items(reader, stage, held):
             yield outcome
 
 
@@ -159,13 +162,18 @@ async def save_results(
     folder: Path,
 ) -> str | None:  # fmt: skip
     """Write the results file beside the pipeline; a disk that will not is told in the log."""
+    files = snapshot.pipeline.settings.results
+    if files.keep == 0:
+        return None
     try:
         with Spool() as spool, tempfile.TemporaryFile("w+", encoding="utf-8", newline="") as text:
-            await spool.take(item_outcomes(reader, snapshot), whole=True)
+            await spool.take(item_outcomes(reader, snapshot, dropped=files.dropped), whole=True)
             async for piece in reader.text(OUTPUT):
                 text.write(piece)
             pieces = _written(run_id, result, spool, text)
-            return await asyncio.to_thread(write_result, folder, started_at, pieces)
+            name = await asyncio.to_thread(write_result, folder, started_at, pieces)
+            await asyncio.to_thread(prune_results, folder, files.keep)
+            return name
     except OSError as error:
         log.warning("the results of run %s could not be written: %s", run_id, error)
         return None
