@@ -260,6 +260,42 @@ async def test_a_chain_that_a_person_tries_again_recovers(
         assert at.receiver.events == ["failure", "recovery"]
 
 
+async def test_a_failure_by_hand_recovers_with_the_next_success(
+    database_url: str, tmp_path: Path
+) -> None:
+    async with scene(database_url) as at:
+        await at.tells(tmp_path, on_failure="URL/hook", on_recovery="URL/hook")
+        await at.hours()
+        at.app.broken = True
+        await at.world.advance("1m")
+        await at.app.schedules.trigger("hourly")
+        await at.world.settle()
+        at.app.broken = False
+        await at.hours(2)
+        assert at.receiver.events == ["failure", "recovery"]
+        at.app.broken = True
+        await at.world.advance("1m")
+        await at.app.schedules.trigger("hourly")
+        await at.world.settle()
+        at.app.broken = False
+        await at.world.advance("1m")
+        await at.app.schedules.trigger("hourly")
+        await at.hours(2)
+        assert at.receiver.events == ["failure", "recovery"] * 2
+
+
+async def test_a_recovery_by_hand_is_told_once(database_url: str, tmp_path: Path) -> None:
+    async with scene(database_url) as at:
+        await at.tells(tmp_path, on_failure="URL/hook", on_recovery="URL/hook")
+        at.app.broken = True
+        await at.hours()
+        at.app.broken = False
+        await at.world.advance("1m")
+        await at.app.schedules.trigger("hourly")
+        await at.hours(2)
+        assert at.receiver.events == ["failure", "recovery"]
+
+
 async def test_a_schedule_that_is_gone_still_tells_of_what_has_ended(
     database_url: str, tmp_path: Path
 ) -> None:

@@ -159,7 +159,11 @@ CASES += [
     Case("ends_of_chains", CHAIN, {"roots": ["completed000001"]}),
     Case("start_notices", PRIMARY, {"now": NOW}, ("new", "s1", "x", "{}")),
     Case("told_of", ("runs_external",), {"namespace": SPACE, "ids": ["x1", "x2"]}),
-    Case("execution_before", HISTORY_OF, {"schedule_id": "s1", "due_at": NOW}),
+    Case(
+        "execution_before",
+        HISTORY_OF,
+        {"schedule_id": "s1", "due_at": NOW, "root_id": "r1", "ended_at": NOW},
+    ),
     Case("ends_since", HISTORY_OF, {"id": "s1", "since": NOW}),
 ]
 CASES += [

@@ -188,8 +188,7 @@ async def _facts(tx: Tx, run_id: str, *, namespace: str) -> Facts | None:
     told = await notifications.told_before(tx, [one.id for one in earlier], namespace=namespace)
     ailing = bool(told)
     if not told and run.schedule_id is not None:
-        at = run.due_at if run.due_at is not None else run.created_at
-        before = await notifications.end_before(tx, run.schedule_id, due_at=at)
+        before = await notifications.end_before(tx, run)
         ailing = before is not None and before != ("completed", None)
     count = templates.read_range(run)[2] if run.status == "skipped" else 1
     return Facts(attempts=attempts, schedule=schedule, ailing=ailing, skipped_count=count)

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from rota.core.runs.ids import IdMaker
+from rota.core.runs.model import Run
 from rota.store.backend.database import Tx
 
 NOTIFY = "rota.notify"
@@ -61,9 +62,13 @@ async def told_before(tx: Tx, run_ids: Sequence[str], *, namespace: str) -> set[
     return {row[0] for row in rows}
 
 
-async def end_before(tx: Tx, schedule_id: str, *, due_at: int) -> tuple[str, str | None] | None:
-    """Status and reason of the execution that was due before an instant."""
-    rows = await tx.rows("execution_before", schedule_id=schedule_id, due_at=due_at)
+async def end_before(tx: Tx, run: Run) -> tuple[str, str | None] | None:
+    """Status and reason of the execution of the same schedule that ended before this one."""
+    rows = await tx.rows(
+        "execution_before", schedule_id=run.schedule_id, root_id=run.root_id,
+        due_at=run.created_at if run.due_at is None else run.due_at,
+        ended_at=run.created_at if run.finished_at is None else run.finished_at,
+    )  # fmt: skip
     return (rows[0][0], rows[0][1]) if rows else None
 
 

@@ -275,7 +275,6 @@ class MapStage:
         started_at: int,
     ) -> None:
         await self._note(placed, content, record, error, started_at)
-        self._room.board.failed += 1
         self._check_ceiling()
 
     async def _note(
@@ -292,6 +291,7 @@ class MapStage:
             started_at=started_at,
         )  # fmt: skip
         self._room.board.count(record)
+        self._room.board.failed += error is not None
         self._count()
 
     def _count(self) -> None:

@@ -35,9 +35,22 @@ where namespace = :namespace and name = 'rota.notify' and external_id {in ids}
     and external_id is not null
 
 -- name: execution_before
--- How the execution ended that was due before an instant, of those that came to an end.
-select runs.status, runs.reason from runs
-where runs.schedule_id = :schedule_id and runs.schedule_id is not null and runs.due_at < :due_at
-    and runs.status in ('completed', 'failed', 'crashed')
-    and not exists (select 1 from runs as later where later.retry_of = runs.id)
-order by runs.due_at desc limit 1
+-- How the execution ended that came before one: the last that was due before it, or one that was
+-- started by hand since and ended before it, whichever ended later.
+select before.status, before.reason from (
+    select * from (
+        select runs.id, runs.status, runs.reason, runs.finished_at from runs
+        where runs.schedule_id = :schedule_id and runs.schedule_id is not null
+            and runs.due_at < :due_at
+            and runs.status in ('completed', 'failed', 'crashed')
+            and not exists (select 1 from runs as later where later.retry_of = runs.id)
+        order by runs.due_at desc limit 1
+    ) as due
+    union all
+    select runs.id, runs.status, runs.reason, runs.finished_at from runs
+    where runs.schedule_id = :schedule_id and runs.schedule_id is not null
+        and runs.due_at is null and runs.root_id <> :root_id and runs.finished_at < :ended_at
+        and runs.status in ('completed', 'failed', 'crashed')
+        and not exists (select 1 from runs as later where later.retry_of = runs.id)
+) as before
+order by before.finished_at desc, before.id desc limit 1
