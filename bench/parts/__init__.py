@@ -5,6 +5,7 @@ from __future__ import annotations
 from bench.measure import Part
 from bench.parts.automations import Automations
 from bench.parts.bulk import Bulk
+from bench.parts.churn import Churn
 from bench.parts.drain import Drain
 from bench.parts.fairness import Fairness
 from bench.parts.fan_out import FanOut
@@ -23,6 +24,7 @@ PARTS: dict[str, Part] = {
         Start(),
         Bulk(),
         Drain(),
+        Churn(),
         Retention(),
         Steps(),
         FanOut(),

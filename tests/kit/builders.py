@@ -6,7 +6,7 @@ Time stands still at `NOW` unless a test moves it; ids count up, so that order i
 from __future__ import annotations
 
 import itertools
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -117,11 +117,12 @@ def request(
     limited: Iterable[str] = (),
     namespace: str = SPACE,
     alone: bool = False,
+    after: Mapping[str, claiming.QueuePosition] | None = None,
 ) -> claiming.ClaimRequest:
     """Who claims what."""
     return claiming.ClaimRequest(
         namespace, worker, list(names), queues or [("default", seats)], room, frozenset(limited),
-        now, now + LEASE, alone,
+        now, now + LEASE, alone, after or {},
     )  # fmt: skip
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
 import msgspec
 
 from rota.core.runs import fairness
 from rota.core.runs.fairness import Contender
+from rota.core.runs.model import Claim
+from rota.store.runs.claim import ClaimRequest
 
 
 class QueueSeats(msgspec.Struct):
@@ -30,3 +33,15 @@ def divided(wanted: Sequence[tuple[QueueSeats, int]], free: int) -> list[tuple[s
 def lacks_room(queues: Iterable[QueueSeats], free: int) -> bool:
     """Whether there may be work in a queue from which nothing can be claimed now."""
     return any(q.hungry and (free <= 0 or q.seats_max <= q.active) for q in queues)
+
+
+def filled(request: ClaimRequest, claims: Iterable[Claim]) -> dict[str, bool]:
+    """Of each queue that a claim asked: whether it gave all that was asked for."""
+    taken = Counter(claim.queue for claim in claims)
+    room, answers = request.room, {}
+    for name, free in request.queues:
+        if room <= 0:
+            break  # it was not asked
+        answers[name] = taken[name] >= min(free, room)
+        room -= taken[name]
+    return answers

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from rota.core.runs.failures import Kind, describe
@@ -20,8 +19,9 @@ from rota.engine.alone import AloneRuns
 from rota.engine.context import EngineContext
 from rota.engine.executor import Executor
 from rota.engine.journal import insist
+from rota.engine.positions import QueuePositions
 from rota.engine.single_settle import settle_one
-from rota.engine.slots import QueueSeats, divided, lacks_room
+from rota.engine.slots import QueueSeats, divided, filled, lacks_room
 from rota.engine.wakeups import ANY, CANCEL, DONE, READY, TIMER
 from rota.errors import LeaseLost, StoreError, UsageError
 from rota.store.backend.database import BRIEF
@@ -67,6 +67,7 @@ class Worker:
         self._calls = 0
         self._doubtful = False
         self._alone = AloneRuns(self._lease_us)
+        self._positions = QueuePositions()
         self._stopping = False
         self._handing_over: set[str] = set()
         self._turning = asyncio.Lock()
@@ -279,6 +280,7 @@ class Worker:
         return ClaimRequest(
             self._settings.namespace, self.id, names, wanted, free,
             frozenset(self._limits), now, now + self._lease_us, one_alone,
+            self._positions.after(now),
         )  # fmt: skip
 
     def names(self) -> list[str]:
@@ -292,22 +294,24 @@ class Worker:
         """Remember what a claim says about what is left; `calls` is from before it."""
         if request.one_alone:
             self._alone.waits = bool(claimed.claims)  # after this one there may be another
-        elif calls == self._calls:
-            self._note_hunger(request, claimed.claims)
-            if self._hungry:
-                self._wakeups.ask_more()
+        else:
+            self._note_queues(request, claimed.claims, calls)
         if claimed.retry_at is not None:
             self._clock.call_at(claimed.retry_at, self.look)
 
-    def _note_hunger(self, request: ClaimRequest, claims: Sequence[Claim]) -> None:
-        """Full hands mean there may be more; anything less means somebody will call us."""
-        taken = Counter(claim.queue for claim in claims)
-        room = request.room
-        for name, free in request.queues:
-            if room <= 0:
-                break  # it was not asked
-            self._queues[name].hungry = taken[name] >= min(free, room)
-            room -= taken[name]
+    def _note_queues(self, request: ClaimRequest, claims: Sequence[Claim], calls: int) -> None:
+        full = filled(request, claims)
+        if not self._database.is_local:
+            self._positions.note(
+                {name: full[name] for name in full.keys() - request.limited}, claims,
+                began=request.now, ended=self._clock.now(),
+            )  # fmt: skip
+        if calls == self._calls:
+            for name, is_full in full.items():
+                # Full hands mean there may be more; anything less means somebody will call us.
+                self._queues[name].hungry = is_full or name in request.after
+            if self._hungry:
+                self._wakeups.ask_more()
 
     async def _wake_due(self, now: int) -> bool:
         if self._due_at is None or self._due_at > now or not self.claiming:

@@ -56,6 +56,31 @@ async def test_a_second_claim_raises_the_count_and_keeps_the_first_start(db: Dat
     assert not again.is_fresh
 
 
+@pytest.mark.pg
+@pytest.mark.parametrize("database_url", ["postgres"], indirect=True)
+async def test_a_claim_after_a_position_passes_over_what_stands_before_it(db: Database) -> None:
+    passed, at, behind = (new_run(available_at=NOW - back) for back in (3, 2, 1))
+    urgent, low = new_run(priority=5), new_run(priority=-5, available_at=NOW - 9)
+    await start(db, passed, at, behind, urgent, low)
+    after = {"default": claiming.QueuePosition(0, at.available_at, at.id)}
+    assert _ids(await claim(db, after=after, seats=2)) == [urgent.id, behind.id]
+    assert _ids(await claim(db, after=after)) == [low.id]
+    assert _ids(await claim(db)) == [passed.id, at.id]
+
+
+@pytest.mark.pg
+@pytest.mark.parametrize("database_url", ["postgres"], indirect=True)
+async def test_a_turn_after_a_position_settles_and_claims(db: Database) -> None:
+    held = await begin(db)
+    passed, behind = new_run(available_at=NOW - 5), new_run(available_at=NOW + 1)
+    await start(db, passed, behind, now=NOW + 1)
+    after = {"default": claiming.QueuePosition(0, held.available_at, held.id)}
+    wanted = request(now=NOW + 1, after=after)
+    settled, claimed = await db.write(transitions.turn, [Outcome(held, "complete")], wanted)
+    assert settled.ids == {held.id}
+    assert _ids(claimed.claims) == [behind.id]
+
+
 async def test_the_highest_priority_then_the_oldest_goes_first(db: Database) -> None:
     a = new_run(available_at=NOW - 1)
     b = new_run(available_at=NOW - 2)

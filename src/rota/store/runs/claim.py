@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -20,8 +20,20 @@ TURN_US = HOUR
 NO_KEY = ""  # stands for runs without a key where keys take turns
 
 
+class QueuePosition(NamedTuple):
+    """A place in the order of a queue: that of the last run claimed from it."""
+
+    priority: int
+    available_at: int
+    id: str
+
+
 class ClaimRequest(msgspec.Struct, frozen=True):
-    """Who claims what: up to `room` runs from queues in their order, each with its free seats."""
+    """Who claims what: up to `room` runs from queues in their order, each with its free seats.
+
+    `after` names positions before which nothing is left, except what came late: a claim passes
+    over them, but not over higher priorities. (PostgreSQL only: elsewhere nothing is in the way.)
+    """
 
     namespace: str
     worker_id: str
@@ -32,6 +44,7 @@ class ClaimRequest(msgspec.Struct, frozen=True):
     now: int
     lease_until: int
     one_alone: bool = False  # at most one run, and one that is executed alone
+    after: Mapping[str, QueuePosition] = {}
 
 
 class Claimed(NamedTuple):
@@ -64,12 +77,11 @@ async def _claim_ready(
 ) -> list[Claim]:
     """The first in line of a queue without limits."""
     if tx.dialect.fuses:
-        rows = await tx.rows(
-            "claim_runs",
-            namespace=request.namespace, queue=queue, names=request.names, limit=seats,
-            worker_id=request.worker_id, lease_until=request.lease_until, now=request.now,
-            alone=alone,
-        )  # fmt: skip
+        values = values_of(request, queue, seats)
+        if queue in request.after:
+            rows = await tx.rows("claim_runs_after", alone=alone, **values)
+        else:
+            rows = await tx.rows("claim_runs", alone=alone, **values)
         return _in_order(rows)
     [[ready, places]] = await tx.rows(
         "ready_runs", namespace=request.namespace, queue=queue, names=request.names, limit=seats,
@@ -82,6 +94,20 @@ async def _claim_ready(
             lease_until=request.lease_until, now=request.now,
         )  # fmt: skip
     return claims
+
+
+def values_of(request: ClaimRequest, queue: str, limit: int) -> dict[str, Any]:
+    """The values of a statement that claims from one queue without limits."""
+    values: dict[str, Any] = {
+        "namespace": request.namespace, "queue": queue, "names": request.names, "limit": limit,
+        "worker_id": request.worker_id, "lease_until": request.lease_until, "now": request.now,
+    }  # fmt: skip
+    after = request.after.get(queue)
+    if after is not None:
+        values |= {
+            "after_priority": after.priority, "after_at": after.available_at, "after_id": after.id,
+        }  # fmt: skip
+    return values
 
 
 _CLAIMS = msgspec.json.Decoder(list[Claim])

@@ -19,7 +19,7 @@ from rota.core.runs.options import BEGAN_AT
 from rota.core.runs.recovery import is_recovered, runs_alone
 from rota.errors import WrongState
 from rota.store.backend.database import READY, Row, Taken, Tx
-from rota.store.runs.claim import Claimed, ClaimRequest, claim, claim_order
+from rota.store.runs.claim import Claimed, ClaimRequest, claim, claim_order, values_of
 from rota.store.schedules.overlap import EndedChain, release_next
 
 # Larger bodies live in `payloads`: a claim or a settlement rewrites the row, not the body.
@@ -303,11 +303,11 @@ async def _turn_at_once(
 ) -> tuple[SettleResult, Claimed]:
     """The plain case of a turn as one statement."""
     items = [(o.claim.id, o.claim.claim_count, o.output) for o in outcomes]
-    rows = await tx.many(
-        "complete_and_claim", items, namespace=request.namespace, queue=queue, names=request.names,
-        limit=limit, worker_id=request.worker_id, lease_until=request.lease_until, now=request.now,
-        alone=True,
-    )  # fmt: skip
+    values = values_of(request, queue, limit)
+    if queue in request.after:
+        rows = await tx.many("complete_and_claim_after", items, alone=True, **values)
+    else:
+        rows = await tx.many("complete_and_claim", items, alone=True, **values)
     if rows[0][0] == len(items):
         done = frozenset([item[0] for item in items])
     else:

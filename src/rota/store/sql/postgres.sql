@@ -58,6 +58,47 @@ set status = 'running', reason = null, lease_owner = :worker_id, lease_until = :
 where ctid = any (array(select ctid from picked))
 returning {claim columns}
 
+-- name: claim_runs_after
+-- The same, passing over what was claimed before. While a snapshot is open, the server keeps the
+-- entries of all of that in the index, and a claim from the front reads every one of them.
+with unpaused as (
+    select 1 where not exists (select 1 from queues
+        where queues.namespace = :namespace and queues.name = :queue and queues.paused = 1)
+),
+higher as (
+    select ctid from runs
+    where namespace = :namespace and queue = :queue and status = 'pending' and name {in names}
+        and recoveries < 2 and exists (select 1 from unpaused) and priority > :after_priority
+    order by priority desc, available_at, id
+    limit :limit
+    {skip_locked}
+),
+behind as (
+    select ctid from runs
+    where namespace = :namespace and queue = :queue and status = 'pending' and name {in names}
+        and recoveries < 2 and exists (select 1 from unpaused) and priority = :after_priority
+        and (available_at, id) > (:after_at, :after_id)
+    order by priority desc, available_at, id
+    limit :limit - (select count(*) from higher)
+    {skip_locked}
+),
+lower as (
+    select ctid from runs
+    where namespace = :namespace and queue = :queue and status = 'pending' and name {in names}
+        and recoveries < 2 and exists (select 1 from unpaused) and priority < :after_priority
+    order by priority desc, available_at, id
+    limit :limit - (select count(*) from higher) - (select count(*) from behind)
+    {skip_locked}
+),
+picked as (
+    select ctid from higher union all select ctid from behind union all select ctid from lower
+)
+update runs
+set status = 'running', reason = null, lease_owner = :worker_id, lease_until = :lease_until,
+    claim_count = claim_count + 1, wake_requested = 0, started_at = coalesce(started_at, :now)
+where ctid = any (array(select ctid from picked))
+returning {claim columns}
+
 -- name: pick_keyed
 -- As `lateral`: before version 18 the server reads the whole table for each key otherwise.
 with recursive waiting (key) as (
@@ -96,6 +137,12 @@ limit :limit
 -- Both in one round trip: the server works while we perform what was claimed before.
 with done as ({query complete_runs} returning runs.id),
     taken as ({query claim_runs})
+select (select count(*) from done) as done_count, taken.*
+from (values (1)) as always (one) left join taken on true
+
+-- name: complete_and_claim_after
+with done as ({query complete_runs} returning runs.id),
+    taken as ({query claim_runs_after})
 select (select count(*) from done) as done_count, taken.*
 from (values (1)) as always (one) left join taken on true
 

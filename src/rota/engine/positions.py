@@ -1,0 +1,61 @@
+"""Where the next claim of a queue begins while a backlog is worked off.
+
+A claim from the front passes every run that was claimed before, as long as some snapshot keeps
+their index entries alive. A run may still come in behind such a position: its start took long to
+commit, or it woke up. So a claim begins at the front again after a while.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from rota.core.runs.model import Claim
+from rota.core.time.instants import SECOND
+from rota.store.runs.claim import QueuePosition, claim_order
+
+# A claim begins at the front at least so often, and then after so many times what that one took.
+FRONT_EVERY_US = SECOND
+FRONT_SHARE = 10
+
+
+class _Backlog(NamedTuple):
+    position: QueuePosition
+    until: int  # when the next claim begins at the front
+
+
+class QueuePositions:
+    """The positions of one worker, by queue."""
+
+    def __init__(self) -> None:
+        self._backlogs: dict[str, _Backlog] = {}
+
+    def after(self, now: int) -> dict[str, QueuePosition]:
+        """Where claims begin now; those of other queues begin at the front."""
+        self._backlogs = {
+            name: one
+            for name, one in self._backlogs.items()
+            if one.until - now > 0  # it has not come
+        }
+        return {name: one.position for name, one in self._backlogs.items()}
+
+    def note(
+        self, full: Mapping[str, bool], claims: Iterable[Claim], *, began: int, ended: int
+    ) -> None:
+        """Learn from a claim that took this long. Only a queue that gave all that was asked for
+        has a backlog."""
+        last = {claim.queue: claim for claim in sorted(claims, key=claim_order)}
+        for name, is_full in full.items():
+            known = self._backlogs.pop(name, None)
+            if not is_full:
+                continue
+            claim = last[name]
+            position = QueuePosition(claim.priority, claim.available_at, claim.id)
+            pause = max(FRONT_EVERY_US, FRONT_SHARE * (ended - began))
+            if known is not None and _order(known.position) > _order(position):
+                position = known.position  # all of these had a higher priority
+            self._backlogs[name] = _Backlog(position, known.until if known else began + pause)
+
+
+def _order(position: QueuePosition) -> tuple[int, int, str]:
+    return (-position.priority, position.available_at, position.id)

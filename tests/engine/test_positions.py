@@ -1,0 +1,79 @@
+"""Claims from a backlog begin where the last one ended, and at the front now and then."""
+
+from __future__ import annotations
+
+import pytest
+
+from rota import Rota
+from rota.core.runs.model import Claim
+from rota.core.time.instants import SECOND
+from rota.engine.positions import FRONT_EVERY_US, FRONT_SHARE, QueuePositions
+from rota.store.runs.claim import QueuePosition
+from tests.engine.kit import Gate, eventually, live
+from tests.kit.builders import NOW
+
+
+def claim_of(place: int, priority: int = 0) -> Claim:
+    return Claim(
+        f"r{place}", 1, "default", "workflow", "flow", "default", priority, NOW + place,
+        f"r{place}", None, 1, 0, "manual", None, None, None, None, None, None, None, None, NOW, NOW,
+        None,
+    )  # fmt: skip
+
+
+def position(held: Claim) -> QueuePosition:
+    return QueuePosition(held.priority, held.available_at, held.id)
+
+
+def test_a_full_claim_leaves_a_position_and_a_smaller_one_takes_it_away() -> None:
+    first, second = claim_of(1), claim_of(2)
+    positions = QueuePositions()
+    assert positions.after(NOW) == {}
+    positions.note({"default": True}, [first, second], began=NOW, ended=NOW)
+    assert positions.after(NOW) == {"default": position(second)}
+    positions.note({"default": False}, [], began=NOW, ended=NOW)
+    assert positions.after(NOW) == {}
+
+
+def test_runs_of_higher_priority_do_not_move_a_position_back() -> None:
+    urgent, plain = claim_of(2, priority=5), claim_of(1)
+    positions = QueuePositions()
+    positions.note({"default": True}, [plain], began=NOW, ended=NOW)
+    positions.note({"default": True}, [urgent], began=NOW, ended=NOW)
+    assert positions.after(NOW) == {"default": position(plain)}
+
+
+def test_a_claim_begins_at_the_front_after_a_while() -> None:
+    held = claim_of(1)
+    positions = QueuePositions()
+    positions.note({"default": True}, [held], began=NOW, ended=NOW + 7)
+    positions.note({"default": True}, [held], began=NOW + 10, ended=NOW + 10)
+    assert positions.after(NOW + FRONT_EVERY_US - 1)
+    assert not positions.after(NOW + FRONT_EVERY_US)
+
+
+def test_a_front_that_takes_long_is_looked_at_less_often() -> None:
+    held = claim_of(1)
+    positions = QueuePositions()
+    positions.note({"default": True}, [held], began=NOW, ended=NOW + SECOND)
+    assert positions.after(NOW + FRONT_SHARE * SECOND - 1)
+    assert not positions.after(NOW + FRONT_SHARE * SECOND)
+
+
+@pytest.mark.wall_clock
+async def test_a_run_that_comes_late_into_a_backlog_is_executed_too(database_url: str) -> None:
+    gate = Gate()
+    app = Rota(seats=4)
+
+    @app.workflow
+    async def flow(n: int) -> None:
+        await gate(n)
+
+    async with live(app, database_url) as clock:
+        await app.options(delay="1h").start(flow, -1)
+        await app.start_many(flow, [(n,) for n in range(100)])
+        await eventually(lambda: gate.under_way == 4)
+        clock.move_to(clock.now() + 3600 * SECOND)
+        gate.open.set()
+        await eventually(lambda: len(gate.entered) == 101)
+        assert sorted(gate.entered) == list(range(-1, 100))
