@@ -328,9 +328,7 @@ class Rota(Client):
         if self._executor is not None:
             self._executor.close()
             self._executor = None
-        if self.automations.executor is not None:
-            self.automations.executor.close()
-            self.automations.executor = None
+        self.automations.executor = None
         await self.pipelines.close()
 
     def leave_home(self) -> None:

@@ -126,6 +126,11 @@ class Context:
         self._unawaited: dict[int, _Asked] = {}
 
     @property
+    def place(self) -> tuple[str, str]:
+        """The names of the automation and of the handler."""
+        return self._automation.name, self._handler.node.name
+
+    @property
     def now(self) -> datetime:
         """The host's time, in UTC."""
         return moment(self._now())

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import random
 from collections.abc import Awaitable, Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 
+from rota.automations.threads import HandlerThreads
 from rota.core.runs.ids import IdMaker
 from rota.core.runs.retry import RetryPolicy
 from rota.engine.clock import Clock
@@ -25,7 +25,7 @@ class AutomationEnvironment(NamedTuple):
     clock: Clock
     settings: Settings
     ids: IdMaker
-    threads: ThreadPoolExecutor
+    threads: HandlerThreads
 
     async def write(
         self,

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
 
@@ -17,6 +16,7 @@ from rota.automations.auto_fix import Fix, HandlerFailure, compiled
 from rota.automations.definition import Automation, Function, Handler
 from rota.automations.environment import AutomationEnvironment, HandlerSuspended, NotHappened
 from rota.automations.handler_runner import HandlerRunner, ToolFault
+from rota.automations.threads import HandlerThreads
 from rota.core.runs.failures import Kind, describe, kind_of
 from rota.core.runs.model import Claim, Outcome, StoredStep
 from rota.engine.context import EngineContext
@@ -43,7 +43,7 @@ class AutomationExecutor:
     def __init__(self, declared: Mapping[str, Automation], base: EngineContext) -> None:
         self._declared = declared
         self._wakeups = base.wakeups
-        threads = ThreadPoolExecutor(base.settings.threads, thread_name_prefix="rota-automation")
+        threads = HandlerThreads(base.settings.threads)
         self._room = AutomationEnvironment(
             base.database, base.clock, base.settings, base.ids, threads
         )
@@ -58,10 +58,6 @@ class AutomationExecutor:
     def names(self) -> list[str]:
         """The automations it can perform: those whose deployed version is the one it has."""
         return list(self._digests)
-
-    def close(self) -> None:
-        """Let the threads go; ones that hang in user code are left behind."""
-        self._room.threads.shutdown(wait=False, cancel_futures=True)
 
     async def perform(self, claim: Claim, steps: Sequence[StoredStep]) -> Outcome | None:
         """Take up the turn, run one handler, settle. None: it is settled."""

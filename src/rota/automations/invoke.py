@@ -9,6 +9,7 @@ from typing import Any
 from rota.automations.context import Context
 from rota.automations.definition import Function
 from rota.automations.environment import AutomationEnvironment
+from rota.automations.threads import HandlerHung
 from rota.core.time.instants import micros
 from rota.errors import HostStop, RunTimeout, UsageError
 
@@ -27,7 +28,7 @@ async def call(
     limit_s = room.settings.phase_s
     try:
         if await _is_late(room, task, limit_s):
-            error = RunTimeout(f"the handler did not end within {limit_s:g} s")
+            error = _late(room, ctx, limit_s)
             ctx.stopped = ctx.stopped or HostStop(error)
             raise error
         value = task.result()
@@ -40,6 +41,15 @@ async def call(
     if ctx.stopped is not None:  # it swallowed the stop, which counts all the same
         raise ctx.stopped.cause or ctx.stopped
     return value
+
+
+def _late(room: AutomationEnvironment, ctx: Context, limit_s: float) -> RunTimeout:
+    automation, handler = ctx.place
+    said = f"the handler did not end within {limit_s:g} s"
+    if handler not in room.threads.hung(automation):
+        return RunTimeout(said)
+    hint = "Give its calls a timeout. Restart the worker to be rid of the thread."
+    return HandlerHung(f"{said}; {room.threads.told(automation)}", hint=hint)
 
 
 def _is_cancelled() -> bool:
@@ -96,7 +106,7 @@ async def _threaded(
         except BaseException as error:
             raise _tamed(error) from error
 
-    return await asyncio.get_running_loop().run_in_executor(room.threads, run)
+    return await room.threads.run(*ctx.place, run)
 
 
 def _tamed(error: BaseException) -> UsageError:

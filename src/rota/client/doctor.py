@@ -24,6 +24,7 @@ from rota.errors import RotaError
 from rota.schedules.ledger_check import ledger_faults
 from rota.settings import Settings
 from rota.store import invariants
+from rota.store.automations import views
 from rota.store.backend import migrate
 from rota.store.backend.database import Database, Tx, open_url
 from rota.store.backend.migrate import PlannedMigration
@@ -168,7 +169,7 @@ class Doctor:
         return [
             self.store, self.schema, self.clock, self.rules, self.ledger, self.schedules,
             self.worker_rows, self.queues, self.pending, self.overdue, self.leases,
-            self.put_aside, self.people,
+            self.put_aside, self.people, self.hung_handlers,
         ]  # fmt: skip
 
     # -- the database ----------------------------------------------------------------------
@@ -391,6 +392,12 @@ class Doctor:
         ids = [f"{row.id} ({row.name}, {row.reason})" for row in rows]
         says = f"{_count(len(rows), 'run')} waiting for a person: {_some(ids)}"
         return [Finding("warn", "waiting", says, "`rota run show ID` says what is needed.")]
+
+    async def hung_handlers(self) -> list[Finding]:
+        """Automations whose sync handlers did not end in time and still hold threads."""
+        found = await self._database.read(views.hung_handlers, namespace=self._namespace)
+        hint = "Give their calls a timeout, deploy, and restart the worker."
+        return [Finding("warn", "automations", f"{name}: {said}", hint) for name, said in found]
 
     async def _page(self, status: Status) -> Sequence[Run]:
         return await self._database.read(

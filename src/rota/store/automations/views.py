@@ -17,10 +17,12 @@ from rota.core.automations.model import (
 from rota.core.automations.phases import DECIDED, UNCERTAIN, EventStatus
 from rota.core.automations.text import can_skip
 from rota.core.runs.model import Run
+from rota.core.runs.stored_errors import read_error
 from rota.store.automations.events import AutomationKey
 from rota.store.backend.database import Row, Tx
 
 LATEST = 1 << 62
+LATE_MAX = 100
 OPEN = (EventStatus.PENDING, EventStatus.RESERVED)
 
 
@@ -148,6 +150,14 @@ async def last_errors(tx: Tx, root_ids: Sequence[str]) -> dict[str, str]:
     """What each chain last complained about."""
     rows = await tx.rows("errors_of_chains", root_ids=list(root_ids)) if root_ids else []
     return {row[0]: row[1] for row in rows if row[1]}
+
+
+async def hung_handlers(tx: Tx, *, namespace: str) -> list[tuple[str, str]]:
+    """Automations that could not go on because a thread of theirs hangs, and what was told."""
+    turns = await tx.rows("late_turns", namespace=namespace, limit=LATE_MAX)
+    errors = await last_errors(tx, [root_id for _, root_id in turns])
+    told = {name: read_error(errors[root_id]) for name, root_id in turns if root_id in errors}
+    return [(name, one["message"]) for name, one in told.items() if one["type"] == "HandlerHung"]
 
 
 async def touched(tx: Tx, run_id: str) -> list[Touched]:

@@ -82,6 +82,13 @@ from runs
 where runs.id {in root_ids} or (runs.root_id {in root_ids} and runs.retry_of is not null)
 order by runs.attempt, runs.recoveries
 
+-- name: late_turns
+-- Open turns whose last attempt took too long.
+select name, root_id from runs
+where namespace = :namespace and kind = 'automation' and reason = 'timeout'
+    and (status = 'sleeping' or status = 'waiting') and finished_at is null
+order by name limit :limit
+
 -- name: reservations_of_run
 select events.topic, events.message_id, reservations.act, reservations.at
 from reservations join events on events.id = reservations.event_id

@@ -1,0 +1,115 @@
+"""Threads of sync handlers. A thread that outlives its time limit cannot be stopped: it no longer
+counts against the pool, so that other automations go on, and each automation may leave only a few
+of them behind.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import socket
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from rota.errors import RunTimeout
+
+log = logging.getLogger("rota.automations")
+# How many hung threads an automation may have; after that its sync handlers are not started.
+HUNG_MAX = 3
+
+
+class HandlerHung(RunTimeout):
+    """A sync handler did not end in time, and its thread is still at work."""
+
+
+class HandlerThreads:
+    """Runs sync handlers, a number of them at a time."""
+
+    def __init__(self, count: int) -> None:
+        self._slots = asyncio.Semaphore(count)
+        self._hung: dict[str, list[str]] = {}  # handlers, by automation
+
+    def hung(self, automation: str) -> list[str]:
+        """The handlers of an automation whose threads hang, one for each thread."""
+        return self._hung.get(automation, [])
+
+    def told(self, automation: str) -> str:
+        """Where the threads of an automation hang, in words; empty when none does."""
+        names = self.hung(automation)
+        if not names:
+            return ""
+        count = "1 thread" if len(names) == 1 else f"{len(names)} threads"
+        verb = "hangs" if len(names) == 1 else "hang"
+        where = f"process {os.getpid()} on {socket.gethostname()}"
+        return f"{count} of {automation} {verb} in {', '.join(dict.fromkeys(names))} ({where})"
+
+    async def run(self, automation: str, handler: str, function: Callable[[], Any]) -> Any:
+        """What the function returns, called in a thread of its own."""
+        if len(self.hung(automation)) >= HUNG_MAX:
+            raise HandlerHung(
+                f"{handler} was not started: {self.told(automation)}",
+                hint="Give its calls a timeout, deploy, and restart the worker.",
+            )
+        await self._slots.acquire()
+        loop = asyncio.get_running_loop()
+        ended: asyncio.Future[Any] = loop.create_future()
+        left = _LeftBehind(self, automation, handler)
+
+        def work() -> None:
+            value, error = None, None
+            try:
+                value = function()
+            except BaseException as raised:
+                error = raised
+            with contextlib.suppress(RuntimeError):  # the loop is closed
+                loop.call_soon_threadsafe(end, value, error)
+
+        def end(value: Any, error: BaseException | None) -> None:
+            left.ended()
+            if ended.done():
+                return
+            if error is None:
+                ended.set_result(value)
+            else:
+                ended.set_exception(error)
+
+        threading.Thread(target=work, name=f"rota-{automation}-{handler}", daemon=True).start()
+        try:
+            return await ended
+        except asyncio.CancelledError:
+            left.hangs()
+            raise
+
+    def _free(self) -> None:
+        self._slots.release()
+
+
+class _LeftBehind:
+    """One thread: it holds a slot until it ends, or until nobody waits for it any more."""
+
+    def __init__(self, threads: HandlerThreads, automation: str, handler: str) -> None:
+        self._threads = threads
+        self._place = automation, handler
+        self._state = "works"
+
+    def hangs(self) -> None:
+        """Nobody waits for it any more."""
+        if self._state != "works":
+            return
+        self._state = "hangs"
+        automation, handler = self._place
+        self._threads._hung.setdefault(automation, []).append(handler)
+        self._threads._free()
+
+    def ended(self) -> None:
+        """The thread has ended."""
+        automation, handler = self._place
+        if self._state == "works":
+            self._threads._free()
+        elif self._state == "hangs":
+            self._threads._hung[automation].remove(handler)
+            log.warning("a thread of %s, %s has ended after all", automation, handler)
+        self._state = "ended"
