@@ -3,10 +3,15 @@
 A fix is source text that defines the handler's functions anew. It cannot change what the
 automation declares (topics, schedules, subscriptions): the host takes only functions from it, and
 only those that were there before, with the same parameters. Off unless a hook is given.
+
+The source is stored in the database, and every worker of the automation executes it: whoever may
+write to the database may execute code in the workers.
 """
 
 from __future__ import annotations
 
+import ast
+import contextlib
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, NamedTuple
@@ -24,9 +29,9 @@ class HandlerFailure(NamedTuple):
     phase: str
     error: str  # with its trace, as it was recorded
     logs: tuple[str, ...]
-    source: Mapping[str, str]  # of the version that failed
+    source: Mapping[str, str]  # of the version that failed; a fix may return it, changed
     version: int
-    attempt: int  # the how manieth fix in a row this would be
+    attempt: int  # number of consecutive fixes, including this one
     history: tuple[str, ...]  # comments of earlier versions, newest first
 
 
@@ -54,13 +59,19 @@ def compiled(functions: Mapping[str, Function], source: Mapping[str, str]) -> di
 
 
 def _one(phase: str, before: Function, text: str) -> Function:
-    names: dict[str, Any] = dict(getattr(before, "__globals__", {}))
+    """The function that a text defines. Its decorators are left out: they would declare a handler
+    once more."""
+    names = _names_around(before)
     known = set(names)
+    wanted = before.__name__
     try:
-        exec(compile(text, f"<fix of {phase}>", "exec"), names)
+        tree = _parsed(text)
+        for node in tree.body:
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name == wanted:
+                node.decorator_list = []
+        exec(compile(tree, f"<fix of {phase}>", "exec"), names)
     except Exception as error:
         raise UsageError(f"the fix of {phase} does not compile: {error}") from error
-    wanted = before.__name__
     after = names.get(wanted)
     fresh = after is not None and (wanted not in known or after is not before)
     if not fresh or not inspect.isfunction(after):
@@ -69,3 +80,25 @@ def _one(phase: str, before: Function, text: str) -> Function:
     if old != new:
         raise UsageError(f"the fix of {phase} takes {new}; it was called with {old}")
     return after
+
+
+def _parsed(text: str) -> ast.Module:
+    """The text as a module. Methods come indented; dedenting would change strings in them."""
+    first = next((line for line in text.splitlines() if line.strip()), "")
+    is_indented = first[:1].isspace()
+    tree = ast.parse(f"if True:\n{text}" if is_indented else text)
+    if is_indented:
+        [block] = tree.body
+        tree.body = block.body if isinstance(block, ast.If) else []
+    return tree
+
+
+def _names_around(function: Function) -> dict[str, Any]:
+    """The names that a function sees: those of its module, and of the functions around it."""
+    names: dict[str, Any] = dict(getattr(function, "__globals__", {}))
+    code = getattr(function, "__code__", None)
+    cells = getattr(function, "__closure__", None) or ()
+    for name, cell in zip(code.co_freevars if code else (), cells, strict=True):
+        with contextlib.suppress(ValueError):  # not assigned yet
+            names[name] = cell.cell_contents
+    return names

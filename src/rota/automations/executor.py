@@ -190,6 +190,7 @@ class AutomationExecutor:
             compiled(handler.functions, fix.source)
             return await self._as_version(declared, work, fix)
         except Exception as problem:  # a fixer that fails is no reason to lose the failure
+            log.warning("automation %s: the fix was refused: %s", declared.name, problem)
             performance.remark(f"the fix was refused: {problem}")
             return None
 
