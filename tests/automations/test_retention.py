@@ -35,6 +35,34 @@ async def test_without_days_events_are_kept(database_url: str) -> None:
         assert len(await app.automations.inputs("line")) == 1
 
 
+async def test_an_input_says_that_its_part_of_the_ledger_was_pruned(database_url: str) -> None:
+    app = Line(keep_days=1)
+    async with begun(app, database_url, "e1") as world:
+        [seen] = await app.automations.inputs("line")
+        assert not await app.automations.is_pruned(seen.input.id)
+        assert len((await app.automations.outcome("line", seen.input.id))[1]) == 1
+        await days_later(world, 30)
+        assert (await app.automations.outcome("line", seen.input.id))[1] == []
+        assert await app.automations.is_pruned(seen.input.id)
+        await app.automations.pause("line")
+        await app.feed("e2")
+        await app.automations.skip_event("line", "work", "e2")
+        [newest, _] = await app.automations.inputs("line")
+        assert not await app.automations.is_pruned(newest.input.id)  # no run ever had it
+
+
+async def test_an_event_names_the_run_that_used_it(database_url: str) -> None:
+    app = Line(keep_days=1)
+    async with begun(app, database_url, "e1") as world:
+        [run] = [
+            one.run for one in await app.automations.activity("line") if one.run.reserved_count
+        ]
+        found = await app.automations.events("line")
+        assert await app.automations.users_of(found) == {found[0].id: run.run_id}
+        await days_later(world, 30)
+        assert await app.automations.users_of(found) == {}
+
+
 async def test_a_message_id_is_new_again_when_its_event_is_gone(database_url: str) -> None:
     app = Line(keep_events_days=1)
     async with begun(app, database_url, "e1") as world:

@@ -116,6 +116,16 @@ class Automations:
         found = await self._client.database.read(events.named, place, topic, [message_id])
         return found[0] if found else None
 
+    async def users_of(self, events: Sequence[StoredEvent]) -> dict[str, str]:
+        """The ids of the runs that used or skipped these events, by `StoredEvent.id`. One whose
+        run was pruned is left out."""
+        return await self._client.database.read(views.users_of, [one.id for one in events])
+
+    async def is_pruned(self, input_id: str) -> bool:
+        """Whether runs that used events of an input were pruned, with their part of the ledger:
+        the changes of `outcome` are not all then."""
+        return await self._client.database.read(views.count_forgotten, input_id) > 0
+
     async def inputs(self, name: str, *, before: str = "", limit: int = 50) -> Sequence[SeenInput]:
         """What came in and how far it got, newest first."""
         return await self._client.database.read(
@@ -123,7 +133,7 @@ class Automations:
         )
 
     async def outcome(self, name: str, input_id: str) -> tuple[SeenInput, Sequence[LedgerRow]]:
-        """One input and the changes it led to."""
+        """One input and the changes it led to, as far as they are kept: see `is_pruned`."""
         place = await self._place(name)
         found = await self._client.database.read(
             views.list_inputs, place, input_id=input_id, limit=1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 
 from tests.cli.kit import Daemon
 from tests.cli.kit.automation_project import CODE, Desk
+from tests.kit import select
 
 BROKEN = """
 from rota import Rota
@@ -119,6 +121,30 @@ def test_the_same_event_again_corrects_it_until_it_is_taken(desk: Desk) -> None:
     desk.work()
     assert "event o-1 of topic orders was consumed already; nothing changed" in said
     assert len(desk.sent()) == 1
+
+
+def test_a_used_event_names_its_run(desk: Desk) -> None:
+    desk.order("mails", "o-1")
+    [event] = desk.json("automation", "events", "mails")
+    runs = desk.json("automation", "activity", "mails")
+    assert event["status"] == "consumed"
+    assert [one["handler"] for one in runs if one["id"] == event["run_id"]] == ["mailer"]
+    assert event["run_id"][-8:] in desk.run("automation", "events", "mails").stdout
+
+
+def test_an_input_whose_ledger_was_pruned_claims_nothing(desk: Desk) -> None:
+    desk.order("mails", "o-1")
+    [one] = [
+        row for row in desk.json("automation", "inputs", "mails") if row["external_id"] == "o-1"
+    ]
+    inputs = ("automation", "inputs", "mails", one["id"])
+    assert desk.json(*inputs)["ledger_pruned"] is False
+    asyncio.run(select(desk.url, "delete from reservations"))
+    asyncio.run(select(desk.url, "delete from mutations"))
+    assert desk.json(*inputs)["ledger_pruned"] is True
+    said = desk.run(*inputs).stdout
+    assert "were pruned (keep_days)" in said
+    assert "no change" not in said
 
 
 def test_a_payload_for_a_reserved_event_is_kept_and_told(desk: Desk) -> None:

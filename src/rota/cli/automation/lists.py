@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from rota.core.automations.model import AutomationVersion, LedgerRow, SeenRun, StoredEvent
 
 CELL_WIDTH = 60
+PRUNED = "runs that used its events were pruned (keep_days), and the changes they made with them"
 LIMIT = click.option(
     "--limit", type=click.IntRange(1, 1000), default=20, show_default=True, help="How many."
 )
@@ -32,6 +33,7 @@ class Trail(NamedTuple):
 
     inputs: Sequence[SeenInput]
     outputs: Sequence[LedgerRow]
+    is_pruned: bool = False  # more may have happened than is kept
 
 
 def _more(found: Sequence[Any], limit: int, last: str) -> None:
@@ -91,14 +93,15 @@ def inputs(
 
 async def _outcome(client: Client, name: str, input_id: str) -> Trail:
     one, led_to = await client.automations.outcome(name, input_id)
-    return Trail([one], led_to)
+    return Trail([one], led_to, await client.automations.is_pruned(input_id))
 
 
 def _show_input(call: CommonOptions, trail: Trail) -> None:
     [one] = trail.inputs
     if call.json:
         outputs = [page.output_document(row) for row in trail.outputs]
-        render.document(input_document(one) | {"outputs": outputs})
+        facts = {"outputs": outputs, "ledger_pruned": trail.is_pruned}
+        render.document(input_document(one) | facts)
         return
     row = one.input
     click.echo(f"input {row.id}  {render.clean(row.title)}  {render.coloured(one.status)}")
@@ -112,7 +115,9 @@ def _show_input(call: CommonOptions, trail: Trail) -> None:
         if value:
             click.echo(f"  {name:<12}{render.clean(value)}")
     render.heading("what it led to")
-    if not trail.outputs:
+    if trail.is_pruned:
+        click.echo(f"  {PRUNED}")
+    elif not trail.outputs:
         click.echo("  no change to anything outside" + ("" if one.status == "done" else " so far"))
     for number, output in enumerate(trail.outputs):
         click.echo() if number else None
@@ -261,20 +266,20 @@ def events(
 ) -> None:
     """Show the events of an automation's topics, newest first."""
 
-    async def look(client: Client) -> tuple[Sequence[StoredEvent], int]:
+    async def look(client: Client) -> tuple[Sequence[StoredEvent], dict[str, str], int]:
         found = await client.automations.events(
             name, topic=topic, status=status or "", before=before, limit=limit
         )
-        return found, client.clock.now()
+        return found, await client.automations.users_of(found), client.clock.now()
 
-    found, now = connect.ask(call, look)
+    found, users, now = connect.ask(call, look)
     if call.json:
-        render.document([event_document(row) for row in found])
+        render.document([event_document(row, users.get(row.id)) for row in found])
         return
     rows = [
         (
             row.topic, row.message_id, row.status, render.ago(row.created_at, now),
-            short_id(row.reserved_by or "-"), _payloads(row),
+            short_id(row.reserved_by or users.get(row.id, "-")), _payloads(row),
         )
         for row in found
     ]  # fmt: skip
@@ -295,12 +300,12 @@ def _correction(row: StoredEvent) -> Any:
     return None if row.correction is None else render.parsed(row.correction)
 
 
-def event_document(row: StoredEvent) -> dict[str, Any]:
-    """An event for machines."""
+def event_document(row: StoredEvent, user_id: str | None = None) -> dict[str, Any]:
+    """An event for machines; `user_id` is the run that used or skipped it."""
     return {
         "id": row.message_id, "topic": row.topic, "status": row.status,
         "payload": render.parsed(row.payload), "correction": _correction(row),
-        "run_id": row.reserved_by,
+        "run_id": row.reserved_by or user_id,
         "published_by_run_id": row.created_by, "attempt": row.attempt, "page_id": row.id,
         "created_at": render.at(row.created_at), "updated_at": render.at(row.updated_at),
     }  # fmt: skip

@@ -107,6 +107,17 @@ async def outputs_of_input(tx: Tx, input_id: str) -> list[LedgerRow]:
     return [LedgerRow(*row) for row in await tx.rows("outputs_of_input", input_id=input_id)]
 
 
+async def count_forgotten(tx: Tx, input_id: str) -> int:
+    """How many used events of an input have lost the run that used them to retention."""
+    return int((await tx.rows("count_forgotten_events", input_id=input_id))[0][0])
+
+
+async def users_of(tx: Tx, event_ids: Sequence[str]) -> dict[str, str]:
+    """Which run used or skipped each event, as far as that run is kept."""
+    rows = await tx.rows("users_of_events", ids=list(event_ids)) if event_ids else []
+    return {row[0]: row[1] for row in rows}
+
+
 async def inputs_of_output(tx: Tx, mutation_id: str) -> list[InputRow]:
     """The inputs that led to a change."""
     return [InputRow(*row) for row in await tx.rows("inputs_of_output", id=mutation_id)]

@@ -82,6 +82,18 @@ from runs
 where runs.id {in root_ids} or (runs.root_id {in root_ids} and runs.retry_of is not null)
 order by runs.attempt, runs.recoveries
 
+-- name: count_forgotten_events
+-- Used events of an input whose run was pruned, and the ledger with it.
+select count(*) from causes join events on events.id = causes.event_id
+where causes.input_id = :input_id and events.status = 'consumed'
+    and not exists (select 1 from reservations
+        where reservations.event_id = events.id and reservations.act = 'consumed')
+
+-- name: users_of_events
+select event_id, run_id from reservations
+where event_id {in ids} and (act = 'consumed' or act = 'skipped')
+order by at
+
 -- name: late_turns
 -- Open turns whose last attempt took too long.
 select name, root_id from runs
