@@ -8,7 +8,7 @@ import pytest
 
 from rota import Transient
 from rota.core.runs.stored_errors import read_error
-from rota.errors import OutcomeUnknown, WrongState
+from rota.errors import NeedsLogin, NeedsPermission, OutcomeUnknown, WrongState
 from rota.testing import virtual
 from rota.tools import Safety
 from tests.automations.kit import (
@@ -258,3 +258,24 @@ async def test_run_now_that_is_refused_says_where_to_look(database_url: str) -> 
         with pytest.raises(WrongState) as told:
             await app.automations.run_now("line")
         assert "`rota automation show line`" in told.value.advice
+
+
+@pytest.mark.parametrize(
+    ("error", "sentence"),
+    [
+        (
+            NeedsLogin("token expired", service="Gmail", account="ann@example.com"),
+            "renew credentials for Gmail (account ann@example.com): token expired",
+        ),
+        (NeedsLogin("token expired", service="Gmail", account=None), "for Gmail: token expired"),
+        (NeedsLogin("token expired"), "renew credentials: token expired"),
+        (NeedsPermission("no", service="Drive"), "grant a permission for Drive: no"),
+    ],
+)
+async def test_the_sentence_names_service_and_account(
+    database_url: str, error: Exception, sentence: str
+) -> None:
+    app = Line()
+    app.outside.before = raising(error)
+    async with begun(app, database_url, "e1"):
+        assert sentence in (await app.automations.show("line")).sentence

@@ -165,6 +165,10 @@ class Automations:
             views.list_activity, await self._place(name), before=before, limit=limit
         )
 
+    async def handler_run(self, run_id: str) -> SeenRun | None:
+        """One handler run with its change; None for a run that is not one."""
+        return await self._client.database.read(views.find_activity, run_id)
+
     async def touched(self, run_id: str) -> Sequence[Touched]:
         """What a run did to which events."""
         return await self._client.database.read(views.touched, run_id)

@@ -254,3 +254,31 @@ def test_a_pause_is_told_behind_what_is_more_urgent(desk: Desk) -> None:
     assert said.startswith("asking is paused\n→ Needs attention: Waiting for your approval")
     page = desk.run("automation", "show", "asking").stdout
     assert "it rests after this, until `rota automation resume asking`" in page
+
+
+def test_activity_tells_what_a_run_did_in_a_sentence(desk: Desk) -> None:
+    desk.order("mails", "o-1")
+    runs = desk.json("automation", "activity", "mails")
+    sentences = {one["sentence"] for one in runs}
+    assert sentences == {
+        "Checked",
+        "Looked and took nothing",
+        "Processed 1 event of orders → Mail about o-1",
+    }
+    page = desk.run("automation", "activity", "mails").stdout
+    assert "Processed 1 event of orders → Mail about o-1" in " ".join(page.split())
+
+
+def test_run_show_of_a_handler_run_shows_handler_events_and_change(desk: Desk) -> None:
+    desk.order("mails", "o-1")
+    [run] = [one for one in desk.json("automation", "activity", "mails") if one["reserved_count"]]
+    shown = desk.json("run", "show", run["id"])
+    assert shown["handler_run"]["handler"] == "mailer"
+    assert [(one["topic"], one["id"], one["act"]) for one in shown["events"]] == [
+        ("orders", "o-1", "reserved"),
+        ("orders", "o-1", "consumed"),
+    ]
+    assert (shown["change"]["tool"], shown["change"]["status"]) == ("send_mail", "applied")
+    page = desk.run("run", "show", run["id"]).stdout
+    for words in ("consumer mailer", "consumed    orders/o-1", "Mail about o-1", "send_mail"):
+        assert words in page

@@ -10,6 +10,7 @@ import click
 
 from rota.cli import render
 from rota.cli.run.page import own_frames
+from rota.core.automations.text import deed
 from rota.core.runs.ids import short_id
 from rota.core.runs.stored_errors import read_error
 from rota.core.time.instants import SECOND
@@ -170,7 +171,7 @@ def doing_document(one: SeenRun) -> dict[str, Any]:
         "id": run.run_id, "handler": run.handler, "kind": run.kind, "status": one.shown,
         "phase": run.phase, "cause": run.cause, "version": run.version, "attempt": one.attempt,
         "reserved_count": run.reserved_count, "published_count": run.published_count,
-        "remark": run.remark, "error": render.parsed(one.error),
+        "sentence": deed(run, one.change), "remark": run.remark, "error": render.parsed(one.error),
         "logs": render.parsed(run.logs) or [],
         "started_at": render.at(run.started_at), "finished_at": render.at(run.finished_at),
     }  # fmt: skip
@@ -356,9 +357,7 @@ def doings(found: Sequence[SeenRun], now: int) -> None:
 
 
 def _note(one: SeenRun) -> str:
-    counts = [(one.run.reserved_count, "taken"), (one.run.published_count, "published")]
-    phase = [] if one.shown.startswith(one.run.phase) else [one.run.phase]
-    said = phase + [f"{number} {word}" for number, word in counts if number]
+    said = [deed(one.run, one.change)]
     if one.error:
         said.append(read_error(one.error)["message"])
     return render.short("; ".join([*said, one.run.remark or ""]).rstrip("; "), CELL_WIDTH * 2)

@@ -8,18 +8,22 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from rota.cli import render
+from rota.cli.automation import page as automation_page
 from rota.cli.run import next_steps
+from rota.core.automations.text import deed
 from rota.core.runs.ids import short_id
 from rota.core.runs.stored_errors import read_error
 
 if TYPE_CHECKING:
     from rota.client.client import Client
+    from rota.core.automations.model import SeenRun, Touched
     from rota.core.runs.model import Run, StoredStep
 
 # The folder of the package, with its last slash.
 PACKAGE = __file__.removesuffix("cli/run/page.py")
 VALUE_WIDTH = 2000
 CELL_WIDTH = 48
+EVENTS_MAX = 20
 
 
 class RunPage(NamedTuple):
@@ -28,6 +32,8 @@ class RunPage(NamedTuple):
     attempts: Sequence[Run]
     steps: Sequence[StoredStep]
     now: int
+    handler_run: SeenRun | None = None  # the newest, of an automation
+    touched: Sequence[Touched] = ()
 
     @property
     def last(self) -> Run:
@@ -40,12 +46,23 @@ async def read(client: Client, run_id: str) -> RunPage:
     attempts = await client.chain(run_id)
     # A pipeline has a step for each item: `rota pipeline history` shows them as items.
     steps = [] if attempts[-1].kind == "pipeline" else await client.steps(run_id)
-    return RunPage(attempts, steps, client.clock.now())
+    story = RunPage(attempts, steps, client.clock.now())
+    return await _with_handler(client, story) if story.last.kind == "automation" else story
+
+
+async def _with_handler(client: Client, story: RunPage) -> RunPage:
+    """With what the newest attempt did that ran a handler."""
+    for run in reversed(story.attempts):
+        found = await client.automations.handler_run(run.id)
+        if found is not None:
+            touched = await client.automations.touched(run.id)
+            return story._replace(handler_run=found, touched=touched)
+    return story
 
 
 def document(story: RunPage) -> dict[str, Any]:
     """The page for machines."""
-    return {
+    return _handler_document(story) | {
         "run": render.record(story.last),
         "attempts": [render.record(run) for run in story.attempts],
         "steps": [render.record(step) for step in story.steps],
@@ -53,9 +70,43 @@ def document(story: RunPage) -> dict[str, Any]:
     }
 
 
+def _handler_document(story: RunPage) -> dict[str, Any]:
+    found = story.handler_run
+    if found is None:
+        return {}
+    return {
+        "handler_run": automation_page.doing_document(found),
+        "events": [
+            {"topic": one.topic, "id": one.message_id, "act": one.act, "at": render.at(one.at)}
+            for one in story.touched
+        ],
+        "change": found.change and automation_page.output_document(found.change),
+    }
+
+
+def _handler(story: RunPage) -> None:
+    """What a handler run of an automation did: its handler, its events and its change."""
+    found = story.handler_run
+    if found is None:
+        return
+    render.heading(f"{found.run.kind} {render.clean(found.run.handler)}")
+    click.echo(f"  {render.clean(deed(found.run, found.change))}")
+    for one in story.touched[:EVENTS_MAX]:
+        event = render.clean(f"{one.topic}/{one.message_id}")
+        click.echo(f"  {one.act:<12}{event}  {render.clock(one.at)}")
+    if len(story.touched) > EVENTS_MAX:
+        click.echo(f"  … and {len(story.touched) - EVENTS_MAX} more")
+    if found.run.remark:
+        click.echo(f"  {'remark':<12}{render.clean(found.run.remark)}")
+    if found.change is not None:
+        render.heading("the change")
+        automation_page.change_lines(found.change)
+
+
 def page(story: RunPage) -> None:
     """The page for people."""
     _head(story)
+    _handler(story)
     if len(story.attempts) > 1:
         render.heading("attempts")
         _attempts(story)

@@ -147,6 +147,7 @@ class SeenRun(NamedTuple):
     attempt: int
     retry_of: str | None
     error: str | None
+    change: LedgerRow | None = None  # its side effect, if there was one
 
     @property
     def shown(self) -> str:

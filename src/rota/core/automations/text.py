@@ -8,7 +8,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from rota.core.automations.model import DeployedAutomation, EventName, LedgerRow
+from rota.core.automations.model import DeployedAutomation, EventName, HandlerRun, LedgerRow
+from rota.core.automations.phases import Mutation, Phase
 from rota.core.automations.planner import DeployedHandler, due_of
 from rota.core.runs.lifecycle import Status
 from rota.core.runs.model import Run
@@ -130,10 +131,47 @@ def _waits(
         if said and mutation.safety == "idempotent":
             begins = f"{begins} ({said})"  # what the counterpart refuses, and a person can change
         return Said(Word.ATTENTION, begins, _answers(mutation))
+    if turn.reason in ("auth", "permission"):
+        begins += _whose(error)
     if not skips:  # an action that clears nothing is none
         actions = tuple(one for one in actions if one != "skip")
     message = read_error(error).get("message", "") if error else ""
     return Said(Word.ATTENTION, f"{begins}: {message}" if message else begins, actions)
+
+
+def _whose(error: str | None) -> str:
+    """For which service and account a person has to act, as far as the tool said it."""
+    detail = read_error(error) if error else {}
+    account = f" (account {detail['account']})" if detail.get("account") else ""
+    return f" for {detail['service']}{account}" if detail.get("service") else account
+
+
+def deed(run: HandlerRun, change: LedgerRow | None) -> str:
+    """What a handler run did, in one sentence: "Processed 3 emails → added to spreadsheet"."""
+    done = run.phase == Phase.COMMITTED
+    if run.kind == "producer":
+        found = _some(run.published_count, "event")
+        return f"Published {found}" if run.published_count else "Checked" if done else "Checking"
+    plan = msgspec.json.decode(run.prepared) if run.prepared else {}
+    taken = [_of_topic(len(ids), topic) for topic, ids in plan.get("reservations", {}).items()]
+    if not taken:
+        return "Looked and took nothing" if done else "Looking"
+    parts = [f"{'Processed' if done else 'Took'} {' and '.join(taken)}"]
+    if change is not None and change.status != Mutation.FAILED:
+        title = change.title or change.tool
+        parts.append(title if change.status == Mutation.APPLIED else f"{title} ({change.status})")
+    if run.published_count:
+        parts.append(f"published {_some(run.published_count, 'event')}")
+    return " → ".join(parts)
+
+
+def _of_topic(count: int, topic: str) -> str:
+    plural = count != 1 and topic.endswith("s")
+    return f"{count} {topic}" if plural else f"{_some(count, 'event')} of {topic}"
+
+
+def _some(count: int, noun: str) -> str:
+    return f"{count} {noun}" + ("" if count == 1 else "s")
 
 
 def _next_check(turn: Run, handlers: Sequence[DeployedHandler], now: int) -> str:

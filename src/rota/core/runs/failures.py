@@ -108,6 +108,10 @@ def describe(error: BaseException) -> str:
     }
     if notes := [str(note) for note in getattr(error, "__notes__", ())]:
         fields["notes"] = _clipped("\n".join(notes), MESSAGE_CHARS_MAX)
+    facts = getattr(error, "facts", {})
+    for name in ("service", "account"):  # to whom a login or a permission belongs
+        if isinstance(facts.get(name), str):
+            fields[name] = _clipped(facts[name], MESSAGE_CHARS_MAX)
     text = json.dumps(fields, ensure_ascii=False)
     # A file name that is not text must not make the report of it unstorable.
     return text.encode("utf-8", "backslashreplace").decode()

@@ -142,8 +142,22 @@ async def list_activity(
         "list_activity", namespace=place.namespace, automation=place.automation, before=before,
         limit=limit,
     )  # fmt: skip
+    return await _with_changes(tx, rows)
+
+
+async def find_activity(tx: Tx, run_id: str) -> SeenRun | None:
+    """One handler run; None for a run that is not one."""
+    found = await _with_changes(tx, await tx.rows("find_activity", run_id=run_id))
+    return found[0] if found else None
+
+
+async def _with_changes(tx: Tx, rows: Sequence[Row]) -> list[SeenRun]:
     width = len(HandlerRun.__struct_fields__)
-    return [SeenRun(HandlerRun(*row[:width]), *row[width:]) for row in rows]
+    seen = [SeenRun(HandlerRun(*row[:width]), *row[width:]) for row in rows]
+    ids = [one.run.run_id for one in seen if one.run.reserved_count]
+    found = await tx.rows("mutations_of_runs", run_ids=ids) if ids else []
+    changes = {entry.run_id: entry for entry in (LedgerRow(*row) for row in found)}
+    return [one._replace(change=changes.get(one.run.run_id)) for one in seen]
 
 
 async def count_pending(

@@ -6,6 +6,9 @@ select {mutation columns} from mutations where root_id = :root_id order by id
 -- name: mutations_of_chains
 select {mutation columns} from mutations where root_id {in root_ids} order by id
 
+-- name: mutations_of_runs
+select {mutation columns} from mutations where run_id {in run_ids} order by id
+
 -- name: put_mutation
 insert into mutations (id, root_id, run_id, namespace, automation, handler, tool, safety, params,
     title, status, created_at, updated_at)

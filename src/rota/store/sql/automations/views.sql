@@ -69,6 +69,13 @@ where handler_runs.namespace = :namespace and handler_runs.automation = :automat
     and (:before = '' or handler_runs.run_id < :before)
 order by handler_runs.run_id desc limit :limit
 
+-- name: find_activity
+select {handler run columns}, runs.status, runs.reason, runs.attempt, runs.retry_of,
+    case when runs.status <> 'completed' then coalesce(runs.error,
+        (select body from payloads where payloads.run_id = runs.id and part = 'error')) end
+from handler_runs join runs on runs.id = handler_runs.run_id
+where handler_runs.run_id = :run_id
+
 -- name: count_pending
 select automation, topic, count(*) from events
 where namespace = :namespace and automation {in automations} and status = 'pending'
