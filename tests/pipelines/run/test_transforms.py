@@ -19,6 +19,7 @@ from rota.pipelines.definition.parameters import (
     read_given,
     values_for,
 )
+from rota.pipelines.preview.validation import examined
 from rota.pipelines.run.readiness import obstacles
 from rota.pipelines.run.transforms import merged, transformed, tree_of_filter
 from tests.pipelines.kit import NOW, load, write
@@ -136,6 +137,69 @@ def test_what_stops_a_run_is_known_before_it_begins(tmp_path: Path) -> None:
     ]
     (tmp_path / "p" / "b.csv").write_text("title\n")
     assert obstacles(loaded, given={"who": "me"}) == []
+
+
+GENERATED = """
+name: n
+input: {generate: {prompt: "Think of {{TOPIC}}", schema: [title]}}
+map: {prompt: "{{title}}"}
+reduce: {type: list}
+"""
+
+
+def test_a_name_without_a_value_in_the_prompt_that_generates_items_is_told(tmp_path: Path) -> None:
+    loaded = load(tmp_path / "p", GENERATED)
+    assert obstacles(loaded) == ["{{TOPIC}} in the prompt of input.generate has no value"]
+    assert obstacles(loaded, given={"TOPIC": "tea"}) == []
+    assert obstacles(loaded, items=[{"title": "x"}]) == []
+    [place] = [each.place for each in examined(tmp_path / "p").problems if "TOPIC" in each.message]
+    assert (place.line, place.column) == (2, 28)
+
+
+GRAPH = """
+name: n
+nodes:
+  idea: {type: load, source: {type: ai, prompt: "About {{TOPIC}}", schema: [title]}}
+  rows: {type: load, source: {type: csv, path: rows.csv}}
+  slim: {type: transform, from: rows, ops: [{op: drop, fields: [b]}, {op: add, field: c, value: x}]}
+  ask: {type: map, from: slim, prompt: "{{a}} {{b}} {{c}}", output: [grade]}
+  both: {type: merge, from: [idea, ask]}
+  again: {type: map, from: ask, prompt: "{{grade}} {{title}}"}
+  end: {type: reduce, from: [both, again], strategy: ai, prompt: "{{RESULTS}} {{WHO}}"}
+"""
+
+
+def test_what_stops_a_graph_is_known_before_its_first_call_is_paid(tmp_path: Path) -> None:
+    loaded = load(tmp_path / "p", GRAPH)
+    missing = "node rows: " + str(tmp_path / "p" / "rows.csv")
+    prompts = [
+        "{{TOPIC}} in the prompt of node idea has no value",
+        "{{WHO}} in the prompt of node end has no value",
+    ]
+    said = obstacles(loaded)
+    assert [text for text in said if text not in prompts] == [
+        f"{missing} cannot be read: No such file or directory"
+    ]
+    (tmp_path / "p" / "rows.csv").write_text("a,b\n1,2\n")
+    said = obstacles(loaded, given={"TOPIC": "tea", "WHO": "me"})
+    assert said == [
+        "{{b}} in the prompt of node ask has no value",
+        "{{title}} in the prompt of node again has no value",
+    ]
+    lines = [problem.place.line for problem in examined(tmp_path / "p", {"TOPIC": "tea"}).problems]
+    assert lines == [6, 8, 9]
+
+
+def test_a_file_that_a_node_before_may_write_is_left_to_the_run(tmp_path: Path) -> None:
+    text = """
+name: n
+nodes:
+  make: {type: script, run: "echo a > rows.csv"}
+  rows: {type: load, from: make, source: {type: csv, path: rows.csv}}
+  maybe: {type: load, onError: warn, source: {type: csv, path: other.csv}}
+  ask: {type: map, from: [rows, maybe], prompt: "{{a}}"}
+"""
+    assert obstacles(load(tmp_path / "p", text)) == []
 
 
 def test_given_items_are_looked_at_too(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -59,9 +60,14 @@ def _is_settled(problem: Problem, given: Mapping[str, Any]) -> bool:
 def _keys_of(obstacle: str) -> Keys:
     """The part of the file that an obstacle is about."""
     if not obstacle.startswith("{{"):
-        return ("input", "from", "path")
-    place = obstacle.partition("in the prompt of ")[2].partition(" ")[0]
-    return ("filter", "ai", "prompt") if place == "filter" else (place, "prompt")
+        node = re.match(r"node ([^ ]+): ", obstacle)
+        return ("nodes", node[1], "source", "path") if node else ("input", "from", "path")
+    place = obstacle.partition("in the prompt of ")[2].partition(" has no value")[0]
+    if place.startswith("node "):
+        node_id = place.removeprefix("node ")
+        return ("nodes", node_id, "prompt")
+    parts = {"filter": ("filter", "ai"), "input.generate": ("input", "generate")}
+    return (*parts.get(place, (place,)), "prompt")
 
 
 def models_of(loaded: Loaded) -> list[str]:

@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
-from rota.core.pipelines.templates import RESERVED, Template
+from rota.core.pipelines.templates import RESERVED
 from rota.errors import BadInput
 from rota.pipelines.definition.loader import Loaded
 from rota.pipelines.definition.parameters import parameters_of
 from rota.pipelines.definition.placeholders import BATCH, inline_items
-from rota.pipelines.definition.sources import (
-    CommandSource,
-    CsvSource,
-    GlobSource,
-    JsonlSource,
-    JsonSource,
+from rota.pipelines.run.graph_readiness import graph_obstacles
+from rota.pipelines.run.source_fields import (
+    Fields,
+    common_fields,
+    field_names,
+    fields_of_source,
+    lacking,
 )
-from rota.pipelines.run.inputs import lines_of, opened, read_items
-from rota.pipelines.run.tables import columns_of
 
 Item = Mapping[str, Any]
 
@@ -31,56 +29,35 @@ def obstacles(
 
     `given` are parameters and `items` the items handed over at the start.
     """
-    pipeline = loaded.pipeline
-    if pipeline.mode == "graph":
-        return []  # What its items hold is known only while it runs.
+    pipeline, prompts = loaded.pipeline, loaded.prompts
     known = list(parameters_of(pipeline, given))
-    found = [*_lacking("job", loaded, known), *_lacking("reduce", loaded, [*known, *RESERVED])]
+    if pipeline.mode == "graph":
+        return graph_obstacles(loaded, known)
+    found = lacking("job", prompts.get("job", ""), known)
+    found += lacking("reduce", prompts.get("reduce", ""), [*known, *RESERVED])
     if pipeline.mode == "job":
         return found
+    made = pipeline.input.generate if pipeline.input is not None else None
+    if made is not None and items is None:
+        found += lacking("input.generate", made.prompt, known)
     try:
         fields = _fields(loaded, items)
     except BadInput as error:
         return [*found, error.message]
     if fields is not None:
         for place in ("filter", "map"):
-            found.extend(_lacking(place, loaded, [*known, *fields, *BATCH]))
+            found += lacking(place, prompts.get(place, ""), [*known, *fields, *BATCH])
     return found
 
 
-def _lacking(place: str, loaded: Loaded, known: Sequence[str]) -> list[str]:
-    template = Template(loaded.prompts.get(place, ""))
-    return [
-        f"{{{{{absent.name}}}}} in the prompt of {place} has no value{absent.advice}"
-        for absent in template.missing(known)
-    ]
-
-
-def _fields(loaded: Loaded, items: Sequence[Item] | None) -> list[str] | None:
+def _fields(loaded: Loaded, items: Sequence[Item] | None) -> Fields:
     """The fields that every item has, or None when only the run will tell."""
     part = loaded.pipeline.input
     if part is None:
         return None
     if part.generate is not None:
-        return [each if isinstance(each, str) else each.name for each in part.generate.schema]
+        return field_names(part.generate.schema)
     inline = inline_items(part) or items or []
     if inline:
-        return list(set.intersection(*(set(item) for item in inline)))
-    match part.source:
-        case CsvSource(has_headers=True) as source:
-            return _csv_columns(source, loaded.folder)
-        case JsonSource() | JsonlSource() | CsvSource() as source:
-            first = next(read_items(source, loaded.folder), None)
-            return None if first is None else list(first)
-        case GlobSource(content=content):
-            return ["path", "name", "stem", "folder", *(["content"] if content else [])]
-        case CommandSource(format="lines"):
-            return ["line"]
-        case _:
-            return None
-
-
-def _csv_columns(source: CsvSource, folder: Path) -> list[str]:
-    with opened(folder / source.path) as raw:
-        lines = lines_of(raw, source.path, source.encoding)
-        return columns_of(lines, name=source.path, delimiter=source.delimiter)
+        return common_fields(inline)
+    return fields_of_source(part.source, loaded.folder)
