@@ -289,7 +289,12 @@ def test_failed_items_are_tried_again_alone_and_all_is_reduced_anew(folder: Path
     made(folder, ["tea", "bad", "jam"])
     rota("run", "words", "--ai", "ai.yaml", code=7)
     assert "came to its end; 1 of its items failed" in rota("resume", "words", code=5).stderr
+    [first] = document("history", "words")
     rota("retry", "words", "--ai", "ai.yaml", code=7)
+    [again] = document("history", "words")
+    assert again["attempt"] == 2
+    # A retry is the same run: it began when its first attempt did, and for the same reason.
+    assert (again["trigger"], again["started_at"]) == ("manual", first["started_at"])
     (folder / "mended").touch()
     result = rota("retry", "words", "--ai", "ai.yaml")
     assert result.stdout.splitlines()[1:] == [

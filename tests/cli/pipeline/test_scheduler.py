@@ -160,6 +160,19 @@ def test_a_trigger_ends_with_the_code_of_its_execution(desk: Desk) -> None:
     assert desk.state("bad")["status"] == "error"
 
 
+def test_history_tells_partial_executions_and_what_started_them(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made(desk.folder / "pipelines", ["good", "bad"], schedule={"cron": "0 9 1 1 *"})
+    ai = str(desk.folder / "pipelines" / "ai.yaml")
+    desk.run("trigger", "words", "--ai", ai, code=7)
+    [told] = desk.json("history", "words")
+    assert (told["status"], told["trigger"], told["success"]) == ("partial", "manual", False)
+    assert "partial" in desk.run("history", "words").stdout
+    desk.run("trigger", "report")
+    assert desk.json("history", "report")[0]["status"] == "completed"
+
+
 def test_pause_and_resume_without_a_scheduler_write_the_state(desk: Desk) -> None:
     said = desk.run("pause", "report", "--note", "holidays").stdout
     assert "is paused" in said
@@ -191,7 +204,7 @@ def test_the_history_tells_what_was_skipped_and_why(desk: Desk) -> None:
     assert (oldest["status"], oldest["reason"]) == ("skipped", "paused")
     assert oldest["count"] > 1000
     lines = desk.run("history", "late").stdout.splitlines()
-    assert lines[0].split()[:3] == ["AT", "STATUS", "TOOK"]
+    assert lines[0].split()[:3] == ["AT", "STATUS", "TRIGGER"]
     assert "skipped" in lines[2]
     assert "up to here" in lines[2]
 

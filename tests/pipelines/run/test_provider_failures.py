@@ -14,6 +14,7 @@ from rota import Rota
 from rota.ai.base import Estimate, Reply, Request
 from rota.errors import BadInput, RunFailed, StoreUnreachable, WrongState
 from rota.pipelines.outcome import Progress
+from rota.pipelines.run.results import results_file
 from rota.store.runs import history
 from tests.ai.kit.model_server import Model, Say
 from tests.kit import until
@@ -195,11 +196,14 @@ async def test_the_results_file_of_a_prompt_holds_all_results(
         "reduce: {type: json}", 'reduce: {type: ai, prompt: "Read {{RESULTS_FILE}}"}'
     )
     seen: list[Any] = []
+    modes: list[int] = []
 
     def answer(asked: Any) -> Say:
         prompt = asked.body["messages"][-1]["content"]
         if prompt.startswith("Read "):
-            seen.append(json.loads(Path(prompt.split()[1]).read_text()))
+            place = Path(prompt.split()[1])
+            seen.append(json.loads(place.read_text()))
+            modes.append(place.stat().st_mode & 0o777)
         return Say(text="done")
 
     async with world(database_url, tmp_path, Model(answer=answer)) as it:
@@ -208,6 +212,15 @@ async def test_the_results_file_of_a_prompt_holds_all_results(
         assert result.output == "done"
         path = Path(it.prompts[-1].split()[1])
         assert not path.exists()
+        assert modes == [0o600]
+
+
+def test_a_link_in_the_place_of_the_results_file_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "precious").write_text("mine")
+    (tmp_path / "results.json").symlink_to(tmp_path / "precious")
+    with results_file(iter(["1", "2"]), str(tmp_path / "results.json")) as name:
+        assert Path(name).read_text() == "[1,2]"
+    assert (tmp_path / "precious").read_text() == "mine"
 
 
 async def test_a_schedules_retry_policy_tries_the_run_again(

@@ -33,6 +33,20 @@ class HistoryEntry(NamedTuple):
 
     run: Run
     result: PipelineResult | None  # None: an occurrence that was skipped
+    attempts: Sequence[Run]  # all of the chain, the first one first
+
+    @property
+    def first(self) -> Run:
+        """The attempt that began it: what started the run, and when."""
+        return self.attempts[0]
+
+    @property
+    def took_us(self) -> int | None:
+        """How long its attempts took together; None while one is under way."""
+        ends = [(one.started_at, one.finished_at) for one in self.attempts if one.started_at]
+        if not ends or any(end is None for _, end in ends):
+            return None
+        return sum((end or 0) - (start or 0) for start, end in ends)
 
     @property
     def outcome(self) -> str:
@@ -90,6 +104,7 @@ class PipelineRunPage(NamedTuple):
     """A run, and its items."""
 
     run: Run
+    attempts: Sequence[Run]
     result: PipelineResult
     items: Sequence[ItemOutcome]
 
@@ -128,16 +143,17 @@ async def _story(client: Client, path: Path, run_id: str | None) -> PipelineRunP
     run = await chosen_run(client, path, run_id)
     result = await result_reader.result(client, run.root_id)
     items = [each async for each in result_reader.items(client, run.root_id)]
-    return PipelineRunPage(run, result, items)
+    return PipelineRunPage(run, await client.chain(run.root_id), result, items)
 
 
 def _page(story: PipelineRunPage, path: Path, limit: int) -> None:
     run, result = story.run, story.result
-    outcome = run.label if run.status == "skipped" else HistoryEntry(run, result).outcome
+    entry = HistoryEntry(run, result, story.attempts)
+    outcome = run.label if run.status == "skipped" else entry.outcome
     click.echo(f"run {run.root_id}  {render.coloured(summary(result, outcome))}")
     for name, value in (
-        ("trigger", run.trigger), ("attempt", run.attempt),
-        ("started", render.clock(run.started_at)),
+        ("trigger", entry.first.trigger), ("attempt", run.attempt),
+        ("started", render.clock(entry.first.started_at)),
         ("results", result.result_file and path / result.result_file), ("error", result.error),
     ):  # fmt: skip
         if value:
@@ -194,7 +210,8 @@ async def _entries(client: Client, path: Path, limit: int) -> Sequence[HistoryEn
             result = msgspec.json.decode(run.output, type=PipelineResult)
         elif run.status != "skipped":  # not ended, or cut off: counted from what it has stored
             result = await result_reader.result(client, run.root_id)
-        entries.append(HistoryEntry(run, result))
+        attempts = [run] if run.id == run.root_id else await client.chain(run.root_id)
+        entries.append(HistoryEntry(run, result, attempts))
     return entries
 
 
@@ -202,8 +219,9 @@ def document(entry: HistoryEntry) -> dict[str, Any]:
     """A run for machines."""
     run = entry.run
     return {
-        "run": run.root_id, "outcome": entry.outcome, "status": run.label, "trigger": run.trigger,
-        "attempt": run.attempt, "started_at": render.at(run.started_at),
+        "run": run.root_id, "outcome": entry.outcome, "status": run.label,
+        "trigger": entry.first.trigger, "attempt": run.attempt,
+        "started_at": render.at(entry.first.started_at),
         "finished_at": render.at(run.finished_at),
         "result": None if entry.result is None else result_document(entry.result),
         "error": render.parsed(run.error),
@@ -219,7 +237,8 @@ def _row(entry: HistoryEntry, now: int) -> tuple[object, ...]:
         cost = money(result.cost_usd) + ("+" if result.unpriced_calls else "")
         note = "; ".join(filter(None, (f"{result.failed} failed" if result.failed else "", note)))
     return (
-        short_id(run.root_id), entry.outcome, run.trigger, render.ago(run.started_at, now),
-        render.took(run.started_at, run.finished_at), items, cost,
+        short_id(run.root_id), entry.outcome, entry.first.trigger,
+        render.ago(entry.first.started_at, now),
+        "-" if entry.took_us is None else render.took(0, entry.took_us), items, cost,
         render.short(note.partition("\n")[0], 60),
     )  # fmt: skip

@@ -170,7 +170,8 @@ def history(
     """Executions, newest first, with those that were left out."""
     rows = [
         (
-            run.started_at, "completed" if run.success else "failed", _millis(run.duration),
+            run.started_at, _outcome(run), "-" if run.trigger is UNSET else run.trigger,
+            _millis(run.duration),
             "-" if run.items_processed is UNSET else run.items_processed,
             "-" if run.retry_attempt is UNSET else run.retry_attempt,
             "-" if run.result_file is UNSET else run.result_file,
@@ -178,10 +179,10 @@ def history(
         )
         for run in records
     ]  # fmt: skip
-    rows += [(iso(one.due_at), "skipped", "-", "-", "-", "-", _why(one)) for one in skipped]
+    rows += [(iso(one.due_at), "skipped", "-", "-", "-", "-", "-", _why(one)) for one in skipped]
     rows.sort(key=lambda row: str(row[0]), reverse=True)
     shown = [(_clock(str(when)), *rest) for when, *rest in rows[:limit]]
-    heads = ("at", "status", "took", "items", "retries", "result file", "note")
+    heads = ("at", "status", "trigger", "took", "items", "retries", "result file", "note")
     render.table(heads, shown, "no execution has ended yet")
 
 
@@ -194,13 +195,18 @@ def history_document(
 ) -> list[dict[str, Any]]:
     """The same for machines."""
     rows: list[tuple[str, dict[str, Any]]] = [
-        (run.started_at, {"status": "completed" if run.success else "failed"} | _fields(run))
-        for run in records
+        (run.started_at, {"status": _outcome(run)} | _fields(run)) for run in records
     ]
     for one in skipped:
         fields = {"status": "skipped", "dueAt": iso(one.due_at), "reason": one.reason}
         rows.append((iso(one.due_at), fields | {"count": one.occurrences}))
     return [fields for _, fields in sorted(rows, key=lambda row: row[0], reverse=True)]
+
+
+def _outcome(run: RunRecord) -> str:
+    """The end of an execution; older state files know only whether it was a success."""
+    known = "completed" if run.success else "failed"
+    return known if run.outcome is UNSET else run.outcome
 
 
 def _fields(run: RunRecord) -> dict[str, Any]:

@@ -57,7 +57,17 @@ def is_alive(pid: int) -> bool:
         return False
     except OSError:
         return True
-    return True
+    return not _is_zombie(pid)
+
+
+def _is_zombie(pid: int) -> bool:
+    """Whether a process is dead, and only its parent has not taken note (a container without an
+    init never does). Linux tells; elsewhere the heartbeat decides."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text("utf-8", "replace")
+    except OSError:
+        return False
+    return state.rpartition(")")[2].split()[:1] == ["Z"]
 
 
 def acquire(

@@ -35,6 +35,8 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     error: str | UnsetType | None = UNSET
     retry_attempt: int | UnsetType = UNSET
     run_id: str | UnsetType = UNSET  # by which the database knows it
+    outcome: str | UnsetType = UNSET  # completed, partial, failed, cancelled
+    trigger: str | UnsetType = UNSET  # schedule, manual and others
 
 
 class Stats(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -149,6 +151,8 @@ def ended(
     result_file: str | None = None,
     retry_attempt: int | None = None,
     run_id: str | None = None,
+    outcome: str | None = None,
+    trigger: str | None = None,
     next_at: int | None = None,
     history_max: int = HISTORY_MAX,
 ) -> ScheduleState:
@@ -163,6 +167,8 @@ def ended(
         error=error,
         retry_attempt=UNSET if retry_attempt is None else retry_attempt,
         run_id=UNSET if run_id is None else run_id,
+        outcome=UNSET if outcome is None else outcome,
+        trigger=UNSET if trigger is None else trigger,
     )
     status: Status = "idle" if error is None else "error"
     if state.status == "paused" or not state.enabled:

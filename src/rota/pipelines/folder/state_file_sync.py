@@ -54,6 +54,13 @@ def result_of(attempt: Attempt) -> PipelineResult | None:
         return None
 
 
+def outcome_of(attempt: Attempt) -> str:
+    """The end of a try in a word: completed, partial, failed or cancelled."""
+    if attempt.status == RunStatus.COMPLETED:
+        return attempt.reason if attempt.reason == "partial" else "completed"
+    return "cancelled" if attempt.status == RunStatus.CANCELLED else "failed"
+
+
 def error_of(attempt: Attempt) -> str | None:
     """Why a try is no success, in a sentence; None when it is one."""
     result = result_of(attempt)
@@ -95,6 +102,7 @@ def with_end(
         error=error_of(last), items=None if result is None else result.processed,
         result_file=None if result is None else result.result_file,
         retry_attempt=len(tries) - 1 or None, run_id=last.root_id, history_max=history_max,
+        outcome=outcome_of(last), trigger=attempts[0].trigger,
     )  # fmt: skip
 
 

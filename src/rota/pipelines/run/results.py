@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import tempfile
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
@@ -219,10 +220,15 @@ class Spool:
 
 @contextlib.contextmanager
 def results_file(text: Iterator[str], path: str) -> Iterator[str]:
-    """A JSON array in a file for a prompt that names it; gone afterwards."""
+    """A JSON array in a file for a prompt that names it; private, and gone afterwards.
+
+    A file or a link of that name that is there already is not followed but replaced.
+    """
     place = Path(path)
     try:
-        with place.open("w", encoding="utf-8") as file:
+        place.unlink(missing_ok=True)
+        descriptor = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with open(descriptor, "w", encoding="utf-8") as file:
             file.write("[")
             for number, piece in enumerate(text):
                 file.write(("," if number else "") + piece)
