@@ -35,13 +35,17 @@ from rota.engine.clock import Clock
 from rota.engine.context import EngineContext
 from rota.engine.executor import Executor
 from rota.engine.journal import Journal
+from rota.engine.notifier import QUEUE, SEATS
 from rota.engine.runtime import Runtime
 from rota.engine.slots import QueueSeats
 from rota.engine.wakeups import READY, TIMER
 from rota.errors import BadSetting, UsageError
+from rota.notifications.declare import DeclaresNotifications
+from rota.notifications.definition import NotificationTable
+from rota.notifications.registry import AppNotifications
 from rota.pipelines.client import PipelineClient
 from rota.pipelines.executor import PART_QUEUE, PipelineExecutor
-from rota.schedules.apply import Deploy
+from rota.schedules.apply import Deploy, origin_of
 from rota.schedules.definition import ScheduleOptions, When, check_when
 from rota.schedules.host_zone import host_zone_name
 from rota.schedules.toml import ScheduleTable
@@ -68,7 +72,7 @@ R = TypeVar("R")
 W = TypeVar("W", bound=Workflow[..., Any])
 
 
-class Rota(Client):
+class Rota(DeclaresNotifications, Client):
     """An application: its workflows, its database, and a worker for them."""
 
     def __init__(
@@ -91,6 +95,7 @@ class Rota(Client):
         self._steps: set[str] = set()
         self._warned: set[str] = set()
         self.automations: AppAutomations = AppAutomations(self)
+        self.notifications: AppNotifications = AppNotifications(self)
         self.pipelines = PipelineClient(self)
         self._queues: dict[str, tuple[int, Queue]] = {}
         self._weights: dict[str, int | None] = {}
@@ -215,6 +220,7 @@ class Rota(Client):
         origin: str,
         schedules: Mapping[str, ScheduleTable],
         bad: Mapping[str, BadSetting] | None = None,
+        notifications: Mapping[str, NotificationTable] | None = None,
     ) -> None:
         """Take the schedules of a project's file along; its path is their origin. Those that are
         `bad` are not applied, which the deploy logs."""
@@ -226,6 +232,7 @@ class Rota(Client):
                 hint="Keep one of the two.",
             )
         self._file = (origin, schedules, bad)
+        self.notifications.declare_file(origin, notifications or {})
 
     async def apply_schedules(self) -> None:
         """Bring the declared schedules into the database; put aside those whose code is gone."""
@@ -235,6 +242,7 @@ class Rota(Client):
         if self._file is not None:
             deploy.add_file(*self._file)
         await deploy.apply()
+        await self.notifications.deploy({origin_of(one) for one in self.workflows.values()})
 
     def queue(self, name: str, **limits: Unpack[QueueOptions]) -> None:
         """Declare a queue: `seats` and `weight` in this process, the rest across all workers."""
@@ -291,6 +299,7 @@ class Rota(Client):
     def make_runtime(self, queues: Sequence[str] | None = None, *, fires: bool = True) -> Runtime:
         """The engine for this app, not yet turning."""
         journal = Journal(self.database, self.clock)
+        self.notifications.install(self, self.workflows)
         self._executor = WorkflowExecutor(
             self.workflows, journal, self.settings, self.ids, _Children(self)
         )
@@ -303,6 +312,8 @@ class Rota(Client):
         if self.pipelines.serves:  # one part at a time, so that `parallel` holds on each machine
             declared = {**declared, PART_QUEUE: (1, Queue(self.settings.namespace, PART_QUEUE))}
         chosen = {name: declared.get(name, self._plain_queue(name)) for name in queues or declared}
+        if self.notifications.declared:
+            chosen[QUEUE] = (SEATS, Queue(self.settings.namespace, QUEUE))
         self.runtime = Runtime(
             self.base(), executors,
             [
@@ -310,7 +321,7 @@ class Rota(Client):
                 for name, (seats, _) in chosen.items()
             ],
             [limits for _, limits in declared.values()],
-            version_of(self.workflows), fires=fires,
+            version_of(self.workflows), fires=fires, notifies=bool(self.notifications.declared),
         )  # fmt: skip
         return self.runtime
 

@@ -25,6 +25,7 @@ from rota.client.start import RunBuilder
 from rota.core.suggest import close_names, did_you_mean
 from rota.core.time.instants import SECOND, micros
 from rota.errors import BadInput, BadSetting, RotaError, StoreUnreachable, UsageError
+from rota.notifications.definition import NotificationTable, declared
 from rota.schedules.toml import ScheduleTable
 from rota.settings import Settings
 
@@ -63,6 +64,7 @@ class ProjectFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     settings: dict[str, Any] = {}
     queues: dict[str, QueueTable] = {}
     schedules: dict[str, ScheduleTable] = {}
+    notifications: dict[str, NotificationTable] = {}
 
 
 class Project(NamedTuple):
@@ -163,7 +165,21 @@ def _tables(raw: dict[str, Any], path: Path) -> ProjectFile:
             key: _table(one, QueueTable, f"{path} [queues.{key}]")
             for key, one in raw["queues"].items()
         }
+    if isinstance(raw.get("notifications"), dict):
+        fields["notifications"] = {
+            key: _notification(key, one, path) for key, one in raw["notifications"].items()
+        }
     return _table(fields, ProjectFile, str(path))
+
+
+def _notification(name: str, raw: Any, path: Path) -> NotificationTable:
+    where = f"{path} [notifications.{name}]"
+    table = _table(raw, NotificationTable, where)
+    try:
+        declared(name, str(path), table)
+    except UsageError as error:
+        raise BadSetting(f"{where}: {error.message}", hint=error.advice) from error
+    return table
 
 
 def _table(raw: Any, kind: type[Table], where: str) -> Table:
@@ -180,7 +196,10 @@ def _table(raw: Any, kind: type[Table], where: str) -> Table:
         raise BadSetting(f"{where}: {error}", hint=_FORM) from error
 
 
-_FORM = "It has [project] app and database, [settings], [queues.NAME] and [schedules.NAME]."
+_FORM = (
+    "It has [project] app and database, [settings], [queues.NAME], [schedules.NAME] and "
+    "[notifications.NAME]."
+)
 
 
 def _rate(text: str | None, where: str) -> tuple[int, float] | None:
@@ -394,7 +413,9 @@ def configure(app: Rota, project: Project, said: Given) -> Rota:
     if project.is_file:
         # They belong to this file: another one's are left alone, this one's are told apart.
         origin = str(Path(project.source).resolve())
-        app.declare_file(origin, project.file.schedules, project.bad_schedules)
+        app.declare_file(
+            origin, project.file.schedules, project.bad_schedules, project.file.notifications
+        )
     return app
 
 

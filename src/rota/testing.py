@@ -136,6 +136,7 @@ class World:
         self._worker: Worker = app.runtime.worker
         self._upkeep: Maintenance = app.runtime.upkeep
         self._scheduler = app.runtime.scheduler
+        self._notifier = app.runtime.notifier
         self._calls = _Calls(app.database)
 
     async def settle(self) -> None:
@@ -144,6 +145,8 @@ class World:
         while True:
             if self._schedule_is_due():
                 await self._scheduler.tick()
+            if self._notifier is not None and self._notifier.is_due():
+                await self._notifier.tick()
             # Before the turn, not after it: a run may end while the turn looks elsewhere.
             self._worker.wake.clear()
             while await self._worker.turn():
@@ -192,7 +195,10 @@ class World:
         await self.settle()
 
     def _next_due_at(self) -> int | None:
-        times = (self._worker.due_at, self._scheduler.next_at, self.clock.next_timer_at())
+        digest_at = None if self._notifier is None else self._notifier.next_at
+        times = (
+            self._worker.due_at, self._scheduler.next_at, self.clock.next_timer_at(), digest_at
+        )  # fmt: skip
         return min((at for at in times if at is not None), default=None)
 
     async def beat(self) -> None:

@@ -15,7 +15,7 @@ import pytest
 
 from rota.notifications import workflow as notify
 from rota.notifications.receivers import Notify, Recipients
-from rota.store import notifications
+from rota.store.notifications import schedule_ends
 from rota.testing import World, virtual
 from tests.kit import select
 from tests.pipelines.kit.receiver import Answer, Receiver
@@ -39,7 +39,7 @@ class Scene:
         )  # fmt: skip
         row = (await self.app.schedules.get(schedule)).schedule
         body = msgspec.json.encode(told).decode()
-        await self.app.database.write(notifications.put, row.id, body)
+        await self.app.database.write(schedule_ends.put, row.id, body)
 
     async def hours(self, count: int = 1) -> None:
         """Let time pass, slowly enough for what is sent on the way."""
@@ -48,7 +48,7 @@ class Scene:
 
     async def notified(self) -> list[str]:
         """How the runs that tell have ended."""
-        runs = await self.app.list(name=notifications.NOTIFY)
+        runs = await self.app.list(name=schedule_ends.NOTIFY)
         return [run.label for run in reversed(runs)]
 
 
@@ -186,7 +186,7 @@ async def test_a_redirect_is_not_followed_and_a_refusal_not_repeated(
         await at.hours(2)
         assert at.receiver.paths == ["/hook", "/hook"]
         assert await at.notified() == ["failed:fatal", "failed:fatal"]
-        [first, *_] = reversed(await at.app.list(name=notifications.NOTIFY))
+        [first, *_] = reversed(await at.app.list(name=schedule_ends.NOTIFY))
         assert "moved to http://127.0.0.1:9" in (first.error or "")
         assert "token" not in (first.error or "")
 
@@ -202,7 +202,7 @@ async def test_one_receiver_that_refuses_keeps_no_other_from_being_told(
         await at.hours()
         assert sorted(at.receiver.paths) == ["/first", "/second"]
         assert msgspec.json.decode(out.read_bytes())["event"] == "success"
-        [run] = await at.app.list(name=notifications.NOTIFY)
+        [run] = await at.app.list(name=schedule_ends.NOTIFY)
         assert run.label == "failed:fatal"
         # A person mends the receiver and tries again: only what was not taken is sent again.
         out.unlink()
@@ -226,7 +226,7 @@ async def test_a_command_gets_the_message_and_its_folder_and_is_killed_in_time(
         assert (tmp_path / "names").read_text() == "success shaky\n"
         message = msgspec.json.decode((tmp_path / "told").read_bytes())
         assert message["pipeline"] == "shaky"
-        first = (await at.app.list(name=notifications.NOTIFY))[-1]
+        first = (await at.app.list(name=schedule_ends.NOTIFY))[-1]
         assert first.status == "completed"
         [step] = [one for one in await at.app.steps(first.id) if "send" in one.key]
         assert step.attempt > 1  # the first try was killed

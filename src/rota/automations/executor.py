@@ -76,9 +76,9 @@ class AutomationExecutor:
         return None
 
     def _tell(self, settled: HandlerRunSettled) -> None:
-        if settled.next_at is not None:
-            due = settled.next_at <= self._room.clock.now()
-            self._wakeups.tell(READY if due else TIMER)
+        # Without a next time a person is asked: the notifier has to look.
+        due = settled.next_at is None or settled.next_at <= self._room.clock.now()
+        self._wakeups.tell(READY if due else TIMER)
 
     async def _run(self, claim: Claim, work: Work) -> HandlerRunSettled:
         declared = self._declared[claim.name]

@@ -9,6 +9,7 @@ import click
 from rota.cli import exit_codes
 from rota.cli.automation.commands import automation
 from rota.cli.base import Root
+from rota.cli.notification.commands import notification
 from rota.cli.ops.database import backup, doctor, migrate
 from rota.cli.ops.metrics import metrics
 from rota.cli.ops.up import up
@@ -50,6 +51,7 @@ for command in (
     automation,
     pipeline,
     scheduler,
+    notification,
     why,
     next_,
     worker,

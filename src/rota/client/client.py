@@ -20,6 +20,7 @@ from rota.client.automations import Automations
 from rota.client.caller import refuse_in_workflow
 from rota.client.handle import RunHandle
 from rota.client.home import ClientHome, never_delete
+from rota.client.notifications import Notifications
 from rota.client.schedules import Schedules
 from rota.client.start import (
     Item,
@@ -90,6 +91,7 @@ class Client(Starter):
         self.starter = RunBuilder(self.settings, self.ids)
         self.schedules = Schedules(self)
         self.automations = Automations(self)
+        self.notifications = Notifications(self)
         self.migrates = url.startswith("sqlite") if migrate is None else migrate
         self._batch: Batch[NewRun, Started] = Batch(self._send_starts)
         self._home: ClientHome | None = None

@@ -19,6 +19,7 @@ from rota.engine.context import EngineContext
 from rota.engine.wakeups import CANCEL, DONE, READY
 from rota.engine.worker import Worker
 from rota.errors import StoreReadOnly
+from rota.store.notifications import record
 from rota.store.runs import retention, transitions, workers
 from rota.store.schedules import templates
 from rota.store.schedules.overlap import release_stuck
@@ -211,6 +212,9 @@ class Maintenance:
             oldest = max(0, now - round(keep.keep_days * DAY))
             done &= await self._prune_runs("days", _id_at(oldest), oldest, until)
             await self._database.write(templates.forget_deleted, namespace=namespace, before=oldest)
+            await self._database.write(
+                record.prune, namespace=namespace, before=oldest, limit=PRUNE_BATCH
+            )
         if keep.keep_runs:
             excess = await self._database.read(
                 retention.oldest_to_keep, namespace=namespace, keep=keep.keep_runs

@@ -13,6 +13,7 @@ from rota.core.time.instants import micros
 from rota.engine.context import EngineContext
 from rota.engine.executor import Executor
 from rota.engine.maintenance import Maintenance
+from rota.engine.notifier import Notifier
 from rota.engine.scheduler import Scheduler
 from rota.engine.slots import QueueSeats
 from rota.engine.watchdog import Watchdog
@@ -40,6 +41,7 @@ class Runtime:
         version: str,
         *,
         fires: bool = True,
+        notifies: bool = False,
     ) -> None:
         self._database = base.database
         self._clock = base.clock
@@ -52,6 +54,7 @@ class Runtime:
         self.worker = Worker(base.ids.make(base.clock.now()), base, executors, queues)
         self.upkeep = Maintenance(self.worker, base, self._watchdog.stuck_for_s)
         self.scheduler = Scheduler(base)
+        self.notifier = Notifier(base) if notifies else None
         self._wakeups = base.wakeups
         self._loops: dict[str, asyncio.Task[None]] = {}
 
@@ -79,10 +82,15 @@ class Runtime:
             )
             if name != "schedules" or self._fires
         }
+        if self.notifier is not None:
+            self._loops["notifications"] = asyncio.create_task(
+                self._keep("notifications", self.notifier.run), name="rota-notifications"
+            )
 
     async def stop(self, timeout_s: float | None = None) -> None:
         """Stop claiming, keep renewing, drain until the deadline, hand over, sign off."""
         await self._end("schedules")
+        await self._end("notifications")
         self.worker.stop()
         work = self._loops.get("work")
         if work is not None:

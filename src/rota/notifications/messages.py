@@ -7,21 +7,12 @@ from typing import Any, Literal
 
 import msgspec
 
+from rota.core.notifications.model import ERROR_CHARS_MAX, SKIPPED
 from rota.core.runs.stored_errors import read_error
 from rota.core.time.instants import iso, span
 from rota.notifications.ping import Ping
 from rota.notifications.receivers import Event, Notice, Recipients, receivers
 from rota.store.schedules.attempts import Attempt
-
-ERROR_CHARS_MAX = 2000
-SKIPPED = {
-    "missed": "nobody was there in time",
-    "too late": "it was later than its window allows",
-    "overlap": "the execution before it had not ended",
-    "overtaken": "a newer one was due as well",
-    "after": "what it comes after had not completed",
-    "condition": "its condition did not hold",
-}
 
 
 class Delivery(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -13,6 +13,7 @@ import binascii
 import hashlib
 import hmac
 import os
+import re
 from collections.abc import Mapping
 from urllib.parse import urlsplit
 
@@ -24,6 +25,7 @@ RETRY_AFTER_S_MAX = 3600.0
 PREFIX = "whsec_"
 ENV = "env:"
 LATER = (408, 425, 429)
+_VARIABLE = re.compile(r"[A-Za-z_]\w*")
 
 
 def signature(key: str, *, message_id: str, timestamp: int, body: bytes) -> str:
@@ -68,6 +70,36 @@ def resolved(address: str) -> str:
     if not found.startswith(("http://", "https://")):
         raise Transient(f"the environment has no address in {name}")
     return found
+
+
+def is_variable(name: str) -> bool:
+    """Whether a text is the name of an environment variable."""
+    return _VARIABLE.fullmatch(name) is not None
+
+
+def is_address(text: str) -> bool:
+    """Whether a text is an address that can be called, or names a variable that may hold one."""
+    if text.startswith(ENV):
+        return is_variable(text.removeprefix(ENV))
+    try:
+        parts = urlsplit(text)
+        fits = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
+    return fits and not any(char.isspace() for char in text)
+
+
+async def post(
+    address: str, secret_env: str | None, *, message_id: str, timestamp: int, body: bytes
+) -> None:
+    """Send one message, signed if `secret_env` names the variable with the key."""
+    key = None
+    if secret_env is not None:
+        key = os.environ.get(secret_env, "")
+        if not key:
+            raise Transient(f"the environment has no {secret_env}, and nothing goes unsigned")
+    headers = signed_headers(key, message_id=message_id, timestamp=timestamp, body=body)
+    await call("POST", resolved(address), headers=headers, body=body)
 
 
 async def call(

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
@@ -29,8 +28,8 @@ from rota.notifications import command, messages, ping, webhook
 from rota.notifications.messages import Delivery, Facts
 from rota.notifications.receivers import Recipients
 from rota.settings import Settings
-from rota.store import notifications
 from rota.store.backend.database import Database, Tx
+from rota.store.notifications import schedule_ends
 from rota.store.runs import history
 from rota.store.schedules import attempts as executions
 from rota.store.schedules import templates
@@ -69,12 +68,12 @@ async def began(base: EngineContext, claim: Claim) -> None:
     """Tell a dead-man's switch that an execution has begun; once, however often it begins."""
     if claim.schedule_id is None:
         return
-    found = await base.database.read(notifications.of, [claim.schedule_id])
+    found = await base.database.read(schedule_ends.of, [claim.schedule_id])
     body = found.get(claim.schedule_id)
     if body is None or msgspec.json.decode(body, type=Recipients).notify.ping is None:
         return
-    thing = notifications.Notification(claim.schedule_id, claim.root_id, "began")
-    if await base.database.write_brief(notifications.tell, [thing], now=base.clock.now()):
+    thing = schedule_ends.ScheduleEnd(claim.schedule_id, claim.root_id, "began")
+    if await base.database.write_brief(schedule_ends.tell, [thing], now=base.clock.now()):
         base.wakeups.tell(READY)
 
 
@@ -102,7 +101,7 @@ def install(app: NotificationHost) -> None:
             raise Fatal("; ".join(problems))
         return [f"{one.way}: {one.event}" for one in found]
 
-    app.workflow(name=notifications.NOTIFY)(notify)
+    app.workflow(name=schedule_ends.NOTIFY)(notify)
 
 
 class NotificationSender:
@@ -141,18 +140,10 @@ class NotificationSender:
         return "sent"
 
     async def _post(self, delivery: Delivery, message_id: str) -> None:
-        body = delivery.body.encode()
-        key = None
-        if delivery.secret_env is not None:
-            key = os.environ.get(delivery.secret_env, "")
-            if not key:
-                raise Transient(
-                    f"the environment has no {delivery.secret_env}, and nothing goes unsigned"
-                )
-        timestamp = self._app.clock.now() // SECOND
-        headers = webhook.signed_headers(key, message_id=message_id, timestamp=timestamp, body=body)
-        url = webhook.resolved(delivery.target)
-        await webhook.call("POST", url, headers=headers, body=body)
+        await webhook.post(
+            delivery.target, delivery.secret_env, message_id=message_id,
+            timestamp=self._app.clock.now() // SECOND, body=delivery.body.encode(),
+        )  # fmt: skip
 
     async def _ping(self, delivery: Delivery) -> None:
         assert delivery.ping is not None
@@ -185,10 +176,10 @@ async def _facts(tx: Tx, run_id: str, *, namespace: str) -> Facts | None:
     earlier, attempts = attempts[:place], attempts[: place + 1]
     schedule = await _schedule_name(tx, run.schedule_id, namespace)
     # A chain that has ended before, and been told of, was tried again by a person.
-    told = await notifications.told_before(tx, [one.id for one in earlier], namespace=namespace)
+    told = await schedule_ends.told_before(tx, [one.id for one in earlier], namespace=namespace)
     ailing = bool(told)
     if not told and run.schedule_id is not None:
-        before = await notifications.end_before(tx, run)
+        before = await schedule_ends.end_before(tx, run)
         ailing = before is not None and before != ("completed", None)
     count = templates.read_range(run)[2] if run.status == "skipped" else 1
     return Facts(attempts=attempts, schedule=schedule, ailing=ailing, skipped_count=count)

@@ -38,7 +38,11 @@ class Declared(NamedTuple):
 
 def origin_of(workflow: Startable[..., Any]) -> str:
     """The program a workflow comes from: its module. A script has the name it is imported by."""
-    module = workflow.function.__module__
+    return origin_of_module(workflow.function.__module__)
+
+
+def origin_of_module(module: str) -> str:
+    """The name of a program by its module."""
     file = getattr(sys.modules.get(module), "__file__", None)
     return Path(file).stem if module == "__main__" and file else module
 

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
-from urllib.parse import urlsplit
 
 from rota.notifications.receivers import Notice, Notify
-from rota.notifications.webhook import ENV
+from rota.notifications.webhook import ENV, is_address, is_variable
 from rota.pipelines.definition.problems import Path, path_text
 from rota.pipelines.definition.report import ProblemReport
 
 EVENTS = ("success", "failure", "recovery", "missed")
-_VARIABLE = re.compile(r"[A-Za-z_]\w*")
 
 
 def check_notify(notify: Notify, report: ProblemReport) -> None:
@@ -44,20 +41,15 @@ def _check_receiver(given: str | Notice, path: Path, report: ProblemReport) -> N
     where: Path = (*path, "secretEnv")
     if given.webhook is None:
         report.error(where, "secretEnv signs a webhook, and there is none", at_key=True)
-    if not _VARIABLE.fullmatch(given.secret_env):
+    if not is_variable(given.secret_env):
         report.error(where, "secretEnv is the name of an environment variable, not the key itself")
 
 
 def _check_address(text: str, path: Path, report: ProblemReport) -> None:
-    if text.startswith(ENV):
-        if not _VARIABLE.fullmatch(text.removeprefix(ENV)):
-            report.error(path, f"{path_text(path)}: env: is followed by the name of a variable")
+    if is_address(text):
         return
-    try:
-        parts = urlsplit(text)
-        fits = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        fits = False
-    if not fits or any(char.isspace() for char in text):
+    if text.startswith(ENV):
+        report.error(path, f"{path_text(path)}: env: is followed by the name of a variable")
+    else:
         told = "is no address; write it as https://host/path, or env:NAME"
         report.error(path, f"{path_text(path)} {told}")

@@ -218,6 +218,38 @@ create table notices (
     constraint notices_pkey PRIMARY KEY (schedule_id)
 );
 
+create table notification_rules (
+    namespace text collate "C" not null,
+    name text collate "C" not null,
+    origin text collate "C" not null,
+    kinds text not null,
+    body text not null,
+    progress text,
+    constraint notification_rules_pkey PRIMARY KEY (namespace, name)
+);
+
+create table notifications (
+    id text collate "C" not null,
+    namespace text collate "C" not null,
+    kind text not null,
+    source text not null,
+    name text not null,
+    schedule text,
+    queue text not null,
+    tags text,
+    subject text collate "C" not null,
+    run_id text collate "C" not null,
+    details text not null,
+    created_at bigint not null,
+    is_open bigint not null,
+    dispatched_at bigint,
+    sent_to text,
+    constraint notifications_pkey PRIMARY KEY (id)
+);
+CREATE INDEX notifications_by_time ON notifications USING btree (namespace, created_at);
+CREATE INDEX notifications_new ON notifications USING btree (namespace, id) WHERE (dispatched_at IS NULL);
+CREATE INDEX notifications_open ON notifications USING btree (subject) WHERE (is_open = 1);
+
 create table payloads (
     run_id text collate "C" not null,
     part text not null,

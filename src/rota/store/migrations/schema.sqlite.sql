@@ -193,6 +193,34 @@ CREATE TABLE notices (
     body text not null
 ) strict;
 
+CREATE TABLE notification_rules (
+    namespace text not null,
+    name text not null,
+    origin text not null,
+    kinds text not null,
+    body text not null,
+    progress text,
+    primary key (namespace, name)
+) strict;
+
+CREATE TABLE notifications (
+    id text primary key,
+    namespace text not null,
+    kind text not null,
+    source text not null,
+    name text not null,
+    schedule text,
+    queue text not null,
+    tags text,
+    subject text not null,
+    run_id text not null,
+    details text not null,
+    created_at integer not null,
+    is_open integer not null,
+    dispatched_at integer,
+    sent_to text
+) strict;
+
 CREATE TABLE payloads (
     run_id text not null references runs (id) on delete cascade,
     part text not null check (part in ('input', 'output', 'error')),
@@ -360,6 +388,12 @@ CREATE INDEX mutations_by_chain on mutations (root_id, id);
 CREATE INDEX mutations_by_run on mutations (run_id);
 
 CREATE UNIQUE INDEX mutations_one_per_chain on mutations (root_id) where status <> 'failed';
+
+CREATE INDEX notifications_by_time on notifications (namespace, created_at);
+
+CREATE INDEX notifications_new on notifications (namespace, id) where dispatched_at is null;
+
+CREATE INDEX notifications_open on notifications (subject) where is_open = 1;
 
 CREATE INDEX reservations_by_event on reservations (event_id);
 

@@ -19,6 +19,7 @@ from rota.core.runs.options import BEGAN_AT
 from rota.core.runs.recovery import is_recovered, runs_alone
 from rota.errors import WrongState
 from rota.store.backend.database import READY, Row, Taken, Tx
+from rota.store.notifications import record
 from rota.store.runs.claim import Claimed, ClaimRequest, claim, claim_order, values_of
 from rota.store.schedules.overlap import EndedChain, release_next
 
@@ -183,18 +184,18 @@ async def _in_the_way(tx: Tx, run: NewRun, holders: dict[tuple[Any, ...], str]) 
 
 
 async def settle(
-    tx: Tx, outcomes: Sequence[Outcome], *, now: int, alone: bool = True
+    tx: Tx, outcomes: Sequence[Outcome], *, now: int, alone: bool = True, continues: bool = False
 ) -> SettleResult:
     """End what is held: apply each verb under its claim, then what follows from it.
 
     A run that is no longer ours changes nothing, has no successor, and is not in the answer.
-    """
+    `continues`: the caller itself starts the next attempt of a run that failed."""
     plain = [o for o in outcomes if _is_plain(o)]
     others = [o for o in outcomes if not _is_plain(o)]
     if not others:
         return SettleResult(await _complete(tx, plain, now, alone=alone), woke=False)
     done = await _complete(tx, plain, now, alone=False)
-    settled = await _settle_others(tx, others, now)
+    settled = await _settle_others(tx, others, now, continues)
     return settled._replace(ids=done | settled.ids)
 
 
@@ -203,7 +204,7 @@ def _is_plain(outcome: Outcome) -> bool:
     claim, output = outcome.claim, outcome.output
     if outcome.verb != "complete" or outcome.reason is not None:
         return False
-    if claim.parent_id is not None or claim.schedule_id is not None:
+    if claim.parent_id is not None or claim.schedule_id is not None or record.recovers(claim):
         return False
     return output is None or len(output) <= INLINE_BYTES_MAX
 
@@ -222,7 +223,9 @@ async def _complete(
     return frozenset([row[0] for row in await tx.many("completed_of", items, alone=alone)])
 
 
-async def _settle_others(tx: Tx, outcomes: Sequence[Outcome], now: int) -> SettleResult:
+async def _settle_others(
+    tx: Tx, outcomes: Sequence[Outcome], now: int, continues: bool
+) -> SettleResult:
     bodies = _big(
         (o.claim.id, part, body)
         for o in outcomes
@@ -240,6 +243,7 @@ async def _settle_others(tx: Tx, outcomes: Sequence[Outcome], now: int) -> Settl
     woke |= await _follow(tx, ours, now)
     over = [o.claim.root_id for o in ours if o.verb == "fail" and o.retry is None]
     cancelled = await _cancel_children(tx, over, now)
+    woke |= await record.settled(tx, ours, now=now, continues=continues)
     return SettleResult(frozenset(status), woke, bool(cancelled))
 
 
@@ -264,7 +268,7 @@ async def _follow(tx: Tx, outcomes: Sequence[Outcome], now: int) -> bool:
     if retries:
         await start(tx, retries, now=now, alone=False)
     ended = [o for o in outcomes if not o.retry and RULES[o.verb].target in FINAL]
-    after = [EndedChain(o.claim.parent_id, o.claim.schedule_id, o.claim.root_id) for o in ended]
+    after = [EndedChain.of(outcome) for outcome in ended]
     return await _after_ends(tx, after, now) or bool(retries)
 
 
@@ -387,13 +391,10 @@ async def reap(
         if is_recovered(run, recoveries_max)
     ]
     await start(tx, heirs, now=now, alone=False)
-    over = [
-        EndedChain(r.parent_id, r.schedule_id, r.root_id)
-        for r in lapsed
-        if not is_recovered(r, recoveries_max)
-    ]
-    await _after_ends(tx, over, now)
-    await _cancel_children(tx, [end.root_id for end in over], now)
+    over = [run for run in lapsed if not is_recovered(run, recoveries_max)]
+    await _after_ends(tx, [EndedChain(r.parent_id, r.schedule_id, r.root_id) for r in over], now)
+    await _cancel_children(tx, [run.root_id for run in over], now)
+    await record.crashed(tx, over, now=now)
     return [(run, is_recovered(run, recoveries_max)) for run in lapsed]
 
 
@@ -457,6 +458,7 @@ async def expire(tx: Tx, ids: Sequence[str], *, now: int) -> list[str]:
     """End runs that waited too long before they began; what was claimed is left alone."""
     rows = await tx.rows("expire_runs", ids=sorted(ids), now=now)
     await _after_ends(tx, [EndedChain(row[1], row[2], row[3]) for row in rows], now)
+    await record.skipped(tx, [(row[0], row[2] or row[3], row[4]) for row in rows], now=now)
     return [row[0] for row in rows]
 
 
@@ -480,8 +482,7 @@ async def retry_chain(tx: Tx, root_id: str, new_id: str, *, now: int) -> Run | N
         last, new_id, trigger=Trigger.RETRY, available_at=now, attempt=last.attempt + 1,
         recoveries=0,
     )  # fmt: skip
-    # The timeout begins again: a person (or the parent) has decided to spend more time.
-    heir = msgspec.structs.replace(heir, options=options.without(last.options, BEGAN_AT))
+    heir = msgspec.structs.replace(heir, options=await record.retry_options(tx, last))
     [started] = await start(tx, [heir], now=now, alone=False)
     if started.existed:
         raise WrongState(

@@ -23,9 +23,10 @@ from rota.core.schedules.intent import (
     jitter_us,
     understand,
 )
-from rota.store import notifications
 from rota.store.backend.database import Row, Tx
-from rota.store.notifications import Notification
+from rota.store.notifications import record, schedule_ends
+from rota.store.notifications.record import Cause
+from rota.store.notifications.schedule_ends import ScheduleEnd
 from rota.store.runs import transitions
 from rota.store.schedules import expiry
 from rota.store.schedules.templates import (
@@ -85,7 +86,8 @@ async def fire(tx: Tx, *, namespace: str, now: int, limit: int, new_ids: Iterato
         roots = await open_roots(tx, made.cancels)
         await transitions.cancel(tx, roots, reason="overtaken by the next occurrence", now=now)
     await made.write(tx)
-    told = await notifications.tell(tx, made.untold, now=now) if made.untold else 0
+    told = await schedule_ends.tell(tx, made.untold, now=now) if made.untold else 0
+    told += await record.record(tx, made.news, now=now)
     more = len(due) == limit or made.run_count >= RUNS_MAX
     upcoming = None if more else (await tx.rows("next_schedule", namespace=namespace))[0][0]
     born = made.run_count + told + len(stuck)
@@ -108,9 +110,8 @@ class _Round:
         self.expiries: list[Row] = []
         self.cancels: list[str] = []
         self.put_aside: list[tuple[str, str]] = []
-        self.untold: list[
-            Notification
-        ] = []  # occurrences that were left out, for who wants to know
+        self.news: list[Cause] = []
+        self.untold: list[ScheduleEnd] = []  # occurrences that were left out, for who wants to know
 
     def decide(self, one: DueSchedule, intent: Intent | Exception, before: Before) -> None:
         """Plan one schedule; a poison one is put aside and never blocks the others."""
@@ -125,6 +126,7 @@ class _Round:
         except Exception as error:
             reason = f"{PUT_ASIDE}{error}"
             self.put_aside.append((one.name, reason))
+            self.news.append(record.unreadable(one.id, str(error), one.due_at))
             self.moved.append(
                 (one.id, one.due_at, Status.PAUSED, reason, None, one.due_at, None, None)
             )
@@ -139,7 +141,8 @@ class _Round:
             row = skip_row(next(self._ids), one.id, intent, skip, self._now)
             self.born.append(row)
             if skip.reason not in NO_NEWS:
-                self.untold.append(Notification(one.id, row[0], "skipped"))
+                self.untold.append(ScheduleEnd(one.id, row[0], "skipped"))
+                self.news.append(record.missed(row[0], one.id, skip))
         self.moved.append(self._moved(one, intent, plan, spread))
 
     async def write(self, tx: Tx) -> None:
@@ -254,6 +257,7 @@ async def end_pauses(
     skipped: list[Row] = []
     moved: list[Row] = []
     put_aside: list[tuple[str, str]] = []
+    news: list[Cause] = []
     rows = await tx.rows("due_pauses", namespace=namespace, now=now, limit=PAUSES)
     for row in rows:
         old = Schedule(*row)
@@ -264,6 +268,7 @@ async def end_pauses(
         except Exception as error:  # poison: it stays paused, and says why
             fresh = msgspec.structs.replace(old, reason=f"{PUT_ASIDE}{error}", available_at=None)
             put_aside.append((old.name, fresh.reason or ""))
+            news.append(record.unreadable(old.id, str(error), old.due_at))
         moved.append(
             (old.id, old.due_at, fresh.status, fresh.reason, fresh.available_at, fresh.due_at,
              fresh.spec, None)
@@ -272,6 +277,7 @@ async def end_pauses(
         await tx.many("fire_runs", skipped, now=now)
     if moved:
         await tx.many("advance_schedules", moved, was=Status.PAUSED)
+    await record.record(tx, news, now=now)
     return len(rows), put_aside
 
 

@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from rota.core.runs.lifecycle import Trigger
-from rota.store import notifications
+from rota.core.runs.model import Claim, Outcome
 from rota.store.backend.database import Tx
+from rota.store.notifications import record, schedule_ends
 
 # What a schedule starts; naming the kinds lets the query about stuck runs use its index.
 KINDS = ["workflow", "pipeline"]
@@ -21,6 +22,14 @@ class EndedChain(NamedTuple):
     parent_id: str | None
     schedule_id: str | None
     root_id: str
+    completed: Claim | None = None  # the run that ended it, if it ended well
+
+    @classmethod
+    def of(cls, outcome: Outcome) -> EndedChain:
+        """The chain that an outcome ends."""
+        claim = outcome.claim
+        well = outcome.verb == "complete" and outcome.reason is None
+        return cls(claim.parent_id, claim.schedule_id, claim.root_id, claim if well else None)
 
 
 async def release_next(tx: Tx, ended: Sequence[EndedChain], now: int) -> bool:
@@ -30,6 +39,7 @@ async def release_next(tx: Tx, ended: Sequence[EndedChain], now: int) -> bool:
     # Firing holds this lock too: it decides who has to wait by what it sees open.
     locked = await tx.rows("lock_templates", ids=ids)
     told = await _tell(tx, ended, {row[0] for row in locked if row[1]}, now)
+    told |= await _recover(tx, ended, {row[0] for row in locked if row[2]}, now)
     if not await tx.rows("with_turns", ids=ids):
         return told
     backfilled = await _release_backfills(tx, ended, now)
@@ -40,7 +50,13 @@ async def _tell(tx: Tx, ended: Sequence[EndedChain], tells: set[str], now: int) 
     """Begin to tell of the ends of schedules that want it; in this very transaction."""
     roots = {end.root_id: end.schedule_id for end in ended if end.schedule_id in tells}
     chosen = {root: schedule_id for root, schedule_id in roots.items() if schedule_id}
-    return bool(chosen and await notifications.tell_ends(tx, chosen, now=now))
+    return bool(chosen and await schedule_ends.tell_ends(tx, chosen, now=now))
+
+
+async def _recover(tx: Tx, ended: Sequence[EndedChain], troubled: set[str], now: int) -> bool:
+    """Record that schedules in trouble work again."""
+    better = [end.completed for end in ended if end.completed and end.schedule_id in troubled]
+    return bool(better) and await record.recovered(tx, better, now=now)
 
 
 async def _release_turns(tx: Tx, schedule_ids: Sequence[str], now: int) -> int:

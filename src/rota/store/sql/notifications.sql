@@ -54,3 +54,78 @@ select before.status, before.reason from (
         and not exists (select 1 from runs as later where later.retry_of = runs.id)
 ) as before
 order by before.finished_at desc, before.id desc limit 1
+
+-- name: record_notifications
+-- What happened to these runs, if a rule of the namespace wants to know. A run of a schedule is
+-- known by the schedule's name, too.
+insert into notifications (id, namespace, kind, source, name, schedule, queue, tags, subject,
+    run_id, details, created_at, is_open)
+select item.id, runs.namespace, item.kind,
+    case when runs.kind = 'workflow' and runs.schedule_id is not null then 'schedule'
+        else runs.kind end,
+    case when runs.name like 'pipeline:%' then substr(runs.name, 10) else runs.name end,
+    case when runs.kind = 'schedule' then runs.name else template.name end,
+    runs.queue, runs.tags, item.subject, runs.id, item.details, :now, item.is_open
+from runs left join runs as template on template.id = runs.schedule_id
+    {, items: id text, kind text, run_id text, subject text, details text, is_open int}
+where runs.id = item.run_id
+    and exists (
+        select 1 from notification_rules as rules
+        where rules.namespace = runs.namespace
+            and rules.kinds like '%,' || item.kind || ',%'
+    )
+on conflict do nothing
+returning id
+
+-- name: open_troubles
+select subject from notifications where subject {in subjects} and is_open = 1
+
+-- name: close_troubles
+update notifications set is_open = 0 where subject {in subjects} and is_open = 1
+returning subject
+
+-- name: new_notifications
+select id, kind, source, name, schedule, queue, tags, run_id, details, created_at
+from notifications
+where namespace = :namespace and dispatched_at is null
+order by id limit :limit
+
+-- name: list_notifications
+select id, kind, source, name, schedule, queue, tags, run_id, details, created_at, sent_to
+from notifications
+where namespace = :namespace and kind {in kinds} and id < :before_id
+order by id desc limit :limit
+
+-- name: dispatch_notifications
+update notifications set dispatched_at = :now, sent_to = item.sent_to
+{from items: id text, sent_to text}
+where notifications.id = item.id
+
+-- name: prune_notifications
+delete from notifications where id in (
+    select id from notifications
+    where namespace = :namespace and created_at < :before and dispatched_at is not null
+    limit :limit
+)
+returning id
+
+-- name: put_rules
+insert into notification_rules (namespace, name, origin, kinds, body)
+select item.namespace, item.name, item.origin, item.kinds, item.body
+{from items: namespace text, name text, origin text, kinds text, body text}
+where true
+on conflict (namespace, name) do update
+set origin = excluded.origin, kinds = excluded.kinds, body = excluded.body
+
+-- name: delete_rules
+delete from notification_rules
+where namespace = :namespace and origin {in origins} and not (name {in names})
+
+-- name: lock_rules
+select name, body, progress from notification_rules where namespace = :namespace order by name
+{lock}
+
+-- name: advance_rules
+update notification_rules set progress = item.progress
+{from items: namespace text, name text, progress text}
+where notification_rules.namespace = item.namespace and notification_rules.name = item.name

@@ -240,7 +240,7 @@ async def succeed(
 
 async def settle(tx: Tx, outcome: Outcome, now: int) -> None:
     """End or suspend the run, or LeaseLost."""
-    settled = await transitions.settle(tx, [outcome], now=now, alone=False)
+    settled = await transitions.settle(tx, [outcome], now=now, alone=False, continues=True)
     if outcome.claim.id not in settled.ids:
         raise lost(outcome.claim)
 

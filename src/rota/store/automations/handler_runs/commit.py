@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from rota.core.automations.model import DeployedAutomation, HandlerPlan, NewEvent, NewInput
 from rota.core.automations.phases import DECIDED, UNCERTAIN, EventStatus, Mutation, Phase
 from rota.core.automations.planner import DeployedHandler
+from rota.core.notifications.model import NotificationKind
 from rota.core.runs.lifecycle import Status, Trigger
 from rota.core.runs.model import Claim, Outcome
 from rota.core.runs.retry import RetryPolicy, next_try_us
@@ -26,12 +27,14 @@ from rota.store.automations.handler_runs.begin import (
     Work,
     encoded,
     hold,
+    is_first,
     let_go,
     settle,
     succeed,
 )
 from rota.store.automations.state import Rest, put_turn, rest_of
 from rota.store.backend.database import Tx
+from rota.store.notifications import record
 
 
 class Commit(NamedTuple):
@@ -66,6 +69,8 @@ async def commit(
         await tx.rows("commit_handler_run", **end)
     output = encoded({"handler": work.run.handler})
     await settle(tx, Outcome(claim, "complete", output=output), now)
+    if not is_first(claim):
+        await record.recovered(tx, [claim], now=now)
     await automations.count_troubles(tx, held.automation, failures=0, fixes=0)
     at = rest_of(held.automation, _after_run(held, told.readers, changed), now)
     await put_turn(tx, held.automation, next(new_ids), at, now=now)
@@ -212,6 +217,10 @@ async def stop(
     await settle(tx, Outcome(claim, "fail", reason=stop.kind, error=stop.error), now)
     at = await _after(tx, automation, stop, policy, chance, now)
     await succeed(tx, claim, automation, new_id, at, now)
+    if at.status == Status.WAITING:
+        kind = NotificationKind.NEEDS_ATTENTION
+        cause = record.stopped(claim, kind, reason=stop.kind, error=stop.error)
+        await record.record(tx, [cause], now=now)
     return HandlerRunSettled(at.available_at)
 
 

@@ -253,7 +253,7 @@ returning id, parent_id, schedule_id, root_id
 update runs
 set status = 'skipped', reason = 'expired', finished_at = :now
 where id {in ids} and claim_count = 0 and (status = 'pending' or status = 'sleeping')
-returning id, parent_id, schedule_id, root_id
+returning id, parent_id, schedule_id, root_id, due_at
 
 -- name: resolve_run
 -- A new attempt: what failed for good in the last one is tried again.

@@ -253,8 +253,9 @@ where waiting.namespace = :namespace and waiting.status = 'sleeping' and waiting
             where root.id = other.root_id and root.trigger = 'backfill'))
 
 -- name: lock_templates
--- With whether somebody is to be told about their runs.
-select id, exists (select 1 from notices where notices.schedule_id = runs.id) as tells
+-- With whether they have receivers of their own, and a notification without a recovery yet.
+select id, exists (select 1 from notices where notices.schedule_id = runs.id) as tells,
+    exists (select 1 from notifications where subject = runs.id and is_open = 1) as troubled
 from runs where id {in ids} order by id
 {lock}
 

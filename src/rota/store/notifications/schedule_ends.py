@@ -18,7 +18,7 @@ from rota.store.backend.database import Tx
 NOTIFY = "rota.notify"
 
 
-class Notification(NamedTuple):
+class ScheduleEnd(NamedTuple):
     """Something to tell of: the run of a schedule, and what happened to it."""
 
     schedule_id: str
@@ -40,7 +40,7 @@ async def of(tx: Tx, schedule_ids: Iterable[str]) -> dict[str, str]:
     return {row[0]: row[1] for row in rows}
 
 
-async def tell(tx: Tx, things: Sequence[Notification], *, now: int) -> int:
+async def tell(tx: Tx, things: Sequence[ScheduleEnd], *, now: int) -> int:
     """Give birth to the runs that tell of these; returns how many there are to be performed."""
     bodies = await of(tx, [thing.schedule_id for thing in things])
     rows = [_row(thing, bodies[thing.schedule_id], now) for thing in things
@@ -52,7 +52,7 @@ async def tell_ends(tx: Tx, roots: Mapping[str, str], *, now: int) -> int:
     """Tell of chains that are over; `roots` maps them to their schedules."""
     rows = await tx.rows("ends_of_chains", roots=list(roots))
     return await tell(
-        tx, [Notification(roots[root], run_id, "ended") for run_id, root in rows], now=now
+        tx, [ScheduleEnd(roots[root], run_id, "ended") for run_id, root in rows], now=now
     )
 
 
@@ -72,13 +72,13 @@ async def end_before(tx: Tx, run: Run) -> tuple[str, str | None] | None:
     return (rows[0][0], rows[0][1]) if rows else None
 
 
-def _row(thing: Notification, body: str, now: int) -> tuple[str, str, str, str]:
+def _row(thing: ScheduleEnd, body: str, now: int) -> tuple[str, str, str, str]:
     key = f"{thing.run_id}:began" if thing.what == "began" else thing.run_id
     text = f'{{"run_id":"{thing.run_id}","what":"{thing.what}","tells":{body}}}'
-    return _id(key, now), thing.schedule_id, key, text
+    return id_from(key, now), thing.schedule_id, key, text
 
 
-def _id(key: str, now: int) -> str:
+def id_from(key: str, now: int) -> str:
     """An id that follows from what is told: no chance is needed to make it one of its kind."""
     chance = int.from_bytes(hashlib.sha256(key.encode()).digest())
     return IdMaker(lambda bits: chance % (1 << bits)).make(now)

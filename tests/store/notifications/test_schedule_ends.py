@@ -12,9 +12,9 @@ from rota.core.runs.model import Outcome, Schedule
 from rota.core.schedules.intent import Intent, Missed, Policies
 from rota.core.time.instants import DAY, HOUR
 from rota.core.time.recurrence import parse
-from rota.store import notifications
 from rota.store.backend.database import Database
-from rota.store.notifications import NOTIFY, Notification
+from rota.store.notifications import schedule_ends
+from rota.store.notifications.schedule_ends import NOTIFY, ScheduleEnd
 from rota.store.runs import transitions
 from rota.store.schedules import fire, templates
 from tests.kit.builders import (
@@ -47,7 +47,7 @@ async def _schedule(db: Database, name: str = "daily", *, body: str | None = BOD
         templates.stored(intent), None, None, MIDNIGHT - HOUR,
     )  # fmt: skip
     await db.write(templates.put, row, trigger="manual", now=NOW)
-    await db.write(notifications.put, row.id, body)
+    await db.write(schedule_ends.put, row.id, body)
     return row.id
 
 
@@ -73,9 +73,9 @@ async def test_a_schedule_that_tells_nobody_has_no_such_runs(db: Database) -> No
     held = await begin(db, schedule_id=schedule_id, due_at=NOW)
     assert await settle(db, held)
     assert await _told(db) == []
-    await db.write(notifications.put, schedule_id, BODY)
-    await db.write(notifications.put, schedule_id, None)
-    assert await db.read(notifications.of, [schedule_id]) == {}
+    await db.write(schedule_ends.put, schedule_id, BODY)
+    await db.write(schedule_ends.put, schedule_id, None)
+    assert await db.read(schedule_ends.of, [schedule_id]) == {}
 
 
 async def test_a_try_that_is_followed_by_another_is_no_end(db: Database) -> None:
@@ -148,10 +148,10 @@ async def test_what_firing_leaves_out_is_told(db: Database) -> None:
 
 async def test_the_same_thing_is_told_once(db: Database) -> None:
     schedule_id = await _schedule(db)
-    thing = Notification(schedule_id, "abc", "began")
-    counts = [await db.write(notifications.tell, [thing], now=NOW + later) for later in range(3)]
+    thing = ScheduleEnd(schedule_id, "abc", "began")
+    counts = [await db.write(schedule_ends.tell, [thing], now=NOW + later) for later in range(3)]
     assert counts == [1, 0, 0]
-    assert await db.read(notifications.told_before, ["abc:began", "other"], namespace=SPACE) == {
+    assert await db.read(schedule_ends.told_before, ["abc:began", "other"], namespace=SPACE) == {
         "abc:began"
     }
 
@@ -166,11 +166,11 @@ async def test_the_execution_before_an_instant_is_the_last_that_came_to_an_end(
         held = await begin(db, schedule_id=schedule_id, due_at=NOW + number)
         await settle(db, held, verb, reason=reason)
         runs.append(await get(db, held.id))
-    before = [await db.read(notifications.end_before, run) for run in runs]
+    before = [await db.read(schedule_ends.end_before, run) for run in runs]
     assert before == [None, ("completed", None), ("failed", "logic")]
 
 
 async def test_a_schedule_that_is_deleted_takes_its_notices_with_it(db: Database) -> None:
     schedule_id = await _schedule(db)
     await db.write(templates.delete, schedule_id, now=NOW)
-    assert await db.read(notifications.of, [schedule_id]) == {}
+    assert await db.read(schedule_ends.of, [schedule_id]) == {}

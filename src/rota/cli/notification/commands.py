@@ -1,0 +1,83 @@
+"""`rota notification …`: what was recorded, and whether a rule's channel works."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from rota.cli import connect, render
+from rota.cli.base import CommandGroup, CommonOptions
+from rota.core.notifications.model import KINDS, one_line
+from rota.core.runs.ids import short_id
+from rota.core.time.instants import iso
+
+if TYPE_CHECKING:
+    from rota.client.client import Client
+    from rota.client.notifications import RecordedNotification
+
+
+@click.group(cls=CommandGroup)
+def notification() -> None:
+    """See notifications, and test the rules that send them."""
+
+
+@notification.command("list")
+@click.option("--kind", "kinds", multiple=True, type=click.Choice(KINDS), help="Only this kind.")
+@click.option("--limit", default=50, type=click.IntRange(1, 1000), help="At most so many.")
+@click.pass_obj
+def list_notifications(call: CommonOptions, kinds: Sequence[Any], limit: int) -> None:
+    """List recorded notifications, newest first."""
+
+    async def look(client: Client) -> tuple[list[RecordedNotification], int]:
+        found = await client.notifications.list(kinds=kinds, limit=limit)
+        return found, client.clock.now()
+
+    rows, now = connect.ask(call, look)
+    if call.json:
+        render.document([_document(row) for row in rows])
+        return
+    lines = [
+        (
+            render.ago(row.notification.at, now), str(row.notification.kind),
+            row.notification.title, short_id(row.notification.run_id), _sent(row),
+            one_line(row.notification.error or "", 60),
+        )
+        for row in rows
+    ]  # fmt: skip
+    heads = ("when", "kind", "about", "run", "rules", "error")
+    render.table(heads, lines, "no notification was recorded; rules are in [notifications.NAME]")
+
+
+def _sent(row: RecordedNotification) -> str:
+    return "not dispatched yet" if row.rules is None else ", ".join(row.rules) or "none"
+
+
+def _document(row: RecordedNotification) -> dict[str, Any]:
+    one = row.notification
+    return {
+        "id": one.id, "at": iso(one.at), "kind": str(one.kind), "source": one.source,
+        "name": one.name, "schedule": one.schedule, "queue": one.queue, "tags": one.tags,
+        "run": one.run_id, "text": one.text, "reason": one.reason, "error": one.error,
+        "rules": row.rules,
+    }  # fmt: skip
+
+
+@notification.command("test")
+@click.argument("rule")
+@click.pass_obj
+def test_rule(call: CommonOptions, rule: str) -> None:
+    """Send a test message by a rule of the project, from here."""
+    found = connect.project_of(call)
+    if found is None:
+        raise click.UsageError(
+            "no project is known: rules are declared in rota.toml or in code. Give --project."
+        )
+    app = connect.app_of(call, found)
+    message_id = asyncio.run(app.notifications.test(rule))
+    if call.json:
+        render.document({"rule": rule, "message": message_id})
+    else:
+        click.echo(f"{rule} took the test message {message_id}")

@@ -1,0 +1,47 @@
+"""Notifications for people: see what was recorded, and which rules it went to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from rota.core.notifications.model import KINDS, KindName, Notification
+from rota.store.notifications import record
+
+if TYPE_CHECKING:
+    from rota.client.client import Client
+
+_LAST = "~"  # above every id
+
+
+class RecordedNotification(NamedTuple):
+    """A notification, and the names of the rules that wanted it; None: not dispatched yet."""
+
+    notification: Notification
+    rules: list[str] | None
+
+
+class Notifications:
+    """The recorded notifications of a namespace."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    async def list(
+        self,
+        *,
+        kinds: Sequence[KindName] = (),
+        before_id: str | None = None,
+        limit: int = 50,
+    ) -> list[RecordedNotification]:
+        """Notifications, newest first. Pass the last id as `before_id` for the next page."""
+        rows = await self._client.database.read(
+            record.listing, namespace=self._client.settings.namespace, kinds=kinds or KINDS,
+            before_id=before_id or _LAST, limit=limit,
+        )  # fmt: skip
+        return [
+            RecordedNotification(
+                one, None if rules is None else [r for r in rules.split(", ") if r]
+            )
+            for one, rules in rows
+        ]

@@ -1,0 +1,160 @@
+"""Notifications: the kinds, the record, and the sentence that says what happened. Pure."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+from enum import StrEnum
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from rota.core.time.instants import iso, moment
+
+TEXT_CHARS_MAX = 600
+ERROR_CHARS_MAX = 2000
+# The names of Rota's own workflows begin so; their ends are not news.
+OWN = "rota."
+
+Source: TypeAlias = Literal["workflow", "schedule", "automation", "pipeline"]
+KindName: TypeAlias = Literal[
+    "needs_attention", "approval_wanted", "unknown_outcome", "quarantined", "failed", "recovered",
+    "missed",
+]  # fmt: skip
+SOURCES: tuple[Source, ...] = ("workflow", "schedule", "automation", "pipeline")
+
+
+class NotificationKind(StrEnum):
+    """What happened; the text is what the database stores."""
+
+    NEEDS_ATTENTION = "needs_attention"  # it stopped until a person acts
+    APPROVAL_WANTED = "approval_wanted"  # a proposed change waits for a person
+    UNKNOWN_OUTCOME = "unknown_outcome"  # nobody knows whether a change happened
+    QUARANTINED = "quarantined"  # put aside: it crashed too often, or cannot be read
+    FAILED = "failed"  # it failed, and no retry is left
+    RECOVERED = "recovered"  # it works again, after one of the above
+    MISSED = "missed"  # an occurrence of a schedule did not run
+
+
+KINDS: tuple[str, ...] = tuple(NotificationKind)
+# What a later success ends with `recovered`.
+TROUBLES = frozenset(NotificationKind) - {NotificationKind.RECOVERED, NotificationKind.MISSED}
+
+_WAITS = {
+    "approval": NotificationKind.APPROVAL_WANTED,
+    "reconciliation": NotificationKind.UNKNOWN_OUTCOME,
+    "crashes": NotificationKind.QUARANTINED,
+}
+
+# Why an occurrence was skipped, by the reason of its row.
+SKIPPED = {
+    "missed": "nobody was there in time",
+    "too late": "it was later than its window allows",
+    "overlap": "the execution before it had not ended",
+    "overtaken": "a newer one was due as well",
+    "after": "what it comes after had not completed",
+    "condition": "its condition did not hold",
+    "expired": "it had not begun in time",
+}
+
+
+def kind_of_wait(reason: str | None) -> NotificationKind:
+    """The kind of notification for a run that waits for a person."""
+    return _WAITS.get(reason or "", NotificationKind.NEEDS_ATTENTION)
+
+
+class Details(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The part of a notification that no query asks about; stored as JSON."""
+
+    reason: str | None = None
+    error: str | None = None
+    attempt: int = 1
+    due_at: int | None = None
+    occurrences: int = 1  # missed: how many in a row
+
+
+class Notification(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Something a person may want to know about, as it was recorded."""
+
+    id: str
+    kind: NotificationKind
+    source: Source
+    name: str  # of the workflow, automation or pipeline
+    run_id: str
+    at: int  # microseconds since the epoch
+    queue: str = "default"
+    schedule: str | None = None  # the schedule's name, if one started the run
+    tags: dict[str, str] = {}
+    details: Details = Details()
+
+    @property
+    def created_at(self) -> datetime:
+        """When it happened, in UTC."""
+        return moment(self.at)
+
+    @property
+    def error(self) -> str | None:
+        """Class and message of the error, if there was one."""
+        return self.details.error
+
+    @property
+    def reason(self) -> str | None:
+        """The reason of the run's status, such as `logic`."""
+        return self.details.reason
+
+    @property
+    def key(self) -> str:
+        """Notifications with equal keys are repetitions of each other."""
+        return f"{self.kind}/{self.source}/{self.schedule or ''}/{self.name}"
+
+    @property
+    def title(self) -> str:
+        """What it is about: `schedule nightly (backup)`."""
+        if self.schedule is None:
+            return one_line(f"{self.source} {self.name}")
+        inner = f" ({self.name})" if self.name != self.schedule else ""
+        if self.source == "pipeline":
+            return one_line(f"pipeline {self.name}")
+        return one_line(f"schedule {self.schedule}{inner}")
+
+    @property
+    def text(self) -> str:
+        """One sentence for people."""
+        return one_line(f"{self.title} {self._said()}")
+
+    def _said(self) -> str:
+        details = self.details
+        cause = f": {details.error}" if details.error else "."
+        match self.kind:
+            case NotificationKind.FAILED:
+                tries = f" after {details.attempt} attempts" if details.attempt > 1 else ""
+                return f"failed{tries}{cause}"
+            case NotificationKind.MISSED:
+                return self._missed()
+            case NotificationKind.RECOVERED:
+                return "works again."
+            case NotificationKind.APPROVAL_WANTED:
+                return f"waits for an approval{cause}"
+            case NotificationKind.UNKNOWN_OUTCOME:
+                return f"does not know whether a change happened{cause}"
+            case NotificationKind.QUARANTINED:
+                return f"was put aside{cause}"
+            case NotificationKind.NEEDS_ATTENTION:
+                why = f" ({details.reason})" if details.reason else ""
+                return f"needs attention{why}{cause}"
+
+    def _missed(self) -> str:
+        details = self.details
+        when = f" for {iso(details.due_at)}" if details.due_at is not None else ""
+        count = f" ({details.occurrences} executions)" if details.occurrences > 1 else ""
+        why = details.error or SKIPPED.get(details.reason or "", details.reason or "unknown")
+        return f"was skipped{when}{count}: {why}."
+
+
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
+
+
+def one_line(text: str, chars_max: int = TEXT_CHARS_MAX) -> str:
+    """A text as one line of bounded length: no line break can end a header or a log line."""
+    line = _CONTROL.sub(" ", text).strip()
+    return line if len(line) <= chars_max else f"{line[: chars_max - 1]}…"

@@ -1,0 +1,133 @@
+"""The notifier: turns recorded notifications into messages, by the limits of each rule.
+
+Causes are recorded in their own transactions. This loop takes them in batches, under the lock of
+the rules: the messages, the progress of the rules and the marks are one commit. Any number of
+processes may run one. It runs only in processes that declare rules.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import msgspec
+
+from rota.core.notifications.model import Notification
+from rota.core.notifications.rules import DispatchPlan, NotificationMessage, dispatch
+from rota.core.runs.lifecycle import Trigger
+from rota.core.runs.model import NewRun
+from rota.core.time.instants import micros
+from rota.engine.context import EngineContext
+from rota.engine.wakeups import ANY, READY
+from rota.store.backend.database import Tx
+from rota.store.notifications import record, rules
+from rota.store.notifications.rules import StoredRule
+from rota.store.runs import transitions
+
+BATCH = 500
+POLLS = 5
+# READY is told for work of every kind; the notifier looks at most this often.
+GAP_S = 0.5
+# The workflow that sends a message, and its queue: a channel that is down delays no other work.
+DELIVERY = "rota.notification"
+QUEUE = "rota.notifications"
+SEATS = 10
+
+
+class Dispatched(NamedTuple):
+    """What one round took and started, and when a digest is due."""
+
+    taken: int
+    started: int
+    next_at: int | None
+
+
+class Notifier:
+    """Dispatches the notifications of one namespace."""
+
+    def __init__(self, base: EngineContext) -> None:
+        self._base = base
+        self._wake = asyncio.Event()
+        self.next_at: int | None = 0
+        base.wakeups.subscribe(self._heard)
+
+    def _heard(self, topic: str) -> None:
+        if topic in (READY, ANY):
+            self.next_at = 0
+            self._wake.set()
+
+    def is_due(self) -> bool:
+        """Whether something may have been recorded, or a digest is due."""
+        return self.next_at is not None and self.next_at <= self._base.clock.now()
+
+    async def run(self) -> None:
+        """Dispatch and rest until cancelled."""
+        clock = self._base.clock
+        while True:
+            self._wake.clear()
+            await self.tick()
+            await clock.wait(asyncio.Event(), clock.now() + micros(GAP_S))
+            poll_at = clock.now() + POLLS * micros(self._base.settings.poll_s)
+            await clock.wait(
+                self._wake, poll_at if self.next_at is None else min(poll_at, self.next_at)
+            )
+
+    async def tick(self) -> int:
+        """Dispatch everything recorded; returns how many messages were started."""
+        started = 0
+        self.next_at = None
+        while True:
+            now = self._base.clock.now()
+            done = await self._base.database.write(
+                dispatch_batch, namespace=self._base.settings.namespace, now=now,
+                new_ids=self._base.ids.endless(now),
+            )  # fmt: skip
+            started += done.started
+            if done.taken < BATCH:
+                break
+        if started:
+            self._base.wakeups.tell(READY)
+        self.next_at = done.next_at
+        return started
+
+
+async def dispatch_batch(tx: Tx, *, namespace: str, now: int, new_ids: Iterator[str]) -> Dispatched:
+    """Turn one batch of notifications into runs that send messages, in one transaction."""
+    known = await rules.lock(tx, namespace=namespace)
+    fresh = await record.fresh(tx, namespace=namespace, limit=BATCH)
+    plans = {
+        one.name: dispatch(one.rule, one.progress, fresh, now=now, digest_id=next(new_ids))
+        for one in known
+    }
+    runs = [
+        _run(name, message, namespace=namespace, run_id=next(new_ids), now=now)
+        for name, plan in plans.items()
+        for message in plan.messages
+    ]
+    if runs:
+        await transitions.start(tx, runs, now=now, alone=False)
+    changed = {one.name: plans[one.name].state for one in known if _moved(one, plans[one.name])}
+    await rules.advance(tx, changed, namespace=namespace)
+    if fresh:
+        await record.dispatched(tx, [(one.id, _receivers(one, known)) for one in fresh], now=now)
+    dues = [plan.due_at for plan in plans.values() if plan.due_at is not None]
+    return Dispatched(len(fresh), len(runs), min(dues, default=None))
+
+
+def _moved(one: StoredRule, plan: DispatchPlan) -> bool:
+    return one.progress != plan.state
+
+
+def _receivers(one: Notification, known: list[StoredRule]) -> str:
+    return ", ".join(stored.name for stored in known if stored.rule.filters.wants(one))
+
+
+def _run(
+    rule: str, message: NotificationMessage, *, namespace: str, run_id: str, now: int
+) -> NewRun:
+    body = msgspec.json.encode({"rule": rule, "message": message}).decode()
+    return NewRun(
+        id=run_id, namespace=namespace, name=DELIVERY, available_at=now, input=body, queue=QUEUE,
+        trigger=Trigger.EVENT, external_id=f"{rule}:{message.id}",
+    )  # fmt: skip

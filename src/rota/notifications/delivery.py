@@ -1,0 +1,116 @@
+"""Delivers the messages of rules: the workflow `rota.notification`, one run for each message.
+
+The engine's notifier inserts the run. Sending is one step with its own retries, so a channel that
+is down costs no slot while the run waits, and a message that was taken is not sent again. Runs
+have a queue of their own: a slow channel delays no other work.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rota.core.notifications.model import NotificationKind, one_line
+from rota.core.notifications.rules import NotificationMessage
+from rota.core.runs.failures import names_of
+from rota.core.time.instants import SECOND
+from rota.engine.notifier import DELIVERY
+from rota.errors import Rejected, Transient
+from rota.notifications import command, mail, ping, webhook
+from rota.notifications.definition import DeclaredRule
+from rota.notifications.payload import payload
+from rota.notifications.ping import Ping
+
+if TYPE_CHECKING:
+    from rota.notifications.workflow import NotificationHost
+
+log = logging.getLogger("rota.notify")
+
+_PINGS: dict[str, Ping] = {
+    NotificationKind.RECOVERED: "success", NotificationKind.MISSED: "missed",
+}  # fmt: skip
+
+
+def install(app: NotificationHost, rules: Mapping[str, DeclaredRule]) -> None:
+    """Register the workflow that delivers."""
+    from rota.notifications.workflow import RETRIES
+
+    async def send(rule: str, message: NotificationMessage) -> None:
+        await deliver(rules, rule, message, now_s=app.clock.now() // SECOND)
+
+    step = app.step(name="rota.deliver", retries=RETRIES)(send)
+
+    async def notification(rule: str, message: NotificationMessage) -> str:
+        """Send one message by the channel of its rule."""
+        await step(rule, message)
+        return message.kind
+
+    app.workflow(name=DELIVERY)(notification)
+
+
+async def deliver(
+    rules: Mapping[str, DeclaredRule], name: str, message: NotificationMessage, *, now_s: int
+) -> None:
+    """Send one message; returns once the receiver has taken it."""
+    rule = rules.get(name)
+    if rule is None:
+        raise Transient(f"this process declares no notification rule {name!r}")
+    try:
+        await _send(rule, message, now_s)
+    except Exception as error:
+        log.warning(
+            "notification rule %s could not send message %s: %s", name, message.id,
+            names_of(error)[0],
+        )  # fmt: skip
+        if isinstance(error, Rejected | Transient):
+            raise
+        raise Transient(one_line(f"{type(error).__name__}: {error}")) from error
+
+
+async def _send(rule: DeclaredRule, message: NotificationMessage, now_s: int) -> None:
+    channel = rule.channel
+    if rule.hook is not None:
+        await _call(rule, message)
+    elif channel.webhook is not None:
+        body = payload(message)
+        await webhook.post(
+            channel.webhook, channel.secret_env, message_id=message.id, timestamp=now_s, body=body
+        )
+    elif channel.command is not None:
+        await _run(channel.command, message)
+    elif channel.mail is not None:
+        await mail.send(rule.name, channel.mail, message)
+    elif channel.ping is not None:
+        last = message.entries[0].last
+        url = webhook.resolved(channel.ping)
+        kind = _PINGS.get(message.kind, "fail")
+        await webhook.call("GET", ping.address(url, kind, run_id=last.run_id), headers={})
+
+
+async def _call(rule: DeclaredRule, message: NotificationMessage) -> None:
+    assert rule.hook is not None
+    for entry in message.entries:
+        if inspect.iscoroutinefunction(rule.hook):
+            await rule.hook(entry.last)
+        else:
+            await asyncio.to_thread(rule.hook, entry.last)
+
+
+async def _run(line: str, message: NotificationMessage) -> None:
+    from rota.notifications.workflow import COMMAND_S
+
+    one = message.entries[0].last
+    env = {
+        "ROTA_KIND": message.kind, "ROTA_NAME": one_line(one.name), "ROTA_SOURCE": one.source,
+        "ROTA_MESSAGE_ID": message.id,
+    }  # fmt: skip
+    ended = await command.run(
+        line, Path(os.getcwd()), stdin=payload(message).decode(), env=env, timeout_s=COMMAND_S
+    )
+    if ended.code != 0:
+        raise Transient(ended.told(f"`{line}`"))

@@ -1,0 +1,79 @@
+"""The notification rules of an app: declared in code and `rota.toml`, deployed by workers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from rota.client.notifications import Notifications
+from rota.core.notifications.model import Notification, NotificationKind
+from rota.core.notifications.rules import alone
+from rota.core.suggest import did_you_mean
+from rota.core.time.instants import SECOND
+from rota.engine.notifier import DELIVERY
+from rota.errors import UsageError
+from rota.notifications import delivery
+from rota.notifications.definition import DeclaredRule, NotificationTable, declared
+from rota.store.notifications import rules as store
+
+if TYPE_CHECKING:
+    from rota.client.client import Client
+    from rota.notifications.workflow import NotificationHost
+
+
+class AppNotifications(Notifications):
+    """The rules that an app declares, and the notifications that were recorded."""
+
+    def __init__(self, client: Client) -> None:
+        super().__init__(client)
+        self.declared: dict[str, DeclaredRule] = {}
+        self._file: str | None = None
+
+    def add(self, rule: DeclaredRule) -> None:
+        """Take a rule along."""
+        if rule.name in self.declared:
+            raise UsageError(
+                f"notification rule {rule.name} is declared twice",
+                hint="Give one of them another name.",
+            )
+        self.declared[rule.name] = rule
+
+    def declare_file(self, origin: str, tables: Mapping[str, NotificationTable]) -> None:
+        """Take the rules of a project's file along."""
+        self._file = origin
+        for name, table in tables.items():
+            self.add(declared(name, origin, table))
+
+    def install(self, app: NotificationHost, workflows: Mapping[str, object]) -> None:
+        """Register the workflow that delivers, once."""
+        if self.declared and DELIVERY not in workflows:
+            delivery.install(app, self.declared)
+
+    async def deploy(self, origins: set[str]) -> None:
+        """Bring the rules into the database; rules that these origins no longer declare go."""
+        own = origins | {rule.origin for rule in self.declared.values()}
+        if self._file is not None:
+            own.add(self._file)
+        await self._client.database.write(
+            store.put, {name: (one.origin, one.rule) for name, one in self.declared.items()},
+            namespace=self._client.settings.namespace, origins=sorted(own),
+        )  # fmt: skip
+
+    async def test(self, name: str) -> str:
+        """Send a test message by one rule, from this process; returns the message's id."""
+        if name not in self.declared:
+            known = ", ".join(sorted(self.declared)) or "none"
+            raise UsageError(
+                f"there is no notification rule {name!r}{did_you_mean(name, self.declared)}",
+                hint=f"Declared rules: {known}.",
+            )
+        now = self._client.clock.now()
+        message_id = self._client.ids.make(now)
+        filters = self.declared[name].rule.filters
+        kind = filters.kinds[0] if filters.kinds else NotificationKind.FAILED
+        test = Notification(
+            id=message_id, kind=kind, source="workflow", name="rota notification test",
+            run_id=message_id, at=now,
+        )  # fmt: skip
+        await delivery.deliver(self.declared, name, alone(test), now_s=now // SECOND)
+        return message_id

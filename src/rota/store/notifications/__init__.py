@@ -1,0 +1,1 @@
+"""Notifications: receivers of schedules, records of what happened, and rules about them."""

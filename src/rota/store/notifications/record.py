@@ -1,0 +1,220 @@
+"""Records what is worth a notification, in the transaction that causes it.
+
+One statement, and only for work that fails, waits for a person, is skipped or recovers. It writes
+nothing unless a rule wants the kind. A run that ends well as usual comes here without a statement.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from rota.core.notifications.model import (
+    ERROR_CHARS_MAX,
+    OWN,
+    TROUBLES,
+    Details,
+    Notification,
+    NotificationKind,
+    kind_of_wait,
+)
+from rota.core.runs import options
+from rota.core.runs.lifecycle import Trigger
+from rota.core.runs.model import Claim, Outcome, Run
+from rota.core.runs.options import BEGAN_AT
+from rota.core.runs.stored_errors import read_error
+from rota.core.schedules.intent import Skip
+from rota.store.backend.database import Tx
+from rota.store.notifications.schedule_ends import id_from
+
+# Noted in the options of a retry: its chain has failed with a notification.
+RECOVERS = "recovers"
+
+
+class Cause(NamedTuple):
+    """Something worth a notification: the run it is about, and what a recovery is looked for by:
+    the schedule, or the chain."""
+
+    kind: NotificationKind
+    run_id: str
+    subject: str
+    details: Details
+    times: int = 1  # which claim of the run: each may cause one of its kind
+
+
+async def record(tx: Tx, causes: Iterable[Cause], *, now: int) -> bool:
+    """Record what a rule wants; returns whether there is something to send."""
+    rows = sorted(
+        (id_from(f"{one.kind}:{one.run_id}:{one.times}", now), one.kind, one.run_id, one.subject,
+         msgspec.json.encode(one.details).decode(), int(one.kind in TROUBLES))
+        for one in causes
+    )  # fmt: skip
+    return bool(rows and await tx.many("record_notifications", rows, now=now))
+
+
+def subject_of(run: Claim | Run) -> str:
+    """What recovers: the schedule that started the run, or the run's chain."""
+    return run.schedule_id or run.root_id
+
+
+def is_own_news(run: Claim | Run) -> bool:
+    """Whether the end of a run is news by itself. A child's end is its parent's to judge."""
+    attached = run.parent_id is not None and run.trigger != Trigger.DETACHED
+    return not attached and not run.name.startswith(OWN)
+
+
+def error_text(stored: str | None, *, bare: bool = False) -> str | None:
+    """Class and message of a stored error, or the message alone. Settling never fails here: a text
+    that is not a stored error is taken as it is."""
+    if not stored:
+        return None
+    try:
+        error = read_error(stored)
+        text = error["message"] if bare else f"{error['type']}: {error['message']}"
+    except (ValueError, TypeError, RecursionError):
+        text = stored
+    return str(text)[:ERROR_CHARS_MAX].encode("utf-8", "replace").decode()
+
+
+async def settled(tx: Tx, outcomes: Sequence[Outcome], *, now: int, continues: bool) -> bool:
+    """Record what settled runs are worth. `continues`: the caller starts the next attempt of a
+    failed run itself, and knows whether that is news."""
+    causes = [cause for outcome in outcomes if (cause := _cause_of(outcome, continues)) is not None]
+    noted = await record(tx, causes, now=now) if causes else False
+    better = [o.claim for o in outcomes if o.verb == "complete" and recovers(o.claim)]
+    return await recovered(tx, better, now=now) or noted if better else noted
+
+
+def recovers(claim: Claim) -> bool:
+    """Whether the completion of a run may be a recovery, as its chain had failed before."""
+    return claim.options is not None and f'"{RECOVERS}"' in claim.options
+
+
+def _cause_of(outcome: Outcome, continues: bool) -> Cause | None:
+    claim = outcome.claim
+    if claim.name.startswith(OWN):
+        return None
+    if outcome.verb == "ask":
+        kind = kind_of_wait(outcome.reason)
+    elif outcome.retry is not None or not is_own_news(claim):
+        return None
+    elif outcome.verb == "fail" and not continues:
+        kind = NotificationKind.FAILED
+    elif outcome.verb == "complete" and outcome.reason is not None:
+        kind = NotificationKind.FAILED  # a part of its items failed
+    elif outcome.verb == "skip":
+        kind = NotificationKind.MISSED
+    else:
+        return None
+    return stopped(claim, kind, reason=outcome.reason, error=outcome.error)
+
+
+def stopped(
+    claim: Claim, kind: NotificationKind, *, reason: str | None, error: str | None
+) -> Cause:
+    """The cause for a run that a worker holds."""
+    text = error_text(error, bare=kind is NotificationKind.MISSED)
+    details = Details(reason=reason, error=text, attempt=claim.attempt, due_at=claim.due_at)
+    return Cause(kind, claim.id, subject_of(claim), details, claim.claim_count)
+
+
+async def crashed(tx: Tx, runs: Sequence[Run], *, now: int) -> bool:
+    """Record runs that crashed too often to be tried again."""
+    news = [run for run in runs if is_own_news(run)]
+    return await record(tx, [_quarantined(run) for run in news], now=now)
+
+
+def _quarantined(run: Run) -> Cause:
+    times = f"its worker died {run.recoveries + 1} times while it ran"
+    details = Details(reason="crashes", error=times, attempt=run.attempt, due_at=run.due_at)
+    return Cause(NotificationKind.QUARANTINED, run.id, subject_of(run), details)
+
+
+def missed(run_id: str, schedule_id: str, skip: Skip) -> Cause:
+    """The cause for occurrences that firing left out."""
+    details = Details(reason=skip.reason, due_at=skip.due_at, occurrences=skip.occurrences)
+    return Cause(NotificationKind.MISSED, run_id, schedule_id, details)
+
+
+def unreadable(schedule_id: str, error: str, due_at: int | None) -> Cause:
+    """The cause for a schedule that was put aside, since it cannot be read."""
+    text = error[:ERROR_CHARS_MAX].encode("utf-8", "replace").decode()
+    details = Details(reason="unreadable", error=text, due_at=due_at)
+    # A schedule that is repaired may be put aside again at a later time.
+    return Cause(NotificationKind.QUARANTINED, schedule_id, schedule_id, details, due_at or 1)
+
+
+async def skipped(tx: Tx, rows: Sequence[tuple[str, str, int | None]], *, now: int) -> bool:
+    """Record runs that did not begin in time: run, subject and due time."""
+    causes = [
+        Cause(NotificationKind.MISSED, run_id, subject, Details(reason="expired", due_at=due_at))
+        for run_id, subject, due_at in rows
+    ]
+    return await record(tx, causes, now=now)
+
+
+async def recovered(tx: Tx, claims: Sequence[Claim], *, now: int) -> bool:
+    """Record recoveries: of those of these runs whose subject is in trouble."""
+    by_subject = {subject_of(claim): claim for claim in claims}
+    rows = await tx.rows("close_troubles", subjects=sorted(by_subject))
+    better = {row[0] for row in rows}
+    causes = [
+        Cause(NotificationKind.RECOVERED, claim.id, subject, Details(attempt=claim.attempt))
+        for subject, claim in by_subject.items()
+        if subject in better
+    ]
+    return await record(tx, causes, now=now)
+
+
+async def retry_options(tx: Tx, last: Run) -> str | None:
+    """The options for a further attempt of a chain that had ended. Its timeout begins again: a
+    person (or the parent) has decided to spend more time."""
+    kept = options.without(last.options, BEGAN_AT)
+    if await tx.rows("open_troubles", subjects=[subject_of(last)]):
+        kept = options.with_default(kept, RECOVERS, 1)
+    return kept
+
+
+async def listing(
+    tx: Tx, *, namespace: str, kinds: Sequence[str], before_id: str, limit: int
+) -> list[tuple[Notification, str | None]]:
+    """Notifications, newest first, each with the rules it went to; None: not dispatched yet."""
+    rows = await tx.rows(
+        "list_notifications", namespace=namespace, kinds=kinds, before_id=before_id, limit=limit
+    )
+    return [(read(row[:-1]), row[-1]) for row in rows]
+
+
+async def fresh(tx: Tx, *, namespace: str, limit: int) -> list[Notification]:
+    """Notifications that are not dispatched yet, oldest first."""
+    return [
+        read(row) for row in await tx.rows("new_notifications", namespace=namespace, limit=limit)
+    ]
+
+
+async def dispatched(tx: Tx, sent: Sequence[tuple[str, str]], *, now: int) -> None:
+    """Note which rules took which notifications."""
+    await tx.change("dispatch_notifications", sent, now=now)
+
+
+async def prune(tx: Tx, *, namespace: str, before: int, limit: int) -> int:
+    """Delete old notifications that are dispatched; returns how many."""
+    return len(
+        await tx.rows("prune_notifications", namespace=namespace, before=before, limit=limit)
+    )
+
+
+def read(row: Sequence[object]) -> Notification:
+    """A row of the table as a record."""
+    (id_, kind, source, name, schedule, queue, tags, run_id, details, at) = row
+    return msgspec.convert(
+        {
+            "id": id_, "kind": kind, "source": source, "name": name, "schedule": schedule,
+            "queue": queue, "run_id": run_id, "at": at,
+            "tags": msgspec.json.decode(str(tags)) if tags else {},
+            "details": msgspec.json.decode(str(details)),
+        },
+        Notification,
+    )  # fmt: skip
