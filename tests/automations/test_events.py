@@ -9,6 +9,7 @@ import pytest
 
 from rota import Rota
 from rota.automations import Context, Event, Prepared
+from rota.automations.definition import Topic
 from rota.client.automations import Automations
 from rota.core.time.instants import moment
 from rota.errors import BadInput, Transient, WrongState
@@ -155,6 +156,35 @@ async def test_events_that_change_all_the_time_are_tried_later(database_url: str
         app.in_prepare = None
         await world.advance("1m")
         assert len(app.outside.effects) == 1
+
+
+async def test_a_payload_that_does_not_fit_names_the_path_and_speaks_of_the_topic(
+    database_url: str,
+) -> None:
+    app = Line()
+    app.line.topics["work"] = Topic("work", dict[str, int], external=True)
+    async with begun(app, database_url):
+        for client in (app.automations, Automations(app)):  # with the code, and without it
+            with pytest.raises(BadInput, match=r"topic work: Expected `int`.*at `\$\.how`") as told:
+                await client.publish("line", "work", "e1", {"how": "x"})
+            assert "the type of the topic" in told.value.advice
+            assert "workflow" not in told.value.advice
+
+
+@pytest.mark.parametrize("reservation", [{"topic": "work"}, {"ids": ["e1"]}, "work", {"topic": 1}])
+async def test_a_reservation_without_topic_or_ids_is_told(
+    database_url: str, reservation: Any
+) -> None:
+    app = Line()
+
+    async def prepare(ctx: Context, state: Any) -> Any:
+        return {"reservations": [reservation]} if await ctx.peek("work") else None
+
+    app.line.handlers["worker"].functions["prepare"] = prepare
+    async with begun(app, database_url, "e1"):
+        said = (await app.automations.show("line")).sentence
+        assert "The code failed: prepare returned the reservation" in said
+        assert said.endswith("which needs a topic and a list of ids")
 
 
 async def test_publishing_from_outside_needs_an_external_topic(database_url: str) -> None:
@@ -495,7 +525,7 @@ async def test_a_badly_typed_event_is_refused_where_the_code_is_not_at_hand(
     async with virtual(app, url=database_url) as world:
         await world.settle()
         bare = Automations(app)  # what the command line has without a project
-        with pytest.raises(BadInput, match=r"Expected `int`, got `str` - at `\$\[...\]\[1\]`"):
+        with pytest.raises(BadInput, match=r"Expected `int`, got `str` - at `\$\.a\[1\]`"):
             await bare.publish("typed", "orders", "bad", {"a": [1, "2"]})
         assert await app.automations.events("typed") == []
         await bare.publish("typed", "orders", "good", {"a": [1, 2]})

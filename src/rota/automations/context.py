@@ -338,9 +338,9 @@ def as_prepared(value: object) -> Prepared:
         return value
     if isinstance(value, Mapping) and isinstance(value.get("reservations"), Sequence):
         events = [
-            Event(str(one["topic"]), str(message_id), None, "", moment(0), 0)
+            Event(topic, message_id, None, "", moment(0), 0)
             for one in value["reservations"]
-            for message_id in one["ids"]
+            for topic, message_id in _reserved(one)
         ]
         ui = value.get("ui") or {}
         wake_at = value.get("wakeAt", value.get("wake_at"))
@@ -349,3 +349,15 @@ def as_prepared(value: object) -> Prepared:
         f"prepare returned {value!r:.80}",
         hint="Return Prepared(events, data, title, wake_at), or None to take nothing.",
     )
+
+
+def _reserved(one: object) -> list[tuple[str, str]]:
+    """Topic and id of each event that an entry of `reservations` names."""
+    topic = one.get("topic") if isinstance(one, Mapping) else None
+    ids = one.get("ids") if isinstance(one, Mapping) else None
+    if not isinstance(topic, str) or not isinstance(ids, list | tuple):
+        raise BadInput(
+            f"prepare returned the reservation {one!r:.80}, which needs a topic and a list of ids",
+            hint='A reservation is {"topic": "mail", "ids": ["id of an event"]}.',
+        )
+    return [(topic, str(each)) for each in ids]

@@ -19,16 +19,18 @@ from rota.automations.auto_fix import Fixer
 from rota.core import typed
 from rota.core.automations.graph import AutomationGraph, HandlerNode, TopicNode, problems
 from rota.core.fingerprint import Scope, fingerprint
-from rota.core.json_schema import shape_of
+from rota.core.json_schema import misfit, shape_of
 from rota.core.time.instants import SECOND, Duration, micros
 from rota.core.time.recurrence import parse
 from rota.core.time.spec import Spec
-from rota.errors import BadAutomation, RotaError, UsageError
+from rota.errors import BadAutomation, BadInput, RotaError, UsageError
 from rota.schedules.host_zone import host_zone_name
 from rota.store.automations.deploy import NewHandler, NewVersion, topic_rows
 
 F = TypeVar("F")
 Function = Callable[..., Any]
+PUBLISHED_HINT = "Compare the payload with the type of the topic; nothing was published."
+STORED_HINT = "Skip the event (`rota automation skip`), or deploy a type of the topic that it fits."
 
 
 class Topic:
@@ -44,13 +46,24 @@ class Topic:
         """The payload as JSON text, checked against the topic's type."""
         what = f"an event of topic {self.name}"
         text = typed.encode(payload, what=what, bytes_max=bytes_max)
-        self._reader.read(text, what=what)
+        self._read(text, what, PUBLISHED_HINT)
         return text
 
     def decode(self, text: str, message_id: str) -> Any:
         """A stored payload, typed."""
         what = f"event {message_id} of topic {self.name} does not fit its type"
-        return self._reader.read(text, what=what)
+        return self._read(text, what, STORED_HINT)
+
+    def _read(self, text: str, what: str, hint: str) -> Any:
+        """The typed value, or BadInput with the whole path: that of the decoder has no keys."""
+        try:
+            return self._reader.read(text, what=what, hint=hint)
+        except BadInput as error:
+            shape = _shape_of(self.kind) if "[...]" in error.message else None
+            wrong = misfit(shape, text) if shape is not None else None
+            if wrong is None:
+                raise
+            raise BadInput(f"{what}: {wrong}", hint=hint) from None
 
 
 class Handler(NamedTuple):

@@ -108,7 +108,7 @@ def _in_object(shape: Schema, value: dict[str, Any], path: str, named: Schema) -
         elif other is False:
             yield f"Object contains unknown field `{name}`{_at(path)}"
         elif isinstance(other, Mapping):
-            yield from _misfits(other, item, f"{path}[...]", named)
+            yield from _misfits(other, item, f"{path}.{name}", named)
 
 
 def _in_array(shape: Schema, value: list[Any], path: str, named: Schema) -> Iterator[str]:

@@ -99,21 +99,22 @@ class JsonReader:
     def __init__(self, kind: Any) -> None:
         self._decoder = msgspec.json.Decoder(_readable(kind), dec_hook=_decode_other)
 
-    def read(self, text: str | None, *, what: str) -> Any:
-        """The value, or BadInput naming the path to the field that does not fit."""
+    def read(self, text: str | None, *, what: str, hint: str | None = None) -> Any:
+        """The value, or BadInput naming the path to the field that does not fit. `hint` is what to
+        do about that, where it is not the input of a run."""
         if text is None:
             return None
         try:
             return self._decoder.decode(text)
         except msgspec.ValidationError as error:
-            raise BadInput(f"{what}: {error}") from error
+            raise BadInput(f"{what}: {error}", hint=hint) from error
         except NotImplementedError as error:
             raise BadInput(
                 f"{what}: {error}",
                 hint="Use plain types, dataclasses, msgspec structs or pydantic models as hints.",
             ) from error
         except (msgspec.DecodeError, UnicodeError) as error:
-            raise BadInput(f"{what} is not JSON: {error}") from error
+            raise BadInput(f"{what} is not JSON: {error}", hint=hint) from error
         except RecursionError:
             raise BadInput(
                 f"{what} is nested too deeply", hint="Nest lists and objects at most 500 deep."

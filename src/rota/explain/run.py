@@ -204,7 +204,7 @@ class RunExplainer:
             clause = f"waits: no worker serves queue {run.queue}"
             return RunState("no_worker", clause, {}, f"Start one: `rota up --queue {run.queue}`.")
         if not any(run.name in _names(worker) for worker in serving):
-            clause = f"waits: no worker that serves queue {run.queue} knows workflow {run.name}"
+            clause = f"waits: no worker that serves queue {run.queue} knows {run.kind} {run.name}"
             return RunState("unknown_workflow", clause, {}, "Deploy the code that has it.")
         return None
 

@@ -171,4 +171,5 @@ def read_params(reader: typed.JsonReader, params: dict[str, Any], *, tool: str) 
     """`params` by the type of `reader`; BadInput names the path to what does not fit."""
     what = f"parameters of {tool}"
     text = typed.encode(params, what=what, bytes_max=PARAMS_BYTES_MAX)
-    return reader.read(text, what=what)
+    hint = "Compare the parameters with those that the tool takes; nothing was called."
+    return reader.read(text, what=what, hint=hint)

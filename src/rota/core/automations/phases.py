@@ -168,6 +168,9 @@ STATUSES: dict[tuple[str, str | None], DisplayStatus] = {
     ("failed", "internal"): DisplayStatus(
         "failed:internal", "a fault of the host: see the log, then retry"
     ),
+    ("failed", "not applied"): DisplayStatus(
+        "failed:not applied", "nothing: a new run starts afresh"
+    ),
     ("completed", None): DisplayStatus("committed", "nothing: it is done"),
     ("crashed", "lapsed"): DisplayStatus("crashed", "a recovery takes over"),
     ("crashed", "worker gone"): DisplayStatus("crashed", "a recovery takes over"),

@@ -160,7 +160,10 @@ def _fits(name: str, event: NewEvent, known: Mapping[str, TopicSchema]) -> None:
             hint="Declare it with external=True.",
         )
     if door.shape is not None and (wrong := misfit(json.loads(door.shape), event.payload)):
-        raise BadInput(f"an event of topic {topic}: {wrong}")
+        raise BadInput(
+            f"an event of topic {topic}: {wrong}",
+            hint="Compare the payload with the type of the topic; nothing was published.",
+        )
 
 
 async def approve(
