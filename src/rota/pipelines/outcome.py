@@ -92,6 +92,7 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
     cost_usd: float = 0.0
     waiting: str | None = None  # why calls wait for their provider: it is down, or throttles
     outcome: OutcomeWord | None = None  # with phase ended; None then too: handed over or retried
+    error: str | None = None  # with phase ended: why this attempt failed
     schedule_id: str | None = None
     trigger: str = "manual"
     attempt: int = 1

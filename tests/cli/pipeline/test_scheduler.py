@@ -151,6 +151,14 @@ def test_an_edit_counts_at_once_also_while_nobody_watches(desk: Desk) -> None:
     assert desk.state()["nextRun"].endswith("-01-02T09:00:00.000Z")
 
 
+def test_a_try_that_fails_is_told_with_its_error(desk: Desk) -> None:
+    once = "  retryPolicy: {maxRetries: 1, retryDelayMs: 0}\nsettings:"
+    desk.write("bad", PIPELINE.replace("settings:", once).replace("offline:echo", "nobody:echo"))
+    said = desk.run("trigger", "bad", code=1).stderr
+    [line] = [line for line in said.splitlines() if line.startswith("this try failed")]
+    assert "nobody" in line
+
+
 def test_a_trigger_ends_with_the_code_of_its_execution(desk: Desk) -> None:
     none = "  retryPolicy: {maxRetries: 0}\nsettings:"
     desk.write("bad", PIPELINE.replace("settings:", none).replace("offline:echo", "nobody:echo"))

@@ -219,3 +219,52 @@ async def test_an_item_that_failed_is_handed_on_to_the_end(
         assert sorted(prompt.split("\n")[0] for prompt in it.prompts) == [
             "First a", "First b", "Is b1 good?",
         ]  # fmt: skip
+
+
+MOVING = """
+name: Moving
+settings: {retry: {maxRetries: 0}}
+nodes:
+  rows: {type: load, source: {type: inline, items: [{w: x}, {w: y}, {w: z}]}}
+  keep: {type: filter, from: rows, rule: {type: ai, prompt: "Keep {{w}}?"}}
+  ask: {type: map, from: keep, prompt: "About {{w}}"}
+  end: {type: reduce, from: ask, strategy: json}
+"""
+
+
+async def test_a_retry_reads_results_by_content_where_items_have_moved(
+    database_url: str, tmp_path: Path
+) -> None:
+    """The filter fails with x, then drops it: y and z stand one place nearer to the front."""
+    broken = {"Keep x", "About z"}
+
+    def answer(prompt: str) -> Any:
+        if any(prompt.startswith(each) for each in broken):
+            return Say(status=400)
+        if prompt.startswith("Keep"):
+            return "no" if "x" in prompt else "yes"
+        return prompt.replace("About", "told")
+
+    def told(output: str | None) -> dict[str, Any]:
+        rows = json.loads(output or "[]")
+        return {row["output"]["w"]: row["output"].get("result") for row in rows if row["success"]}
+
+    async with world(database_url, tmp_path, Model(answer=says(answer))) as it:
+        ref = await it.app.pipelines.start(it.pipeline(MOVING))
+        await it.app.wait(ref.id, timeout=60)
+        assert (await it.app.pipelines.result(ref.id)).failed == 2
+        broken.remove("Keep x")
+        await it.app.pipelines.retry(ref.id)
+        await it.app.wait(ref.id, timeout=60)
+        second = await it.app.pipelines.result(ref.id)
+        assert told(second.output) == {"y": "told y"}
+        assert (second.outcome, second.processed, second.failed) == ("partial", 1, 1)
+        items = {each.item["w"]: each async for each in it.app.pipelines.items(ref.id)}
+        assert (items["y"].text, items["z"].status) == ("told y", "failed")
+        broken.clear()
+        await it.app.pipelines.retry(ref.id)
+        await it.app.wait(ref.id, timeout=60)
+        third = await it.app.pipelines.result(ref.id)
+        assert told(third.output) == {"y": "told y", "z": "told z"}
+        assert third.outcome == "completed"
+        assert [each for each in it.prompts if each == "About y"] == ["About y"]

@@ -116,7 +116,8 @@ async def _perform(app: Rota, desk: ScheduleCommands, scheduled: Scheduled) -> P
 
     def tried(progress: Progress) -> None:
         if progress.phase == "ended" and progress.outcome is None:
-            meter.say("this try failed; it is tried again, as its retryPolicy says")
+            why = f": {render.clean(progress.error)}" if progress.error else ""
+            meter.say(f"this try failed{why}; it is tried again, as its retryPolicy says")
 
     unlisten = app.pipelines.listen(tried)
     try:

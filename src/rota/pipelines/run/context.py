@@ -48,6 +48,7 @@ class ProgressReporter:
         self._pipeline_id = pipeline_id
         self._listeners = listeners
         self.phase, self.node = "begun", ""
+        self.error: str | None = None  # why this attempt failed
         self.total: int | None = None
         self.done = self.failed = self.filtered = self.running = 0
         self.bill = RunUsage()
@@ -84,7 +85,7 @@ class ProgressReporter:
             phase=self.phase, node=self.node or None, total=self.total, done=self.done,
             failed=self.failed, filtered=self.filtered, running=self.running, calls=self.bill.calls,
             tokens=self.bill.tokens, cost_usd=self.bill.cost_usd, outcome=outcome,
-            waiting=self.bill.waiting,
+            waiting=self.bill.waiting, error=self.error,
             schedule_id=self._claim.schedule_id, trigger=self._claim.trigger,
             attempt=self._claim.attempt,
         )  # fmt: skip
@@ -107,26 +108,27 @@ class Cache:
 
     def __init__(self, reader: RunReader) -> None:
         self.reader = reader
-        self._stages: dict[str, dict[str, str]] = {}
+        self._stages: dict[str, dict[str, list[str]]] = {}  # keys by content
         self._lock = asyncio.Lock()
 
-    async def find(self, stage: str, content: str) -> Hit | None:
-        """The result of equal content, or None."""
+    async def find(self, stage: str, key: str) -> Hit | None:
+        """A result of the same content as that of this key, or None; the key's own comes first."""
         async with self._lock:  # whoever asks first reads for all
             if stage not in self._stages:
                 self._stages[stage] = await self._read(stage)
-        key = self._stages[stage].get(content)
-        step_found = None if key is None else await self.reader.step(key)
-        if key is None or step_found is None:
+        known = self._stages[stage].get(content_of(key), [])
+        found = key if key in known else known[-1] if known else None
+        step_found = None if found is None else await self.reader.step(found)
+        if found is None or step_found is None:
             return None
-        return Hit(key, record_of(step_found))
+        return Hit(found, record_of(step_found))
 
-    async def _read(self, stage: str) -> dict[str, str]:
-        return {
-            content_of(step.key): step.key
-            async for step in self.reader.keys(stage_prefix(stage))
-            if step.status == "completed"
-        }
+    async def _read(self, stage: str) -> dict[str, list[str]]:
+        keys: dict[str, list[str]] = {}
+        async for step in self.reader.keys(stage_prefix(stage)):
+            if step.status == "completed":
+                keys.setdefault(content_of(step.key), []).append(step.key)
+        return keys
 
 
 class PipelineContext(NamedTuple):

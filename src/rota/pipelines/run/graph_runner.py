@@ -19,6 +19,7 @@ from rota.pipelines.run.inputs import stream
 from rota.pipelines.run.model_caller import LOST
 from rota.pipelines.run.nodes import NodeWork
 from rota.pipelines.run.reduce_stage import OUTPUT
+from rota.pipelines.run.results import may_have_moved
 from rota.pipelines.run.run_store import Item, ItemList
 from rota.pipelines.run.sliding_window import first_of
 from rota.pipelines.run.stages import node_input, node_output
@@ -71,6 +72,7 @@ class GraphRunner:
         if len(parents) > 1 and not isinstance(node, MergeNode):
             await room.notebook.put_items(shelf, self._joined(parents))
         found = await room.notebook.shelf(shelf) if parents else None
+        moved = moved or may_have_moved(found)
         own = room._replace(board=room.board.apart(node_id, found.count if found else None))
         try:
             await NodeWork(own, node_id, shelf, parents, moved=moved).perform(node)

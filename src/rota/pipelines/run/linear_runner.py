@@ -24,7 +24,7 @@ from rota.pipelines.run.results import Source, Spool, outcomes
 from rota.pipelines.run.run_store import ItemRecord, RunReader
 from rota.pipelines.run.sharding import Sharding
 from rota.pipelines.run.single_call import call
-from rota.pipelines.run.stages import FILTER, INPUT, JOB, MAP, REDUCE, mapped_stages
+from rota.pipelines.run.stages import FILTER, INPUT, JOB, MAP, REDUCE, mapped_list
 from rota.pipelines.run.withheld import Withheld
 
 
@@ -40,7 +40,7 @@ async def perform_linear(room: PipelineContext, parting: Sharding | None = None)
         room.board.filtered, total = total - kept + late, kept
     assert pipeline.map is not None
     assert pipeline.reduce is not None
-    [(_, shelf)] = mapped_stages(room.snapshot)
+    shelf = mapped_list(room.snapshot)
     room.board.enter("mapping", total=total - len(held))
     parts = await _map(room, pipeline.map, Source(room.notebook, shelf, MAP, (), held), parting)
     room.board.enter("reducing", total=total)

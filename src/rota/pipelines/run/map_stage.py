@@ -175,7 +175,7 @@ class MapStage:
     async def _from_cache(self, placed: PositionedItem, content: str, started_at: int) -> bool:
         key = item_key(self._name, placed.position, content)
         for cache in self._room.caches:
-            hit = await cache.find(self._name, content)
+            hit = await cache.find(self._name, key)
             if hit is None:
                 continue
             if hit.key == key and cache.reader.root_id == self._room.notebook.root_id:
@@ -253,11 +253,7 @@ class MapStage:
         return await self._from_cache(placed, content, started_at)
 
     def _content_in_batch(self, item: Item) -> str:
-        """The same item, prompt and model in whatever company."""
-        try:
-            return self._asking.for_batch([item]).content
-        except Exception:
-            return content_key("item", item)
+        return self._asking.content_of(item, in_batch=True)
 
     # -- writing down ----------------------------------------------------------------------
 

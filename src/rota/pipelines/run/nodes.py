@@ -28,7 +28,7 @@ from rota.pipelines.run.map_stage import MapOptions, MapStage, reader_of
 from rota.pipelines.run.prompt_builder import PromptBuilder, parallel_of
 from rota.pipelines.run.reduce_formats import ItemResult, Results
 from rota.pipelines.run.reduce_stage import AiReduce, pieces_of, put_whole, reduce_by_form
-from rota.pipelines.run.results import Source, Spool, outcomes
+from rota.pipelines.run.results import Spool, outcomes, source_of_node
 from rota.pipelines.run.run_store import Item, ItemRecord, PositionedItem
 from rota.pipelines.run.script import script_items
 from rota.pipelines.run.single_call import call
@@ -51,7 +51,7 @@ class NodeWork:
         *,
         moved: bool,
     ) -> None:
-        if moved:  # what its items were told before is found by their content
+        if moved:  # what was told about its items before is found by their content
             room = room._replace(caches=(Cache(room.notebook), *room.caches))
         self._room, self._id, self._shelf, self._parents = room, node_id, shelf, parents
         self._stage, self._out = node_stage(node_id), node_output(node_id)
@@ -136,13 +136,11 @@ class NodeWork:
         found = await room.notebook.shelf(self._shelf)
         total = found.count if found else 0
         pace = MapOptions(parallel_of(room.snapshot, node.concurrency), node.batch_size)
-        stage = MapStage(
-            room, self._stage, PromptBuilder(room.snapshot, self._id, node), pace, total,
-            moved=self._moved,
-        )  # fmt: skip
+        asking = PromptBuilder(room.snapshot, self._id, node)
+        stage = MapStage(room, self._stage, asking, pace, total, moved=self._moved)
         await stage.perform(_sound(room.notebook.items(self._shelf)))
         with Spool() as spool:
-            source = Source(room.notebook, self._shelf, self._stage)
+            source = await source_of_node(room.notebook, room.snapshot, self._id, node)
             await spool.take(outcomes(source), whole=True)
             check_items(spool)
             whole = not spool.tally.failed and not spool.tally.skipped

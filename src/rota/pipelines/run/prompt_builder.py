@@ -102,6 +102,13 @@ class PromptBuilder:
         question = self._question(prompt, self.model.render(values), content)
         return question._replace(batch=count)
 
+    def content_of(self, item: Item, *, in_batch: bool) -> str:
+        """The content key of what became of an item: alone, or in a batch, in whatever company."""
+        try:
+            return (self.for_batch([item]) if in_batch else self.for_item(item)).content
+        except Exception:  # it has no value for a name: it fails, under a key of its own
+            return content_key("item", item)
+
     def without_item(self, filled: Mapping[str, Any] | None = None, more: str = "") -> ModelPrompt:
         """The question that is about no single item; `more` is put after the template."""
         values = values_for({}, self._parameters, filled)

@@ -6,7 +6,7 @@ import contextlib
 import os
 import tempfile
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import IO, NamedTuple, Self
@@ -15,13 +15,24 @@ import msgspec
 
 from rota.core.runs.model import StoredStep
 from rota.core.runs.stored_errors import read_error
+from rota.pipelines.definition.nodes import MapNode
 from rota.pipelines.outcome import ERRORS_MAX, ItemError, ItemOutcome
 from rota.pipelines.run import withheld
 from rota.pipelines.run.filter_stage import DROPPED
+from rota.pipelines.run.prompt_builder import PromptBuilder
 from rota.pipelines.run.reduce_formats import Counts, ItemResult
-from rota.pipelines.run.run_store import Item, PositionedItem, RunReader, record_of, stage_prefix
-from rota.pipelines.run.stages import ERROR
+from rota.pipelines.run.run_store import (
+    Item,
+    ItemList,
+    PositionedItem,
+    RunReader,
+    content_of,
+    record_of,
+    stage_prefix,
+)
+from rota.pipelines.run.stages import ERROR, node_input, node_stage
 from rota.pipelines.run.withheld import Withheld
+from rota.pipelines.snapshot import Snapshot
 
 
 class Source(NamedTuple):
@@ -32,11 +43,31 @@ class Source(NamedTuple):
     stage: str
     parts: Sequence[RunReader] = ()
     withheld: Mapping[int, Withheld] = MappingProxyType({})
+    # The content key of an item, where items may have moved since an earlier attempt: what is
+    # recorded at a position may then be about another item.
+    content: Callable[[Item], str] | None = None
+
+
+def may_have_moved(items: ItemList | None) -> bool:
+    """Whether a list was filled again by a retry, so that its items may stand elsewhere."""
+    return items is not None and items.attempt > 1
+
+
+async def source_of_node(
+    reader: RunReader, snapshot: Snapshot, node_id: str, node: MapNode
+) -> Source:
+    """The items and results of a map node of a graph."""
+    shelf = node_input(snapshot, node_id)
+    source = Source(reader, shelf, node_stage(node_id))
+    if not may_have_moved(await reader.shelf(shelf)):
+        return source
+    asking, in_batch = PromptBuilder(snapshot, node_id, node), node.batch_size > 1
+    return source._replace(content=lambda item: asking.content_of(item, in_batch=in_batch))
 
 
 async def outcomes(source: Source) -> AsyncIterator[ItemOutcome]:
     """Every item of the stage with what became of it, in order."""
-    own = Ahead(_best(source.reader.steps(stage_prefix(source.stage))))
+    own = Ahead(_by_position(source.reader.steps(stage_prefix(source.stage))))
     theirs = Ahead(_of_parts(source))
     async for placed in source.reader.items(source.shelf):
         held = source.withheld.get(placed.position)
@@ -44,8 +75,8 @@ async def outcomes(source: Source) -> AsyncIterator[ItemOutcome]:
             if held.is_failed:
                 yield _unasked(placed.item, held)
             continue
-        found = await own.at(placed.position)
-        other = await theirs.at(placed.position)
+        found = _best(await own.at(placed.position), placed.item, source.content)
+        other = _best(await theirs.at(placed.position), placed.item, None)
         # The run itself comes after its parts: what it executed is what counts.
         yield outcome_of(placed, found or other)
 
@@ -90,46 +121,49 @@ def _unasked(item: Item, held: Withheld) -> ItemOutcome:
     )  # fmt: skip
 
 
-async def _of_parts(source: Source) -> AsyncIterator[StoredStep]:
+async def _of_parts(source: Source) -> AsyncIterator[list[StoredStep]]:
     for reader in source.parts:
-        async for step in _best(reader.steps(stage_prefix(source.stage))):
-            yield step
+        async for steps in _by_position(reader.steps(stage_prefix(source.stage))):
+            yield steps
 
 
-async def _best(steps: AsyncIterator[StoredStep]) -> AsyncIterator[StoredStep]:
-    """One step for each position: a completed one, of the last attempt that has one."""
-    last: StoredStep | None = None
+async def _by_position(steps: AsyncIterator[StoredStep]) -> AsyncIterator[list[StoredStep]]:
+    """The steps of each position together."""
+    together: list[StoredStep] = []
     async for step in steps:
-        if last is None or step.position != last.position:
-            if last is not None:
-                yield last
-            last = step
-        elif _counts_more(step, last):
-            last = step
-    if last is not None:
-        yield last
+        if together and step.position != together[0].position:
+            yield together
+            together = []
+        together.append(step)
+    if together:
+        yield together
 
 
-def _counts_more(one: StoredStep, other: StoredStep) -> bool:
-    done, was = one.status == "completed", other.status == "completed"
-    return (done, one.run_attempt) > (was, other.run_attempt)
+def _best(
+    steps: Sequence[StoredStep], item: Item, content: Callable[[Item], str] | None
+) -> StoredStep | None:
+    """The step that counts for an item: a completed one, of the last attempt that has one."""
+    if steps and content is not None:
+        wanted = content(item)
+        steps = [step for step in steps if content_of(step.key) == wanted]
+    return max(steps, key=lambda step: (step.status == "completed", step.run_attempt), default=None)
 
 
 class Ahead:
-    """Steps in the order of their positions, of which one is looked at ahead."""
+    """Steps in the order of their positions, of which those of one are looked at ahead."""
 
-    def __init__(self, steps: AsyncIterator[StoredStep]) -> None:
+    def __init__(self, steps: AsyncIterator[list[StoredStep]]) -> None:
         self._steps = steps
-        self._next: StoredStep | None = None
+        self._next: list[StoredStep] | None = None
         self._begun = False
 
-    async def at(self, position: int) -> StoredStep | None:
-        """The step at a position; positions only grow from call to call."""
-        while not self._begun or (self._next is not None and self._next.position < position):
+    async def at(self, position: int) -> list[StoredStep]:
+        """The steps at a position; positions only grow from call to call."""
+        while not self._begun or (self._next is not None and self._next[0].position < position):
             self._begun = True
             self._next = await anext(self._steps, None)
         found = self._next
-        return found if found is not None and found.position == position else None
+        return found if found is not None and found[0].position == position else []
 
 
 def outcome_of(placed: PositionedItem, step: StoredStep | None) -> ItemOutcome:

@@ -90,7 +90,8 @@ class PipelineRunner:
         except ShardsRunning:
             return Outcome(self._claim, "suspend", reason="child"), None
         except Exception as error:
-            result = await self._result(snapshot, warnings, "failed", str(error))
+            board.error = str(error)
+            result = await self._result(snapshot, warnings, "failed", board.error)
             outcome = self._failed(error, result)
             return outcome, None if outcome.retry else "failed"
         result = await self._result(snapshot, warnings)

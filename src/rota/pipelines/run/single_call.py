@@ -9,7 +9,7 @@ from rota.pipelines.run.context import PipelineContext
 from rota.pipelines.run.map_stage import free, with_value
 from rota.pipelines.run.model_caller import LOST, Usage
 from rota.pipelines.run.prompt_builder import ModelPrompt
-from rota.pipelines.run.run_store import ItemRecord, content_of, item_key, record_of
+from rota.pipelines.run.run_store import ItemRecord, item_key, record_of
 
 
 async def call(
@@ -57,7 +57,7 @@ async def _known(room: PipelineContext, stage: str, key: str, position: int) -> 
         if found is not None and found.status == "completed":
             return record_of(found)
     for cache in room.caches:
-        hit = await cache.find(stage, content_of(key))
+        hit = await cache.find(stage, key)
         if hit is not None:
             record = free(hit.record)
             await notebook.note(key, kind="call", position=position, output=record)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from rota.pipelines.definition.nodes import FilterNode, MapNode, parents_of
 from rota.pipelines.snapshot import Snapshot
 
@@ -13,23 +11,15 @@ INPUT, FILTER, MAP, REDUCE, JOB = "input", "filter", "map", "reduce", "job"
 ERROR = "$error"
 
 
-class Mapped(NamedTuple):
-    """A stage and the shelf it goes over."""
-
-    stage: str
-    shelf: str
+def mapped_list(snapshot: Snapshot) -> str:
+    """The list that the map of the linear form goes over."""
+    return FILTER if snapshot.pipeline.filter is not None else INPUT
 
 
-def mapped_stages(snapshot: Snapshot) -> list[Mapped]:
-    """The stages whose items are counted: the map, or the map nodes of a graph."""
-    pipeline = snapshot.pipeline
-    if pipeline.mode == "map-reduce":
-        return [Mapped(MAP, FILTER if pipeline.filter is not None else INPUT)]
-    return [
-        Mapped(node_stage(node_id), node_input(snapshot, node_id))
-        for node_id, node in (pipeline.nodes or {}).items()
-        if isinstance(node, MapNode)
-    ]
+def map_nodes(snapshot: Snapshot) -> list[tuple[str, MapNode]]:
+    """The nodes of a graph whose items are counted."""
+    nodes = (snapshot.pipeline.nodes or {}).items()
+    return [(node_id, node) for node_id, node in nodes if isinstance(node, MapNode)]
 
 
 def filter_stages(snapshot: Snapshot) -> list[str]:

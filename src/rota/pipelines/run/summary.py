@@ -9,7 +9,7 @@ import asyncio
 import json
 import logging
 import tempfile
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from pathlib import Path
 from typing import IO, NamedTuple
 
@@ -28,6 +28,7 @@ from rota.pipelines.run.results import (
     dropped_items,
     outcome_of,
     outcomes,
+    source_of_node,
     unasked,
 )
 from rota.pipelines.run.run_store import (
@@ -41,9 +42,11 @@ from rota.pipelines.run.stages import (
     FILTER,
     INPUT,
     JOB,
+    MAP,
     filter_nodes,
     filter_stages,
-    mapped_stages,
+    map_nodes,
+    mapped_list,
 )
 from rota.pipelines.snapshot import Snapshot
 
@@ -89,8 +92,8 @@ async def item_outcomes(
             yield outcome_of(PositionedItem(0, snapshot.parameters), step)
         return
     held = await withheld.read(reader, FILTER) if filter_stages(snapshot) else {}
-    for mapped in mapped_stages(snapshot):
-        async for outcome in outcomes(Source(reader, mapped.shelf, mapped.stage, parts, held)):
+    for source in await _sources(reader, snapshot, parts, held):
+        async for outcome in outcomes(source):
             yield outcome
     for shelf in filter_nodes(snapshot):
         async for outcome in unasked(reader, shelf):
@@ -98,6 +101,19 @@ async def item_outcomes(
     for stage in filter_stages(snapshot) if dropped else ():
         async for outcome in dropped_items(reader, stage, held):
             yield outcome
+
+
+async def _sources(
+    reader: RunReader,
+    snapshot: Snapshot,
+    parts: list[RunReader],
+    held: Mapping[int, withheld.Withheld],
+) -> list[Source]:
+    """The stages whose items are counted: the map, or the map nodes of a graph."""
+    if snapshot.pipeline.mode == "map-reduce":
+        return [Source(reader, mapped_list(snapshot), MAP, parts, held)]
+    nodes = map_nodes(snapshot)
+    return [await source_of_node(reader, snapshot, node_id, node) for node_id, node in nodes]
 
 
 async def _filtered(reader: RunReader, snapshot: Snapshot) -> int:
