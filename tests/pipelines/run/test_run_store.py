@@ -1,0 +1,31 @@
+"""Lists of items in the steps of a run, as several claims of one run write them."""
+
+from __future__ import annotations
+
+from rota import Client
+from rota.engine.journal import Journal
+from rota.pipelines.run.inputs import stream
+from rota.pipelines.run.run_store import CHUNK_ITEMS, RunStore
+from tests.kit.builders import begin, claim, settle
+
+
+async def test_a_list_that_a_released_claim_left_unfinished_does_not_mix_with_the_next_one(
+    database_url: str,
+) -> None:
+    async with Client(database_url) as client:
+        db, journal, now = (
+            client.database,
+            Journal(client.database, client.clock),
+            client.clock.now(),
+        )
+        first = await begin(db, kind="pipeline", now=now)
+        unfinished = RunStore(db, journal, first).fill("input")
+        for number in range(2 * CHUNK_ITEMS):
+            await unfinished.add({"of": "the first claim", "number": number})
+        assert await settle(db, first, "release", now=now)
+        [second] = await claim(db, "w2", now=now, names=[first.name], queues=[(first.queue, 1)])
+        assert (second.id, second.claim_count) == (first.id, first.claim_count + 1)
+        again = RunStore(db, journal, second)
+        assert await again.put_items("input", stream([{"of": "the second claim"}])) == 1
+        read = [placed.item async for placed in again.items("input")]
+        assert read == [{"of": "the second claim"}]
