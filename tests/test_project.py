@@ -97,6 +97,19 @@ def test_no_project_is_none_and_a_named_one_must_be_there(tmp_path: Path) -> Non
             "[queues.mail]\nrunnin = 1\n",
             r'\[queues.mail\]: unknown key "runnin"; did you mean "running"',
         ),
+        ("[notifications.ops]\n", r"\[notifications.ops\]: .* has no channel"),
+        (
+            "[notifications.ops]\ncommand = 'true'\nkinds = ['faild']\n",
+            r"\[notifications.ops\]: .* no kind 'faild'; did you mean \"failed\"",
+        ),
+        (
+            "[notifications.ops]\nwebhok = 'https://a.example'\n",
+            r'\[notifications.ops\]: unknown key "webhok"; did you mean "webhook"',
+        ),
+        (
+            "[notifications.ops.mail]\nhost='h'\nsender='a@b.c'\nto=['a@b.c']\npassword='x'\n",
+            r"\[notifications.ops\]: .*password",
+        ),
     ],
 )
 def test_a_bad_file_is_named_with_the_bad_key(tmp_path: Path, text: str, says: str) -> None:
@@ -239,6 +252,18 @@ def test_queues_follow_the_settings_and_the_file(tmp_path: Path) -> None:
     assert queues["own"] == (1, Queue("ann", "own", 9))
     assert queues["plain"] == (6, Queue("ann", "plain"))
     assert queues["mail"] == (2, Queue("ann", "mail", 3, 1, 10, 60_000_000))
+
+
+def test_notification_rules_of_the_file_join_those_of_the_code(tmp_path: Path) -> None:
+    code = APP + 'app.notify("own", command="true")\n'
+    rule = '[notifications.ops]\nwebhook = "env:HOOK"\nkinds = ["missed"]\nlimit = "5/1h"\n'
+    write(tmp_path, jobs=code, toml=TOML + rule)
+    rules = configured(tmp_path, {}).notifications.declared
+    assert {name: one.origin for name, one in rules.items()} == {
+        "own": "jobs", "ops": str(tmp_path / "rota.toml"),
+    }  # fmt: skip
+    assert (rules["ops"].rule.limit, rules["ops"].rule.every_us) == (5, 3600 * 1_000_000)
+    assert rules["ops"].channel.webhook == "env:HOOK"
 
 
 async def test_a_configured_app_starts_runs_where_it_was_told(tmp_path: Path) -> None:

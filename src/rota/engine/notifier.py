@@ -67,7 +67,7 @@ class Notifier:
         while True:
             self._wake.clear()
             await self.tick()
-            await clock.wait(asyncio.Event(), clock.now() + micros(GAP_S))
+            await asyncio.sleep(GAP_S)
             poll_at = clock.now() + POLLS * micros(self._base.settings.poll_s)
             await clock.wait(
                 self._wake, poll_at if self.next_at is None else min(poll_at, self.next_at)

@@ -39,8 +39,10 @@ class AppNotifications(Notifications):
         self.declared[rule.name] = rule
 
     def declare_file(self, origin: str, tables: Mapping[str, NotificationTable]) -> None:
-        """Take the rules of a project's file along."""
+        """Take the rules of a project's file along, in place of those it had before."""
         self._file = origin
+        for name in [name for name, rule in self.declared.items() if rule.origin == origin]:
+            del self.declared[name]
         for name, table in tables.items():
             self.add(declared(name, origin, table))
 

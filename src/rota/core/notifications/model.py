@@ -36,7 +36,7 @@ class NotificationKind(StrEnum):
     MISSED = "missed"  # an occurrence of a schedule did not run
 
 
-KINDS: tuple[str, ...] = tuple(NotificationKind)
+KINDS: tuple[str, ...] = tuple(kind.value for kind in NotificationKind)
 # What a later success ends with `recovered`.
 TROUBLES = frozenset(NotificationKind) - {NotificationKind.RECOVERED, NotificationKind.MISSED}
 

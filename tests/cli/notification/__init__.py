@@ -1,0 +1,1 @@
+"""`rota notification …`."""
