@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from rota import Fatal, NeedsLogin, Rota, Transient
@@ -14,6 +16,7 @@ from tests.automations.kit import sound as all_sound
 from tests.kit import select
 from tests.kit.builders import raw
 from tests.notifications.kit import keep
+from tests.pipelines.kit.offline_folder import yard
 from tests.schedules.kit import Noted, outage, resume_work, sound
 
 
@@ -161,6 +164,30 @@ async def test_a_schedule_that_cannot_be_read_is_quarantined(database_url: str) 
         await app.database.write(raw, "update runs set spec = '{}' where name = 'bad'")
         await world.advance("1h")
         assert kept.lines == [("quarantined", "schedule", "bad")]
+
+
+# -- pipelines -----------------------------------------------------------------------------------
+
+
+async def test_a_pipeline_fails_recovers_and_is_skipped(database_url: str, tmp_path: Path) -> None:
+    app = Rota(keep_days=0)
+    kept = keep(app)
+    async with yard(database_url, tmp_path, app) as place:
+        place.broken.add("two")
+        block = 'cron: "0 * * * *"\ncondition: {file_missing: stop}'
+        await place.add("sums", block, titles=("one", "two"))
+        await place.world.advance("1h")
+        place.broken.clear()
+        await place.world.advance("1h")
+        (tmp_path / "sums" / "stop").touch()
+        await place.world.advance("1h")
+        assert kept.lines == [
+            ("failed", "pipeline", "sums"), ("recovered", "pipeline", "sums"),
+            ("missed", "pipeline", "sums"),
+        ]  # fmt: skip
+        assert {one.schedule for one in kept} == {"sums-1"}
+        assert kept[0].text.startswith("pipeline sums failed")
+        assert "stop" in kept[2].text
 
 
 # -- automations ---------------------------------------------------------------------------------

@@ -97,8 +97,10 @@ async def _call(rule: DeclaredRule, message: NotificationMessage) -> None:
     for entry in message.entries:
         if inspect.iscoroutinefunction(rule.hook):
             await rule.hook(entry.last)
-        else:
-            await asyncio.to_thread(rule.hook, entry.last)
+            continue
+        answer = await asyncio.to_thread(rule.hook, entry.last)
+        if inspect.isawaitable(answer):  # an object whose call is async
+            await answer
 
 
 async def _run(line: str, message: NotificationMessage) -> None:

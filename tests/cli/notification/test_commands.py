@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from rota.cli.base import CommonOptions
+from rota.cli.pipeline import location
 from tests.cli.kit import Shell
 
 
@@ -39,3 +41,10 @@ def test_a_rule_that_cannot_send_says_why(either: Shell) -> None:
     _rule(either, '[notifications.ops]\ncommand = "echo no >&2; exit 3"\n')
     result = either.run("notification", "test", "ops", code=1)
     assert "exit" in result.stderr
+
+
+def test_the_scheduler_of_pipelines_has_the_rules_of_the_file(either: Shell) -> None:
+    _rule(either, '[notifications.ops]\ncommand = "true"\n')
+    app = location.app_of(CommonOptions(), either.folder)
+    assert list(app.notifications.declared) == ["ops"]
+    assert app.notifications.declared["ops"].origin == str(either.folder / "rota.toml")

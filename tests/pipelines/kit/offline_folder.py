@@ -83,9 +83,9 @@ class Yard:
 
 
 @contextlib.asynccontextmanager
-async def yard(url: str, root: Path) -> AsyncIterator[Yard]:
+async def yard(url: str, root: Path, app: Rota | None = None) -> AsyncIterator[Yard]:
     """The yard of one test; sound when it is left."""
-    app = Rota(keep_days=0)
+    app = app or Rota(keep_days=0)
     app.pipelines.serve()
     async with virtual(app, url=url) as world:
         place = Yard(root, world, app)

@@ -65,12 +65,16 @@ def place_of(call: CommonOptions, root: Path, **flags: Any) -> ProjectLocation:
 
 
 def app_of(call: CommonOptions, root: Path, *, migrate: bool | None = None, **flags: Any) -> Rota:
-    """An app on that database, without anybody's code."""
+    """An app on that database, without anybody's code; with the notification rules of the file."""
     from rota.app import Rota
 
     place = place_of(call, root, **flags)
     app = Rota(place.url, settings=place.settings, migrate=migrate)
     app.pipelines.trust = trust_of(call)
+    found = connect.project_of(call)
+    if found is not None and found.is_file:
+        origin = str(Path(found.source).resolve())
+        app.notifications.declare_file(origin, found.file.notifications)
     return app
 
 
