@@ -15,7 +15,7 @@ from rota.core.notifications.model import Notification
 from rota.core.time.instants import SECOND
 from rota.engine.notifier import DELIVERY
 from rota.errors import UsageError
-from rota.notifications import Mail
+from rota.notifications import Mail, workflow
 from rota.testing import World, virtual
 from tests.kit import select
 from tests.pipelines.kit.receiver import Answer, Receiver
@@ -153,6 +153,22 @@ async def test_a_command_gets_the_message(database_url: str, tmp_path: Path) -> 
     assert message["error"].startswith("Fatal: bad")
     assert "\n" not in message["text"]
     assert (tmp_path / "out.names").read_text() == "failed order\n"
+
+
+@pytest.mark.parametrize("line", ["exit 3 # secret-path", "sleep 60 # secret-path"])
+async def test_a_command_that_fails_or_hangs_is_tried_again_and_not_shown(
+    database_url: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, line: str
+) -> None:
+    monkeypatch.setattr(workflow, "COMMAND_S", 0.05)
+    caplog.set_level("DEBUG")
+    app = Shop()
+    app.notify("shell", command=line)
+    async with virtual(app, url=database_url) as world:
+        await app.start("order")
+        await pass_until(world, lambda: "attempt 3" in caplog.text)
+    assert "the command" in await stored(database_url)
+    assert "secret-path" not in await stored(database_url)
+    assert "secret-path" not in caplog.text
 
 
 async def test_a_ping_says_what_it_is_about(database_url: str) -> None:

@@ -111,8 +111,11 @@ async def _run(line: str, message: NotificationMessage) -> None:
         "ROTA_KIND": message.kind, "ROTA_NAME": one_line(one.name), "ROTA_SOURCE": one.source,
         "ROTA_MESSAGE_ID": message.id,
     }  # fmt: skip
-    ended = await command.run(
-        line, Path(os.getcwd()), stdin=payload(message).decode(), env=env, timeout_s=COMMAND_S
-    )
+    try:
+        ended = await command.run(
+            line, Path(os.getcwd()), stdin=payload(message).decode(), env=env, timeout_s=COMMAND_S
+        )
+    except Transient as error:  # errors are stored, and the line may hold a secret
+        raise Transient(error.message.replace(f"`{line}`", "the command")) from None
     if ended.code != 0:
-        raise Transient(ended.told(f"`{line}`"))
+        raise Transient(ended.told("the command"))
