@@ -60,6 +60,13 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     connections: Annotated[
         int, Meta(ge=2, le=100, description="PostgreSQL: connections in this process's pool.")
     ] = 5
+    listen_url: Annotated[
+        str,
+        Meta(
+            description="PostgreSQL: URL for LISTEN, past a pooler in transaction mode; empty: the"
+            " URL of the database."
+        ),
+    ] = ""
     keep_days: Annotated[
         float, Meta(ge=0, description="Prune finished chains older than this; 0 keeps all.")
     ] = 30.0
@@ -127,6 +134,7 @@ class SettingOptions(TypedDict, total=False):
     synchronous: Literal["full", "normal"]
     busy_s: float
     connections: int
+    listen_url: str
     keep_days: float
     keep_events_days: float
     keep_runs: int

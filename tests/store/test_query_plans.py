@@ -228,7 +228,7 @@ async def _drop(url: str) -> None:
 
 
 async def _plan(tx: Tx, case: Case) -> str:
-    query = queries.compiled(tx.dialect.name)[case.query]
+    query = queries.compiled(tx.dialect.name, tx.schema)[case.query]
     if isinstance(tx, SqliteTx):
         from rota.store.backend.sqlite_tx import _json, _plain
 

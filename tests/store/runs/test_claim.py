@@ -22,6 +22,7 @@ from tests.kit.builders import (
     declare,
     get,
     new_run,
+    raw,
     request,
     settle,
     sound,
@@ -134,9 +135,7 @@ async def test_a_claim_waits_for_nobody_who_holds_a_row(db: Database) -> None:
     await start(db, fresh, other)
 
     async def meanwhile(tx: Any) -> list[str]:
-        await tx.connection.execute("begin")
-        tx.begun = True
-        await tx.connection.execute(f"select 1 from runs where id = '{fresh.id}' for update")
+        await raw(tx, f"select 1 from runs where id = '{fresh.id}' for update")
         async with asyncio.timeout(30):
             return _ids(await claim(db))
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import SplitResult, parse_qsl, urlsplit
 
 from rota.errors import BadDatabaseUrl
 from rota.settings import Settings
@@ -175,12 +175,7 @@ def open_url(url: str, settings: Settings) -> Database:
     if scheme in ("postgresql", "postgres"):
         from rota.store.backend.postgres import PostgresDatabase
 
-        try:
-            parts = urlsplit(url)
-            _ = parts.port
-        except ValueError as error:
-            raise BadDatabaseUrl(f"the database URL cannot be read: {error}") from error
-        options = dict(parse_qsl(parts.query))
+        parts, options = postgres_url(url)
         schema = options.pop("schema", "rota")
         if not _PLAIN_NAME.fullmatch(schema):
             raise BadDatabaseUrl(
@@ -194,6 +189,18 @@ def open_url(url: str, settings: Settings) -> Database:
             hint=f"Write {base}:// and the rest: Rota brings its own driver.",
         )
     raise BadDatabaseUrl(f"{_without_secret(url)!r} is not a database URL Rota knows")
+
+
+def postgres_url(url: str) -> tuple[SplitResult, dict[str, str]]:
+    """A PostgreSQL URL taken apart: its parts, and the options of its query."""
+    try:
+        parts = urlsplit(url)
+        _ = parts.port
+    except ValueError as error:
+        raise BadDatabaseUrl(f"the database URL cannot be read: {error}") from error
+    if parts.scheme not in ("postgresql", "postgres"):
+        raise BadDatabaseUrl(f"{_without_secret(url)!r} is not a PostgreSQL URL")
+    return parts, dict(parse_qsl(parts.query))
 
 
 def _without_secret(url: str) -> str:

@@ -11,7 +11,7 @@ import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Concatenate, ParamSpec, TypeVar, cast
-from urllib.parse import SplitResult, urlunsplit
+from urllib.parse import SplitResult
 
 try:
     import asyncpg
@@ -25,8 +25,9 @@ except ImportError as missing:
 from rota import errors, faults
 from rota.settings import Settings
 from rota.store.backend.background import own_context
-from rota.store.backend.database import Row, Taken
+from rota.store.backend.database import Row, Taken, postgres_url
 from rota.store.backend.dialect import POSTGRES
+from rota.store.backend.postgres_connection import CONNECT_TIMEOUT_S, Connector
 from rota.store.backend.postgres_errors import UNSTORABLE, ends_connection, translate
 from rota.store.backend.postgres_watchdog import ConnectionWatchdog
 from rota.store.backend.queries import compiled
@@ -40,7 +41,6 @@ log = logging.getLogger("rota.store")
 # the second.
 NOTIFY_EVERY_S, NOTIFY_ALONE_S = 0.01, 0.015
 SILENCE_S_MIN = 5.0
-CONNECT_TIMEOUT_S = 10.0
 MIGRATION_PAUSE_S = 0.1  # between two looks whether another process still migrates
 # It does not wait: an index that another migration builds would wait for this transaction.
 LOCK_MIGRATIONS = "select 1 where pg_try_advisory_xact_lock(hashtext('rota'))"
@@ -56,7 +56,7 @@ class PostgresTx:
     def __init__(self, connection: Any, schema: str) -> None:
         self.connection = connection
         self.schema = schema
-        self._queries = compiled("postgres")
+        self._queries = compiled("postgres", schema)
         self.begun = False
         self.looks = 0
         self.channel = ""
@@ -148,14 +148,15 @@ class PostgresDatabase:
     def __init__(
         self, parts: SplitResult, options: dict[str, str], schema: str, settings: Settings
     ) -> None:
-        cache = options.pop("statement_cache_size", None)
-        if cache is not None and not cache.isdigit():
-            raise errors.BadDatabaseUrl(f"statement_cache_size={cache} is not a number")
-        query = "&".join(f"{key}={value}" for key, value in options.items())
-        self._dsn = urlunsplit(parts._replace(scheme="postgresql", query=query))
-        self._cache = {} if cache is None else {"statement_cache_size": int(cache)}
         self.schema = schema
         self.place = f"postgresql {parts.hostname or 'local'}{parts.path} schema {schema}"
+        self._connector = Connector(parts, options, schema, place=self.place)
+        self._listen_connector = self._connector
+        if settings.listen_url:
+            listen_parts, listen_options = postgres_url(settings.listen_url)
+            listen_options.pop("schema", None)
+            place = f"{self.place} (listen_url)"
+            self._listen_connector = Connector(listen_parts, listen_options, schema, place=place)
         self._settings = settings
         self._free: list[Any] = []
         self._places = asyncio.Semaphore(settings.connections)
@@ -368,7 +369,9 @@ class PostgresDatabase:
         pause_s = 0.1
         while True:
             try:
-                connection = await self._connect()
+                connection = await self._connect_to_listen()
+            except errors.BadDatabaseUrl as error:
+                log.warning("cannot listen: %s %s", error, error.advice)
             except (OSError, TimeoutError, asyncpg.PostgresError, errors.StoreError) as error:
                 log.debug("cannot listen, polling meanwhile: %s", error)
             else:
@@ -409,28 +412,32 @@ class PostgresDatabase:
             raise ours from error
 
     async def _connect(self) -> Any:
+        connection = await self._connector.connect()
+        if not self._connector.pooled:  # a pooler has processes of its own
+            pid = connection.get_server_pid()
+            self._own.add(pid)
+            connection.add_termination_listener(lambda _: self._own.discard(pid))
+        return connection
+
+    async def _connect_to_listen(self) -> Any:
+        """A connection past the pooler, if the settings name one; otherwise as any other."""
+        if self._listen_connector is self._connector:
+            return await self._connect()
+
+        async def identify(tx: PostgresTx) -> Any:
+            return tuple((await tx.rows("server_identity", alone=True))[0])
+
+        connection = await self._listen_connector.connect()
         try:
-            connection = await asyncpg.connect(
-                self._dsn,
-                timeout=CONNECT_TIMEOUT_S,
-                server_settings={
-                    "search_path": self.schema,
-                    "application_name": "rota",
-                    # Our statements are few and simple; planning them anew costs more than they do.
-                    "plan_cache_mode": "force_generic_plan",
-                },
-                **self._cache,
-            )
-        except (
-            ValueError,
-            asyncpg.ClientConfigurationError,
-            asyncpg.UndefinedObjectError,
-            asyncpg.CantChangeRuntimeParamError,
-        ) as error:
-            raise errors.BadDatabaseUrl(f"{self.place}: {error}") from error
-        pid = connection.get_server_pid()
-        self._own.add(pid)
-        connection.add_termination_listener(lambda _: self._own.discard(pid))
+            query = compiled("postgres", self.schema)["server_identity"].text
+            if tuple(await connection.fetchrow(query)) != await self.read(identify):
+                raise errors.BadDatabaseUrl(
+                    f"{self.place}: listen_url leads to another database or server",
+                    hint="Name the same database past the pooler; polling goes on meanwhile.",
+                )
+        except BaseException:
+            connection.terminate()
+            raise
         return connection
 
 

@@ -21,6 +21,7 @@ from rota.core.runs.model import Claim, Queue, Run, Schedule, StoredStep, Worker
 from rota.store.backend.dialect import POSTGRES, SQLITE, Compiled, Dialect
 
 _QUERY = re.compile(r"\{query (\w+)\}")
+_CREATE_TABLE = re.compile(r"^create table (\w+)", re.MULTILINE)
 _ALIAS = re.compile(r" as \w+$")
 _NAME = re.compile(r"^-- name: (\w+)\s*$", re.MULTILINE)
 # They are for readers: SQLite prepares a statement that begins with one anew at every execution.
@@ -105,11 +106,33 @@ def texts(dialect_name: str) -> dict[str, str]:
 
 
 @cache
-def compiled(dialect_name: str) -> dict[str, Compiled]:
-    """Every query ready for one database."""
+def compiled(dialect_name: str, schema: str = "rota") -> dict[str, Compiled]:
+    """Every query ready for one database. On PostgreSQL each names its schema: what a session was
+    told to search is lost behind a pooler."""
     dialect: Dialect = SQLITE if dialect_name == "sqlite" else POSTGRES
     found = texts(dialect_name)
-    return {name: dialect.compile(_expand(text, found)) for name, text in found.items()}
+    ready = {name: dialect.compile(_expand(text, found)) for name, text in found.items()}
+    if dialect is SQLITE:
+        return ready
+    return {
+        name: one._replace(text=qualified(one.text, schema), single=qualified(one.single, schema))
+        for name, one in ready.items()
+    }
+
+
+def qualified(text: str, schema: str) -> str:
+    """With the schema before each of our tables."""
+    return _tables().sub(rf"\1 {schema}.\2", text).replace("{schema}", schema)
+
+
+@cache
+def _tables() -> re.Pattern[str]:
+    folder = files("rota.store") / "migrations"
+    found = {"migrations"}
+    for path in folder.iterdir():
+        if path.name[:4].isdigit():
+            found.update(_CREATE_TABLE.findall(path.read_text()))
+    return re.compile(rf"\b(from|join|into|update)\s+({'|'.join(sorted(found))})\b(?!\.)")
 
 
 def _expand(text: str, found: dict[str, str]) -> str:

@@ -1,21 +1,26 @@
 -- What PostgreSQL says differently; each is counted.
 
 -- name: has_migrations
-select count(*) from pg_tables where schemaname = current_schema() and tablename = 'migrations'
+select count(*) from pg_tables where schemaname = '{schema}' and tablename = 'migrations'
 
 -- name: make_schema
 -- Only where it is missing: `if not exists` wants the right to create one in any case.
 do $$ begin
-    if to_regnamespace(quote_ident(current_setting('search_path'))) is null then
-        execute format('create schema %I', current_setting('search_path'));
+    if to_regnamespace('{schema}') is null then
+        create schema {schema};
     end if;
 end $$
 
 -- name: prepare_migration
-select set_config('lock_timeout', :lock_timeout, true), set_config('statement_timeout', '0', true)
+-- Migrations and views name no schema; this transaction has one.
+select set_config('lock_timeout', :lock_timeout, true), set_config('statement_timeout', '0', true),
+    set_config('search_path', '{schema}', true)
 
 -- name: list_tables
-select tablename from pg_tables where schemaname = current_schema()
+select tablename from pg_tables where schemaname = '{schema}'
+
+-- name: server_identity
+select current_database(), pg_postmaster_start_time()::text
 
 -- name: store_version
 select 'PostgreSQL ' || current_setting('server_version')
