@@ -146,7 +146,8 @@ class Rota(DeclaresNotifications, Client):
     def automation(self, name: str, **options: Unpack[AutomationOptions]) -> Automation:
         """Declare an automation; its topics and handlers are declared on what this returns.
 
-        It is deployed when a worker starts. Options: approval, timezone, queue, fix."""
+        It is deployed when a worker starts. Options: approval, timezone, queue, fix,
+        retries, failed_reads, skip_after, dead_letter."""
         check_options(options, AutomationOptions, self.automation)
         if name in self.automations.declared or name in self.workflows:
             raise UsageError(f"{name} is declared twice", hint="Give one of them another name.")

@@ -14,7 +14,7 @@
     ├── StepFailed · StepTimeout · RunTimeout · Stranded · BadReply
     └── Failure               raised by user code to name its own failure class
         ├── Transient · NeedsLogin · NeedsPermission · Fatal · BudgetSpent · ItemsFailed
-        └── NotSent · Rejected · OutcomeUnknown    what a tool says about its one effect
+        └── NotSent · Rejected · OutcomeUnknown · ReadFailed    what a tool says of its one call
 
 Control flow (`Suspended`, `HostStop`, `RunInterrupted`) derives from BaseException: user code that
 catches `Exception` can never swallow it.
@@ -249,10 +249,7 @@ class StoreFull(StoreError):
     """The disk, a quota or a file-size limit is full; the write was refused."""
 
     code = "store_full"
-    hint = (
-        "Free some space: workers continue by themselves. Repeat a refused start with its"
-        " external_id, which starts a run only once."
-    )
+    hint = "Free some space: workers continue. Repeat a start with its external_id: it starts once."
 
 
 class StoreIOError(StoreError):
@@ -273,10 +270,7 @@ class StoreGone(StoreError):
     """The SQLite file or its log was deleted or replaced while Rota had it open."""
 
     code = "store_gone"
-    hint = (
-        "Restart this process; until then nothing is written. Never delete, move or copy the files"
-        " of a database in use: `rota backup FILE` makes a copy."
-    )
+    hint = "Restart this process; nothing is written until then. Copy with `rota backup FILE` only."
 
 
 class StoreReadOnly(StoreError):
@@ -290,10 +284,7 @@ class StoreHeld(StoreError):
     """Other code opens the SQLite file that Rota has open in the same process."""
 
     code = "store_held"
-    hint = (
-        "Make a copy with `rota backup FILE` or `await app.backup(path)`. Read the file with apsw,"
-        " which is the SQLite that Rota uses, or from another process."
-    )
+    hint = "Copy it with `rota backup FILE` or `app.backup(path)`. Read it in another process."
 
 
 class StoreCorrupt(StoreError):
@@ -462,6 +453,13 @@ class Rejected(Failure):
 
     code = "rejected"
     hint = "Correct the parameters or the counterpart; the effect did not happen."
+
+
+class ReadFailed(Failure):
+    """A read was refused for good (gone, too big). A handler may catch it; `facts` has the tool."""
+
+    code = "read_failed"
+    hint = 'Catch `ReadFailed` in the handler, or declare failed_reads="skip".'
 
 
 class FilteredReply(Rejected):

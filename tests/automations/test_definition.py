@@ -125,7 +125,8 @@ def test_a_bad_zone_or_cron_is_a_problem() -> None:
 
 def test_a_producer_has_one_schedule() -> None:
     auto = plain(Rota(**QUIET))
-    for words in ({}, {"every": "5m", "cron": "* * * * *"}):
+    both: dict[str, Any] = {"every": "5m", "cron": "* * * * *"}
+    for words in ({}, both):
         with pytest.raises(UsageError, match=r"either every= or cron="):
             auto.producer(publishes=["x"], **words)
 

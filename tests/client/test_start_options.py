@@ -310,9 +310,14 @@ def test_options_for_type_checkers_are_those_of_the_code() -> None:
     assert WorkflowOptions.__annotations__.keys() == named(Workflow.__init__)
     assert StepOptions.__annotations__.keys() == named(Step.__init__)
     assert RunFilters.__annotations__.keys() == named(history.page) - {"namespace"}
-    made = Automation("x", approval=True, timezone="UTC", queue="q", fix=None)
-    assert {name: getattr(made, name) for name in AutomationOptions.__annotations__} == {
-        "approval": True, "timezone": "UTC", "queue": "q", "fix": None,
+    made = Automation(
+        "x", approval=True, timezone="UTC", queue="q", fix=None, dead_letter="d", retries=2,
+        failed_reads="skip", skip_after=3,
+    )  # fmt: skip
+    levels = made.policy._asdict() | vars(made)
+    assert {name: levels[name] for name in AutomationOptions.__annotations__} == {
+        "approval": True, "timezone": "UTC", "queue": "q", "fix": None, "dead_letter": "d",
+        "retries": 2, "failed_reads": "skip", "skip_after": 3,
     }  # fmt: skip
     assert not ScheduleOptions.__annotations__.keys() & named(Schedules.create)
     assert QueueOptions.__annotations__.keys() == {

@@ -25,7 +25,7 @@ from tests.crash.kit import (
     KillSlice,
     MakeDatabase,
 )
-from tests.crash.kit.automation_life import APPROVED, CALLS, SLOW, Life, begin
+from tests.crash.kit.automation_life import APPROVED, BAD_ITEM, CALLS, SLOW, Life, begin
 from tests.crash.kit.counterparts import MOMENTS, UNKNOWABLE, Assassin, Count, counterpart
 from tests.kit.builders import NOW, raw
 from tests.kit.warm_children import ended, forked
@@ -103,7 +103,7 @@ class Play:
             struck = struck and (after is None or not answer_at)
             answered = after or await self._lives() or {}
             answer_at = 0
-        _ended_well(answered, skipped, self._label(answered))
+        _ended_well(answered, skipped, self._label(answered), self._life.kind)
         assert await self._count() == 1, self._label(answered)
         return Played(struck, told, answered)
 
@@ -170,12 +170,14 @@ class Play:
         return f"{self._life.folder.name}: {told}"
 
 
-def _ended_well(told: dict[str, Any], skipped: bool, label: str) -> None:
+def _ended_well(told: dict[str, Any], skipped: bool, label: str, kind: str) -> None:
     """Nothing is open; every event was consumed once, upstream and downstream."""
     outcome = "skipped" if skipped else "applied"
     mine = {"e1": outcome, "e2": outcome} if skipped else {}
     assert (told["turn"], told["word"]) == ("sleeping:idle", "Idle"), label
-    assert told["events"] == DONE | mine, label
+    left_out = {"bad": "skipped"} if kind == BAD_ITEM else {}
+    assert told["events"] == DONE | mine | left_out, label
+    assert told["letters"] == ["odd/bad pending" for _ in left_out], label
     assert told["consumed"] == sorted(DONE.keys() - mine.keys()), label
     assert json.loads(told["states"]["Send"]) == ["e1", "e2", outcome], label
     assert json.loads(told["states"]["Close"]) == ["s-e1", "s-e2"], label
@@ -327,3 +329,12 @@ async def test_a_change_that_must_be_approved_is_made_once_and_not_before(
         strikes = [Strike(n) for n in until_closing(asking, every=scene.every)]
         strikes += [Strike(answer_at=n) for n in until_closing(answering, every=scene.every)]
         await play_all(scene, kind, kills.of(strikes))
+
+
+async def test_an_item_that_is_left_out_has_one_dead_letter_whenever_the_worker_is_killed(
+    make_database: MakeDatabase, tmp_path: Path, kills: KillSlice
+) -> None:
+    async with opened(make_database, tmp_path) as scene:
+        points = (await scene.play(BAD_ITEM, Strike())).told["points"]
+        numbers = worth_striking(points)[:: scene.every]
+        await play_all(scene, BAD_ITEM, map(Strike, kills.of(numbers)))

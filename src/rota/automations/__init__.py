@@ -3,10 +3,12 @@
 from rota.automations.auto_fix import Fix, HandlerFailure
 from rota.automations.context import Context, Event, MutationResult, Prepared
 from rota.automations.definition import Automation, Topic
+from rota.core.automations.model import DeadLetter
 
 __all__ = [
     "Automation",
     "Context",
+    "DeadLetter",
     "Event",
     "Fix",
     "HandlerFailure",

@@ -20,7 +20,7 @@ from rota.automations.definition import Automation, Handler, Topic
 from rota.core.automations.model import NewEvent, NewInput, StoredEvent
 from rota.core.automations.phases import ALLOWED, Act, Phase
 from rota.core.time.instants import moment
-from rota.errors import BadInput, HostStop, NotAllowed, RotaError
+from rota.errors import BadInput, HostStop, NotAllowed, ReadFailed, RotaError
 from rota.tools.base import Safety, Tool
 
 PEEK_MAX = 1000
@@ -288,6 +288,8 @@ class Context:
             raise self.stopped
         try:
             return await work
+        except ReadFailed:
+            raise  # the one failure of a call that handlers may treat themselves
         except HostStop as stop:
             self.stopped = self.stopped or stop
             raise

@@ -7,19 +7,27 @@ from __future__ import annotations
 
 import hashlib
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from types import CodeType, ModuleType
-from typing import Any, NamedTuple, TypedDict, TypeVar, Unpack
+from typing import Any, NamedTuple, TypeVar, Unpack
 
 import msgspec
 from msgspec.structs import replace
 
 from rota.automations.auto_fix import Fixer
 from rota.core import typed
+from rota.core.automations.failure_policy import (
+    FailurePolicy,
+    HandlerPolicyOptions,
+    ToolPolicyOptions,
+    checked_policy,
+)
 from rota.core.automations.graph import AutomationGraph, HandlerNode, TopicNode, problems
+from rota.core.automations.model import DeadLetter
 from rota.core.fingerprint import Scope, fingerprint
 from rota.core.json_schema import misfit, shape_of
+from rota.core.suggest import check_options
 from rota.core.time.instants import SECOND, Duration, micros
 from rota.core.time.recurrence import parse
 from rota.core.time.spec import Spec
@@ -72,6 +80,7 @@ class Handler(NamedTuple):
     node: HandlerNode
     functions: dict[str, Function]  # run | prepare, mutate, next
     owner: type | None  # the class whose methods they are
+    policy: FailurePolicy = FailurePolicy()
 
     def bound(self, phase: str) -> Function | None:
         """The function of a phase; methods get a fresh object, so that nothing is shared."""
@@ -89,16 +98,27 @@ class Handler(NamedTuple):
 def _names(topics: Sequence[Topic | str]) -> tuple[str, ...]:
     if isinstance(topics, str | Topic):
         raise UsageError("subscribes and publishes are lists of topics")
-    return tuple(one if isinstance(one, str) else one.name for one in topics)
+    return tuple(map(_name, topics))
 
 
-class AutomationOptions(TypedDict, total=False):
+def _name(topic: Topic | str) -> str:
+    return topic if isinstance(topic, str) else topic.name
+
+
+def _policy(what: str, options: Mapping[str, Any], kind: type) -> FailurePolicy:
+    return checked_policy(
+        what, **{name: options[name] for name in kind.__annotations__ if name in options}
+    )
+
+
+class AutomationOptions(HandlerPolicyOptions, total=False):
     """The options of `app.automation`."""
 
     approval: bool
     timezone: str | None
     queue: str
     fix: Fixer | None
+    dead_letter: Topic | str | None
 
 
 class Automation:
@@ -110,6 +130,8 @@ class Automation:
         self.timezone = options.get("timezone")
         self.queue = options.get("queue", "default")
         self.fix = options.get("fix")
+        self.dead_letter = options.get("dead_letter")
+        self.policy = _policy(f"automation {name}", options, HandlerPolicyOptions)
         self.topics: dict[str, Topic] = {}
         self._handlers: list[Handler] = []
         self._digests: list[str] = []  # of the handlers, as far as they were asked for
@@ -135,9 +157,14 @@ class Automation:
         cron: str | None = None,
         timezone: str | None = None,
         name: str | None = None,
+        **policy: Unpack[ToolPolicyOptions],
     ) -> Callable[[F], F]:
         """Declare a producer: a function `(ctx, state)` that reads, publishes, and returns its
-        new state (None keeps the old one)."""
+        new state (None keeps the old one).
+
+        `retries` and `failed_reads` say what follows a failure."""
+        check_options(policy, ToolPolicyOptions, self.producer)
+        failures = checked_policy(f"producer {name or ''}".strip(), **policy)
         if (every is None) == (cron is None):
             raise UsageError("a producer has either every= or cron=")
 
@@ -148,7 +175,7 @@ class Automation:
                 named, "producer", publishes=_names(publishes), zone=timezone or self.timezone,
                 schedule=cron if every is None else _interval(every),
             )  # fmt: skip
-            self._handlers.append(Handler(node, {"run": function}, None))
+            self._handlers.append(Handler(node, {"run": function}, None, failures))
             return function
 
         return declare
@@ -163,11 +190,19 @@ class Automation:
         mutate: Function | None = None,
         next: Function | None = None,  # noqa: A002 - the word of the model
         approval: bool | None = None,
+        dead_letter: Topic | str | None = None,
+        **policy: Unpack[HandlerPolicyOptions],
     ) -> Any:
         """Declare a consumer: three functions, or (as a decorator) a class with such methods.
 
         `prepare(ctx, state)` chooses events, `mutate(ctx, prepared)` makes at most one change,
-        `next(ctx, prepared, mutation)` publishes and returns the new state."""
+        `next(ctx, prepared, mutation)` publishes and returns the new state.
+
+        `retries`, `failed_reads` and `skip_after` say what follows a failure; the topic
+        `dead_letter` receives the events that are left out then."""
+        check_options(policy, HandlerPolicyOptions, self.consumer)
+        failures = checked_policy(f"consumer {name or ''}".strip(), **policy)
+        letters = self.dead_letter if dead_letter is None else dead_letter
         asks = self.approval if approval is None else approval
 
         def declare(owner: type | None, named: str, found: dict[str, Function]) -> None:
@@ -175,8 +210,9 @@ class Automation:
                 named, "consumer", _names(subscribes), _names(publishes),
                 has_mutate="mutate" in found, has_next="next" in found,
                 approval=asks and "mutate" in found,
+                dead_letter=None if letters is None else _name(letters),
             )  # fmt: skip
-            self._handlers.append(Handler(node, found, owner))
+            self._handlers.append(Handler(node, found, owner, failures))
 
         if prepare is not None:
             given = {"prepare": prepare, "mutate": mutate, "next": next}
@@ -221,6 +257,12 @@ class Automation:
             f"consumer {one.node.name} has no `prepare`"
             for one in self._handlers
             if one.node.kind == "consumer" and "prepare" not in one.functions
+        ]
+        letters = {one.node.dead_letter for one in self._handlers}
+        found += [
+            f"topic {one.name} receives dead letters; declare it with DeadLetter, or without a type"
+            for one in self.topics.values()
+            if one.name in letters and one.kind not in (Any, DeadLetter)
         ]
         specs: dict[str, str] = {}
         for one in graph.producers:

@@ -9,18 +9,21 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from rota import faults
 from rota.automations.environment import AutomationEnvironment, HandlerSuspended, NotHappened
 from rota.core import typed
+from rota.core.automations.failure_policy import EffectivePolicy
 from rota.core.automations.model import LedgerRow
 from rota.core.automations.phases import Mutation
 from rota.core.runs.failures import describe
 from rota.core.runs.model import Claim
-from rota.core.runs.retry import RetryPolicy, capped_delay_s, next_try_us
+from rota.core.runs.retry import capped_delay_s, next_try_us
 from rota.core.time.instants import SECOND, after, micros
 from rota.errors import NeedsLogin, NeedsPermission, NotSent, Rejected, RotaError, UsageError
 from rota.store.automations.effects import Wanted
@@ -40,9 +43,15 @@ REFUSALS = (UsageError, Rejected, NeedsLogin, NeedsPermission)
 class Effects:
     """Makes, records and looks up the side effect of one claimed run."""
 
-    def __init__(self, room: AutomationEnvironment, claim: Claim) -> None:
+    def __init__(
+        self,
+        room: AutomationEnvironment,
+        claim: Claim,
+        policy: Callable[[Tool | None], EffectivePolicy],
+    ) -> None:
         self._room = room
         self._claim = claim
+        self._policy = policy
 
     async def make(
         self, tool: Tool, params: dict[str, Any], place: tuple[str, str, str | None], approval: bool
@@ -111,7 +120,7 @@ class Effects:
                 await self._ended(row, Mutation.FAILED, error=_said(why), by="reconcile")
                 raise NotHappened(f"{tool.name} did not happen: {why}")
             case Unknown(why, retry_after_s):
-                return await self._later(row, why, retry_after_s, asks=True)
+                return await self._later(tool, row, why, retry_after_s, asks=True)
 
     async def _call_again(self, tool: Tool, row: LedgerRow) -> LedgerRow:
         """Call an idempotent tool with the same key. Even a definite refusal of this call says
@@ -122,7 +131,7 @@ class Effects:
         except Exception as error:
             why = f"{type(error).__name__}: {error}"
             asked_s = getattr(error, "retry_after_s", None)
-            return await self._later(row, why, asked_s, asks=isinstance(error, REFUSALS))
+            return await self._later(tool, row, why, asked_s, asks=isinstance(error, REFUSALS))
         return await self._applied(row, result, "reconcile")
 
     def _wait_until_settled(self, tool: Tool, row: LedgerRow) -> None:
@@ -144,15 +153,15 @@ class Effects:
             return Unknown(f"{type(error).__name__}: {error}")
 
     async def _later(
-        self, row: LedgerRow, why: str, retry_after_s: float | None, *, asks: bool
+        self, tool: Tool, row: LedgerRow, why: str, retry_after_s: float | None, *, asks: bool
     ) -> LedgerRow:
-        """Look again after a growing pause; `asks`: after `reconcile_max` looks, ask a person."""
+        """Look again after a growing pause; `asks`: after `reconcile_max` looks, ask a person. A
+        retry policy gives the pauses, and no limit: nobody else could tell what happened."""
         count = row.reconcile_count + 1
-        settings = self._room.settings
-        if asks and count >= settings.reconcile_max:
+        if asks and count >= self._room.settings.reconcile_max:
             return await self._ask(row, f"{row.tool} could not tell after {count} looks: {why}")
         await self._ended(row, Mutation.NEEDS_RECONCILE, error=_cause(row), count=count)
-        policy = RetryPolicy(count + 1, settings.backoff_s, 2.0, settings.backoff_s_max)
+        policy = replace(self._policy(tool).outage, attempts=count + 1)
         pause_us = next_try_us(
             policy, attempt=count, error_names=(), retry_after_s=retry_after_s, chance=0
         )

@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 
 from rota.automations.threads import HandlerThreads
+from rota.core.automations.failure_policy import Pace
 from rota.core.runs.ids import IdMaker
-from rota.core.runs.retry import RetryPolicy
 from rota.engine.clock import Clock
 from rota.engine.journal import insist
 from rota.settings import Settings
@@ -52,10 +52,10 @@ class AutomationEnvironment(NamedTuple):
         )
 
     @property
-    def backoff(self) -> RetryPolicy:
-        """How an automation that fails is tried again."""
+    def pace(self) -> Pace:
+        """How failures are tried again where no policy says otherwise."""
         one = self.settings
-        return RetryPolicy(one.failures_max + 1, one.backoff_s, 2.0, one.backoff_s_max, 0.3)
+        return Pace(one.failures_max, one.backoff_s, one.backoff_s_max)
 
     def chance(self) -> float:
         """Feeds the jitter."""

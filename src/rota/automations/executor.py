@@ -17,16 +17,18 @@ from rota.automations.definition import Automation, Function, Handler
 from rota.automations.environment import AutomationEnvironment, HandlerSuspended, NotHappened
 from rota.automations.handler_runner import HandlerRunner, ToolFault
 from rota.automations.threads import HandlerThreads
-from rota.core.runs.failures import Kind, describe, kind_of
+from rota.core.automations.failure_policy import FailedAttempt
+from rota.core.runs.failures import Kind, describe, kind_of, names_of
 from rota.core.runs.model import Claim, Outcome, StoredStep
 from rota.engine.context import EngineContext
 from rota.engine.wakeups import READY, TIMER
-from rota.errors import LeaseLost, RotaError, StoreError
+from rota.errors import LeaseLost, ReadFailed, RotaError, StoreError
 from rota.store.automations import state
 from rota.store.automations.events import AutomationKey
 from rota.store.automations.handler_runs import begin, commit
 from rota.store.automations.handler_runs.begin import HandlerRunSettled, Notes, Work
 from rota.store.automations.handler_runs.commit import NewFix, Stop
+from rota.tools.base import Tool
 
 log = logging.getLogger("rota.automations")
 
@@ -93,20 +95,20 @@ class AutomationExecutor:
         except (LeaseLost, asyncio.CancelledError):
             raise
         except HandlerSuspended as pause:
-            return await self._pause(claim, performance, pause)
+            return await self._pause(claim, work, performance, pause)
         except Exception as error:
             return await self._settle_failure(claim, work, performance, error)
         finally:
             await performance.close()
 
     async def _pause(
-        self, claim: Claim, performance: HandlerRunner, pause: HandlerSuspended
+        self, claim: Claim, work: Work, performance: HandlerRunner, pause: HandlerSuspended
     ) -> HandlerRunSettled:
         stop = Stop(
             performance.phase, pause.reason, describe(pause), performance.notes(),
             asks=pause.wake_at is None, wake_at=pause.wake_at,
         )  # fmt: skip
-        return await self._stop(claim, stop)
+        return await self._stop(claim, work, performance, stop)
 
     async def _settle_failure(
         self, claim: Claim, work: Work, performance: HandlerRunner, error: Exception
@@ -120,7 +122,7 @@ class AutomationExecutor:
         except Exception as worse:
             log.exception("automation %s: its failure cannot be stored", claim.name)
             stop = Stop(performance.phase, Kind.INTERNAL, describe(worse), Notes())
-            return await self._stop(claim, stop)
+            return await self._stop(claim, work, performance, stop)
 
     async def _failed(
         self, claim: Claim, work: Work, performance: HandlerRunner, error: Exception
@@ -131,18 +133,32 @@ class AutomationExecutor:
             level, "automation %s, %s: %s: %s", claim.name, work.run.handler, kind, error,
             exc_info=error,
         )  # fmt: skip
+        tool = performance.tool_of(error)
+        failed = FailedAttempt(
+            retried=kind in RETRIED, outage=_is_outage(error, kind, tool),
+            failed_read=isinstance(error, ReadFailed) and tool is not None,
+            error_names=names_of(error), retry_after_s=getattr(error, "retry_after_s", None),
+        )  # fmt: skip
         fix = await self._fix(work, performance, error) if kind == Kind.LOGIC else None
         stop = Stop(
-            performance.phase, kind, describe(error), performance.notes(), retried=kind in RETRIED,
-            asks=kind in ASKING, retry_after_s=getattr(error, "retry_after_s", None),
-            fix=fix, refused=performance.refused,
+            performance.phase, kind, describe(error), performance.notes(), failed,
+            waits_for=_counterpart(tool) if failed.outage else None, asks=kind in ASKING, fix=fix,
+            refused=performance.refused, next_run_at=performance.next_run_at(),
+            dead_letter=performance.dead_letter,
         )  # fmt: skip
-        return await self._stop(claim, stop)
+        return await self._stop(claim, work, performance, stop, tool)
 
-    async def _stop(self, claim: Claim, stop: Stop) -> HandlerRunSettled:
+    async def _stop(
+        self,
+        claim: Claim,
+        work: Work,
+        performance: HandlerRunner,
+        stop: Stop,
+        tool: Tool | None = None,
+    ) -> HandlerRunSettled:
         return await self._room.write(
-            commit.stop, claim, stop, policy=self._room.backoff, chance=self._room.chance(),
-            now=self._room.clock.now(), new_id=self._room.ids.make(self._room.clock.now()),
+            commit.stop, claim, work, stop, policy=performance.policy(tool),
+            chance=self._room.chance(), now=self._room.clock.now(), new_ids=self._room.new_ids(),
         )  # fmt: skip
 
     # -- fixes -----------------------------------------------------------------------------
@@ -214,6 +230,18 @@ class AutomationExecutor:
         sources[work.run.handler] = sources.get(work.run.handler, {}) | dict(fix.source)
         graph = msgspec.json.encode(declared.graph()).decode()
         return NewFix(graph, msgspec.json.encode(sources).decode(), str(fix.comment)[:2000])
+
+
+def _is_outage(error: Exception, kind: Kind, tool: Tool | None) -> bool:
+    """Whether nothing but a counterpart stands in the way, and nothing happened there. Trying
+    again is safe then, however often. Files that are not ours to read do not come back."""
+    if isinstance(error, StoreError):
+        return True
+    return tool is not None and kind in RETRIED and not isinstance(error, PermissionError)
+
+
+def _counterpart(tool: Tool | None) -> str:
+    return "the database" if tool is None else tool.label
 
 
 def _kind(error: Exception) -> Kind:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Awaitable, Sequence
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -20,6 +20,7 @@ from rota.automations.effects import Effects
 from rota.automations.environment import AutomationEnvironment
 from rota.automations.invoke import call
 from rota.core import typed
+from rota.core.automations.failure_policy import EffectivePolicy, effective
 from rota.core.automations.model import HandlerPlan, LedgerRow, StoredEvent
 from rota.core.automations.phases import Mutation, Phase, Way
 from rota.core.automations.planner import clamp_wake
@@ -28,7 +29,16 @@ from rota.core.runs.stored_errors import read_error
 from rota.core.time.instants import iso, micros, moment
 from rota.core.time.occurrences import next_after
 from rota.core.time.spec import Spec
-from rota.errors import BadReservation, HostStop, NotAllowed, RotaError, Transient
+from rota.errors import (
+    BadReservation,
+    HostStop,
+    NotAllowed,
+    PayloadTooBig,
+    ReadFailed,
+    Rejected,
+    RotaError,
+    Transient,
+)
 from rota.store.automations import events
 from rota.store.automations.events import AutomationKey, EventChanged
 from rota.store.automations.handler_runs import checkpoint, commit
@@ -37,12 +47,21 @@ from rota.store.automations.handler_runs.commit import Commit
 from rota.store.backend.database import BRIEF
 from rota.tools.base import Call, Tool
 
+T = TypeVar("T")
 _PLAN = msgspec.json.Decoder(HandlerPlan)
 _SPEC = msgspec.json.Decoder(Spec)
 # How often `prepare` runs when its events are published again before they are reserved.
 PREPARES_MAX = 10
 log = logging.getLogger("rota.automations")
 _HOST_ERRORS = (RotaError, OSError, TimeoutError)
+# What a read raises when the same read would fail again.
+_REFUSED = (
+    Rejected,
+    PayloadTooBig,
+    FileNotFoundError,
+    IsADirectoryError,
+    NotADirectoryError,
+)
 
 
 class ToolFault(Exception):
@@ -66,10 +85,12 @@ class HandlerRunner:
         self._automation = automation
         self._handler = handler
         self._place = AutomationKey(claim.namespace, automation.name)
-        self._effects = Effects(room, claim)
+        self._effects = Effects(room, claim, self.policy)
         self._effect: asyncio.Task[LedgerRow] | None = None
         self._looking_for_tool = False
         self._tool: Tool | None = None
+        self._changing: Tool | None = None  # the tool of the one change
+        self._failures: list[tuple[Exception, Tool]] = []
         self._title: str | None = None
         self._remarks: list[str] = []
         self._logs: list[str] = _lines(work.run.logs)
@@ -86,7 +107,8 @@ class HandlerRunner:
         if self._work.way is Way.RECONCILE:
             assert mutation is not None
             plan = self._stored_plan()
-            mutation = await self._effects.reconcile(await self._find_tool(plan), mutation)
+            tool = await self._find_tool(plan)
+            mutation = await self._noting(self._effects.reconcile(tool, mutation), tool)
             self.phase = Phase.MUTATED
         elif self._work.way is Way.EMIT:
             plan = self._stored_plan()
@@ -101,13 +123,16 @@ class HandlerRunner:
         handler = self._known()
         value = await self._run("run", Phase.EXECUTING, self._state())
         assert self._ctx is not None
-        stored = self._work.handler
-        next_run_at = None
-        if stored is not None and stored.spec is not None:
-            next_run_at = next_after(_SPEC.decode(stored.spec), self._room.clock.now())
         return await self._commit(
-            HandlerPlan(), value, f"producer {handler.node.name}", next_run_at
+            HandlerPlan(), value, f"producer {handler.node.name}", self.next_run_at()
         )
+
+    def next_run_at(self) -> int | None:
+        """When a producer runs next, if this run of it is over."""
+        stored = self._work.handler
+        if stored is None or stored.spec is None:
+            return None
+        return next_after(_SPEC.decode(stored.spec), self._room.clock.now())
 
     async def _prepare(self) -> HandlerPlan:
         """Prepare until the reserved events are those that `prepare` has seen."""
@@ -169,7 +194,9 @@ class HandlerRunner:
             refused = error if isinstance(error, NotAllowed) else None
         if refused is not None:
             self._remarks.append(str(refused))  # in case that the first change must be looked up
-        mutation = None if self._effect is None else await self._effect
+        mutation = None
+        if self._effect is not None:
+            mutation = await self._noting(self._effect, self._changing)
         self.phase = Phase.MUTATED
         if refused is not None:
             raise refused
@@ -255,13 +282,44 @@ class HandlerRunner:
     async def read(self, tool: Tool, params: dict[str, Any]) -> Any:
         """Call a tool that changes nothing."""
         limit_s = self._room.settings.tool_s
+        return await self._noting(self._read(tool, params, limit_s), tool)
+
+    async def _read(self, tool: Tool, params: dict[str, Any], limit_s: float) -> Any:
         try:
             async with asyncio.timeout(limit_s):
                 return await tool.call(params, Call(self._claim.id, limit_s))
+        except _REFUSED as error:
+            raise ReadFailed(f"{tool.name}: {error}", tool=tool.name) from error
         except _HOST_ERRORS:
             raise
         except Exception as error:
             raise ToolFault(f"{tool.name}: {type(error).__name__}: {error}") from error
+
+    async def _noting(self, work: Awaitable[T], tool: Tool | None) -> T:
+        """What it returns; if it fails, remember whose failure that was."""
+        try:
+            return await work
+        except Exception as error:
+            if tool is not None:
+                self._failures.append((error, tool))
+            raise
+
+    def tool_of(self, error: Exception) -> Tool | None:
+        """The tool whose call failed with this very error; None: the code raised it."""
+        return next((tool for failed, tool in self._failures if failed is error), None)
+
+    def policy(self, tool: Tool | None) -> EffectivePolicy:
+        """What follows a failure of this run, or of a call of its tool."""
+        levels = [] if tool is None else [tool.policy]
+        levels += [] if self._handler is None else [self._handler.policy]
+        found = effective([*levels, self._automation.policy], self._room.pace)
+        producer = self._work.run.kind == "producer"  # it has no item that could be left out
+        return found._replace(skip_after=None) if producer else found
+
+    @property
+    def dead_letter(self) -> str | None:
+        """The topic that receives what is left out."""
+        return None if self._handler is None else self._handler.node.dead_letter
 
     async def mutate(self, tool: Tool, params: dict[str, Any]) -> Any:
         """The one change; ends the handler's phase whatever comes of it."""
@@ -273,6 +331,7 @@ class HandlerRunner:
         await asyncio.sleep(0)
         if self._ctx is not None and self._ctx.stopped is not None:
             raise self._ctx.stopped
+        self._changing = tool
         place = (self._automation.name, self._known().node.name, self._title)
         make = self._effects.make(tool, params, place, self._known().node.approval)
         self._effect = asyncio.get_running_loop().create_task(make)

@@ -88,6 +88,7 @@ EXITS: dict[str, int] = {
     "fatal": FAILED,
     "not_sent": FAILED,
     "rejected": FAILED,
+    "read_failed": FAILED,
     "truncated_reply": FAILED,
     "empty_reply": FAILED,
     "filtered_reply": FAILED,

@@ -33,7 +33,7 @@ from rota.core.suggest import suggestion
 from rota.core.time.instants import DAY, moment
 from rota.engine.wakeups import READY, TIMER
 from rota.errors import UnknownAutomation, UnknownInput
-from rota.store.automations import commands, effects, events, views
+from rota.store.automations import commands, effects, events, requeue, views
 from rota.store.automations import state as store
 from rota.store.automations.events import AutomationKey
 from rota.store.backend.batching import Batch
@@ -60,6 +60,7 @@ class AutomationView(NamedTuple):
     handlers: list[DeployedHandler]
     pending: dict[str, int]  # events by topic
     skips: tuple[EventName, ...] = ()  # what `resolve(name, "skip")` would leave out
+    error: str | None = None  # what the run in the way last complained about
 
     @property
     def status(self) -> str:
@@ -279,6 +280,17 @@ class Automations:
         count: int = await self._steer(commands.skip_input, name, input_id)
         return count
 
+    async def requeue(
+        self, name: str, topic: str, message_id: str | None = None
+    ) -> Sequence[EventName]:
+        """Give a skipped event, or the event behind a dead letter, back to its reader; without an
+        id, up to 1000 of the topic. Returns these events."""
+        new_ids = self._client.ids.endless(self._now())
+        back: list[EventName] = await self._steer(
+            requeue.requeue, name, topic, message_id, new_ids=new_ids
+        )
+        return back
+
     # -- how -------------------------------------------------------------------------------
 
     async def _steer(self, verb: Any, name: str, *args: Any, **words: Any) -> Any:
@@ -332,18 +344,18 @@ async def _look(
     halted = [turn for turn in turns.values() if turn.reason not in (store.IDLE, store.EVENT)]
     roots = [turn.root_id for turn in halted]
     ledger = await effects.of_chains(tx, roots) if roots else {}
-    errors = await views.last_errors(tx, roots)
+    errors = await views.last_errors(tx, halted)
     skips = await views.to_skip(tx, namespace, halted, ledger)
     standings = []
     for one in found:
         turn, own = turns.get(one.name), handlers[one.name]
         root_id = turn.root_id if turn else ""
         change, left_out = ledger.get(root_id), tuple(skips.get(one.name, ()))
-        said = say(
-            one, turn, own, error=errors.get(root_id), mutation=change, skips=left_out, now=now
-        )
+        error = errors.get(root_id)
+        said = say(one, turn, own, error=error, mutation=change, skips=left_out, now=now)
         next_at = moment(turn.available_at) if turn and turn.available_at is not None else None
         standings.append(AutomationView(
-            one, said, schedule_words(own), next_at, turn, change, own, pending[one.name], left_out
+            one, said, schedule_words(own), next_at, turn, change, own, pending[one.name],
+            left_out, error,
         ))  # fmt: skip
     return standings

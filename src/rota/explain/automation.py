@@ -12,6 +12,7 @@ import msgspec
 
 from rota.core.automations.graph import AutomationGraph
 from rota.core.automations.planner import DeployedHandler, due_of
+from rota.core.automations.text import RETRIED
 from rota.core.runs.lifecycle import Status
 from rota.core.time.instants import iso, span
 from rota.explain.run import RunExplainer, RunState
@@ -60,7 +61,7 @@ class _Walk:
             return RunState("no_turn", "has no turn: its last run died too often", {}, resume)
         if turn.status in (Status.PENDING, Status.RUNNING):
             return await RunExplainer(self._client, self._zone).of(turn)
-        if turn.reason in ("reconciliation", "transient", "timeout"):
+        if turn.reason in ("reconciliation", *RETRIED):
             return self._tries(turn.reason, turn.available_at or self._now)
         return await self._rests()
 
@@ -76,10 +77,18 @@ class _Walk:
             clause = f"finds out whether a change happened; next look {when}"
             hint = f"If you know it: `rota automation show {self._name}`."
             return RunState("reconciles", clause, {"reason": reason}, hint)
+        _, _, said = self._look.sentence.partition(": ")
+        because = f": {said}" if said else ""
+        outage = self._look.automation.outage
+        if outage is not None:
+            tries = "1 try" if outage.tries == 1 else f"{outage.tries} tries"
+            clause = f"waits for {outage.of} since {wall(outage.since, self._zone)} ({tries}), "
+            facts = {"reason": reason, "waits_for": outage.of, "since": iso(outage.since)}
+            hint = f"If it is back: `rota automation show {self._name}`."
+            return RunState("outage", f"{clause}and tries again {when}{because}", facts, hint)
         count = self._look.automation.failures
         times = "once" if count == 1 else f"{count} times in a row"
-        _, _, said = self._look.sentence.partition(": ")
-        clause = f"failed {times} and tries again {when}" + (f": {said}" if said else "")
+        clause = f"failed {times} and tries again {when}{because}"
         return RunState("retries", clause, {"reason": reason, "failures": count})
 
     async def _rests(self) -> RunState:
@@ -100,7 +109,10 @@ class _Walk:
         for topic, count in sorted(self._look.pending.items()):
             reader = handlers.get(graph.consumer_of(topic) or "")
             events = f"{count} event{'s' if count > 1 else ''} of topic {topic}"
-            if reader is None:
+            if reader is None and topic in graph.dead_letters:
+                letters = "a dead letter" if count == 1 else f"{count} dead letters"
+                told.append(f"keeps {letters} in topic {topic} for you to look at")
+            elif reader is None:
                 told.append(f"keeps {events}, which nobody reads any more")
             elif reader.last_run_at is not None:
                 at = wall(reader.last_run_at, self._zone)

@@ -19,13 +19,16 @@ The host records that the effect happened before it encodes the result.
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
 from enum import StrEnum
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, Self, TypeAlias, Unpack
 
 from rota.core import typed
+from rota.core.automations.failure_policy import FailurePolicy, ToolPolicyOptions, checked_policy
 from rota.core.fingerprint import MadeFrom
 from rota.core.runs.retry import RETRY_DELAY_S_MAX
+from rota.core.suggest import check_options
 from rota.errors import (
     NeedsLogin,
     NeedsPermission,
@@ -106,6 +109,23 @@ class Tool(MadeFrom, ABC):
     # An absence that `reconcile` sees sooner than this after the call proves nothing: a slow
     # counterpart may still be at work. The host of a reconcilable tool waits that long.
     settle_s: float = SETTLE_S
+    # Whom it asks, for people: they read "waiting for page (example.com)".
+    service: str | None = None
+    policy: FailurePolicy = FailurePolicy()
+
+    def options(self, **options: Unpack[ToolPolicyOptions]) -> Self:
+        """The same tool with a policy of its own for failures, which wins over that of its caller.
+
+        Options: retries, failed_reads."""
+        check_options(options, ToolPolicyOptions, self.options)
+        changed = copy.copy(self)
+        changed.policy = checked_policy(self.name, **options)
+        return changed
+
+    @property
+    def label(self) -> str:
+        """The tool and its service, for people."""
+        return f"{self.name} ({self.service})" if self.service else self.name
 
     def check(self, params: dict[str, Any]) -> None:
         """Raise BadInput if `call` would refuse these parameters; has no effect."""

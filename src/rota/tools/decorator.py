@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Callable, Coroutine
-from typing import Any, cast, overload
+from typing import Any, Unpack, cast, overload
 
 from rota.core import typed
+from rota.core.automations.failure_policy import ToolPolicyOptions, checked_policy
+from rota.core.suggest import check_options
 from rota.errors import BadInput, OutcomeUnknown, Transient, UsageError
 from rota.tools.base import (
     PARAMS_BYTES_MAX,
@@ -25,15 +27,22 @@ CALL = "call"  # a parameter of this name receives the Call
 
 
 def tool(
-    *, safety: Safety | str, name: str | None = None, settle_s: float = SETTLE_S
+    *,
+    safety: Safety | str,
+    name: str | None = None,
+    settle_s: float = SETTLE_S,
+    service: str | None = None,
+    **policy: Unpack[ToolPolicyOptions],
 ) -> Callable[[Function], FunctionTool]:
     """Make a tool of a sync or async function; its type hints are its parameters.
 
     A reconcilable tool is asked `settle_s` after the call, when its counterpart is surely done.
     A parameter named `call` receives the `Call` with the key. Functions that can fail before or
     instead of their effect say so with NotSent or Rejected; any other exception of a write means
-    that the outcome is unknown.
+    that the outcome is unknown. `service` is whom it asks, for people; `retries` and
+    `failed_reads` say what follows a failure.
     """
+    check_options(policy, ToolPolicyOptions, tool)
     try:
         kind = Safety(safety)
     except ValueError:
@@ -43,9 +52,12 @@ def tool(
         ) from None
 
     settle_s = checked_settle_s(settle_s, tool=name or "@tool")
+    failures = checked_policy(name or "@tool", **policy)
 
     def decorate(function: Function) -> FunctionTool:
-        return FunctionTool(function, kind, name or function.__name__, settle_s)
+        made = FunctionTool(function, kind, name or function.__name__, settle_s)
+        made.service, made.policy = service, failures
+        return made
 
     return decorate
 

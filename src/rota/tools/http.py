@@ -133,6 +133,7 @@ class HttpWrite(Tool):
             name, base=base, headers=headers, query=query, private=private, service=service,
             account=account, fields=json or form,
         )  # fmt: skip
+        self.service = self._site.shown
         if lookup is not None:
             checked_own_headers(lookup.headers, base, tool=name)
         if key_header:
@@ -323,6 +324,7 @@ class HttpRead(Tool):
             query=options.get("query"), private=options.get("private"),
             service=options.get("service"), account=options.get("account"),
         )  # fmt: skip
+        self.service = self._site.shown
         self._bytes_max = options.get("bytes_max", BYTES_MAX)
         self._reader = typed.JsonReader(HttpReadParams)
 

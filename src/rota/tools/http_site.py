@@ -72,6 +72,13 @@ class HttpSite(NamedTuple):
         joint = "&" if "?" in before else "?"
         return f"{before}{joint}{urlencode(reveal_all(self.query))}{mark}{fragment}"
 
+    @property
+    def shown(self) -> str | None:
+        """Whom it asks, for people; a secret base is shown by its name."""
+        if self.service is not None or self.base is None:
+            return self.service
+        return self.base.secret if isinstance(self.base, Secret) else urlsplit(self.base).hostname
+
     def caller(self, url: str) -> http.HttpCaller:
         """Who asks, for errors."""
         host = self.base.secret if isinstance(self.base, Secret) else urlsplit(url).hostname

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from rota import Rota, faults, testing
-from rota.automations import Context, MutationResult, Prepared
+from rota.automations import Automation, Context, MutationResult, Prepared, Topic
 from rota.core.time.instants import MINUTE, SECOND
 from rota.errors import OutcomeUnknown
 from rota.testing import START, virtual
@@ -48,6 +48,7 @@ EFFECT = "e1-e2"  # what the counterpart is told, once
 BESIDE_SQLITE3 = "sql with sqlite3 beside it"
 SLOW = frozenset({"a slow counterpart", "a slow counterpart with a lost answer"})
 APPROVED = frozenset({"append with an approval"})  # kinds whose change a person must agree to
+BAD_ITEM = "append with a bad item"  # one event is left out, and leaves a dead letter
 CONSUMED = """
 select events.message_id from reservations join events on events.id = reservations.event_id
 where reservations.act = 'consumed' and events.namespace = '{namespace}'
@@ -199,11 +200,13 @@ def make_app(life: Life) -> Rota:
     found, sent = line.topic("found"), line.topic("sent")
     send, params = make_tool(life, app)
     user = SqliteUser(life)
+    odd = _fail_on_one_item(line) if life.kind == BAD_ITEM else []
 
-    @line.producer(every="24h", publishes=[found])
+    @line.producer(every="24h", publishes=[found, *odd])
     async def look(ctx: Context, state: Any) -> int:
-        for each in ("e1", "e2") if state is None else ():
-            ctx.publish(found, each, {"from": "outside"})
+        first = [(found, "e1"), (found, "e2"), *((topic, "bad") for topic in odd)]
+        for topic, each in first if state is None else ():
+            ctx.publish(topic, each, {"from": "outside"})
         return int(state or 0) + 1
 
     @line.consumer(subscribes=[found], publishes=[sent])
@@ -237,6 +240,20 @@ def make_app(life: Life) -> Rota:
     return app
 
 
+def _fail_on_one_item(line: Automation) -> list[Topic]:
+    """A topic whose consumer fails on every event, and leaves it out after the second failure."""
+    odd, letters = line.topic("odd"), line.topic("letters")
+
+    @line.consumer(subscribes=[odd], skip_after=2, dead_letter=letters)
+    class Odd:
+        async def prepare(self, ctx: Context, state: Any) -> Prepared:
+            if await ctx.peek(odd):
+                raise ValueError("cannot read this one")
+            return Prepared()
+
+    return [odd]
+
+
 async def live(life: Life) -> dict[str, Any]:
     """Take up what there is, go on until nothing moves by itself, and tell how it stands."""
     app = make_app(life)
@@ -266,7 +283,12 @@ async def _told(app: Rota, life: Life) -> dict[str, Any]:
         "word": standing.status,
         "sentence": standing.sentence,
         "actions": standing.said.actions,
-        "events": {event.message_id: event.status for event in events},
+        "events": {event.message_id: event.status for event in events if event.topic != "letters"},
+        "letters": [
+            f"{event.message_id.partition('@')[0]} {event.status}"
+            for event in events
+            if event.topic == "letters"
+        ],
         "consumed": sorted(row[0] for row in consumed),
         "states": {one.name: one.state for one in standing.handlers},
         "ledger": sorted(entry.status for entry in ledger),

@@ -310,6 +310,34 @@ def _payload(text: str | None) -> Any:
         ) from error
 
 
+@automation.command("requeue")
+@complete.AUTOMATION
+@click.argument("topic")
+@click.argument("event_id", required=False, metavar="[ID]")
+@click.option("--all", "everything", is_flag=True, help="All of the topic, up to 1000.")
+@click.pass_obj
+def requeue(
+    call: CommonOptions, name: str, topic: str, event_id: str | None, everything: bool
+) -> None:
+    """Give skipped events, or those behind dead letters, back to their reader.
+
+    TOPIC and ID name a skipped event, or a dead letter: then the event that it is about is given
+    back, and the letter is done.
+    """
+    if (event_id is None) != everything:
+        raise BadInput(
+            "name one event, or give --all", hint=f"See `rota automation events {name}`."
+        )
+    back, standing = _steer(
+        call, name, lambda client: client.automations.requeue(name, topic, event_id)
+    )
+    words = f"{render.count(len(back), 'event')} given back"
+    if len(back) == 1:
+        words = f"event {back[0].message_id} of topic {back[0].topic} is given back to its reader"
+    listed = [{"topic": one.topic, "id": one.message_id} for one in back]
+    tell(call, standing, words, requeued=listed)
+
+
 @automation.command("skip")
 @complete.AUTOMATION
 @click.argument("topic", required=False)

@@ -76,10 +76,7 @@ async def read(client: Client, name: str) -> AutomationPage:
     standing = await ask.show(name)
     versions = await ask.versions(name, limit=1)
     graph = msgspec.json.decode(versions[0].graph, type=AutomationGraph) if versions else None
-    error = None
-    if standing.turn is not None and standing.said.actions:
-        chain = await client.chain(standing.turn.id)
-        error = next((run.error for run in reversed(chain) if run.error), None)
+    error = standing.error if standing.said.actions else None
     latest = await ask.activity(name, limit=LATEST_COUNT)
     deployed_at = versions[0].created_at if versions else None
     stale_count = len(await ask.stale(name))

@@ -33,6 +33,7 @@ class HandlerNode(msgspec.Struct, frozen=True, omit_defaults=True):
     has_mutate: bool = False
     has_next: bool = False
     approval: bool = False
+    dead_letter: str | None = None  # the topic that receives the events it leaves out
 
 
 class AutomationGraph(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -54,6 +55,11 @@ class AutomationGraph(msgspec.Struct, frozen=True, omit_defaults=True):
     def consumer_of(self, topic: str) -> str | None:
         """Who reads a topic."""
         return next((one.name for one in self.consumers if topic in one.subscribes), None)
+
+    @property
+    def dead_letters(self) -> frozenset[str]:
+        """The topics that receive what handlers leave out; nobody has to read them."""
+        return frozenset(one.dead_letter for one in self.handlers if one.dead_letter)
 
 
 def problems(name: str, graph: AutomationGraph) -> list[str]:
@@ -83,6 +89,10 @@ def _handlers(graph: AutomationGraph) -> Iterator[str]:
             yield from (
                 f"{what} {word} {t}, which is no topic of it" for t in topics if t not in known
             )
+        if one.dead_letter is not None and one.dead_letter not in known:
+            yield f"{what} has the dead-letter topic {one.dead_letter}, which is no topic of it"
+        if one.dead_letter in one.subscribes:
+            yield f"{what} reads its own dead letters from {one.dead_letter}"
         if one.kind == "producer" and not one.publishes:
             yield f"{what} publishes nothing"
         if one.kind == "consumer" and not one.subscribes:
@@ -94,10 +104,10 @@ def _handlers(graph: AutomationGraph) -> Iterator[str]:
 
 
 def _topics(graph: AutomationGraph) -> Iterator[str]:
-    fed = {topic for one in graph.handlers for topic in one.publishes}
+    fed = {topic for one in graph.handlers for topic in one.publishes} | graph.dead_letters
     for topic in graph.topics:
         readers = [one.name for one in graph.consumers if topic.name in one.subscribes]
-        if not readers:
+        if not readers and topic.name not in graph.dead_letters:
             yield f"topic {topic.name} is read by nobody"
         if len(readers) > 1:
             yield f"topic {topic.name} has more than one consumer: {', '.join(readers)}"

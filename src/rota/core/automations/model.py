@@ -4,15 +4,16 @@ order is the column order of the queries that read them.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
+from rota.core.automations.failure_policy import Outage
 from rota.core.automations.phases import shown
 
 
 class DeployedAutomation(msgspec.Struct, frozen=True, gc=False):
-    """A deployed automation. `status` is the user's; `failures` and `fixes` are the system's."""
+    """A deployed automation. `status` is the user's; failures, fixes and waits are the system's."""
 
     namespace: str
     name: str
@@ -24,6 +25,17 @@ class DeployedAutomation(msgspec.Struct, frozen=True, gc=False):
     fixes: int
     created_at: int
     updated_at: int
+    # What it waits for, since when, and how often it was tried.
+    waits_for: str | None = None
+    waits_since: int | None = None
+    waits_count: int = 0
+
+    @property
+    def outage(self) -> Outage | None:
+        """The counterpart that does not answer, if that is what it waits for."""
+        if self.waits_for is None or self.waits_since is None:
+            return None
+        return Outage(self.waits_for, self.waits_since, self.waits_count)
 
     @property
     def serial_key(self) -> str:
@@ -76,6 +88,20 @@ class StoredEvent(msgspec.Struct, frozen=True, gc=False):
     revision: int = 0  # how often the payload has changed
     # A newer payload, published while a run had the event. It counts when that run lets go.
     correction: str | None = None
+
+
+class DeadLetter(msgspec.Struct, frozen=True):
+    """The payload of an event in a dead-letter topic: what was left out, and why. `topic` and `id`
+    name the event as it was published."""
+
+    topic: str
+    id: str
+    payload: Any
+    error: dict[str, str]  # type, message and kind
+    handler: str
+    run_id: str  # the run that failed last
+    failures: int
+    failed_at: str
 
 
 class EventName(NamedTuple):

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from rota.core.automations.failure_policy import Outage
 from rota.core.automations.model import DeployedAutomation, EventName, HandlerRun, LedgerRow
 from rota.core.automations.phases import Mutation, Phase
 from rota.core.automations.planner import DeployedHandler, due_of
@@ -15,7 +16,7 @@ from rota.core.runs.lifecycle import Status
 from rota.core.runs.model import Run
 from rota.core.runs.stored_errors import read_error
 from rota.core.time.describe import describe
-from rota.core.time.instants import DAY, HOUR, MINUTE, SECOND
+from rota.core.time.instants import DAY, HOUR, MINUTE, SECOND, moment
 from rota.core.time.spec import Spec
 
 _SPEC = msgspec.json.Decoder(Spec)
@@ -37,6 +38,11 @@ class Said(NamedTuple):
     sentence: str
     actions: tuple[str, ...] = ()
 
+
+# Failures after which a turn may sleep and is tried again; the last two where `skip_after` says so.
+RETRIED = ("transient", "timeout", "logic", "internal")
+# The same reason, where the stored error tells more.
+BY_TYPE = {"ReadFailed": "A read failed", "Rejected": "The counterpart refused a change"}
 
 # Why a turn waits for a person → how the sentence begins, and what can be done.
 WAITS: dict[str, tuple[str, tuple[str, ...]]] = {
@@ -81,9 +87,9 @@ def say(
     in_ = how_long((turn.available_at or now) - now)
     if turn.reason == "reconciliation":
         return Said(Word.RUNNING, _looks(mutation, in_), _answers(mutation))
-    if turn.reason in ("transient", "timeout"):
-        said = read_error(error).get("message", "") if error else ""
-        return Said(Word.RUNNING, f"Trying again in {in_}" + (f": {said}" if said else ""))
+    if turn.reason in RETRIED:
+        actions = ("try-again", "skip") if skips else ("try-again",)
+        return Said(Word.RUNNING, _tries(automation.outage, error, in_), actions)
     return Said(Word.IDLE, _next_check(turn, handlers, now))
 
 
@@ -94,15 +100,29 @@ def word_of(status: str, turn_status: str | None, turn_reason: str | None) -> Wo
     if turn_status is None or turn_status == Status.WAITING:
         return Word.ATTENTION
     busy = turn_status in (Status.RUNNING, Status.PENDING)
-    goes_on = turn_reason in ("reconciliation", "transient", "timeout")
+    goes_on = turn_reason in ("reconciliation", *RETRIED)
     return Word.RUNNING if busy or goes_on else Word.IDLE
 
 
 def can_skip(turn: Run | None) -> bool:
     """Whether it stands still in a way that leaving out events may clear."""
-    if turn is None or turn.status != Status.WAITING or turn.reason == "reconciliation":
+    if turn is None or turn.reason == "reconciliation":
         return False
-    return "skip" in WAITS.get(turn.reason or "", ("", ()))[1]
+    if turn.status == Status.SLEEPING:
+        return turn.reason in RETRIED
+    return turn.status == Status.WAITING and "skip" in WAITS.get(turn.reason or "", ("", ()))[1]
+
+
+def _tries(outage: Outage | None, error: str | None, in_: str) -> str:
+    said = read_error(error).get("message", "") if error else ""
+    begins = f"Trying again in {in_}"
+    if outage is not None:
+        begins = f"Waiting for {outage.of} since {_stamp(outage.since)}; next try in {in_}"
+    return f"{begins}: {said}" if said else begins
+
+
+def _stamp(at: int) -> str:
+    return f"{moment(at):%Y-%m-%d %H:%M} UTC"
 
 
 def _looks(mutation: LedgerRow | None, in_: str) -> str:
@@ -135,7 +155,10 @@ def _waits(
         begins += _whose(error)
     if not skips:  # an action that clears nothing is none
         actions = tuple(one for one in actions if one != "skip")
-    message = read_error(error).get("message", "") if error else ""
+    told = read_error(error) if error else {}
+    if turn.reason == "logic":
+        begins = BY_TYPE.get(told.get("type", ""), begins)
+    message = told.get("message", "")
     return Said(Word.ATTENTION, f"{begins}: {message}" if message else begins, actions)
 
 

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from rota.core.automations.model import DeployedAutomation, EventName, LedgerRow, NewEvent
 from rota.core.automations.phases import Mutation
+from rota.core.automations.text import RETRIED
 from rota.core.json_schema import misfit
 from rota.core.runs.lifecycle import Status, Trigger
 from rota.core.runs.model import Run
@@ -20,6 +21,7 @@ from rota.store.automations.state import IDLE, Rest, TopicSchema
 from rota.store.backend.database import Tx
 
 WAITS = "reconciliation"
+SLEEPS = (WAITS, *RETRIED)  # it goes on by itself, and a person may know better
 RESOLUTIONS = ("try-again", "did-not-happen", "skip")
 _REPLAYABLE = ("idempotent", "reconcilable")
 
@@ -201,8 +203,8 @@ async def resolve(
         raise BadInput(f"{how!r} resolves nothing", hint=f"Use one of: {', '.join(RESOLUTIONS)}.")
     hand = await take(tx, namespace, name)
     turn = hand.turn
-    looking = turn is not None and turn.status == Status.SLEEPING and turn.reason == WAITS
-    if turn is None or not looking:
+    asleep = turn is not None and turn.status == Status.SLEEPING and turn.reason in SLEEPS
+    if turn is None or not asleep:
         turn = hand.waiting()
     row = await effects.of_chain(tx, turn.root_id)
     hand.answers(expected, row)
@@ -216,7 +218,7 @@ async def resolve(
     elif how == "skip":
         skipped = await _skip(tx, hand, turn, row, now)
     await state.count_troubles(tx, hand.automation, failures=0, fixes=0)
-    if looking:
+    if asleep:
         await state.retime(tx, turn, Rest(Status.PENDING, None, now, Trigger.RETRY))
     else:
         await state.resolve(tx, turn.id, now=now)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from rota.core.automations.failure_policy import Outage
 from rota.core.automations.model import AutomationVersion, DeployedAutomation, serial_key
 from rota.core.automations.planner import DeployedHandler, NextWork, next_due
 from rota.core.runs.lifecycle import Status, Trigger
@@ -206,14 +207,23 @@ async def set_status(tx: Tx, automation: DeployedAutomation, status: str, *, now
 
 
 async def count_troubles(
-    tx: Tx, automation: DeployedAutomation, *, failures: int, fixes: int
+    tx: Tx,
+    automation: DeployedAutomation,
+    *,
+    failures: int,
+    fixes: int,
+    outage: Outage | None = None,
 ) -> None:
-    """How often it failed in a row, and how often that was mended."""
-    if (failures, fixes) != (automation.failures, automation.fixes):
-        await tx.rows(
-            "count_troubles", namespace=automation.namespace, name=automation.name,
-            failures=failures, fixes=fixes,
-        )  # fmt: skip
+    """How often its code failed in a row, how often that was fixed, and what it waits for."""
+    before = (automation.failures, automation.fixes, automation.outage)
+    if (failures, fixes, outage) == before:
+        return
+    waits_for, waits_since, waits_count = outage or (None, None, 0)
+    await tx.rows(
+        "count_troubles", namespace=automation.namespace, name=automation.name,
+        failures=failures, fixes=fixes, waits_for=waits_for, waits_since=waits_since,
+        waits_count=waits_count,
+    )  # fmt: skip
 
 
 async def resolve(tx: Tx, run_id: str, *, now: int) -> bool:

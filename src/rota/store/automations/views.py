@@ -41,9 +41,16 @@ async def to_skip(
     }
     if not wanted:
         return {}
-    rows = await tx.rows("handler_runs_of_chains", root_ids=list(wanted))
-    found = {run.root_id: run for run in (HandlerRun(*row) for row in rows)}
-    last = [run for run in found.values() if run.kind == "consumer"]
+    rows = await tx.rows("last_handler_runs", root_ids=list(wanted))
+    return await events_in_the_way(tx, namespace, [HandlerRun(*row) for row in rows])
+
+
+async def events_in_the_way(
+    tx: Tx, namespace: str, runs: Sequence[HandlerRun]
+) -> dict[str, list[EventName]]:
+    """What these failed runs had pinned or could not read, by automation; for one that took
+    nothing, the oldest event that it would read. A producer has none."""
+    last = [run for run in runs if run.kind == "consumer"]
     taken: dict[str, list[Row]] = {}
     for row in await tx.rows("taken_by_runs", run_ids=[run.run_id for run in last]):
         taken.setdefault(row[0], []).append(row)
@@ -171,9 +178,11 @@ async def count_pending(
     return found
 
 
-async def last_errors(tx: Tx, root_ids: Sequence[str]) -> dict[str, str]:
-    """What each chain last complained about."""
-    rows = await tx.rows("errors_of_chains", root_ids=list(root_ids)) if root_ids else []
+async def last_errors(tx: Tx, turns: Sequence[Run]) -> dict[str, str]:
+    """What each of these open runs, or else the attempt before it, complained about, by chain. The
+    attempts before that are not read: an outage may have a thousand of them."""
+    ids = [one for turn in turns for one in (turn.retry_of, turn.id) if one is not None]
+    rows = await tx.rows("errors_of_runs", ids=ids) if ids else []
     return {row[0]: row[1] for row in rows if row[1]}
 
 

@@ -7,6 +7,30 @@ create table ai_limits (
     constraint ai_limits_pkey PRIMARY KEY (namespace, name)
 );
 
+create table answers (
+    id text collate "C" not null,
+    namespace text collate "C" not null,
+    automation text collate "C" not null,
+    act text not null,
+    mutation_id text collate "C",
+    run_id text collate "C",
+    event_id text collate "C",
+    input_id text collate "C",
+    person text not null,
+    note text,
+    at bigint not null,
+    constraint answers_event_id_fkey FOREIGN KEY (event_id) REFERENCES events(id) ON DELETE CASCADE,
+    constraint answers_input_id_fkey FOREIGN KEY (input_id) REFERENCES inputs(id) ON DELETE CASCADE,
+    constraint answers_namespace_automation_fkey FOREIGN KEY (namespace, automation) REFERENCES automations(namespace, name) ON DELETE CASCADE,
+    constraint answers_run_id_fkey FOREIGN KEY (run_id) REFERENCES runs(id) ON DELETE CASCADE,
+    constraint answers_pkey PRIMARY KEY (id)
+);
+CREATE INDEX answers_by_automation ON answers USING btree (namespace, automation, id);
+CREATE INDEX answers_by_change ON answers USING btree (mutation_id) WHERE (mutation_id IS NOT NULL);
+CREATE INDEX answers_by_event ON answers USING btree (event_id) WHERE (event_id IS NOT NULL);
+CREATE INDEX answers_by_input ON answers USING btree (input_id) WHERE (input_id IS NOT NULL);
+CREATE INDEX answers_by_run ON answers USING btree (run_id) WHERE (run_id IS NOT NULL);
+
 create table automations (
     namespace text collate "C" not null,
     name text collate "C" not null,
@@ -18,6 +42,9 @@ create table automations (
     fixes bigint not null default 0,
     created_at bigint not null,
     updated_at bigint not null,
+    waits_for text,
+    waits_since bigint,
+    waits_count bigint not null default 0,
     constraint automations_status CHECK (((status = 'active'::text) OR (status = 'paused'::text) OR (status = 'archived'::text))),
     constraint automations_pkey PRIMARY KEY (namespace, name)
 );

@@ -7,6 +7,21 @@ CREATE TABLE ai_limits (
     primary key (namespace, name)
 ) strict;
 
+CREATE TABLE answers (
+    id text primary key,
+    namespace text not null,
+    automation text not null,
+    act text not null,
+    mutation_id text,
+    run_id text references runs (id) on delete cascade,
+    event_id text references events (id) on delete cascade,
+    input_id text references inputs (id) on delete cascade,
+    person text not null,
+    note text,
+    at integer not null,
+    foreign key (namespace, automation) references automations (namespace, name) on delete cascade
+) strict;
+
 CREATE TABLE automations (
     namespace text not null,
     name text not null,
@@ -17,7 +32,7 @@ CREATE TABLE automations (
     failures integer not null default 0,
     fixes integer not null default 0,
     created_at integer not null,
-    updated_at integer not null,
+    updated_at integer not null, waits_for text, waits_since integer, waits_count integer not null default 0,
     primary key (namespace, name),
     constraint automations_status check (status = 'active' or status = 'paused' or status = 'archived')
 ) strict;
@@ -360,6 +375,16 @@ CREATE TABLE workers (
     heartbeat_at integer not null,
     stopped_at integer
 ) strict;
+
+CREATE INDEX answers_by_automation on answers (namespace, automation, id);
+
+CREATE INDEX answers_by_change on answers (mutation_id) where mutation_id is not null;
+
+CREATE INDEX answers_by_event on answers (event_id) where event_id is not null;
+
+CREATE INDEX answers_by_input on answers (input_id) where input_id is not null;
+
+CREATE INDEX answers_by_run on answers (run_id) where run_id is not null;
 
 CREATE INDEX causes_by_input on causes (input_id);
 

@@ -9,14 +9,20 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
+from rota.core.automations.failure_policy import (
+    AfterFailure,
+    EffectivePolicy,
+    FailedAttempt,
+    Outage,
+    after_failure,
+)
 from rota.core.automations.model import DeployedAutomation, HandlerPlan, NewEvent, NewInput
 from rota.core.automations.phases import DECIDED, UNCERTAIN, EventStatus, Mutation, Phase
 from rota.core.automations.planner import DeployedHandler
 from rota.core.notifications.model import NotificationKind
 from rota.core.runs.lifecycle import Status, Trigger
 from rota.core.runs.model import Claim, Outcome
-from rota.core.runs.retry import RetryPolicy, next_try_us
-from rota.core.time.instants import after
+from rota.core.time.instants import after as plus
 from rota.store.automations import deploy, effects, events
 from rota.store.automations import state as automations
 from rota.store.automations.events import Published
@@ -32,6 +38,7 @@ from rota.store.automations.handler_runs.begin import (
     settle,
     succeed,
 )
+from rota.store.automations.handler_runs.skip import LeftOut, SkipTarget, leave_out
 from rota.store.automations.state import Rest, put_turn, rest_of
 from rota.store.backend.database import Tx
 from rota.store.notifications import record
@@ -172,51 +179,64 @@ class NewFix(NamedTuple):
 
 
 class Stop(NamedTuple):
-    """Why a handler run could not go on, and how far it had got."""
+    """Why a handler run could not go on, how far it had got, and what may follow."""
 
     phase: Phase
     kind: str
     error: str
     notes: Notes
-    retried: bool = False  # by itself, after a pause
+    failed: FailedAttempt = FailedAttempt()
+    waits_for: str | None = None  # the counterpart that does not answer
     asks: bool = False  # a person has to act; then the same run goes on
-    retry_after_s: float | None = None
     wake_at: int | None = None  # the same run looks again then
     fix: NewFix | None = None
     refused: Sequence[str] = ()  # ids of events that it could not read
+    next_run_at: int | None = None  # of a producer, if this check is left out
+    dead_letter: str | None = None  # the topic that receives what is left out
 
 
 async def stop(
     tx: Tx,
     claim: Claim,
+    work: Work,
     stop: Stop,
     *,
-    policy: RetryPolicy,
+    policy: EffectivePolicy,
     chance: float,
     now: int,
-    new_id: str,
+    new_ids: Iterator[str],
 ) -> HandlerRunSettled:
     """End or suspend a run that could not go on. Its phase stays; its events are released unless
     the world may have changed because of them."""
-    automation = (await hold(tx, claim)).automation
-    over = not stop.asks and stop.wake_at is None
-    await tx.rows(
-        "stop_handler_run", run_id=claim.id, phase=stop.phase, logs=stop.notes.logs,
-        remark=stop.notes.remark, error_kind=stop.kind, finished_at=now if over else None,
-    )  # fmt: skip
+    held = await hold(tx, claim)
     await events.note_refused(tx, claim.id, stop.refused, now=now)
-    if not over:
+    if stop.asks or stop.wake_at is not None:
+        await _stopped(tx, claim, stop, stop.notes.remark, None)
         verb = "ask" if stop.asks else "suspend"
         await settle(
             tx, Outcome(claim, verb, stop.kind, error=stop.error, wake_at=stop.wake_at), now
         )
         return HandlerRunSettled(stop.wake_at)
     mutation = await effects.of_chain(tx, claim.root_id)
-    if mutation is None or mutation.status not in UNCERTAIN | DECIDED:
+    free = mutation is None or mutation.status not in UNCERTAIN | DECIDED
+    if free:
         await let_go(tx, claim, mutation, now)
+    count = _counted(held.automation, stop, now)
+    after = after_failure(policy, stop.failed, number=count.number, chance=chance)
+    left_out = None
+    if after.skips and free and stop.fix is None:
+        target = SkipTarget(
+            held.place, work.run, held.handlers.get(work.run.handler), stop.error, count.number,
+            stop.dead_letter, stop.next_run_at,
+        )  # fmt: skip
+        left_out = await leave_out(tx, target, now=now, new_ids=new_ids)
+    remarks = [stop.notes.remark, left_out.remark if left_out else None]
+    await _stopped(tx, claim, stop, "; ".join(filter(None, remarks)) or None, now)
     await settle(tx, Outcome(claim, "fail", reason=stop.kind, error=stop.error), now)
-    at = await _after(tx, automation, stop, policy, chance, now)
-    await succeed(tx, claim, automation, new_id, at, now)
+    if left_out is not None:
+        return await _begin_again(tx, held, left_out, now, next(new_ids))
+    at = await _after(tx, held.automation, stop, count, after, now)
+    await succeed(tx, claim, held.automation, next(new_ids), at, now)
     if at.status == Status.WAITING:
         kind = NotificationKind.NEEDS_ATTENTION
         cause = record.stopped(claim, kind, reason=stop.kind, error=stop.error)
@@ -224,23 +244,63 @@ async def stop(
     return HandlerRunSettled(at.available_at)
 
 
+async def _stopped(
+    tx: Tx, claim: Claim, stop: Stop, remark: str | None, finished_at: int | None
+) -> None:
+    await tx.rows(
+        "stop_handler_run", run_id=claim.id, phase=stop.phase, logs=stop.notes.logs,
+        remark=remark, error_kind=stop.kind, finished_at=finished_at,
+    )  # fmt: skip
+
+
+class _Count(NamedTuple):
+    """The failures in a row, this one included; an outage is counted apart from the code's."""
+
+    failures: int
+    outage: Outage | None
+
+    @property
+    def number(self) -> int:
+        return self.failures if self.outage is None else self.outage.tries
+
+
+def _counted(automation: DeployedAutomation, stop: Stop, now: int) -> _Count:
+    if stop.waits_for is None:
+        return _Count(automation.failures + 1, None)
+    before = automation.outage
+    same = before is not None and before.of == stop.waits_for
+    since = before.since if before is not None and same else now
+    return _Count(automation.failures, Outage(stop.waits_for, since, automation.waits_count + 1))
+
+
+async def _begin_again(
+    tx: Tx, held: Held, left_out: LeftOut, now: int, new_id: str
+) -> HandlerRunSettled:
+    """What stood in the way is left out: the chain is over, and a new one takes what is next."""
+    await automations.count_troubles(tx, held.automation, failures=0, fixes=0)
+    at = rest_of(held.automation, _after_run(held, left_out.readers, left_out.changed), now)
+    await put_turn(tx, held.automation, new_id, at, now=now)
+    return HandlerRunSettled(at.available_at)
+
+
 async def _after(
-    tx: Tx, automation: DeployedAutomation, stop: Stop, policy: RetryPolicy, chance: float, now: int
+    tx: Tx,
+    automation: DeployedAutomation,
+    stop: Stop,
+    count: _Count,
+    after: AfterFailure,
+    now: int,
 ) -> Rest:
     """How the next attempt begins: at once with a fix, after a pause, or when a person says so."""
-    failures, fixes = automation.failures + 1, automation.fixes
-    wait_us = None
-    if stop.retried:
-        wait_us = next_try_us(
-            policy, attempt=failures, error_names=(), retry_after_s=stop.retry_after_s,
-            chance=chance,
-        )  # fmt: skip
+    fixes = automation.fixes
     at = Rest(Status.WAITING, stop.kind, None, Trigger.RETRY)
     if stop.fix is not None:
         await deploy.put_fix(tx, automation, *stop.fix, now=now)
         fixes += 1
         at = Rest(Status.PENDING, None, now, Trigger.RETRY)
-    elif wait_us is not None:
-        at = Rest(Status.SLEEPING, stop.kind, after(now, wait_us), Trigger.RETRY)
-    await automations.count_troubles(tx, automation, failures=failures, fixes=fixes)
+    elif after.pause_us is not None:
+        at = Rest(Status.SLEEPING, stop.kind, plus(now, after.pause_us), Trigger.RETRY)
+    await automations.count_troubles(
+        tx, automation, failures=count.failures, fixes=fixes, outage=count.outage
+    )
     return at

@@ -56,6 +56,9 @@ where namespace = :namespace and automation = :automation and topic = :topic
     and message_id {in message_ids}
 order by id
 
+-- name: events_by_id
+select {event columns} from events where id {in ids} order by id
+
 -- name: oldest_events
 -- Topic by topic: the first of each is found without counting the others.
 select topics.consumer, (select min(events.id) from events
@@ -115,6 +118,19 @@ update events set status = 'skipped', updated_at = :now
 where namespace = :namespace and automation = :automation and topic = :topic
     and message_id = :message_id and status = 'pending'
 returning id
+
+-- name: requeue_event
+-- Its inputs are no longer skipped either: whoever gives the event back wants what it leads to.
+update events set status = 'pending', attempt = attempt + 1, updated_at = :now
+where id = :id and status = 'skipped'
+returning id
+
+-- name: unskip_inputs
+update inputs set skipped_at = null
+where skipped_at is not null and id in (select input_id from causes where event_id = :event_id)
+
+-- name: close_letter
+update events set status = 'consumed', updated_at = :now where id = :id and status = 'pending'
 
 -- name: skip_input
 update inputs set skipped_at = :now

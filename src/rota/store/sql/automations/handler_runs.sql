@@ -4,9 +4,10 @@
 select {handler run columns} from handler_runs
 where root_id = :root_id order by started_at desc, run_id desc limit 1
 
--- name: handler_runs_of_chains
+-- name: last_handler_runs
+-- The last of each chain; an outage may have given it a thousand.
 select {handler run columns} from handler_runs
-where root_id {in root_ids} order by started_at, run_id
+where run_id in (select max(run_id) from handler_runs where root_id {in root_ids} group by root_id)
 
 -- name: put_handler_run
 insert into handler_runs (run_id, root_id, namespace, automation, handler, kind, version, cause,

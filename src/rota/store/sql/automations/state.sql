@@ -44,7 +44,8 @@ returning name
 
 -- name: change_automation
 update automations
-set queue = :queue, version = :version, digest = :digest, failures = 0, fixes = 0, updated_at = :now
+set queue = :queue, version = :version, digest = :digest, failures = 0, fixes = 0,
+    waits_for = null, waits_since = null, waits_count = 0, updated_at = :now
 where namespace = :namespace and name = :name
 
 -- name: put_definitions
@@ -104,7 +105,8 @@ update automations set status = :status, updated_at = :now
 where namespace = :namespace and name = :name
 
 -- name: count_troubles
-update automations set failures = :failures, fixes = :fixes
+update automations set failures = :failures, fixes = :fixes, waits_for = :waits_for,
+    waits_since = :waits_since, waits_count = :waits_count
 where namespace = :namespace and name = :name
 
 -- name: set_automation_version

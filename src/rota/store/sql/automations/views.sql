@@ -81,12 +81,12 @@ select automation, topic, count(*) from events
 where namespace = :namespace and automation {in automations} and status = 'pending'
 group by automation, topic order by automation, topic
 
--- name: errors_of_chains
--- What each attempt of these chains complained about, the newest last.
+-- name: errors_of_runs
+-- What each of these runs complained about, the newest attempt of a chain last.
 select runs.root_id,
     coalesce(runs.error, (select body from payloads where payloads.run_id = runs.id and part = 'error'))
 from runs
-where runs.id {in root_ids} or (runs.root_id {in root_ids} and runs.retry_of is not null)
+where runs.id {in ids}
 order by runs.attempt, runs.recoveries
 
 -- name: count_forgotten_events

@@ -1,0 +1,146 @@
+"""What follows a failed handler run: the policies of tool, handler and automation, and the one
+place that resolves them. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, NamedTuple, TypedDict, Unpack, get_args
+
+import msgspec
+
+from rota.core.runs.retry import ATTEMPTS_MAX, RetryPolicy, next_try_us
+from rota.core.time.instants import shown
+from rota.errors import BadSetting
+
+FailedReads = Literal["stop", "skip"]
+JITTER = 0.3
+
+
+class ToolPolicyOptions(TypedDict, total=False):
+    """The options of a tool that say what follows a failure; None: as the handler says."""
+
+    retries: int | RetryPolicy | None
+    failed_reads: FailedReads | None
+
+
+class HandlerPolicyOptions(ToolPolicyOptions, total=False):
+    """The same of a consumer or an automation."""
+
+    skip_after: int | None
+
+
+class FailurePolicy(NamedTuple):
+    """What one level says about failures; None leaves it to the next level."""
+
+    retries: int | RetryPolicy | None = None
+    failed_reads: FailedReads | None = None
+    skip_after: int | None = None
+
+
+def checked_policy(what: str, **options: Unpack[HandlerPolicyOptions]) -> FailurePolicy:
+    """The options of one level, or BadSetting."""
+    policy = FailurePolicy(**{name: options.get(name) for name in FailurePolicy._fields})  # type: ignore[arg-type]
+    _check_count(what, "retries", policy.retries, least=0)
+    _check_count(what, "skip_after", policy.skip_after, least=1)
+    if policy.failed_reads not in (None, *get_args(FailedReads)):
+        raise BadSetting(
+            f"{what}: failed_reads={policy.failed_reads!r} is not a policy",
+            hint="Write stop (the default) or skip.",
+        )
+    return policy
+
+
+def _check_count(what: str, name: str, value: object, *, least: int) -> None:
+    if value is None or (name == "retries" and isinstance(value, RetryPolicy)):
+        return
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value < ATTEMPTS_MAX:
+        kinds = " or a RetryPolicy" if name == "retries" else ""
+        raise BadSetting(
+            f"{what}: {name}={shown(value)} is not a number of tries",
+            hint=f"Give a whole number from {least}{kinds}.",
+        )
+
+
+class Pace(NamedTuple):
+    """The settings behind all policies: how often the code may fail, and the pauses."""
+
+    failures_max: int
+    backoff_s: float
+    backoff_s_max: float
+
+
+class EffectivePolicy(NamedTuple):
+    """What holds for one failure, after all levels were asked."""
+
+    own: RetryPolicy  # for what the handler's code raised
+    outage: RetryPolicy  # for reads and unsent calls
+    skips_failed_reads: bool
+    skip_after: int | None
+
+
+def effective(levels: Sequence[FailurePolicy], pace: Pace) -> EffectivePolicy:
+    """What holds: for each option the first of `levels` that has it, the most specific first;
+    then the settings. Outages are tried again without end unless a level sets a limit."""
+    retries = next((one.retries for one in levels if one.retries is not None), None)
+    reads = next((one.failed_reads for one in levels if one.failed_reads is not None), "stop")
+    after = next((one.skip_after for one in levels if one.skip_after is not None), None)
+    return EffectivePolicy(
+        _retry(pace.failures_max if retries is None else retries, pace),
+        _retry(ATTEMPTS_MAX - 1 if retries is None else retries, pace),
+        reads == "skip",
+        after,
+    )
+
+
+def _retry(retries: int | RetryPolicy, pace: Pace) -> RetryPolicy:
+    if isinstance(retries, RetryPolicy):
+        return retries
+    return RetryPolicy(1 + retries, pace.backoff_s, 2.0, pace.backoff_s_max, JITTER)
+
+
+class Outage(NamedTuple):
+    """A counterpart that does not answer: which, since when, and how often it was tried."""
+
+    of: str
+    since: int
+    tries: int
+
+
+class FailedAttempt(msgspec.Struct, frozen=True):
+    """A failed handler run, as far as it matters for what follows."""
+
+    retried: bool = False  # its class is tried again
+    outage: bool = False  # a read or an unsent call
+    failed_read: bool = False  # refused for good: gone, too big
+    error_names: tuple[str, ...] = ()
+    retry_after_s: float | None = None
+
+
+class AfterFailure(NamedTuple):
+    """Try again after a pause, leave the item out, or (neither) wait for a person."""
+
+    pause_us: int | None = None
+    skips: bool = False
+
+
+def after_failure(
+    policy: EffectivePolicy, failed: FailedAttempt, *, number: int, chance: float
+) -> AfterFailure:
+    """What follows. `number` is how many such failures there were in a row: tries of an outage,
+    or failures of the handler itself. An outage is never the fault of the item."""
+    if failed.failed_read and policy.skips_failed_reads:
+        return AfterFailure(skips=True)
+    limited = not failed.outage and policy.skip_after is not None
+    if limited and number >= (policy.skip_after or 0):
+        return AfterFailure(skips=True)
+    retry = policy.outage if failed.outage else policy.own
+    if limited:
+        retry = msgspec.structs.replace(retry, attempts=number + 1)
+    if not (limited or failed.retried):
+        return AfterFailure()
+    pause_us = next_try_us(
+        retry, attempt=number, error_names=failed.error_names,
+        retry_after_s=failed.retry_after_s, chance=chance,
+    )  # fmt: skip
+    return AfterFailure(pause_us)

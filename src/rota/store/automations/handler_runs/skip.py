@@ -1,0 +1,105 @@
+"""Leaving out what a handler fails on, so that it does not stop what comes after it: a step of the
+transaction that ends the failed run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import msgspec
+from msgspec.structs import replace
+
+from rota.core.automations.model import DeadLetter, EventName, HandlerRun, NewEvent, StoredEvent
+from rota.core.automations.planner import DeployedHandler
+from rota.core.runs.ids import short_id
+from rota.core.runs.stored_errors import read_error
+from rota.core.time.instants import iso
+from rota.store.automations import events, views
+from rota.store.automations.events import AutomationKey
+from rota.store.backend.database import Tx
+
+
+class SkipTarget(NamedTuple):
+    """What a skip needs to know of the failed run."""
+
+    place: AutomationKey
+    run: HandlerRun
+    handler: DeployedHandler | None
+    error: str
+    failures: int
+    dead_letter: str | None  # the topic that receives what is left out
+    next_run_at: int | None  # of a producer
+
+
+class LeftOut(NamedTuple):
+    """What was left out, for people, and whom that gave reason to look."""
+
+    remark: str
+    readers: dict[str, int]
+    changed: DeployedHandler | None = None
+
+
+async def leave_out(
+    tx: Tx, target: SkipTarget, *, now: int, new_ids: Iterator[str]
+) -> LeftOut | None:
+    """Leave out a producer's check, or the events of a consumer that stand in the way; None when
+    there is nothing whose absence would let it go on."""
+    if target.run.kind == "producer":
+        return await _leave_out_check(tx, target, now)
+    found = await views.events_in_the_way(tx, target.place.namespace, [target.run])
+    chosen = found.get(target.place.automation, [])
+    if not chosen:
+        return None
+    ids = [event.id for event in chosen]
+    stored = [StoredEvent(*row) for row in await tx.rows("events_by_id", ids=ids)]
+    await events.skip(tx, target.run.run_id, ids, now=now)
+    readers = await _bury(tx, target, stored, now, new_ids) if target.dead_letter else {}
+    return LeftOut(_remark(chosen, target.dead_letter), readers)
+
+
+async def _leave_out_check(tx: Tx, target: SkipTarget, now: int) -> LeftOut | None:
+    """The next check comes at its time; state stays."""
+    if target.handler is None:
+        return None
+    await tx.rows(
+        "commit_producer", namespace=target.place.namespace, automation=target.place.automation,
+        name=target.handler.name, run_id=target.run.run_id, state=None, keeps_state=1,
+        next_run_at=target.next_run_at, now=now,
+    )  # fmt: skip
+    changed = replace(target.handler, next_run_at=target.next_run_at, queued_at=None)
+    return LeftOut("this check was left out", {}, changed)
+
+
+async def _bury(
+    tx: Tx, target: SkipTarget, stored: Sequence[StoredEvent], now: int, new_ids: Iterator[str]
+) -> dict[str, int]:
+    """Publish a dead letter for each event, with the inputs that it comes from."""
+    readers: dict[str, int] = {}
+    for event in stored:
+        inputs = [row[0] for row in await tx.rows("inputs_of_events", ids=[event.id])]
+        told = await events.publish(
+            tx, target.place, [_letter(target, event, now)], new_ids=new_ids,
+            created_by=target.run.run_id, now=now, inherited=inputs,
+        )  # fmt: skip
+        readers |= told.readers
+    return readers
+
+
+def _letter(target: SkipTarget, event: StoredEvent, now: int) -> NewEvent:
+    """The id names the run too: an event that is put back and fails again has a second letter."""
+    told = read_error(target.error)
+    letter = DeadLetter(
+        event.topic, event.message_id, msgspec.Raw(event.payload.encode()),
+        {name: told.get(name, "") for name in ("type", "message", "kind")},
+        target.run.handler, target.run.run_id, target.failures, iso(now),
+    )  # fmt: skip
+    name = f"{event.topic}/{event.message_id}@{short_id(target.run.run_id)}"
+    return NewEvent(target.dead_letter or "", name, msgspec.json.encode(letter).decode())
+
+
+def _remark(chosen: Sequence[EventName], dead_letter: str | None) -> str:
+    named = ", ".join(f"{one.topic}/{one.message_id}" for one in chosen[:3])
+    more = f" and {len(chosen) - 3} more" if len(chosen) > 3 else ""
+    where = f", dead letter in topic {dead_letter}" if dead_letter else ""
+    return f"left out {named}{more}{where}"

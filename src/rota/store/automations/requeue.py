@@ -1,0 +1,95 @@
+"""Giving events back to their reader that were left out: skipped ones, and those behind dead
+letters. One transaction under the automation's lock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from rota.core.automations.graph import AutomationGraph
+from rota.core.automations.model import DeadLetter, EventName, NewEvent, StoredEvent
+from rota.core.automations.phases import EventStatus
+from rota.errors import BadInput, WrongState
+from rota.store.automations import commands, events, state, views
+from rota.store.automations.events import AutomationKey
+from rota.store.backend.database import Tx
+
+AT_ONCE = 1000
+_GRAPH = msgspec.json.Decoder(AutomationGraph)
+_LETTER = msgspec.json.Decoder(DeadLetter)
+
+
+async def requeue(
+    tx: Tx,
+    namespace: str,
+    name: str,
+    topic: str,
+    message_id: str | None,
+    *,
+    now: int,
+    new_ids: Iterator[str],
+) -> list[EventName]:
+    """Make a skipped event pending again, or the event behind a dead letter; without an id, all of
+    the topic. Returns the events that their readers get once more."""
+    hand = await commands.take(tx, namespace, name)
+    [newest] = await state.versions(tx, hand.place, limit=1)
+    letters = topic in _GRAPH.decode(newest.graph).dead_letters
+    found = await _chosen(tx, hand.place, topic, message_id, letters)
+    back: list[EventName] = []
+    for event in found:
+        if letters:
+            back.append(await _behind(tx, hand.place, event, now, new_ids))
+        else:
+            back.append(await _again(tx, event, now))
+    if back and await events.mark(tx, hand.place, sorted({one.topic for one in back})):
+        await state.poke(tx, hand.automation, now=now)
+    return back
+
+
+async def _chosen(
+    tx: Tx, place: AutomationKey, topic: str, message_id: str | None, letters: bool
+) -> Sequence[StoredEvent]:
+    if message_id is None:
+        status = EventStatus.PENDING if letters else EventStatus.SKIPPED
+        return await views.list_events(tx, place, topic=topic, status=status, limit=AT_ONCE)
+    found = await events.named(tx, place, topic, [message_id])
+    if not found:
+        raise BadInput(
+            f"there is no event {topic}/{message_id} in automation {place.automation}",
+            hint=f"See `rota automation events {place.automation} --topic {topic}`.",
+        )
+    return found
+
+
+async def _again(tx: Tx, event: StoredEvent, now: int) -> EventName:
+    if not await tx.rows("requeue_event", id=event.id, now=now):
+        raise WrongState(
+            f"event {event.topic}/{event.message_id} is {event.status}, not skipped",
+            hint="Only what was left out can be given back.",
+        )
+    await tx.rows("unskip_inputs", event_id=event.id)
+    return EventName(event.id, event.topic, event.message_id)
+
+
+async def _behind(
+    tx: Tx, place: AutomationKey, event: StoredEvent, now: int, new_ids: Iterator[str]
+) -> EventName:
+    """The event that a dead letter is about. It is published once more if it was pruned since."""
+    if event.status == EventStatus.RESERVED:
+        raise WrongState(f"a run has taken the dead letter {event.message_id}")
+    letter = _LETTER.decode(event.payload)
+    known = await state.topics(tx, place)
+    if letter.topic not in known:
+        raise WrongState(f"automation {place.automation} no longer has the topic {letter.topic}")
+    await tx.rows("close_letter", id=event.id, now=now)
+    found = await events.named(tx, place, letter.topic, [letter.id])
+    if found:
+        return await _again(tx, found[0], now)
+    inputs = [row[0] for row in await tx.rows("inputs_of_events", ids=[event.id])]
+    fresh = NewEvent(letter.topic, letter.id, msgspec.json.encode(letter.payload).decode())
+    told = await events.publish(
+        tx, place, [fresh], new_ids=new_ids, created_by=event.created_by, now=now, inherited=inputs
+    )
+    return told.events[0]
