@@ -221,7 +221,7 @@ async def test_after_five_looks_a_person_is_asked(database_url: str) -> None:
         assert await ledger(app) == ["indeterminate"]
         standing = await app.automations.show("line")
         assert standing.status == "Needs attention"
-        assert standing.said.actions == ("try-again", "did-not-happen", "skip")
+        assert standing.said.actions == ("try-again", "happened", "did-not-happen", "skip")
         await sound(app)
 
 
@@ -281,7 +281,7 @@ async def test_a_tool_that_cannot_look_cannot_try_again(database_url: str) -> No
             await app.automations.resolve("line", "try-again")
         assert await ledger(app) == ["indeterminate"]
         said = (await app.automations.show("line")).said
-        assert said.actions == ("did-not-happen", "skip")
+        assert said.actions == ("happened", "did-not-happen", "skip")
 
 
 async def test_a_person_may_decide_before_the_looks_are_used_up(database_url: str) -> None:

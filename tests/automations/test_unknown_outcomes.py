@@ -29,7 +29,7 @@ async def test_an_idempotent_tool_needs_no_person_however_long_the_outage_is(
         standing = await app.automations.show("line")
         assert standing.status == "Running"
         assert standing.sentence.startswith("Calling outside again with the same key in ")
-        assert standing.said.actions == ("try-again", "skip")
+        assert standing.said.actions == ("try-again", "happened", "skip")
         assert await event_statuses(app) == {"e1": "reserved"}
         app.outside.before = app.outside.after = None
         await world.advance("10m")
@@ -81,7 +81,7 @@ async def test_a_refusal_that_only_a_person_can_change_is_brought_to_one(
         await world.advance("1h")
         assert await turn(app) == "waiting:reconciliation"
         said = (await app.automations.show("line")).said
-        assert said.actions == ("try-again", "skip")
+        assert said.actions == ("try-again", "happened", "skip")
         assert str(error) in said.sentence
         with pytest.raises(WrongState, match="called again with the same key"):
             await app.automations.resolve("line", "did-not-happen")

@@ -95,15 +95,13 @@ class Play:
         struck = told is None or not (strike.kill_at or strike.moment)
         told = answered = told or await self._lives() or {}
         answer_at = strike.answer_at
-        skipped = False
         while answered["turn"] != "sleeping:idle":
             answer = await self._answer_to(answered)
-            skipped = answer == "skip"
             after = await self._lives(resolve=answer, kill_at=answer_at)
             struck = struck and (after is None or not answer_at)
             answered = after or await self._lives() or {}
             answer_at = 0
-        _ended_well(answered, skipped, self._label(answered), self._life.kind)
+        _ended_well(answered, self._label(answered), self._life.kind)
         assert await self._count() == 1, self._label(answered)
         return Played(struck, told, answered)
 
@@ -139,7 +137,7 @@ class Play:
         if told["turn"] == "waiting:approval":
             await self._proposes_rightly(told)
             return "approve"
-        return "skip" if await self._asks_rightly(told) else "did-not-happen"
+        return "happened" if await self._asks_rightly(told) else "did-not-happen"
 
     async def _proposes_rightly(self, told: Told) -> None:
         """Nothing was called yet, and the change is shown."""
@@ -161,7 +159,7 @@ class Play:
         assert told["turn"] == "waiting:reconciliation", label
         assert told["word"] == "Needs attention", label
         assert told["sentence"] == "Nobody knows whether a change happened: Send them", label
-        assert told["actions"] == ["did-not-happen", "skip"], label
+        assert told["actions"] == ["happened", "did-not-happen", "skip"], label
         assert told["events"] == {"e1": "reserved", "e2": "reserved"}, label
         assert [each for each in told["ledger"] if each != "failed"] == ["indeterminate"], label
         return happened == 1
@@ -170,18 +168,16 @@ class Play:
         return f"{self._life.folder.name}: {told}"
 
 
-def _ended_well(told: dict[str, Any], skipped: bool, label: str, kind: str) -> None:
+def _ended_well(told: dict[str, Any], label: str, kind: str) -> None:
     """Nothing is open; every event was consumed once, upstream and downstream."""
-    outcome = "skipped" if skipped else "applied"
-    mine = {"e1": outcome, "e2": outcome} if skipped else {}
     assert (told["turn"], told["word"]) == ("sleeping:idle", "Idle"), label
     left_out = {"bad": "skipped"} if kind == BAD_ITEM else {}
-    assert told["events"] == DONE | mine | left_out, label
+    assert told["events"] == DONE | left_out, label
     assert told["letters"] == ["odd/bad pending" for _ in left_out], label
-    assert told["consumed"] == sorted(DONE.keys() - mine.keys()), label
-    assert json.loads(told["states"]["Send"]) == ["e1", "e2", outcome], label
+    assert told["consumed"] == sorted(DONE), label
+    assert json.loads(told["states"]["Send"]) == ["e1", "e2", "applied"], label
     assert json.loads(told["states"]["Close"]) == ["s-e1", "s-e2"], label
-    assert [each for each in told["ledger"] if each != "failed"] == [outcome], label
+    assert [each for each in told["ledger"] if each != "failed"] == ["applied"], label
 
 
 @contextlib.asynccontextmanager

@@ -7,18 +7,29 @@ Knows no user code: declaring and deploying are the app's.
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
 
+from rota.client.answers import (
+    Answer,
+    BulkAnswer,
+    BulkOptions,
+    PersonOptions,
+    Resolution,
+    answer_all,
+    new_answer,
+)
 from rota.client.caller import refuse_in_workflow
 from rota.core import typed
 from rota.core.automations.model import (
+    AnswerRow,
     AutomationVersion,
     DeployedAutomation,
     EventName,
     InputRow,
     LedgerRow,
+    NewAnswer,
     NewEvent,
     NewInput,
     SeenInput,
@@ -29,11 +40,11 @@ from rota.core.automations.model import (
 from rota.core.automations.planner import DeployedHandler
 from rota.core.automations.text import Said, say, schedule_words
 from rota.core.runs.model import Run
-from rota.core.suggest import suggestion
+from rota.core.suggest import check_options, suggestion
 from rota.core.time.instants import DAY, moment
 from rota.engine.wakeups import READY, TIMER
-from rota.errors import UnknownAutomation, UnknownInput
-from rota.store.automations import commands, effects, events, requeue, views
+from rota.errors import UnknownAutomation, UnknownInput, UsageError
+from rota.store.automations import answers, commands, effects, events, requeue, views
 from rota.store.automations import state as store
 from rota.store.automations.events import AutomationKey
 from rota.store.backend.batching import Batch
@@ -41,8 +52,6 @@ from rota.store.backend.database import Tx
 
 if TYPE_CHECKING:
     from rota.client.client import Client
-
-Resolution = Literal["try-again", "did-not-happen", "skip"]
 
 # In one transaction, which holds the lock of the automation.
 PUBLISHED_MAX = 100
@@ -251,45 +260,109 @@ class Automations:
     # `expected` is the id of the change (or of the run) that was looked at: where another waits
     # by now, the answer is refused and nothing changes.
 
-    async def approve(self, name: str, *, expected: str | None = None) -> LedgerRow:
+    # The ledger records each answer: `by` (the user of this process if not given), when, and the
+    # `note`, which says why.
+
+    async def approve(
+        self, name: str, *, expected: str | None = None, **person: Unpack[PersonOptions]
+    ) -> LedgerRow:
         """Agree to the change that waits, with exactly the parameters it shows."""
-        row: LedgerRow = await self._steer(commands.approve, name, expected=expected)
+        answer = self._answer(self.approve, person)
+        row: LedgerRow = await self._steer(commands.approve, name, answer=answer, expected=expected)
         return row
 
-    async def reject(self, name: str, *, expected: str | None = None) -> LedgerRow:
+    async def reject(
+        self, name: str, *, expected: str | None = None, **person: Unpack[PersonOptions]
+    ) -> LedgerRow:
         """Go on without the change that waits; its events are skipped."""
-        row: LedgerRow = await self._steer(commands.reject, name, expected=expected)
+        answer = self._answer(self.reject, person)
+        row: LedgerRow = await self._steer(commands.reject, name, answer=answer, expected=expected)
         return row
 
     async def resolve(
-        self, name: str, how: Resolution = "try-again", *, expected: str | None = None
+        self,
+        name: str,
+        how: Resolution = "try-again",
+        *,
+        expected: str | None = None,
+        result: Any = None,
+        **person: Unpack[PersonOptions],
     ) -> Sequence[EventName]:
-        """Clear what the automation waits for: try again, it did not happen, or skip it.
+        """Clear what the automation waits for: try again, it happened, it did not happen, or skip
+        it. With "happened", `next` is told that the change was applied, with this `result`.
 
         A skip after a failure leaves out what the failed run had pinned or could not read; if it
         took nothing, the oldest event that it would read. Returns these."""
-        skipped: list[EventName] = await self._steer(commands.resolve, name, how, expected=expected)
+        answer = self._answer(self.resolve, person)
+        skipped: list[EventName] = await self._steer(
+            commands.resolve, name, how, answer=answer, expected=expected,
+            result=self._result(how, result),
+        )  # fmt: skip
         return skipped
 
-    async def skip_event(self, name: str, topic: str, message_id: str) -> None:
-        """Skip a pending event."""
-        await self._steer(commands.skip_event, name, topic, message_id)
+    def _result(self, how: str, result: Any) -> str | None:
+        if result is None:
+            return None
+        if how != "happened":
+            raise UsageError(f"{how} has no result", hint='Only "happened" comes with a result.')
+        limit = self._client.settings.payload_bytes_max
+        return typed.encode(result, what="the result of the change", bytes_max=limit)
 
-    async def skip_input(self, name: str, input_id: str) -> int:
+    async def skip_event(
+        self, name: str, topic: str, message_id: str, **person: Unpack[PersonOptions]
+    ) -> None:
+        """Skip a pending event."""
+        answer = self._answer(self.skip_event, person)
+        await self._steer(commands.skip_event, name, topic, message_id, answer=answer)
+
+    async def skip_input(self, name: str, input_id: str, **person: Unpack[PersonOptions]) -> int:
         """Skip an input and what it leads to; returns how many events were skipped at once."""
-        count: int = await self._steer(commands.skip_input, name, input_id)
+        answer = self._answer(self.skip_input, person)
+        count: int = await self._steer(commands.skip_input, name, input_id, answer=answer)
         return count
 
     async def requeue(
-        self, name: str, topic: str, message_id: str | None = None
+        self,
+        name: str,
+        topic: str,
+        message_id: str | None = None,
+        **person: Unpack[PersonOptions],
     ) -> Sequence[EventName]:
         """Give a skipped event, or the event behind a dead letter, back to its reader; without an
         id, up to 1000 of the topic. Returns these events."""
         new_ids = self._client.ids.endless(self._now())
         back: list[EventName] = await self._steer(
-            requeue.requeue, name, topic, message_id, new_ids=new_ids
-        )
+            requeue.requeue, name, topic, message_id, new_ids=new_ids,
+            answer=self._answer(self.requeue, person),
+        )  # fmt: skip
         return back
+
+    async def answer_all(
+        self,
+        how: Answer,
+        *,
+        dry_run: bool = False,
+        result: Any = None,
+        **options: Unpack[BulkOptions],
+    ) -> BulkAnswer:
+        """Give the same answer to every automation that waits for it: approve, reject, or one of
+        `resolve`. Options: name (a pattern), reason, tool; by, note. `dry_run` only counts."""
+        check_options(options, BulkOptions, self.answer_all)
+        self._result(how, result)
+        return await answer_all(self, how, dry_run=dry_run, result=result, options=options)
+
+    async def answers(
+        self, name: str, *, change_id: str = "", before: str = "", limit: int = 50
+    ) -> Sequence[AnswerRow]:
+        """What people answered, newest first; with `change_id`, about one change."""
+        return await self._client.database.read(
+            answers.list_answers, await self._place(name), change_id=change_id, before=before,
+            limit=limit,
+        )  # fmt: skip
+
+    def _answer(self, call: Callable[..., Any], person: PersonOptions) -> NewAnswer:
+        check_options(person, PersonOptions, call)
+        return new_answer(self._client.ids.make(self._now()), person)
 
     # -- how -------------------------------------------------------------------------------
 

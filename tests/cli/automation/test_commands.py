@@ -217,7 +217,7 @@ def test_every_blocked_automation_shows_the_command_that_clears_it(
 
 def test_what_did_not_happen_is_made_again(desk: Desk) -> None:
     shown = desk.order("mails", "o-1", "lost")
-    assert [one["action"] for one in shown["actions"]] == ["did-not-happen", "skip"]
+    assert [one["action"] for one in shown["actions"]] == ["happened", "did-not-happen", "skip"]
     page = desk.run("automation", "show", "mails").stdout
     assert "the line broke after the body" in page
     assert "only a person can tell whether it happened" in page
@@ -282,3 +282,48 @@ def test_run_show_of_a_handler_run_shows_handler_events_and_change(desk: Desk) -
     page = desk.run("run", "show", run["id"]).stdout
     for words in ("consumer mailer", "consumed    orders/o-1", "Mail about o-1", "send_mail"):
         assert words in page
+
+
+def test_a_change_that_happened_is_answered_with_its_result_and_a_note(desk: Desk) -> None:
+    shown = desk.order("mails", "o-1", "lost")
+    change = shown["change"]["id"]
+    words = ["run", "resolve", change, "happened", "--result", '{"id": 7}']
+    desk.run(*words, "--by", "anna", "--note", "the customer has it")
+    desk.work()
+    output = desk.json("automation", "outputs", "mails", change)
+    assert (output["status"], output["result"]) == ("applied", {"id": 7})
+    [answer] = output["answers"]
+    assert (answer["answer"], answer["by"], answer["note"]) == (
+        "happened",
+        "anna",
+        "the customer has it",
+    )
+    said = "happened by anna: the customer has it"
+    assert said in desk.run("automation", "outputs", "mails", change).stdout
+    assert said in desk.run("automation", "show", "mails").stdout
+    assert any(one["answers"] for one in desk.json("automation", "activity", "mails"))
+
+
+def test_one_answer_for_many_is_counted_before_it_is_given(desk: Desk) -> None:
+    desk.order("mails", "o-1", "lost")
+    counted = desk.run("automation", "resolve", "happened", "--name", "m*")
+    assert counted.stdout == "happened would answer 1 automation\n  mails\n"
+    assert "--yes" in counted.stderr
+    assert desk.json("automation", "show", "mails")["status"] == "Needs attention"
+    done = desk.json("automation", "resolve", "happened", "--tool", "other", "--yes")
+    assert (done["count"], done["names"]) == (0, [])
+    done = desk.json("automation", "resolve", "happened", "--yes", "--by", "anna")
+    assert (done["count"], done["names"], done["refused"]) == (1, ["mails"], {})
+    desk.work()
+    assert desk.json("automation", "show", "mails")["status"] == "Idle"
+
+
+def test_a_skipped_event_is_given_back(desk: Desk) -> None:
+    shown = desk.order("mails", "o-1", "bad")
+    desk.obey(shown, "skip")
+    [event] = desk.json("automation", "events", "mails", "--status", "skipped")
+    words = ["automation", "requeue", "mails", event["topic"]]
+    assert "name one event, or give --all" in desk.error(*words, code=2)
+    said = desk.run(*words, event["id"], "--note", "corrected").stdout
+    assert said.startswith(f"event {event['id']} of topic {event['topic']} is given back")
+    assert desk.json("automation", "events", "mails", "--status", "pending")[0]["id"] == event["id"]

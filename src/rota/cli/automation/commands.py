@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import click
 
 from rota.cli import complete, connect, render, values
-from rota.cli.automation import lists, page
+from rota.cli.automation import answers, lists, page
 from rota.cli.base import CommandGroup, CommonOptions
 from rota.core.automations.phases import EventStatus
 from rota.errors import BadAutomation, BadInput, UnknownAutomation, UsageError
@@ -81,6 +81,7 @@ for command in (
     lists.events,
     lists.activity,
     lists.versions,
+    answers.resolve,
 ):
     automation.add_command(command)
 
@@ -315,9 +316,16 @@ def _payload(text: str | None) -> Any:
 @click.argument("topic")
 @click.argument("event_id", required=False, metavar="[ID]")
 @click.option("--all", "everything", is_flag=True, help="All of the topic, up to 1000.")
+@answers.PERSON
 @click.pass_obj
 def requeue(
-    call: CommonOptions, name: str, topic: str, event_id: str | None, everything: bool
+    call: CommonOptions,
+    name: str,
+    topic: str,
+    event_id: str | None,
+    everything: bool,
+    by: str | None,
+    note: str | None,
 ) -> None:
     """Give skipped events, or those behind dead letters, back to their reader.
 
@@ -329,7 +337,9 @@ def requeue(
             "name one event, or give --all", hint=f"See `rota automation events {name}`."
         )
     back, standing = _steer(
-        call, name, lambda client: client.automations.requeue(name, topic, event_id)
+        call,
+        name,
+        lambda client: client.automations.requeue(name, topic, event_id, by=by, note=note),
     )
     words = f"{render.count(len(back), 'event')} given back"
     if len(back) == 1:
@@ -343,9 +353,16 @@ def requeue(
 @click.argument("topic", required=False)
 @click.argument("event_id", required=False, metavar="[ID]")
 @click.option("--input", "input_id", metavar="ID", help="An input, and all it leads to.")
+@answers.PERSON
 @click.pass_obj
 def skip(
-    call: CommonOptions, name: str, topic: str | None, event_id: str | None, input_id: str | None
+    call: CommonOptions,
+    name: str,
+    topic: str | None,
+    event_id: str | None,
+    input_id: str | None,
+    by: str | None,
+    note: str | None,
 ) -> None:
     """Leave out a pending event, or an input with everything it leads to.
 
@@ -354,13 +371,17 @@ def skip(
     """
     if input_id is not None and topic is None:
         count, standing = _steer(
-            call, name, lambda client: client.automations.skip_input(name, input_id)
+            call,
+            name,
+            lambda client: client.automations.skip_input(name, input_id, by=by, note=note),
         )
         words = f"input {input_id} is skipped, with {render.count(count, 'event')}"
         tell(call, standing, words, skipped={"input_id": input_id, "event_count": count})
     elif topic is not None and event_id is not None and input_id is None:
         _, standing = _steer(
-            call, name, lambda client: client.automations.skip_event(name, topic, event_id)
+            call,
+            name,
+            lambda client: client.automations.skip_event(name, topic, event_id, by=by, note=note),
         )
         words = f"event {event_id} of topic {topic} is skipped"
         tell(call, standing, words, skipped={"topic": topic, "id": event_id})

@@ -18,7 +18,13 @@ from rota.errors import BadInput, UnknownRun
 
 if TYPE_CHECKING:
     from rota.client.client import Client
-    from rota.core.automations.model import AutomationVersion, LedgerRow, SeenRun, StoredEvent
+    from rota.core.automations.model import (
+        AnswerRow,
+        AutomationVersion,
+        LedgerRow,
+        SeenRun,
+        StoredEvent,
+    )
 
 CELL_WIDTH = 60
 PRUNED = "runs that used its events were pruned (keep_days), and the changes they made with them"
@@ -34,6 +40,7 @@ class Trail(NamedTuple):
     inputs: Sequence[SeenInput]
     outputs: Sequence[LedgerRow]
     is_pruned: bool = False  # more may have happened than is kept
+    answers: Sequence[AnswerRow] = ()
 
 
 def _more(found: Sequence[Any], limit: int, last: str) -> None:
@@ -226,7 +233,8 @@ async def _behind(client: Client, name: str, output_id: str) -> Trail:
             hint=f"See `rota automation outputs {name}`.",
         )
     behind = await client.automations.inputs_of(rows[0].id)
-    return Trail([SeenInput(row, 0, 0) for row in behind], rows)
+    answers = await client.automations.answers(name, change_id=rows[0].id)
+    return Trail([SeenInput(row, 0, 0) for row in behind], rows, answers=answers)
 
 
 def _show_output(call: CommonOptions, trail: Trail) -> None:
@@ -237,10 +245,14 @@ def _show_output(call: CommonOptions, trail: Trail) -> None:
              "type": one.input.type, "external_id": one.input.external_id}
             for one in trail.inputs
         ]  # fmt: skip
-        render.document(page.output_document(row) | {"inputs": behind})
+        answers = [page.answer_document(one) for one in trail.answers]
+        render.document(page.output_document(row) | {"inputs": behind, "answers": answers})
         return
     click.echo(f"change {row.id}  {render.coloured(row.status)}")
     page.change_lines(row)
+    if trail.answers:
+        render.heading("answers")
+        page.answer_lines(trail.answers)
     render.heading("because of")
     for one in trail.inputs:
         click.echo(f"  {one.input.id}  {render.clean(one.input.title)}")

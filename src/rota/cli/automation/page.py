@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rota.client.automations import AutomationView
     from rota.client.client import Client
     from rota.core.automations.graph import AutomationGraph, HandlerNode
-    from rota.core.automations.model import EventName, LedgerRow, SeenRun
+    from rota.core.automations.model import AnswerRow, EventName, LedgerRow, SeenRun
     from rota.core.automations.planner import DeployedHandler
 
 LATEST_COUNT = 5
@@ -32,6 +32,10 @@ ACTIONS: dict[str, tuple[str, str]] = {
     "approve": ("rota run approve {waits}", "make this change, with exactly these parameters"),
     "reject": ("rota run reject {waits}", "go on without it; its events are skipped"),
     "try-again": ("rota run resolve {waits} try-again", "the cause is gone: take it up again"),
+    "happened": (
+        "rota run resolve {waits} happened",
+        "you looked, and it is there: go on with it (--result JSON gives its result)",
+    ),
     "did-not-happen": (
         "rota run resolve {waits} did-not-happen",
         "you looked, and it is not there: it is done again",
@@ -43,7 +47,7 @@ ACTIONS: dict[str, tuple[str, str]] = {
 # The same word, where a change is in doubt: then it says something else.
 IN_DOUBT: dict[str, str] = {
     "try-again": "look again whether it happened",
-    "skip": "it happened, or does not matter: go on",
+    "skip": "it does not matter: go on without it",
 }
 
 
@@ -60,6 +64,7 @@ class AutomationPage(NamedTuple):
     error: str | None  # what the run that blocks it last complained about
     latest: Sequence[SeenRun]
     stale_count: int
+    answers: Sequence[AnswerRow]
     now: int
 
 
@@ -80,8 +85,9 @@ async def read(client: Client, name: str) -> AutomationPage:
     latest = await ask.activity(name, limit=LATEST_COUNT)
     deployed_at = versions[0].created_at if versions else None
     stale_count = len(await ask.stale(name))
+    answers = await ask.answers(name, limit=LATEST_COUNT)
     return AutomationPage(
-        standing, graph, deployed_at, error, latest, stale_count, client.clock.now()
+        standing, graph, deployed_at, error, latest, stale_count, answers, client.clock.now()
     )
 
 
@@ -145,6 +151,7 @@ def story_document(story: AutomationPage) -> dict[str, Any]:
         "stale_input_count": story.stale_count,
         "handlers": [handler_document(one, _node(story, one)) for one in story.standing.handlers],
         "latest": [doing_document(one) for one in story.latest],
+        "answers": [answer_document(one) for one in story.answers],
     }
 
 
@@ -170,8 +177,23 @@ def doing_document(one: SeenRun) -> dict[str, Any]:
         "reserved_count": run.reserved_count, "published_count": run.published_count,
         "sentence": deed(run, one.change), "remark": run.remark, "error": render.parsed(one.error),
         "logs": render.parsed(run.logs) or [],
+        "answers": [answer_document(answer) for answer in one.answers],
         "started_at": render.at(run.started_at), "finished_at": render.at(run.finished_at),
     }  # fmt: skip
+
+
+def answer_document(row: AnswerRow) -> dict[str, Any]:
+    """An answer of a person for machines."""
+    return {
+        "answer": row.act, "by": row.person, "note": row.note, "at": render.at(row.at),
+        "change_id": row.mutation_id, "run_id": row.run_id, "input_id": row.input_id,
+    }  # fmt: skip
+
+
+def answer_lines(found: Sequence[AnswerRow]) -> None:
+    """Answers of people: what, who, why and when."""
+    for row in found:
+        click.echo(f"  {render.clock(row.at)}  {render.clean(row.words)}")
 
 
 def output_document(row: LedgerRow) -> dict[str, Any]:
@@ -209,6 +231,9 @@ def page(story: AutomationPage) -> None:
     _handlers(story)
     render.heading("latest runs")
     doings(story.latest, story.now)
+    if story.answers:
+        render.heading("latest answers")
+        answer_lines(story.answers)
 
 
 def todo(standing: AutomationView) -> None:
@@ -357,4 +382,5 @@ def _note(one: SeenRun) -> str:
     said = [deed(one.run, one.change)]
     if one.error:
         said.append(read_error(one.error)["message"])
+    said += [answer.words for answer in one.answers]
     return render.short("; ".join([*said, one.run.remark or ""]).rstrip("; "), CELL_WIDTH * 2)

@@ -12,17 +12,19 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from rota.cli import complete, connect
+from rota.cli.automation.answers import PERSON, RESULT, result_of
 from rota.cli.automation.commands import tell
 from rota.cli.automation.page import in_the_way, output_document
 from rota.cli.base import BaseCommand, CommonOptions
 from rota.errors import UnknownRun, WrongState
 
 if TYPE_CHECKING:
-    from rota.client.automations import Automations, AutomationView, Resolution
+    from rota.client.answers import Resolution
+    from rota.client.automations import Automations, AutomationView
     from rota.client.client import Client
     from rota.core.automations.model import LedgerRow
 
-RESOLUTIONS = ("try-again", "did-not-happen", "skip")
+RESOLUTIONS = ("try-again", "happened", "did-not-happen", "skip")
 
 
 class ApprovalTarget(NamedTuple):
@@ -84,8 +86,9 @@ def _title(row: LedgerRow | None) -> str:
 
 @click.command(cls=BaseCommand)
 @click.argument("answer_to", metavar="ID", shell_complete=complete.run_ids)
+@PERSON
 @click.pass_obj
-def approve(call: CommonOptions, answer_to: str) -> None:
+def approve(call: CommonOptions, answer_to: str, by: str | None, note: str | None) -> None:
     """Agree to the change that an automation's run waits with.
 
     ID is that of the change or of the run; `rota automation show` gives the whole command. The
@@ -93,22 +96,25 @@ def approve(call: CommonOptions, answer_to: str) -> None:
     is approved.
     """
     _answer(
-        call, answer_to, lambda ask, seen: ask.approve(seen.name, expected=seen.expected),
+        call, answer_to,
+        lambda ask, seen: ask.approve(seen.name, expected=seen.expected, by=by, note=note),
         lambda name, row: f"approved for {name}: {_title(row)}", answer="approved",
     )  # fmt: skip
 
 
 @click.command(cls=BaseCommand)
 @click.argument("answer_to", metavar="ID", shell_complete=complete.run_ids)
+@PERSON
 @click.pass_obj
-def reject(call: CommonOptions, answer_to: str) -> None:
+def reject(call: CommonOptions, answer_to: str, by: str | None, note: str | None) -> None:
     """Refuse the change that an automation's run waits with.
 
     ID is that of the change or of the run. The automation goes on without the change; the events
     behind it are skipped.
     """
     _answer(
-        call, answer_to, lambda ask, seen: ask.reject(seen.name, expected=seen.expected),
+        call, answer_to,
+        lambda ask, seen: ask.reject(seen.name, expected=seen.expected, by=by, note=note),
         lambda name, row: f"rejected for {name}: {_title(row)}", answer="rejected",
     )  # fmt: skip
 
@@ -116,18 +122,30 @@ def reject(call: CommonOptions, answer_to: str) -> None:
 @click.command(cls=BaseCommand)
 @click.argument("answer_to", metavar="ID", shell_complete=complete.run_ids)
 @click.argument("how", type=click.Choice(RESOLUTIONS), metavar="HOW")
+@RESULT
+@PERSON
 @click.pass_obj
-def resolve(call: CommonOptions, answer_to: str, how: Resolution) -> None:
+def resolve(
+    call: CommonOptions,
+    answer_to: str,
+    how: Resolution,
+    result: str | None,
+    by: str | None,
+    note: str | None,
+) -> None:
     """Clear what an automation's run waits for.
 
     ID is that of the run, or of the change in doubt. HOW is try-again (the cause is gone; a change
-    in doubt is looked up again), did-not-happen (you looked: the change in doubt was not made, so
-    it is made again) or skip (go on without it; a change in doubt is left as it is; after a failure
-    the events that the run had taken are left out, or the one it stumbled over).
+    in doubt is looked up again), happened (you looked: the change in doubt was made; the automation
+    goes on with its result), did-not-happen (you looked: it was not made, so it is made again) or
+    skip (go on without it; a change in doubt is left as it is; after a failure the events that the
+    run had taken are left out, or the one it stumbled over).
     `rota automation show` says which of them apply.
     """
 
     async def verb(ask: Automations, seen: ApprovalTarget) -> None:
-        await ask.resolve(seen.name, how, expected=seen.expected)
+        await ask.resolve(
+            seen.name, how, expected=seen.expected, result=result_of(result), by=by, note=note
+        )
 
     _answer(call, answer_to, verb, lambda name, _: f"{name} is resolved: {how}", answer=how)

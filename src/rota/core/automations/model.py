@@ -134,6 +134,33 @@ class LedgerRow(msgspec.Struct, frozen=True, gc=False):
     updated_at: int
 
 
+class NewAnswer(NamedTuple):
+    """Who answers, and why; the id is that of the row to be."""
+
+    id: str
+    person: str
+    note: str | None = None
+
+
+class AnswerRow(msgspec.Struct, frozen=True, gc=False):
+    """What a person answered: about a change, a run, an event or an input."""
+
+    id: str
+    act: str
+    mutation_id: str | None
+    run_id: str | None
+    event_id: str | None
+    input_id: str | None
+    person: str
+    note: str | None
+    at: int
+
+    @property
+    def words(self) -> str:
+        """In one line: "approved by anna: the amount is right"."""
+        return f"{self.act} by {self.person}" + (f": {self.note}" if self.note else "")
+
+
 class InputRow(msgspec.Struct, frozen=True, gc=False):
     """Something that came in, for people."""
 
@@ -174,6 +201,7 @@ class SeenRun(NamedTuple):
     retry_of: str | None
     error: str | None
     change: LedgerRow | None = None  # its side effect, if there was one
+    answers: tuple[AnswerRow, ...] = ()  # what people answered to this run
 
     @property
     def shown(self) -> str:

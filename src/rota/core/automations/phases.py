@@ -82,7 +82,7 @@ LEDGER: dict[Mutation, frozenset[Mutation]] = {
         {Mutation.APPLIED, Mutation.FAILED, Mutation.INDETERMINATE, Mutation.SKIPPED}
     ),
     Mutation.INDETERMINATE: frozenset(
-        {Mutation.NEEDS_RECONCILE, Mutation.FAILED, Mutation.SKIPPED}
+        {Mutation.NEEDS_RECONCILE, Mutation.APPLIED, Mutation.FAILED, Mutation.SKIPPED}
     ),
     Mutation.APPLIED: frozenset(),
     Mutation.FAILED: frozenset(),
@@ -162,7 +162,7 @@ STATUSES: dict[tuple[str, str | None], DisplayStatus] = {
         "paused:reconciliation", "it is looked up again soon"
     ),
     ("waiting", "reconciliation"): DisplayStatus(
-        "paused:reconciliation", "try again, say that it did not happen, or skip"
+        "paused:reconciliation", "try again, say whether it happened, or skip"
     ),
     ("failed", "logic"): DisplayStatus("failed:logic", "correct the code, or retry"),
     ("failed", "internal"): DisplayStatus(

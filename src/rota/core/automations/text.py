@@ -51,7 +51,7 @@ WAITS: dict[str, tuple[str, tuple[str, ...]]] = {
     "approval": ("Waiting for your approval", ("approve", "reject")),
     "reconciliation": (
         "Nobody knows whether a change happened",
-        ("try-again", "did-not-happen", "skip"),
+        ("try-again", "happened", "did-not-happen", "skip"),
     ),
     "logic": ("The code failed", ("try-again", "skip", "deploy")),
     "transient": ("It kept failing and was given up", ("try-again", "skip")),

@@ -8,21 +8,27 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from rota.core.automations.model import DeployedAutomation, EventName, LedgerRow, NewEvent
+from rota.core.automations.model import (
+    DeployedAutomation,
+    EventName,
+    LedgerRow,
+    NewAnswer,
+    NewEvent,
+)
 from rota.core.automations.phases import Mutation
 from rota.core.automations.text import RETRIED
 from rota.core.json_schema import misfit
 from rota.core.runs.lifecycle import Status, Trigger
 from rota.core.runs.model import Run
 from rota.errors import BadInput, UnknownAutomation, WrongState
-from rota.store.automations import effects, events, state, views
+from rota.store.automations import answers, effects, events, state, views
 from rota.store.automations.events import AutomationKey, Published
 from rota.store.automations.state import IDLE, Rest, TopicSchema
 from rota.store.backend.database import Tx
 
 WAITS = "reconciliation"
 SLEEPS = (WAITS, *RETRIED)  # it goes on by itself, and a person may know better
-RESOLUTIONS = ("try-again", "did-not-happen", "skip")
+RESOLUTIONS = ("try-again", "happened", "did-not-happen", "skip")
 _REPLAYABLE = ("idempotent", "reconcilable")
 
 
@@ -169,7 +175,7 @@ def _fits(name: str, event: NewEvent, known: Mapping[str, TopicSchema]) -> None:
 
 
 async def approve(
-    tx: Tx, namespace: str, name: str, *, now: int, expected: str | None = None
+    tx: Tx, namespace: str, name: str, *, answer: NewAnswer, now: int, expected: str | None = None
 ) -> LedgerRow:
     """Agree to the exact parameters that were proposed."""
     hand = await take(tx, namespace, name)
@@ -177,12 +183,13 @@ async def approve(
     row = await _entry(tx, turn)
     hand.answers(expected, row)
     await effects.approve(tx, turn.root_id, now=now)
+    await answers.put(tx, hand.place, "approved", answer, turn=turn, change=row, now=now)
     await state.resolve(tx, turn.id, now=now)
     return row
 
 
 async def reject(
-    tx: Tx, namespace: str, name: str, *, now: int, expected: str | None = None
+    tx: Tx, namespace: str, name: str, *, answer: NewAnswer, now: int, expected: str | None = None
 ) -> LedgerRow:
     """Go on without the change: its events are skipped, `next` is told."""
     hand = await take(tx, namespace, name)
@@ -190,15 +197,24 @@ async def reject(
     row = await _entry(tx, turn)
     hand.answers(expected, row)
     await effects.move(tx, row, Mutation.SKIPPED, now=now, resolved_by="rejected")
+    await answers.put(tx, hand.place, "rejected", answer, turn=turn, change=row, now=now)
     await state.resolve(tx, turn.id, now=now)
     return row
 
 
 async def resolve(
-    tx: Tx, namespace: str, name: str, how: str, *, now: int, expected: str | None = None
+    tx: Tx,
+    namespace: str,
+    name: str,
+    how: str,
+    *,
+    answer: NewAnswer,
+    now: int,
+    expected: str | None = None,
+    result: str | None = None,
 ) -> list[EventName]:
-    """Clear what stands in the way: try again, say that it did not happen, or skip it. Returns
-    the events that were left out at once."""
+    """Clear what stands in the way: try again, say whether it happened (with its `result`), or
+    skip it. Returns the events that were left out at once."""
     if how not in RESOLUTIONS:
         raise BadInput(f"{how!r} resolves nothing", hint=f"Use one of: {', '.join(RESOLUTIONS)}.")
     hand = await take(tx, namespace, name)
@@ -212,11 +228,12 @@ async def resolve(
     if turn.reason == "approval":
         raise WrongState(f"automation {name} waits for approval", hint="Approve or reject it.")
     if turn.reason == WAITS:
-        await _settle_doubt(tx, turn, how, now)
-    elif how == "did-not-happen":
+        await _settle_doubt(tx, turn, how, result, now)
+    elif how in ("happened", "did-not-happen"):
         raise WrongState(f"automation {name} is {turn.label}; no effect of it is in doubt")
     elif how == "skip":
         skipped = await _skip(tx, hand, turn, row, now)
+    await answers.put(tx, hand.place, how, answer, turn=turn, change=row, now=now)
     await state.count_troubles(tx, hand.automation, failures=0, fixes=0)
     if asleep:
         await state.retime(tx, turn, Rest(Status.PENDING, None, now, Trigger.RETRY))
@@ -225,23 +242,25 @@ async def resolve(
     return skipped
 
 
-async def _settle_doubt(tx: Tx, turn: Run, how: str, now: int) -> None:
+async def _settle_doubt(tx: Tx, turn: Run, how: str, result: str | None, now: int) -> None:
     row = await _entry(tx, turn)
     if how == "try-again":
         if row.safety not in _REPLAYABLE:
             raise WrongState(
                 f"{row.tool} cannot look whether its effect happened",
-                hint="Look yourself, then say did-not-happen, or skip.",
+                hint="Look yourself, then say happened, did-not-happen, or skip.",
             )
         if row.status != Mutation.NEEDS_RECONCILE or row.reconcile_count:
             # Not back to 0: before its first look a tool waits until its counterpart has settled.
             count = min(row.reconcile_count, 1)
             await effects.move(tx, row, Mutation.NEEDS_RECONCILE, now=now, reconcile_count=count)
+    elif how == "happened":
+        await effects.move(tx, row, Mutation.APPLIED, now=now, result=result, resolved_by="person")
     elif how == "did-not-happen":
         if row.safety == "idempotent":  # a new run would have another key
             raise WrongState(
                 f"{row.tool} is idempotent: it is called again with the same key, which is safe",
-                hint="Say try-again when its counterpart can answer, or skip.",
+                hint="Say try-again when its counterpart can answer; or happened, or skip.",
             )
         await effects.move(tx, row, Mutation.FAILED, now=now, resolved_by="person")
     else:
@@ -279,7 +298,14 @@ async def _entry(tx: Tx, turn: Run) -> LedgerRow:
 
 
 async def skip_event(
-    tx: Tx, namespace: str, name: str, topic: str, message_id: str, *, now: int
+    tx: Tx,
+    namespace: str,
+    name: str,
+    topic: str,
+    message_id: str,
+    *,
+    answer: NewAnswer,
+    now: int,
 ) -> None:
     """Skip a pending event."""
     hand = await take(tx, namespace, name)
@@ -292,13 +318,18 @@ async def skip_event(
         if not found:
             raise BadInput(f"there is no event {topic}/{message_id} in automation {name}")
         raise WrongState(f"event {topic}/{message_id} is {found[0].status}; it cannot be skipped")
+    event_id = skipped[0][0]
+    await answers.put(tx, hand.place, "skip", answer, event_id=event_id, now=now)
 
 
-async def skip_input(tx: Tx, namespace: str, name: str, input_id: str, *, now: int) -> int:
+async def skip_input(
+    tx: Tx, namespace: str, name: str, input_id: str, *, answer: NewAnswer, now: int
+) -> int:
     """Skip an input: its pending events, and those it still leads to; returns how many at once.
     What a run holds already is finished."""
-    await take(tx, namespace, name)
+    hand = await take(tx, namespace, name)
     found = await tx.rows("skip_input", namespace=namespace, automation=name, id=input_id, now=now)
     if not found:
         raise BadInput(f"automation {name} has no input {input_id} that is not skipped")
+    await answers.put(tx, hand.place, "skip", answer, input_id=input_id, now=now)
     return len(await tx.rows("skip_caused", namespace=namespace, automation=name, now=now))

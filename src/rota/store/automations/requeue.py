@@ -9,10 +9,10 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from rota.core.automations.graph import AutomationGraph
-from rota.core.automations.model import DeadLetter, EventName, NewEvent, StoredEvent
+from rota.core.automations.model import DeadLetter, EventName, NewAnswer, NewEvent, StoredEvent
 from rota.core.automations.phases import EventStatus
 from rota.errors import BadInput, WrongState
-from rota.store.automations import commands, events, state, views
+from rota.store.automations import answers, commands, events, state, views
 from rota.store.automations.events import AutomationKey
 from rota.store.backend.database import Tx
 
@@ -28,6 +28,7 @@ async def requeue(
     topic: str,
     message_id: str | None,
     *,
+    answer: NewAnswer,
     now: int,
     new_ids: Iterator[str],
 ) -> list[EventName]:
@@ -43,6 +44,9 @@ async def requeue(
             back.append(await _behind(tx, hand.place, event, now, new_ids))
         else:
             back.append(await _again(tx, event, now))
+    for one in back:
+        each = answer._replace(id=next(new_ids))
+        await answers.put(tx, hand.place, "requeue", each, event_id=one.id, now=now)
     if back and await events.mark(tx, hand.place, sorted({one.topic for one in back})):
         await state.poke(tx, hand.automation, now=now)
     return back

@@ -18,6 +18,7 @@ from rota.core.automations.phases import DECIDED, UNCERTAIN, EventStatus
 from rota.core.automations.text import can_skip
 from rota.core.runs.model import Run
 from rota.core.runs.stored_errors import read_error
+from rota.store.automations import answers
 from rota.store.automations.events import AutomationKey
 from rota.store.backend.database import Row, Tx
 
@@ -164,7 +165,11 @@ async def _with_changes(tx: Tx, rows: Sequence[Row]) -> list[SeenRun]:
     ids = [one.run.run_id for one in seen if one.run.reserved_count]
     found = await tx.rows("mutations_of_runs", run_ids=ids) if ids else []
     changes = {entry.run_id: entry for entry in (LedgerRow(*row) for row in found)}
-    return [one._replace(change=changes.get(one.run.run_id)) for one in seen]
+    told = await answers.of_runs(tx, [one.run.run_id for one in seen])
+    return [
+        one._replace(change=changes.get(one.run.run_id), answers=told.get(one.run.run_id, ()))
+        for one in seen
+    ]
 
 
 async def count_pending(

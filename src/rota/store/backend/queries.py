@@ -9,6 +9,7 @@ from importlib.resources import files
 from importlib.resources.abc import Traversable
 
 from rota.core.automations.model import (
+    AnswerRow,
     AutomationVersion,
     DeployedAutomation,
     HandlerRun,
@@ -42,6 +43,7 @@ _RECORDS = {
     "event": (StoredEvent, "events"),
     "mutation": (LedgerRow, "mutations"),
     "input": (InputRow, "inputs"),
+    "answer": (AnswerRow, "answers"),
 }
 
 

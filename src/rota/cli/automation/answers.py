@@ -1,0 +1,81 @@
+"""`rota automation resolve`: one answer for many automations; and the options of all answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar, get_args
+
+import click
+
+from rota.cli import connect, render, values
+from rota.cli.base import BaseCommand, CommonOptions
+from rota.client.answers import Answer
+
+if TYPE_CHECKING:
+    from rota.client.client import Client
+
+F = TypeVar("F", bound=Callable[..., Any])
+RESULT = click.option(
+    "--result", metavar="JSON", help="With happened: what the tool would have returned."
+)
+
+
+def PERSON(command: F) -> F:  # noqa: N802 - a pair of options
+    """Who answers, and why."""
+    noted = click.option("--note", help="Why; it is kept with the answer.")(command)
+    return click.option("--by", metavar="NAME", help="Who answers; by default, you.")(noted)
+
+
+def result_of(text: str | None) -> Any:
+    """What a person gives as the result of a change: JSON, or else a string."""
+    return None if text is None else values.loose(text)
+
+
+@click.command("resolve", cls=BaseCommand)
+@click.argument("how", type=click.Choice(get_args(Answer)), metavar="HOW")
+@click.option("--name", default="*", metavar="PATTERN", help="Only these automations.")
+@click.option("--reason", help="Only what waits for this: transient, reconciliation …")
+@click.option("--tool", help="Only changes of this tool.")
+@click.option("--yes", is_flag=True, help="Answer them; without this they are counted.")
+@RESULT
+@PERSON
+@click.pass_obj
+def resolve(
+    call: CommonOptions,
+    *,
+    how: Answer,
+    name: str,
+    reason: str | None,
+    tool: str | None,
+    yes: bool,
+    result: str | None,
+    by: str | None,
+    note: str | None,
+) -> None:
+    """Give one answer to every automation that waits for it.
+
+    HOW is approve, reject, try-again, happened, did-not-happen or skip. Without --yes nothing is
+    changed: the automations are counted and listed.
+    """
+
+    async def work(client: Client) -> Any:
+        return await client.automations.answer_all(
+            how, dry_run=not yes, result=result_of(result), name=name, reason=reason,
+            tool=tool, by=by, note=note,
+        )  # fmt: skip
+
+    done = connect.ask(call, work)
+    if call.json:
+        render.document({
+            "answer": how, "dry_run": not yes, "count": done.count, "names": done.names,
+            "refused": done.refused,
+        })  # fmt: skip
+        return
+    counted = render.count(done.count, "automation")
+    click.echo(f"{how}: {counted} answered" if yes else f"{how} would answer {counted}")
+    for each in done.names:
+        click.echo(f"  {render.clean(each)}")
+    for each, why in done.refused.items():
+        click.echo(f"  {render.clean(each)} was not answered: {render.clean(why)}", err=True)
+    if done.names and not yes:
+        click.echo("to answer them: the same command with --yes", err=True)

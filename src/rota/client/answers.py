@@ -1,0 +1,125 @@
+"""Answers of people to automations that wait for one: who answers, and one answer for many."""
+
+from __future__ import annotations
+
+import contextlib
+import getpass
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, get_args
+
+import msgspec
+
+from rota.core.automations.model import NewAnswer
+from rota.core.runs.lifecycle import Status
+from rota.errors import BadInput, WrongState
+
+if TYPE_CHECKING:
+    from rota.client.automations import Automations, AutomationView
+
+Resolution = Literal["try-again", "happened", "did-not-happen", "skip"]
+Answer = Literal["approve", "reject", "try-again", "happened", "did-not-happen", "skip"]
+TEXT_CHARS_MAX = 2000
+PAGE_SIZE = 1000  # what one question for automations answers with
+
+
+class PersonOptions(TypedDict, total=False):
+    """Who answers, and why."""
+
+    by: str | None
+    note: str | None
+
+
+class BulkOptions(PersonOptions, total=False):
+    """Which automations are answered: their name (a pattern), why they wait, and the tool."""
+
+    name: str
+    reason: str | None
+    tool: str | None
+
+
+class BulkAnswer(msgspec.Struct, frozen=True):
+    """The automations that were answered, or would be; and why others were not, by name."""
+
+    names: list[str]
+    refused: dict[str, str]
+
+    @property
+    def count(self) -> int:
+        """How many."""
+        return len(self.names)
+
+
+def new_answer(new_id: str, person: PersonOptions) -> NewAnswer:
+    """An answer of this person; without a name, of the user of this process."""
+    by, note = person.get("by"), person.get("note")
+    for what, text in (("by", by), ("note", note)):
+        if text is not None and not (isinstance(text, str) and 0 < len(text) <= TEXT_CHARS_MAX):
+            raise BadInput(
+                f"{what}={text!r:.80} is not text of 1 to {TEXT_CHARS_MAX} characters",
+                hint="Nothing was answered.",
+            )
+    return NewAnswer(new_id, by or _user(), note)
+
+
+def _user() -> str:
+    with contextlib.suppress(OSError, KeyError, ImportError):
+        return getpass.getuser()
+    return "unknown"
+
+
+async def answer_all(
+    automations: Automations, how: Answer, *, dry_run: bool, result: Any, options: BulkOptions
+) -> BulkAnswer:
+    """See `Automations.answer_all`. Each automation is answered in a transaction of its own, and
+    only if it still waits for what was counted."""
+    if how not in get_args(Answer):
+        raise BadInput(f"{how!r} answers nothing", hint=f"Use: {', '.join(get_args(Answer))}.")
+    found = [view for view in await _all(automations) if _fits(view, how, options)]
+    answered = BulkAnswer([], {})
+    for view in found:
+        name = view.automation.name
+        try:
+            if not dry_run:
+                await _one(automations, view, how, result, options)
+        except WrongState as error:  # it went on meanwhile
+            answered.refused[name] = error.message
+        else:
+            answered.names.append(name)
+    return answered
+
+
+async def _all(automations: Automations) -> list[AutomationView]:
+    found = page = await automations.list()
+    while len(page) == PAGE_SIZE:
+        page = await automations.list(after=page[-1].automation.name)
+        found = [*found, *page]
+    return found
+
+
+def _fits(view: AutomationView, how: str, options: BulkOptions) -> bool:
+    turn, reason, tool = view.turn, options.get("reason"), options.get("tool")
+    if turn is None or turn.status not in (Status.WAITING, Status.SLEEPING):
+        return False
+    return (
+        how in view.said.actions
+        and fnmatchcase(view.automation.name, options.get("name", "*"))
+        and reason in (None, turn.reason)
+        and (tool is None or (view.mutation is not None and view.mutation.tool == tool))
+    )
+
+
+async def _one(
+    automations: Automations, view: AutomationView, how: Answer, result: Any, options: BulkOptions
+) -> None:
+    assert view.turn is not None
+    name, change = view.automation.name, view.mutation
+    person: PersonOptions = {"by": options.get("by"), "note": options.get("note")}
+    doubt = view.turn.reason in ("approval", "reconciliation")
+    expected = change.id if change is not None and doubt else view.turn.id
+    if how == "approve":
+        await automations.approve(name, expected=expected, **person)
+    elif how == "reject":
+        await automations.reject(name, expected=expected, **person)
+    else:
+        given = result if how == "happened" else None
+        await automations.resolve(name, how, expected=expected, result=given, **person)

@@ -1,0 +1,50 @@
+"""What people answered: who, when and why. Each is written in the transaction that acts on it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rota.core.automations.model import AnswerRow, LedgerRow, NewAnswer
+from rota.core.runs.model import Run
+from rota.store.automations.events import AutomationKey
+from rota.store.backend.database import Tx
+
+
+async def put(
+    tx: Tx,
+    place: AutomationKey,
+    act: str,
+    answer: NewAnswer,
+    *,
+    now: int,
+    turn: Run | None = None,
+    change: LedgerRow | None = None,
+    event_id: str | None = None,
+    input_id: str | None = None,
+) -> None:
+    """Write one answer, and what it is about."""
+    await tx.rows(
+        "put_answer", id=answer.id, namespace=place.namespace, automation=place.automation,
+        act=act, mutation_id=change and change.id, run_id=turn and turn.id, event_id=event_id,
+        input_id=input_id, person=answer.person, note=answer.note, now=now,
+    )  # fmt: skip
+
+
+async def list_answers(
+    tx: Tx, place: AutomationKey, *, change_id: str = "", before: str = "", limit: int = 50
+) -> list[AnswerRow]:
+    """Answers, newest first; those about one change if it is given."""
+    rows = await tx.rows(
+        "list_answers", namespace=place.namespace, automation=place.automation,
+        change_id=change_id, before=before, limit=limit,
+    )  # fmt: skip
+    return [AnswerRow(*row) for row in rows]
+
+
+async def of_runs(tx: Tx, run_ids: Sequence[str]) -> dict[str, tuple[AnswerRow, ...]]:
+    """The answers to these runs, oldest first."""
+    found: dict[str, tuple[AnswerRow, ...]] = {}
+    for row in await tx.rows("answers_of_runs", run_ids=list(run_ids)) if run_ids else []:
+        one = AnswerRow(*row)
+        found[one.run_id or ""] = (*found.get(one.run_id or "", ()), one)
+    return found
