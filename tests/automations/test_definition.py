@@ -174,7 +174,7 @@ async def test_one_bad_automation_keeps_no_other_from_running(
 async def test_a_deploy_of_the_same_code_changes_nothing(database_url: str) -> None:
     app = Line()
     async with begun(app, database_url) as world:
-        assert await app.automations.deploy("line") == 1
+        assert await app.automations.deploy("line") == (1, 1, (), False)
         await world.settle()
         assert app.prepared == []
         assert await turn(app) == "sleeping:event"
@@ -198,7 +198,7 @@ async def test_a_worker_with_older_code_leaves_the_automation_to_others(database
         new = Line(mutates=False)
         new.url, new.clock = old.url, old.clock
         await new.connect()
-        assert await new.automations.deploy("line") == 2
+        assert (await new.automations.deploy("line")).version == 2
         await old.feed("e1")
         await world.settle()
         assert old.prepared == []

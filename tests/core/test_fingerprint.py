@@ -81,6 +81,7 @@ from rota.tools import HttpWrite, tool
 
 HOST = socket.gethostname()
 SEEN = []
+KEY = str.title
 FACTOR = 2
 SIZE = FACTOR * 10
 send = HttpWrite("send", base="https://example.org/a")
@@ -124,6 +125,7 @@ def make(places):
     def handler(text):
         SEEN.append(text)
         json.dumps(text)
+        KEY(text)
         accepted = Strict().accepts(strip(text))
         return accepted, helpers.clean(text), count(text), places, MOST, send, store
 
@@ -196,6 +198,7 @@ CHANGES = {
     "a helper behind a decorator": ("len(text) + most", "len(text) - most"),
     "the decorator": ("function(*args) * FACTOR", "function(*args) + FACTOR"),
     "a default": ("most=3", "most=4"),
+    "a function made in C": ("KEY = str.title", "KEY = str.strip"),
     "a closure": ('"there"', '"elsewhere"'),
     "a class attribute of a base class": ("limit = 5", "limit = 6"),
     "a method": ("text != HOST", "text == HOST"),

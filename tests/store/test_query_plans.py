@@ -74,6 +74,7 @@ class Case(NamedTuple):
 
 
 PLACE: dict[str, Any] = {"namespace": SPACE, "queue": "default", "names": ["work"], "limit": 10}
+BEAT = {"id": "w1", "status": "online", "now": NOW, "queues": ["default"], "names": ["work"]}
 LEASE = {"worker_id": "w1", "lease_until": NOW, "now": NOW}
 PRIMARY = ("runs_pkey", "sqlite_autoindex_runs_1")
 CHAIN = (*PRIMARY, "runs_chain")
@@ -93,7 +94,10 @@ CASES = [
     Case("claim_listed", PRIMARY, {"ids": ["pending000001"], **LEASE}),
     Case("pick_alone", ("runs_alone",), PLACE | {"per_key": 0}),
     Case("beat", ("runs_alone",),
-        {"id": "w1", "status": "online", "now": NOW, "queues": ["default"], "names": ["work"]}),
+        BEAT | {"code_id": None}),
+    Case("beat_by_code", ("runs_alone",), BEAT | {"code_id": "code"}),
+    Case("claim_runs_by_code", ("runs_ready",), PLACE | LEASE | {"code_id": "code"}),
+    Case("ready_runs_by_code", ("runs_ready",), PLACE | {"now": NOW, "code_id": "code"}),
     Case("renew_leases", PRIMARY, {"lease_until": NOW}, ("running000001", 1)),
     Case("complete_runs", PRIMARY, {"now": NOW}, ("running000001", 1, None)),
     Case("complete_silent", PRIMARY, {"now": NOW}, ("running000001",)),

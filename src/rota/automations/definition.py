@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import inspect
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from types import CodeType, ModuleType
@@ -81,6 +82,7 @@ class Handler(NamedTuple):
     functions: dict[str, Function]  # run | prepare, mutate, next
     owner: type | None  # the class whose methods they are
     policy: FailurePolicy = FailurePolicy()
+    renamed_from: str | None = None
 
     def bound(self, phase: str) -> Function | None:
         """The function of a phase; methods get a fresh object, so that nothing is shared."""
@@ -157,10 +159,11 @@ class Automation:
         cron: str | None = None,
         timezone: str | None = None,
         name: str | None = None,
+        renamed_from: str | None = None,
         **policy: Unpack[ToolPolicyOptions],
     ) -> Callable[[F], F]:
         """Declare a producer: a function `(ctx, state)` that reads, publishes, and returns its
-        new state (None keeps the old one).
+        new state (None keeps the old one). With `renamed_from` it keeps the state of that one.
 
         `retries` and `failed_reads` say what follows a failure."""
         check_options(policy, ToolPolicyOptions, self.producer)
@@ -175,7 +178,7 @@ class Automation:
                 named, "producer", publishes=_names(publishes), zone=timezone or self.timezone,
                 schedule=cron if every is None else _interval(every),
             )  # fmt: skip
-            self._handlers.append(Handler(node, {"run": function}, None, failures))
+            self._handlers.append(Handler(node, {"run": function}, None, failures, renamed_from))
             return function
 
         return declare
@@ -190,13 +193,15 @@ class Automation:
         mutate: Function | None = None,
         next: Function | None = None,  # noqa: A002 - the word of the model
         approval: bool | None = None,
+        renamed_from: str | None = None,
         dead_letter: Topic | str | None = None,
         **policy: Unpack[HandlerPolicyOptions],
     ) -> Any:
         """Declare a consumer: three functions, or (as a decorator) a class with such methods.
 
         `prepare(ctx, state)` chooses events, `mutate(ctx, prepared)` makes at most one change,
-        `next(ctx, prepared, mutation)` publishes and returns the new state.
+        `next(ctx, prepared, mutation)` publishes and returns the new state. `renamed_from` is the
+        name it had before: it keeps the state of that one.
 
         `retries`, `failed_reads` and `skip_after` say what follows a failure; the topic
         `dead_letter` receives the events that are left out then."""
@@ -212,7 +217,7 @@ class Automation:
                 approval=asks and "mutate" in found,
                 dead_letter=None if letters is None else _name(letters),
             )  # fmt: skip
-            self._handlers.append(Handler(node, found, owner, failures))
+            self._handlers.append(Handler(node, found, owner, failures, renamed_from))
 
         if prepare is not None:
             given = {"prepare": prepare, "mutate": mutate, "next": next}
@@ -252,7 +257,7 @@ class Automation:
     def version(self, *, now: int) -> NewVersion:
         """What a deploy stores, or BadAutomation with everything that is wrong."""
         graph = self.graph()
-        found = [*self._twice, *problems(self.name, graph)]
+        found = [*self._twice, *problems(self.name, graph), *self._bad_renames()]
         found += [
             f"consumer {one.node.name} has no `prepare`"
             for one in self._handlers
@@ -277,15 +282,25 @@ class Automation:
             )
         handlers = [
             NewHandler(
-                one.node.name, one.node.kind, digest, specs.get(one.node.name), _written(one.node)
+                one.node.name, one.node.kind, digest, specs.get(one.node.name),
+                _written(one.node), one.renamed_from,
             )
             for one, digest in zip(self._handlers, self._handler_digests(), strict=True)
-        ]
+        ]  # fmt: skip
         text = _json(graph)
         return NewVersion(
             self.name, self.queue, self._digest(text), text, handlers, topic_rows(graph),
             self._source(),
         )  # fmt: skip
+
+    def _bad_renames(self) -> list[str]:
+        names = Counter(one.renamed_from for one in self._handlers if one.renamed_from)
+        found = [f"{n} handlers are renamed from {name}" for name, n in names.items() if n > 1]
+        return found + [
+            f"{one.node.kind} {one.node.name} is renamed from {one.renamed_from}, which is declared"
+            for one in self._handlers
+            if one.renamed_from in self.handlers
+        ]
 
     def _source(self) -> str:
         """The text of every function, by handler and phase, as JSON."""

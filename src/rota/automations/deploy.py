@@ -1,4 +1,4 @@
-"""Brings what the code declares into force. The app's part of `app.automations`."""
+"""Deploys what the code declares. The app's part of `app.automations`."""
 
 from __future__ import annotations
 
@@ -10,11 +10,15 @@ from typing import TYPE_CHECKING, Any
 from rota.automations.definition import Automation
 from rota.automations.executor import AutomationExecutor
 from rota.client.automations import Automations
+from rota.core.runs.code_set import code_set
+from rota.engine import liveness
 from rota.engine.wakeups import READY, TIMER
 from rota.errors import BadAutomation, UnknownAutomation
 from rota.store.automations import deploy as deploys
+from rota.store.automations import refused
 from rota.store.automations import state as store
-from rota.store.automations.deploy import NewVersion
+from rota.store.automations.deploy import Deployment, NewVersion
+from rota.store.runs import workers
 
 if TYPE_CHECKING:
     from rota.client.client import Client
@@ -32,69 +36,103 @@ class AppAutomations(Automations):
         self.declared: dict[str, Automation] = {}
         self.executor: AutomationExecutor | None = None
 
-    async def deploy(self, name: str) -> int:
-        """Put the declared version in force, or BadAutomation with all that is wrong; returns
-        its number. The same code again changes nothing."""
+    async def deploy(self, name: str) -> Deployment:
+        """Put the declared version in force, or BadAutomation with all that is wrong, which is
+        recorded, too. The same code again changes nothing."""
         if name not in self.declared:
             known = ", ".join(sorted(self.declared)) or "none"
             raise UnknownAutomation(
                 f"the code declares no automation {name!r}", hint=f"Declared: {known}."
             )
-        number = await self._put(self.declared[name].version(now=self._now()))
+        try:
+            version = self.declared[name].version(now=self._now())
+        except BadAutomation as error:
+            await self._refuse({name: error.problems})
+            raise
+        done = await self._put(version)
+        if done.version == done.before:
+            await self._client.database.write(refused.forget, self._namespace, [name])
+        await self._have_code(version)
         await self._client.wakeups.announce(READY, TIMER)
-        return number
+        return done
 
     async def deploy_all(self) -> None:
         """Deploy everything declared, as a worker does when it starts. One that cannot be
-        deployed is left as it was, with its problems in the log; the others go on."""
+        deployed is left as it was, with its problems recorded and in the log; the others go on."""
         if not self.declared:
             return
-        found = await self._client.database.read(store.digests, namespace=self._namespace)
+        database, namespace = self._client.database, self._namespace
+        found = await database.read(store.digests, namespace=namespace)
+        before = await database.read(refused.listing, namespace=namespace)
         names = sorted(self.declared)
         for begin in range(0, len(names), AT_ONCE):
             await self._deploy_some(names[begin : begin + AT_ONCE], found)
+        unchanged = [name for name in before if found.get(name) == self._digest(name)]
+        if unchanged:
+            await database.write(refused.forget, namespace, unchanged)
         await self._client.wakeups.announce(READY, TIMER)
+
+    def _digest(self, name: str) -> str | None:
+        return self.declared[name].digest() if name in self.declared else None
 
     async def _deploy_some(self, names: Sequence[str], found: Mapping[str, str]) -> None:
         fresh: list[NewVersion] = []
         changed: list[NewVersion] = []
+        problems: dict[str, Sequence[str]] = {}
         for name in names:
-            if found.get(name) == self.declared[name].digest():
-                self._in_force(name, found[name])
+            if found.get(name) == self._digest(name):
                 continue
             try:
                 version = self.declared[name].version(now=self._now())
             except BadAutomation as error:
                 log.error("%s %s", error, error.advice)
+                problems[name] = error.problems
                 continue
             (changed if name in found else fresh).append(version)
-        born = await self._put_new(fresh) if fresh else frozenset()
-        changed += [one for one in fresh if one.name not in born]  # somebody was faster
-        await asyncio.gather(*map(self._put, changed))
+        if problems:
+            await self._refuse(problems)
+        new = await self._put_new(fresh) if fresh else frozenset()
+        changed += [one for one in fresh if one.name not in new]  # another worker was faster
+        await asyncio.gather(*(self._put(one, at_start=True) for one in changed))
+
+    async def _refuse(self, problems: Mapping[str, Sequence[str]]) -> None:
+        await self._client.database.write(
+            refused.put, self._namespace, problems, host=liveness.host(), now=self._now()
+        )
 
     async def _put_new(self, fresh: Sequence[NewVersion]) -> frozenset[str]:
         now = self._now()
-        born = await self._client.database.write(
+        return await self._client.database.write(
             deploys.deploy_new, self._namespace, fresh, now=now,
             new_ids=self._client.ids.endless(now),
         )  # fmt: skip
-        for one in fresh:
-            if one.name in born:
-                self._in_force(one.name, one.digest)
-        return born
 
-    async def _put(self, version: NewVersion) -> int:
+    async def _put(self, version: NewVersion, *, at_start: bool = False) -> Deployment:
         now = self._now()
-        number = await self._client.database.write(
+        done = await self._client.database.write(
             deploys.deploy, self._namespace, version, now=now,
-            new_ids=self._client.ids.endless(now),
+            new_ids=self._client.ids.endless(now), at_start=at_start,
         )  # fmt: skip
-        self._in_force(version.name, version.digest)
-        return number
+        for handler in done.lost:
+            log.warning(
+                "automation %s: handler %s is gone, and its state is lost. A handler that is only "
+                "renamed keeps it with renamed_from=%r.", version.name, handler, handler,
+            )  # fmt: skip
+        if done.held_back:
+            log.warning(
+                "automation %s stays at version %d, which a rollback put in force. To use this "
+                "code: `rota automation deploy %s`.", version.name, done.version, version.name,
+            )  # fmt: skip
+        return done
 
-    def _in_force(self, name: str, digest: str) -> None:
-        if self.executor is not None:
-            self.executor.deployed(name, digest)
+    async def _have_code(self, version: NewVersion) -> None:
+        """Let this process's worker claim what was declared, or changed, after its start."""
+        executor = self.executor
+        if executor is None or executor.code.digests.get(version.name) == version.digest:
+            return
+        code = code_set(self._namespace, {**executor.code.digests, version.name: version.digest})
+        await self._client.database.write(workers.put_code, self._namespace, code, now=self._now())
+        executor.code = code
 
     def _encoded(self, name: str, topic: str, payload: Any) -> str:
         declared = self.declared.get(name)

@@ -18,6 +18,7 @@ from rota.automations.environment import AutomationEnvironment, HandlerSuspended
 from rota.automations.handler_runner import HandlerRunner, ToolFault
 from rota.automations.threads import HandlerThreads
 from rota.core.automations.failure_policy import FailedAttempt
+from rota.core.runs.code_set import code_set
 from rota.core.runs.failures import Kind, describe, kind_of, names_of
 from rota.core.runs.model import Claim, Outcome, StoredStep
 from rota.engine.context import EngineContext
@@ -49,22 +50,19 @@ class AutomationExecutor:
         self._room = AutomationEnvironment(
             base.database, base.clock, base.settings, base.ids, threads
         )
-        self._digests: dict[str, str] = {}
+        digests = {name: one.digest() for name, one in declared.items()}
+        self.code = code_set(base.settings.namespace, digests)
         # What fixes have changed, by automation: the version, and functions by handler.
         self._fixed: dict[str, tuple[int, dict[str, dict[str, Function]]]] = {}
 
-    def deployed(self, name: str, digest: str) -> None:
-        """Our code of this automation is what is in force: its turns may be claimed."""
-        self._digests[name] = digest
-
     def names(self) -> list[str]:
-        """The automations it can perform: those whose deployed version is the one it has."""
-        return list(self._digests)
+        """None: an automation is claimed by the code set, while its code is the deployed one."""
+        return []
 
     async def perform(self, claim: Claim, steps: Sequence[StoredStep]) -> Outcome | None:
         """Take up the turn, run one handler, settle. None: it is settled."""
         begun = await self._room.write(
-            begin.begin, claim, digest=self._digests.get(claim.name, ""),
+            begin.begin, claim, digest=self.code.digests.get(claim.name, ""),
             recoveries_max=self._room.settings.recoveries_max, now=self._room.clock.now(),
             new_ids=self._room.new_ids(),
         )  # fmt: skip
@@ -72,7 +70,6 @@ class AutomationExecutor:
             begun = await self._run(claim, begun)
         if begun.stale:
             log.warning("automation %s has a newer version; left to its workers", claim.name)
-            self._digests.pop(claim.name, None)
             return Outcome(claim, "release")
         self._tell(begun)
         return None

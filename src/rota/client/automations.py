@@ -21,10 +21,12 @@ from rota.client.answers import (
     new_answer,
 )
 from rota.client.caller import refuse_in_workflow
+from rota.client.code_state import code_states
 from rota.core import typed
 from rota.core.automations.model import (
     AnswerRow,
     AutomationVersion,
+    CodeState,
     DeployedAutomation,
     EventName,
     InputRow,
@@ -32,20 +34,32 @@ from rota.core.automations.model import (
     NewAnswer,
     NewEvent,
     NewInput,
+    RefusedDeploy,
     SeenInput,
     SeenRun,
     StoredEvent,
     Touched,
 )
 from rota.core.automations.planner import DeployedHandler
-from rota.core.automations.text import Said, say, schedule_words
+from rota.core.automations.text import Said, refusal, say, schedule_words
 from rota.core.runs.model import Run
 from rota.core.suggest import check_options, suggestion
 from rota.core.time.instants import DAY, moment
 from rota.engine.wakeups import READY, TIMER
 from rota.errors import UnknownAutomation, UnknownInput, UsageError
-from rota.store.automations import answers, commands, effects, events, requeue, views
+from rota.settings import Settings
+from rota.store.automations import (
+    answers,
+    commands,
+    effects,
+    events,
+    refused,
+    requeue,
+    rollback,
+    views,
+)
 from rota.store.automations import state as store
+from rota.store.automations.deploy import Deployment
 from rota.store.automations.events import AutomationKey
 from rota.store.backend.batching import Batch
 from rota.store.backend.database import Tx
@@ -70,6 +84,7 @@ class AutomationView(NamedTuple):
     pending: dict[str, int]  # events by topic
     skips: tuple[EventName, ...] = ()  # what `resolve(name, "skip")` would leave out
     error: str | None = None  # what the run in the way last complained about
+    code: CodeState = CodeState()  # whether a live worker has the deployed code
 
     @property
     def status(self) -> str:
@@ -95,14 +110,14 @@ class Automations:
     async def list(self, *, archived: bool = False, after: str = "") -> list[AutomationView]:
         """All automations by name, up to 1000 after the name `after`."""
         return await self._client.database.read(
-            _list, self._namespace, archived=archived, after=after, now=self._now()
+            _list, self._client.settings, archived=archived, after=after, now=self._now()
         )
 
     async def show(self, name: str) -> AutomationView:
         """One automation: its state in words, and its parts."""
         found = await self._found(name)
         [standing] = await self._client.database.read(
-            _look, self._namespace, [found], now=self._now()
+            _look, self._client.settings, [found], now=self._now()
         )
         return standing
 
@@ -110,6 +125,10 @@ class Automations:
         """The versions that were deployed or made by a fix, newest first."""
         place = await self._place(name)
         return await self._client.database.read(store.versions, place, limit=limit)
+
+    async def refused_deploys(self) -> dict[str, RefusedDeploy]:
+        """The automations of which the last deploy was refused, and why."""
+        return await self._client.database.read(refused.listing, namespace=self._namespace)
 
     async def events(
         self, name: str, *, topic: str = "", status: str = "", before: str = "", limit: int = 50
@@ -364,6 +383,24 @@ class Automations:
         check_options(person, PersonOptions, call)
         return new_answer(self._client.ids.make(self._now()), person)
 
+    # -- versions --------------------------------------------------------------------------
+
+    async def rollback(self, name: str, version: int) -> Deployment:
+        """Put an earlier version in force again, as a new version with its code. Workers that have
+        this code run it at once. Starts of workers with the code after it do not undo this; a
+        deploy of new code, or `deploy`, does."""
+        ids = self._client.ids.endless(self._now())
+        done: Deployment = await self._steer(rollback.rollback, name, version, new_ids=ids)
+        return done
+
+    async def prune_versions(self, name: str, *, keep: int = 10) -> Sequence[int]:
+        """Delete all but the newest `keep` versions; returns their numbers. The version in force
+        stays, and so does the newest that was deployed."""
+        if keep < 1:
+            raise UsageError(f"keep={keep}: the version in force is kept, so at least 1 is")
+        pruned: list[int] = await self._steer(rollback.prune_versions, name, keep=keep)
+        return pruned
+
     # -- how -------------------------------------------------------------------------------
 
     async def _steer(self, verb: Any, name: str, *args: Any, **words: Any) -> Any:
@@ -384,6 +421,13 @@ class Automations:
         if found is None:
             known = await database.read(store.listing, namespace=self._namespace)
             hint = suggestion(name, [one.name for one in known])
+            refusals = await self.refused_deploys()
+            if name in refusals:
+                raise UnknownAutomation(
+                    f"automation {name} was never deployed: {refusal(refusals[name])}",
+                    hint="Correct the code, then `rota up` or `rota automation deploy`.",
+                    name=name, problems=list(refusals[name].problems),
+                )  # fmt: skip
             raise UnknownAutomation(f"there is no automation {name!r}", hint=hint, name=name)
         return found
 
@@ -399,16 +443,18 @@ class Automations:
 
 
 async def _list(
-    tx: Tx, namespace: str, *, archived: bool, after: str, now: int
+    tx: Tx, settings: Settings, *, archived: bool, after: str, now: int
 ) -> list[AutomationView]:
+    namespace = settings.namespace
     found = await store.listing(tx, namespace=namespace, archived=archived, after=after)
-    return await _look(tx, namespace, found, now=now) if found else []
+    return await _look(tx, settings, found, now=now) if found else []
 
 
 async def _look(
-    tx: Tx, namespace: str, found: Sequence[DeployedAutomation], *, now: int
+    tx: Tx, settings: Settings, found: Sequence[DeployedAutomation], *, now: int
 ) -> list[AutomationView]:
     """How these stand, with a few questions for all of them together."""
+    namespace = settings.namespace
     names = [one.name for one in found]
     turns = await store.open_turns(tx, namespace=namespace, names=names)
     handlers = await store.handlers_of_all(tx, namespace=namespace, names=names)
@@ -419,16 +465,20 @@ async def _look(
     ledger = await effects.of_chains(tx, roots) if roots else {}
     errors = await views.last_errors(tx, halted)
     skips = await views.to_skip(tx, namespace, halted, ledger)
+    codes = await code_states(tx, found, settings, now=now)
     standings = []
     for one in found:
         turn, own = turns.get(one.name), handlers[one.name]
         root_id = turn.root_id if turn else ""
         change, left_out = ledger.get(root_id), tuple(skips.get(one.name, ()))
         error = errors.get(root_id)
-        said = say(one, turn, own, error=error, mutation=change, skips=left_out, now=now)
+        said = say(
+            one, turn, own, error=error, mutation=change, skips=left_out, code=codes[one.name],
+            now=now,
+        )  # fmt: skip
         next_at = moment(turn.available_at) if turn and turn.available_at is not None else None
         standings.append(AutomationView(
             one, said, schedule_words(own), next_at, turn, change, own, pending[one.name],
-            left_out, error,
+            left_out, error, codes[one.name],
         ))  # fmt: skip
     return standings

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import msgspec
 
+from rota.core.automations.text import refusal
 from rota.core.runs.ids import short_id
 from rota.core.runs.lifecycle import Status
 from rota.core.runs.model import Queue, Run, WorkerRecord
@@ -20,11 +21,12 @@ from rota.core.schedules.intent import PUT_ASIDE
 from rota.core.time.instants import DAY, MINUTE, SECOND, micros, span
 from rota.engine import liveness
 from rota.engine.clock import SystemClock
-from rota.errors import RotaError
+from rota.errors import BadAutomation, RotaError
 from rota.schedules.ledger_check import ledger_faults
 from rota.settings import Settings
 from rota.store import invariants
-from rota.store.automations import views
+from rota.store.automations import refused, views
+from rota.store.automations.state import automation_names, versions_without_worker
 from rota.store.backend import migrate
 from rota.store.backend.database import Database, Tx, open_url
 from rota.store.backend.migrate import PlannedMigration
@@ -82,6 +84,11 @@ def served(worker: WorkerRecord) -> list[str]:
 def known(worker: WorkerRecord) -> list[str]:
     """What a worker has the code of."""
     return [str(name) for name in msgspec.json.decode(worker.names)]
+
+
+def worker_name(worker: WorkerRecord) -> str:
+    """A worker for people: its machine and its process."""
+    return f"{worker.host.partition('/')[0]}, pid {worker.pid}"
 
 
 async def bring_up_to_date(url: str, settings: Settings) -> tuple[str, list[str]]:
@@ -163,13 +170,14 @@ class Doctor:
         self._now = SystemClock().now()
         self._live: list[WorkerRecord] = []
         self._queues: dict[str, Queue] = {}
+        self._automations: frozenset[str] = frozenset()
 
     def looks(self) -> list[Callable[[], Awaitable[list[Finding]]]]:
         """What is looked at, in this order: later ones need what earlier ones found."""
         return [
             self.store, self.schema, self.clock, self.rules, self.ledger, self.schedules,
-            self.worker_rows, self.queues, self.pending, self.overdue, self.leases,
-            self.put_aside, self.people, self.hung_handlers,
+            self.worker_rows, self.queues, self.deploys, self.pending, self.overdue,
+            self.leases, self.put_aside, self.people, self.hung_handlers,
         ]  # fmt: skip
 
     # -- the database ----------------------------------------------------------------------
@@ -276,7 +284,7 @@ class Doctor:
         return found
 
     def _missed(self, row: WorkerRecord, why: Absence) -> Finding:
-        who = f"worker {row.id} ({row.host.partition('/')[0]}, pid {row.pid})"
+        who = f"worker {row.id} ({worker_name(row)})"
         if why == "gone":
             hint = "Its runs go to another worker within a heartbeat; if there is none: `rota up`."
             return Finding("warn", "workers", f"{who} is gone without signing off", hint)
@@ -314,6 +322,27 @@ class Doctor:
             if row.paused
         ]
 
+    # -- automations -----------------------------------------------------------------------
+
+    async def deploys(self) -> list[Finding]:
+        """Deployed versions that no live worker has, and deploys that were refused."""
+        refusals = await self._database.read(refused.listing, namespace=self._namespace)
+        found = [
+            Finding("bad", "deploys", f"automation {name}: {refusal(one)}", BadAutomation.hint)
+            for name, one in refusals.items()
+        ]
+        live = [row.id for row in self._live]
+        self._automations = await self._database.read(automation_names, namespace=self._namespace)
+        missing = await self._database.read(
+            versions_without_worker, namespace=self._namespace, workers=live, limit=LOOK_MAX
+        )
+        if live and missing:
+            names = [f"{name} (version {version})" for name, version in missing]
+            says = f"no live worker has the deployed code of {_some(names)}"
+            hint = "Restart the workers with it; `rota why NAME` tells which code they have."
+            found.append(Finding("bad", "deploys", says, hint))
+        return found
+
     # -- runs ------------------------------------------------------------------------------
 
     async def pending(self) -> list[Finding]:
@@ -336,7 +365,10 @@ class Doctor:
             level: Level = "bad" if waits_us > WAIT_US_MAX else "warn"
             hint = f"Start one: `rota up --queue {row.queue}`."
             return Finding(level, "pending", f"{says}: no live worker serves the queue", hint)
-        if not any(row.queue in served(one) and row.name in known(one) for one in self._live):
+        automation = row.name in self._automations  # `deploys` looks for their code
+        if not automation and not any(
+            row.queue in served(one) and row.name in known(one) for one in self._live
+        ):
             level = "bad" if waits_us > WAIT_US_MAX else "warn"
             says += f": no live worker that serves the queue knows {row.name}"
             hint = f"Start a worker whose code registers {row.name}, or cancel the runs."

@@ -204,7 +204,10 @@ class _CodeWalk:
         if isinstance(value, FunctionType | type):
             return self._function_or_class(value)
         parts = _parts_of_callable(value)
-        return None if parts is None else f"{_label(type(value))}:{self._value(parts)}"
+        if parts is not None:
+            return f"{_label(type(value))}:{self._value(parts)}"
+        is_compiled = callable(value) and hasattr(value, "__qualname__")  # such as `str.title`
+        return _label(value) if is_compiled else None
 
     def _function_or_class(self, value: object) -> str:
         return self._reference(value) if self._is_users(_module_of(value)) else _label(value)

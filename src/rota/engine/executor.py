@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
+from rota.core.runs.code_set import CodeSet
 from rota.core.runs.model import Claim, Outcome, StoredStep
 
 
@@ -15,9 +16,10 @@ class Executor(Protocol):
 
     kind: str
     replays: bool  # whether it wants all steps of a run's chain at hand, to answer from
+    code: CodeSet  # what it performs only while its code is the deployed one
 
     def names(self) -> list[str]:
-        """The names it can perform."""
+        """The names it can perform, whatever their code."""
         ...
 
     async def perform(self, claim: Claim, steps: Sequence[StoredStep]) -> Outcome | None:

@@ -72,7 +72,7 @@ class Maintenance:
             _json(queues), _json(self._worker.names()), self._settings.seats, "online", version,
             now, now, None,
         )  # fmt: skip
-        await self._database.write(workers.register, self._row)
+        await self._database.write(workers.register, self._row, self._worker.code)
         await self.beat()
         released = await self._database.write(
             release_stuck, namespace=self._settings.namespace, now=self._clock.now()
@@ -106,12 +106,13 @@ class Maintenance:
         beat = await self._database.write(
             workers.beat, self._worker.id, status=status, now=now,
             queues=self._worker.queue_names, names=self._worker.names(),
+            code_id=self._worker.code.id,
         )  # fmt: skip
         self._worker.expect_alone(beat.alone_waits)
         if not beat.is_known:
             assert self._row is not None
             again = msgspec.structs.replace(self._row, heartbeat_at=now)
-            await self._database.write(workers.register, again)
+            await self._database.write(workers.register, again, self._worker.code)
         limits = await self._database.read(workers.queues, namespace=self._settings.namespace)
         self._worker.limit(limits)
         await self.reap()

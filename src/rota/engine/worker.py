@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections.abc import Mapping, Sequence
 
+from rota.core.runs.code_set import NO_CODE, CodeSet
 from rota.core.runs.failures import Kind, describe
 from rota.core.runs.lifecycle import FINAL, RULES
 from rota.core.runs.model import Claim, NewRun, Outcome, Queue, Started, StoredStep
@@ -161,7 +162,7 @@ class Worker:
         async with self._turning:
             request = ClaimRequest(
                 self._settings.namespace, self.id, names, [(fresh[0].queue, room)], len(fresh),
-                frozenset(), now, now + self._lease_us,
+                frozenset(), now, now + self._lease_us, code_id=self.code.id,
             )  # fmt: skip
             try:
                 started, claimed = await self._database.write_brief(
@@ -272,23 +273,25 @@ class Worker:
             wanted, free = [(name, 1) for name in self._queues], 1
         elif self._alone.keeps_slots_empty(self.held.values(), now):
             return None
-        names = self.names()
-        if not wanted or not names:
+        names, code = self.names(), self.code
+        if not wanted or not (names or code.id):
             return None
         if self._weighted and not one_alone:
             wanted = divided([(self._queues[name], most) for name, most in wanted], free)
         return ClaimRequest(
             self._settings.namespace, self.id, names, wanted, free,
             frozenset(self._limits), now, now + self._lease_us, one_alone,
-            self._positions.after(now),
+            self._positions.after(now), code.id,
         )  # fmt: skip
 
     def names(self) -> list[str]:
-        """Everything its executors can perform."""
-        names: list[str] = []
-        for executor in self._executors.values():
-            names += executor.names()
-        return names
+        """Everything its executors can perform, whatever its code."""
+        return [name for one in self._executors.values() for name in one.names()]
+
+    @property
+    def code(self) -> CodeSet:
+        """What it executes only while its code is the deployed one."""
+        return next((one.code for one in self._executors.values() if one.code.id), NO_CODE)
 
     def _note_claim(self, request: ClaimRequest, claimed: Claimed, calls: int) -> None:
         """Remember what a claim says about what is left; `calls` is from before it."""

@@ -15,6 +15,7 @@ from rota.core.automations.planner import DeployedHandler, due_of
 from rota.core.automations.text import RETRIED
 from rota.core.runs.lifecycle import Status
 from rota.core.time.instants import iso, span
+from rota.explain.deployed_code import code_reason
 from rota.explain.run import RunExplainer, RunState
 from rota.schedules.host_zone import host_zone_name
 from rota.schedules.preview import wall
@@ -59,6 +60,8 @@ class _Walk:
             return RunState("paused", "does not run: it was paused", {}, resume)
         if turn is None:
             return RunState("no_turn", "has no turn: its last run died too often", {}, resume)
+        if turn.status != Status.RUNNING and (missing := code_reason(self._look)) is not None:
+            return RunState("no_code", *missing)
         if turn.status in (Status.PENDING, Status.RUNNING):
             return await RunExplainer(self._client, self._zone).of(turn)
         if turn.reason in ("reconciliation", *RETRIED):

@@ -8,9 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import msgspec
-
-from rota.client.doctor import absence, served
+from rota.client.doctor import absence, known, served
 from rota.core.runs import limits
 from rota.core.runs.failures import TABLE, Kind, advice
 from rota.core.runs.lifecycle import Status
@@ -18,6 +16,7 @@ from rota.core.runs.model import Queue, Run, StoredStep, WorkerRecord
 from rota.core.runs.recovery import runs_alone
 from rota.core.runs.stored_errors import error_line
 from rota.core.time.instants import SECOND, iso, span
+from rota.explain.deployed_code import code_reason
 from rota.schedules.preview import wall
 from rota.store.pipelines import steps as pipeline_steps
 from rota.store.pipelines.steps import ProviderWait
@@ -30,8 +29,8 @@ if TYPE_CHECKING:
 RUNNING_LOOK = 1000
 # A run with such a verdict does not move by itself: what waits behind it is blocked by the cause.
 BLOCKED = frozenset({
-    "no_worker", "unknown_workflow", "queue_paused", "queue_limit", "key_limit", "rate_limit",
-    "seats", "needs_person", "waits_signal", "waits_alone", "worker_reserved",
+    "no_worker", "unknown_workflow", "no_code", "queue_paused", "queue_limit", "key_limit",
+    "rate_limit", "seats", "needs_person", "waits_signal", "waits_alone", "worker_reserved",
 })  # fmt: skip
 
 
@@ -186,7 +185,7 @@ class RunExplainer:
             "queue": run.queue, "workers_on": len(live), "waits_since": _iso(since),
         }  # fmt: skip
         found = (
-            self._nobody(run, live)
+            await self._nobody(run, live)
             or (await self._limited(run, limit) if limit is not None else None)
             or self._alone(run)
             or await self._full(run, live)
@@ -196,14 +195,17 @@ class RunExplainer:
         clause = found.clause.replace("waits:", f"waits{waits}:", 1)
         return found._replace(clause=clause, facts=facts | found.facts)
 
-    def _nobody(self, run: Run, live: Sequence[WorkerRecord]) -> RunState | None:
+    async def _nobody(self, run: Run, live: Sequence[WorkerRecord]) -> RunState | None:
         if not live:
             return RunState("no_worker", "waits: no worker is on", {}, "Start one: `rota up`.")
         serving = [worker for worker in live if run.queue in served(worker)]
         if not serving:
             clause = f"waits: no worker serves queue {run.queue}"
             return RunState("no_worker", clause, {}, f"Start one: `rota up --queue {run.queue}`.")
-        if not any(run.name in _names(worker) for worker in serving):
+        if run.kind == "automation":
+            missing = code_reason(await self._client.automations.show(run.name))
+            return None if missing is None else RunState("no_code", *missing)
+        if not any(run.name in known(worker) for worker in serving):
             clause = f"waits: no worker that serves queue {run.queue} knows {run.kind} {run.name}"
             return RunState("unknown_workflow", clause, {}, "Deploy the code that has it.")
         return None
@@ -300,10 +302,6 @@ def _span(duration_us: int) -> str:
 
 def _iso(at: int | None) -> str | None:
     return None if at is None else iso(at)
-
-
-def _names(worker: WorkerRecord) -> list[str]:
-    return [str(name) for name in msgspec.json.decode(worker.names)]
 
 
 def _signal(step: StoredStep) -> str:

@@ -9,6 +9,7 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from rota.core.runs.code_set import NO_CODE
 from rota.core.runs.model import Claim, Outcome, StoredStep
 from rota.engine.journal import PASSING
 
@@ -26,6 +27,7 @@ class PipelineExecutor:
 
     kind = "pipeline"
     replays = False
+    code = NO_CODE
 
     def __init__(self, pipelines: PipelineClient, base: EngineContext, journal: Journal) -> None:
         self._pipelines = pipelines

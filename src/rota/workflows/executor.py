@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from rota.core import typed
+from rota.core.runs.code_set import NO_CODE
 from rota.core.runs.failures import TABLE, describe, kind_of, names_of
 from rota.core.runs.ids import IdMaker
 from rota.core.runs.lifecycle import Status, Trigger
@@ -60,6 +61,7 @@ class WorkflowExecutor:
 
     kind = "workflow"
     replays = True
+    code = NO_CODE
 
     def __init__(
         self,

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import socket
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from rota import Rota
+from rota.core.runs.code_set import code_set
+from rota.core.runs.model import WorkerRecord
+from rota.engine import liveness
+from rota.store.runs import workers
 from tests.cli.kit import Daemon
 from tests.cli.kit.automation_project import CODE, Desk
 from tests.kit import select
@@ -44,9 +51,9 @@ def test_the_code_is_deployed_once_and_again_when_it_changes(folder: Path) -> No
     assert desk.run("automation", "deploy").stdout == (
         "asking is deployed, version 1\nmails is deployed, version 1\n"
     )
-    assert desk.json("automation", "deploy", "mails") == [
-        {"name": "mails", "version": 1, "before": 1}
-    ]
+    [told] = desk.json("automation", "deploy", "mails")
+    assert (told["name"], told["version"], told["before"]) == ("mails", 1, 1)
+    assert (told["lost_state_of"], told["code"]["refused"]) == ([], None)
     assert desk.run("automation", "deploy", "mails").stdout == "mails is unchanged, version 1\n"
     (folder / "jobs.py").write_text(CODE.replace('every="1h"', 'every="2h"'))
     desk.forget_code()
@@ -54,6 +61,63 @@ def test_the_code_is_deployed_once_and_again_when_it_changes(folder: Path) -> No
     assert said == "mails is deployed, version 2 after 1\n"
     assert [row["version"] for row in desk.json("automation", "versions", "mails")] == [2, 1]
     assert "def poll" in desk.json("automation", "versions", "mails")[0]["source"]["poll"]["run"]
+
+
+def test_a_deploy_names_the_workers_to_restart(folder: Path) -> None:
+    desk = Desk(folder, "sqlite:///jobs.db")
+    desk.run("automation", "deploy")
+    digest = desk.json("automation", "versions", "mails")[0]["digest"]
+    asyncio.run(worker_with_code(f"sqlite:///{folder / 'jobs.db'}", {"mails": digest}))
+    (folder / "jobs.py").write_text(CODE.replace('every="1h"', 'every="2h"'))
+    desk.forget_code()
+    result = desk.run("automation", "deploy", "mails")
+    assert f"restart worker {socket.gethostname()}, pid {os.getpid()}: " in result.stderr
+    assert "it has other code of mails (version 1)" in result.stderr
+    assert "No worker has version 2 of its code" in desk.run("automation", "list").stdout
+    assert "rota automation rollback mails 1" in desk.run("automation", "show", "mails").stdout
+    assert (
+        "deployed code of asking (version 1), mails (version 2)"
+        in desk.run("doctor", code=1).stdout
+    )
+
+
+async def worker_with_code(url: str, digests: dict[str, str]) -> None:
+    """A live worker, with this code."""
+    async with Rota(url).connected() as app:
+        now, pid = app.clock.now(), os.getpid()
+        row = WorkerRecord(
+            "w1", "default", liveness.host(), pid, liveness.started(pid), '["default"]', "[]", 1,
+            "online", "", now, now, None,
+        )  # fmt: skip
+        await app.database.write(workers.register, row, code_set("default", digests))
+
+
+def test_a_version_is_rolled_back_and_old_ones_are_pruned(folder: Path) -> None:
+    desk = Desk(folder, "sqlite:///jobs.db")
+    desk.run("automation", "deploy")
+    (folder / "jobs.py").write_text(CODE.replace('every="1h"', 'every="2h"'))
+    desk.forget_code()
+    desk.run("automation", "deploy", "mails")
+    said = desk.run("automation", "rollback", "mails", "1").stdout
+    assert "mails is back at the code of version 1, as version 3" in said
+    assert desk.json("automation", "rollback", "mails", "3")["restores"] == 3
+    rows = desk.json("automation", "versions", "mails")
+    assert [row["comment"] for row in rows] == ["restores version 1", None, None]
+    assert "has no version 9" in desk.error("automation", "rollback", "mails", "9", code=2)
+    assert (
+        "2 versions of mails deleted"
+        in desk.run("automation", "prune", "mails", "--keep", "1").stdout
+    )
+    assert [row["version"] for row in desk.json("automation", "versions", "mails")] == [3]
+
+
+def test_a_refused_deploy_is_listed(folder: Path) -> None:
+    desk = Desk(folder, "sqlite:///jobs.db", BROKEN)
+    desk.run("automation", "deploy", code=2)
+    listed = desk.run("automation", "list")
+    assert "one is not deployed; refused: " in listed.stderr
+    assert "topic lonely is read by nobody" in listed.stderr
+    assert "a deploy was refused" in desk.error("automation", "show", "one", code=4)
 
 
 def test_all_problems_of_all_automations_are_told_at_once(folder: Path) -> None:
@@ -251,7 +315,7 @@ def test_an_event_or_an_input_is_skipped(desk: Desk) -> None:
     "words",
     [
         ["show"], ["inputs"], ["inputs", "--stale"], ["outputs"], ["events"], ["activity"],
-        ["versions"], ["pause"], ["resume"], ["archive"], ["run-now"],
+        ["versions"], ["pause"], ["resume"], ["archive"], ["run-now"], ["prune"],
     ],
 )  # fmt: skip
 def test_an_unknown_automation_is_answered_with_the_nearest(desk: Desk, words: list[str]) -> None:

@@ -83,6 +83,8 @@ def _query_of(call: ast.Call) -> str | None:
     """The query that a call of `tx.rows` or `tx.many` names."""
     is_query = isinstance(call.func, ast.Attribute) and call.func.attr in ("rows", "many", "change")
     name = call.args[0] if is_query and call.args else None
+    if isinstance(name, ast.Call) and ast.unparse(name.func) in ("request.query", "served_query"):
+        name = name.args[0]
     is_text = isinstance(name, ast.Constant) and isinstance(name.value, str)
     return str(name.value) if is_text and isinstance(name, ast.Constant) else None
 
@@ -114,8 +116,9 @@ def test_every_parameter_is_passed_and_no_other(name: str) -> None:
     wanted = {
         parameter
         for dialect in ("sqlite", "postgres")
-        if name in queries.compiled(dialect)
-        for parameter in queries.compiled(dialect)[name].parameters
+        for form in (name, queries.served_query(name, "code"))
+        if form in queries.compiled(dialect)
+        for parameter in queries.compiled(dialect)[form].parameters
     }
     for module, call in _calls().get(name, []):
         given = {word.arg for word in call.keywords if word.arg not in (None, "alone")}

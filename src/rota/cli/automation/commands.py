@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -20,9 +20,10 @@ if TYPE_CHECKING:
     from rota.app import Rota
     from rota.client.automations import AutomationView
     from rota.client.client import Client
-    from rota.core.automations.model import StoredEvent
+    from rota.core.automations.model import CodeState, RefusedDeploy, StoredEvent
 
 T = TypeVar("T")
+STALE_SHOWN = 3
 PAGE_SIZE = 1000  # what one question for automations answers with
 
 
@@ -41,10 +42,11 @@ def automation() -> None:
 def list_(call: CommonOptions, archived: bool, after: str) -> None:
     """List automations by name, each with its state in a sentence."""
 
-    async def look(client: Client) -> Sequence[AutomationView]:
-        return await client.automations.list(archived=archived, after=after)
+    async def look(client: Client) -> tuple[Sequence[AutomationView], Iterable[RefusedDeploy]]:
+        found = await client.automations.list(archived=archived, after=after)
+        return found, (await client.automations.refused_deploys()).values()
 
-    found = connect.ask(call, look)
+    found, refused = connect.ask(call, look)
     if call.json:
         render.document([page.document(one) for one in found])
         return
@@ -56,6 +58,11 @@ def list_(call: CommonOptions, archived: bool, after: str) -> None:
     blocked = [one.automation.name for one in found if one.status == "Needs attention"]
     if blocked:
         click.echo(f"to see what is needed: rota automation show {blocked[0]}", err=True)
+    shown = {one.automation.name for one in found}
+    for refusal in refused:
+        if refusal.automation not in shown and not after and len(found) < PAGE_SIZE:
+            problems = "; ".join(refusal.problems)
+            click.echo(f"{refusal.automation} is not deployed; refused: {problems}", err=True)
     if len(found) == PAGE_SIZE:
         click.echo(f"more: --after {found[-1].automation.name}", err=True)
 
@@ -90,11 +97,13 @@ for command in (
 
 
 class Deployed(NamedTuple):
-    """What a deploy did to one automation."""
+    """What a deploy did to one automation, and which workers have other code of it."""
 
     name: str
     version: int
     before: int | None
+    lost: tuple[str, ...]  # handlers that are gone with their state
+    code: CodeState
 
 
 @automation.command("deploy")
@@ -103,9 +112,9 @@ class Deployed(NamedTuple):
 def deploy(call: CommonOptions, names: tuple[str, ...]) -> None:
     """Put the automations of the project's code in force; all, if none is named.
 
-    New and changed handlers run at once; the others keep their times and their state. Workers
-    that have other code leave the automation alone until they are started again. `rota up` does
-    the same when it starts.
+    New and changed handlers run at once; the others keep their times and their state. A running
+    worker loads no code: it runs the deployed version if it has it already. Workers that have to
+    be restarted for it are named. `rota up` deploys, too, when it starts.
     """
     found = connect.project_of(call)
     if found is None or found.app is None:
@@ -124,10 +133,12 @@ def deploy(call: CommonOptions, names: tuple[str, ...]) -> None:
         _must_be_declared(app, name)
     done, broken = connect.run(app, lambda _: _deploy(app, chosen))
     if call.json and not broken:
-        render.document([one._asdict() for one in done])
+        render.document([_deployed_document(one) for one in done])
     elif not call.json:
         for one in done:
             click.echo(_deployed_words(one))
+            _tell_lost(one.name, one.lost)
+        _tell_restarts(done)
     if broken:
         raise broken[0] if len(broken) == 1 else _all_of(broken)
 
@@ -152,9 +163,12 @@ async def _deploy(app: Rota, names: Sequence[str]) -> tuple[list[Deployed], list
         except UnknownAutomation:
             before = None
         try:
-            done.append(Deployed(name, await app.automations.deploy(name), before))
+            deployed = await app.automations.deploy(name)
         except BadAutomation as error:
             broken.append(error)
+            continue
+        code = (await app.automations.show(name)).code
+        done.append(Deployed(name, deployed.version, before, deployed.lost, code))
     return done, broken
 
 
@@ -164,6 +178,74 @@ def _deployed_words(one: Deployed) -> str:
     if one.before == one.version:
         return f"{one.name} is unchanged, version {one.version}"
     return f"{one.name} is deployed, version {one.version} after {one.before}"
+
+
+def _deployed_document(one: Deployed) -> dict[str, Any]:
+    return {
+        "name": one.name, "version": one.version, "before": one.before,
+        "lost_state_of": list(one.lost), "code": page.code_document(one.code),
+    }  # fmt: skip
+
+
+def _tell_lost(name: str, lost: Sequence[str]) -> None:
+    for handler in lost:
+        click.echo(
+            f"the state of {name}'s handler {handler} is lost, because the handler is gone; "
+            f"a handler that is only renamed keeps it with renamed_from={handler!r}", err=True,
+        )  # fmt: skip
+
+
+def _tell_restarts(done: Sequence[Deployed]) -> None:
+    """Name the workers that run none of this until they are started again."""
+    stale: dict[str, list[str]] = {}
+    for one in done:
+        for other in one.code.others:
+            has = "other code" if other.version is None else f"version {other.version}"
+            stale.setdefault(other.worker, []).append(f"{one.name} ({has})")
+    for worker, names in stale.items():
+        listed = ", ".join(names[:STALE_SHOWN])
+        more = f" and {len(names) - STALE_SHOWN} more" if len(names) > STALE_SHOWN else ""
+        click.echo(f"restart worker {worker}: it has other code of {listed}{more}", err=True)
+
+
+@automation.command("rollback")
+@complete.AUTOMATION
+@click.argument("version", type=int)
+@click.pass_obj
+def rollback(call: CommonOptions, name: str, version: int) -> None:
+    """Put an earlier version in force again.
+
+    Workers that still have its code run it at once; others have to be started with it. A worker
+    that starts with the code you rolled back from does not put it in force again; new code does,
+    and so does `rota automation deploy`.
+    """
+    done, standing = _steer(call, name, lambda client: client.automations.rollback(name, version))
+    if done.version == done.before:
+        words = f"{name} is at version {done.version} already"
+    else:
+        words = f"{name} is back at the code of version {version}, as version {done.version}"
+    tell(call, standing, words, restores=version, lost_state_of=list(done.lost))
+    if not call.json:
+        _tell_lost(name, done.lost)
+        _tell_restarts([Deployed(name, done.version, done.before, done.lost, standing.code)])
+
+
+@automation.command("prune")
+@complete.AUTOMATION
+@click.option("--keep", default=10, show_default=True, type=click.IntRange(min=1),
+              help="How many of the newest to keep.")  # fmt: skip
+@click.pass_obj
+def prune(call: CommonOptions, name: str, keep: int) -> None:
+    """Delete old versions of an automation.
+
+    The version in force stays, and so does the newest one that was deployed. Runs keep the number
+    of their version.
+    """
+    pruned, standing = _steer(
+        call, name, lambda client: client.automations.prune_versions(name, keep=keep)
+    )
+    words = f"{render.count(len(pruned), 'version')} of {name} deleted"
+    tell(call, standing, words, pruned=list(pruned))
 
 
 def _all_of(broken: Sequence[BadAutomation]) -> BadAutomation:

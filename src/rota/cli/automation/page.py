@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rota.client.automations import AutomationView
     from rota.client.client import Client
     from rota.core.automations.graph import AutomationGraph, HandlerNode
-    from rota.core.automations.model import AnswerRow, EventName, LedgerRow, SeenRun
+    from rota.core.automations.model import AnswerRow, CodeState, EventName, LedgerRow, SeenRun
     from rota.core.automations.planner import DeployedHandler
 
 LATEST_COUNT = 5
@@ -43,6 +43,8 @@ ACTIONS: dict[str, tuple[str, str]] = {
     "skip": ("rota run resolve {waits} skip", "go on without {skips}"),
     "deploy": ("rota automation deploy {name}", "after you have corrected the code"),
     "resume": ("rota automation resume {name}", "let it go on"),
+    "restart": ("rota up", "restart the workers, with the code of version {version}"),
+    "rollback": ("rota automation rollback {name} {known}", "or use the code that they have"),
 }
 # The same word, where a change is in doubt: then it says something else.
 IN_DOUBT: dict[str, str] = {
@@ -99,7 +101,8 @@ def actions(standing: AutomationView) -> list[dict[str, str]]:
     waits = in_the_way(standing) or standing.turn
     names = {
         "name": standing.automation.name, "waits": waits.id if waits else "",
-        "skips": _listed(standing.skips),
+        "skips": _listed(standing.skips), "version": standing.automation.version,
+        "known": max((one.version or 0 for one in standing.code.others), default=0),
     }  # fmt: skip
     doubt = standing.turn is not None and standing.turn.reason == "reconciliation"
     found = []
@@ -126,6 +129,19 @@ def in_the_way(standing: AutomationView) -> LedgerRow | None:
 # -- documents ---------------------------------------------------------------------------------
 
 
+def code_document(code: CodeState) -> dict[str, Any]:
+    """Who has the deployed code, and what was refused."""
+    refused = code.refused
+    return {
+        "live_worker_count": code.live, "serving_worker_count": code.serving,
+        "other_workers": [one._asdict() for one in code.others],
+        "refused": refused and {
+            "problems": list(refused.problems), "host": refused.host,
+            "refused_at": render.at(refused.refused_at),
+        },
+    }  # fmt: skip
+
+
 def document(standing: AutomationView) -> dict[str, Any]:
     """An automation for machines."""
     one, turn, change = standing.automation, standing.turn, in_the_way(standing)
@@ -134,6 +150,7 @@ def document(standing: AutomationView) -> dict[str, Any]:
         "setting": one.status, "version": one.version, "queue": one.queue,
         "schedule": standing.schedule,
         "next_at": standing.next_at and standing.next_at.isoformat(),
+        "code": code_document(standing.code),
         "pending": standing.pending, "failure_count": one.failures, "fix_count": one.fixes,
         "run": turn and {"id": turn.id, "status": turn.label, "attempt": turn.attempt},
         "change": change and output_document(change),

@@ -104,6 +104,36 @@ class DeadLetter(msgspec.Struct, frozen=True):
     failed_at: str
 
 
+class RefusedDeploy(NamedTuple):
+    """A deploy that was refused: all that is wrong, on which host, and when."""
+
+    automation: str
+    problems: tuple[str, ...]
+    host: str
+    refused_at: int
+
+
+class WorkerCode(NamedTuple):
+    """A live worker that has other code of an automation than the deployed one."""
+
+    worker: str  # its host and process
+    version: int | None  # which version its code is, if it was ever deployed
+
+
+class CodeState(NamedTuple):
+    """Which live workers have the deployed code of an automation, and what was refused."""
+
+    live: int = 0  # workers, whatever their code
+    serving: int = 0  # those that have the deployed code
+    others: tuple[WorkerCode, ...] = ()
+    refused: RefusedDeploy | None = None
+
+    @property
+    def is_missing(self) -> bool:
+        """Whether workers are on, and none of them can run the version in force."""
+        return self.live > 0 and self.serving == 0
+
+
 class EventName(NamedTuple):
     """Which event: for people, its topic and message id."""
 
@@ -229,6 +259,8 @@ class AutomationVersion(msgspec.Struct, frozen=True, gc=False):
     source: str | None
     comment: str | None
     created_at: int
+    parts: str | None = None  # what a rollback needs; None in versions of an older Rota
+    restores: int | None = None  # the version that a rollback put in force again
 
 
 class NewInput(NamedTuple):

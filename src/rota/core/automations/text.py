@@ -9,7 +9,14 @@ from typing import NamedTuple
 import msgspec
 
 from rota.core.automations.failure_policy import Outage
-from rota.core.automations.model import DeployedAutomation, EventName, HandlerRun, LedgerRow
+from rota.core.automations.model import (
+    CodeState,
+    DeployedAutomation,
+    EventName,
+    HandlerRun,
+    LedgerRow,
+    RefusedDeploy,
+)
 from rota.core.automations.phases import Mutation, Phase
 from rota.core.automations.planner import DeployedHandler, due_of
 from rota.core.runs.lifecycle import Status
@@ -69,9 +76,48 @@ def say(
     error: str | None,
     mutation: LedgerRow | None,
     skips: Sequence[EventName] = (),
+    code: CodeState = CodeState(),  # noqa: B008 - immutable
     now: int,
 ) -> Said:
-    """The state of an automation in words. `skips` are the events that a skip would leave out."""
+    """The state of an automation in words. `skips` are the events that a skip would leave out;
+    `code` tells whether a worker can run it."""
+    said = _say(automation, turn, handlers, error, mutation, skips, now)
+    idle = turn is not None and turn.status not in (Status.RUNNING, Status.WAITING)
+    if automation.status == "active" and idle and code.is_missing:
+        known = any(worker.version is not None for worker in code.others)
+        actions = ("restart", "rollback") if known else ("restart",)
+        said = Said(Word.ATTENTION, missing_code(automation.version, code), actions)
+    if code.refused is None:
+        return said
+    return said._replace(sentence=f"{said.sentence}; {refusal(code.refused)}")
+
+
+def missing_code(version: int, code: CodeState) -> str:
+    """That workers are on, and none of them has this version."""
+    said = f"No worker has version {version} of its code"
+    if not code.others:
+        return said
+    first = code.others[0]
+    has = "code that was never deployed" if first.version is None else f"version {first.version}"
+    more = f", and {len(code.others) - 1} more like it" if len(code.others) > 1 else ""
+    return f"{said}: worker {first.worker} has {has}{more}"
+
+
+def refusal(refused: RefusedDeploy) -> str:
+    """That a deploy was refused, and the first of its problems."""
+    first, *more = refused.problems
+    return f"a deploy was refused: {first}" + (f" (and {len(more)} more)" if more else "")
+
+
+def _say(
+    automation: DeployedAutomation,
+    turn: Run | None,
+    handlers: Sequence[DeployedHandler],
+    error: str | None,
+    mutation: LedgerRow | None,
+    skips: Sequence[EventName],
+    now: int,
+) -> Said:
     if automation.status == "archived":
         return Said(Word.STOPPED, "Archived", ("resume",))
     waiting = turn is not None and turn.status == Status.WAITING

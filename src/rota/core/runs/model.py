@@ -211,6 +211,7 @@ class WorkerRecord(msgspec.Struct, frozen=True):
     started_at: int
     heartbeat_at: int
     stopped_at: int | None
+    code_id: str | None = None  # the code set of its automations
 
 
 class Queue(msgspec.Struct, frozen=True):

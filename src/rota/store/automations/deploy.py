@@ -1,20 +1,20 @@
-"""Brings versions of automations into force: many new ones with a few statements, a changed one
-under its lock, part by part.
+"""Puts versions of automations in force: many new ones with a few statements, a changed one under
+its lock, part by part.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import NamedTuple
 
 import msgspec
 
 from rota.core.automations.graph import AutomationGraph, TopicNode
-from rota.core.automations.model import DeployedAutomation, serial_key
+from rota.core.automations.model import AutomationVersion, DeployedAutomation, serial_key
 from rota.core.automations.planner import DeployedHandler
 from rota.core.runs.lifecycle import Status, Trigger
-from rota.store.automations import state
+from rota.store.automations import refused, state
 from rota.store.automations.events import AutomationKey
 from rota.store.backend.database import Row, Tx
 
@@ -30,6 +30,7 @@ class NewHandler(NamedTuple):
     digest: str
     spec: str | None
     written: str | None
+    renamed_from: str | None = None
 
 
 class TopicRow(NamedTuple):
@@ -50,7 +51,29 @@ class NewVersion(NamedTuple):
     graph: str
     handlers: Sequence[NewHandler]
     topics: Sequence[TopicRow]
-    source: str
+    source: str | None
+
+
+class Deployment(NamedTuple):
+    """What a deploy did: the version in force, the one before it, and the handlers that are gone
+    with their state. `held_back`: a rollback stands, so the version was not put in force."""
+
+    version: int
+    before: int | None
+    lost: tuple[str, ...] = ()
+    held_back: bool = False
+
+
+class VersionParts(msgspec.Struct, frozen=True):
+    """What a stored version needs beside its graph to be put in force again."""
+
+    queue: str
+    handlers: list[NewHandler]
+
+
+def _definition(fresh: NewVersion, number: int) -> Row:
+    parts = msgspec.json.encode(VersionParts(fresh.queue, list(fresh.handlers))).decode()
+    return (fresh.name, number, fresh.digest, fresh.graph, fresh.source, parts)
 
 
 def topic_rows(graph: AutomationGraph) -> list[TopicRow]:
@@ -75,8 +98,8 @@ async def deploy_new(
     names = frozenset(row[0] for row in rows)
     born = [one for one in fresh if one.name in names]
     await tx.many(
-        "put_definitions", [(one.name, 1, one.digest, one.graph, one.source) for one in born],
-        namespace=namespace, made_by="deploy", comment=None, now=now,
+        "put_definitions", [_definition(one, 1) for one in born], namespace=namespace,
+        made_by="deploy", comment=None, restores=None, now=now,
     )  # fmt: skip
     parts = [row for one in born for row in _handler_rows(one, {}, now)]
     await tx.many("put_handlers", parts, namespace=namespace)
@@ -86,6 +109,8 @@ async def deploy_new(
         for one, new_id in zip(born, islice(new_ids, len(born)), strict=True)
     ]
     await tx.many("insert_turns", turns, namespace=namespace, now=now)
+    if names:
+        await refused.forget(tx, namespace, sorted(names))
     return names
 
 
@@ -95,30 +120,63 @@ def _first_trigger(fresh: NewVersion) -> str:
 
 
 async def deploy(
-    tx: Tx, namespace: str, fresh: NewVersion, *, now: int, new_ids: Iterator[str]
-) -> int:
+    tx: Tx,
+    namespace: str,
+    fresh: NewVersion,
+    *,
+    now: int,
+    new_ids: Iterator[str],
+    at_start: bool = False,
+) -> Deployment:
     """Put a version in force: new and changed handlers are due at once, the others keep their
-    times and state; handlers that are gone are removed. Returns the version's number."""
+    times and state; handlers that are gone are removed. After a rollback the start of a worker does
+    not put a version in force again that was there before: only new code, or an operator, does."""
     if await deploy_new(tx, namespace, [fresh], now=now, new_ids=new_ids):
-        return 1
+        return Deployment(1, None)
     old = await state.lock(tx, namespace, fresh.name)
     assert old is not None
+    place = AutomationKey(namespace, fresh.name)
     if old.digest == fresh.digest:
         await state.ensure_turn(tx, old, now=now, new_id=next(new_ids))
-        return old.version
-    place = AutomationKey(namespace, fresh.name)
-    number = await _next_number(tx, place)
+        return Deployment(old.version, old.version)
+    [newest] = await state.versions(tx, place, limit=1)
+    if at_start and newest.restores is not None and await _was_there(tx, place, fresh.digest):
+        return Deployment(old.version, old.version, held_back=True)
+    lost = await put_in_force(tx, fresh, newest.version + 1, place, now, new_ids)
+    return Deployment(newest.version + 1, old.version, lost)
+
+
+async def _was_there(tx: Tx, place: AutomationKey, digest: str) -> bool:
+    found = await tx.rows(
+        "has_digest", namespace=place.namespace, automation=place.automation, digest=digest
+    )
+    return bool(found)
+
+
+async def put_in_force(
+    tx: Tx,
+    fresh: NewVersion,
+    number: int,
+    place: AutomationKey,
+    now: int,
+    new_ids: Iterator[str],
+    restored: AutomationVersion | None = None,
+) -> tuple[str, ...]:
+    """Change an automation that is locked. Returns the handlers that are gone with their state."""
     await tx.rows(
-        "change_automation", namespace=namespace, name=fresh.name, queue=fresh.queue,
+        "change_automation", namespace=place.namespace, name=fresh.name, queue=fresh.queue,
         version=number, digest=fresh.digest, now=now,
     )  # fmt: skip
     await tx.many(
-        "put_definitions", [(fresh.name, number, fresh.digest, fresh.graph, fresh.source)],
-        namespace=namespace, made_by="deploy", comment=None, now=now,
+        "put_definitions", [_definition(fresh, number)], namespace=place.namespace,
+        made_by=restored.made_by if restored else "deploy",
+        comment=f"restores version {restored.version}" if restored else None,
+        restores=restored.version if restored else None, now=now,
     )  # fmt: skip
-    await _change_parts(tx, place, fresh, now)
+    lost = await _change_parts(tx, place, fresh, now)
+    await refused.forget(tx, place.namespace, [fresh.name])
     await _go_on(tx, place, now, next(new_ids))
-    return number
+    return lost
 
 
 async def _go_on(tx: Tx, place: AutomationKey, now: int, new_id: str) -> None:
@@ -136,10 +194,11 @@ async def put_fix(
 ) -> int:
     """Record a version made by a fix and put it in force; the declared graph stays."""
     place = AutomationKey(automation.namespace, automation.name)
-    number = await _next_number(tx, place)
+    [newest] = await state.versions(tx, place, limit=1)
+    number, parts = newest.version + 1, newest.parts  # a fix changes functions, no declaration
     await tx.many(
-        "put_definitions", [(place.automation, number, automation.digest, graph, source)],
-        namespace=place.namespace, made_by="fix", comment=comment, now=now,
+        "put_definitions", [(place.automation, number, automation.digest, graph, source, parts)],
+        namespace=place.namespace, made_by="fix", comment=comment, restores=None, now=now,
     )  # fmt: skip
     await tx.rows(
         "set_automation_version", namespace=automation.namespace, name=automation.name,
@@ -148,19 +207,44 @@ async def put_fix(
     return number
 
 
-async def _next_number(tx: Tx, place: AutomationKey) -> int:
-    return (await state.versions(tx, place, limit=1))[0].version + 1
-
-
-async def _change_parts(tx: Tx, place: AutomationKey, fresh: NewVersion, now: int) -> None:
+async def _change_parts(
+    tx: Tx, place: AutomationKey, fresh: NewVersion, now: int
+) -> tuple[str, ...]:
     namespace, automation = place
     before = {one.name: one for one in await state.handlers(tx, place)}
     names = [one.name for one in fresh.handlers]
+    renames = _renames(fresh, before)
+    if renames:
+        await _rename(tx, place, renames)
+        before = {renames.get(name, name): one for name, one in before.items()}
     await tx.rows("drop_handlers", namespace=namespace, automation=automation, names=names)
     await tx.many("put_handlers", _handler_rows(fresh, before, now), namespace=namespace)
     topics = [one.name for one in fresh.topics]
     await tx.rows("drop_topics", namespace=namespace, automation=automation, names=topics)
     await tx.many("put_topics", _topics(fresh), namespace=namespace)
+    return tuple(name for name, one in before.items() if name not in names and one.state)
+
+
+def _renames(fresh: NewVersion, before: Mapping[str, DeployedHandler]) -> dict[str, str]:
+    """Deployed handlers that go on under another name, old names to new."""
+    declared = {one.name for one in fresh.handlers}
+    found: dict[str, str] = {}
+    for one in fresh.handlers:
+        was = before.get(one.renamed_from or "")
+        if was and was.kind == one.kind and one.name not in before and was.name not in declared:
+            found[was.name] = one.name
+    return found
+
+
+async def _rename(tx: Tx, place: AutomationKey, renames: Mapping[str, str]) -> None:
+    items = [(name, before) for before, name in renames.items()]
+    await tx.change(
+        "rename_handlers", items, namespace=place.namespace, automation=place.automation
+    )
+    automation = await state.find(tx, namespace=place.namespace, name=place.automation)
+    turn = None if automation is None else await state.open_turn(tx, automation)
+    if turn is not None:
+        await tx.change("rename_handlers_of_chain", items, root_id=turn.root_id)
 
 
 def _topics(fresh: NewVersion) -> list[Row]:

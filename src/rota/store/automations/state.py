@@ -49,6 +49,39 @@ async def digests(tx: Tx, *, namespace: str) -> dict[str, str]:
     return {row[0]: row[1] for row in await tx.rows("automation_digests", namespace=namespace)}
 
 
+async def automation_names(tx: Tx, *, namespace: str) -> frozenset[str]:
+    """The names of all that are deployed."""
+    return frozenset(await digests(tx, namespace=namespace))
+
+
+class CodeOfWorker(NamedTuple):
+    """The code that a worker has of an automation; `version` is None if it was never deployed."""
+
+    worker_id: str
+    digest: str
+    version: int | None
+
+
+async def code_of_workers(
+    tx: Tx, *, namespace: str, names: Sequence[str]
+) -> dict[str, list[CodeOfWorker]]:
+    """Which code the workers that are not offline have of these automations."""
+    found: dict[str, list[CodeOfWorker]] = {}
+    for row in await tx.rows("code_of_workers", namespace=namespace, names=list(names)):
+        found.setdefault(row[0], []).append(CodeOfWorker(*row[1:]))
+    return found
+
+
+async def versions_without_worker(
+    tx: Tx, *, namespace: str, workers: Sequence[str], limit: int
+) -> list[tuple[str, int]]:
+    """Active automations, each with its version, of which none of these workers has the code."""
+    rows = await tx.rows(
+        "versions_without_worker", namespace=namespace, workers=list(workers), limit=limit
+    )
+    return [(row[0], row[1]) for row in rows]
+
+
 async def handlers(tx: Tx, place: AutomationKey) -> list[DeployedHandler]:
     """The deployed handlers, in the order of their declaration."""
     rows = await tx.rows("handlers_of", namespace=place.namespace, automation=place.automation)

@@ -5,6 +5,7 @@ Queries are written once with these tokens:
   name {in things}            membership in a list parameter
   {from items: a int, b text} the rows of a set-based statement, seen as `item.a`, `item.b`
   {, items: a int, b text}    the same, joined to other tables
+  {served runs}               what a claim may take (by queries.py)
   {query name}                another query's text, put in here (by queries.py)
   {skip_locked} {lock} {share}  row locks, where the database has rows to lock
   {int} {text} {key} {strict} types and table options in migrations; {clustered} for a table that is

@@ -58,6 +58,21 @@ create table causes (
 );
 CREATE INDEX causes_by_input ON causes USING btree (input_id);
 
+create table code_digests (
+    code_id text collate "C" not null,
+    name text collate "C" not null,
+    digest text collate "C" not null,
+    constraint code_digests_code_id_fkey FOREIGN KEY (code_id) REFERENCES code_sets(id) ON DELETE CASCADE,
+    constraint code_digests_pkey PRIMARY KEY (code_id, name)
+);
+
+create table code_sets (
+    id text collate "C" not null,
+    namespace text collate "C" not null,
+    seen_at bigint not null,
+    constraint code_sets_pkey PRIMARY KEY (id)
+);
+
 create table definitions (
     namespace text collate "C" not null,
     automation text collate "C" not null,
@@ -68,6 +83,8 @@ create table definitions (
     source text,
     comment text,
     created_at bigint not null,
+    parts text,
+    restores bigint,
     constraint definitions_made_by CHECK (((made_by = 'deploy'::text) OR (made_by = 'fix'::text))),
     constraint definitions_namespace_automation_fkey FOREIGN KEY (namespace, automation) REFERENCES automations(namespace, name) ON DELETE CASCADE,
     constraint definitions_pkey PRIMARY KEY (namespace, automation, version)
@@ -301,6 +318,15 @@ create table queues (
     constraint queues_pkey PRIMARY KEY (namespace, name)
 );
 
+create table refused_deploys (
+    namespace text collate "C" not null,
+    automation text collate "C" not null,
+    problems text not null,
+    host text not null,
+    refused_at bigint not null,
+    constraint refused_deploys_pkey PRIMARY KEY (namespace, automation)
+);
+
 create table reservations (
     run_id text collate "C" not null,
     event_id text collate "C" not null,
@@ -440,6 +466,7 @@ create table workers (
     started_at bigint not null,
     heartbeat_at bigint not null,
     stopped_at bigint,
+    code_id text collate "C",
     constraint workers_status_check CHECK ((status = ANY (ARRAY['online'::text, 'draining'::text, 'offline'::text]))),
     constraint workers_pkey PRIMARY KEY (id)
 );

@@ -43,6 +43,19 @@ CREATE TABLE causes (
     primary key (event_id, input_id)
 ) strict;
 
+CREATE TABLE code_digests (
+    code_id text not null references code_sets (id) on delete cascade,
+    name text not null,
+    digest text not null,
+    primary key (code_id, name)
+) strict, without rowid;
+
+CREATE TABLE code_sets (
+    id text primary key,
+    namespace text not null,
+    seen_at integer not null
+) strict;
+
 CREATE TABLE definitions (
     namespace text not null,
     automation text not null,
@@ -52,7 +65,7 @@ CREATE TABLE definitions (
     graph text not null,
     source text,
     comment text,
-    created_at integer not null,
+    created_at integer not null, parts text, restores integer,
     primary key (namespace, automation, version),
     foreign key (namespace, automation) references automations (namespace, name) on delete cascade,
     constraint definitions_made_by check (made_by = 'deploy' or made_by = 'fix')
@@ -255,6 +268,15 @@ CREATE TABLE queues (
     primary key (namespace, name)
 ) strict;
 
+CREATE TABLE refused_deploys (
+    namespace text not null,
+    automation text not null,
+    problems text not null,
+    host text not null,
+    refused_at integer not null,
+    primary key (namespace, automation)
+) strict;
+
 CREATE TABLE reservations (
     run_id text not null references runs (id) on delete cascade,
     event_id text not null references events (id) on delete cascade,
@@ -374,7 +396,7 @@ CREATE TABLE workers (
     started_at integer not null,
     heartbeat_at integer not null,
     stopped_at integer
-) strict;
+, code_id text) strict;
 
 CREATE INDEX answers_by_automation on answers (namespace, automation, id);
 

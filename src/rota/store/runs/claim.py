@@ -12,6 +12,7 @@ from rota.core.runs import limits
 from rota.core.runs.model import Claim, Queue
 from rota.core.time.instants import HOUR
 from rota.store.backend.database import Row, Tx
+from rota.store.backend.queries import served_query
 
 # Keys of one queue that one claim looks at.
 KEYS_MAX = 10_000
@@ -45,6 +46,16 @@ class ClaimRequest(msgspec.Struct, frozen=True):
     lease_until: int
     one_alone: bool = False  # at most one run, and one that is executed alone
     after: Mapping[str, QueuePosition] = {}
+    code_id: str = ""  # the code set of the worker, if it has one
+
+    def query(self, name: str) -> str:
+        """The form of a query that finds what this worker may take."""
+        return served_query(name, self.code_id)
+
+    @property
+    def served(self) -> dict[str, Any]:
+        """The parameters of `{served runs}`."""
+        return {"names": self.names, "code_id": self.code_id}
 
 
 class Claimed(NamedTuple):
@@ -79,13 +90,13 @@ async def _claim_ready(
     if tx.dialect.fuses:
         values = values_of(request, queue, seats)
         if queue in request.after:
-            rows = await tx.rows("claim_runs_after", alone=alone, **values)
+            rows = await tx.rows(request.query("claim_runs_after"), alone=alone, **values)
         else:
-            rows = await tx.rows("claim_runs", alone=alone, **values)
+            rows = await tx.rows(request.query("claim_runs"), alone=alone, **values)
         return _in_order(rows)
     [[ready, places]] = await tx.rows(
-        "ready_runs", namespace=request.namespace, queue=queue, names=request.names, limit=seats,
-        now=request.now,
+        request.query("ready_runs"), namespace=request.namespace, queue=queue, limit=seats,
+        now=request.now, **request.served,
     )  # fmt: skip
     claims = _CLAIMS.decode(ready)
     if claims:
@@ -99,8 +110,8 @@ async def _claim_ready(
 def values_of(request: ClaimRequest, queue: str, limit: int) -> dict[str, Any]:
     """The values of a statement that claims from one queue without limits."""
     values: dict[str, Any] = {
-        "namespace": request.namespace, "queue": queue, "names": request.names, "limit": limit,
-        "worker_id": request.worker_id, "lease_until": request.lease_until, "now": request.now,
+        "namespace": request.namespace, "queue": queue, "limit": limit, "now": request.now,
+        "worker_id": request.worker_id, "lease_until": request.lease_until, **request.served,
     }  # fmt: skip
     after = request.after.get(queue)
     if after is not None:
@@ -157,22 +168,26 @@ async def _claim_picked(tx: Tx, request: ClaimRequest, limit: Queue, room: int) 
     place = _place(request, limit)
     per_key = limit.key_running_max
     if request.one_alone:  # it holds its place of an open key already, from its first claim
-        picked = await tx.rows("pick_alone", per_key=per_key or 0, **place)
+        picked = await tx.rows(request.query("pick_alone"), per_key=per_key or 0, **place)
         return await _claim_listed(tx, request, [row[0] for row in picked])
     if limit.key_open_max or limit.round_robin:
         return await _claim_by_key(tx, request, limit, room)
     if limit.age_us:
-        picked = await _pick_aged(tx, place, limit.age_us, room)
+        picked = await _pick_aged(tx, request, limit, room)
     else:
-        picked = list(await tx.rows("pick_unkeyed", per_key=per_key or 0, limit=room, **place))
+        picked = await tx.rows(
+            request.query("pick_unkeyed"), per_key=per_key or 0, limit=room, **place
+        )
     if per_key:
-        picked += await tx.rows("pick_keyed", key_running_max=per_key, limit=room, **place)
+        picked += await tx.rows(
+            request.query("pick_keyed"), key_running_max=per_key, limit=room, **place
+        )
         picked.sort(key=_queue_order)
     return await _claim_listed(tx, request, [row[0] for row in picked[:room]])
 
 
 def _place(request: ClaimRequest, limit: Queue) -> dict[str, Any]:
-    return {"namespace": request.namespace, "queue": limit.name, "names": request.names}
+    return {"namespace": request.namespace, "queue": limit.name, **request.served}
 
 
 def _queue_order(row: Row) -> tuple[int, int, str]:
@@ -187,12 +202,14 @@ async def _claim_listed(tx: Tx, request: ClaimRequest, ids: Sequence[str]) -> li
     )  # fmt: skip
 
 
-async def _pick_aged(tx: Tx, place: dict[str, Any], age_us: int, room: int) -> list[Row]:
+async def _pick_aged(tx: Tx, request: ClaimRequest, limit: Queue, room: int) -> list[Row]:
     """The first by priority plus one for every `age_us` of waiting; that order never changes."""
-    where: dict[str, Any] = {"namespace": place["namespace"], "queue": place["queue"]}
+    place, age_us = _place(request, limit), limit.age_us or 0
     picked: list[Row] = []
-    for [priority] in await tx.rows("waiting_priorities", **where):
-        picked += await tx.rows("pick_priority", priority=priority, limit=room, **place)
+    for [priority] in await tx.rows("waiting_priorities", **place):
+        picked += await tx.rows(
+            request.query("pick_priority"), priority=priority, limit=room, **place
+        )
     return sorted(picked, key=lambda row: (row[2] - row[1] * age_us, row[0]))
 
 
@@ -214,7 +231,7 @@ async def _pick_open(tx: Tx, request: ClaimRequest, limit: Queue, room: int) -> 
     where: dict[str, Any] = {"namespace": request.namespace, "queue": limit.name}
     keys = [(row[0],) for row in await tx.rows("waiting_keys", limit=KEYS_MAX, **where)]
     found = await tx.many(
-        "pick_open", keys, names=request.names, key_open_max=limit.key_open_max, **where
+        request.query("pick_open"), keys, key_open_max=limit.key_open_max, **where, **request.served
     )
     rows = await tx.rows("places_of", ids=[row[0] for row in found if row[0] is not None])
     unkeyed = await _unkeyed(tx, request, limit, room)
@@ -227,7 +244,9 @@ async def _pick_open(tx: Tx, request: ClaimRequest, limit: Queue, room: int) -> 
 
 
 async def _unkeyed(tx: Tx, request: ClaimRequest, limit: Queue, room: int) -> list[Row]:
-    return await tx.rows("pick_unkeyed", per_key=1, limit=room, **_place(request, limit))
+    return await tx.rows(
+        request.query("pick_unkeyed"), per_key=1, limit=room, **_place(request, limit)
+    )
 
 
 async def _pick_in_turn(tx: Tx, request: ClaimRequest, limit: Queue, room: int) -> list[str]:
@@ -244,7 +263,7 @@ async def _pick_in_turn(tx: Tx, request: ClaimRequest, limit: Queue, room: int) 
         found = {NO_KEY: unkeyed[:share]}
         items = [(key,) for key in chosen if key != NO_KEY]
         for key, ids in await tx.many(
-            "pick_of_keys", items, names=request.names, share=share, **where
+            request.query("pick_of_keys"), items, share=share, **where, **request.served
         ):
             found[key] = ids.split() if ids else []
         if served := [key for key in chosen if found[key]]:

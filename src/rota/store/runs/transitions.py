@@ -309,9 +309,9 @@ async def _turn_at_once(
     items = [(o.claim.id, o.claim.claim_count, o.output) for o in outcomes]
     values = values_of(request, queue, limit)
     if queue in request.after:
-        rows = await tx.many("complete_and_claim_after", items, alone=True, **values)
+        rows = await tx.many(request.query("complete_and_claim_after"), items, alone=True, **values)
     else:
-        rows = await tx.many("complete_and_claim", items, alone=True, **values)
+        rows = await tx.many(request.query("complete_and_claim"), items, alone=True, **values)
     if rows[0][0] == len(items):
         done = frozenset([item[0] for item in items])
     else:

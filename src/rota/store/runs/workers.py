@@ -5,19 +5,32 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from rota.core.runs.code_set import NO_CODE, CodeSet
 from rota.core.runs.model import Queue, WorkerRecord
 from rota.store.backend.database import Tx
+from rota.store.backend.queries import served_query
 
 
-async def register(tx: Tx, worker: WorkerRecord) -> None:
-    """Write a worker's row at its start."""
+async def register(tx: Tx, worker: WorkerRecord, code: CodeSet = NO_CODE) -> None:
+    """Write a worker's row at its start, and the code it has."""
+    await put_code(tx, worker.namespace, code, now=worker.heartbeat_at)
     await tx.rows(
         "put_worker", id=worker.id, namespace=worker.namespace, host=worker.host, pid=worker.pid,
         pid_started=worker.pid_started, queues=worker.queues, names=worker.names,
         seats=worker.seats,
         version=worker.version, started_at=worker.started_at,
-        heartbeat_at=worker.heartbeat_at, alone=True,
+        heartbeat_at=worker.heartbeat_at, code_id=code.id or None,
     )  # fmt: skip
+
+
+async def put_code(tx: Tx, namespace: str, code: CodeSet, *, now: int) -> None:
+    """Store a code set, if no worker with the same code has done so. A set is never changed."""
+    if not code.id:
+        return
+    if await tx.rows("put_code_set", id=code.id, namespace=namespace, now=now):
+        await tx.change("put_code_digests", list(code.digests.items()), id=code.id)
+    else:
+        await tx.rows("touch_code_set", id=code.id, now=now)
 
 
 class Beat(NamedTuple):
@@ -36,11 +49,12 @@ async def beat(
     now: int,
     queues: Sequence[str] = (),
     names: Sequence[str] = (),
+    code_id: str = "",
 ) -> Beat:
-    """Report that the worker lives. `queues` and `names` are what it can execute."""
+    """Report that the worker lives. `queues`, `names` and the code set are what it can execute."""
     rows = await tx.rows(
-        "beat", id=worker_id, status=status, now=now, queues=list(queues), names=list(names),
-        alone=True,
+        served_query("beat", code_id), id=worker_id, status=status, now=now,
+        queues=list(queues), names=list(names), code_id=code_id or None, alone=True,
     )  # fmt: skip
     return Beat(bool(rows), bool(rows and rows[0][1]))
 
@@ -57,8 +71,9 @@ async def listing(tx: Tx, *, namespace: str, everyone: bool = False) -> list[Wor
 
 
 async def forget(tx: Tx, *, namespace: str, before: int) -> None:
-    """Remove rows of workers that stopped long ago."""
-    await tx.rows("forget_workers", namespace=namespace, before=before, alone=True)
+    """Remove rows of workers that stopped long ago, and code that no worker has any more."""
+    await tx.rows("forget_workers", namespace=namespace, before=before)
+    await tx.rows("forget_code_sets", namespace=namespace, before=before)
 
 
 async def put_queues(tx: Tx, queues: Sequence[Queue]) -> None:

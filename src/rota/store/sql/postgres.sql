@@ -49,7 +49,7 @@ returning pg_notify(:channel, 'ready' || {seed})
 -- so that they stay where they are: by their places they need not be looked up once more.
 with picked as (
     select ctid from runs
-    where namespace = :namespace and queue = :queue and status = 'pending' and name {in names}
+    where namespace = :namespace and queue = :queue and status = 'pending' and {served runs}
         and recoveries < 2
         and not exists (select 1 from queues
             where queues.namespace = :namespace and queues.name = :queue and queues.paused = 1)
@@ -72,7 +72,7 @@ with unpaused as (
 ),
 higher as (
     select ctid from runs
-    where namespace = :namespace and queue = :queue and status = 'pending' and name {in names}
+    where namespace = :namespace and queue = :queue and status = 'pending' and {served runs}
         and recoveries < 2 and exists (select 1 from unpaused) and priority > :after_priority
     order by priority desc, available_at, id
     limit :limit
@@ -80,7 +80,7 @@ higher as (
 ),
 behind as (
     select ctid from runs
-    where namespace = :namespace and queue = :queue and status = 'pending' and name {in names}
+    where namespace = :namespace and queue = :queue and status = 'pending' and {served runs}
         and recoveries < 2 and exists (select 1 from unpaused) and priority = :after_priority
         and (available_at, id) > (:after_at, :after_id)
     order by priority desc, available_at, id
@@ -89,7 +89,7 @@ behind as (
 ),
 lower as (
     select ctid from runs
-    where namespace = :namespace and queue = :queue and status = 'pending' and name {in names}
+    where namespace = :namespace and queue = :queue and status = 'pending' and {served runs}
         and recoveries < 2 and exists (select 1 from unpaused) and priority < :after_priority
     order by priority desc, available_at, id
     limit :limit - (select count(*) from higher) - (select count(*) from behind)
@@ -126,7 +126,7 @@ ranked as (
     from waiting cross join lateral (
         select next.id, next.priority, next.available_at from runs as next
         where next.namespace = :namespace and next.queue = :queue and next.status = 'pending'
-            and next.limit_key = waiting.key and next.name {in names} and next.recoveries < 2
+            and next.limit_key = waiting.key and {served next} and next.recoveries < 2
             and next.finished_at is null
         order by next.priority desc, next.available_at, next.id
         limit :key_running_max

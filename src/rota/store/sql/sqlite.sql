@@ -22,7 +22,7 @@ select 'SQLite ' || sqlite_version()
 -- that leaves the inner select is copied column by column.
 select '[' || coalesce(group_concat(line), '') || ']', json_group_array(place) from (
     select {claim array} as line, rowid as place from runs
-    where namespace = :namespace and queue = :queue and status = 'pending' and name {in names}
+    where namespace = :namespace and queue = :queue and status = 'pending' and {served runs}
         and recoveries < 2
         and not exists (select 1 from queues
             where queues.namespace = :namespace and queues.name = :queue and queues.paused = 1)

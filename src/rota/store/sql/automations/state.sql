@@ -49,10 +49,72 @@ set queue = :queue, version = :version, digest = :digest, failures = 0, fixes = 
 where namespace = :namespace and name = :name
 
 -- name: put_definitions
-insert into definitions (namespace, automation, version, digest, made_by, graph, source, comment, created_at)
+insert into definitions (namespace, automation, version, digest, made_by, graph, source, parts,
+    restores, comment, created_at)
 select :namespace, item.automation, item.version, item.digest, :made_by, item.graph, item.source,
-    :comment, :now
-{from items: automation text, version int, digest text, graph text, source text}
+    item.parts, :restores, :comment, :now
+{from items: automation text, version int, digest text, graph text, source text, parts text}
+
+-- name: has_digest
+select version from definitions
+where namespace = :namespace and automation = :automation and digest = :digest limit 1
+
+-- name: prune_definitions
+-- The newest version that was deployed stays: a fix in force is about its source.
+delete from definitions
+where namespace = :namespace and automation = :automation and version <= :until
+    and version <> (select max(deployed.version) from definitions as deployed
+        where deployed.namespace = :namespace and deployed.automation = :automation
+            and deployed.made_by = 'deploy')
+returning version
+
+-- name: put_refused
+insert into refused_deploys (namespace, automation, problems, host, refused_at)
+select :namespace, item.automation, item.problems, :host, :now
+{from items: automation text, problems text}
+where true
+on conflict (namespace, automation) do update
+set problems = excluded.problems, host = excluded.host, refused_at = excluded.refused_at
+
+-- name: forget_refused
+delete from refused_deploys where namespace = :namespace and automation {in names}
+
+-- name: refused_deploys
+select automation, problems, host, refused_at from refused_deploys
+where namespace = :namespace order by automation
+
+-- name: code_of_workers
+-- Who has which code of these automations, and which version of theirs that is.
+select code_digests.name, workers.id, code_digests.digest, (
+    select max(definitions.version) from definitions
+    where definitions.namespace = :namespace and definitions.automation = code_digests.name
+        and definitions.digest = code_digests.digest and definitions.made_by = 'deploy') as version
+from workers join code_digests on code_digests.code_id = workers.code_id
+where workers.namespace = :namespace and workers.status <> 'offline'
+    and code_digests.name {in names}
+order by code_digests.name, workers.id
+
+-- name: versions_without_worker
+-- Automations of which none of these workers has the deployed code.
+select automations.name, automations.version from automations
+where automations.namespace = :namespace and automations.status = 'active'
+    and not exists (select 1 from workers
+        join code_digests on code_digests.code_id = workers.code_id
+        where workers.id {in workers} and code_digests.name = automations.name
+            and code_digests.digest = automations.digest)
+order by automations.name limit :limit
+
+-- name: rename_handlers
+update handlers set name = item.name
+{from items: name text, before text}
+where handlers.namespace = :namespace and handlers.automation = :automation
+    and handlers.name = item.before
+
+-- name: rename_handlers_of_chain
+-- A run in the middle of its work goes on under the new name.
+update handler_runs set handler = item.name
+{from items: name text, before text}
+where handler_runs.root_id = :root_id and handler_runs.handler = item.before
 
 -- name: definitions_of
 select {definition columns} from definitions

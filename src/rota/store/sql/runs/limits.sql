@@ -32,7 +32,7 @@ select case when (
     then (
         select next.id from runs as next
         where next.namespace = :namespace and next.queue = :queue and next.status = 'pending'
-            and next.limit_key = item.key and next.name {in names} and next.finished_at is null
+            and next.limit_key = item.key and {served next} and next.finished_at is null
             and next.recoveries < 2
         order by next.priority desc, next.available_at, next.id
         limit 1)
@@ -41,7 +41,7 @@ select case when (
             or (next.root_id = key_holders.root_id and next.retry_of is not null)
         where key_holders.namespace = :namespace and key_holders.queue = :queue
             and key_holders.limit_key = item.key
-            and next.status = 'pending' and next.name {in names} and next.recoveries < 2
+            and next.status = 'pending' and {served next} and next.recoveries < 2
         order by next.priority desc, next.available_at, next.id
         limit 1)
     end as id
@@ -54,7 +54,7 @@ select item.key as key, (
     select string_agg(first.id, ' ') from (
         select next.id from runs as next
         where next.namespace = :namespace and next.queue = :queue and next.status = 'pending'
-            and next.limit_key = item.key and next.name {in names} and next.finished_at is null
+            and next.limit_key = item.key and {served next} and next.finished_at is null
             and next.recoveries < 2
         order by next.priority desc, next.available_at, next.id
         limit :share
@@ -119,6 +119,6 @@ select priority from waiting where priority is not null
 -- name: pick_priority
 select id, priority, available_at from runs
 where namespace = :namespace and queue = :queue and status = 'pending' and priority = :priority
-    and name {in names} and recoveries < 2
+    and {served runs} and recoveries < 2
 order by available_at, id
 limit :limit

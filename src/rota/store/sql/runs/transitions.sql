@@ -68,7 +68,7 @@ returning {claim columns}
 -- name: pick_unkeyed
 -- Runs without a key, and all runs of a queue without a limit per key.
 select id, priority, available_at from runs
-where namespace = :namespace and queue = :queue and status = 'pending' and name {in names}
+where namespace = :namespace and queue = :queue and status = 'pending' and {served runs}
     and recoveries < 2
     and (limit_key is null or :per_key = 0)
 order by priority desc, available_at, id
@@ -97,7 +97,7 @@ ranked as (
     from waiting join runs on runs.id in (
         select next.id from runs as next
         where next.namespace = :namespace and next.queue = :queue and next.status = 'pending'
-            and next.limit_key = waiting.key and next.name {in names} and next.recoveries < 2
+            and next.limit_key = waiting.key and {served next} and next.recoveries < 2
             and next.finished_at is null
         order by next.priority desc, next.available_at, next.id
         limit :key_running_max)
@@ -112,7 +112,7 @@ limit :limit
 -- The first of the runs that a worker without any other executes (core/runs/recovery).
 select id, priority, available_at from runs
 where namespace = :namespace and queue = :queue and status = 'pending' and recoveries >= 2
-    and name {in names}
+    and {served runs}
     and (:per_key = 0 or limit_key is null or :per_key > (
         select count(*) from runs as busy where busy.namespace = :namespace and busy.queue = :queue
             and busy.limit_key = runs.limit_key and busy.status = 'running'

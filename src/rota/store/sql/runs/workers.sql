@@ -2,16 +2,36 @@
 
 -- name: put_worker
 insert into workers (id, namespace, host, pid, pid_started, queues, names, seats, status, version,
-    started_at, heartbeat_at)
-values (:id, :namespace, :host, :pid, :pid_started, :queues, :names, :seats, 'online', :version, :started_at, :heartbeat_at)
+    started_at, heartbeat_at, code_id)
+values (:id, :namespace, :host, :pid, :pid_started, :queues, :names, :seats, 'online', :version,
+    :started_at, :heartbeat_at, :code_id)
+
+-- name: put_code_set
+insert into code_sets (id, namespace, seen_at) values (:id, :namespace, :now)
+on conflict (id) do nothing
+returning id
+
+-- name: touch_code_set
+update code_sets set seen_at = :now where id = :id
+
+-- name: put_code_digests
+insert into code_digests (code_id, name, digest)
+select :id, item.name, item.digest
+{from items: name text, digest text}
+
+-- name: forget_code_sets
+delete from code_sets where namespace = :namespace and seen_at < :before
+    and not exists (select 1 from workers where workers.code_id = code_sets.id)
 
 -- name: beat
 -- A worker that was declared gone comes back by itself. The answer tells whether a run waits that
 -- is executed alone.
-update workers set heartbeat_at = :now, status = :status, stopped_at = null where id = :id
+update workers set heartbeat_at = :now, status = :status, stopped_at = null,
+    code_id = :code_id
+where id = :id
 returning id, exists (select 1 from runs where runs.namespace = workers.namespace
     and runs.queue {in queues} and runs.status = 'pending' and runs.recoveries >= 2
-    and runs.name {in names})
+    and {served runs})
 
 -- name: stop_workers
 update workers set status = 'offline', stopped_at = :now where id {in ids} and status <> 'offline'
