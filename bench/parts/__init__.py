@@ -12,6 +12,7 @@ from bench.parts.fan_out import FanOut
 from bench.parts.herd import Herd
 from bench.parts.idle import Idle
 from bench.parts.latency import Latency
+from bench.parts.many_automations import ManyAutomations
 from bench.parts.pipelines import Pipelines
 from bench.parts.retention import Retention
 from bench.parts.schedules import Schedules
@@ -34,6 +35,7 @@ PARTS: dict[str, Part] = {
         Herd(),
         Schedules(),
         Automations(),
+        ManyAutomations(),
         Pipelines(),
     )
 }

@@ -1,7 +1,7 @@
-"""Automations: from an event to its consumer, events per second, and what idle ones cost.
+"""Automations: from an event to its consumer, and events per second.
 
 Publisher and worker are one process. Everything is repeated inside the one round, both sides in
-turns; only the many idle automations are made once.
+turns.
 """
 
 from __future__ import annotations
@@ -18,27 +18,22 @@ from bench.automations import (
     Waker,
     limit,
     make_app,
-    make_idle_app,
-    publish,
     publish_together,
     raw_waker,
 )
 from bench.children import TookTooLong, until
-from bench.measure import Sample, Sizes, Target, percentile, rate
+from bench.measure import Sample, Sizes, percentile, rate
 from bench.places import Place
 from bench.schedules import hand
-from rota import Rota
 
 CALLERS = 64
 LINES = 100
 TAKE = 100
-TURNS = {"latency": 3, "events": 3, "start": 3}
+TURNS = {"latency": 3, "events": 3}
 WARM_UP = 10
 # Longer than a turn takes: an event that finds its automation at work would wait for that.
 PAUSE_S = (0.015, 0.025)
-SETTLE_S = 12.0
 PATIENCE_S = 900.0
-AT_WORK = "select count(*) from runs where status in ('pending', 'running')"
 UNUSED = "select count(*) from events where status <> 'consumed'"
 
 
@@ -52,10 +47,10 @@ class Load(NamedTuple):
 
 
 class Automations:
-    """Events through consumers, and automations that have nothing to do."""
+    """Events through consumers."""
 
     name = "automations"
-    about = "event to consumer, events per second, and the cost of idle automations"
+    about = "event to consumer, and events per second"
     once = True
 
     async def round(self, places: Sequence[Place], sizes: Sizes) -> list[Sample]:
@@ -67,7 +62,6 @@ class Automations:
             for load in _loads(sizes.events):
                 for _ in range(TURNS["events"]):
                     samples += await _throughput(place, load)
-            samples += await _idle(place, sizes.automations, sizes.idle_s)
         return samples
 
 
@@ -136,7 +130,7 @@ async def _throughput(place: Place, load: Load) -> list[Sample]:
     async with app:
         # Asked only when the last is taken: the question costs more the more events there are.
         await until(lambda: len(began) >= load.events, "every event taken")
-        await _none(url, UNUSED, "every event consumed", every_s=0.002)
+        await none_left(url, UNUSED, "every event consumed", every_s=0.002)
         ours_through = load.events / (time.monotonic() - began[0])
     await place.drop(url)
     assert len(began) == load.events, f"{len(began)} of {load.events} events were taken"
@@ -161,7 +155,7 @@ async def _raw_throughput(place: Place, load: Load) -> tuple[float, float]:
     return published, load.events / took_s
 
 
-async def _none(url: str, question: str, what: str, every_s: float) -> None:
+async def none_left(url: str, question: str, what: str, every_s: float) -> None:
     """Wait until the database counts none of these."""
     mine = await hand(url)
     deadline = time.monotonic() + PATIENCE_S
@@ -170,65 +164,3 @@ async def _none(url: str, question: str, what: str, every_s: float) -> None:
             raise TookTooLong(f"{what}: not within {PATIENCE_S:.0f} s")
         await asyncio.sleep(every_s)
     await mine.close()
-
-
-# -- idle ------------------------------------------------------------------------------------
-
-
-async def _idle(place: Place, count: int, idle_s: float) -> list[Sample]:
-    url = place.url()
-    many = f"{count:,} automations"
-    app = make_idle_app(url, count)
-    began = time.monotonic()
-    async with app:
-        deployed_s = time.monotonic() - began
-        await _none(url, AT_WORK, "every handler run once", every_s=0.1)
-        quiet_s = time.monotonic() - began
-    samples = [
-        Sample(f"{many}, first start: deployed", place.name, "s", deployed_s),
-        Sample(f"{many}, first start: every handler run", place.name, "s", quiet_s),
-    ]
-    samples += [
-        Sample(f"{many}, start-up", place.name, "s", await _start_up(url, count), None,
-               Target("<=", 5))
-        for _ in range(TURNS["start"])
-    ]  # fmt: skip
-    samples += await _rest(place, url, count, idle_s)
-    await place.drop(url)
-    return samples
-
-
-async def _start_up(url: str, count: int) -> float:
-    """From declarations that are there already to a worker that works; the same code as before."""
-    app = make_idle_app(url, count)
-    began = time.monotonic()
-    async with app:
-        await app.automations.run_now("line-00000")
-        await _none(url, AT_WORK, "the first run", every_s=0.005)
-        return time.monotonic() - began
-
-
-async def _rest(place: Place, url: str, count: int, idle_s: float) -> list[Sample]:
-    """This process alone: the bench does nothing meanwhile. Then one event to one of them."""
-    seen: dict[int, float] = {}
-    app = make_idle_app(url, count, seen.__setitem__)
-    async with app:
-        await asyncio.sleep(SETTLE_S)
-        began, used = time.monotonic(), time.process_time()
-        await asyncio.sleep(idle_s)
-        cpu = 100 * (time.process_time() - used) / (time.monotonic() - began)
-        late_ms = [await _first_line(app, number, count, seen) for number in range(WARM_UP)]
-    return [
-        Sample(f"{count:,} automations, idle CPU", place.name, "%", cpu, None, Target("<=", 1)),
-        Sample(
-            f"event to consumer among {count:,}, p50", place.name, "ms", percentile(late_ms, 50)
-        ),
-    ]
-
-
-async def _first_line(app: Rota, number: int, count: int, seen: dict[int, float]) -> float:
-    await asyncio.sleep(0.05)
-    began = time.monotonic()
-    await publish(app, number * (count // WARM_UP), number)
-    await until(lambda: number in seen, "the event")
-    return 1000 * (seen[number] - began)

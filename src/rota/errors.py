@@ -195,12 +195,6 @@ class BadAutomation(UsageError):
     code = "bad_automation"
     hint = "Correct all that is listed; what was deployed before stays in force."
 
-    @property
-    def problems(self) -> list[str]:
-        """Everything wrong with it, each in a sentence."""
-        found = self.facts.get("problems", [self.message])
-        return [str(one) for one in found] if isinstance(found, list) else [str(found)]
-
 
 class BadReservation(UsageError):
     """A consumer asked for events that it cannot have."""

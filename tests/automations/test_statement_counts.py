@@ -10,7 +10,7 @@ import pytest
 from rota.store.backend.postgres import PostgresTx
 from rota.store.backend.sqlite_tx import SqliteTx
 from rota.testing import virtual
-from tests.automations.kit import Line, begun, plain
+from tests.automations.kit import Line, begun, plain, sql
 
 # What the engine asks for all runs together, whatever their kind.
 SHARED = {
@@ -162,3 +162,37 @@ async def test_an_automation_that_another_process_deploys_first_is_deployed_by_b
             assert [one.version for one in await second.automations.versions("line")] == [1]
             assert second.automations.executor is not None
             assert list(second.automations.executor.code.digests) == ["line"]
+
+
+async def test_a_claim_sends_no_more_for_many_automations_than_for_few(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a worker sends to the database for an event, by the number of automations it has."""
+
+    async def sent_bytes(count: int) -> int:
+        app = Line()
+        for number in range(count):
+            _declare(app, f"other-{number:04}")
+        sent: list[str] = []
+        async with begun(app, database_url) as world:
+            with monkeypatch.context() as patch:
+                for kind in (SqliteTx, PostgresTx):
+                    for method in ("rows", "many", "change"):
+                        patch.setattr(kind, method, _noting_values(getattr(kind, method), sent))
+                await app.feed("e1")
+                await world.settle()
+        assert app.done == [["e1"]]
+        return sum(map(len, sent))
+
+    few = await sent_bytes(1)
+    async with virtual(Line(), url=database_url) as world:
+        await sql(world.app, "delete from events")
+    assert await sent_bytes(300) <= few * 1.1
+
+
+def _noting_values(ask: Callable[..., Any], sent: list[str]) -> Callable[..., Any]:
+    def note(tx: Any, query: str, *args: Any, **words: Any) -> Any:
+        sent.append(repr((args, words)))
+        return ask(tx, query, *args, **words)
+
+    return note

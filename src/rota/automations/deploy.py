@@ -47,7 +47,7 @@ class AppAutomations(Automations):
         try:
             version = self.declared[name].version(now=self._now())
         except BadAutomation as error:
-            await self._refuse({name: error.problems})
+            await self._refuse({name: _problems(error)})
             raise
         done = await self._put(version)
         if done.version == done.before:
@@ -86,7 +86,7 @@ class AppAutomations(Automations):
                 version = self.declared[name].version(now=self._now())
             except BadAutomation as error:
                 log.error("%s %s", error, error.advice)
-                problems[name] = error.problems
+                problems[name] = _problems(error)
                 continue
             (changed if name in found else fresh).append(version)
         if problems:
@@ -140,3 +140,9 @@ class AppAutomations(Automations):
             limit = self._client.settings.payload_bytes_max
             return declared.topics[topic].encode(payload, bytes_max=limit)
         return super()._encoded(name, topic, payload)
+
+
+def _problems(error: BadAutomation) -> list[str]:
+    found = error.facts["problems"]
+    assert isinstance(found, list)
+    return [str(one) for one in found]
