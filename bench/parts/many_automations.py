@@ -46,8 +46,13 @@ class ManyAutomations:
         return samples
 
 
+def _app(url: str, count: int, seen: dict[int, float]) -> Rota:
+    """The same code each time: another function in a closure would be a new version."""
+    return make_idle_app(url, count, seen.__setitem__)
+
+
 async def _first_start(place: Place, url: str, count: int) -> list[Sample]:
-    app = make_idle_app(url, count)
+    app = _app(url, count, {})
     began = time.monotonic()
     async with app:
         deployed_s = time.monotonic() - began
@@ -65,7 +70,7 @@ async def _start_up(place: Place, url: str, count: int) -> list[Sample]:
     """From declarations that are there already to a worker that works; the same code as before."""
     samples = []
     for _ in range(STARTS):
-        app = make_idle_app(url, count)
+        app = _app(url, count, {})
         began = time.monotonic()
         async with app:
             await app.automations.run_now("line-00000")
@@ -78,7 +83,7 @@ async def _start_up(place: Place, url: str, count: int) -> list[Sample]:
 
 async def _rest(place: Place, url: str, count: int, idle_s: float) -> list[Sample]:
     """This process alone: the bench does nothing meanwhile."""
-    async with make_idle_app(url, count):
+    async with _app(url, count, {}):
         await asyncio.sleep(SETTLE_S)
         began, used = time.monotonic(), time.process_time()
         await asyncio.sleep(idle_s)
@@ -91,8 +96,8 @@ async def _among(place: Place, url: str, count: int) -> list[Sample]:
     few_url = place.url()
     seen: list[dict[int, float]] = [{}, {}]
     late_ms: list[list[float]] = [[], []]
-    many = make_idle_app(url, count, seen[0].__setitem__)
-    few = make_idle_app(few_url, FEW, seen[1].__setitem__)
+    many = _app(url, count, seen[0])
+    few = _app(few_url, FEW, seen[1])
     async with many, few:
         await none_left(few_url, AT_WORK, "every handler run once", every_s=0.1)
         for number in range(WARM_UP + EVENTS):
