@@ -15,7 +15,7 @@ from tests.kit.builders import NOW
 
 def claim_of(place: int, priority: int = 0) -> Claim:
     return Claim(
-        f"r{place}", 1, "default", "workflow", "flow", "default", priority, NOW + place,
+        f"r{place}", 1, "w1", "default", "workflow", "flow", "default", priority, NOW + place,
         f"r{place}", None, 1, 0, "manual", None, None, None, None, None, None, None, None, NOW, NOW,
         None,
     )  # fmt: skip

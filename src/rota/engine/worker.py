@@ -374,6 +374,8 @@ class Worker:
     ) -> None:
         loop = asyncio.get_running_loop()
         for claim in claims:
+            if (lost := self._tasks.get(claim.id)) is not None:
+                lost.cancel()  # the server lost the commit of an earlier claim
             work = self._perform(claim, recorded.get(claim.root_id, ()))
             # Not by the loop's factory: it serves the tasks that user code makes.
             self._tasks[claim.id] = asyncio.Task(work, loop=loop, name=claim.id)
@@ -396,7 +398,7 @@ class Worker:
             self._vacate(claim, outcome)
 
     def _cancelled(self, claim: Claim) -> Outcome | None:
-        if claim.id not in self.held:
+        if self.held.get(claim.id) is not claim:
             return None  # taken from us
         if self._stopping:
             return Outcome(claim, "release")
@@ -405,7 +407,8 @@ class Worker:
         return Outcome(claim, "fail", reason=Kind.LOGIC, error=describe(error))
 
     def _vacate(self, claim: Claim, outcome: Outcome | None) -> None:
-        self._tasks.pop(claim.id, None)
+        if self._tasks.get(claim.id) is asyncio.current_task():
+            del self._tasks[claim.id]
         self._queues[claim.queue].active -= 1
         if self.held.get(claim.id) is not claim:
             if outcome is not None and outcome.verb != "release":

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
+from rota.core.runs.model import Outcome
+from rota.errors import LeaseLost
 from rota.store.backend.database import Database
-from rota.store.runs import transitions
+from rota.store.runs import steps, transitions
 from tests.kit.builders import (
     BIG,
     LEASE,
@@ -17,13 +21,18 @@ from tests.kit.builders import (
     get,
     new_run,
     reap,
+    record_child,
+    request,
     settle,
     sound,
     sql,
     start,
     status,
+    step_of,
 )
 
+FORGET = """update runs set status = 'pending', lease_owner = null, lease_until = null,
+    claim_count = 0"""
 LAPSED = NOW + LEASE + 1
 
 
@@ -176,3 +185,30 @@ async def test_strays_are_handed_back_and_the_held_stay(db: Database) -> None:
 async def test_with_nothing_held_all_are_strays(db: Database) -> None:
     await begin(db)
     assert await db.write(transitions.return_strays, namespace=SPACE, worker_id="w1", held=[]) == 1
+
+
+async def test_a_claim_that_the_server_forgot_counts_no_more_than_a_lost_one(db: Database) -> None:
+    """A standby that never got a claim gives the same number to another worker."""
+    first = await begin(db)
+    await sql(db, FORGET)
+    [second] = await claim(db, "w2")
+    assert (first.id, first.claim_count) == (second.id, second.claim_count)
+    assert await db.write(transitions.renew, [first], lease_until=NOW + 99) == frozenset()
+    assert await db.write(steps.record, [step_of(first, "a")]) == [False]
+    with pytest.raises(LeaseLost):
+        await db.write(record_child, step_of(first, "b"), new_run(), now=NOW)
+    for verb in ("complete", "fail", "release"):
+        assert not await settle(db, first, verb)
+    both = [Outcome(first, "complete", output="1"), Outcome(second, "complete", output="2")]
+    assert (await db.write(transitions.settle, both, now=NOW)).ids == {second.id}
+    assert (await get(db, second.id)).output == "2"
+
+
+async def test_a_turn_settles_nothing_of_a_claim_that_the_server_forgot(db: Database) -> None:
+    first = await begin(db)
+    await sql(db, FORGET)
+    [second] = await claim(db, "w2")
+    done, _ = await db.write(transitions.turn, [Outcome(first, "complete")], request("w1"))
+    assert done.ids == frozenset()
+    done, _ = await db.write(transitions.turn, [Outcome(second, "complete")], request("w2"))
+    assert done.ids == {second.id}

@@ -72,6 +72,7 @@ def _claim_array() -> str:
 
 _CLAIMING = {
     "runs.claim_count": "runs.claim_count + 1",
+    "runs.lease_owner": ":worker_id",
     "runs.started_at": "coalesce(runs.started_at, :now)",
 }
 

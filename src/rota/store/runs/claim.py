@@ -96,7 +96,7 @@ async def _claim_ready(
         return _in_order(rows)
     [[ready, places]] = await tx.rows(
         request.query("ready_runs"), namespace=request.namespace, queue=queue, limit=seats,
-        now=request.now, **request.served,
+        now=request.now, worker_id=request.worker_id, **request.served,
     )  # fmt: skip
     claims = _CLAIMS.decode(ready)
     if claims:

@@ -21,7 +21,8 @@ from rota.store.runs.history import ChainResult
 def _row(record: StepRecord) -> Row:
     claim, step = record.claim, record.step
     return (
-        claim.id, claim.claim_count, step.key, step.position, step.kind, step.status, step.attempt,
+        claim.id, claim.claim_count, claim.lease_owner, step.key, step.position, step.kind,
+        step.status, step.attempt,
         step.run_attempt, step.output, step.error, step.wake_at, step.child_id, step.started_at,
         step.finished_at, step.digest,
     )  # fmt: skip
@@ -40,8 +41,8 @@ def _shared(record: StepRecord) -> Row:
     """What they mostly share."""
     step = record.step
     return (
-        step.kind, step.status, step.attempt, step.run_attempt, step.error, step.wake_at,
-        step.child_id,
+        record.claim.lease_owner, step.kind, step.status, step.attempt, step.run_attempt,
+        step.error, step.wake_at, step.child_id,
     )  # fmt: skip
 
 
@@ -52,8 +53,7 @@ async def record(tx: Tx, records: Sequence[StepRecord], *, alone: bool = True) -
     if await _write(tx, in_order, alone) == len(records):
         return [True] * len(records)
     asked = [
-        (record.claim.id, record.claim.claim_count, record.step.key, record.step.started_at)
-        for record in in_order
+        (*_fence(record.claim), record.step.key, record.step.started_at) for record in in_order
     ]
     rows = await tx.many("recorded_of", asked, alone=alone)
     stand = {(row[0], row[1]) for row in rows}
@@ -64,9 +64,10 @@ async def _write(tx: Tx, records: Sequence[StepRecord], alone: bool) -> int:
     alike = set(map(_shared, records))
     if len(alike) != 1:
         return await tx.change("record_steps", list(map(_row, records)), alone=alone)
-    [(kind, status, attempt, run_attempt, error, wake_at, child_id)] = alike
+    [(owner, kind, status, attempt, run_attempt, error, wake_at, child_id)] = alike
     return await tx.change(
-        "record_alike", list(map(_own, records)), kind=kind, status=status, attempt=attempt,
+        "record_alike", list(map(_own, records)), lease_owner=owner, kind=kind,
+        status=status, attempt=attempt,
         run_attempt=run_attempt, error=error, wake_at=wake_at, child_id=child_id, alone=alone,
     )  # fmt: skip
 
@@ -108,14 +109,14 @@ async def record_children(
     return [answers.get(start.child.id) for start in starts]
 
 
-def _fence(claim: Claim) -> tuple[str, int]:
-    return (claim.id, claim.claim_count)
+def _fence(claim: Claim) -> tuple[str, int, str]:
+    return (claim.id, claim.claim_count, claim.lease_owner)
 
 
-async def _held(tx: Tx, claims: Sequence[Claim]) -> set[tuple[str, int]]:
+async def _held(tx: Tx, claims: Sequence[Claim]) -> set[tuple[str, int, str]]:
     """Lock the claimed runs; the claims among them that are still held."""
     rows = await tx.rows("held_claims", ids=sorted({claim.id for claim in claims}))
-    return {(row[0], row[1]) for row in rows}
+    return {(row[0], row[1], row[2]) for row in rows}
 
 
 Fits = Callable[[str | None], BadInput | None]

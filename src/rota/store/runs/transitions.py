@@ -190,37 +190,36 @@ async def settle(
 
     A run that is no longer ours changes nothing, has no successor, and is not in the answer.
     `continues`: the caller itself starts the next attempt of a run that failed."""
-    plain = [o for o in outcomes if _is_plain(o)]
-    others = [o for o in outcomes if not _is_plain(o)]
+    owner = outcomes[0].claim.lease_owner if outcomes else ""
+    plain = [o for o in outcomes if _is_plain(o, owner)]
+    others = [o for o in outcomes if not _is_plain(o, owner)]
+    done = await _complete(tx, plain, worker_id=owner, now=now, alone=alone and not others)
     if not others:
-        return SettleResult(await _complete(tx, plain, now, alone=alone), woke=False)
-    done = await _complete(tx, plain, now, alone=False)
+        return SettleResult(done, woke=False)
     settled = await _settle_others(tx, others, now, continues)
     return settled._replace(ids=done | settled.ids)
 
 
-def _is_plain(outcome: Outcome) -> bool:
-    """A completion from which nothing follows, whose output fits into the row."""
+def _is_plain(outcome: Outcome, owner: str) -> bool:
+    """A completion by this worker from which nothing follows, whose output fits into the row."""
     claim, output = outcome.claim, outcome.output
-    if outcome.verb != "complete" or outcome.reason is not None:
+    if outcome.verb != "complete" or outcome.reason is not None or claim.lease_owner != owner:
         return False
     if claim.parent_id is not None or claim.schedule_id is not None or record.recovers(claim):
         return False
     return output is None or len(output) <= INLINE_BYTES_MAX
 
 
-async def _complete(
-    tx: Tx, outcomes: Sequence[Outcome], now: int, *, alone: bool
-) -> frozenset[str]:
+async def _complete(tx: Tx, outcomes: Sequence[Outcome], **shared: Any) -> frozenset[str]:
     items = [(o.claim.id, o.claim.claim_count, o.output) for o in outcomes]
     if len(items) > 1 and {item[1:] for item in items} == {(1, None)}:
         ids = [item[:1] for item in items]
-        done = await tx.change("complete_silent", ids, now=now, alone=alone)
+        done = await tx.change("complete_silent", ids, **shared)
     else:
-        done = await tx.change("complete_runs", items, now=now, alone=alone)
+        done = await tx.change("complete_runs", items, **shared)
     if done == len(items):
         return frozenset([item[0] for item in items])
-    return frozenset([row[0] for row in await tx.many("completed_of", items, alone=alone)])
+    return frozenset([row[0] for row in await tx.many("completed_of", items, **shared)])
 
 
 async def _settle_others(
@@ -257,8 +256,9 @@ async def _cancel_children(tx: Tx, parents: Sequence[str], now: int) -> list[str
 def _settle_row(outcome: Outcome, now: int) -> Row:
     target = RULES[outcome.verb].target
     return (
-        outcome.claim.id, outcome.claim.claim_count, target, outcome.reason, outcome.wake_at,
-        _inline(outcome.output), _inline(outcome.error), now if target in FINAL else None,
+        outcome.claim.id, outcome.claim.claim_count, outcome.claim.lease_owner, target,
+        outcome.reason, outcome.wake_at, _inline(outcome.output), _inline(outcome.error),
+        now if target in FINAL else None,
     )  # fmt: skip
 
 
@@ -295,8 +295,8 @@ async def turn(
 ) -> tuple[SettleResult, Claimed]:
     """Settle what ended and claim what comes next, in one commit."""
     [(queue, free), *more] = request.queues
-    plain = not more and queue not in request.limited and all(map(_is_plain, outcomes))
-    if outcomes and plain and tx.dialect.fuses:
+    fuses = tx.dialect.fuses and not more and queue not in request.limited
+    if outcomes and fuses and all(_is_plain(o, request.worker_id) for o in outcomes):
         return await _turn_at_once(tx, outcomes, request, queue, min(free, request.room))
     settled = await settle(tx, outcomes, now=request.now, alone=False)
     return settled, await claim(tx, request, alone=False)
@@ -323,7 +323,7 @@ async def _turn_at_once(
 
 async def renew(tx: Tx, held: Sequence[Claim], *, lease_until: int) -> frozenset[str]:
     """Renew the leases of exactly these claims; what is missing from the answer is lost."""
-    items = sorted((claim.id, claim.claim_count) for claim in held)
+    items = sorted((claim.id, claim.claim_count, claim.lease_owner) for claim in held)
     rows = await tx.many("renew_leases", items, lease_until=lease_until, alone=True)
     return frozenset(row[0] for row in rows)
 

@@ -73,7 +73,7 @@ async def hold(tx: Tx, claim: Claim) -> Held:
     """Lock the automation and make sure that its run is ours."""
     rows = await tx.rows(
         "hold_turn", namespace=claim.namespace, name=claim.name, run_id=claim.id,
-        claim_count=claim.claim_count,
+        claim_count=claim.claim_count, lease_owner=claim.lease_owner,
     )  # fmt: skip
     if not rows:
         raise lost(claim)

@@ -36,7 +36,8 @@ async def prepared(
     `seen` are the revisions of the events as `prepare` saw them."""
     place = AutomationKey(claim.namespace, claim.name)
     named: dict[str, Any] = {
-        "run_id": claim.id, "claim_count": claim.claim_count, "phase": Phase.PREPARED,
+        "run_id": claim.id, "claim_count": claim.claim_count, "lease_owner": claim.lease_owner,
+        "phase": Phase.PREPARED,
         "prepared": msgspec.json.encode(plan).decode(), "remark": notes.remark,
         "logs": notes.logs, "reserved_count": plan.count,
     }  # fmt: skip
@@ -94,7 +95,8 @@ async def _first_call(
         put = await effects.put(tx, claim, wanted, status, number=1, now=now)
         return put or await _put_before(tx, claim, wanted)
     rows = await tx.rows(
-        "begin_call", claim_count=claim.claim_count, phase=Phase.MUTATING,
+        "begin_call", claim_count=claim.claim_count, lease_owner=claim.lease_owner,
+        phase=Phase.MUTATING,
         id=effects.entry_id(claim, 1), root_id=claim.root_id, run_id=claim.id,
         namespace=claim.namespace, automation=wanted.automation, handler=wanted.handler,
         tool=wanted.tool, safety=wanted.safety, params=wanted.params, title=wanted.title,
@@ -105,7 +107,9 @@ async def _first_call(
 
 async def _put_before(tx: Tx, claim: Claim, wanted: effects.Wanted) -> LedgerRow:
     """The entry that this very run wrote, whose answer was lost: nothing was called since."""
-    if not await tx.rows("held_run", run_id=claim.id, claim_count=claim.claim_count):
+    if not await tx.rows(
+        "held_run", run_id=claim.id, claim_count=claim.claim_count, lease_owner=claim.lease_owner
+    ):
         raise lost(claim)
     row = await effects.of_chain(tx, claim.root_id)
     own = row is not None and row.run_id == claim.id
@@ -131,7 +135,9 @@ async def call_ended(
         return await _applied(tx, claim, row, result, error, resolved_by, now)
     if status is Mutation.APPLIED:
         await _move(tx, claim, Phase.MUTATED)
-    elif not await tx.rows("held_run", run_id=claim.id, claim_count=claim.claim_count):
+    elif not await tx.rows(
+        "held_run", run_id=claim.id, claim_count=claim.claim_count, lease_owner=claim.lease_owner
+    ):
         raise lost(claim)
     await effects.move(
         tx, row, status, now=now, result=result, error=error, resolved_by=resolved_by,
@@ -149,7 +155,8 @@ async def _applied(
 ) -> LedgerRow:
     status = Mutation.APPLIED
     [(held, moved)] = await tx.rows(
-        "end_call", run_id=claim.id, claim_count=claim.claim_count, phase=Phase.MUTATED,
+        "end_call", run_id=claim.id, claim_count=claim.claim_count, lease_owner=claim.lease_owner,
+        phase=Phase.MUTATED,
         id=row.id, status=status, sources=effects.sources(status), result=result, error=error,
         resolved_by=by, now=now, alone=True,
     )  # fmt: skip
@@ -162,7 +169,11 @@ async def _applied(
 
 async def _move(tx: Tx, claim: Claim, phase: Phase) -> None:
     moved = await tx.rows(
-        "move_handler_run", run_id=claim.id, claim_count=claim.claim_count, phase=phase
+        "move_handler_run",
+        run_id=claim.id,
+        claim_count=claim.claim_count,
+        lease_owner=claim.lease_owner,
+        phase=phase,
     )
     if not moved:
         raise lost(claim)

@@ -14,13 +14,13 @@ join runs on runs.namespace = automations.namespace and runs.name = automations.
 join handlers on handlers.namespace = automations.namespace
     and handlers.automation = automations.name
 where automations.namespace = :namespace and automations.name = :name
-    and runs.id = :run_id and runs.claim_count = :claim_count and runs.status = 'running'
+    and runs.id = :run_id and runs.claim_count = :claim_count and runs.lease_owner = :lease_owner
 order by handlers.position
 {lock}
 
 -- name: held_run
 -- The claim alone, locked: enough for what only this run's chain is concerned with.
-select id from runs where id = :run_id and claim_count = :claim_count and status = 'running'
+select id from runs where id = :run_id and claim_count = :claim_count and lease_owner = :lease_owner
 {lock}
 
 -- name: get_automation

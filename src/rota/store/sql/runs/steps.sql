@@ -9,9 +9,9 @@ insert into steps (root_id, key, position, kind, status, attempt, run_attempt, o
     started_at, finished_at, digest)
 select runs.root_id, item.key, item.position, item.kind, item.status, item.attempt, item.run_attempt, item.output,
     item.error, item.wake_at, item.child_id, item.started_at, item.finished_at, item.digest
-from runs {, items: run_id text, claim_count int, key text, position int, kind text, status text, attempt int, run_attempt int, output text, error text, wake_at int, child_id text, started_at int, finished_at int, digest int}
+from runs {, items: run_id text, claim_count int, lease_owner text, key text, position int, kind text, status text, attempt int, run_attempt int, output text, error text, wake_at int, child_id text, started_at int, finished_at int, digest int}
 where runs.id = item.run_id and runs.claim_count = item.claim_count
-    and runs.lease_owner is not null
+    and runs.lease_owner = item.lease_owner
 {share}
 on conflict (root_id, key) do update
 set status = excluded.status, attempt = excluded.attempt, run_attempt = excluded.run_attempt,
@@ -30,7 +30,7 @@ select runs.root_id, item.key, item.position, :kind, :status, :attempt, :run_att
     :error, :wake_at, :child_id, item.started_at, item.finished_at, item.digest
 from runs {, items: run_id text, claim_count int, key text, position int, output text, started_at int, finished_at int, digest int}
 where runs.id = item.run_id and runs.claim_count = item.claim_count
-    and runs.lease_owner is not null
+    and runs.lease_owner = :lease_owner
 {share}
 on conflict (root_id, key) do update
 set status = excluded.status, attempt = excluded.attempt, run_attempt = excluded.run_attempt,
@@ -42,9 +42,9 @@ where steps.status <> 'completed' or steps.started_at = excluded.started_at
 -- name: recorded_of
 -- Which of these steps stand as they were written, when the count says: not all.
 select steps.root_id, steps.key
-from steps join runs on runs.root_id = steps.root_id {, items: run_id text, claim_count int, key text, started_at int}
+from steps join runs on runs.root_id = steps.root_id {, items: run_id text, claim_count int, lease_owner text, key text, started_at int}
 where runs.id = item.run_id and runs.claim_count = item.claim_count
-    and runs.lease_owner is not null and steps.key = item.key
+    and runs.lease_owner = item.lease_owner and steps.key = item.key
     and steps.started_at = item.started_at
 
 -- name: step_of
@@ -100,7 +100,7 @@ update signals set taken_by = :key where id = :id
 select id, parent_id from runs where id {in ids}
 
 -- name: held_claims
-select id, claim_count from runs
+select id, claim_count, lease_owner from runs
 where id {in ids} and status = 'running'
 order by id
 {lock}

@@ -125,7 +125,7 @@ limit 1
 select count(*) from runs where namespace = :namespace and queue = :queue and status = 'running'
 
 -- name: settle_runs
--- `lease_owner is not null` says `running` (a check keeps the two equal) without tempting the planner
+-- `lease_owner` says `running` (a check keeps the two equal) without tempting the planner
 -- to walk the index of running rows, which is full of dead entries under load.
 -- Fenced: only the claim that holds the run may settle it. A wake-up that came while the run was
 -- giving its seat back is honoured here, or it would be lost.
@@ -138,9 +138,9 @@ set status = case when item.status = 'sleeping' and runs.wake_requested = 1
         then item.available_at else runs.available_at end,
     output = item.output, error = item.error, finished_at = item.finished_at,
     lease_owner = null, lease_until = null
-{from items: id text, claim_count int, status text, reason text, available_at int, output text, error text, finished_at int}
+{from items: id text, claim_count int, lease_owner text, status text, reason text, available_at int, output text, error text, finished_at int}
 where runs.id = item.id and runs.claim_count = item.claim_count
-    and runs.lease_owner is not null
+    and runs.lease_owner = item.lease_owner
 returning runs.id, runs.status
 
 -- name: complete_runs
@@ -150,7 +150,7 @@ set status = 'completed', reason = null, output = item.output, finished_at = :no
     lease_owner = null, lease_until = null
 {from items: id text, claim_count int, output text}
 where runs.id = item.id and runs.claim_count = item.claim_count
-    and runs.lease_owner is not null
+    and runs.lease_owner = :worker_id
 
 -- name: complete_silent
 -- The same for runs that were claimed once and return nothing: only their ids differ.
@@ -158,18 +158,20 @@ update runs
 set status = 'completed', reason = null, output = null, finished_at = :now,
     lease_owner = null, lease_until = null
 where id in (select item.id {from items: id text}) and claim_count = 1
-    and lease_owner is not null
+    and lease_owner = :worker_id
 
 -- name: completed_of
--- Which of these claims have completed their runs, when the count says: not all.
+-- Which of these claims have completed their runs, when the count says: not all. Who held a run is
+-- gone with its end; an equal output is as good.
 select runs.id from runs {, items: id text, claim_count int, output text}
 where runs.id = item.id and runs.claim_count = item.claim_count and runs.status = 'completed'
+    and runs.output is not distinct from item.output
 
 -- name: renew_leases
 update runs set lease_until = :lease_until
-{from items: id text, claim_count int}
+{from items: id text, claim_count int, lease_owner text}
 where runs.id = item.id and runs.claim_count = item.claim_count
-    and runs.lease_owner is not null
+    and runs.lease_owner = item.lease_owner
 returning runs.id
 
 -- name: lock_roots
