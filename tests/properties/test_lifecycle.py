@@ -236,11 +236,11 @@ class Store(RuleBasedStateMachine):
         written = self.write(steps.record, [record])
         place = (claim.root_id, key)
         if self.model.runs[claim.id].is_held_by(claim) and place not in self.steps:
-            assert written == {place}
+            assert written == [True]
             if status == "completed":
                 self.steps[place] = output
         else:
-            assert written == frozenset()
+            assert written == [False]
 
     @precondition(lambda self: self.claims)
     @rule(pick=picks)

@@ -183,7 +183,7 @@ class Maintenance:
     def _fleet(self, rows: Sequence[WorkerRow], now: int) -> Fleet:
         """The workers that can execute what this one can, and gave a sign of life lately."""
         assert self._row is not None
-        able = (self._row.queues, self._row.names)
+        able = (self._row.queues, self._row.names, self._worker.code.id or None)
         since = now - PEER_BEATS * micros(self._settings.heartbeat_s)
         return Fleet(
             self._worker.id,
@@ -192,7 +192,7 @@ class Maintenance:
                 for row in rows
                 if row.id == self._worker.id
                 or (
-                    (row.queues, row.names) == able
+                    (row.queues, row.names, row.code_id) == able
                     and row.status == "online"
                     and row.heartbeat_at >= since
                 )

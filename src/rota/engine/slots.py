@@ -24,6 +24,11 @@ class QueueSeats(msgspec.Struct):
     used: float = 0.0  # runs claimed, divided by the weight
 
 
+def claimable(queues: Iterable[QueueSeats]) -> list[tuple[str, int]]:
+    """The queues that may have work and have room here, with the slots that they may fill."""
+    return [(q.name, q.seats_max - q.active) for q in queues if q.hungry and q.seats_max > q.active]
+
+
 def divided(wanted: Sequence[tuple[QueueSeats, int]], free: int) -> list[tuple[str, int]]:
     """Divide the free slots by weight among queues that may have work."""
     contenders = [Contender(q.name, most, q.weight or 1, q.used) for q, most in wanted]

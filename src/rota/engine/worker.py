@@ -22,7 +22,7 @@ from rota.engine.executor import Executor
 from rota.engine.journal import insist
 from rota.engine.positions import QueuePositions
 from rota.engine.single_settle import settle_one
-from rota.engine.slots import QueueSeats, divided, filled, lacks_room
+from rota.engine.slots import QueueSeats, claimable, divided, filled, lacks_room
 from rota.engine.wakeups import ANY, CANCEL, DONE, READY, TIMER
 from rota.errors import LeaseLost, StoreError, UsageError
 from rota.store.backend.database import BRIEF
@@ -263,11 +263,7 @@ class Worker:
         free = min(self.free, max(self._settings.seats // 2, 1))
         if not self.claiming or free <= 0 or (settling and free < self._settings.seats // 4):
             return None
-        wanted = [
-            (queue.name, queue.seats_max - queue.active)
-            for queue in self._queues.values()
-            if queue.hungry and queue.seats_max > queue.active
-        ]
+        wanted = claimable(self._queues.values())
         one_alone = self._alone.waits and not self.held and not self._tasks
         if one_alone:
             wanted, free = [(name, 1) for name in self._queues], 1
