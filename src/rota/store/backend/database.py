@@ -7,7 +7,7 @@ the call returns; `read` runs one that only looks. Knows no table.
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 from urllib.parse import SplitResult, parse_qsl, urlsplit
 
@@ -195,12 +195,28 @@ def postgres_url(url: str) -> tuple[SplitResult, dict[str, str]]:
     """A PostgreSQL URL taken apart: its parts, and the options of its query."""
     try:
         parts = urlsplit(url)
-        _ = parts.port
+        for each in _addresses(parts):
+            _ = each.port
     except ValueError as error:
         raise BadDatabaseUrl(f"the database URL cannot be read: {error}") from error
     if parts.scheme not in ("postgresql", "postgres"):
         raise BadDatabaseUrl(f"{_without_secret(url)!r} is not a PostgreSQL URL")
-    return parts, dict(parse_qsl(parts.query))
+    options = dict(parse_qsl(parts.query))
+    if "," in hosts_of(parts, options):
+        # Of a primary and its standbys, only the primary can do anything for us.
+        options.setdefault("target_session_attrs", "read-write")
+    return parts, options
+
+
+def hosts_of(parts: SplitResult, options: Mapping[str, str]) -> str:
+    """The hosts of a PostgreSQL URL, which may have several, for messages."""
+    named = ",".join(each.hostname or "" for each in _addresses(parts))
+    return named or options.get("host", "local")
+
+
+def _addresses(parts: SplitResult) -> list[SplitResult]:
+    """Host and port of each server that a URL names."""
+    return [urlsplit(f"//{one}") for one in parts.netloc.rpartition("@")[2].split(",")]
 
 
 def _without_secret(url: str) -> str:

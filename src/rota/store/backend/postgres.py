@@ -25,7 +25,7 @@ except ImportError as missing:
 from rota import errors, faults
 from rota.settings import Settings
 from rota.store.backend.background import own_context
-from rota.store.backend.database import Row, Taken, postgres_url
+from rota.store.backend.database import Row, Taken, hosts_of, postgres_url
 from rota.store.backend.dialect import POSTGRES
 from rota.store.backend.postgres_connection import CONNECT_TIMEOUT_S, Connector
 from rota.store.backend.postgres_errors import UNSTORABLE, ends_connection, translate
@@ -149,7 +149,7 @@ class PostgresDatabase:
         self, parts: SplitResult, options: dict[str, str], schema: str, settings: Settings
     ) -> None:
         self.schema = schema
-        self.place = f"postgresql {parts.hostname or 'local'}{parts.path} schema {schema}"
+        self.place = f"postgresql {hosts_of(parts, options)}{parts.path} schema {schema}"
         self._connector = Connector(parts, options, schema, place=self.place)
         self._listen_connector = self._connector
         if settings.listen_url:
