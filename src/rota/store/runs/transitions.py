@@ -188,8 +188,8 @@ async def settle(
 ) -> SettleResult:
     """End what is held: apply each verb under its claim, then what follows from it.
 
-    A run that is no longer ours changes nothing, has no successor, and is not in the answer.
-    `continues`: the caller itself starts the next attempt of a run that failed."""
+    A run that is no longer ours changes nothing, has no successor, and is not in the answer. Rows
+    are locked by id, as renewals do. `continues`: the caller starts the next attempt itself."""
     owner = outcomes[0].claim.lease_owner if outcomes else ""
     plain = [o for o in outcomes if _is_plain(o, owner)]
     others = [o for o in outcomes if not _is_plain(o, owner)]
@@ -211,7 +211,7 @@ def _is_plain(outcome: Outcome, owner: str) -> bool:
 
 
 async def _complete(tx: Tx, outcomes: Sequence[Outcome], **shared: Any) -> frozenset[str]:
-    items = [(o.claim.id, o.claim.claim_count, o.output) for o in outcomes]
+    items = sorted((o.claim.id, o.claim.claim_count, o.output) for o in outcomes)
     if len(items) > 1 and {item[1:] for item in items} == {(1, None)}:
         ids = [item[:1] for item in items]
         done = await tx.change("complete_silent", ids, **shared)
@@ -230,7 +230,7 @@ async def _settle_others(
         for o in outcomes
         for part, body in (("output", o.output), ("error", o.error))
     )
-    items = [_settle_row(outcome, now) for outcome in outcomes]
+    items = sorted((_settle_row(one, now) for one in outcomes), key=itemgetter(0))
     status = {row[0]: row[1] for row in await tx.many("settle_runs", items)}
     if bodies:
         await tx.many("put_payloads", [row for row in bodies if row[0] in status])
@@ -306,7 +306,7 @@ async def _turn_at_once(
     tx: Tx, outcomes: Sequence[Outcome], request: ClaimRequest, queue: str, limit: int
 ) -> tuple[SettleResult, Claimed]:
     """The plain case of a turn as one statement."""
-    items = [(o.claim.id, o.claim.claim_count, o.output) for o in outcomes]
+    items = sorted((o.claim.id, o.claim.claim_count, o.output) for o in outcomes)
     values = values_of(request, queue, limit)
     if queue in request.after:
         rows = await tx.many(request.query("complete_and_claim_after"), items, alone=True, **values)
