@@ -26,7 +26,7 @@ from rota.errors import (
     StoreUnreachable,
 )
 from rota.settings import Settings
-from rota.store.backend.database import open_url, postgres_url
+from rota.store.backend.database import Tx, open_url, postgres_url
 from rota.store.runs import history
 from tests.kit.builders import SPACE, new_run, opened, sql, start
 from tests.kit.tables import for_each
@@ -136,6 +136,45 @@ async def test_a_server_that_may_not_be_written_says_so(postgres_url: str) -> No
         async with opened(url):
             pass
     _told(caught.value)
+
+
+@pytest.mark.pg
+async def test_a_statement_that_takes_too_long_says_which_timeout_ended_it(
+    own_database_url: str,
+) -> None:
+    async with opened(f"{own_database_url}?statement_timeout=50") as db:
+        with pytest.raises(StoreBusy, match="statement timeout") as caught:
+            await sql(db, "select pg_sleep(5)")
+    assert "statement_timeout" in caught.value.advice
+
+
+@pytest.mark.pg
+async def test_a_lock_that_is_held_too_long_says_where_to_look(own_database_url: str) -> None:
+    async with (
+        opened(f"{own_database_url}?lock_timeout=50") as db,
+        opened(own_database_url) as other,
+    ):
+
+        async def hold(tx: Tx) -> None:
+            await tx.script("lock table rota.runs in access exclusive mode")
+            with pytest.raises(StoreBusy, match="lock timeout") as caught:
+                await db.read(history.counts, namespace=SPACE)
+            assert "pg_locks" in caught.value.advice
+
+        await other.write(hold)
+
+
+@pytest.mark.pg
+async def test_a_role_without_grants_is_told_which_ones_it_lacks(own_database_url: str) -> None:
+    async with opened(own_database_url) as db:
+        await sql(db, "create role weak login")
+        await sql(db, "grant usage on schema rota to weak")
+    user = own_database_url.partition("://")[2].partition("@")[0]
+    url = own_database_url.replace(f"://{user}@", "://weak@", 1)
+    async with opened(url, migrated=False) as db:
+        with pytest.raises(StoreReadOnly, match="permission denied") as caught:
+            await db.read(history.counts, namespace=SPACE)
+    assert "Roles and grants" in caught.value.advice
 
 
 async def test_tables_that_are_not_there_are_a_missing_schema(new_database_url: str) -> None:

@@ -17,12 +17,14 @@ _ERRORS: tuple[tuple[type[BaseException], type[errors.StoreError]], ...] = (
     (asyncpg.InsufficientPrivilegeError, errors.StoreReadOnly),
     (asyncpg.TooManyConnectionsError, errors.StoreBusy),
     (asyncpg.LockNotAvailableError, errors.StoreBusy),
+    (asyncpg.QueryCanceledError, errors.StoreBusy),
     (asyncpg.DeadlockDetectedError, errors.StoreBusy),
     (asyncpg.SerializationError, errors.StoreBusy),
     (asyncpg.InvalidCatalogNameError, errors.StoreUnreachable),
     (asyncpg.InvalidAuthorizationSpecificationError, errors.StoreUnreachable),
     (asyncpg.UndefinedTableError, errors.SchemaMissing),
     (asyncpg.DependentObjectsStillExistError, errors.StoreError),
+    (asyncpg.IdleInTransactionSessionTimeoutError, errors.StoreUnreachable),
     (asyncpg.PostgresConnectionError, errors.StoreUnreachable),
     (asyncpg.OperatorInterventionError, errors.StoreUnreachable),
     (asyncpg.InterfaceError, errors.StoreUnreachable),
@@ -37,8 +39,29 @@ _READ_ONLY = (
 )
 
 # What to do, by what the server or the system says.
-_HINTS: tuple[tuple[type[BaseException], str], ...] = (
+_HINTS: tuple[tuple[type[BaseException] | tuple[type[BaseException], ...], str], ...] = (
     (asyncpg.ReadOnlySQLTransactionError, _READ_ONLY),
+    (
+        asyncpg.InsufficientPrivilegeError,
+        "Grant what docs/guides/operations.md names under Roles and grants, as the schema's owner.",
+    ),
+    (
+        asyncpg.TooManyConnectionsError,
+        "Lower `connections` of the workers, raise max_connections of the server, or use a pooler.",
+    ),
+    (
+        asyncpg.LockNotAvailableError,
+        "Find who holds a lock on a table of Rota: pg_locks, pg_stat_activity. Then repeat it.",
+    ),
+    (
+        asyncpg.QueryCanceledError,
+        "Raise statement_timeout of the role (30s is enough), or see pg_stat_activity; repeat it.",
+    ),
+    (
+        asyncpg.IdleInTransactionSessionTimeoutError,
+        "Raise idle_in_transaction_session_timeout of the role to 5s or more.",
+    ),
+    ((asyncpg.DeadlockDetectedError, asyncpg.SerializationError), "Repeat the call."),
     (
         asyncpg.DependentObjectsStillExistError,
         "Drop what the message names, run the command again, and create it again.",
