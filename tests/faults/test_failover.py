@@ -9,6 +9,9 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 
 from rota import Client, Rota, errors
+from rota.client.doctor import examine
+from rota.settings import Settings
+from rota.store.invariants import INVARIANTS
 from tests.kit import broken, execute, select, until
 from tests.kit.postgres import PostgresServer
 from tests.kit.standby import StandbyServer
@@ -136,6 +139,24 @@ async def test_synchronous_failover_loses_no_run_and_doubles_none(pair: Pair) ->
         assert await broken(f"{after}?schema=rota") == []
 
 
+async def test_the_doctor_works_on_a_standby(pair: Pair) -> None:
+    async with worker(pair.url):
+        async with Client(pair.url) as client:
+            await client.options(external_id="one").start("flow", label="one")
+        await until(lambda: _has_arrived(pair))
+        report = await examine(pair.standby.url(), Settings(), full=True)
+    assert report.code is None
+    found = {one.what: one for one in report.findings}
+    assert found["schema"].level == "warn"
+    assert "not writable" in found["schema"].says
+    assert found["invariants"].says == f"all {len(INVARIANTS)} hold"
+
+
+async def _has_arrived(pair: Pair) -> bool:
+    tables = await select(pair.standby.url(), "select 1 from pg_tables where tablename = 'runs'")
+    return bool(tables) and await is_done(pair.standby.url())
+
+
 async def test_asynchronous_failover_loses_what_had_not_arrived_and_heals_the_rest(
     pair: Pair,
 ) -> None:
@@ -144,7 +165,7 @@ async def test_asynchronous_failover_loses_what_had_not_arrived_and_heals_the_re
             kept = [f"kept{n}" for n in range(20)]
             for label in kept:
                 await client.options(external_id=label).start("flow", label=label)
-            await until(lambda: is_done(pair.standby.url()))  # they have arrived
+            await until(lambda: _has_arrived(pair))
             await pair.cut_replication()
             lost = await client.options(external_id="lost").start("flow", label="lost")
             assert await lost.result(timeout=30) == "lost"

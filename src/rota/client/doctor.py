@@ -7,21 +7,21 @@ repaired without a decision by a person.
 from __future__ import annotations
 
 import asyncio
-import shlex
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import msgspec
 
+from rota.client.findings import Finding, Level, sqlite_findings
 from rota.core.automations.text import refusal
 from rota.core.runs.ids import short_id
 from rota.core.runs.lifecycle import Status
 from rota.core.runs.model import Queue, Run, WorkerRecord
 from rota.core.schedules.intent import PUT_ASIDE
-from rota.core.time.instants import DAY, MINUTE, SECOND, micros, span
+from rota.core.time.instants import DAY, HOUR, MINUTE, SECOND, micros, span
 from rota.engine import liveness
 from rota.engine.clock import SystemClock
-from rota.errors import BadAutomation, RotaError
+from rota.errors import BadAutomation, RotaError, StoreReadOnly
 from rota.schedules.ledger_check import ledger_faults
 from rota.settings import Settings
 from rota.store import invariants
@@ -30,32 +30,21 @@ from rota.store.automations.state import automation_names, versions_without_work
 from rota.store.backend import migrate
 from rota.store.backend.database import Database, Tx, open_url
 from rota.store.backend.migrate import PlannedMigration
-from rota.store.runs import history, workers
+from rota.store.runs import history, retention, workers
 from rota.store.schedules import templates
 from rota.store.schedules.overlap import release_stuck
 
-if TYPE_CHECKING:  # a program that only talks to PostgreSQL needs no SQLite
-    from rota.store.backend.sqlite_inspect import SqliteState
-
 MigrationPlan = list[PlannedMigration]
-Level = Literal["ok", "warn", "bad"]
 Absence = Literal["gone", "silent"]
 
 OFFSET_US_MAX = 2 * SECOND
 WAIT_US_MAX = MINUTE
+# Runs may be stored for so long after their time: workers at rest look once a minute.
+RETENTION_LATE_US = HOUR
 LOOK_MAX = 1000
 NAMED_MAX = 3
 REPORT = "This should never be: keep a copy of the database and report it."
 REPAIR = "`rota doctor --repair` releases it, and so does the next start of a worker."
-
-
-class Finding(NamedTuple):
-    """One line of the doctor's page."""
-
-    level: Level
-    what: str
-    says: str
-    hint: str | None = None
 
 
 class DoctorReport(NamedTuple):
@@ -122,8 +111,8 @@ async def back_up(url: str, settings: Settings, target: str) -> tuple[str, int]:
         await database.close()
 
 
-async def examine(url: str, settings: Settings) -> DoctorReport:
-    """Look at everything, as far as the database lets us."""
+async def examine(url: str, settings: Settings, *, full: bool = False) -> DoctorReport:
+    """Look at what is open, as far as the database lets us; `full`: at all that is stored."""
     found: list[Finding] = []
     place = "the database"
     try:
@@ -131,7 +120,7 @@ async def examine(url: str, settings: Settings) -> DoctorReport:
         place = database.place
         await database.open()
         try:
-            exam = Doctor(database, settings)
+            exam = Doctor(database, settings, full=full)
             for look in exam.looks():
                 found += await look()
         finally:
@@ -163,8 +152,9 @@ async def repair(url: str, settings: Settings) -> list[Finding]:
 class Doctor:
     """One look at one namespace of an open database."""
 
-    def __init__(self, database: Database, settings: Settings) -> None:
+    def __init__(self, database: Database, settings: Settings, *, full: bool = False) -> None:
         self._database = database
+        self._full = full
         self._settings = settings
         self._namespace = settings.namespace
         self._now = SystemClock().now()
@@ -175,7 +165,8 @@ class Doctor:
     def looks(self) -> list[Callable[[], Awaitable[list[Finding]]]]:
         """What is looked at, in this order: later ones need what earlier ones found."""
         return [
-            self.store, self.schema, self.clock, self.rules, self.ledger, self.schedules,
+            self.store, self.schema, self.clock, self.rules, self.retention, self.ledger,
+            self.schedules,
             self.worker_rows, self.queues, self.deploys, self.pending, self.overdue,
             self.leases, self.put_aside, self.people, self.hung_handlers,
         ]  # fmt: skip
@@ -192,15 +183,20 @@ class Doctor:
         path = getattr(self._database, "path", None)
         if path is None:
             return [Finding("ok", "store", f"{version} at {self._database.place}")]
-        return await asyncio.to_thread(_sqlite, version, path, self._settings)
+        return await asyncio.to_thread(sqlite_findings, version, path, self._settings)
 
     async def schema(self) -> list[Finding]:
         """Whether the tables are those of this Rota; raises when nothing more can be read."""
         await self._database.read(migrate.check)
-        # A write that changes nothing: it finds locks, full disks and missing permissions.
-        await self._database.write(workers.stop, [], now=self._now)
-        newest = migrate.shipped()[-1]
-        return [Finding("ok", "schema", f"{newest.number:04d}, up to date, can be written")]
+        newest = f"{migrate.shipped()[-1].number:04d}, up to date"
+        try:
+            # A write that changes nothing: it finds locks, full disks and missing permissions.
+            await self._database.write(workers.stop, [], now=self._now)
+        except StoreReadOnly as error:
+            if self._database.is_local:
+                raise
+            return [Finding("warn", "schema", f"{newest}, not writable: {error}", error.advice)]
+        return [Finding("ok", "schema", f"{newest}, can be written")]
 
     async def clock(self) -> list[Finding]:
         """How far this machine's clock is from the database's."""
@@ -218,9 +214,12 @@ class Doctor:
 
     async def rules(self) -> list[Finding]:
         """The invariants, which must hold whatever happened."""
-        broken = await self._database.read(invariants.broken)
+        broken = await self._database.read(invariants.broken, full=self._full)
         if not broken:
-            says = f"all {len(invariants.INVARIANTS)} hold"
+            count = len(invariants.INVARIANTS)
+            says = f"all {count} hold"
+            if not self._full:
+                says = f"{count - len(invariants.SCANS)} of {count} hold; `--full` reads all runs"
             return [Finding("ok", "invariants", says)]
         return [
             Finding(
@@ -229,6 +228,22 @@ class Doctor:
             )
             for one in broken
         ]  # fmt: skip
+
+    async def retention(self) -> list[Finding]:
+        """Whether workers delete finished runs as fast as `keep_days` wants it."""
+        keep = self._settings.keep_days
+        oldest = self._now - round(keep * DAY) - RETENTION_LATE_US
+        if not keep or oldest < 0:
+            return []
+        found = await self._database.read(
+            retention.backlog, namespace=self._namespace, before_at=oldest, limit=LOOK_MAX
+        )
+        if not found:
+            return []
+        says = f"{_count(found, 'run')} past keep_days ({keep:g}) are still stored"
+        hint = "Workers delete them while they have time: start more, or raise `keep_days`."
+        says = f"{says}, or more" if found == LOOK_MAX else says
+        return [Finding("warn", "retention", says, hint)]
 
     async def ledger(self) -> list[Finding]:
         """Whether every occurrence that schedules have passed is accounted for."""
@@ -435,48 +450,6 @@ class Doctor:
         return await self._database.read(
             history.page, namespace=self._namespace, status=status, limit=LOOK_MAX
         )
-
-
-def _sqlite(version: str, path: str, settings: Settings) -> list[Finding]:
-    from rota.store.backend.sqlite import SAFE_SQLITE
-    from rota.store.backend.sqlite_inspect import inspect
-
-    state = inspect(path)
-    says = (
-        f"{version}, journal {state.journal_mode}, synchronous {settings.synchronous}, file {path}"
-    )
-    number = tuple(int(part) for part in version.rpartition(" ")[2].split("."))
-    if number < SAFE_SQLITE:
-        hint = f"Upgrade apsw: before {'.'.join(map(str, SAFE_SQLITE))} two writers may collide."
-        found = Finding("bad", "store", says, hint)
-    elif settings.synchronous != "full":
-        hint = "A power cut may lose the last commits; `synchronous = full` loses none."
-        found = Finding("warn", "store", says, hint)
-    else:
-        found = Finding("ok", "store", says)
-    return [found, *_permissions(state), *_backlog(state)]
-
-
-def _permissions(state: SqliteState) -> list[Finding]:
-    if not state.open_to_others:
-        return []
-    files = " ".join(map(shlex.quote, state.open_to_others))
-    says = f"other users of this machine may open {', '.join(state.open_to_others)}"
-    return [Finding("warn", "permissions", says, f"`chmod go= {files}` keeps them out.")]
-
-
-def _backlog(state: SqliteState) -> list[Finding]:
-    from rota.store.backend.sqlite_inspect import BACKLOG_PAGES
-
-    if state.backlog_pages < BACKLOG_PAGES:
-        return []
-    mib = state.backlog_pages * state.page_bytes >> 20
-    says = f"{mib} MiB in the log are not yet in the database file; the log grows"
-    hint = (
-        "A full or failing disk, or a program that reads for long, stops the checkpoint. See the"
-        " worker's log, free some space, end long readers."
-    )
-    return [Finding("warn", "log", says, hint)]
 
 
 def _count(number: int, noun: str) -> str:

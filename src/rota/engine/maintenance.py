@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from rota.core.runs.fleet import Fleet
+from rota.core.runs.ids import id_bound
 from rota.core.runs.model import WorkerRecord as WorkerRow
 from rota.core.runs.recovery import runs_alone
 from rota.core.time.instants import DAY, micros
@@ -211,7 +212,7 @@ class Maintenance:
         done = True
         if keep.keep_days:
             oldest = max(0, now - round(keep.keep_days * DAY))
-            done &= await self._prune_runs("days", _id_at(oldest), oldest, until)
+            done &= await self._prune_runs("days", id_bound(oldest), oldest, until)
             await self._database.write(templates.forget_deleted, namespace=namespace, before=oldest)
             await self._database.write(
                 record.prune, namespace=namespace, before=oldest, limit=PRUNE_BATCH
@@ -244,7 +245,7 @@ class Maintenance:
         while True:
             pruned = await self._database.write(
                 retention.prune_events, namespace=self._settings.namespace,
-                before_id=_id_at(oldest), before_at=oldest, limit=PRUNE_BATCH,
+                before_id=id_bound(oldest), before_at=oldest, limit=PRUNE_BATCH,
             )  # fmt: skip
             if pruned < PRUNE_BATCH:
                 return True
@@ -268,9 +269,3 @@ class Maintenance:
     def is_healthy(self) -> bool:
         """Whether the loop turns."""
         return not self._stuck_for_s()
-
-
-def _id_at(instant: int) -> str:
-    """Above every id made until then. What ended before then was born before then: ids are in the
-    order of their births, so this bounds the search."""
-    return f"{instant // 1000:012x}g"

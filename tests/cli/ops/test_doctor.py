@@ -27,14 +27,14 @@ from tests.kit.builders import worker_row
 AGO = "available_at = available_at - 600000000"
 
 
-def findings(shell: Shell, code: int = 0) -> list[dict[str, Any]]:
+def findings(shell: Shell, *options: str, code: int = 0) -> list[dict[str, Any]]:
     """What it finds, as documents."""
-    return list(shell.json("doctor", code=code)["findings"])
+    return list(shell.json("doctor", *options, code=code)["findings"])
 
 
-def about(shell: Shell, what: str, code: int = 0) -> dict[str, Any]:
+def about(shell: Shell, what: str, *options: str, code: int = 0) -> dict[str, Any]:
     """The worst finding about one thing."""
-    found = [one for one in findings(shell, code) if one["what"] == what]
+    found = [one for one in findings(shell, *options, code=code) if one["what"] == what]
     return max(found, key=lambda one: ["ok", "warn", "bad"].index(one["level"]))
 
 
@@ -51,6 +51,24 @@ def test_a_good_database_with_a_worker_is_well(either: Shell) -> None:
     assert either.json("doctor")["level"] == "ok"
     whats = [one["what"] for one in findings(either)]
     assert whats == ["store", "schema", "clock", "invariants", "workers", "pending", "leases"]
+
+
+def test_only_the_full_doctor_reads_all_that_is_stored(either: Shell) -> None:
+    sign_on(either, mine("a"))
+    assert "`--full` reads all runs" in about(either, "invariants")["says"]
+    assert about(either, "invariants", "--full")["says"].startswith("all ")
+
+
+def test_runs_that_are_stored_past_their_time_are_named(either: Shell) -> None:
+    either.start("add", "n=1")
+    either.work()
+    assert "retention" not in {one["what"] for one in findings(either)}
+    # Ids begin with the time of their birth; this one is of 2001.
+    change(either, "update runs set id = '00e0000000007000000000000000000a', root_id = "
+           "'00e0000000007000000000000000000a', finished_at = 980000000000000")  # fmt: skip
+    found = about(either, "retention")
+    assert found["level"] == "warn"
+    assert "1 run past keep_days (30)" in found["says"]
 
 
 def test_it_names_the_store_and_how_it_keeps_its_promises(shell: Shell) -> None:
@@ -220,10 +238,10 @@ def test_a_broken_invariant_is_bad(either: Shell) -> None:
         "insert into steps (root_id, key, position, kind, status, attempt, run_attempt, started_at,"
         " finished_at) values ('nobody', 'a#0', 1, 'step', 'completed', 1, 1, 1, 1) returning key",
     )
-    finding = about(either, "invariants", code=1)
+    finding = about(either, "invariants", "--full", code=1)
     assert finding["level"] == "bad"
     assert "every step belongs to a chain" in finding["says"]
-    assert "1 bad" in either.run("doctor", code=1).stdout
+    assert "1 bad" in either.run("doctor", "--full", code=1).stdout
 
 
 def test_a_database_that_was_never_migrated_ends_with_3(either: Shell) -> None:

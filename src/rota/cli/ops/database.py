@@ -82,8 +82,11 @@ def backup(call: CommonOptions, file: Path) -> None:
 @click.option(
     "--repair", "repairs", is_flag=True, help="First release runs that wait behind no other run."
 )
+@click.option(
+    "--full", is_flag=True, help="Read all that is stored, which takes long if it is much."
+)
 @click.pass_obj
-def doctor(call: CommonOptions, repairs: bool) -> int:
+def doctor(call: CommonOptions, repairs: bool, full: bool) -> int:
     """Look for what is wrong, and say what to do.
 
     Looks at the database, clock, invariants, workers, queues and stuck runs. Changes nothing
@@ -91,14 +94,15 @@ def doctor(call: CommonOptions, repairs: bool) -> int:
     """
     from rota import project
     from rota.client import doctor as checkup
+    from rota.client.findings import Finding
 
     known = connect.project_of(call)
     bad = known.bad_schedules.values() if known is not None else ()
-    declared = [checkup.Finding("bad", "rota.toml", one.message, one.advice) for one in bad]
+    declared = [Finding("bad", "rota.toml", one.message, one.advice) for one in bad]
     place = connect.place_of(call)
     project.must_exist(place.url)
     done = asyncio.run(checkup.repair(place.url, place.settings)) if repairs else []
-    report = asyncio.run(checkup.examine(place.url, place.settings))
+    report = asyncio.run(checkup.examine(place.url, place.settings, full=full))
     found = [*done, *report.findings, *declared]
     findings = [one._replace(says=exit_codes.hide(one.says, place.url)) for one in found]
     if call.json:

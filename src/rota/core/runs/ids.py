@@ -22,6 +22,12 @@ def short_id(run_id: str) -> str:
     return run_id[-SHORT:]
 
 
+def id_bound(instant: int) -> str:
+    """Above every id made until then. What ended before then was born before then: ids are in the
+    order of their births, so this bounds a search."""
+    return f"{instant // 1000:012x}g"
+
+
 class IdMaker:
     """Makes ids that rise strictly within one process, so a batch keeps its order."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from rota.core.runs.ids import id_bound
 from rota.store.backend.database import Tx
 
 
@@ -40,6 +41,15 @@ async def prune(
         await tx.rows("delete_steps", roots=roots)
         await tx.rows("delete_chains", roots=roots)
     return Pruned(len(roots), window[-1][0] if len(window) == limit else None)
+
+
+async def backlog(tx: Tx, *, namespace: str, before_at: int, limit: int) -> int:
+    """How many of the oldest `limit` runs began a chain and ended before an instant."""
+    window = await tx.rows(
+        "retention_window", namespace=namespace, after_id="", before_id=id_bound(before_at),
+        before_at=before_at, limit=limit,
+    )  # fmt: skip
+    return sum(bool(row[1]) for row in window)
 
 
 async def prune_events(
