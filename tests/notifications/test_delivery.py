@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -155,6 +156,30 @@ async def test_a_command_gets_the_message(database_url: str, tmp_path: Path) -> 
     assert (tmp_path / "out.names").read_text() == "failed order\n"
 
 
+async def test_a_command_gets_a_small_environment_and_the_variables_of_pass_env(
+    database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:  # fmt: skip
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-1")
+    monkeypatch.delenv("CHAT_TOKEN", raising=False)
+    app = Shop()
+    out = tmp_path / "out"
+    app.notify("shell", command=f'env > "{out}"', pass_env=["CHAT_TOKEN"])
+    async with virtual(app, url=database_url) as world:
+        await app.start("order")
+        await pass_until(world, lambda: "the environment has no CHAT_TOKEN" in caplog.text)
+        assert not out.exists()
+        monkeypatch.setenv("CHAT_TOKEN", "secret-value")
+        await pass_until(world, out.exists)
+        await world.settle()
+    given = out.read_text().splitlines()
+    assert "CHAT_TOKEN=secret-value" in given
+    assert "ROTA_KIND=failed" in given
+    assert f"PATH={os.environ['PATH']}" in given
+    assert "OPENAI_API_KEY" not in out.read_text()
+    assert "secret-value" not in await stored(database_url)
+
+
 @pytest.mark.parametrize("line", ["exit 3 # secret-path", "sleep 60 # secret-path"])
 async def test_a_command_that_fails_or_hangs_is_tried_again_and_not_shown(
     database_url: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, line: str
@@ -261,6 +286,8 @@ async def test_a_rule_is_tested_from_where_one_stands() -> None:
         ({"webhook": "env:A B"}, "webhook is not an address"),
         ({"webhook": "https://a.example", "secret_env": "the key!"}, "secret_env"),
         ({"command": " "}, "command is empty"),
+        ({"command": "true", "pass_env": ["A B"]}, "pass_env is not the name"),
+        ({"webhook": "https://a.example", "pass_env": ["A"]}, "pass_env is for a command"),
         ({"command": "true", "kinds": ["faild"]}, "no kind 'faild'"),
         ({"command": "true", "sources": ["job"]}, "no source 'job'"),
         ({"command": "true", "limit": "many"}, "is not a rate"),

@@ -84,12 +84,12 @@ def test_what_an_end_means(
 
 
 def test_a_receiver_with_a_webhook_and_a_command_is_two() -> None:
-    both = Notice(webhook="https://a.example", command="cat", secret_env="KEY")
+    both = Notice(webhook="https://a.example", command="cat", secret_env="KEY", pass_env=["TOKEN"])
     found = list(receivers(Notify(on_failure=["https://b.example", both]), "failure"))
     assert found == [
         Notice(webhook="https://b.example"),
         Notice(webhook="https://a.example", secret_env="KEY"),
-        Notice(command="cat"),
+        Notice(command="cat", pass_env=["TOKEN"]),
     ]
     assert list(receivers(Notify(), "failure")) == []
 
@@ -119,6 +119,8 @@ def test_an_address_is_shown_without_what_may_be_secret() -> None:
         ("on_success: {secretEnv: KEY}", "secretEnv signs a webhook, and there is none"),
         ("on_success: {command: ' '}", "on_success.command is empty"),
         ("on_missed: {webhook: 'https://a.example', secretEnv: 'a key!'}", "not the key itself"),
+        ("on_missed: {command: 'true', passEnv: ['A B']}", "is not the name of an environment"),
+        ("on_missed: {webhook: 'https://a.example', passEnv: [A]}", "passEnv is for a command"),
         ("ping: 'https://'", "schedule.notify.ping is no address"),
         ("on_recover: https://a.example", "on_recovery"),
         ("ping: 'env:MY HOOK'", "env: is followed by the name of a variable"),

@@ -6,6 +6,7 @@ import base64
 import contextlib
 import hashlib
 import hmac
+import os
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -230,6 +231,32 @@ async def test_a_command_gets_the_message_and_its_folder_and_is_killed_in_time(
         assert first.status == "completed"
         [step] = [one for one in await at.app.steps(first.id) if "send" in one.key]
         assert step.attempt > 1  # the first try was killed
+
+
+async def test_a_command_gets_a_small_environment_and_the_variables_of_pass_env(
+    database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-1")
+    monkeypatch.delenv("CHAT_TOKEN", raising=False)
+    async with scene(database_url) as at:
+        await at.tells(tmp_path, on_success={"command": "env > given", "passEnv": ["CHAT_TOKEN"]})
+        await at.world.advance("1h")
+        assert not (tmp_path / "given").exists()  # without its variable it is tried again
+        monkeypatch.setenv("CHAT_TOKEN", "secret-value")
+        await at.world.advance("30m")
+        given = (tmp_path / "given").read_text()
+        assert "CHAT_TOKEN=secret-value\n" in given
+        assert "ROTA_EVENT=success\n" in given
+        assert f"PATH={os.environ['PATH']}\n" in given
+        assert "OPENAI_API_KEY" not in given
+        assert await at.notified() == ["completed"]
+    stored = [
+        *await select(database_url, "select input, output, error from runs"),
+        *await select(database_url, "select output, error from steps"),
+        *await select(database_url, "select body from notices"),
+    ]
+    assert "CHAT_TOKEN" in repr(stored)
+    assert "secret-value" not in repr(stored)
 
 
 async def test_an_execution_that_was_called_off_is_nobodys_news(

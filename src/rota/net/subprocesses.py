@@ -11,7 +11,9 @@ import contextlib
 import os
 import signal
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import Annotated, Any, NamedTuple, TypeAlias
+
+import msgspec
 
 from rota.errors import BadInput, NeedsPermission, Rejected
 
@@ -20,6 +22,12 @@ DRAIN_S = 1.0
 # What any program needs; everything else, secrets above all, is passed on only by name.
 PASSED_ON = ("PATH", "HOME", "USER", "LANG", "LC_ALL", "TZ", "TMPDIR", "SYSTEMROOT")
 Child: TypeAlias = asyncio.subprocess.Process
+PassEnv: TypeAlias = Annotated[
+    list[Annotated[str, msgspec.Meta(min_length=1)]],
+    msgspec.Meta(
+        description="Variables of Rota's own environment that the command is given, by name."
+    ),
+]
 
 
 def environment(pass_env: Iterable[str], extra: Mapping[str, str]) -> dict[str, str]:
@@ -28,7 +36,7 @@ def environment(pass_env: Iterable[str], extra: Mapping[str, str]) -> dict[str, 
     if absent:
         raise BadInput(
             f"the environment has no {', '.join(absent)}, which a command is to be given",
-            hint=f"Set it where Rota runs: export {absent[0]}=…; or take it out of passEnv.",
+            hint=f"Set it where Rota runs: export {absent[0]}=…; or do not pass it on.",
         )
     names = (*PASSED_ON, *pass_env)
     return {name: os.environ[name] for name in names if name in os.environ} | dict(extra)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
-from rota.errors import Transient
+from rota.errors import BadInput, Transient
 from rota.net.subprocesses import (
     Child,
     ExitStatus,
@@ -28,16 +27,18 @@ async def run(
     *,
     stdin: str = "",
     env: Mapping[str, str] | None = None,
-    pass_env: Collection[str] | None = None,
+    pass_env: Collection[str] = (),
     timeout_s: float,
 ) -> ExitStatus:
     """Run a line of shell and return how it ended; Transient when it could not, or not in time.
 
     When its time is over it is killed, with all it has started. Its environment is small, plus
-    `env` and the variables that `pass_env` names; without `pass_env` it is that of this process.
+    `env` and the variables that `pass_env` names.
     """
-    extra = env or {}
-    known = {**os.environ, **extra} if pass_env is None else environment(pass_env, extra)
+    try:
+        known = environment(pass_env, env or {})
+    except BadInput as error:  # the machine lacks it, which an operator can change
+        raise Transient(error.message) from None
     with OutputPipe(BYTES_MAX) as out, OutputPipe(BYTES_MAX) as err:
         try:
             child = await start(["/bin/sh", "-c", line], out, err, env=known, cwd=folder)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeVar, Unpack
 
 from rota.core.notifications.model import KindName
@@ -35,6 +35,7 @@ class DeclaresNotifications:
         webhook: str | None = None,
         secret_env: str | None = None,
         command: str | None = None,
+        pass_env: Sequence[str] = (),
         mail: Mail | None = None,
         ping: str | None = None,
         limit: str | None = None,
@@ -43,8 +44,8 @@ class DeclaresNotifications:
         """Declare a notification rule: one channel, filters, and a limit such as `20/10m`."""
         check_options(filters, NotificationOptions, self.notify)
         table = table_of(
-            filters, webhook=webhook, secret_env=secret_env, command=command, mail=mail, ping=ping,
-            limit=limit,
+            filters, webhook=webhook, secret_env=secret_env, command=command,
+            pass_env=list(pass_env), mail=mail, ping=ping, limit=limit,
         )  # fmt: skip
         origin = origin_of_module(sys._getframe(1).f_globals.get("__name__", "__main__"))
         self.notifications.add(declared(name, origin, table))

@@ -72,6 +72,7 @@ class NotificationTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     webhook: str | None = None
     secret_env: str | None = None
     command: str | None = None
+    pass_env: list[str] = []
     mail: Mail | None = None
     ping: str | None = None
     kinds: list[str] = []
@@ -147,8 +148,14 @@ def _check_channel(name: str, table: NotificationTable) -> None:
             )
     if table.command is not None and not table.command.strip():
         raise UsageError(f"notification rule {name}: command is empty")
+    if table.pass_env and table.command is None:
+        raise UsageError(
+            f"notification rule {name}: pass_env is for a command, and there is none",
+            hint="Remove pass_env.",
+        )
     password = None if table.mail is None else table.mail.password_env
-    for key, variable in (("secret_env", table.secret_env), ("password_env", password)):
+    variables = [("secret_env", table.secret_env), ("password_env", password)]
+    for key, variable in [*variables, *(("pass_env", one) for one in table.pass_env)]:
         if variable is not None and not is_variable(variable):
             raise UsageError(
                 f"notification rule {name}: {key} is not the name of an environment variable",

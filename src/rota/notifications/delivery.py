@@ -11,7 +11,7 @@ import asyncio
 import inspect
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -82,7 +82,7 @@ async def _send(rule: DeclaredRule, message: NotificationMessage, now_s: int) ->
             channel.webhook, channel.secret_env, message_id=message.id, timestamp=now_s, body=body
         )
     elif channel.command is not None:
-        await _run(channel.command, message)
+        await _run(channel.command, channel.pass_env, message)
     elif channel.mail is not None:
         await mail.send(rule.name, channel.mail, message)
     elif channel.ping is not None:
@@ -103,7 +103,7 @@ async def _call(rule: DeclaredRule, message: NotificationMessage) -> None:
             await answer
 
 
-async def _run(line: str, message: NotificationMessage) -> None:
+async def _run(line: str, pass_env: Sequence[str], message: NotificationMessage) -> None:
     from rota.notifications.workflow import COMMAND_S
 
     one = message.entries[0].last
@@ -113,8 +113,9 @@ async def _run(line: str, message: NotificationMessage) -> None:
     }  # fmt: skip
     try:
         ended = await command.run(
-            line, Path(os.getcwd()), stdin=payload(message).decode(), env=env, timeout_s=COMMAND_S
-        )
+            line, Path(os.getcwd()), stdin=payload(message).decode(), env=env, pass_env=pass_env,
+            timeout_s=COMMAND_S,
+        )  # fmt: skip
     except Transient as error:  # errors are stored, and the line may hold a secret
         raise Transient(error.message.replace(f"`{line}`", "the command")) from None
     if ended.code != 0:

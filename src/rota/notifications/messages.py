@@ -23,6 +23,7 @@ class Delivery(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     event: str
     body: str = ""
     secret_env: str | None = None
+    pass_env: list[str] = []  # names of variables that a command is given, never their values
     ping: Ping | None = None
     run_id: str = ""  # of a ping: which calls belong together
 
@@ -134,7 +135,10 @@ def _to(notice: Notice, event: Event, body: str) -> Delivery:
             way="webhook", target=notice.webhook, event=event, body=body,
             secret_env=notice.secret_env,
         )  # fmt: skip
-    return Delivery(way="command", target=notice.command or "", event=event, body=body)
+    return Delivery(
+        way="command", target=notice.command or "", event=event, body=body,
+        pass_env=notice.pass_env,
+    )  # fmt: skip
 
 
 def message(event: Event, tells: Recipients, facts: Facts) -> Message:

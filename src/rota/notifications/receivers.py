@@ -7,6 +7,8 @@ from typing import Annotated, Literal, TypeAlias
 
 import msgspec
 
+from rota.net.subprocesses import PassEnv
+
 Meta = msgspec.Meta
 Event: TypeAlias = Literal["success", "failure", "recovery", "missed"]
 
@@ -34,6 +36,7 @@ class Notice(_Block, frozen=True, kw_only=True):
     secret_env: Annotated[
         str | None, Meta(description="The environment variable with the key of the signature.")
     ] = None
+    pass_env: PassEnv = msgspec.field(default_factory=list)
 
 
 Notices: TypeAlias = str | Notice | list[str | Notice] | None
@@ -80,4 +83,4 @@ def receivers(notify: Notify, event: Event) -> Iterator[Notice]:
             if one.webhook is not None:
                 yield Notice(webhook=one.webhook, secret_env=one.secret_env)
             if one.command is not None:
-                yield Notice(command=one.command)
+                yield Notice(command=one.command, pass_env=one.pass_env)

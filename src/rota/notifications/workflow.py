@@ -158,8 +158,9 @@ class NotificationSender:
             "ROTA_MESSAGE_ID": message_id,
         }
         ended = await command.run(
-            delivery.target, Path(tells.folder), stdin=delivery.body, env=env, timeout_s=COMMAND_S
-        )
+            delivery.target, Path(tells.folder), stdin=delivery.body, env=env,
+            pass_env=delivery.pass_env, timeout_s=COMMAND_S,
+        )  # fmt: skip
         if ended.code != 0:
             raise Transient(ended.told(f"`{delivery.target}`"))
 

@@ -6,12 +6,12 @@ from typing import Annotated, Literal, TypeAlias
 
 import msgspec
 
+from rota.net.subprocesses import PassEnv
 from rota.pipelines.definition.rules import NodeRule
 from rota.pipelines.definition.sections import (
     AiSection,
     Natural,
     OnError,
-    PassEnv,
     Positive,
     Section,
 )

@@ -36,6 +36,7 @@ def _check_receiver(given: str | Notice, path: Path, report: ProblemReport) -> N
         _check_address(given.webhook, (*path, "webhook"), report)
     if given.command is not None and not given.command.strip():
         report.error((*path, "command"), f"{path_text((*path, 'command'))} is empty")
+    _check_pass_env(given, (*path, "passEnv"), report)
     if given.secret_env is None:
         return
     where: Path = (*path, "secretEnv")
@@ -43,6 +44,15 @@ def _check_receiver(given: str | Notice, path: Path, report: ProblemReport) -> N
         report.error(where, "secretEnv signs a webhook, and there is none", at_key=True)
     if not is_variable(given.secret_env):
         report.error(where, "secretEnv is the name of an environment variable, not the key itself")
+
+
+def _check_pass_env(given: Notice, path: Path, report: ProblemReport) -> None:
+    if given.pass_env and given.command is None:
+        report.error(path, "passEnv is for a command, and there is none", at_key=True)
+    for index, name in enumerate(given.pass_env):
+        if not is_variable(name):
+            said = f"{path_text((*path, index))} is not the name of an environment variable"
+            report.error((*path, index), said)
 
 
 def _check_address(text: str, path: Path, report: ProblemReport) -> None:

@@ -13,8 +13,9 @@ from rota.core.time.instants import MINUTE, instant
 from rota.core.time.recurrence import parse
 from rota.core.time.zones import zone_named
 from rota.errors import BadSchedule
+from rota.net.subprocesses import PassEnv
 from rota.notifications.receivers import Notify
-from rota.pipelines.definition.sections import Natural, PassEnv, Positive, Section
+from rota.pipelines.definition.sections import Natural, Positive, Section
 from rota.schedules.definition import policies
 
 Meta = msgspec.Meta

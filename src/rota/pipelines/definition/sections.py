@@ -25,10 +25,6 @@ FieldType: TypeAlias = Literal["any", "string", "integer", "number", "boolean", 
 OnError: TypeAlias = Literal["abort", "warn"]
 Positive: TypeAlias = Annotated[int, Meta(ge=1)]
 Natural: TypeAlias = Annotated[int, Meta(ge=0)]
-PassEnv: TypeAlias = Annotated[
-    list[Annotated[str, Meta(min_length=1)]],
-    Meta(description="Variables of Rota's own environment that the command is given, by name."),
-]
 
 
 class OutputField(Section, frozen=True, kw_only=True):

@@ -6,11 +6,11 @@ from typing import Annotated, Literal, TypeAlias
 
 import msgspec
 
+from rota.net.subprocesses import PassEnv
 from rota.pipelines.definition.sections import (
     CallOptions,
     Item,
     OutputField,
-    PassEnv,
     Positive,
     Section,
 )
