@@ -307,17 +307,20 @@ async def test_a_stream_that_has_said_all_is_not_waited_for(
     [
         ({"type": "overloaded_error", "message": "busy"}, Transient),
         ({"type": "whatever", "message": "?"}, Transient),
+        ({"code": 502, "message": "the gateway's own status"}, Transient),
+        ({"code": 429, "message": "slow down"}, Transient),
         ({"type": "authentication_error", "message": "late"}, NeedsLogin),
         ({"code": "context_length_exceeded", "message": "long"}, Rejected),
     ],
 )
 @both
-async def test_an_error_in_the_middle_of_a_stream_is_judged_too(
+async def test_an_error_in_the_middle_of_a_stream_is_judged_and_may_be_charged_for(
     make: Make, said: dict[str, Any], kind: type[RotaError]
 ) -> None:
     async with talking(make, Say(events=[{"type": "error", "error": said}])) as (_, ai):
-        with pytest.raises(kind):
+        with pytest.raises(kind) as told:
             await ai.ask(ASK)
+        assert told.value.facts["sent"] is True
         assert (await ai.ask(ASK)).finish == "stop"
 
 

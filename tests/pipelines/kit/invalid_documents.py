@@ -82,6 +82,18 @@ CASES: dict[str, tuple[str, list[str]]] = {
         NAME + INPUT + 'map: {prompt: "{{a}}", batchSize: 2}\n' + REDUCE,
         ["warning 3:15 batchSize is more than 1, but the prompt does not hold {{ITEMS}}"],
     ),
+    "a budget below nothing": (
+        NAME + "settings: {budget: {maxCost: -1}}\n" + INPUT + MAP + REDUCE,
+        ["2:30 settings.budget.maxCost must be a number, at least 0; it is -1"],
+    ),
+    "a budget without an end": (
+        NAME + "settings: {budget: {maxCost: .inf}}\n" + INPUT + MAP + REDUCE,
+        ['2:30 settings.budget.maxCost must be a number, at least 0; it is ".inf"'],
+    ),
+    "a budget of no calls": (
+        NAME + "settings: {budget: {maxCalls: 0}}\n" + INPUT + MAP + REDUCE,
+        ["2:31 settings.budget.maxCalls must be a whole number, at least 1; it is 0"],
+    ),
     "no reduce": (
         NAME + INPUT + MAP,
         ['1:1 "reduce" is missing: a pipeline has input, map and reduce'],
