@@ -5,8 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from rota.core.time.instants import SECOND
+from rota.errors import LeaseLost, Rejected
+from rota.store.automations.effects import Wanted
+from rota.store.automations.handler_runs import checkpoint
 from rota.testing import World, virtual
 from rota.tools import Safety
 from tests.automations.kit import (
@@ -223,8 +227,9 @@ async def test_a_handler_that_is_gone_after_its_change_is_finished_without_next(
         await sound(second)
 
 
+@pytest.mark.parametrize("times", [1, 2], ids=["the first worker", "and the recovery"])
 async def test_a_worker_that_lost_its_lease_before_its_call_writes_no_ledger_and_calls_nothing(
-    database_url: str,
+    database_url: str, times: int
 ) -> None:
     """The ledger is written under the claim: what the stale worker begins does not begin."""
     app = Line()
@@ -232,7 +237,7 @@ async def test_a_worker_that_lost_its_lease_before_its_call_writes_no_ledger_and
         lost: list[str] = []
 
         async def lose() -> None:
-            if not lost:
+            if len(lost) < times:
                 [run, *_] = await app.automations.activity("line", limit=1)
                 lost.append(run.run.run_id)
                 assert await bury(app) == 1
@@ -240,6 +245,7 @@ async def test_a_worker_that_lost_its_lease_before_its_call_writes_no_ledger_and
         app.in_mutate = lose
         await app.feed("e1")
         await world.settle()
+        assert len(lost) == times
         [row] = await app.automations.outputs("line")
         assert row.run_id not in lost
         assert (row.status, row.resolved_by) == ("applied", "tool")
@@ -269,4 +275,59 @@ async def test_a_worker_that_lost_its_lease_during_its_call_does_not_settle_the_
         assert (row.status, row.resolved_by) == ("applied", "reconcile")
         assert (app.outside.calls, app.outside.looks, len(app.outside.effects)) == (1, 1, 1)
         assert await event_statuses(app) == {"e1": "consumed"}
+        await sound(app)
+
+
+async def test_a_worker_that_lost_its_lease_during_its_call_does_not_record_a_refusal(
+    database_url: str,
+) -> None:
+    """Recorded, it would free the recovery to make the same effect a second time."""
+    app = Line()
+    async with begun(app, database_url) as world:
+        lost: list[int] = []
+
+        async def lose() -> None:
+            if not lost:
+                lost.append(await bury(app))
+                raise Rejected("a proxy says that it did not happen")
+
+        app.outside.after = lose
+        await app.feed("e1")
+        await world.settle()
+        assert lost == [1]
+        [row] = await app.automations.outputs("line")
+        assert (row.status, row.resolved_by) == ("applied", "reconcile")
+        assert (app.outside.calls, app.outside.looks, len(app.outside.effects)) == (1, 1, 1)
+        await sound(app)
+
+
+async def test_a_call_under_way_is_not_handed_to_another_owner_of_the_same_claim(
+    database_url: str,
+) -> None:
+    """A server that lost commits may give one claim twice: only one of the two owners may call."""
+    app = Line()
+    async with begun(app, database_url) as world:
+        refused: list[str] = []
+
+        async def begin_again() -> None:
+            assert app.runtime is not None
+            [claim] = app.runtime.worker.held.values()
+            [row] = await app.automations.outputs("line")
+            wanted = Wanted("line", "worker", row.tool, row.safety, row.params, row.title)
+            now = app.clock.now()
+            again = await app.database.write(
+                checkpoint.call_begins, claim, wanted, approval=False, now=now
+            )
+            assert again.id == row.id  # its own answer was lost: it may go on
+            with pytest.raises(LeaseLost):
+                await app.database.write(
+                    checkpoint.call_begins, replace(claim, lease_owner="another"), wanted,
+                    approval=False, now=now,
+                )  # fmt: skip
+            refused.append(row.id)
+
+        app.outside.before = begin_again
+        await app.feed("e1")
+        await world.settle()
+        assert len(refused) == len(app.outside.effects) == 1
         await sound(app)
