@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rota import NeedsLogin, Transient
+from rota import NeedsLogin, Rota, Transient
 from rota.automations import Context
 from rota.errors import UnknownSchedule, UsageError
 from rota.explain.schedule import Explanation, why
@@ -90,6 +90,48 @@ async def test_it_waits_for_a_person(database_url: str, approval: bool) -> None:
         )
         actions = "approve, reject" if approval else "try-again"
         assert found.hint == f"What clears it: {actions}. See `rota automation show line`."
+
+
+@pytest.mark.parametrize(("names", "receivers"), [("line", "went to ops"), ("x", "fits no rule")])
+async def test_the_notification_about_what_it_waits_for_is_named(
+    database_url: str, names: str, receivers: str
+) -> None:
+    app = Line(approval=True)
+    app.notify("ops", command="true", names=[names])
+    async with begun(app, database_url, "e1") as world:
+        await world.settle()
+        found = await ask(app)
+        said = (
+            f"approval: Work; notification approval_wanted of Tue 2030-01-01 00:00 UTC {receivers}."
+        )
+        assert found.sentence.endswith(said)
+        assert found.facts["notification"] == {
+            "kind": "approval_wanted", "at": "2030-01-01T00:00:00.000Z",
+            "rules": ["ops"] if names == "line" else [],
+        }  # fmt: skip
+        turn = (await app.automations.show("line")).turn
+        assert turn is not None
+        await app.automations.approve("line")
+        await world.settle()
+        assert await app.notifications.latest(turn) is None
+
+
+async def test_a_run_that_waits_for_a_person_names_its_notification(database_url: str) -> None:
+    app = Rota()
+    app.notify("ops", command="true")
+
+    @app.workflow
+    async def login() -> None:
+        raise NeedsLogin("reconnect Gmail")
+
+    async with virtual(app, url=database_url) as world:
+        run = await login.start()
+        await world.settle()
+        found = await why(app, run.id)
+        assert found.verdict == "needs_person"
+        assert "reconnect Gmail; notification needs_attention of Tue 2030-01-01" in found.sentence
+        assert "went to ops" in found.sentence
+        assert found.facts["notification"]["rules"] == ["ops"]
 
 
 async def test_it_backs_off(database_url: str) -> None:

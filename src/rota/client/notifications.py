@@ -10,6 +10,7 @@ from rota.store.notifications import record
 
 if TYPE_CHECKING:
     from rota.client.client import Client
+    from rota.core.runs.model import Run
 
 _LAST = "~"  # above every id
 
@@ -19,6 +20,13 @@ class RecordedNotification(NamedTuple):
 
     notification: Notification
     rules: list[str] | None
+
+    @property
+    def receivers(self) -> str:
+        """What became of it, as the end of a sentence."""
+        if self.rules is None:
+            return "is not dispatched yet"
+        return f"went to {', '.join(self.rules)}" if self.rules else "fits no rule"
 
 
 class Notifications:
@@ -39,9 +47,15 @@ class Notifications:
             record.listing, namespace=self._client.settings.namespace, kinds=kinds or KINDS,
             before_id=before_id or _LAST, limit=limit,
         )  # fmt: skip
-        return [
-            RecordedNotification(
-                one, None if rules is None else [r for r in rules.split(", ") if r]
-            )
-            for one, rules in rows
-        ]
+        return [_recorded(one, rules) for one, rules in rows]
+
+    async def latest(self, run: Run) -> RecordedNotification | None:
+        """The newest notification about what stopped a run; None after that is over, or when no
+        rule wants its kind."""
+        found = await self._client.database.read(record.latest, run)
+        return None if found is None else _recorded(*found)
+
+
+def _recorded(one: Notification, rules: str | None) -> RecordedNotification:
+    names = None if rules is None else [name for name in rules.split(", ") if name]
+    return RecordedNotification(one, names)

@@ -16,6 +16,7 @@ from rota.core.automations.text import RETRIED
 from rota.core.runs.lifecycle import Status
 from rota.core.time.instants import iso, span
 from rota.explain.deployed_code import code_reason
+from rota.explain.notified import notified
 from rota.explain.run import RunExplainer, RunState
 from rota.schedules.host_zone import host_zone_name
 from rota.schedules.preview import wall
@@ -23,6 +24,7 @@ from rota.schedules.preview import wall
 if TYPE_CHECKING:
     from rota.client.automations import AutomationView as Look
     from rota.client.client import Client
+    from rota.core.runs.model import Run
 
 _GRAPH = msgspec.json.Decoder(AutomationGraph)
 
@@ -55,7 +57,7 @@ class _Walk:
         if status == "archived":
             return RunState("archived", "does not run: it is archived", {}, resume)
         if turn is not None and turn.status == Status.WAITING:
-            return self._asks(turn.reason or "")
+            return await self._asks(turn)
         if status == "paused" and (turn is None or turn.status != Status.RUNNING):
             return RunState("paused", "does not run: it was paused", {}, resume)
         if turn is None:
@@ -68,11 +70,13 @@ class _Walk:
             return self._tries(turn.reason, turn.available_at or self._now)
         return await self._rests()
 
-    def _asks(self, reason: str) -> RunState:
+    async def _asks(self, turn: Run) -> RunState:
         actions = ", ".join(self._look.said.actions)
         hint = f"What clears it: {actions}. See `rota automation show {self._name}`."
-        clause = f"stands still until somebody acts: {_lower(self._look.sentence)}"
-        return RunState("needs_person", clause, {"reason": reason}, hint)
+        told = await notified(self._client, turn, self._zone)
+        said = f"{_lower(self._look.sentence)}{told.clause}"
+        facts = {"reason": turn.reason or ""} | told.facts
+        return RunState("needs_person", f"stands still until somebody acts: {said}", facts, hint)
 
     def _tries(self, reason: str, at: int) -> RunState:
         when = self._when(at)

@@ -17,6 +17,7 @@ from rota.core.runs.recovery import runs_alone
 from rota.core.runs.stored_errors import error_line
 from rota.core.time.instants import SECOND, iso, span
 from rota.explain.deployed_code import code_reason
+from rota.explain.notified import notified
 from rota.schedules.preview import wall
 from rota.store.pipelines import steps as pipeline_steps
 from rota.store.pipelines.steps import ProviderWait
@@ -62,7 +63,7 @@ class RunExplainer:
             case Status.RUNNING:
                 found = await self._running(last)
             case Status.WAITING:
-                found = self._waiting(last)
+                found = await self._waiting(last)
             case _:
                 found = self._ended(last)
         facts = {"run_id": last.id, "status": last.label, "attempt": last.attempt}
@@ -120,11 +121,13 @@ class RunExplainer:
         hint = "It goes on when the provider answers. `maxRetries` and `maxWaitMs` end the wait."
         return RunState("waits_provider", clause, facts, hint)
 
-    def _waiting(self, run: Run) -> RunState:
+    async def _waiting(self, run: Run) -> RunState:
         kinds = {kind.value: kind for kind in Kind}
         needed = TABLE[kinds[run.reason]].action if run.reason in kinds else "a person decides"
-        clause = f"waits for a person ({run.reason}): {needed}; it said {error_line(run.error)}"
-        facts = {"reason": run.reason, "error": error_line(run.error)}
+        told = await notified(self._client, run, self._zone)
+        said = f"it said {error_line(run.error)}{told.clause}"
+        clause = f"waits for a person ({run.reason}): {needed}; {said}"
+        facts = {"reason": run.reason, "error": error_line(run.error)} | told.facts
         return RunState("needs_person", clause, facts, f"Then `rota run retry {run.id}`.")
 
     async def _sleeping(self, run: Run) -> RunState:

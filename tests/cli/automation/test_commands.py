@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import re
 from pathlib import Path
 
 import pytest
 
 from rota.cli.automation import page as automation_page
-from tests.cli.kit.automation_project import Desk
+from tests.cli.kit.automation_project import CODE, Desk
+from tests.kit import until
 
 
 @pytest.fixture
@@ -327,3 +330,26 @@ def test_a_skipped_event_is_given_back(desk: Desk) -> None:
     said = desk.run(*words, event["id"], "--note", "corrected").stdout
     assert said.startswith(f"event {event['id']} of topic {event['topic']} is given back")
     assert desk.json("automation", "events", "mails", "--status", "pending")[0]["id"] == event["id"]
+
+
+def test_the_page_names_the_notification_about_what_it_waits_for(folder: Path) -> None:
+    code = CODE + '\napp.notify("ops", command="true")\n'
+    desk = Desk(folder, "sqlite:///jobs.db", code)
+    desk.work()
+    desk.order("asking", "o-1")
+
+    async def dispatch() -> None:
+        async def dispatched() -> bool:
+            return all(one.rules is not None for one in await app.notifications.list())
+
+        app = desk.app()
+        async with app:
+            await until(dispatched)
+
+    asyncio.run(dispatch())
+    shown = desk.shown("asking")
+    told = shown["notification"]
+    assert (told["kind"], told["rules"]) == ("approval_wanted", ["ops"])
+    page = desk.run("automation", "show", "asking").stdout
+    assert re.search(r"\n  Notification approval_wanted of .+ went to ops\.\n", page)
+    assert desk.obey(shown, "approve")["notification"] is None

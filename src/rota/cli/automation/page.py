@@ -18,6 +18,7 @@ from rota.core.time.instants import SECOND
 if TYPE_CHECKING:
     from rota.client.automations import AutomationView
     from rota.client.client import Client
+    from rota.client.notifications import RecordedNotification
     from rota.core.automations.graph import AutomationGraph, HandlerNode
     from rota.core.automations.model import AnswerRow, CodeState, EventName, LedgerRow, SeenRun
     from rota.core.automations.planner import DeployedHandler
@@ -67,6 +68,7 @@ class AutomationPage(NamedTuple):
     latest: Sequence[SeenRun]
     stale_count: int
     answers: Sequence[AnswerRow]
+    notification: RecordedNotification | None  # about what blocks it
     now: int
 
 
@@ -88,9 +90,12 @@ async def read(client: Client, name: str) -> AutomationPage:
     deployed_at = versions[0].created_at if versions else None
     stale_count = len(await ask.stale(name))
     answers = await ask.answers(name, limit=LATEST_COUNT)
+    waits = standing.turn if standing.said.actions else None
+    notification = None if waits is None else await client.notifications.latest(waits)
     return AutomationPage(
-        standing, graph, deployed_at, error, latest, stale_count, answers, client.clock.now()
-    )
+        standing, graph, deployed_at, error, latest, stale_count, answers, notification,
+        client.clock.now(),
+    )  # fmt: skip
 
 
 # -- what can be done --------------------------------------------------------------------------
@@ -169,7 +174,16 @@ def story_document(story: AutomationPage) -> dict[str, Any]:
         "handlers": [handler_document(one, _node(story, one)) for one in story.standing.handlers],
         "latest": [doing_document(one) for one in story.latest],
         "answers": [answer_document(one) for one in story.answers],
+        "notification": notification_document(story.notification),
     }
+
+
+def notification_document(told: RecordedNotification | None) -> dict[str, Any] | None:
+    """The notification about what blocks an automation, for machines."""
+    if told is None:
+        return None
+    one = told.notification
+    return {"id": one.id, "kind": one.kind, "at": render.at(one.at), "rules": told.rules}
 
 
 def handler_document(one: DeployedHandler, node: HandlerNode | None) -> dict[str, Any]:
@@ -234,6 +248,10 @@ def page(story: AutomationPage) -> None:
     name = click.style(render.clean(standing.automation.name), bold=True)
     click.echo(f"automation {name}  {render.coloured(standing.status)}")
     click.echo(f"  {render.clean(_unclaimed(story) or standing.sentence + '.')}")
+    if story.notification is not None:
+        told = story.notification
+        kind, at = told.notification.kind, render.clock(told.notification.at)
+        click.echo(f"  Notification {kind} of {at} {render.clean(told.receivers)}.")
     change = in_the_way(standing)
     if change is not None:
         render.heading("the change")

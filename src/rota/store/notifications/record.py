@@ -187,6 +187,12 @@ async def listing(
     return [(read(row[:-1]), row[-1]) for row in rows]
 
 
+async def latest(tx: Tx, run: Run) -> tuple[Notification, str | None] | None:
+    """The newest notification about a run whose trouble is not over, as `listing` gives it."""
+    rows = await tx.rows("latest_notification", subject=subject_of(run), run_id=run.id)
+    return (read(rows[0][:-1]), rows[0][-1]) if rows else None
+
+
 async def fresh(tx: Tx, *, namespace: str, limit: int) -> list[Notification]:
     """Notifications that are not dispatched yet, oldest first."""
     return [

@@ -96,6 +96,13 @@ from notifications
 where namespace = :namespace and kind {in kinds} and id < :before_id
 order by id desc limit :limit
 
+-- name: latest_notification
+-- The newest about a run whose trouble is not over.
+select id, kind, source, name, schedule, queue, tags, run_id, details, created_at, sent_to
+from notifications
+where subject = :subject and is_open = 1 and run_id = :run_id
+order by id desc limit 1
+
 -- name: dispatch_notifications
 update notifications set dispatched_at = :now, sent_to = item.sent_to
 {from items: id text, sent_to text}
