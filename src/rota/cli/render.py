@@ -23,6 +23,7 @@ from rota.core.time.instants import MINUTE, SECOND, iso, moment, span
 if TYPE_CHECKING:
     from rota.core.runs.model import Queue, Run, StoredStep, WorkerRecord
 
+PACKAGE = __file__.removesuffix("cli/render.py")
 COLOURS = {
     "completed": "green",
     "scheduled": "green",
@@ -279,3 +280,17 @@ def _shown(head: str, cell: str, width: int) -> str:
 def _cells(text: str) -> int:
     """The columns a text takes on a terminal; Chinese and the like take two each."""
     return sum(2 if east_asian_width(char) in "WF" else 1 for char in text)
+
+
+def own_frames(trace: str) -> list[str]:
+    """A stored traceback without the frames of Rota itself: they are never what is wrong."""
+    kept: list[str] = []
+    ours = False
+    for line in trace.splitlines():
+        if line.startswith('  File "'):
+            ours = line.startswith(f'  File "{PACKAGE}')
+        elif not line.startswith("    "):
+            ours = False
+        if not ours:
+            kept.append(line)
+    return kept

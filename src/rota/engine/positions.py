@@ -17,6 +17,8 @@ from rota.store.runs.claim import QueuePosition, claim_order
 # A claim begins at the front at least so often, and then after so many times what that one took.
 FRONT_EVERY_US = SECOND
 FRONT_SHARE = 10
+# A claim of fewer is no sign of a backlog, and what it passes over costs little.
+BACKLOG_MIN = 10
 
 
 class _Backlog(NamedTuple):
@@ -44,12 +46,14 @@ class QueuePositions:
     ) -> None:
         """Learn from a claim that took this long. Only a queue that gave all that was asked for
         has a backlog."""
-        last = {claim.queue: claim for claim in sorted(claims, key=claim_order)}
+        taken: dict[str, list[Claim]] = {}
+        for claim in sorted(claims, key=claim_order):
+            taken.setdefault(claim.queue, []).append(claim)
         for name, is_full in full.items():
             known = self._backlogs.pop(name, None)
-            if not is_full:
+            if not is_full or len(taken[name]) < BACKLOG_MIN:
                 continue
-            claim = last[name]
+            claim = taken[name][-1]
             position = QueuePosition(claim.priority, claim.available_at, claim.id)
             pause = max(FRONT_EVERY_US, FRONT_SHARE * (ended - began))
             if known is not None and _order(known.position) > _order(position):

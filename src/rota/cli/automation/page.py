@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from rota.cli import render
-from rota.cli.run.page import own_frames
 from rota.core.automations.text import deed
 from rota.core.runs.ids import short_id
 from rota.core.runs.stored_errors import read_error
@@ -328,7 +327,7 @@ def _error(story: AutomationPage) -> None:
     detail = read_error(story.error)
     render.heading("the error")
     click.echo(f"  {render.clean(detail['type'])}: {render.clean(detail['message'])}")
-    for line in own_frames(detail["trace"].rstrip()):
+    for line in render.own_frames(detail["trace"].rstrip()):
         click.echo(f"  {render.clean(line)}")
 
 

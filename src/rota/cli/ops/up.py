@@ -17,7 +17,6 @@ import click
 from rota import RunIdFilter
 from rota.cli import complete, connect, exit_codes, render
 from rota.cli.base import BaseCommand, CommonOptions
-from rota.cli.run.page import own_frames
 from rota.core.runs.ids import short_id
 from rota.core.time.instants import iso
 from rota.errors import UsageError
@@ -197,7 +196,7 @@ class _Lines(logging.Formatter):
         record.of_run = "" if said else f" [run {short_id(run_id)}]"
         if record.name == RUNS and record.exc_info:  # what failed is user code, not Rota
             trace = self.formatException(record.exc_info)
-            record.exc_text = "\n".join(own_frames(trace))
+            record.exc_text = "\n".join(render.own_frames(trace))
         if not self._call.json:
             return exit_codes.hide(super().format(record), self._call.url)
         fields = {

@@ -173,17 +173,24 @@ def history(
             run.started_at, _outcome(run), "-" if run.trigger is UNSET else run.trigger,
             _millis(run.duration),
             "-" if run.items_processed is UNSET else run.items_processed,
-            "-" if run.retry_attempt is UNSET else run.retry_attempt,
             "-" if run.result_file is UNSET else run.result_file,
-            render.short(run.error if isinstance(run.error, str) else "", 200),
+            _note_of(run),
         )
         for run in records
     ]  # fmt: skip
-    rows += [(iso(one.due_at), "skipped", "-", "-", "-", "-", "-", _why(one)) for one in skipped]
+    rows += [(iso(one.due_at), "skipped", "-", "-", "-", "-", _why(one)) for one in skipped]
     rows.sort(key=lambda row: str(row[0]), reverse=True)
     shown = [(_clock(str(when)), *rest) for when, *rest in rows[:limit]]
-    heads = ("at", "status", "trigger", "took", "items", "retries", "result file", "note")
+    heads = ("at", "status", "trigger", "took", "items", "result file", "note")
     render.table(heads, shown, "no execution has ended yet")
+
+
+def _note_of(run: RunRecord) -> str:
+    """Which retry it was, and the error."""
+    retries = 0 if run.retry_attempt is UNSET else run.retry_attempt
+    tried = [f"retry {retries}"] if retries else []
+    error = [render.short(run.error, 200)] if isinstance(run.error, str) and run.error else []
+    return "; ".join([*tried, *error])
 
 
 def _why(one: Skipped) -> str:

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from rota.core.runs.model import Run, StoredStep
 
 # The folder of the package, with its last slash.
-PACKAGE = __file__.removesuffix("cli/run/page.py")
 VALUE_WIDTH = 2000
 CELL_WIDTH = 48
 EVENTS_MAX = 20
@@ -208,19 +207,5 @@ def _error(run: Run) -> None:
     detail = read_error(run.error)
     render.heading("error")
     click.echo(f"  {render.clean(detail['type'])}: {render.clean(detail['message'])}")
-    for line in own_frames(detail["trace"].rstrip()):
+    for line in render.own_frames(detail["trace"].rstrip()):
         click.echo(f"  {render.clean(line)}")
-
-
-def own_frames(trace: str) -> list[str]:
-    """A stored traceback without the frames of Rota itself: they are never what is wrong."""
-    kept: list[str] = []
-    ours = False
-    for line in trace.splitlines():
-        if line.startswith('  File "'):
-            ours = line.startswith(f'  File "{PACKAGE}')
-        elif not line.startswith("    "):
-            ours = False
-        if not ours:
-            kept.append(line)
-    return kept

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from rota.core.automations.model import (
     EventName,
@@ -186,7 +186,11 @@ async def count_pending(
 async def last_errors(tx: Tx, turns: Sequence[Run]) -> dict[str, str]:
     """What each of these open runs, or else the attempt before it, complained about, by chain. The
     attempts before that are not read: an outage may have a thousand of them."""
-    ids = [one for turn in turns for one in (turn.retry_of, turn.id) if one is not None]
+    return await _errors_of(tx, [one for turn in turns for one in (turn.retry_of, turn.id)])
+
+
+async def _errors_of(tx: Tx, runs: Iterable[str | None]) -> dict[str, str]:
+    ids = [one for one in runs if one is not None]
     rows = await tx.rows("errors_of_runs", ids=ids) if ids else []
     return {row[0]: row[1] for row in rows if row[1]}
 
@@ -194,8 +198,8 @@ async def last_errors(tx: Tx, turns: Sequence[Run]) -> dict[str, str]:
 async def hung_handlers(tx: Tx, *, namespace: str) -> list[tuple[str, str]]:
     """Automations that could not go on because a thread of theirs hangs, and what was told."""
     turns = await tx.rows("late_turns", namespace=namespace, limit=LATE_MAX)
-    errors = await last_errors(tx, [root_id for _, root_id in turns])
-    told = {name: read_error(errors[root_id]) for name, root_id in turns if root_id in errors}
+    errors = await _errors_of(tx, [one for row in turns for one in (row[3], row[2])])
+    told = {name: read_error(errors[root]) for name, root, *_ in turns if root in errors}
     return [(name, one["message"]) for name, one in told.items() if one["type"] == "HandlerHung"]
 
 

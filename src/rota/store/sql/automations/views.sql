@@ -103,7 +103,7 @@ order by at
 
 -- name: late_turns
 -- Open turns whose last attempt took too long.
-select name, root_id from runs
+select name, root_id, id, retry_of from runs
 where namespace = :namespace and kind = 'automation' and reason = 'timeout'
     and (status = 'sleeping' or status = 'waiting') and finished_at is null
 order by name limit :limit
