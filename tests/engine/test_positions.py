@@ -63,6 +63,12 @@ def test_a_claim_begins_at_the_front_after_a_while() -> None:
     assert not positions.after(NOW + FRONT_EVERY_US)
 
 
+def test_a_claim_begins_at_the_front_when_the_clock_went_back() -> None:
+    positions = QueuePositions()
+    positions.note({"default": True}, claims_to(20), began=NOW, ended=NOW)
+    assert not positions.after(NOW - SECOND)
+
+
 def test_a_front_that_takes_long_is_looked_at_less_often() -> None:
     held = claims_to(20)
     positions = QueuePositions()

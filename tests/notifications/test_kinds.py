@@ -140,7 +140,7 @@ async def test_a_schedule_fails_recovers_and_misses(database_url: str) -> None:
         }
         assert kept[0].text == "schedule hourly (shaky) failed: Fatal: told to"
         assert kept[3].details.occurrences == 5
-        assert "nobody was there in time" in kept[3].text
+        assert "no worker started it in time" in kept[3].text
         await sound(app)
 
 

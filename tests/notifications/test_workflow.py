@@ -117,7 +117,7 @@ async def test_what_is_missed_is_told_with_its_reason_and_number(
         assert call.message["event"] == "missed"
         assert call.message["outcome"] == "skipped"
         assert call.message["occurrences"] == 5
-        assert "nobody was there in time" in call.message["text"]
+        assert "no worker started it in time" in call.message["text"]
 
 
 async def test_a_webhook_is_signed_and_the_key_is_nowhere(

@@ -1,7 +1,7 @@
 """Where the next claim of a queue begins while a backlog is worked off.
 
 A claim from the front passes every run that was claimed before, as long as some snapshot keeps
-their index entries alive. A run may still come in behind such a position: its start took long to
+their index entries alive. A run may still arrive before such a position: its start took long to
 commit, or it woke up. So a claim begins at the front again after a while.
 """
 
@@ -23,7 +23,8 @@ BACKLOG_MIN = 10
 
 class _Backlog(NamedTuple):
     position: QueuePosition
-    until: int  # when the next claim begins at the front
+    since: int  # when a claim last began at the front
+    pause: int  # how long after that the next one does
 
 
 class QueuePositions:
@@ -37,7 +38,7 @@ class QueuePositions:
         self._backlogs = {
             name: one
             for name, one in self._backlogs.items()
-            if one.until - now > 0  # it has not come
+            if 0 <= now - one.since < one.pause  # below 0: the clock went back
         }
         return {name: one.position for name, one in self._backlogs.items()}
 
@@ -55,10 +56,13 @@ class QueuePositions:
                 continue
             claim = taken[name][-1]
             position = QueuePosition(claim.priority, claim.available_at, claim.id)
-            pause = max(FRONT_EVERY_US, FRONT_SHARE * (ended - began))
             if known is not None and _order(known.position) > _order(position):
                 position = known.position  # all of these had a higher priority
-            self._backlogs[name] = _Backlog(position, known.until if known else began + pause)
+            if known is None:
+                known = _Backlog(
+                    position, began, max(FRONT_EVERY_US, FRONT_SHARE * (ended - began))
+                )
+            self._backlogs[name] = known._replace(position=position)
 
 
 def _order(position: QueuePosition) -> tuple[int, int, str]:

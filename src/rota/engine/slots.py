@@ -19,14 +19,18 @@ class QueueSeats(msgspec.Struct):
     name: str
     seats_max: int
     active: int = 0
-    hungry: bool = True  # whether there may be more in it than was claimed
+    may_have_more: bool = True  # whether there may be more in it than was claimed
     weight: int | None = None  # its share of the slots, where a queue has one
     used: float = 0.0  # runs claimed, divided by the weight
 
 
 def claimable(queues: Iterable[QueueSeats]) -> list[tuple[str, int]]:
     """The queues that may have work and have room here, with the slots that they may fill."""
-    return [(q.name, q.seats_max - q.active) for q in queues if q.hungry and q.seats_max > q.active]
+    return [
+        (q.name, q.seats_max - q.active)
+        for q in queues
+        if q.may_have_more and q.seats_max > q.active
+    ]
 
 
 def divided(wanted: Sequence[tuple[QueueSeats, int]], free: int) -> list[tuple[str, int]]:
@@ -37,7 +41,7 @@ def divided(wanted: Sequence[tuple[QueueSeats, int]], free: int) -> list[tuple[s
 
 def lacks_room(queues: Iterable[QueueSeats], free: int) -> bool:
     """Whether there may be work in a queue from which nothing can be claimed now."""
-    return any(q.hungry and (free <= 0 or q.seats_max <= q.active) for q in queues)
+    return any(q.may_have_more and (free <= 0 or q.seats_max <= q.active) for q in queues)
 
 
 def filled(request: ClaimRequest, claims: Iterable[Claim]) -> dict[str, bool]:

@@ -114,7 +114,7 @@ class Worker:
                 self.look()
                 poll_at = self._clock.now() + poll_us
             if await self.turn():
-                if not self._outcomes and not self._hungry:
+                if not self._outcomes and not self._may_have_more:
                     await asyncio.sleep(0)  # what was claimed begins before anything else is done
             else:
                 rest = poll_at if self._due_at is None else min(poll_at, self._due_at)
@@ -128,14 +128,14 @@ class Worker:
         self._feed()
 
     @property
-    def _hungry(self) -> bool:
-        return any(queue.hungry for queue in self._queues.values())
+    def _may_have_more(self) -> bool:
+        return any(queue.may_have_more for queue in self._queues.values())
 
     def _feed(self) -> None:
         """Believe that every queue may hold work."""
         self._calls += 1
         for queue in self._queues.values():
-            queue.hungry = True
+            queue.may_have_more = True
         self.wake.set()
 
     def stop(self) -> None:
@@ -308,8 +308,8 @@ class Worker:
         if calls == self._calls:
             for name, is_full in full.items():
                 # Full hands mean there may be more; anything less means somebody will call us.
-                self._queues[name].hungry = is_full or name in request.after
-            if self._hungry:
+                self._queues[name].may_have_more = is_full or name in request.after
+            if self._may_have_more:
                 self._wakeups.ask_more()
 
     async def _wake_due(self, now: int) -> bool:

@@ -76,7 +76,7 @@ class _Walk:
         told = await notified(self._client, turn, self._zone)
         said = f"{_lower(self._look.sentence)}{told.clause}"
         facts = {"reason": turn.reason or ""} | told.facts
-        return RunState("needs_person", f"stands still until somebody acts: {said}", facts, hint)
+        return RunState("needs_person", f"waits for a person: {said}", facts, hint)
 
     def _tries(self, reason: str, at: int) -> RunState:
         when = self._when(at)

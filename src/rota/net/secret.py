@@ -162,8 +162,8 @@ def _forms(value: str) -> list[str]:
 
 
 def _in_base64(value: str) -> Iterator[str]:
-    """The part of a base64 text that tells of the value, whatever stands around it: three, by where
-    the value begins."""
+    """The parts of a base64 text that depend on the value alone: three forms, by where
+    the value begins in it."""
     raw = value.encode()
     for before in range(3):
         text = base64.b64encode(bytes(before) + raw).decode().rstrip("=")

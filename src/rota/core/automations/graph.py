@@ -58,7 +58,7 @@ class AutomationGraph(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def dead_letters(self) -> frozenset[str]:
-        """The topics that receive what handlers leave out; nobody has to read them."""
+        """The topics that receive dead letters; they need no reader."""
         return frozenset(one.dead_letter for one in self.handlers if one.dead_letter)
 
 

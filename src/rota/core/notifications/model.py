@@ -48,7 +48,7 @@ _WAITS = {
 
 # Why an occurrence was skipped, by the reason of its row.
 SKIPPED = {
-    "missed": "nobody was there in time",
+    "missed": "no worker started it in time",
     "too late": "it was later than its window allows",
     "overlap": "the execution before it had not ended",
     "overtaken": "a newer one was due as well",

@@ -103,7 +103,7 @@ def _index(text: str, found: re.Match[str], replaces: bool, concurrent: bool) ->
         f"create {unique or ''}index concurrently {built} on {{schema}}.{table} {rest}",
     )
     if replaces:
-        does = f"{does} anew, then drop the old one"
+        does = f"{does} again, then drop the old one"
     swap = (
         f"drop index if exists {{schema}}.{name}; alter index {{schema}}.{built} rename to {name}"
     )
