@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import signal
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from tests.crash.kit import KillSlice, MakeDatabase
+from tests.crash.kit import KillSlice, MakeDatabase, kill_at_each
 from tests.kit import Child, broken, select
 
 KILLS_MAX = 60
-AT_ONCE = 4
 
 
 def child(url: str, root: Path, kill_at: int = 0) -> Child:
@@ -59,16 +57,4 @@ async def at(nth: int, url: str, root: Path) -> bool:
 async def test_a_failure_and_its_notification_survive_a_kill_at_every_commit(
     make_database: MakeDatabase, tmp_path: Path, kills: KillSlice
 ) -> None:
-    numbers = kills.numbers()
-    for turn in range(KILLS_MAX // AT_ONCE):
-        group = list(itertools.islice(numbers, AT_ONCE))
-        roots = [tmp_path / f"root{nth}" for nth in group]
-        for root in roots:
-            root.mkdir()
-        struck = await asyncio.gather(
-            *(at(nth, make_database(), root) for nth, root in zip(group, roots, strict=True))
-        )
-        if not all(struck):
-            assert turn or any(struck), "nothing was ever killed"
-            return
-    raise AssertionError(f"still killed after {KILLS_MAX} points")
+    await kill_at_each(kills, at, make_database, tmp_path, most=KILLS_MAX)

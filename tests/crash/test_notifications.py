@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import signal
 from pathlib import Path
 
@@ -12,13 +11,13 @@ import pytest
 from tests.crash.kit import (
     KillSlice,
     MakeDatabase,
+    kill_at_each,
 )
 from tests.crash.kit.notification_life import NAME, PIPELINE
 from tests.kit import Child, broken, select
 from tests.pipelines.kit.receiver import Receiver
 
 KILLS_MAX = 120
-AT_ONCE = 4
 
 
 def child(url: str, root: Path, kill_at: int = 0) -> Child:
@@ -67,16 +66,4 @@ async def at(nth: int, url: str, root: Path) -> bool:
 async def test_a_message_survives_a_kill_at_every_commit(
     make_database: MakeDatabase, tmp_path: Path, kills: KillSlice
 ) -> None:
-    numbers = kills.numbers()
-    for turn in range(KILLS_MAX // AT_ONCE):
-        group = list(itertools.islice(numbers, AT_ONCE))
-        roots = [tmp_path / f"root{nth}" for nth in group]
-        for root in roots:
-            root.mkdir()
-        struck = await asyncio.gather(
-            *(at(nth, make_database(), root) for nth, root in zip(group, roots, strict=True))
-        )
-        if not all(struck):
-            assert turn or any(struck), "nothing was ever killed"
-            return
-    raise AssertionError(f"still killed after {KILLS_MAX} points")
+    await kill_at_each(kills, at, make_database, tmp_path, most=KILLS_MAX)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from tests.kit import select
@@ -45,3 +47,30 @@ class KillSlice(NamedTuple):
 def slices_of(test: str) -> Sequence[KillSlice]:
     """All slices at night; else the one that the seed chooses for this test."""
     return third([KillSlice(first) for first in range(1, SLICES + 1)], test)
+
+
+AT_ONCE = 4
+
+
+async def kill_at_each(
+    kills: KillSlice,
+    at: Callable[[int, str, Path], Awaitable[bool]],
+    make_database: MakeDatabase,
+    tmp_path: Path,
+    *,
+    most: int,
+) -> None:
+    """Call `at` with each point of the slice, a few at once, until one was not killed any more."""
+    numbers = kills.numbers()
+    for turn in range(most // AT_ONCE):
+        group = list(itertools.islice(numbers, AT_ONCE))
+        roots = [tmp_path / f"root{nth}" for nth in group]
+        for root in roots:
+            root.mkdir()
+        struck = await asyncio.gather(
+            *(at(nth, make_database(), root) for nth, root in zip(group, roots, strict=True))
+        )
+        if not all(struck):
+            assert turn or any(struck), "nothing was ever killed"
+            return
+    raise AssertionError(f"still killed after {most} points")
