@@ -1,5 +1,14 @@
 -- The whole schema on PostgreSQL, after all migrations. Made by `python -m scripts.schema`.
 
+create table archive (
+    month text collate "C" not null,
+    root_id text collate "C" not null,
+    namespace text collate "C" not null,
+    finished_at bigint not null,
+    body text not null,
+    constraint archive_pkey PRIMARY KEY (root_id, month)
+);
+
 create table ai_limits (
     namespace text collate "C" not null,
     name text collate "C" not null,
@@ -30,6 +39,34 @@ CREATE INDEX answers_by_change ON answers USING btree (mutation_id) WHERE (mutat
 CREATE INDEX answers_by_event ON answers USING btree (event_id) WHERE (event_id IS NOT NULL);
 CREATE INDEX answers_by_input ON answers USING btree (input_id) WHERE (input_id IS NOT NULL);
 CREATE INDEX answers_by_run ON answers USING btree (run_id) WHERE (run_id IS NOT NULL);
+
+create table api_tokens (
+    id text collate "C" not null,
+    namespace text collate "C" not null,
+    name text collate "C" not null,
+    digest text not null,
+    role text not null,
+    created_at bigint not null,
+    expires_at bigint,
+    last_used_at bigint,
+    revoked_at bigint,
+    constraint api_tokens_role CHECK (((role = 'read'::text) OR (role = 'operate'::text) OR (role = 'admin'::text))),
+    constraint api_tokens_pkey PRIMARY KEY (id)
+);
+CREATE UNIQUE INDEX api_tokens_name ON api_tokens USING btree (namespace, name) WHERE (revoked_at IS NULL);
+
+create table audit (
+    id text collate "C" not null,
+    namespace text collate "C" not null,
+    at bigint not null,
+    who text not null,
+    verb text not null,
+    target text not null,
+    request_id text not null,
+    detail text,
+    constraint audit_pkey PRIMARY KEY (id)
+);
+CREATE INDEX audit_by_age ON audit USING btree (namespace, id);
 
 create table automations (
     namespace text collate "C" not null,
@@ -98,6 +135,14 @@ create table deleted_schedules (
     fired_at bigint,
     deleted_at bigint not null,
     constraint deleted_schedules_pkey PRIMARY KEY (namespace, name)
+);
+
+create table disarmed (
+    id bigint not null,
+    at bigint not null,
+    reason text not null,
+    constraint disarmed_id_check CHECK ((id = 1)),
+    constraint disarmed_pkey PRIMARY KEY (id)
 );
 
 create table events (
@@ -218,6 +263,16 @@ create table key_turns (
     constraint key_turns_pkey PRIMARY KEY (namespace, queue, limit_key)
 );
 CREATE INDEX key_turns_by_time ON key_turns USING btree (namespace, queue, served_at);
+
+create table login_links (
+    digest text collate "C" not null,
+    namespace text collate "C" not null,
+    name text not null,
+    role text not null,
+    expires_at bigint not null,
+    constraint login_links_pkey PRIMARY KEY (digest)
+);
+CREATE INDEX login_links_by_end ON login_links USING btree (namespace, expires_at);
 
 create table migrations (
     number bigint not null,
@@ -348,6 +403,17 @@ create table run_expiries (
 );
 CREATE INDEX run_expiries_due ON run_expiries USING btree (namespace, expires_at);
 
+create table run_logs (
+    run_id text collate "C" not null,
+    position bigint not null,
+    at bigint not null,
+    level text not null,
+    logger text not null,
+    message text not null,
+    size bigint not null,
+    constraint run_logs_pkey PRIMARY KEY (run_id, "position")
+);
+
 create table runs (
     id text collate "C" not null,
     namespace text collate "C" not null,
@@ -357,7 +423,6 @@ create table runs (
     priority bigint not null,
     status text not null,
     reason text,
-    phase text,
     available_at bigint,
     due_at bigint,
     schedule_id text collate "C",
@@ -390,6 +455,7 @@ create table runs (
     constraint runs_pkey PRIMARY KEY (id)
 );
 CREATE INDEX runs_alone ON runs USING btree (namespace, queue, priority DESC, available_at, id) WHERE ((status = 'pending'::text) AND (recoveries >= 2));
+CREATE INDEX runs_by_name ON runs USING btree (namespace, name, id) WHERE ((kind <> 'workflow'::text) AND (kind <> 'schedule'::text));
 CREATE INDEX runs_chain ON runs USING btree (root_id) WHERE (retry_of IS NOT NULL);
 CREATE INDEX runs_children ON runs USING btree (parent_id) WHERE (parent_id IS NOT NULL);
 CREATE INDEX runs_limit_keys ON runs USING btree (namespace, queue, limit_key, status, priority DESC, available_at, id) WHERE ((limit_key IS NOT NULL) AND (finished_at IS NULL));
@@ -398,6 +464,7 @@ CREATE INDEX runs_resting ON runs USING btree (namespace, status, kind, reason) 
 CREATE INDEX runs_running ON runs USING btree (namespace, queue, lease_until) WHERE (status = 'running'::text);
 CREATE INDEX runs_schedule_open ON runs USING btree (schedule_id, status, reason, due_at) WHERE ((schedule_id IS NOT NULL) AND (finished_at IS NULL));
 CREATE INDEX runs_timer ON runs USING btree (namespace, status, available_at) WHERE ((available_at IS NOT NULL) AND ((status = 'sleeping'::text) OR (status = 'scheduled'::text) OR (status = 'paused'::text)));
+CREATE INDEX runs_unsuccessful ON runs USING btree (namespace, status, id) WHERE ((finished_at IS NOT NULL) AND (status <> 'completed'::text));
 CREATE UNIQUE INDEX runs_external ON runs USING btree (namespace, name, external_id) WHERE (external_id IS NOT NULL);
 CREATE UNIQUE INDEX runs_occurrence ON runs USING btree (schedule_id, due_at, (
 CASE
@@ -407,6 +474,21 @@ END)) WHERE (schedule_id IS NOT NULL);
 CREATE UNIQUE INDEX runs_retry_once ON runs USING btree (retry_of) WHERE (retry_of IS NOT NULL);
 CREATE UNIQUE INDEX runs_serial ON runs USING btree (namespace, serial_key) WHERE ((serial_key IS NOT NULL) AND (finished_at IS NULL));
 CREATE UNIQUE INDEX runs_templates ON runs USING btree (namespace, name) WHERE (kind = 'schedule'::text);
+
+create table sessions (
+    digest text collate "C" not null,
+    namespace text collate "C" not null,
+    token_id text collate "C",
+    name text not null,
+    role text not null,
+    created_at bigint not null,
+    seen_at bigint not null,
+    expires_at bigint not null,
+    constraint sessions_token_id_fkey FOREIGN KEY (token_id) REFERENCES api_tokens(id) ON DELETE CASCADE,
+    constraint sessions_pkey PRIMARY KEY (digest)
+);
+CREATE INDEX sessions_by_end ON sessions USING btree (namespace, expires_at);
+CREATE INDEX sessions_by_token ON sessions USING btree (token_id) WHERE (token_id IS NOT NULL);
 
 create table signals (
     id text collate "C" not null,
@@ -519,7 +601,7 @@ CREATE INDEX workers_alive ON workers USING btree (namespace, heartbeat_at) WHER
 -- host text
 -- pid bigint
 -- queues text
--- seats bigint
+-- slots bigint
 -- status text
 -- version text
 -- started timestamp with time zone

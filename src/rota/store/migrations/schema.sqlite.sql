@@ -22,6 +22,39 @@ CREATE TABLE answers (
     foreign key (namespace, automation) references automations (namespace, name) on delete cascade
 ) strict;
 
+CREATE TABLE api_tokens (
+    id text primary key,
+    namespace text not null,
+    name text not null,
+    digest text not null,
+    role text not null,
+    created_at integer not null,
+    expires_at integer,
+    last_used_at integer,
+    revoked_at integer,
+    constraint api_tokens_role check (role = 'read' or role = 'operate' or role = 'admin')
+) strict;
+
+CREATE TABLE archive (
+    month text not null,
+    root_id text not null,
+    namespace text not null,
+    finished_at integer not null,
+    body text not null,
+    primary key (root_id, month)
+) strict;
+
+CREATE TABLE audit (
+    id text primary key,
+    namespace text not null,
+    at integer not null,
+    who text not null,
+    verb text not null,
+    target text not null,
+    request_id text not null,
+    detail text
+) strict;
+
 CREATE TABLE automations (
     namespace text not null,
     name text not null,
@@ -79,6 +112,12 @@ CREATE TABLE deleted_schedules (
     fired_at integer,
     deleted_at integer not null,
     primary key (namespace, name)
+) strict;
+
+CREATE TABLE disarmed (
+    id integer primary key check (id = 1),
+    at integer not null,
+    reason text not null
 ) strict;
 
 CREATE TABLE events (
@@ -187,6 +226,14 @@ CREATE TABLE key_turns (
     primary key (namespace, queue, limit_key)
 ) strict;
 
+CREATE TABLE login_links (
+    digest text primary key,
+    namespace text not null,
+    name text not null,
+    role text not null,
+    expires_at integer not null
+) strict;
+
 CREATE TABLE migrations (
     number integer primary key, name text not null, checksum text not null,
     applied_at integer not null
@@ -293,6 +340,17 @@ CREATE TABLE run_expiries (
     expires_at integer not null
 ) strict;
 
+CREATE TABLE run_logs (
+    run_id text not null,
+    position integer not null,
+    at integer not null,
+    level text not null,
+    logger text not null,
+    message text not null,
+    size integer not null,
+    primary key (run_id, position)
+) strict, without rowid;
+
 CREATE TABLE runs (
     id text primary key,
     namespace text not null,
@@ -302,7 +360,6 @@ CREATE TABLE runs (
     priority integer not null,
     status text not null,
     reason text,
-    phase text,
     available_at integer,
     due_at integer,
     schedule_id text references runs (id) on delete set null,
@@ -341,6 +398,17 @@ CREATE TABLE runs (
     constraint runs_lease_whole check ((lease_owner is null) = (lease_until is null)),
     constraint runs_due check (available_at is not null
         or (status <> 'pending' and status <> 'scheduled'))
+) strict;
+
+CREATE TABLE sessions (
+    digest text primary key,
+    namespace text not null,
+    token_id text references api_tokens (id) on delete cascade,
+    name text not null,
+    role text not null,
+    created_at integer not null,
+    seen_at integer not null,
+    expires_at integer not null
 ) strict;
 
 CREATE TABLE signals (
@@ -408,6 +476,10 @@ CREATE INDEX answers_by_input on answers (input_id) where input_id is not null;
 
 CREATE INDEX answers_by_run on answers (run_id) where run_id is not null;
 
+CREATE UNIQUE INDEX api_tokens_name on api_tokens (namespace, name) where revoked_at is null;
+
+CREATE INDEX audit_by_age on audit (namespace, id);
+
 CREATE INDEX causes_by_input on causes (input_id);
 
 CREATE INDEX events_by_age on events (namespace, automation, id);
@@ -427,6 +499,8 @@ CREATE INDEX inputs_skipped on inputs (namespace, automation) where skipped_at i
 CREATE INDEX key_holders_by_key on key_holders (namespace, queue, limit_key);
 
 CREATE INDEX key_turns_by_time on key_turns (namespace, queue, served_at);
+
+CREATE INDEX login_links_by_end on login_links (namespace, expires_at);
 
 CREATE INDEX mutations_by_automation on mutations (namespace, automation, id);
 
@@ -448,6 +522,9 @@ CREATE INDEX run_expiries_due on run_expiries (namespace, expires_at);
 
 CREATE INDEX runs_alone on runs (namespace, queue, priority desc, available_at, id)
     where status = 'pending' and recoveries >= 2;
+
+CREATE INDEX runs_by_name on runs (namespace, name, id)
+    where kind <> 'workflow' and kind <> 'schedule';
 
 CREATE INDEX runs_chain on runs (root_id) where retry_of is not null;
 
@@ -485,6 +562,13 @@ CREATE INDEX runs_timer on runs (namespace, status, available_at)
     where available_at is not null
         and (status = 'sleeping' or status = 'scheduled' or status = 'paused');
 
+CREATE INDEX runs_unsuccessful on runs (namespace, status, id)
+    where finished_at is not null and status <> 'completed';
+
+CREATE INDEX sessions_by_end on sessions (namespace, expires_at);
+
+CREATE INDEX sessions_by_token on sessions (token_id) where token_id is not null;
+
 CREATE INDEX signals_by_run on signals (root_id, name, id);
 
 CREATE INDEX workers_alive on workers (namespace, heartbeat_at) where status <> 'offline';
@@ -511,7 +595,7 @@ select root_id, position, key, kind, status, attempt, output, error, child_id,
 from steps;
 
 CREATE VIEW readable_workers as
-select id, namespace, host, pid, queues, seats, status, version,
+select id, namespace, host, pid, queues, seats as slots, status, version,
     strftime('%Y-%m-%dT%H:%M:%fZ', started_at / 1000000.0, 'unixepoch') as started,
     strftime('%Y-%m-%dT%H:%M:%fZ', heartbeat_at / 1000000.0, 'unixepoch') as heartbeat,
     strftime('%Y-%m-%dT%H:%M:%fZ', stopped_at / 1000000.0, 'unixepoch') as stopped

@@ -22,7 +22,7 @@ select root_id, position, key, kind, status, attempt, output, error, child_id,
 from steps;
 drop view if exists readable_workers;
 create view readable_workers as
-select id, namespace, host, pid, queues, seats, status, version,
+select id, namespace, host, pid, queues, seats as slots, status, version,
     to_timestamp(started_at / 1000000.0) as started,
     to_timestamp(heartbeat_at / 1000000.0) as heartbeat,
     to_timestamp(stopped_at / 1000000.0) as stopped

@@ -22,7 +22,7 @@ select root_id, position, key, kind, status, attempt, output, error, child_id,
 from steps;
 drop view if exists readable_workers;
 create view readable_workers as
-select id, namespace, host, pid, queues, seats, status, version,
+select id, namespace, host, pid, queues, seats as slots, status, version,
     strftime('%Y-%m-%dT%H:%M:%fZ', started_at / 1000000.0, 'unixepoch') as started,
     strftime('%Y-%m-%dT%H:%M:%fZ', heartbeat_at / 1000000.0, 'unixepoch') as heartbeat,
     strftime('%Y-%m-%dT%H:%M:%fZ', stopped_at / 1000000.0, 'unixepoch') as stopped

@@ -1,0 +1,63 @@
+"""The audit: who did what through a surface."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from rota.core.access.model import AuditEntry
+from rota.core.runs.names import checked_key, checked_limit
+from rota.store.access import audit
+
+if TYPE_CHECKING:
+    from rota.client.client import Client
+
+TEXT_CHARS_MAX = 1_000
+DETAIL_CHARS_MAX = 8_192
+_LAST = "~"  # above every id
+
+
+class Audit:
+    """The audit entries of a namespace. They are pruned with runs, after `keep_days`."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    async def record(
+        self,
+        who: str,
+        verb: str,
+        target: str,
+        *,
+        request_id: str = "",
+        detail: Mapping[str, Any] | None = None,
+    ) -> AuditEntry:
+        """Write down that `who` did `verb` to `target`. Texts that are too long are cut, so that
+        a hostile request is on record too."""
+        now = self._client.clock.now()
+        body = None
+        if detail is not None:
+            body = msgspec.json.encode(detail, enc_hook=str).decode()
+            if len(body) > DETAIL_CHARS_MAX:
+                body = msgspec.json.encode({"cut": body[:DETAIL_CHARS_MAX]}).decode()
+        entry = AuditEntry(
+            self._client.ids.make(now), self._client.settings.namespace, now, _kept(who),
+            _kept(verb), _kept(target), _kept(request_id), body,
+        )  # fmt: skip
+        await self._client.database.write(audit.put, entry)
+        return entry
+
+    async def list(self, *, before: str | None = None, limit: int = 50) -> Sequence[AuditEntry]:
+        """Entries, newest first. Pass the last id as `before` for the next page."""
+        return await self._client.database.read(
+            audit.listing, namespace=self._client.settings.namespace, limit=checked_limit(limit),
+            before=_LAST if before is None else checked_key(before, "before"),
+        )  # fmt: skip
+
+
+def _kept(text: str) -> str:
+    """Text that both databases hold, cut."""
+    whole = text.replace("\0", "\N{REPLACEMENT CHARACTER}")
+    return whole.encode("utf-8", "replace").decode()[:TEXT_CHARS_MAX]

@@ -1,0 +1,145 @@
+"""One verb for many runs: retry or cancel everything that filters select."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Literal, NamedTuple, Unpack
+
+from rota.client.caller import refuse_in_workflow
+from rota.client.run_pages import RunFilters, RunPages, RunSelection
+from rota.core.runs.lifecycle import OPEN, Status
+from rota.core.runs.names import checked_key
+from rota.core.suggest import check_options
+from rota.core.time.instants import shown
+from rota.engine.wakeups import CANCEL, DONE, READY
+from rota.errors import BadInput, WrongState
+from rota.store.runs import history, transitions
+
+if TYPE_CHECKING:
+    from rota.core.runs.model import Run
+
+BULK_MAX = 1_000
+_RETRIED = (Status.FAILED, Status.CRASHED, Status.CANCELLED)
+BulkVerb = Literal["retry", "cancel"]
+
+
+class BulkResult(NamedTuple):
+    """The runs that a verb was, or would be, applied to. `has_more` says that further runs fit,
+    which the next call takes. `refused` has the runs that could not follow, with the reason."""
+
+    matched: int
+    has_more: bool
+    run_ids: list[str]
+    refused: dict[str, str]
+    dry_run: bool
+
+
+class BulkVerbs(RunPages):
+    """Verbs about all runs that filters select."""
+
+    async def apply(
+        self,
+        verb: BulkVerb,
+        *,
+        dry_run: bool = False,
+        expected_count: int | None = None,
+        reason: str = "by request",
+        **filters: Unpack[RunSelection],
+    ) -> BulkResult:
+        """Retry or cancel every run that the filters select, at most 1,000 a call.
+
+        Retry takes the last attempts of chains that failed, crashed or were cancelled; without a
+        status, those that failed or crashed. Cancel takes open runs.
+
+        Args:
+            verb: retry or cancel.
+            dry_run: Only count; nothing is changed.
+            expected_count: What a dry run matched; another number changes nothing.
+            reason: Why runs are cancelled; it is stored with them.
+            filters: The filters of `page`.
+
+        Returns:
+            How many runs fit, and the ids of the chains that were changed.
+
+        Raises:
+            WrongState: Another number of runs fits than `expected_count`.
+            BadInput: A filter cannot be right, or the verb does not fit the status.
+
+        Example:
+            dry = await app.runs.apply("retry", dry_run=True, name="ingest", error="TimeoutError")
+        """
+        refuse_in_workflow(f"runs.apply({verb!r})")
+        check_options(filters, RunSelection, self.apply)
+        checked_key(reason, "reason")
+        found = await self._matching(verb, filters)
+        matched, has_more = found[:BULK_MAX], len(found) > BULK_MAX
+        if expected_count is not None and len(matched) != expected_count:
+            raise WrongState(
+                f"{len(matched):,} runs fit now, not {shown(expected_count)}; nothing was changed",
+                hint="Look again with a dry run, and confirm its count.",
+                expected=expected_count, matched=len(matched),
+            )  # fmt: skip
+        if dry_run:
+            return BulkResult(len(matched), has_more, [run.root_id for run in matched], {}, True)
+        changed, refused = await self._apply(verb, matched, reason)
+        return BulkResult(len(matched), has_more, changed, refused, False)
+
+    async def _matching(self, verb: BulkVerb, filters: RunSelection) -> list[Run]:
+        """The runs to change, each the last attempt of its chain, one more than a call takes."""
+        status = filters.get("status")
+        if verb == "retry":
+            chosen = [status] if status else [Status.FAILED.value, Status.CRASHED.value]
+            fitting = {one.value for one in _RETRIED}
+        elif verb == "cancel":
+            chosen = [status] if status else sorted(OPEN)
+            fitting = {one.value for one in OPEN}
+        else:
+            raise BadInput(f"{shown(verb)} is not a verb", hint="Give retry or cancel.")
+        if not set(chosen) <= fitting:
+            raise BadInput(
+                f"runs that are {status} cannot follow {verb}",
+                hint=f"Give one of: {', '.join(sorted(fitting))}.",
+            )
+        found: list[Run] = []
+        for one in chosen:
+            asked = RunFilters(**filters)  # type: ignore[typeddict-item]
+            asked["status"], asked["limit"] = one, BULK_MAX + 1
+            part = await self.list(**asked)
+            found += [run for run in part if run.kind in ("workflow", "pipeline")]
+        if verb == "retry":
+            found = await self._last_attempts(found)
+        return sorted(found, key=lambda run: run.id, reverse=True)[: BULK_MAX + 1]
+
+    async def _last_attempts(self, found: Sequence[Run]) -> list[Run]:
+        """Those that are the last attempts of their chains."""
+        roots = [run.root_id for run in found]
+        lasts = await self._client.database.read(history.last_ids, roots)
+        return [run for run in found if run.id in lasts]
+
+    async def _apply(
+        self, verb: BulkVerb, matched: Sequence[Run], reason: str
+    ) -> tuple[list[str], dict[str, str]]:
+        client = self._client
+        roots = list(dict.fromkeys(run.root_id for run in matched))
+        if verb == "cancel":
+            await client.wakeups.write(
+                (CANCEL, DONE, READY), transitions.cancel, roots, reason=reason,
+                now=client.clock.now(),
+            )  # fmt: skip
+            return roots, {}
+        changed, refused = [], {}
+        for root_id in roots:
+            now = client.clock.now()
+            try:
+                retried = await client.database.write(
+                    transitions.retry_chain, root_id, client.ids.make(now), now=now
+                )
+            except WrongState as error:
+                refused[root_id] = error.message
+                continue
+            if retried is None:
+                refused[root_id] = "it has changed in the meantime"
+            else:
+                changed.append(root_id)
+        await client.wakeups.announce(READY)
+        return changed, refused

@@ -1,0 +1,114 @@
+"""Operations on a database as a whole: disarm a copy, archive what is over."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from rota.client.caller import refuse_in_workflow
+from rota.core.runs.ids import id_bound
+from rota.core.runs.names import checked_key
+from rota.core.time.instants import instant, iso
+from rota.errors import BadInput, WrongState
+from rota.store import disarm
+from rota.store.disarm import Disarmed
+from rota.store.runs import archive
+from rota.store.runs.archive import ArchivedChain, ArchiveMonth
+
+if TYPE_CHECKING:
+    from rota.client.client import Client
+
+__all__ = [
+    "ARM_HINT", "ArchiveMonth", "ArchivedChain", "Disarmed", "Operations", "disarmed_clause",
+]  # fmt: skip
+
+ARCHIVE_BATCH = 250
+_MONTH = re.compile(r"\d{4}-(0[1-9]|1[0-2])")
+
+ARM_HINT = "`rota arm` lets this database act, if no other copy of it does."
+
+
+def disarmed_clause(found: Disarmed) -> str:
+    """The state for people, as the end of a sentence about the database."""
+    return f"is disarmed since {iso(found.at)} ({found.reason}): nothing fires, runs or is sent"
+
+
+class Operations:
+    """Verbs about the whole database, with all its namespaces."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    async def disarm(self, *, reason: str = "by an operator") -> Disarmed:
+        """Keep every worker from acting: no schedule fires, no run is claimed, nothing is sent,
+        until `arm`. Running workers notice at their next heartbeat."""
+        refuse_in_workflow("disarm")
+        checked_key(reason, "reason")
+        database = self._client.database
+        await database.write(disarm.disarm, reason=reason, now=self._client.clock.now())
+        return await database.read(disarm.state) or Disarmed(self._client.clock.now(), reason)
+
+    async def arm(self) -> Disarmed | None:
+        """Let workers act again, at their next heartbeat; None if the database was armed."""
+        refuse_in_workflow("arm")
+        return await self._client.database.write(disarm.arm)
+
+    async def disarmed(self) -> Disarmed | None:
+        """Since when the database does not act, and why; None while it is armed."""
+        return await self._client.database.read(disarm.state)
+
+    async def must_be_armed(self) -> None:
+        """Raise unless the database is armed: for code that waits for a run of this process."""
+        found = await self.disarmed()
+        if found is not None:
+            place = self._client.database.place
+            raise WrongState(f"{place} {disarmed_clause(found)}", hint=ARM_HINT)
+
+    # -- the archive -----------------------------------------------------------------------
+
+    async def archive(self, before: str) -> int:
+        """Move the chains of this namespace that ended before a month (2026-10, UTC) into the
+        archive, in batches; returns how many. On PostgreSQL the owner of the tables calls it."""
+        refuse_in_workflow("archive")
+        before_at = _month_start(before)
+        if before_at > self._client.clock.now():
+            raise BadInput(f"{before} has not begun", hint="Name this month, or an earlier one.")
+        moved, after_id = 0, ""
+        while True:
+            done = await self._client.database.write(
+                archive.move, namespace=self._client.settings.namespace,
+                before_id=id_bound(before_at), before_at=before_at, after_id=after_id,
+                limit=ARCHIVE_BATCH,
+            )  # fmt: skip
+            moved += done.chains
+            if done.after_id is None:
+                return moved
+            after_id = done.after_id
+
+    async def archive_months(self) -> list[ArchiveMonth]:
+        """The months that the archive holds, of all namespaces, oldest first."""
+        return await self._client.database.read(archive.months)
+
+    async def drop_archive(self, month: str) -> None:
+        """Delete a month of the archive, of all namespaces: on PostgreSQL at once."""
+        refuse_in_workflow("drop_archive")
+        _month_start(month)
+        if month not in {one.month for one in await self.archive_months()}:
+            raise BadInput(
+                f"the archive has no month {month}", hint="`rota archive list` names them."
+            )
+        await self._client.database.write(archive.drop, month=month)
+
+    async def archived(self, run_id: str) -> ArchivedChain | None:
+        """A chain of the archive by the id of its first run, or a beginning of it."""
+        return await self._client.database.read(
+            archive.find, namespace=self._client.settings.namespace, run_id=run_id
+        )
+
+
+def _month_start(month: str) -> int:
+    if not _MONTH.fullmatch(month):
+        raise BadInput(f"{month!r} is not a month", hint="Write year and month: 2026-10.")
+    year, number = map(int, month.split("-"))
+    return instant(datetime(year, number, 1, tzinfo=UTC))

@@ -1,0 +1,308 @@
+"""The content of an overview: counts, charts, queues, workers, and the work that waits for a
+person.
+
+Every question here looks at a bounded number of rows, however many runs are stored."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, NamedTuple
+
+from rota.client.doctor import absence, served
+from rota.core.automations.text import Word
+from rota.core.runs.filters import RunFilter
+from rota.core.runs.ids import created_at_of as created_at
+from rota.core.runs.lifecycle import Status, Trigger
+from rota.core.runs.model import Queue, Run, WorkerRecord
+from rota.core.runs.stored_errors import error_line
+from rota.core.time.instants import DAY, SECOND, Duration, micros, moment, shown
+from rota.errors import BadInput
+from rota.store import metrics as store
+from rota.store.metrics import NewestRun
+from rota.store.runs import lists, workers
+
+if TYPE_CHECKING:
+    from rota.client.client import Client
+
+RECENT_MAX = 2_000
+BUCKETS_MAX = 200
+ATTENTION_MAX = 200
+
+
+class RecentCounts(NamedTuple):
+    """Open runs by status, exactly; runs that ended by status, among those created since
+    `since`. `is_whole` is False when more were created than were counted."""
+
+    open: dict[str, int]
+    ended: dict[str, int]
+    since: datetime
+    is_whole: bool
+
+
+class ActivityBucket(NamedTuple):
+    """A part of a chart. Runs count where they ended; failures are failed and crashed runs."""
+
+    start: datetime
+    completed: int
+    failed: int
+    late_s_max: float | None  # the longest delay of an occurrence that began in it
+
+
+class ActivitySeries(NamedTuple):
+    """The buckets of a chart, oldest first. They begin at `since`, which is later than was asked
+    for when more runs were created than are looked at."""
+
+    buckets: list[ActivityBucket]
+    since: datetime
+    is_whole: bool
+
+
+class QueueState(NamedTuple):
+    """A queue that is declared, served or waited in."""
+
+    name: str
+    is_paused: bool
+    pending: int
+    running: int
+    oldest_at: datetime | None  # since when its oldest pending run could be claimed
+    limits: Queue | None
+    worker_count: int  # workers that are alive and serve it
+
+
+class WorkerState(NamedTuple):
+    """A worker, and whether it is alive by the age of its heartbeat: alive, draining, silent (no
+    heartbeat), gone (its process has ended), stopped."""
+
+    worker: WorkerRecord
+    state: str
+    heartbeat_age_s: float
+    queues: list[str]
+    busy: int  # slots in use
+
+
+class AttentionItem(NamedTuple):
+    """Something that waits for a person. `kind` is run, pipeline, automation or schedule; `action`
+    is the one verb that continues it."""
+
+    kind: str
+    name: str
+    sentence: str
+    since: datetime
+    action: str
+    run_id: str | None = None
+    mutation_id: str | None = None  # what an answer has to name as `expected`
+
+
+class Overview:
+    """The state of one namespace."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    async def counts(self, *, within: Duration = "1d") -> RecentCounts:
+        """Count runs: open ones exactly, ended ones among the newest."""
+        now = self._client.clock.now()
+        since = max(0, now - _window(within))
+        namespace = self._client.settings.namespace
+        opened = await self._client.database.read(store.open_runs, namespace=namespace, now=now)
+        recent = await self._recent(since)
+        ended: dict[str, int] = {}
+        for run in recent:
+            if run.namespace == namespace and run.finished_at is not None:
+                ended[run.status] = ended.get(run.status, 0) + 1
+        counts: dict[str, int] = {}
+        for row in opened:
+            counts[row.status] = counts.get(row.status, 0) + row.run_count
+        is_whole = len(recent) < RECENT_MAX
+        first = since if is_whole else recent[-1].created_at
+        return RecentCounts(counts, ended, moment(first), is_whole)
+
+    async def _recent(self, since: int) -> list[NewestRun]:
+        found = await self._client.database.read(
+            store.recent, namespace=self._client.settings.namespace, since=since, limit=RECENT_MAX
+        )
+        return found.runs
+
+    async def activity(self, *, within: Duration = "1d", buckets: int = 24) -> ActivitySeries:
+        """Runs that ended, failures and lateness over time, for a chart."""
+        if (
+            isinstance(buckets, bool)
+            or not isinstance(buckets, int)
+            or not 1 <= buckets <= BUCKETS_MAX
+        ):
+            raise BadInput(
+                f"buckets={shown(buckets)} is out of range", hint=f"Give 1 to {BUCKETS_MAX}."
+            )
+        now = self._client.clock.now()
+        width = max(SECOND, _window(within) // buckets)
+        first = max(0, now - width * buckets)
+        namespace = self._client.settings.namespace
+        found = await self._client.database.read(
+            store.recent, namespace=namespace, since=first, limit=RECENT_MAX
+        )
+        chart = _Chart(first, width, buckets)
+        for run in found.runs:
+            if run.namespace == namespace:
+                chart.add(run)
+        for run_id in found.unsuccessful_ids:
+            chart.fail(created_at(run_id))
+        is_whole = len(found.runs) < RECENT_MAX
+        since = first if is_whole else found.runs[-1].created_at
+        return ActivitySeries(chart.buckets(), moment(since), is_whole)
+
+    async def queues(self) -> Sequence[QueueState]:
+        """Every queue that is declared, served or waited in, by name."""
+        client = self._client
+        namespace, now = client.settings.namespace, client.clock.now()
+        opened = await client.database.read(store.open_runs, namespace=namespace, now=now)
+        declared = {row.name: row for row in await client.queues()}
+        alive = [
+            name
+            for row in await client.workers()
+            if absence(row, client.settings, now) is None
+            for name in served(row)
+        ]
+        names = {*declared, *alive, *(row.queue for row in opened if row.queue)}
+        found = []
+        for name in sorted(names):
+            mine = [row for row in opened if row.queue == name]
+            oldest = [row.oldest_at for row in mine if row.status == Status.PENDING]
+            queue = declared.get(name)
+            found.append(
+                QueueState(
+                    name,
+                    bool(queue and queue.paused),
+                    _sum(mine, Status.PENDING),
+                    _sum(mine, Status.RUNNING),
+                    moment(min(oldest)) if oldest else None,
+                    queue,
+                    alive.count(name),
+                )
+            )
+        return found
+
+    async def workers(self, *, everyone: bool = False) -> Sequence[WorkerState]:
+        """Workers with their liveness; `everyone` also those that have stopped."""
+        client = self._client
+        namespace, now = client.settings.namespace, client.clock.now()
+        rows = await client.database.read(workers.listing, namespace=namespace, everyone=everyone)
+        busy = await client.database.read(store.busy_slots, namespace=namespace)
+        return [
+            WorkerState(
+                row, _liveness(row, absence(row, client.settings, now)),
+                max(0, now - row.heartbeat_at) / SECOND, served(row), busy.get(row.id, 0),
+            )
+            for row in rows
+        ]  # fmt: skip
+
+    async def attention(self) -> Sequence[AttentionItem]:
+        """Everything that waits for a person, oldest first, up to 200 of each kind."""
+        client = self._client
+        namespace, now = client.settings.namespace, client.clock.now()
+        waiting = await client.database.read(
+            lists.page, RunFilter(status=Status.WAITING), namespace=namespace, before="~",
+            limit=ATTENTION_MAX,
+        )  # fmt: skip
+        items = [_waiting(run) for run in waiting.runs if run.kind != "automation"]
+        for view in await client.automations.list():
+            if view.said.word is Word.ATTENTION:
+                since = view.turn.available_at if view.turn else None
+                items.append(
+                    AttentionItem(
+                        "automation",
+                        view.automation.name,
+                        view.sentence,
+                        moment(since or view.automation.updated_at),
+                        view.said.actions[0] if view.said.actions else "show",
+                        view.turn.id if view.turn else None,
+                        view.mutation.id if view.mutation else None,
+                    )
+                )
+        for run in await client.database.read(
+            store.quarantined, namespace=namespace, since=max(0, now - 7 * DAY),
+            limit=ATTENTION_MAX,
+        ):  # fmt: skip
+            items.append(_quarantined(run))
+        for row in await client.database.read(
+            store.stopped_schedules, namespace=namespace, limit=ATTENTION_MAX
+        ):
+            sentence = f"Does not fire: {row.reason or ''}"
+            items.append(
+                AttentionItem("schedule", row.name, sentence, moment(row.created_at), "update")
+            )
+        return sorted(items, key=lambda item: (item.since, item.kind, item.name))
+
+
+def _window(within: Duration) -> int:
+    window = micros(within)
+    if not 0 < window <= 366 * DAY:
+        raise BadInput(f"within={shown(within)} is out of range", hint="Give up to 366d.")
+    return window
+
+
+def _sum(rows: Sequence[store.OpenRuns], status: Status) -> int:
+    return sum(row.run_count for row in rows if row.status == status)
+
+
+def _liveness(row: WorkerRecord, absent: str | None) -> str:
+    if row.status == "offline":
+        return "stopped"
+    return absent or ("draining" if row.status == "draining" else "alive")
+
+
+def _kind(run: Run) -> str:
+    return "pipeline" if run.kind == "pipeline" else "run"
+
+
+def _waiting(run: Run) -> AttentionItem:
+    why = f": {error_line(run.error)}" if run.error else f" ({run.reason})" if run.reason else ""
+    since = run.available_at or run.started_at or run.created_at
+    return AttentionItem(
+        _kind(run), run.name, f"Waits for you{why}", moment(since), "retry", run.id
+    )
+
+
+def _quarantined(run: Run) -> AttentionItem:
+    sentence = "Crashed too often: nothing tries it again"
+    since = moment(run.finished_at or run.created_at)
+    return AttentionItem(_kind(run), run.name, sentence, since, "retry", run.id)
+
+
+class _Chart:
+    """Buckets that are being filled."""
+
+    def __init__(self, first: int, width: int, count: int) -> None:
+        self._first, self._width = first, width
+        self._completed, self._failed = [0] * count, [0] * count
+        self._late: list[float | None] = [None] * count
+
+    def add(self, run: NewestRun) -> None:
+        """Count the end of a run, and how late its occurrence began."""
+        if run.status == Status.COMPLETED and run.finished_at is not None:
+            place = self._place(run.finished_at)
+            if place is not None:
+                self._completed[place] += 1
+        if run.trigger == Trigger.SCHEDULE and run.due_at is not None and run.started_at:
+            place = self._place(run.started_at)
+            if place is not None:
+                late = max(0, run.started_at - run.due_at) / SECOND
+                self._late[place] = max(late, self._late[place] or 0.0)
+
+    def fail(self, at: int) -> None:
+        """Count a failure. Its creation places it: that is what the index knows."""
+        place = self._place(at)
+        if place is not None:
+            self._failed[place] += 1
+
+    def _place(self, at: int) -> int | None:
+        place = (at - self._first) // self._width
+        return min(place, len(self._failed) - 1) if place >= 0 else None
+
+    def buckets(self) -> list[ActivityBucket]:
+        """All buckets, oldest first."""
+        parts = zip(self._completed, self._failed, self._late, strict=True)
+        return [
+            ActivityBucket(moment(self._first + number * self._width), done, failed, late)
+            for number, (done, failed, late) in enumerate(parts)
+        ]

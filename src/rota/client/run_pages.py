@@ -1,0 +1,205 @@
+"""Pages about runs for the surfaces. `app.runs` has these methods."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, NamedTuple, TypedDict, Unpack
+
+from rota.core.runs.filters import RunFilter, checked_filter
+from rota.core.runs.model import LogLine, Run
+from rota.core.runs.names import checked_key, checked_limit, checked_position
+from rota.core.suggest import check_options
+from rota.core.time.instants import moment
+from rota.store.backend.database import Tx
+from rota.store.runs import history, lists, logs
+from rota.store.schedules.templates import with_outcomes
+
+if TYPE_CHECKING:
+    from rota.client.client import Client
+
+# Python programs may ask for long lists; pages of surfaces are shorter.
+LIST_MAX = 100_000
+
+
+class RunSelection(TypedDict, total=False):
+    """The filters of runs. `tag` is `key` or `key=value`, `error` the class of an exception;
+    `since` and `until` bound when a run was created."""
+
+    name: str
+    status: str
+    queue: str
+    kind: str
+    tag: str
+    schedule: str
+    external_id: str
+    error: str
+    root_id: str
+    since: datetime | None
+    until: datetime | None
+
+
+class RunFilters(RunSelection, total=False):
+    """The filters of `list`; `before` is the last id of the page before."""
+
+    before: str
+    limit: int
+
+
+class RunList(NamedTuple):
+    """One page of runs, newest first. `next` is the cursor of the page after it, None at the end.
+    `looked_back_to` is set when the page ended at the bound of its search before it was full."""
+
+    runs: list[Run]
+    next: str | None
+    looked_back_to: datetime | None
+
+
+def _selection(filters: RunFilters) -> RunSelection:
+    chosen = RunSelection(**filters)  # type: ignore[typeddict-unknown-key]
+    chosen.pop("before", None)  # type: ignore[typeddict-item]
+    chosen.pop("limit", None)  # type: ignore[typeddict-item]
+    return chosen
+
+
+class RunPages:
+    """Reads about the runs of one namespace."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    async def get(self, run_id: str) -> Run:
+        """Return one run.
+
+        Args:
+            run_id: An id, a beginning or an end of one, or an external id.
+
+        Returns:
+            The run, with its input, output and error as JSON.
+
+        Raises:
+            UnknownRun: No run has this id, or several have it.
+
+        Example:
+            run = await app.runs.get("order-7")
+        """
+        return await self._client.database.read(
+            history.get, namespace=self._client.settings.namespace, run_id=run_id
+        )
+
+    async def list(self, **filters: Unpack[RunFilters]) -> list[Run]:
+        """Return runs, newest first. A rare filter is searched for to the end of the history.
+
+        Args:
+            filters: name, status, queue, kind, tag, schedule, external_id, error, root_id, since,
+                until, before (the last id of the page before), limit.
+
+        Raises:
+            BadInput: There is no such status or kind, or a value cannot be stored.
+            UnknownSchedule: No schedule has this name.
+
+        Example:
+            failed = await app.runs.list(status="failed", limit=20)
+        """
+        check_options(filters, RunFilters, self.list)
+        limit = checked_limit(filters.get("limit", 50), LIST_MAX)
+        before = filters.get("before", "")
+        wanted = checked_filter(**_selection(filters))
+        beyond = wanted.beyond_id
+        next_id: str | None = min(checked_key(before, "before"), beyond) if before else beyond
+        found: list[Run] = []
+        schedule_id = await self._schedule_id(wanted)
+        while next_id is not None and len(found) < limit:
+            part = await self._client.database.read(
+                lists.page, wanted, namespace=self._client.settings.namespace, before=next_id,
+                limit=limit - len(found), schedule_id=schedule_id, window=lists.LONG_WINDOW,
+            )  # fmt: skip
+            found += part.runs
+            next_id = part.next_id
+        return found
+
+    async def page(
+        self, *, after: str | None = None, limit: int = 50, **filters: Unpack[RunSelection]
+    ) -> RunList:
+        """Return one page of runs, newest first, for the same price however many are stored.
+
+        A page looks at a bounded number of runs. If that was not enough to fill it,
+        `looked_back_to` says how far it looked, and `next` looks further.
+
+        Args:
+            after: `next` of the page before; None begins with the newest run.
+            limit: The most runs to return, up to 1,000.
+            filters: name, status, queue, kind, tag, schedule, external_id, error, root_id, since,
+                until.
+
+        Raises:
+            BadInput: There is no such status or kind, or a value cannot be stored.
+            StaleCursor: `after` belongs to other filters.
+            UnknownSchedule: No schedule has this name.
+
+        Example:
+            page = await app.runs.page(name="ingest", error="TimeoutError", limit=20)
+        """
+        check_options(filters, RunSelection, self.page)
+        wanted = checked_filter(**filters)
+        found = await self._client.database.read(
+            lists.page, wanted, namespace=self._client.settings.namespace,
+            before=wanted.id_after(after), limit=checked_limit(limit),
+            schedule_id=await self._schedule_id(wanted),
+        )  # fmt: skip
+        return RunList(
+            found.runs,
+            None if found.next_id is None else wanted.cursor(found.next_id),
+            None if found.looked_back_to is None else moment(found.looked_back_to),
+        )
+
+    async def _schedule_id(self, wanted: RunFilter) -> str:
+        if not wanted.schedule:
+            return ""
+        return (await self._client.schedules.get(wanted.schedule)).schedule.id
+
+    async def children(self, run_id: str, *, after: str = "", limit: int = 100) -> Sequence[Run]:
+        """Return the runs that a run started as its children, oldest first.
+
+        A row has the id of the first attempt, and the status and result of the newest one.
+
+        Args:
+            run_id: The id of any attempt of the parent.
+            after: The id of the last child of the page before.
+            limit: The most children to return, up to 1,000.
+
+        Raises:
+            UnknownRun: No run has this id.
+
+        Example:
+            children = await app.runs.children(run.id)
+        """
+        run = await self.get(run_id)
+        return await self._client.database.read(
+            _children, run.root_id, after=checked_key(after, "after") if after else "",
+            limit=checked_limit(limit),
+        )  # fmt: skip
+
+    async def logs(self, run_id: str, *, after: int = 0, limit: int = 200) -> Sequence[LogLine]:
+        """Return the log lines of one attempt, oldest first.
+
+        Args:
+            run_id: The id of the attempt.
+            after: The last position that is known already; 0 begins at the first line.
+            limit: The most lines to return, up to 1,000.
+
+        Raises:
+            UnknownRun: No run has this id.
+
+        Example:
+            lines = await app.runs.logs(run.id, after=last.position)
+        """
+        run = await self.get(run_id)
+        return await self._client.database.read(
+            logs.page, run_id=run.id, after=checked_position(after), limit=checked_limit(limit)
+        )
+
+
+async def _children(tx: Tx, root_id: str, *, after: str, limit: int) -> list[Run]:
+    firsts = await history.children(tx, root_id=root_id, after=after, limit=limit)
+    return await with_outcomes(tx, firsts)

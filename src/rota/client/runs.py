@@ -1,0 +1,305 @@
+"""The runs of one namespace: `app.runs` finds, awaits and changes them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any, overload
+
+from msgspec.structs import replace
+
+from rota.client.bulk import BulkVerbs
+from rota.client.caller import refuse_in_workflow
+from rota.client.handle import RunHandle
+from rota.client.start import P, R, Startable
+from rota.core import typed
+from rota.core.runs.lifecycle import Status, Trigger, allowed
+from rota.core.runs.model import NewRun, Run, StoredStep
+from rota.core.runs.names import checked_key, checked_name
+from rota.core.runs.options import StoredRunOptions
+from rota.core.suggest import suggestion
+from rota.core.time.instants import Duration, patience_micros
+from rota.engine.wakeups import CANCEL, DONE, READY
+from rota.errors import BadInput, UnknownWorkflow, WrongState
+from rota.store.runs import history, steps, transitions
+from rota.store.runs.history import ChainResult, Ready
+
+
+class Runs(BulkVerbs):
+    """The runs of one namespace. A run id is whole, or the part of one that fits no other."""
+
+    # -- finding ---------------------------------------------------------------------------
+
+    @overload
+    def handle(
+        self, run_id: str, workflow: Startable[P, R], *, existed: bool = False
+    ) -> RunHandle[R]: ...
+
+    @overload
+    def handle(
+        self, run_id: str, workflow: object = None, *, existed: bool = False
+    ) -> RunHandle[Any]: ...
+
+    def handle(self, run_id: str, workflow: Any = None, *, existed: bool = False) -> RunHandle[Any]:
+        """Return the handle of a run, as `start` does. Nothing is read.
+
+        Args:
+            run_id: The id of the run.
+            workflow: The registered workflow; the handle then returns its result type.
+            existed: The value of `existed` of the handle.
+
+        Returns:
+            A handle. Without a workflow its result consists of plain JSON types.
+
+        Example:
+            order = await app.runs.handle(run_id, fulfil).result(timeout="1m")
+        """
+        signature: typed.Signature | None = getattr(workflow, "signature", None)
+        return RunHandle(self._client, run_id, signature.returns if signature else None, existed)
+
+    async def chain(self, run_id: str) -> list[Run]:
+        """Return every attempt of a run, first to last: retries and recoveries included.
+
+        Args:
+            run_id: The id of any attempt.
+
+        Raises:
+            UnknownRun: No run has this id.
+            WrongState: The id is that of a schedule.
+
+        Example:
+            attempts = await app.runs.chain(run.id)
+        """
+        run = await self.get(run_id)
+        if run.kind == "schedule":
+            run = await self._own(run_id)
+        return await self._client.database.read(history.chain, root_id=run.root_id)
+
+    async def steps(self, run_id: str) -> list[StoredStep]:
+        """Return the recorded steps of a run, in order.
+
+        Args:
+            run_id: The id of any attempt.
+
+        Raises:
+            UnknownRun: No run has this id.
+
+        Example:
+            keys = [step.key for step in await app.runs.steps(run.id)]
+        """
+        run = await self.get(run_id)
+        found = await self._client.database.read(steps.load, [run.root_id])
+        return found[run.root_id]
+
+    async def counts(self) -> dict[str, int]:
+        """Return the number of runs of each status.
+
+        Example:
+            waiting = (await app.runs.counts()).get("waiting", 0)
+        """
+        return await self._client.database.read(
+            history.counts, namespace=self._client.settings.namespace
+        )
+
+    async def ready(self) -> Sequence[Ready]:
+        """Return what could be claimed now, by queue and name.
+
+        Example:
+            backlog = sum(row.run_count for row in await app.runs.ready())
+        """
+        return await self._client.database.read(
+            history.ready, namespace=self._client.settings.namespace
+        )
+
+    # -- awaiting and changing -------------------------------------------------------------
+
+    async def wait(self, run_id: str, *, timeout: Duration | None = None) -> ChainResult:
+        """Wait until a run has ended, its retries included.
+
+        Args:
+            run_id: The id of any attempt.
+            timeout: The longest wait; 0 looks once, None waits without limit.
+
+        Returns:
+            Status, reason, output and error of the last attempt.
+
+        Raises:
+            TimeoutError: The run has not ended in time.
+            UnknownRun: No run has this id.
+
+        Example:
+            ended = await app.runs.wait(run.id, timeout="5m")
+        """
+        limit_us = None if timeout is None else patience_micros(timeout)
+        run = await self.get(run_id)
+        if limit_us == 0:
+            for ended in await self._client.database.read(history.ended, [run.root_id]):
+                return ended
+            raise TimeoutError(f"run {run.id} has not ended")
+        limit_s = None if limit_us is None else limit_us / 1e6
+        return await asyncio.wait_for(self._client.results.wait(run.root_id), limit_s)
+
+    async def cancel(self, run_id: str, *, reason: str = "by request") -> Sequence[str]:
+        """Cancel a run and its children. In a workflow, call it in a step.
+
+        Args:
+            run_id: The id of any attempt.
+            reason: Why; it is stored with the run.
+
+        Returns:
+            The ids of the cancelled runs.
+
+        Raises:
+            WrongState: The run has ended, or belongs to a schedule or an automation.
+            UnknownRun: No run has this id.
+
+        Example:
+            await app.runs.cancel(run.id, reason="the customer withdrew")
+        """
+        refuse_in_workflow("cancel")
+        checked_key(reason, "reason")
+        run = await self._own(run_id)
+        # `ready` as well: the slot that the run held in a limited queue is free.
+        ids = await self._client.wakeups.write(
+            (CANCEL, DONE, READY), transitions.cancel, [run.root_id], reason=reason,
+            now=self._client.clock.now(),
+        )  # fmt: skip
+        if not ids:
+            last = (await self.chain(run.id))[-1]
+            raise WrongState(f"run {last.id} is {last.label}; there is nothing to cancel")
+        return ids
+
+    async def retry(self, run_id: str) -> RunHandle[Any]:
+        """Retry a run that has failed or waits for a person, after its last finished step.
+
+        In a workflow, call it in a step.
+
+        Args:
+            run_id: The id of any attempt.
+
+        Returns:
+            A handle of the run.
+
+        Raises:
+            WrongState: The run is open, completed, or belongs to a schedule or an automation.
+            UnknownRun: No run has this id.
+
+        Example:
+            run = await app.runs.retry(run.id)
+        """
+        refuse_in_workflow("retry")
+        await self._own(run_id)
+        last = (await self.chain(run_id))[-1]
+        client, now = self._client, self._client.clock.now()
+        if allowed("resolve", Status(last.status)):
+            await client.wakeups.write((READY,), transitions.resolve, last.id, now=now)
+        elif not await client.wakeups.write(
+            (READY,), transitions.retry_chain, last.root_id, client.ids.make(now), now=now
+        ):
+            raise WrongState(f"run {last.id} is {last.label}; there is nothing to retry")
+        return self.handle(last.root_id, self._known(last.name))
+
+    async def signal(self, run_id: str, name: str, value: Any = None) -> None:
+        """Send a signal to a run. It is kept until the run waits for it.
+
+        In a workflow, call it in a step.
+
+        Args:
+            run_id: The id of any attempt.
+            name: The name that the workflow gives to `wait_for`.
+            value: The result of `wait_for`; any JSON value.
+
+        Raises:
+            WrongState: The run has ended, or belongs to a schedule or an automation.
+            UnknownRun: No run has this id.
+
+        Example:
+            await app.runs.signal(run.id, "verdict", "approved")
+        """
+        refuse_in_workflow("signal")
+        checked_name(name, "signal name")
+        run = await self._own(run_id)
+        last = (await self.chain(run.id))[-1]
+        if last.is_final:
+            raise WrongState(f"run {last.id} is {last.label}; it cannot receive a signal")
+        client, now = self._client, self._client.clock.now()
+        limit = client.settings.payload_bytes_max
+        body = typed.encode(value, what=f"signal {name}", bytes_max=limit)
+        await client.wakeups.write(
+            (READY,), steps.send_signal, signal_id=client.ids.make(now), root_id=run.root_id,
+            name=name, body=body, now=now,
+        )  # fmt: skip
+
+    async def fork(self, run_id: str, *, from_step: str) -> RunHandle[Any]:
+        """Start a new run with the input and the first steps of another.
+
+        In a workflow, call it in a step.
+
+        Args:
+            run_id: The id of any attempt.
+            from_step: The key of the first step to execute again; see `steps`.
+
+        Returns:
+            A handle of the new run.
+
+        Raises:
+            BadInput: The run has recorded no such step.
+            WrongState: The run is one of a pipeline, a schedule or an automation.
+            UnknownRun: No run has this id.
+
+        Example:
+            fork = await app.runs.fork(run.id, from_step="charge")
+        """
+        refuse_in_workflow("fork")
+        run = await self._own(run_id)
+        if run.kind == "pipeline":
+            raise WrongState(
+                f"{run_id} is a run of {run.name}; a pipeline run is not forked",
+                hint="Start the pipeline again and let it take over what is equal (cache_from).",
+            )
+        recorded = {step.key: step for step in await self.steps(run.id)}
+        if from_step not in recorded:
+            raise BadInput(
+                f"run {run.id} has recorded no step {from_step!r}",
+                hint=suggestion(from_step, recorded, f"It has: {', '.join(recorded)}."),
+            )
+        now = self._client.clock.now()
+        fresh = NewRun(
+            id=self._client.ids.make(now), namespace=run.namespace, name=run.name,
+            available_at=now, input=run.input, kind=run.kind, queue=run.queue,
+            priority=run.priority, trigger=Trigger.FORK, limit_key=run.limit_key,
+            version=run.version, tags=run.tags, options=_seeded(run),
+        )  # fmt: skip
+        started = await self._client.wakeups.write(
+            (READY,), steps.fork, fresh, from_root=run.root_id,
+            position=recorded[from_step].position, now=now,
+        )  # fmt: skip
+        return self.handle(started.id, self._known(run.name))
+
+    async def _own(self, run_id: str) -> Run:
+        """A run that these verbs may change: schedules and automations have their own."""
+        run = await self.get(run_id)
+        if run.kind == "automation":
+            raise WrongState(
+                f"{run_id} is a turn of the automation {run.name}",
+                hint=f"Use `rota automation` and its name, {run.name}.",
+            )
+        if run.kind == "schedule":
+            raise WrongState(
+                f"{run_id} is the schedule {run.name}, not a run",
+                hint=f"Use `rota schedule` and its name, {run.name}.",
+            )
+        return run
+
+    def _known(self, name: str) -> Startable[..., Any] | None:
+        """The registered workflow, if it is known here; changing a run needs no code."""
+        try:
+            return self._client.workflow_named(name)
+        except UnknownWorkflow:
+            return None
+
+
+def _seeded(run: Run) -> str | None:
+    """The options of a fork: it draws the random values that its origin drew."""
+    kept = StoredRunOptions.read(run.options)
+    return replace(kept, began_at=None, seed=kept.seed or run.root_id).text()

@@ -1,0 +1,300 @@
+"""Pages about schedules for the surfaces: ledger pages, calendars, last outcomes, effects of an
+edit. `app.schedules` has these methods."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from datetime import date, datetime
+from statistics import median
+from types import EllipsisType
+from typing import TYPE_CHECKING, Literal, NamedTuple, Unpack
+
+from rota.core.runs.lifecycle import Status
+from rota.core.runs.model import Run
+from rota.core.runs.names import checked_key, checked_limit, checked_name
+from rota.core.schedules.intent import Intent
+from rota.core.suggest import check_options
+from rota.core.time.describe import describe
+from rota.core.time.instants import DAY, LAST, SECOND, instant, moment, shown
+from rota.core.time.recurrence import count_between
+from rota.core.time.zones import zone_named
+from rota.errors import BadInput, BadSchedule, StaleCursor
+from rota.schedules.definition import Edit, PolicyOptions, When
+from rota.schedules.edit import Retiming
+from rota.store.schedules import outcomes as store
+from rota.store.schedules import templates
+from rota.store.schedules.outcomes import (
+    LedgerPosition,
+    OccurrenceOutcome,
+    OutcomeCount,
+    SkippedRange,
+    position_of,
+)
+
+if TYPE_CHECKING:
+    from rota.client.client import Client
+    from rota.client.schedules import ScheduleView
+    from rota.schedules.preview import Preview
+
+CALENDAR_DAYS_MAX = {"day": 400, "hour": 62}
+# Occurrences that one calendar counts.
+CALENDAR_RUNS_MAX = 50_000
+DURATIONS = 20
+OUTCOMES_MAX = 100
+_CURSOR = re.compile(r"(\d{1,18})\.([0-9a-z]{1,40})\.([0-9a-z]{1,40})")
+
+CalendarUnit = Literal["day", "hour"]
+
+
+class LedgerPage(NamedTuple):
+    """Occurrences with their outcomes, newest first; `next` is None at the end."""
+
+    runs: list[Run]
+    next: str | None
+
+
+class CalendarCell(NamedTuple):
+    """One day, or one hour of it, on the wall of the zone. `counts` is by outcome, written
+    `completed`, `failed`, `skipped:overlap`; an open run counts by its status."""
+
+    day: date
+    hour: int | None
+    counts: dict[str, int]
+
+
+class OutcomeCalendar(NamedTuple):
+    """Cells that have an occurrence, oldest first. `is_whole` is False when the range holds more
+    occurrences than a calendar counts; the oldest are omitted then."""
+
+    zone: str
+    unit: CalendarUnit
+    cells: list[CalendarCell]
+    is_whole: bool
+
+
+class LastOutcomes(NamedTuple):
+    """The newest outcomes of a schedule, oldest first, and the median of how long runs took."""
+
+    outcomes: list[OccurrenceOutcome]
+    usual_s: float | None
+
+
+class ScheduleDiff(NamedTuple):
+    """The effect of an edit. `burst` is why `update` would ask for a confirmation: the edit would
+    release occurrences at once."""
+
+    text_before: str
+    text_after: str
+    gained: list[datetime]
+    lost: list[datetime]
+    burst: str | None
+
+
+class SchedulePages:
+    """Reads about the schedules of one namespace."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    async def ledger(
+        self,
+        name: str,
+        *,
+        after: str | None = None,
+        limit: int = 50,
+        start: datetime | None = None,
+        end: datetime | None = None,
+    ) -> LedgerPage:
+        """A page of `history`; pass `next` of the page before as `after`."""
+        schedule_id = (await self._client.schedules.get(name)).schedule.id
+        runs = await self._client.database.read(
+            templates.history, schedule_id, limit=checked_limit(limit),
+            before=_position(after, schedule_id),
+            from_at=0 if start is None else instant(start),
+            to_at=0 if end is None else instant(end),
+        )  # fmt: skip
+        if len(runs) < limit:
+            return LedgerPage(runs, None)
+        at, run_id = position_of(runs[-1])
+        return LedgerPage(runs, f"{at}.{run_id}.{schedule_id[-12:]}")
+
+    async def calendar(
+        self,
+        name: str,
+        start: datetime,
+        end: datetime,
+        *,
+        by: CalendarUnit = "day",
+        zone: str | None = None,
+    ) -> OutcomeCalendar:
+        """Outcomes of occurrences from `start` until before `end`, counted by day or by hour in the
+        schedule's zone or another one. Runs by hand do not count."""
+        found = await self._client.schedules.get(name)
+        if by not in CALENDAR_DAYS_MAX:
+            raise BadInput(f"by={shown(by)} is not a unit", hint="Give day or hour.")
+        from_at, to_at = instant(start), instant(end)
+        days = CALENDAR_DAYS_MAX[by]
+        if not 0 < to_at - from_at <= days * DAY:
+            raise BadInput(
+                "the range of the calendar is empty or too long",
+                hint=f"Give an end after the start, at most {days} days later.",
+            )
+        timings = found.intent.spec.timings
+        where = zone or (timings[0].zone if timings else "UTC")
+        zone_named(where)
+        counted = await self._client.database.read(
+            store.counts, found.schedule.id, from_at=from_at, to_at=to_at, limit=CALENDAR_RUNS_MAX
+        )
+        cells = _Cells(where, by)
+        for one in counted.counts:
+            cells.add(one.quarter_at, _outcome(one), one.run_count)
+        for skipped in counted.ranges:
+            cells.spread(found, skipped, from_at, to_at)
+        return OutcomeCalendar(where, by, cells.sorted(), counted.is_whole)
+
+    async def last_outcomes(
+        self, names: Sequence[str], *, last: int = DURATIONS
+    ) -> dict[str, LastOutcomes]:
+        """The newest outcomes of many schedules at once, by name; unknown names are omitted."""
+        asked = [checked_name(name, "schedule name") for name in names]
+        checked_limit(max(1, len(asked)))
+        rows = await self._client.database.read(
+            store.last_named, namespace=self._client.settings.namespace, names=asked,
+            last=checked_limit(last, OUTCOMES_MAX),
+        )  # fmt: skip
+        return {name: LastOutcomes(listed, _usual_s(listed)) for name, listed in rows.items()}
+
+    async def preview_of(
+        self,
+        when: str,
+        *,
+        zone: str | None = None,
+        count: int = 5,
+        gap: str = "auto",
+        repeat: str = "auto",
+    ) -> Preview:
+        """The meaning of a schedule text, in words, and its next occurrences, with remarks about
+        daylight saving. Needs no schedule."""
+        from rota.schedules.preview import look_ahead
+
+        now = self._client.clock.now()
+        checked_key(when, "when")
+        return look_ahead(
+            [when], zone=zone, count=checked_limit(count, 100), gap=gap, repeat=repeat, now=now
+        )
+
+    async def diff(
+        self,
+        name: str,
+        *,
+        when: When | None = None,
+        zone: str | None = None,
+        gap: str | None = None,
+        repeat: str | None = None,
+        start: datetime | EllipsisType | None = ...,
+        end: datetime | EllipsisType | None = ...,
+        count: int = 20,
+        **words: Unpack[PolicyOptions],
+    ) -> ScheduleDiff:
+        """The effect of an edit, without changing anything: the words before and after, and the
+        firings that would be gained and lost. The options are those of `update`."""
+        check_options(words, PolicyOptions, self.diff)
+        checked_limit(count, 100)
+        found = await self._client.schedules.get(name)
+        now = self._client.clock.now()
+        timing = Retiming(when, zone, gap, repeat, start, end, sub_second=True)
+        _, intent = Edit(timing, words, None, confirm=True).of(found.schedule, now)
+        refused = None
+        try:
+            Edit(timing, words, None, confirm=False).of(found.schedule, now)
+        except BadSchedule as error:
+            refused = error.message
+        before = [] if found.problem else _firings(name, found.intent, now, count)
+        after = _firings(name, intent, now, count)
+        # Beyond the end of the shorter list nothing is known about the other one.
+        until = min([one[-1] for one in (before, after) if len(one) == count], default=LAST)
+        kept = set(before) & set(after)
+        return ScheduleDiff(
+            found.text, describe(intent.spec),
+            [moment(at) for at in after if at not in kept and at <= until],
+            [moment(at) for at in before if at not in kept and at <= until],
+            refused,
+        )  # fmt: skip
+
+
+def _firings(name: str, intent: Intent, now: int, count: int) -> list[int]:
+    from rota.client.schedules import next_of
+
+    return [instant(one.runs_at) for one in next_of(name, intent, now, count)]
+
+
+def _usual_s(listed: Sequence[OccurrenceOutcome]) -> float | None:
+    took = [
+        (one.finished_at - one.started_at) / SECOND
+        for one in listed
+        if one.status == Status.COMPLETED and one.started_at and one.finished_at
+    ]
+    return median(took) if took else None
+
+
+def _outcome(one: OutcomeCount) -> str:
+    if one.status == Status.SKIPPED and one.reason:
+        return f"{one.status}:{one.reason}"
+    return one.status
+
+
+def _position(cursor: str | None, schedule_id: str) -> LedgerPosition:
+    if cursor is None:
+        return LedgerPosition()
+    found = _CURSOR.fullmatch(cursor) if isinstance(cursor, str) else None
+    if found is None:
+        raise BadInput(
+            f"{shown(cursor)} is not a cursor", hint="Pass `next` of the page before as it is."
+        )
+    if not schedule_id.endswith(found[3]):
+        raise StaleCursor("the cursor belongs to another schedule")
+    return LedgerPosition(int(found[1]), found[2])
+
+
+class _Cells:
+    """Counts by cell."""
+
+    def __init__(self, zone: str, unit: CalendarUnit) -> None:
+        self._zone = zone_named(zone)
+        self._unit = unit
+        self._counts: dict[tuple[date, int | None], dict[str, int]] = {}
+
+    def add(self, at: int, outcome: str, count: int) -> None:
+        """Count occurrences of an instant."""
+        local = moment(at).astimezone(self._zone)
+        cell = self._counts.setdefault(
+            (local.date(), local.hour if self._unit == "hour" else None), {}
+        )
+        cell[outcome] = cell.get(outcome, 0) + count
+
+    def spread(self, found: ScheduleView, part: SkippedRange, from_at: int, to_at: int) -> None:
+        """Count a range of skipped occurrences in the cells where they were due. A schedule that
+        has changed since no longer says where: then they count at the end of the range."""
+        outcome = f"skipped:{part.reason}" if part.reason else "skipped"
+        spec = found.intent.spec
+        size = count_between(spec, part.from_at - 1, part.to_at) if found.problem is None else 0
+        if size != part.occurrence_count:
+            if from_at <= part.to_at < to_at:
+                self.add(part.to_at, outcome, part.occurrence_count)
+            return
+        step = DAY // 24 // 4
+        at = max(part.from_at, from_at)
+        at -= at % step
+        last = min(part.to_at, to_at - 1)
+        while at <= last:
+            first, end = max(at, part.from_at, from_at), min(at + step - 1, last)
+            count = count_between(spec, first - 1, end)
+            if count:
+                self.add(at, outcome, count)
+            at += step
+
+    def sorted(self) -> list[CalendarCell]:
+        """All cells, oldest first."""
+        order = sorted(self._counts, key=lambda cell: (cell[0], cell[1] or 0))
+        return [CalendarCell(day, hour, self._counts[day, hour]) for day, hour in order]

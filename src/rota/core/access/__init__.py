@@ -1,0 +1,1 @@
+"""Who may use the surfaces: tokens, roles, sessions, and the audit of what they did."""

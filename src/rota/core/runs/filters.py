@@ -1,0 +1,148 @@
+"""The filters of a list of runs, and the cursors of its pages. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from datetime import datetime
+
+import msgspec
+
+from rota.core.runs.lifecycle import Status
+from rota.core.runs.names import checked_key, checked_name
+from rota.core.suggest import suggestion
+from rota.core.time.instants import bounded, instant, shown
+from rota.errors import BadInput, StaleCursor
+
+KINDS = ("workflow", "automation", "pipeline")
+# Lists never show templates: those are schedules.
+STATUSES = tuple(one for one in Status if one not in (Status.SCHEDULED, Status.PAUSED))
+_CURSOR = re.compile(r"([0-9a-z]{1,40})\.([0-9a-f]{12})")
+_FIRST_ID, _LAST_ID = "", "~"  # below and above every id
+
+
+class RunFilter(msgspec.Struct, frozen=True):
+    """Checked filters; an empty text selects everything. `schedule_id` comes from a name."""
+
+    name: str = ""
+    status: str = ""
+    queue: str = ""
+    kind: str = ""
+    tag: str = ""
+    schedule: str = ""
+    external_id: str = ""
+    error: str = ""
+    root_id: str = ""
+    since_at: int | None = None
+    until_at: int | None = None
+
+    @property
+    def digest(self) -> str:
+        """The digest that binds a cursor to these filters."""
+        return hashlib.sha256(msgspec.json.encode(self)).hexdigest()[:12]
+
+    @property
+    def first_id(self) -> str:
+        """The lowest id that may be selected: ids begin with the millisecond of their creation."""
+        return _FIRST_ID if self.since_at is None else _id_at(self.since_at)
+
+    @property
+    def beyond_id(self) -> str:
+        """Above the highest id that may be selected."""
+        return _LAST_ID if self.until_at is None else _id_at(self.until_at)
+
+    @property
+    def tag_text(self) -> str:
+        """The text that the stored tags of a run hold, if they have the tag."""
+        key, equals, value = self.tag.partition("=")
+        if not self.tag:
+            return ""
+        return f"{_text(key)}:{_text(value)}" if equals else f"{_text(key)}:"
+
+    @property
+    def error_text(self) -> str:
+        """How a stored error of the class begins."""
+        return f'{{"type": {json.dumps(self.error, ensure_ascii=False)},' if self.error else ""
+
+    def cursor(self, last_id: str) -> str:
+        """The cursor of the page after an id."""
+        return f"{last_id}.{self.digest}"
+
+    def id_after(self, cursor: str | None) -> str:
+        """The id before which a page begins, from the cursor of the page before."""
+        if cursor is None:
+            return self.beyond_id
+        found = _CURSOR.fullmatch(cursor) if isinstance(cursor, str) else None
+        if found is None:
+            raise BadInput(
+                f"{shown(cursor)} is not a cursor", hint="Pass `next` of the page before as it is."
+            )
+        if found[2] != self.digest:
+            raise StaleCursor("the cursor belongs to a list with other filters")
+        return min(found[1], self.beyond_id)
+
+
+def _id_at(at: int) -> str:
+    return f"{at // 1000:012x}"
+
+
+def _text(value: str) -> str:
+    return msgspec.json.encode(value).decode()
+
+
+def checked_filter(
+    *,
+    name: str | None = None,
+    status: str | None = None,
+    queue: str | None = None,
+    kind: str | None = None,
+    tag: str | None = None,
+    schedule: str | None = None,
+    external_id: str | None = None,
+    error: str | None = None,
+    root_id: str | None = None,
+    since: datetime | None = None,
+    until: datetime | None = None,
+) -> RunFilter:
+    """The filters that a caller gave, or BadInput."""
+    return RunFilter(
+        name=_named(name, "name"),
+        status=_one_of(status, "status", STATUSES),
+        queue=_named(queue, "queue"),
+        kind=_one_of(kind, "kind", KINDS),
+        tag=_keyed(tag, "tag"),
+        schedule=_named(schedule, "schedule"),
+        external_id=_keyed(external_id, "external_id"),
+        error=_named(error, "error"),
+        root_id=_keyed(root_id, "root_id"),
+        since_at=_at(since, "since"),
+        until_at=_at(until, "until"),
+    )
+
+
+def _named(value: str | None, what: str) -> str:
+    return "" if value is None or value == "" else checked_name(value, what)
+
+
+def _keyed(value: str | None, what: str) -> str:
+    return "" if value is None or value == "" else checked_key(value, what)
+
+
+def _one_of(value: str | None, what: str, known: tuple[str, ...]) -> str:
+    if value is None or value == "":
+        return ""
+    if not isinstance(value, str) or value not in known:
+        near = suggestion(value, known) if isinstance(value, str) else None
+        raise BadInput(
+            f"there is no {what} {shown(value)}", hint=near or f"There are: {', '.join(known)}."
+        )
+    return str(value)
+
+
+def _at(moment: datetime | None, what: str) -> int | None:
+    if moment is None:
+        return None
+    if not isinstance(moment, datetime):
+        raise BadInput(f"{what}={shown(moment)} is not a datetime")
+    return bounded(instant(moment), f"{what}={moment}")

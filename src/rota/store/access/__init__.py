@@ -1,0 +1,1 @@
+"""Tokens, sessions, login links and the audit: their rows."""

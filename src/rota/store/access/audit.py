@@ -1,0 +1,30 @@
+"""Rows of the audit, and the pruning of everything about access."""
+
+from __future__ import annotations
+
+from rota.core.access.model import AuditEntry
+from rota.core.runs.ids import id_bound
+from rota.store.backend.database import Tx
+
+
+async def put(tx: Tx, entry: AuditEntry) -> None:
+    """Add an entry."""
+    await tx.rows(
+        "put_audit", id=entry.id, namespace=entry.namespace, now=entry.at, who=entry.who,
+        verb=entry.verb, target=entry.target, request_id=entry.request_id, detail=entry.detail,
+    )  # fmt: skip
+
+
+async def listing(tx: Tx, *, namespace: str, before: str, limit: int) -> list[AuditEntry]:
+    """Entries, newest first."""
+    rows = await tx.rows("list_audit", namespace=namespace, before=before, limit=limit)
+    return [AuditEntry(*row) for row in rows]
+
+
+async def prune(tx: Tx, *, namespace: str, now: int, before: int, limit: int) -> None:
+    """Delete sessions and links that have ended; tokens that ended and audit entries that are
+    older than `before`, so many entries at most."""
+    await tx.rows("forget_sessions", namespace=namespace, now=now)
+    await tx.rows("forget_login_links", namespace=namespace, now=now)
+    await tx.rows("forget_tokens", namespace=namespace, before=before)
+    await tx.rows("forget_audit", namespace=namespace, before_id=id_bound(before), limit=limit)

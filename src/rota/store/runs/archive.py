@@ -1,0 +1,157 @@
+"""The archive: finished chains leave the tables in use, as one document each, by month.
+
+A chain with a unique key (an external id, or the occurrence of a schedule) keeps its runs in place.
+So the key stays taken and the result can be read; only its steps and log lines move.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from rota.core.runs.lifecycle import Status
+from rota.core.runs.model import Run, StoredStep
+from rota.core.time.instants import moment
+from rota.errors import UnknownRun
+from rota.store.backend.database import Tx
+from rota.store.runs import retention, steps
+
+# The others have rows of their own in other tables, which retention prunes with them.
+KINDS = ("workflow", "pipeline")
+
+
+class ArchivedBatch(NamedTuple):
+    """The result of one batch, and the id after which the next one begins; None at the end."""
+
+    chains: int
+    after_id: str | None
+
+
+class ArchivedChain(NamedTuple):
+    """A chain as it was moved."""
+
+    month: str
+    attempts: list[Run]
+    steps: list[StoredStep]
+
+
+class ArchiveMonth(NamedTuple):
+    """A month of the archive, and how many chains it holds."""
+
+    month: str
+    chain_count: int
+
+
+def month_of(at: int) -> str:
+    """The month of an instant, in UTC: 2026-10."""
+    return f"{moment(at):%Y-%m}"
+
+
+async def move(
+    tx: Tx, *, namespace: str, before_id: str, before_at: int, after_id: str, limit: int
+) -> ArchivedBatch:
+    """Look at one page of runs created before an id; move the chains that ended before an
+    instant. Like retention, it leaves alone what is open or has an open parent."""
+    roots, next_id = await retention.finished_chains(
+        tx, namespace=namespace, before_id=before_id, before_at=before_at, after_id=after_id,
+        limit=limit,
+    )  # fmt: skip
+    if not roots:
+        return ArchivedBatch(0, next_id)
+    chains: dict[str, list[Run]] = {}
+    for row in await tx.rows("archivable_attempts", roots=roots):
+        run = Run(*row)
+        chains.setdefault(run.root_id, []).append(run)
+    recorded = await steps.load(tx, roots)
+    moved = [root for root in roots if _leaves(chains[root], recorded[root])]
+    rows = [_row(chains[root], recorded[root]) for root in moved]
+    await _make_months(tx, {row[0] for row in rows})
+    await tx.change("put_archive", rows)
+    if moved:
+        whole = [root for root in moved if not _is_keyed(chains[root][0])]
+        await retention.delete_records(tx, moved)
+        await tx.rows("delete_chains", roots=whole)
+    return ArchivedBatch(len(moved), next_id)
+
+
+def _is_keyed(first: Run) -> bool:
+    return first.external_id is not None or first.schedule_id is not None
+
+
+def _leaves(attempts: Sequence[Run], recorded: Sequence[StoredStep]) -> bool:
+    """Whether a chain moves. One that keeps its runs may be retried unless it completed, so it
+    keeps its steps too; without steps there is nothing to move."""
+    if attempts[0].kind not in KINDS:
+        return False
+    if not _is_keyed(attempts[0]):
+        return True
+    return attempts[-1].status == Status.COMPLETED and bool(recorded)
+
+
+def _row(attempts: Sequence[Run], recorded: Sequence[StoredStep]) -> tuple[str, str, str, int, str]:
+    ended = max(run.finished_at or 0 for run in attempts)
+    document = {"attempts": [*map(_fields, attempts)], "steps": [*map(_fields, recorded)]}
+    body = msgspec.json.encode(document).decode()
+    return month_of(ended), attempts[0].root_id, attempts[0].namespace, ended, body
+
+
+def _fields(record: msgspec.Struct) -> dict[str, Any]:
+    """The fields that are not empty: more than half of the fields of a run are."""
+    return {
+        name: value for name, value in msgspec.structs.asdict(record).items() if value is not None
+    }
+
+
+async def _make_months(tx: Tx, months: set[str]) -> None:
+    if tx.dialect.name != "postgres":
+        return
+    known = {row[0] for row in await tx.rows("list_tables")}
+    for month in sorted(months):
+        if _partition(month) not in known:
+            await tx.script(
+                f"create table {tx.schema}.{_partition(month)} partition of {tx.schema}.archive"
+                f" for values in ('{month}')"
+            )
+
+
+def _partition(month: str) -> str:
+    return f"archive_{month.replace('-', '_')}"
+
+
+async def months(tx: Tx) -> list[ArchiveMonth]:
+    """The months that the archive holds, of all namespaces."""
+    return [ArchiveMonth(*row) for row in await tx.rows("archive_months")]
+
+
+async def drop(tx: Tx, *, month: str) -> None:
+    """Delete a month of the archive: on PostgreSQL its partition, at once."""
+    if tx.dialect.name == "postgres":
+        await tx.script(f"drop table if exists {tx.schema}.{_partition(month)}")
+    else:
+        await tx.rows("delete_month", month=month)
+
+
+async def find(tx: Tx, *, namespace: str, run_id: str) -> ArchivedChain | None:
+    """The archived chain of the id of its first run, or of a beginning that fits no other."""
+    rows = await tx.rows(
+        "archived_chain", namespace=namespace, prefix=run_id,
+        beyond=f"{run_id}{chr(sys.maxunicode)}",
+    )  # fmt: skip
+    if len(rows) > 1:
+        raise UnknownRun(f"{run_id!r} fits several archived runs", hint="Give more of the id.")
+    if not rows:
+        return None
+    body = msgspec.json.decode(rows[0][1])
+    return ArchivedChain(
+        rows[0][0],
+        [_read(Run, one) for one in body["attempts"]],
+        [_read(StoredStep, one) for one in body["steps"]],
+    )
+
+
+def _read(kind: Any, fields: dict[str, Any]) -> Any:
+    """A record as an older Rota may have written it: fields that came later are None."""
+    return kind(**{name: fields.get(name) for name in kind.__struct_fields__})

@@ -1,0 +1,194 @@
+"""Lists of runs by filter: which index serves which filter, and how far a page looks.
+
+A page reads one index in the order of ids, at most `WINDOW` entries of it. If an index decides the
+whole filter, that is the page. Otherwise the page may end before it is full; it then says how far
+back it looked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from rota.core.runs.filters import RunFilter
+from rota.core.runs.ids import created_at_of as created_at
+from rota.core.runs.lifecycle import Status
+from rota.core.runs.model import Run
+from rota.store.backend.database import Row, Tx
+
+# Entries that one page looks at. A store of 1,000 runs has hardly fewer, so that a page costs the
+# same however many are stored.
+WINDOW = 2_000
+# The same for programs that want a whole list: fewer, longer reads.
+LONG_WINDOW = 20_000
+
+_UNSUCCESSFUL = (Status.FAILED, Status.CRASHED, Status.CANCELLED, Status.SKIPPED)
+# Statuses of runs that may hold an error.
+_WITH_ERROR = (Status.FAILED, Status.CRASHED, Status.WAITING)
+_OPEN = (Status.PENDING, Status.RUNNING, Status.SLEEPING, Status.WAITING)
+# Kinds with runs that are indexed by name, and how names of pipelines begin.
+_NAMED_KINDS = ("automation", "pipeline")
+PIPELINE_PREFIX = "pipeline:"
+
+Given = dict[str, Any]
+
+
+class FoundIds(NamedTuple):
+    """Ids of a page, newest first, and the last id that was looked at when that was the bound."""
+
+    ids: list[str]
+    looked_to: str | None = None
+
+
+class RunsFound(NamedTuple):
+    """Runs, newest first; the id after which the next page begins; and, when the bound ended the
+    page before it was full, the instant back to which it looked."""
+
+    runs: list[Run]
+    next_id: str | None
+    looked_back_to: int | None
+
+
+async def page(
+    tx: Tx,
+    wanted: RunFilter,
+    *,
+    namespace: str,
+    before: str,
+    limit: int,
+    schedule_id: str = "",
+    window: int = WINDOW,
+) -> RunsFound:
+    """One page of the runs that fit, created before an id."""
+    found = await ids(
+        tx, wanted, namespace=namespace, before=before, limit=limit, schedule_id=schedule_id,
+        window=window,
+    )  # fmt: skip
+    rows = await tx.rows("runs_by_id", ids=found.ids) if found.ids else []
+    runs = [Run(*row) for row in rows]
+    last_id = found.ids[-1] if len(found.ids) == limit else found.looked_to
+    if wanted.error:  # not every index knows it
+        runs = [run for run in runs if (run.error or "").startswith(wanted.error_text)]
+    is_short = last_id is not None and len(runs) < limit
+    return RunsFound(runs, last_id, _instant(last_id or "") if is_short else None)
+
+
+def _instant(run_id: str) -> int | None:
+    """When an id was made; None for one that Rota did not make."""
+    try:
+        return created_at(run_id)
+    except ValueError:
+        return None
+
+
+async def ids(
+    tx: Tx,
+    wanted: RunFilter,
+    *,
+    namespace: str,
+    before: str,
+    limit: int,
+    schedule_id: str = "",
+    window: int = WINDOW,
+) -> FoundIds:
+    """The ids of one page."""
+    given: Given = {
+        "namespace": namespace, "before": before, "first": wanted.first_id, "limit": limit,
+        "window": max(window, limit), "name": wanted.name, "status": wanted.status,
+        "queue": wanted.queue, "kind": wanted.kind, "schedule_id": schedule_id,
+        "external_id": wanted.external_id, "root_id": wanted.root_id, "tag": wanted.tag_text,
+        "error": wanted.error_text,
+    }  # fmt: skip
+    if wanted.error and wanted.status not in ("", *_WITH_ERROR):
+        return FoundIds([])
+    if wanted.root_id:
+        return FoundIds(_first(await tx.rows("ids_of_chain", **given)))
+    if wanted.external_id:
+        return FoundIds(_first(await tx.rows("ids_called", **given)))
+    if wanted.error and not wanted.status:
+        parts = [await _of_status(tx, given | {"status": one}, one) for one in _WITH_ERROR]
+        return _merged(parts, limit)
+    if wanted.status in (*_UNSUCCESSFUL, *_OPEN):
+        return await _of_status(tx, given, wanted.status)
+    few = await _of_schedule(tx, given) if schedule_id else None
+    if few is not None:
+        return few
+    indexed = wanted.kind in _NAMED_KINDS or wanted.name.startswith(PIPELINE_PREFIX)
+    return await _scan(tx, given, "name" if wanted.name and indexed else "newest")
+
+
+async def _of_status(tx: Tx, given: Given, status: str) -> FoundIds:
+    """Runs of a status that has an index: those that did not succeed, and open ones if there are
+    few. With many open runs, the newest runs are looked through."""
+    if status in _UNSUCCESSFUL:
+        return await _scan(tx, given, "unsuccessful")
+    few = await _open(tx, given, status)
+    return await _scan(tx, given, "newest") if few is None else few
+
+
+async def _of_schedule(tx: Tx, given: Given) -> FoundIds | None:
+    """Runs of a schedule; None when there are more than the window holds."""
+    [(size,)] = await tx.rows("size_of_schedule", **given)
+    if size >= given["window"]:
+        return None
+    return FoundIds(_first(await tx.rows("ids_of_schedule", **given)))
+
+
+async def _open(tx: Tx, given: Given, status: str) -> FoundIds | None:
+    """Open runs of a status; None when there are more than the window holds."""
+    match status:
+        case Status.PENDING:
+            size = await tx.rows("size_pending", **given)
+            found = await tx.rows("ids_pending", **given)
+        case Status.RUNNING:
+            size = await tx.rows("size_running", **given)
+            found = await tx.rows("ids_running", **given)
+        case Status.SLEEPING:
+            size = await tx.rows("size_sleeping", **given)
+            found = await tx.rows("ids_sleeping", **given)
+        case _:
+            size = await tx.rows("size_waiting", **given)
+            found = await tx.rows("ids_waiting", **given)
+    return FoundIds(_first(found)) if size[0][0] < given["window"] else None
+
+
+async def _scan(tx: Tx, given: Given, source: str) -> FoundIds:
+    """Read an index in the order of ids, as far as the window reaches."""
+    match source:
+        case "unsuccessful":
+            found = _first(await tx.rows("ids_unsuccessful", **given))
+        case "name":
+            found = _first(await tx.rows("ids_of_name", **given))
+        case _:
+            found = _first(await tx.rows("ids_newest", **given))
+    if len(found) == given["limit"]:
+        return FoundIds(found)
+    return FoundIds(found, await _end(tx, given, source))
+
+
+async def _end(tx: Tx, given: Given, source: str) -> str | None:
+    """The last id that a scan looked at, if it stopped at the end of its window."""
+    match source:
+        case "unsuccessful":
+            rows = await tx.rows("end_of_unsuccessful", **given)
+        case "name":
+            rows = await tx.rows("end_of_name", **given)
+        case _:
+            rows = await tx.rows("end_of_newest", **given)
+    [(count, last_id)] = rows
+    return str(last_id) if count == given["window"] else None
+
+
+def _first(rows: Sequence[Row]) -> list[str]:
+    return [str(row[0]) for row in rows]
+
+
+def _merged(parts: Sequence[FoundIds], limit: int) -> FoundIds:
+    """Several pages as one. Rows below the bound of any of them are not known yet."""
+    bounds = [part.looked_to for part in parts if part.looked_to is not None]
+    bounds += [part.ids[-1] for part in parts if len(part.ids) == limit]
+    looked_to = max(bounds, default=None)
+    found = sorted({one for part in parts for one in part.ids}, reverse=True)
+    if looked_to is not None:
+        found = [one for one in found if one >= looked_to]
+    return FoundIds(found[:limit], looked_to if len(found) < limit else None)

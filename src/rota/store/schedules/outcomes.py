@@ -1,0 +1,135 @@
+"""Outcomes of occurrences: pages of the ledger, counts for a calendar, the last of schedules."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from rota.core.runs.model import Run
+from rota.store.backend.database import Tx
+
+LATEST = 1 << 62
+RANGES_MAX = 1_000
+
+
+class LedgerPosition(NamedTuple):
+    """The position at which a page of the ledger begins: instant and id of the row before it."""
+
+    at: int = LATEST
+    id: str = ""
+
+
+async def ledger(
+    tx: Tx,
+    schedule_id: str,
+    *,
+    from_at: int = 0,
+    to_at: int = 0,
+    limit: int = 50,
+    before: LedgerPosition = LedgerPosition(),  # noqa: B008
+) -> list[Run]:
+    """Occurrences and their outcomes, newest first; runs by hand are placed at their start."""
+    bounds: dict[str, Any] = {
+        "id": schedule_id, "from_at": from_at, "to_at": to_at or LATEST, "limit": limit,
+        "before_at": before.at, "before_id": before.id,
+    }  # fmt: skip
+    rows = [*await tx.rows("ledger_due", **bounds), *await tx.rows("ledger_by_hand", **bounds)]
+    runs = sorted((Run(*row) for row in rows), key=position_of, reverse=True)
+    return runs[:limit]
+
+
+def position_of(run: Run) -> LedgerPosition:
+    """The place of a row in the ledger."""
+    return LedgerPosition(run.created_at if run.due_at is None else run.due_at, run.id)
+
+
+class OutcomeCount(NamedTuple):
+    """Occurrences of one quarter of an hour that have the same outcome."""
+
+    quarter_at: int
+    status: str
+    reason: str | None
+    run_count: int
+
+
+class SkippedRange(NamedTuple):
+    """Occurrences in a row that did not run for one reason."""
+
+    from_at: int
+    to_at: int
+    reason: str | None
+    occurrence_count: int
+
+
+class OutcomesFound(NamedTuple):
+    """Counts of a range; `is_whole` is False when it holds more runs than were counted."""
+
+    counts: list[OutcomeCount]
+    ranges: list[SkippedRange]
+    is_whole: bool
+
+
+async def counts(
+    tx: Tx, schedule_id: str, *, from_at: int, to_at: int, limit: int
+) -> OutcomesFound:
+    """Outcomes between two instants, of at most `limit` occurrences, the newest ones."""
+    rows = await tx.rows(
+        "outcome_counts", id=schedule_id, from_at=from_at, to_at=to_at, limit=limit
+    )
+    found = [OutcomeCount(*row) for row in rows]
+    collapsed = await tx.rows(
+        "collapsed_between", id=schedule_id, from_at=from_at, limit=RANGES_MAX
+    )
+    ranges = [_range(*row) for row in collapsed]
+    return OutcomesFound(
+        found,
+        [one for one in ranges if one.from_at < to_at],
+        sum(one.run_count for one in found) < limit and len(collapsed) < RANGES_MAX,
+    )
+
+
+def _range(due_at: int, reason: str | None, output: str) -> SkippedRange:
+    fields = msgspec.json.decode(output)
+    return SkippedRange(
+        fields.get("from_at", due_at), fields.get("to_at", due_at), reason, fields.get("count", 1)
+    )
+
+
+class OccurrenceOutcome(NamedTuple):
+    """How one occurrence ended, or how far it is."""
+
+    run_id: str
+    schedule_id: str
+    due_at: int
+    status: str
+    reason: str | None
+    started_at: int | None
+    finished_at: int | None
+
+
+async def last_of(
+    tx: Tx, schedule_ids: Sequence[str], *, last: int
+) -> dict[str, list[OccurrenceOutcome]]:
+    """The newest `last` outcomes of each schedule, oldest first."""
+    if not schedule_ids:
+        return {}
+    found = await tx.many("last_outcome_ids", [(one,) for one in schedule_ids], last=last)
+    ids = [run_id for row in found for run_id in (row[1] or "").split()]
+    outcomes: dict[str, list[OccurrenceOutcome]] = {one: [] for one in schedule_ids}
+    if ids:
+        for row in await tx.rows("outcomes_by_id", ids=ids):
+            outcomes[row[1]].append(OccurrenceOutcome(*row))
+    for listed in outcomes.values():
+        listed.sort(key=lambda one: (one.due_at, one.run_id))
+    return outcomes
+
+
+async def last_named(
+    tx: Tx, *, namespace: str, names: Sequence[str], last: int
+) -> dict[str, list[OccurrenceOutcome]]:
+    """The same by name."""
+    rows = await tx.rows("schedules_named", namespace=namespace, names=list(names))
+    listed = await last_of(tx, [row[1] for row in rows], last=last)
+    return {name: listed[schedule_id] for name, schedule_id in rows}

@@ -1,0 +1,186 @@
+-- Lists of runs, newest first. Each statement reads one index in the order of ids, or an index that
+-- holds few rows, and looks at a bounded number of entries. Other conditions are compared after
+-- that bound, so that no filter makes a statement read more.
+
+-- name: ids_newest
+select id from (
+    select {filter columns} from runs
+    where runs.id < :before and runs.id >= :first
+    order by runs.id desc limit :window
+) as seen
+where {fits seen}
+order by id desc limit :limit
+
+-- name: end_of_newest
+select count(*), min(id) from (
+    select runs.id from runs where runs.id < :before and runs.id >= :first
+    order by runs.id desc limit :window
+) as seen
+
+-- name: ids_unsuccessful
+select id from (
+    select {filter columns}, coalesce(runs.error, (select body from payloads
+        where run_id = runs.id and part = 'error')) as error
+    from runs
+    where runs.namespace = :namespace and runs.status = :status and runs.finished_at is not null
+        and runs.status <> 'completed' and runs.id < :before and runs.id >= :first
+    order by runs.id desc limit :window
+) as seen
+where {fits seen} and (:error = '' or substr(seen.error, 1, length(:error)) = :error)
+order by id desc limit :limit
+
+-- name: end_of_unsuccessful
+select count(*), min(id) from (
+    select runs.id from runs
+    where runs.namespace = :namespace and runs.status = :status and runs.finished_at is not null
+        and runs.status <> 'completed' and runs.id < :before and runs.id >= :first
+    order by runs.id desc limit :window
+) as seen
+
+-- name: ids_of_schedule
+-- If there are not too many to sort: the index is in the order of occurrences.
+select id from (
+    select {filter columns} from runs
+    where runs.schedule_id = :schedule_id and runs.schedule_id is not null
+    order by runs.due_at limit :window
+) as seen
+where {fits seen} and id < :before and id >= :first
+order by id desc limit :limit
+
+-- name: size_of_schedule
+select count(*) from (
+    select 1 as one from runs
+    where runs.schedule_id = :schedule_id and runs.schedule_id is not null
+    order by runs.due_at limit :window
+) as seen
+
+-- name: ids_of_name
+-- Lists of an automation or a pipeline: an index of all names would cost every start a tenth.
+select id from (
+    select {filter columns} from runs
+    where runs.namespace = :namespace and runs.name = :name
+        and runs.kind <> 'workflow' and runs.kind <> 'schedule' and runs.id < :before and runs.id >= :first
+    order by runs.id desc limit :window
+) as seen
+where {fits seen}
+order by id desc limit :limit
+
+-- name: end_of_name
+select count(*), min(id) from (
+    select runs.id from runs
+    where runs.namespace = :namespace and runs.name = :name
+        and runs.kind <> 'workflow' and runs.kind <> 'schedule' and runs.id < :before and runs.id >= :first
+    order by runs.id desc limit :window
+) as seen
+
+-- name: ids_called
+-- By external id alone: a loose scan over the names that have external ids, then one look for each.
+with recursive names (name) as (
+    select min(name) from runs where namespace = :namespace and external_id is not null
+    union all
+    select (select min(runs.name) from runs where runs.namespace = :namespace
+        and runs.external_id is not null and runs.name > names.name)
+    from names where names.name is not null
+)
+select id from (
+    select {filter columns}
+    from names join runs on runs.namespace = :namespace and runs.name = names.name
+        and runs.external_id = :external_id and runs.external_id is not null
+    where names.name is not null
+) as seen
+where {fits seen} and id < :before and id >= :first
+order by id desc limit :limit
+
+-- name: ids_of_chain
+select id from (
+    select {filter columns} from runs
+    where runs.id = :root_id or (runs.root_id = :root_id and runs.retry_of is not null)
+) as seen
+where {fits seen} and id < :before and id >= :first
+order by id desc limit :limit
+
+-- name: ids_pending
+-- Open runs, if there are not too many to sort. The order of each index makes the planner take it.
+select id from (
+    select {filter columns} from runs
+    where runs.namespace = :namespace and runs.status = 'pending'
+    order by runs.queue, runs.priority desc, runs.available_at, runs.id limit :window
+) as seen
+where {fits seen} and id < :before and id >= :first
+order by id desc limit :limit
+
+-- name: size_pending
+select count(*) from (
+    select 1 as one from runs where runs.namespace = :namespace and runs.status = 'pending'
+    order by runs.queue, runs.priority desc, runs.available_at, runs.id limit :window
+) as seen
+
+-- name: ids_running
+select id from (
+    select {filter columns} from runs
+    where runs.namespace = :namespace and runs.status = 'running'
+    order by runs.queue, runs.lease_until limit :window
+) as seen
+where {fits seen} and id < :before and id >= :first
+order by id desc limit :limit
+
+-- name: size_running
+select count(*) from (
+    select 1 as one from runs where runs.namespace = :namespace and runs.status = 'running'
+    order by runs.queue, runs.lease_until limit :window
+) as seen
+
+-- name: ids_sleeping
+-- Those that a time wakes, and those that something else wakes.
+select id from (
+    select * from (
+        select {filter columns} from runs
+        where runs.namespace = :namespace and runs.status = 'sleeping'
+            and runs.available_at is not null
+        order by runs.available_at limit :window
+    ) as timed
+    union all
+    select * from (
+        select {filter columns} from runs
+        where runs.namespace = :namespace and runs.status = 'sleeping'
+            and runs.available_at is null
+        order by runs.kind, runs.reason limit :window
+    ) as untimed
+) as seen
+where {fits seen} and id < :before and id >= :first
+order by id desc limit :limit
+
+-- name: size_sleeping
+select count(*) from (
+    select * from (
+        select 1 as one from runs where runs.namespace = :namespace and runs.status = 'sleeping'
+            and runs.available_at is not null
+        order by runs.available_at limit :window
+    ) as timed
+    union all
+    select * from (
+        select 1 as one from runs where runs.namespace = :namespace and runs.status = 'sleeping'
+            and runs.available_at is null
+        order by runs.kind, runs.reason limit :window
+    ) as untimed
+) as seen
+
+-- name: ids_waiting
+select id from (
+    select {filter columns}, coalesce(runs.error, (select body from payloads
+        where run_id = runs.id and part = 'error')) as error
+    from runs
+    where runs.namespace = :namespace and runs.status = 'waiting'
+    order by runs.kind, runs.reason limit :window
+) as seen
+where {fits seen} and (:error = '' or substr(seen.error, 1, length(:error)) = :error) and id < :before and id >= :first
+order by id desc limit :limit
+
+-- name: size_waiting
+select count(*) from (
+    select 1 as one from runs where runs.namespace = :namespace and runs.status = 'waiting'
+    order by runs.kind, runs.reason limit :window
+) as seen
+
+-- name: runs_by_id
+select {run columns} from runs where id {in ids} order by id desc

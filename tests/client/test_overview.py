@@ -1,0 +1,120 @@
+"""Counts, charts, queues, workers and what waits for a person, on both databases."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from rota import NeedsLogin, Rota
+from rota.core.time.instants import SECOND, moment
+from rota.errors import BadInput
+from rota.store.runs import workers
+from rota.testing import virtual
+from tests.kit.builders import sql, worker_row
+
+
+def an_app() -> Rota:
+    app = Rota()
+
+    @app.workflow
+    async def good() -> int:
+        return 1
+
+    @app.workflow
+    async def bad() -> None:
+        raise ValueError("no")
+
+    @app.workflow
+    async def login() -> None:
+        raise NeedsLogin("the token has expired")
+
+    return app
+
+
+async def test_counts_and_charts_show_what_ended(database_url: str) -> None:
+    app = an_app()
+    async with virtual(app, url=database_url) as time:
+        for name in ("good", "good", "bad"):
+            await app.start(name)
+        await time.settle()
+        await time.advance("2h")
+        await app.start("good")
+        await app.options(delay="1h").start("good")
+        await time.settle()
+        counts = await app.overview.counts()
+        assert counts.ended == {"completed": 3, "failed": 1}
+        assert counts.open == {"sleeping": 1}
+        assert counts.is_whole
+        chart = await app.overview.activity(within="3h", buckets=3)
+        assert [(one.completed, one.failed) for one in chart.buckets] == [(0, 0), (2, 1), (1, 0)]
+        bad: dict[str, Any]
+        for bad in ({"buckets": 0}, {"buckets": 10**9}, {"within": "0s"}, {"within": "9999d"}):
+            with pytest.raises(BadInput):
+                await app.overview.activity(**bad)
+
+
+async def test_queues_show_depth_age_limits_and_live_workers(database_url: str) -> None:
+    app = an_app()
+    async with virtual(app, url=database_url) as time:
+        now = app.clock.now()
+        await app.options(queue="slow").start("good")
+        await time.advance("1m")
+        await app.options(queue="slow").start("good")
+        await app.limit_queue("slow", concurrency=2)
+        await app.pause_queue("slow")
+        await time.beat()
+        [default, slow] = await app.overview.queues()
+        assert (default.name, default.pending, default.worker_count) == ("default", 0, 1)
+        assert (slow.pending, slow.running, slow.is_paused, slow.worker_count) == (2, 0, True, 0)
+        assert slow.oldest_at == moment(now)
+        assert slow.limits is not None
+        assert slow.limits.running_max == 2
+        await app.limit_queue("slow", rate=(5, "1m"))
+        [_, slow] = await app.overview.queues()
+        assert slow.limits is not None
+        assert (slow.limits.running_max, slow.limits.rate_count, slow.is_paused) == (None, 5, True)
+        bad: dict[str, Any]
+        for bad in ({"concurrency": 0}, {"concurrency": 2**40}, {"rate": (0, "1m")}):
+            with pytest.raises(BadInput):
+                await app.limit_queue("slow", **bad)
+        with pytest.raises(BadInput):
+            await app.limit_queue("a\0b")
+
+
+async def test_a_worker_is_alive_by_its_heartbeat_not_by_its_word(database_url: str) -> None:
+    app = an_app()
+    async with virtual(app, url=database_url):
+        now = app.clock.now()
+        silent = worker_row("w9", host="elsewhere", heartbeat_at=now - 60 * SECOND)
+        await app.database.write(workers.register, silent)
+        states = {one.worker.id: one for one in await app.overview.workers()}
+        assert (states["w9"].state, states["w9"].heartbeat_age_s) == ("silent", 60)
+        assert sorted(one.state for one in states.values()) == ["alive", "silent"]
+        await app.database.write(workers.stop, ["w9"], now=now)
+        assert len(await app.overview.workers()) == 1
+        found = {one.worker.id: one.state for one in await app.overview.workers(everyone=True)}
+        assert found["w9"] == "stopped"
+
+
+async def test_what_waits_for_a_person_is_one_list_with_one_action_each(database_url: str) -> None:
+    app = an_app()
+    async with virtual(app, url=database_url) as time:
+        assert await app.overview.attention() == []
+        waiting = await app.start("login")
+        await time.settle()
+        await app.schedules.create("hourly", "good", "1h")
+        await sql(app.database, "update runs set status = 'paused', available_at = null,"
+            " reason = 'quarantined: it cannot be read' where kind = 'schedule'")  # fmt: skip
+        crashed = await app.options(delay="1d").start("good")
+        await sql(app.database, "update runs set status = 'crashed', finished_at = created_at"
+            f" where id = '{crashed.id}'")  # fmt: skip
+        found: dict[str, Any] = {one.name: one for one in await app.overview.attention()}
+        assert sorted(found) == ["good", "hourly", "login"]
+        assert found["login"].run_id == waiting.id
+        assert found["login"].sentence == "Waits for you: NeedsLogin: the token has expired"
+        assert [(one.kind, one.action) for _, one in sorted(found.items())] == [
+            ("run", "retry"),
+            ("schedule", "update"),
+            ("run", "retry"),
+        ]

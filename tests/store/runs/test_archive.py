@@ -1,0 +1,122 @@
+"""The archive: what moves, what stays, and that keys stay taken."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from rota import Fatal, Rota, sleep
+from rota.errors import BadInput, UnknownRun
+from rota.store import invariants
+from rota.testing import World, virtual
+from tests.kit import select
+
+START = datetime(2026, 9, 29, tzinfo=UTC)
+HELD = "select count(*) from {}"
+
+
+@contextlib.asynccontextmanager
+async def world(url: str) -> AsyncIterator[tuple[World, Any]]:
+    app = Rota(keep_days=0)
+
+    @app.step
+    async def one(n: int) -> int:
+        if n == 0:
+            raise Fatal("zero")
+        return n
+
+    @app.workflow
+    async def flow(n: int, nap: str = "") -> int:
+        if nap:
+            await sleep(nap)
+        return await one(n)
+
+    async with virtual(app, url=url, start=START) as opened:
+        yield opened, flow
+
+
+async def held(url: str, *tables: str) -> list[int]:
+    return [int((await select(url, HELD.format(table)))[0][0]) for table in tables]
+
+
+async def test_finished_chains_move_and_a_month_is_dropped_at_once(database_url: str) -> None:
+    async with world(database_url) as (time, flow):
+        app = time.app
+        old = await flow.start(7)
+        failed = await flow.start(0)
+        late = await flow.start(8, nap="3d")  # ends in October
+        await time.advance("4d")
+        young = await flow.start(9)
+        await time.settle()
+        assert await app.operations.archive("2026-10") == 2
+        assert [run.id for run in await app.runs.list()] == [young.id, late.id]
+        assert await app.operations.archived(late.id) is None
+        found = await app.operations.archived(old.id)
+        assert found is not None
+        assert found.month == "2026-09"
+        assert [(run.status, run.output) for run in found.attempts] == [("completed", "7")]
+        assert [(step.key, step.output) for step in found.steps] == [("one#0", "7")]
+        broken = await app.operations.archived(failed.id)
+        assert broken is not None
+        assert broken.attempts[-1].error is not None
+        with pytest.raises(UnknownRun):
+            await app.runs.get(old.id)
+        assert await app.operations.archive("2026-10") == 0, "safe to repeat"
+        await time.advance_to(datetime(2026, 11, 1, 0, 0, 1, tzinfo=UTC))
+        assert await app.operations.archive("2026-11") == 2
+        months = [(one.month, one.chain_count) for one in await app.operations.archive_months()]
+        assert months == [("2026-09", 2), ("2026-10", 2)]
+        await app.operations.drop_archive("2026-09")
+        assert await app.operations.archived(old.id) is None
+        assert await app.operations.archived(late.id) is not None
+        assert await held(database_url, "runs", "steps", "archive") == [0, 0, 2]
+        with pytest.raises(BadInput, match="no month 2026-09"):
+            await app.operations.drop_archive("2026-09")
+        assert await app.database.read(invariants.broken, full=True) == []
+
+
+async def test_a_key_stays_taken_and_its_result_readable(database_url: str) -> None:
+    async with world(database_url) as (time, flow):
+        app = time.app
+        done = await flow.options(external_id="o-1").start(7)
+        failed = await flow.options(external_id="o-2").start(0)
+        await time.advance("4d")
+        assert await app.operations.archive("2026-10") == 1
+        again = await flow.options(external_id="o-1").start(99)
+        assert (again.id, again.existed) == (done.id, True)
+        assert await again.result() == 7
+        assert await app.runs.steps(done.id) == []
+        found = await app.operations.archived(done.id)
+        assert found is not None
+        assert len(found.steps) == 1
+        assert len(await app.runs.steps(failed.id)) == 1, "it may be retried, so it keeps its steps"
+        assert await app.operations.archive("2026-10") == 0
+        await app.operations.drop_archive("2026-09")
+        assert await app.operations.archive("2026-10") == 0, "a dropped month does not come back"
+        assert await app.database.read(invariants.broken, full=True) == []
+
+
+async def test_occurrences_of_schedules_and_open_work_stay(database_url: str) -> None:
+    async with world(database_url) as (time, flow):
+        app = time.app
+        await app.schedules.create("often", flow, "every 6h", args=[5], zone="UTC")
+        asleep = await flow.start(1, nap="60d")
+        await time.advance("4d")
+        before = await held(database_url, "runs")
+        assert await app.operations.archive("2026-10") > 0, "the steps of occurrences"
+        assert await held(database_url, "runs") == before
+        assert (await app.runs.get(asleep.id)).status == "sleeping"
+        await time.advance("1d")
+        assert await app.database.read(invariants.broken, full=True) == []
+
+
+async def test_a_month_must_have_begun_and_be_one(database_url: str) -> None:
+    async with world(database_url) as (time, _):
+        with pytest.raises(BadInput, match="2026-10 has not begun"):
+            await time.app.operations.archive("2026-10")
+        with pytest.raises(BadInput, match="'October' is not a month"):
+            await time.app.operations.archive("October")
