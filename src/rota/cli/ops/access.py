@@ -1,0 +1,141 @@
+"""`rota token …` and `rota audit`: who may use the surfaces, and what they did."""
+
+from __future__ import annotations
+
+import getpass
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from rota.cli import connect, render
+from rota.cli.base import BaseCommand, CommandGroup, CommonOptions
+from rota.core.access.model import ApiToken, AuditEntry, Role
+from rota.core.time.instants import iso
+
+if TYPE_CHECKING:
+    from rota.client.client import Client
+    from rota.client.tokens import NewToken
+
+
+@click.group(cls=CommandGroup)
+def token() -> None:
+    """Make, list and revoke tokens of the API."""
+
+
+@token.command("create")
+@click.argument("name")
+@click.option(
+    "--role", type=click.Choice([role.value for role in Role]), default=Role.READ.value,
+    show_default=True, help="Role of the holder.",
+)  # fmt: skip
+@click.option("--expires-in", metavar="DURATION", help="When it ends: 90d, 12h. [never]")
+@click.pass_obj
+def create(call: CommonOptions, name: str, role: str, expires_in: str | None) -> None:
+    """Make a token and print it once.
+
+    Only a digest is stored: a lost token cannot be shown again.
+    """
+
+    async def make(client: Client) -> NewToken:
+        made = await client.tokens.create(name, role=role, expires_in=expires_in)
+        await _record(client, "token.create", name, role=role)
+        return made
+
+    made = connect.ask(call, make)
+    if call.json:
+        render.document(_document(made.token) | {"token": made.text})
+        return
+    click.echo(made.text)
+    click.echo(
+        f"Keep it: it is not shown again. Role {role} in namespace {made.token.namespace}, "
+        + (f"until {iso(made.token.expires_at)}." if made.token.expires_at else "without an end."),
+        err=True,
+    )
+
+
+async def _record(client: Client, verb: str, target: str, **detail: str) -> None:
+    await client.audit.record(f"{user_name()} (command line)", verb, target, detail=detail)
+
+
+def user_name() -> str:
+    """The person at this terminal, for the audit list."""
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):  # a container may have no name for its user
+        return "somebody"
+
+
+@token.command("list")
+@click.pass_obj
+def list_tokens(call: CommonOptions) -> None:
+    """List tokens, without their secrets."""
+
+    async def look(client: Client) -> tuple[Sequence[ApiToken], int]:
+        return await client.tokens.list(), client.clock.now()
+
+    rows, now = connect.ask(call, look)
+    if call.json:
+        render.document([_document(row) for row in rows])
+        return
+    lines = [
+        (
+            row.name, row.role, (row.problem(now) or "valid").rpartition(" ")[2],
+            render.ago(row.created_at, now), render.ago(row.last_used_at, now),
+            render.ago(row.expires_at, now), row.id,
+        )
+        for row in rows
+    ]  # fmt: skip
+    heads = ("name", "role", "status", "created", "used", "expires", "id")
+    render.table(heads, lines, "no tokens; make one with `rota token create NAME`")
+
+
+@token.command("revoke")
+@click.argument("name")
+@click.pass_obj
+def revoke(call: CommonOptions, name: str) -> None:
+    """End a token, and every login that it began.
+
+    NAME is its name or its id.
+    """
+
+    async def end(client: Client) -> ApiToken:
+        ended = await client.tokens.revoke(name)
+        await _record(client, "token.revoke", ended.name)
+        return ended
+
+    ended = connect.ask(call, end)
+    if call.json:
+        render.document(_document(ended))
+    else:
+        click.echo(f"token {render.clean(ended.name)} is revoked")
+
+
+@click.command("audit", cls=BaseCommand)
+@click.option(
+    "--limit", type=click.IntRange(1, 1000), default=50, show_default=True, help="How many."
+)
+@click.option("--before", metavar="ID", help="Older than this entry: the next page.")
+@click.pass_obj
+def audit(call: CommonOptions, limit: int, before: str | None) -> None:
+    """List who did what through the API and the dashboard."""
+
+    async def look(client: Client) -> tuple[Sequence[AuditEntry], int]:
+        return await client.audit.list(limit=limit, before=before), client.clock.now()
+
+    rows, now = connect.ask(call, look)
+    if call.json:
+        render.document([_document(row) | {"detail": render.parsed(row.detail)} for row in rows])
+        return
+    lines = [(render.ago(row.at, now), row.who, row.verb, row.target) for row in rows]
+    render.table(("when", "who", "verb", "target"), lines, "no entries yet")
+    if len(rows) == limit:
+        click.echo(f"more: --before {rows[-1].id}", err=True)
+
+
+def _document(row: ApiToken | AuditEntry) -> dict[str, Any]:
+    return {
+        name: render.at(getattr(row, name)) if name == "at" or name.endswith("_at")
+        else getattr(row, name)
+        for name in row.__struct_fields__
+    }  # fmt: skip

@@ -1,0 +1,59 @@
+"""`rota disarm` and `rota arm`: keep a copy of a database from acting."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from rota.cli import connect, render
+from rota.cli.base import BaseCommand, CommonOptions
+
+if TYPE_CHECKING:
+    from rota.client.client import Client
+    from rota.client.operations import Disarmed
+
+
+@click.command(cls=BaseCommand)
+@click.option("--reason", default="by an operator", metavar="TEXT", help="Say why; others see it.")
+@click.pass_obj
+def disarm(call: CommonOptions, reason: str) -> None:
+    """Keep a database from acting until `rota arm`.
+
+    For a restored copy, before the first worker starts on it. No schedule fires, no run is claimed,
+    no notification is sent, nothing is deleted, in any namespace. Workers that are on notice it at
+    their next heartbeat, and finish what they execute at that moment.
+    """
+
+    async def switch(client: Client) -> tuple[str, Disarmed, int]:
+        found = await client.operations.disarm(reason=reason)
+        return client.database.place, found, len(await client.workers())
+
+    where, found, on = connect.ask(call, switch, notes=False)
+    if call.json:
+        since = render.at(found.at)
+        render.document({"database": where, "disarmed_at": since, "reason": found.reason})
+        return
+    click.echo(f"{where} is disarmed: nothing fires, runs or is sent until `rota arm`")
+    if on:
+        click.echo(f"{render.count(on, 'worker')} may be on: they notice at their next heartbeat")
+
+
+@click.command(cls=BaseCommand)
+@click.pass_obj
+def arm(call: CommonOptions) -> None:
+    """Let a disarmed database act again.
+
+    Workers begin at their next heartbeat. Schedules treat what they missed by their policy.
+    """
+
+    async def switch(client: Client) -> tuple[str, Disarmed | None]:
+        return client.database.place, await client.operations.arm()
+
+    where, ended = connect.ask(call, switch, notes=False)
+    if call.json:
+        render.document({"database": where, "was_disarmed": ended is not None})
+    elif ended is None:
+        click.echo(f"{where} is armed already")
+    else:
+        click.echo(f"{where} is armed: workers begin at their next heartbeat")

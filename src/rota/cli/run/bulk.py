@@ -1,0 +1,60 @@
+"""`rota run retry --all` and `rota run cancel --all`: one verb for every run that fits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from rota.cli import connect, render
+from rota.cli.base import CommonOptions
+from rota.cli.run.filters import run_filters, selection
+
+if TYPE_CHECKING:
+    from rota.client.bulk import BulkResult, BulkVerb
+    from rota.client.client import Client
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def many_options(command: Command) -> Command:
+    """Give a verb the options of its form for many runs."""
+    yes = click.option("--yes", is_flag=True, help="With --all: do it; otherwise only count.")
+    every = click.option("--all", "every", is_flag=True, help="All runs that fit the filters.")
+    return every(yes(run_filters(command)))
+
+
+def check(run_id: str | None, every: bool, given: dict[str, Any]) -> None:
+    """One run by its id, or all that fit: not both, not neither."""
+    filters = any(value for value in given.values())
+    if every and run_id is None:
+        return
+    if run_id is None:
+        raise click.UsageError("Missing argument 'ID', or --all with filters.")
+    if every or filters:
+        raise click.UsageError("an ID names one run: leave out --all and the filters.")
+
+
+def apply(
+    call: CommonOptions, verb: BulkVerb, given: dict[str, Any], *, yes: bool, reason: str = "retry"
+) -> None:
+    """Count the runs that fit, or apply the verb to them."""
+
+    async def work(client: Client) -> BulkResult:
+        chosen = selection(client, given)
+        return await client.runs.apply(verb, dry_run=not yes, reason=reason, **chosen)
+
+    found = connect.ask(call, work)
+    if call.json:
+        render.document(found._asdict())
+        return
+    more_fit = ", and more fit: repeat the command" if found.has_more else ""
+    if found.dry_run:
+        click.echo(f"{verb} would take {render.count(found.matched, 'run')}{more_fit}")
+        if found.matched:
+            click.echo(f"to {verb} them: the same command with --yes", err=True)
+        return
+    click.echo(f"{verb}: {render.count(len(found.run_ids), 'run')}{more_fit}")
+    for run_id, why in found.refused.items():
+        click.echo(f"not {run_id}: {render.clean(why)}", err=True)

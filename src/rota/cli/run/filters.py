@@ -1,0 +1,71 @@
+"""The options that select runs: of `rota run list`, and of verbs about many runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+import click
+
+from rota.cli import complete
+from rota.core.runs.filters import KINDS, STATUSES
+from rota.core.time.instants import micros, moment
+from rota.errors import BadInput
+
+if TYPE_CHECKING:
+    from rota.client.client import Client
+    from rota.client.run_pages import RunSelection
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+NAMES = ("name", "status", "queue", "external_id", "kind", "tag", "schedule", "error", "since",
+    "until")  # fmt: skip
+_OPTIONS = (
+    click.option("--name", help="Only runs of this workflow.", shell_complete=complete.workflows),
+    click.option(
+        "--status", type=click.Choice([s.value for s in STATUSES]),
+        help="Only runs in this status.",
+    ),
+    click.option("--queue", help="Only runs of this queue.", shell_complete=complete.queues),
+    click.option(
+        "--external-id", metavar="ID", help="Only runs with this external id (one per workflow)."
+    ),
+    click.option("--kind", type=click.Choice(KINDS), help="Only runs of this kind."),
+    click.option("--tag", metavar="KEY[=VALUE]", help="Only runs with this tag."),
+    click.option(
+        "--schedule", metavar="NAME", help="Only runs of this schedule.",
+        shell_complete=complete.schedules,
+    ),
+    click.option("--error", metavar="CLASS", help="Only runs that ended with this error."),
+    click.option("--since", metavar="TIME", help="Created since: 2h, 9:00, 2027-03-28."),
+    click.option("--until", metavar="TIME", help="Created before: 2h, 9:00, 2027-03-28."),
+)  # fmt: skip
+
+
+def run_filters(command: Command) -> Command:
+    """Give a command the options that select runs."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+def selection(client: Client, given: dict[str, Any]) -> RunSelection:
+    """The filters that were given, for the client."""
+    chosen = {name: given[name] for name in NAMES if given.get(name)}
+    for name in ("since", "until"):
+        if name in chosen:
+            chosen[name] = _time(chosen[name], client.clock.now())
+    return cast("RunSelection", chosen)
+
+
+def _time(text: str, now: int) -> datetime:
+    """A written time; a duration is that long ago."""
+    from rota.schedules.host_zone import host_zone_name
+    from rota.schedules.preview import read_time, to_instant
+
+    try:
+        return moment(max(0, now - micros(text)))
+    except BadInput:
+        zone = host_zone_name()
+        return moment(to_instant(read_time(text, zone, now), zone))

@@ -1,0 +1,52 @@
+"""`--watch`: look again and again, and print what has changed."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, TypeVar
+
+import click
+
+from rota.cli import connect
+from rota.core.time.instants import SECOND
+
+if TYPE_CHECKING:
+    from rota.cli.base import CommonOptions
+    from rota.client.client import Client
+
+T = TypeVar("T")
+LOOK_US = 2 * SECOND
+
+OPTION = click.option("--watch", is_flag=True, help="Look again every 2 s, until Ctrl-C.")
+
+
+def watch(
+    call: CommonOptions,
+    look: Callable[[Client], Awaitable[T]],
+    show: Callable[[T], None],
+    *,
+    shape: Callable[[T], object],
+    is_over: Callable[[T], bool] = lambda _: False,
+) -> None:
+    """Show what `look` finds whenever its `shape` has changed, until it is over or Ctrl-C."""
+
+    async def work(client: Client) -> None:
+        before: object = None
+        while True:
+            found = await look(client)
+            seen = shape(found)
+            if seen != before:
+                before = seen
+                if sys.stdout.isatty():
+                    click.clear()
+                show(found)
+            if is_over(found):
+                return
+            await client.clock.wait(asyncio.Event(), client.clock.now() + LOOK_US)
+
+    try:
+        connect.ask(call, work)
+    except KeyboardInterrupt:
+        return

@@ -1,0 +1,48 @@
+"""The address of the server of a database: a free port may have been taken instead of the usual."""
+
+from __future__ import annotations
+
+import hashlib
+import http.client
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from rota.http.options import HttpOptions
+
+if TYPE_CHECKING:
+    from rota.client.client import Client
+
+HEADER = "x-rota-store"
+PORTS_TRIED = 20
+LOOK_S = 0.5
+
+
+def store_key(client: Client) -> str:
+    """Tells servers of one machine apart by the database they serve; reveals nothing of it."""
+    text = f"{client.database.place}|{client.settings.namespace}"
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def find(options: HttpOptions, key: str) -> str | None:
+    """The address of the server for a database, or None when none answers."""
+    if options.url:
+        return options.url.rstrip("/")
+    host = options.host if options.is_loopback else "127.0.0.1"
+    last = options.port + (1 if options.port_given else PORTS_TRIED)
+    for port in range(options.port, last):
+        address = f"http://{f'[{host}]' if ':' in host else host}:{port}"
+        if _answers(address, key):
+            return address
+    return None
+
+
+def _answers(address: str, key: str) -> bool:
+    parts = urlsplit(address)
+    asked = http.client.HTTPConnection(str(parts.hostname), parts.port, timeout=LOOK_S)
+    try:
+        asked.request("GET", "/health/live")
+        return asked.getresponse().getheader(HEADER) == key
+    except (OSError, http.client.HTTPException):
+        return False
+    finally:
+        asked.close()

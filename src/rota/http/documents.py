@@ -1,0 +1,397 @@
+"""The bodies of the API's answers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rota.http.document import ApiDocument, Instant
+
+# -- runs --------------------------------------------------------------------------------------
+
+
+class RunDocument(ApiDocument, frozen=True):
+    """One attempt of a run."""
+
+    id: str
+    kind: str
+    name: str
+    queue: str
+    priority: int
+    status: str
+    reason: str | None
+    label: str
+    attempt: int
+    recoveries: int
+    trigger: str
+    root_id: str
+    retry_of: str | None
+    parent_id: str | None
+    schedule_id: str | None
+    external_id: str | None
+    version: str | None
+    tags: Any
+    input: Any
+    output: Any
+    error: Any
+    available_at: Instant | None
+    due_at: Instant | None
+    created_at: Instant
+    started_at: Instant | None
+    finished_at: Instant | None
+
+
+class ListedRun(ApiDocument, frozen=True):
+    """A run in a list, without input, output and error."""
+
+    id: str
+    kind: str
+    name: str
+    queue: str
+    status: str
+    reason: str | None
+    label: str
+    attempt: int
+    trigger: str
+    root_id: str
+    schedule_id: str | None
+    external_id: str | None
+    tags: Any
+    available_at: Instant | None
+    due_at: Instant | None
+    created_at: Instant
+    started_at: Instant | None
+    finished_at: Instant | None
+
+
+class RunListDocument(ApiDocument, frozen=True):
+    """Runs, newest first; `next` is the cursor of the next page."""
+
+    runs: list[ListedRun]
+    next: str | None = None
+    looked_back_to: Instant | None = None
+
+
+class StartedRun(ApiDocument, frozen=True):
+    """A run that was started, or was there before."""
+
+    id: str
+    existed: bool = False
+
+
+class RunIds(ApiDocument, frozen=True):
+    """Ids of runs."""
+
+    ids: list[str]
+
+
+class BulkDocument(ApiDocument, frozen=True):
+    """How many runs fit, and the ids of the chains that were changed, or would be."""
+
+    matched: int
+    has_more: bool
+    run_ids: list[str]
+    refused: dict[str, str]
+    dry_run: bool
+
+
+class StepDocument(ApiDocument, frozen=True):
+    """A recorded step."""
+
+    position: int
+    key: str
+    kind: str
+    status: str
+    attempt: int
+    run_attempt: int
+    output: Any
+    error: Any
+    child_id: str | None
+    wake_at: Instant | None
+    started_at: Instant | None
+    finished_at: Instant | None
+
+
+class LogDocument(ApiDocument, frozen=True):
+    """A log line of an attempt."""
+
+    position: int
+    at: Instant
+    level: str
+    logger: str
+    message: str
+
+
+class ResultDocument(ApiDocument, frozen=True):
+    """How a run ended. `status` is empty while it has not."""
+
+    id: str
+    is_over: bool
+    status: str = ""
+    reason: str | None = None
+    output: Any = None
+    error: Any = None
+
+
+class WhyDocument(ApiDocument, frozen=True):
+    """Why something runs, waits or does not run."""
+
+    verdict: str
+    sentence: str
+    facts: dict[str, Any]
+    hint: str | None = None
+
+
+class WorkflowDocument(ApiDocument, frozen=True):
+    """A registered workflow and the JSON Schema of its input."""
+
+    name: str
+    queue: str
+    priority: int
+    version: str | None
+    input_schema: Any = None
+
+
+# -- schedules ---------------------------------------------------------------------------------
+
+
+class ScheduleDocument(ApiDocument, frozen=True):
+    """A schedule with what it means."""
+
+    id: str
+    name: str
+    workflow: str
+    status: str
+    reason: str | None
+    when: str
+    text: str
+    zone: str
+    queue: str
+    priority: int
+    owner: str
+    input: Any
+    policies: Any
+    due_at: Instant | None
+    last_due_at: Instant | None
+    paused_until: Instant | None
+    created_at: Instant
+    problem: str | None = None
+    etag: str = ""
+
+
+class ScheduleListDocument(ApiDocument, frozen=True):
+    """Schedules by name; `next` is the cursor of the next page."""
+
+    schedules: list[ScheduleDocument]
+    next: str | None = None
+
+
+class OccurrenceDocument(ApiDocument, frozen=True):
+    """One future occurrence: nominal and effective instant, with notes about clock changes."""
+
+    schedule: str
+    due_at: Instant
+    runs_at: Instant
+    notes: list[str]
+
+
+class PreviewDocument(ApiDocument, frozen=True):
+    """The meaning of a timing, and when it fires."""
+
+    text: str
+    zone: str
+    forms: list[str]
+    occurrences: list[OccurrenceDocument]
+    remarks: list[str]
+
+
+class LedgerDocument(ApiDocument, frozen=True):
+    """Occurrences with their outcomes, newest first."""
+
+    occurrences: list[ListedRun]
+    next: str | None = None
+
+
+class CellDocument(ApiDocument, frozen=True):
+    """One day, or one hour of it, with its outcomes."""
+
+    day: str
+    hour: int | None
+    counts: dict[str, int]
+
+
+class CalendarDocument(ApiDocument, frozen=True):
+    """Cells that have an occurrence, oldest first."""
+
+    zone: str
+    unit: str
+    is_whole: bool
+    cells: list[CellDocument]
+
+
+class DiffDocument(ApiDocument, frozen=True):
+    """The effect of an edit; `burst` says why it needs a confirmation."""
+
+    text_before: str
+    text_after: str
+    gained: list[Instant]
+    lost: list[Instant]
+    burst: str | None
+
+
+class BackfillDocument(ApiDocument, frozen=True):
+    """The effect of a backfill, done or planned."""
+
+    occurrence_count: int
+    run_count: int
+    run_ids: list[str]
+    dry_run: bool
+
+
+# -- automations -------------------------------------------------------------------------------
+
+
+class ChangeDocument(ApiDocument, frozen=True):
+    """A side effect as the ledger knows it."""
+
+    id: str
+    run_id: str
+    handler: str
+    tool: str
+    safety: str
+    params: Any
+    title: str | None
+    status: str
+    result: Any
+    error: Any
+    resolved_by: str | None
+    approved_at: Instant | None
+    created_at: Instant
+    updated_at: Instant
+
+
+class AutomationDocument(ApiDocument, frozen=True):
+    """An automation as people see it."""
+
+    name: str
+    status: str
+    sentence: str
+    actions: list[str]
+    state: str
+    queue: str
+    version: int
+    failures: int
+    schedule: str
+    next_at: Instant | None
+    run_id: str | None
+    change: ChangeDocument | None
+    pending: dict[str, int]
+    error: Any
+    created_at: Instant
+    updated_at: Instant
+    etag: str = ""
+
+
+class VersionDocument(ApiDocument, frozen=True):
+    """A version of an automation."""
+
+    version: int
+    digest: str
+    made_by: str
+    comment: str | None
+    restores: int | None
+    graph: Any
+    created_at: Instant
+
+
+class EventDocument(ApiDocument, frozen=True):
+    """An event of a topic."""
+
+    id: str
+    topic: str
+    message_id: str
+    status: str
+    payload: Any
+    attempt: int
+    created_at: Instant
+    updated_at: Instant
+
+
+class InputDocument(ApiDocument, frozen=True):
+    """Something that came in, and how far it got."""
+
+    id: str
+    source: str
+    type: str
+    external_id: str
+    title: str
+    status: str
+    event_count: int
+    unfinished_count: int
+    created_at: Instant
+
+
+class InputPlain(ApiDocument, frozen=True):
+    """An input that led to a side effect."""
+
+    id: str
+    source: str
+    type: str
+    external_id: str
+    title: str
+    created_at: Instant
+
+
+class OutcomeDocument(ApiDocument, frozen=True):
+    """An input and the changes it led to."""
+
+    input: InputDocument
+    changes: list[ChangeDocument]
+
+
+class ActivityDocument(ApiDocument, frozen=True):
+    """A handler run."""
+
+    run_id: str
+    handler: str
+    kind: str
+    version: int
+    cause: str
+    phase: str
+    status: str
+    attempt: int
+    error: Any
+    remark: str | None
+    change: ChangeDocument | None
+    started_at: Instant
+    finished_at: Instant | None
+
+
+class EventNames(ApiDocument, frozen=True):
+    """Events by topic and message id."""
+
+    events: list[EventKey]
+
+
+class EventKey(ApiDocument, frozen=True):
+    """Which event."""
+
+    topic: str
+    message_id: str
+
+
+class PublishedEvent(ApiDocument, frozen=True):
+    """Whether an event was new, or changed what was there."""
+
+    changed: bool
+
+
+class Names(ApiDocument, frozen=True):
+    """Names of what was queued."""
+
+    names: list[str]
+
+
+class Count(ApiDocument, frozen=True):
+    """How many."""
+
+    count: int

@@ -1,0 +1,207 @@
+"""Live events: hints about what has changed, and the exact course of one run.
+
+Hints carry an id `<epoch>-<n>`; the epoch is made when the process starts. A reader that comes back
+with an id of another epoch, one too old, or one from the future, must fetch everything again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+from collections import Counter, deque
+from collections.abc import AsyncIterator, Iterator
+from http import HTTPStatus
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from rota.http.document import document, documents
+from rota.http.documents import ListedRun, StepDocument
+from rota.http.problems import RequestRefused
+
+if TYPE_CHECKING:
+    from rota.client.client import Client
+
+TOPICS = ("run", "schedule", "automation", "pipeline", "worker")
+# A wake-up says that something may have happened to a run; runs of all kinds share it.
+OF_RUNS = ("run", "automation", "pipeline")
+RING = 1_000
+COALESCE_S = 0.25
+POLL_S = 10.0  # notifications may be lost
+COMMENT_S = 15.0
+RUN_POLL_S = 1.0
+RETRY_MS = 2_000
+STREAMS_MAX = 100
+STREAMS_OF_READER_MAX = 4
+
+
+class Hint(NamedTuple):
+    """One hint: its number and its topic."""
+
+    number: int
+    topic: str
+
+
+class EventHub:
+    """Passes wake-ups of the client on to readers, at most one per topic and quarter second."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._epoch = secrets.token_hex(4)
+        self._ring: deque[Hint] = deque(maxlen=RING)
+        self._number = 0
+        self._dirty: set[str] = set()
+        self._news = asyncio.Event()
+        self._readers: Counter[str] = Counter()
+        self._flushing: asyncio.TimerHandle | None = None
+        self._polling: asyncio.TimerHandle | None = None
+        self.is_closed = False
+
+    def open(self) -> None:
+        """Listen to the client."""
+        self._client.wakeups.subscribe(self._notified)
+        self._poll()
+
+    def close(self) -> None:
+        """End every stream."""
+        self.is_closed = True
+        self._client.wakeups.unsubscribe(self._notified)
+        for timer in (self._flushing, self._polling):
+            if timer is not None:
+                timer.cancel()
+        self._wake()
+
+    # -- news ------------------------------------------------------------------------------
+
+    def _notified(self, topic: str) -> None:
+        self._note(("schedule",) if topic == "schedule" else OF_RUNS)
+
+    def _poll(self) -> None:
+        self._note(TOPICS)
+        self._polling = asyncio.get_running_loop().call_later(POLL_S, self._poll)
+
+    def _note(self, topics: tuple[str, ...]) -> None:
+        self._dirty.update(topics)
+        if self._flushing is None and not self.is_closed:
+            loop = asyncio.get_running_loop()
+            self._flushing = loop.call_later(COALESCE_S, self._flush)
+
+    def _flush(self) -> None:
+        self._flushing = None
+        for topic in sorted(self._dirty):
+            self._number += 1
+            self._ring.append(Hint(self._number, topic))
+        self._dirty.clear()
+        self._wake()
+
+    def _wake(self) -> None:
+        news, self._news = self._news, asyncio.Event()
+        news.set()
+
+    async def news(self, timeout_s: float) -> bool:
+        """Wait for a hint; False when none came in time."""
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._news.wait(), timeout_s)
+            return True
+        return False
+
+    # -- readers ---------------------------------------------------------------------------
+
+    def reserve(self, reader: str) -> contextlib.AbstractContextManager[None]:
+        """A slot for one more stream of a reader, held while the stream is open."""
+        busy = self._readers.total() >= STREAMS_MAX
+        if self.is_closed or busy or self._readers[reader] >= STREAMS_OF_READER_MAX:
+            raise RequestRefused(
+                HTTPStatus.TOO_MANY_REQUESTS, "too_many_streams",
+                f"{STREAMS_OF_READER_MAX} streams of one reader and {STREAMS_MAX} in all are open",
+                hint="Close a tab, or share one stream between them.",
+                headers={"retry-after": "5"},
+            )  # fmt: skip
+        return self._slot(reader)
+
+    @contextlib.contextmanager
+    def _slot(self, reader: str) -> Iterator[None]:
+        self._readers[reader] += 1
+        try:
+            yield
+        finally:
+            self._readers[reader] -= 1
+            if not self._readers[reader]:
+                del self._readers[reader]
+
+    async def stream(
+        self,
+        topics: frozenset[str],
+        last_id: str,
+        slot: contextlib.AbstractContextManager[None],
+    ) -> AsyncIterator[str]:
+        """Hints after `last_id`, for as long as the reader listens."""
+        with slot:
+            seen = self._resume(last_id)
+            yield f"retry: {RETRY_MS}\n\n"
+            if last_id and seen is None:
+                yield self._line("reset", self._number)
+            seen = self._number if seen is None else seen
+            while not self.is_closed:
+                news = self._news
+                fresh = [one for one in self._ring if one.number > seen and one.topic in topics]
+                seen = self._number
+                for one in fresh:
+                    yield self._line(one.topic, one.number)
+                if news is self._news and not await self.news(COMMENT_S):
+                    yield ": alive\n\n"
+
+    def _resume(self, last_id: str) -> int | None:
+        """The number to continue from, or None when that is not known."""
+        epoch, _, text = last_id.rpartition("-")
+        if epoch != self._epoch or not text.isdecimal():
+            return None
+        number = int(text)
+        oldest = self._ring[0].number if self._ring else self._number + 1
+        return number if oldest - 1 <= number <= self._number else None
+
+    def _line(self, event: str, number: int) -> str:
+        return event_text(event, f"{self._epoch}-{number}", {"ids": [], "more": True})
+
+
+def event_text(event: str, event_id: str, data: object) -> str:
+    """One event of a stream."""
+    body = msgspec.json.encode(data, enc_hook=str).decode()
+    return f"id: {event_id}\nevent: {event}\ndata: {body}\n\n"
+
+
+async def run_events(
+    client: Client,
+    hub: EventHub,
+    run_id: str,
+    last_id: str,
+    slot: contextlib.AbstractContextManager[None],
+) -> AsyncIterator[str]:
+    """New steps and changes of status of one run. The id holds both, so any process resumes it."""
+    with slot:
+        yield f"retry: {RETRY_MS}\n\n"
+        known, quiet_s = last_id, 0.0
+        while not hub.is_closed:
+            last = (await client.runs.chain(run_id))[-1]
+            steps = await client.runs.steps(run_id)
+            newest = steps[-1].position if steps else -1
+            key = f"{last.id}:{last.label.replace(' ', '_')}:{newest}"
+            if key != known:
+                after = _position(known)
+                fresh = [step for step in steps if step.position > after]
+                shown = {"run": document(ListedRun, last), "steps": documents(StepDocument, fresh)}
+                yield event_text("end" if last.is_final else "run", key, shown)
+                known, quiet_s = key, 0.0
+            if last.is_final:
+                return
+            if not await hub.news(RUN_POLL_S):
+                quiet_s += RUN_POLL_S
+            if quiet_s >= COMMENT_S:
+                quiet_s = 0.0
+                yield ": alive\n\n"
+
+
+def _position(event_id: str) -> int:
+    text = event_id.rpartition(":")[2]
+    return int(text) if text.isdecimal() else -1

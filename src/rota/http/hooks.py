@@ -1,0 +1,79 @@
+"""`POST /hooks/{name}`: deliveries of other systems."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import Any
+
+import msgspec
+
+from rota.client.inbound_webhook import WebhookTable
+from rota.client.start import RunOptions
+from rota.errors import BadInput
+from rota.http.login import Logins
+from rota.http.problems import RequestRefused
+from rota.http.request import Answer, Fields, Json, WebRequest
+from rota.http.table import Page
+
+
+class Delivered(msgspec.Struct, frozen=True):
+    """The id of the delivery, and whether it was known already."""
+
+    id: str
+    existed: bool
+
+
+async def deliver(request: WebRequest) -> Answer:
+    """Take one delivery: 202 for a new one, 200 for one that was delivered before."""
+    name = request.parameters["name"]
+    logins: Logins = request.site.logins
+    logins.check(request.peer)
+    known: dict[str, WebhookTable] = getattr(request.client, "webhooks", {})
+    table = known.get(name)
+    if table is None or not table.is_genuine(request.headers, request.body):
+        logins.failed(request.peer)
+        # An unknown name answers like a wrong secret: names are not to be found out.
+        raise RequestRefused(
+            HTTPStatus.UNAUTHORIZED, "bad_signature", "the secret or signature is wrong",
+            hint="Compare the secret of the sender with the variable of secret_env.",
+        )  # fmt: skip
+    delivery_id = table.delivery_id(request.headers, request.body)
+    payload = read_payload(request)
+    if table.topic is not None:
+        automation, topic = table.target
+        changed = await request.client.automations.publish(automation, topic, delivery_id, payload)
+        existed = not changed
+    else:
+        existed = await _start(request, name, table, delivery_id, payload)
+    status = HTTPStatus.OK if existed else HTTPStatus.ACCEPTED
+    return Json(Delivered(delivery_id, existed), status=status)
+
+
+async def _start(
+    request: WebRequest, name: str, table: WebhookTable, delivery_id: str, payload: Any
+) -> bool:
+    if table.argument is not None:
+        payload = {table.argument: payload}
+    if not isinstance(payload, dict):
+        raise BadInput("the body is not an object of arguments", hint="Set `argument`.")
+    options = RunOptions(external_id=f"hook:{name}:{delivery_id}")
+    handle = await request.client.start_run(str(table.workflow), (), payload, options)
+    return handle.existed
+
+
+def read_payload(request: WebRequest) -> Any:
+    """The body: JSON, a form, or text."""
+    media = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if media == "application/x-www-form-urlencoded":
+        form: Fields = request.form()
+        return {name: form.get(name) for name in form.names()}
+    if media == "application/json" or media.endswith("+json"):
+        return request.json()
+    try:
+        return request.body.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise BadInput("the body is not UTF-8", hint="Send JSON or text.") from error
+
+
+# The signature is the proof of identity: there is no cookie that a page could misuse.
+HOOK = Page("POST", "/hooks/{name}", "open", deliver, "webhook", is_signed=True)

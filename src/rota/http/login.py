@@ -1,0 +1,97 @@
+"""Sessions of browsers: sign in with a token or a one-time link, sign out, bound the failures."""
+
+from __future__ import annotations
+
+from collections import deque
+from http import HTTPStatus
+from typing import TYPE_CHECKING
+
+from rota.core.time.instants import MINUTE
+from rota.errors import BadToken
+from rota.http.problems import RequestRefused
+from rota.http.request import Redirect, WebRequest
+
+if TYPE_CHECKING:
+    from rota.client.client import Client
+
+FAILURES_MAX = 10
+PEERS_MAX = 10_000
+SESSION_S = 7 * 24 * 3600
+
+
+class Logins:
+    """The name of the cookie, and the failed logins of each peer within a minute."""
+
+    def __init__(self, client: Client, *, https: bool) -> None:
+        self._client = client
+        self._https = https
+        self._failures: dict[str, deque[int]] = {}
+
+    @property
+    def cookie_name(self) -> str:
+        """`__Host-` binds the cookie to this host; browsers accept it over https only."""
+        return "__Host-rota" if self._https else "rota"
+
+    def cookie(self, secret: str) -> str:
+        """The Set-Cookie value of a session; an empty secret ends it."""
+        age = SESSION_S if secret else 0
+        secure = "; Secure" if self._https else ""
+        return f"{self.cookie_name}={secret}; Path=/; HttpOnly; SameSite=Lax; Max-Age={age}{secure}"
+
+    def check(self, peer: str) -> None:
+        """Refuse a peer that has failed too often."""
+        now = self._client.clock.now()
+        failed = self._failures.get(peer)
+        while failed and failed[0] <= now - MINUTE:
+            failed.popleft()
+        if failed is not None and len(failed) >= FAILURES_MAX:
+            raise RequestRefused(
+                HTTPStatus.TOO_MANY_REQUESTS, "too_many_logins",
+                "too many wrong tokens from this address", hint="Wait a minute.",
+                headers={"retry-after": "60"},
+            )  # fmt: skip
+
+    def failed(self, peer: str) -> None:
+        """Note a wrong token."""
+        if len(self._failures) >= PEERS_MAX:
+            self._failures.pop(next(iter(self._failures)))
+        self._failures.setdefault(peer, deque()).append(self._client.clock.now())
+
+
+async def sign_in(request: WebRequest, token: str) -> tuple[str, ...]:
+    """The cookies of a new session; BadToken for a token that is not valid."""
+    logins: Logins = request.site.logins
+    logins.check(request.peer)
+    try:
+        opened = await request.client.sessions.open(token.strip())
+    except BadToken:
+        logins.failed(request.peer)
+        raise
+    await request.client.audit.record(
+        opened.session.name, "login", request.peer, request_id=request.request_id
+    )
+    return (logins.cookie(opened.secret),)
+
+
+async def follow_link(request: WebRequest) -> Redirect:
+    """`GET /open/{secret}`: the link that `rota open` prints; it works once, within a minute."""
+    logins: Logins = request.site.logins
+    logins.check(request.peer)
+    try:
+        opened = await request.client.sessions.redeem(request.parameters["secret"])
+    except BadToken:
+        logins.failed(request.peer)
+        raise
+    await request.client.audit.record(
+        opened.session.name, "login", request.peer, request_id=request.request_id
+    )
+    return Redirect("/", cookies=(logins.cookie(opened.secret),))
+
+
+async def sign_out(request: WebRequest) -> Redirect:
+    """`POST /logout`: end the session."""
+    logins: Logins = request.site.logins
+    secret = request.cookies.get(logins.cookie_name)
+    if secret:
+        await request.client.sessions.close(secret)
+    return Redirect("/login", cookies=(logins.cookie(""),))

@@ -1,0 +1,134 @@
+"""One tool: a route of the API with its arguments in one flat object."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import msgspec
+
+from rota.core.suggest import did_you_mean
+from rota.errors import BadInput
+from rota.http.request import Answer, WebRequest
+from rota.http.route import Route, RouteReply
+
+ANSWER_BYTES_MAX = 20_000
+NO_BODY = "done"
+
+
+@dataclass(frozen=True)
+class McpTool:
+    """A tool that calls the handler of a route."""
+
+    name: str
+    route: Route
+    title: str = ""
+    destroys: bool = False  # for the assistant's own rules about what to confirm
+
+    @property
+    def writes(self) -> bool:
+        """Whether it changes anything."""
+        return self.route.role != "read"
+
+    @cached_property
+    def parts(self) -> dict[str, Any]:
+        """The structs of the route that arguments go into."""
+        kinds = {"query": self.route.query, "body": self.route.body}
+        return {place: kind for place, kind in kinds.items() if kind is not None}
+
+    @cached_property
+    def schema(self) -> dict[str, Any]:
+        """The JSON Schema of the arguments."""
+        properties: dict[str, Any] = {
+            name: {"type": "string", "minLength": 1} for name in self.route.parameters
+        }
+        required = list(self.route.parameters)
+        named: dict[str, Any] = {}
+        for kind in self.parts.values():
+            found = msgspec.json.schema(kind)
+            named |= found["$defs"]
+            own = named.pop(kind.__name__)
+            properties |= own["properties"]
+            required += own.get("required", ())
+        schema = {"type": "object", "properties": properties, "additionalProperties": False}
+        more = {"required": required, "$defs": named}
+        return schema | {key: value for key, value in more.items() if value}
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """The tool as `tools/list` shows it."""
+        hints: dict[str, Any] = {"readOnlyHint": not self.writes, "openWorldHint": False}
+        if self.writes:
+            hints |= {"destructiveHint": self.destroys}
+        return {
+            "name": self.name,
+            "description": self.title or self.route.summary,
+            "inputSchema": self.schema,
+            "annotations": hints,
+        }
+
+    async def call(self, request: WebRequest, arguments: Mapping[str, Any]) -> str:
+        """Call the handler; the answer is JSON text of at most 20 KB.
+
+        A list that is longer is asked for again with half the limit, so that its cursor fits."""
+        given = dict(arguments)
+        text = await self._answer(request, given)
+        while len(text.encode()) > ANSWER_BYTES_MAX and self._limit(given) > 1:
+            given["limit"] = self._limit(given) // 2
+            text = await self._answer(request, given)
+        return _cut(text)
+
+    def _limit(self, given: Mapping[str, Any]) -> int:
+        """The limit of a list; 0 where the tool has none, or changes something."""
+        query = None if self.writes else self.parts.get("query")
+        default = getattr(query(), "limit", 0) if query is not None else 0
+        found = given.get("limit", default)
+        return found if isinstance(found, int) else 0
+
+    async def _answer(self, request: WebRequest, arguments: Mapping[str, Any]) -> str:
+        bound, given = self._bound(request, arguments)
+        found = await self.route.function(bound, **given)
+        if isinstance(found, Answer):
+            raise BadInput(f"{self.name} has no answer for an assistant")
+        value = found.value if isinstance(found, RouteReply) else found
+        return NO_BODY if value is None else msgspec.json.encode(value, enc_hook=str).decode()
+
+    def _bound(
+        self, request: WebRequest, arguments: Mapping[str, Any]
+    ) -> tuple[WebRequest, dict[str, Any]]:
+        known = self.schema["properties"]
+        for name in arguments:
+            if name not in known:
+                raise BadInput(
+                    f"there is no argument {name!r}{did_you_mean(name, tuple(known))}",
+                    hint=f"Use: {', '.join(known) or 'none'}.",
+                )
+        path = {name: self._text(arguments, name) for name in self.route.parameters}
+        given: dict[str, Any] = dict(path)
+        for place, kind in self.parts.items():
+            fields = {
+                name: arguments[name] for name in kind.__struct_encode_fields__ if name in arguments
+            }
+            try:
+                given[place] = msgspec.convert(fields, kind)
+            except msgspec.ValidationError as error:
+                raise BadInput(f"the arguments do not fit: {error}") from error
+        return replace(request, parameters=path), given
+
+    @staticmethod
+    def _text(arguments: Mapping[str, Any], name: str) -> str:
+        value = arguments.get(name)
+        if not isinstance(value, str) or not value:
+            raise BadInput(f"the argument {name!r} must be a text that is not empty")
+        return value
+
+
+def _cut(text: str) -> str:
+    """The beginning of a text that is too long, with a note."""
+    size = len(text.encode())
+    if size <= ANSWER_BYTES_MAX:
+        return text
+    kept = text.encode()[:ANSWER_BYTES_MAX].decode(errors="ignore")
+    return f"{kept}\n[cut: {size:,} bytes, the first {ANSWER_BYTES_MAX:,} are shown]"

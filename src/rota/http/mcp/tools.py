@@ -1,0 +1,76 @@
+"""The tools of the MCP server: routes of the API under the names that an assistant sees.
+
+No tool approves, rejects or resolves: a person does that, on the page that `answer_page` names."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import msgspec
+
+from rota.explain.schedule import why
+from rota.http.document import ApiDocument
+from rota.http.documents import WhyDocument
+from rota.http.mcp.tool import McpTool
+from rota.http.request import WebRequest
+from rota.http.route import route
+from rota.http.routes import automations, pipelines, runs, schedules, system
+
+
+class WhyArguments(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """About which time of a schedule."""
+
+    at: datetime | None = None
+
+
+@route("GET", "/why/{name}", "read", "why")
+async def explain(request: WebRequest, name: str, query: WhyArguments) -> WhyDocument:
+    """Explain why a schedule, automation or run did or did not run. `at` asks about one time."""
+    return WhyDocument(*await why(request.client, name, at=query.at))
+
+
+class AnswerPage(ApiDocument, frozen=True):
+    """The place at which a person answers."""
+
+    url: str
+    sentence: str
+
+
+@route("GET", "/answer-page/{name}", "read", "automations.show")
+async def answer_page(request: WebRequest, name: str) -> AnswerPage:
+    """Name the page where a person approves, rejects or resolves what an automation waits for."""
+    view = await request.client.automations.show(name)
+    return AnswerPage(f"{request.site.url}/automations/{name}", view.sentence)
+
+
+TOOLS: tuple[McpTool, ...] = (
+    McpTool("needs_attention", system.list_attention),
+    McpTool("count_runs", system.count_runs),
+    McpTool("list_runs", runs.list_runs),
+    McpTool("show_run", runs.show_run, "Show a run: state, input, output, error."),
+    McpTool("run_steps", runs.list_steps),
+    McpTool("run_logs", runs.list_logs),
+    McpTool("why", explain),
+    McpTool("list_schedules", schedules.list_schedules),
+    McpTool("upcoming", schedules.list_upcoming),
+    McpTool("occurrences", schedules.list_occurrences),
+    McpTool("list_automations", automations.list_automations),
+    McpTool("show_automation", automations.show_automation),
+    McpTool("answer_page", answer_page),
+    McpTool("pipeline_results", pipelines.show_execution),
+    McpTool("pipeline_items", pipelines.list_items),
+    McpTool("list_workers", system.list_workers),
+    McpTool("list_queues", system.list_queues),
+    McpTool("health", system.examine_store),
+    McpTool("trigger_schedule", schedules.trigger_schedule),
+    McpTool("pause_schedule", schedules.pause_schedule),
+    McpTool("resume_schedule", schedules.resume_schedule),
+    McpTool("retry_run", runs.retry_run),
+    McpTool("cancel_run", runs.cancel_run, destroys=True),
+    McpTool("retry_failed_items", pipelines.retry_execution),
+)
+
+
+def tools_for(*, writes: bool) -> dict[str, McpTool]:
+    """The tools by name; those that change something only where that is allowed."""
+    return {tool.name: tool for tool in TOOLS if writes or not tool.writes}

@@ -1,0 +1,125 @@
+"""The work that waits for a person, with its one action: approvals, unknown outcomes, failures,
+misses."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from rota.client.automations import AutomationView
+from rota.client.overview import AttentionItem
+from rota.client.schedule_pages import LastOutcomes
+from rota.core.runs.lifecycle import Status
+from rota.core.runs.model import Run
+from rota.core.runs.stored_errors import error_line
+from rota.core.time.instants import DAY, instant, moment
+from rota.http.pages.occurrence_view import missed_count, noun, outcome_of, outcome_word
+from rota.http.pages.run_row import PIPELINE_PREFIX, run_href
+from rota.http.pages.status import STATES, StatusView, run_state
+from rota.http.pages.text import Stamp, WallClock, clipped, segment
+from rota.http.request import WebRequest
+
+FAILED_LOOK = 50
+FAILED_US = DAY
+TEXT_WIDTH = 200
+
+
+@dataclass(frozen=True)
+class InboxItem:
+    """One thing that waits, and the one action."""
+
+    key: str
+    state: StatusView
+    name: str
+    href: str
+    run_id: str
+    what: str
+    text: str
+    since: Stamp | None
+    since_at: int
+    action: str
+    post: str = ""  # where the action is sent; empty: it is a page
+
+
+async def inbox_of(
+    request: WebRequest, outcomes: Mapping[str, LastOutcomes], clock: WallClock
+) -> list[InboxItem]:
+    """Everything that waits for a person: decisions first, then failures and misses of a day."""
+    client = request.client
+    views = {view.automation.name: view for view in await client.automations.list()}
+    found, seen = [], set()
+    for one in await client.overview.attention():
+        view = views.get(one.name) if one.kind == "automation" else None
+        found.append(_waiting(one, clock) if view is None else _automation(view, clock))
+        seen.add(one.run_id)
+    since = moment(clock.now - FAILED_US)
+    for status in (Status.FAILED, Status.CRASHED):
+        for run in await client.runs.list(status=status, since=since, limit=FAILED_LOOK):
+            if run.kind != "automation" and run.parent_id is None and run.id not in seen:
+                last = (await client.runs.chain(run.id))[-1]
+                if last.id == run.id:
+                    found.append(_failed(run, clock))
+    for name, known in outcomes.items():
+        if any(
+            one.due_at >= clock.now - FAILED_US and outcome_word(one.status, one.reason) == "missed"
+            for one in known.outcomes
+        ):
+            # A gap is one row of the ledger; only the row knows how many occurrences it holds.
+            rows = await client.schedules.history(name, start=since, limit=FAILED_LOOK)
+            lost = [run for run in rows if outcome_of(run) == "missed"]
+            first = min((run.due_at or run.created_at for run in lost), default=clock.now)
+            found.append(_missed(name, first, missed_count(lost), clock))
+    return found
+
+
+def _automation(view: AutomationView, clock: WallClock) -> InboxItem:
+    turn, name = view.turn, view.automation.name
+    unknown = turn is not None and turn.reason == "reconciliation"
+    approval = turn is not None and turn.reason == "approval"
+    state = STATES["unknown" if unknown else "waiting" if approval else "attention"]
+    what = "Outcome unknown" if unknown else "Waiting for your approval" if approval else state.word
+    since = turn.created_at if turn is not None else view.automation.updated_at
+    text = view.sentence.partition(": ")[2] or view.sentence
+    return InboxItem(
+        f"automation/{name}", state, name, f"/automations/{segment(name)}", "", what,
+        clipped(text, TEXT_WIDTH), clock.stamp(since), since,
+        "Answer" if unknown else "Review and approve" if approval else "Look at it",
+    )  # fmt: skip
+
+
+_STATES = {"schedule": STATES["attention"], "run": STATES["waiting"], "pipeline": STATES["waiting"]}
+_ACTIONS = {"update": "Edit", "retry": "Retry", "show": "Look at it"}
+
+
+def _waiting(one: AttentionItem, clock: WallClock) -> InboxItem:
+    """A run, a pipeline run or a schedule that waits."""
+    name = one.name.removeprefix(PIPELINE_PREFIX)
+    at = instant(one.since)
+    href = {
+        "schedule": f"/schedules/{segment(one.name)}", "pipeline": f"/pipeline-runs/{one.run_id}",
+    }.get(one.kind, f"/runs/{one.run_id}")  # fmt: skip
+    what, _, text = one.sentence.partition(": ")
+    return InboxItem(
+        f"{one.kind}/{one.run_id or one.name}", _STATES.get(one.kind, STATES["attention"]), name,
+        f"{href}/edit" if one.action == "update" else href, one.run_id or "", what,
+        clipped(text, TEXT_WIDTH), clock.stamp(at), at, _ACTIONS.get(one.action, "Look at it"),
+        f"{href}/retry" if one.action == "retry" else "",
+    )  # fmt: skip
+
+
+def _failed(run: Run, clock: WallClock) -> InboxItem:
+    at, href = run.finished_at or run.created_at, run_href(run)
+    return InboxItem(
+        run.id, run_state(run), run.name.removeprefix(PIPELINE_PREFIX), href, run.id,
+        f"{run_state(run).word}, no attempt left", clipped(error_line(run.error), TEXT_WIDTH),
+        clock.stamp(at), at, "Retry", f"{href}/retry",
+    )  # fmt: skip
+
+
+def _missed(name: str, at: int, count: int, clock: WallClock) -> InboxItem:
+    href = f"/schedules/{segment(name)}"
+    return InboxItem(
+        f"missed/{name}", STATES["missed"], name, f"{href}#backfill", "",
+        f"{noun(count)} missed", f"The first was due {clock.day(at)}; nothing fired it in time.",
+        clock.stamp(at), at, "Backfill…",
+    )  # fmt: skip

@@ -1,0 +1,443 @@
+"""The page of one automation: what it asks, inputs and their outputs, events, handlers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+import msgspec
+
+from rota.client.answers import Resolution
+from rota.client.automations import AutomationView
+from rota.core.automations.graph import AutomationGraph
+from rota.core.automations.model import LedgerRow, SeenInput, SeenRun
+from rota.core.automations.planner import due_of
+from rota.core.automations.text import deed
+from rota.core.runs.stored_errors import error_line, read_error
+from rota.errors import BadInput
+from rota.http.pages.automation_tables import TABS, TableView, table_of
+from rota.http.pages.run import Fact
+from rota.http.pages.status import (
+    AUTOMATION_WORDS,
+    EVENTS,
+    MUTATIONS,
+    StatusView,
+    named,
+    state_of,
+)
+from rota.http.pages.text import (
+    Stamp,
+    ValueField,
+    WallClock,
+    clipped,
+    counted,
+    number,
+    segment,
+    stored_value,
+)
+from rota.http.pages.view import PageProblem, after, clock_of, link, page
+from rota.http.request import Answer, WebRequest
+
+LIVE = "automation run"
+FLOWS = 8
+ACTIVITY = 8
+
+
+@dataclass(frozen=True)
+class AnswerChoice:
+    """One answer that a person can give, and what follows."""
+
+    value: str
+    label: str
+    when: str
+    follows: str
+
+
+# The meaning of each answer for a change in doubt.
+IN_DOUBT = {
+    "try-again": AnswerChoice("try-again", "Look again", "I do not know either.",
+        "Rota asks the counterpart once more. It never makes the change twice."),
+    "happened": AnswerChoice("happened", "It happened", "I checked: the change was made.",
+        "It is recorded as applied and nothing is called."),
+    "did-not-happen": AnswerChoice("did-not-happen", "It did not happen",
+        "I checked: the change was not made.", "The event is released and the change is made."),
+    "skip": AnswerChoice("skip", "Leave it out", "It does not matter, or I settle it by hand.",
+        "The event is used up, nothing is called, the next one follows."),
+}  # fmt: skip
+# And for a run that stopped.
+STOPPED = {
+    "try-again": AnswerChoice("try-again", "Try again", "The cause is gone.",
+        "The run starts again where it stopped."),
+    "skip": AnswerChoice("skip", "Leave it out", "These events are not worth it.",
+        "They are skipped, and the next ones follow."),
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class AskView:
+    """The decision that waits for a person."""
+
+    heading: str
+    shape: str
+    text: str
+    change_id: str
+    expected: str
+    since: Stamp | None
+    waits_word: str
+    params: Sequence[ValueField]
+    facts: Sequence[Fact]
+    is_approval: bool
+    approve_label: str = ""
+    answers: Sequence[AnswerChoice] = ()
+
+
+@dataclass(frozen=True)
+class ChangeView:
+    """A side effect that an input led to."""
+
+    state: StatusView
+    text: str
+
+
+@dataclass(frozen=True)
+class FlowView:
+    """One input, its events and its changes."""
+
+    id: str
+    title: str
+    at: Stamp | None
+    source: str
+    state: StatusView
+    events: str
+    changes: Sequence[ChangeView]
+    none: str
+
+
+@dataclass(frozen=True)
+class HandlerView:
+    """A handler with its last and next run."""
+
+    name: str
+    text: str
+    last: Stamp | None
+    next: Stamp | None
+    next_word: str
+
+
+@dataclass(frozen=True)
+class TopicView:
+    """Pending events of one topic."""
+
+    name: str
+    reader: str
+    count: int
+
+
+@dataclass(frozen=True)
+class ActivityView:
+    """A handler run in one row."""
+
+    at: Stamp | None
+    handler: str
+    text: str
+    run_id: str
+    shape: str
+    tone: str
+
+
+@dataclass(frozen=True)
+class TabView:
+    """A tab."""
+
+    label: str
+    href: str
+    is_on: bool
+    count: str = ""
+
+
+async def show(request: WebRequest, problem: PageProblem | None = None) -> Answer:
+    """The page."""
+    client, clock = request.client, clock_of(request)
+    name = request.parameters["name"]
+    view = await client.automations.show(name)
+    tab = request.query.get("tab") or "now"
+    href = f"/automations/{segment(name)}"
+    graph = await _graph(request, name)
+    pending = sum(view.pending.values())
+    ask = None if tab != "now" else await _ask(request, view, clock)
+    values: dict[str, Any] = {"table": TableView("", (), (), "")}
+    if tab == "now":
+        values |= {
+            "flows": await _flows(request, name, clock),
+            "activity": await _activity(request, name, clock),
+            "handlers": handlers_of(view, graph, clock),
+            "topics": topics_of(view, graph),
+        }
+    elif tab in TABS:
+        values["table"] = await table_of(request, name, tab, clock)
+    else:
+        raise BadInput(f"there is no part {tab!r} of an automation")
+    return page(
+        request, "automation.html", title=name, place="automations", live=LIVE, problem=problem,
+        status=200 if problem is None else 409, name=name, href=href,
+        state=named(AUTOMATION_WORDS, view.status), sentence=f"{view.sentence}.",
+        follows=follows_of(view, pending), tab=tab, ask=ask, pending_count=pending,
+        is_stopped=view.status == "Stopped", can_run=view.status == "Idle",
+        tabs=[
+            TabView(label, link(href, tab="" if key == "now" else key), key == tab,
+                f"{number(pending)} pending" if key == "events" and pending else "")
+            for key, label in {"now": "Now", **TABS}.items()
+        ],
+        **values,
+    )  # fmt: skip
+
+
+async def _graph(request: WebRequest, name: str) -> AutomationGraph | None:
+    found = await request.client.automations.versions(name, limit=1)
+    return msgspec.json.decode(found[0].graph, type=AutomationGraph) if found else None
+
+
+def follows_of(view: AutomationView, pending: int) -> str:
+    """The events that wait behind it."""
+    if view.status == "Needs attention":
+        wait = "waits" if pending == 1 else "wait"
+        behind = (
+            f"; {counted(pending, 'event')} {wait} behind it and none is lost" if pending else ""
+        )
+        return f"Nothing more is changed until you answer{behind}."
+    if pending:
+        return f"{counted(pending, 'event')} pending."
+    return view.schedule + "."
+
+
+# -- the decision -------------------------------------------------------------------------------
+
+
+async def _ask(request: WebRequest, view: AutomationView, clock: WallClock) -> AskView | None:
+    turn, change = view.turn, view.mutation
+    actions = view.said.actions
+    if turn is None or not actions or not {*actions} & {"approve", "try-again", "skip", "happened"}:
+        return None
+    if change is not None and turn.reason in ("approval", "reconciliation"):
+        inputs = await request.client.automations.inputs_of(change.id)
+        because = ", ".join(f"{one.source} “{one.title}”" for one in inputs[:3])
+        return ask_of(view, change, because, clock)
+    return stopped_of(view, clock)
+
+
+def ask_of(view: AutomationView, change: LedgerRow, because: str, clock: WallClock) -> AskView:
+    """The card for a change that waits for approval, or that has an unknown outcome."""
+    turn = view.turn
+    assert turn is not None
+    params = params_of(change)
+    facts = [Fact("Because of", because)] if because else []
+    title = change.title or change.tool
+    if turn.reason == "approval":
+        facts += [
+            Fact("If approved", "the change is made once; the ledger is written before the call"),
+            Fact("If rejected", "nothing is called, its events are skipped, the next ones follow"),
+        ]
+        return AskView(
+            "Approve this change?", "s-person",
+            f"{change.handler} wants to call {change.tool} once, with exactly these parameters. "
+            "Nothing was called yet.",
+            change.id, change.id, clock.stamp(change.created_at), "waits", params, facts,
+            is_approval=True, approve_label=f"Approve: {clipped(title, 48)}",
+        )  # fmt: skip
+    looked = "" if not change.reconcile_count else (
+        f" Looking for it {counted(change.reconcile_count, 'time')} found nothing certain."
+    )  # fmt: skip
+    said = f" {read_error(change.error)['message']}." if change.error else ""
+    called = clock.day(change.created_at)
+    return AskView(
+        f"Did this happen: {clipped(title, 80)}?", "s-unknown",
+        f"At {called} Rota called {change.tool} with these parameters.{said}{looked} "
+        "It was not called again.",
+        change.id, change.id, clock.stamp(change.updated_at), "unknown for", params,
+        [*facts, Fact("Key", f"{change.id} (look for this at the provider)")],
+        is_approval=False,
+        answers=[IN_DOUBT[one] for one in view.said.actions if one in IN_DOUBT],
+    )  # fmt: skip
+
+
+def stopped_of(view: AutomationView, clock: WallClock) -> AskView | None:
+    """The card for a run that stopped and waits for a person, or will try again."""
+    turn = view.turn
+    assert turn is not None
+    answers = [STOPPED[one] for one in view.said.actions if one in STOPPED]
+    if not answers:
+        return None
+    text = error_line(view.error) if view.error else view.sentence
+    facts = []
+    if view.skips:
+        listed = ", ".join(f"{one.topic}/{one.message_id}" for one in view.skips[:5])
+        facts.append(Fact("Events", listed))
+    return AskView(
+        "It stopped. What now?", "s-warn", text, "", turn.id, clock.stamp(turn.created_at),
+        "since", (), facts, is_approval=False, answers=answers,
+    )  # fmt: skip
+
+
+_FIRST = ("amount", "total", "to", "recipient", "order", "account", "subject", "path", "url")
+
+
+def params_of(change: LedgerRow) -> list[ValueField]:
+    """Every parameter of the call; those that matter most first, and marked."""
+    found = stored_value(change.params)
+    if not found.fields:
+        return [ValueField("value", found.text or "none")]
+    order = {name: at for at, name in enumerate(_FIRST)}
+    ranked = sorted(found.fields, key=lambda one: order.get(one.name, len(order)))
+    return [
+        ValueField(one.name, one.text, one.fields, "key" if one.name in order else "text")
+        for one in ranked
+    ]
+
+
+# -- parts --------------------------------------------------------------------------------------
+
+
+async def _flows(request: WebRequest, name: str, clock: WallClock) -> list[FlowView]:
+    ask = request.client.automations
+    found = []
+    for seen in await ask.inputs(name, limit=FLOWS):
+        _, led_to = await ask.outcome(name, seen.input.id)
+        found.append(flow_of(seen, led_to, clock))
+    return found
+
+
+def flow_of(seen: SeenInput, led_to: Sequence[LedgerRow], clock: WallClock) -> FlowView:
+    """An input with what it led to."""
+    one = seen.input
+    changes = [
+        ChangeView(named(MUTATIONS, row.status), clipped(row.title or row.tool, 80))
+        for row in led_to
+    ]
+    none = "not yet" if seen.status == "pending" else "no change"
+    return FlowView(
+        one.id, clipped(one.title, 80), clock.stamp(one.created_at), f"{one.source} {one.type}",
+        named(EVENTS, seen.status), counted(seen.event_count, "event"), changes, none,
+    )  # fmt: skip
+
+
+async def _activity(request: WebRequest, name: str, clock: WallClock) -> list[ActivityView]:
+    ask = request.client.automations
+    runs = [_did(one, clock) for one in await ask.activity(name, limit=ACTIVITY)]
+    answers = [
+        ActivityView(clock.stamp(one.at), "", one.words, one.run_id or "", "s-person", "rest")
+        for one in await ask.answers(name, limit=ACTIVITY)
+    ]
+    both = sorted([*runs, *answers], key=lambda one: one.at.iso if one.at else "", reverse=True)
+    return both[:ACTIVITY]
+
+
+def _did(seen: SeenRun, clock: WallClock) -> ActivityView:
+    state = state_of(seen.status, seen.reason)
+    shapes = {"ok": "g-check", "bad": "g-x", "warn": "s-warn", "run": "g-dot"}
+    text = deed(seen.run, seen.change)
+    if seen.error and state.tone == "bad":
+        text = error_line(seen.error)
+    at = seen.run.finished_at or seen.run.started_at
+    return ActivityView(
+        clock.stamp(at), seen.run.handler, clipped(text, 120), seen.run.run_id,
+        shapes.get(state.tone, "g-dot"), state.tone,
+    )  # fmt: skip
+
+
+def handlers_of(
+    view: AutomationView, graph: AutomationGraph | None, clock: WallClock
+) -> list[HandlerView]:
+    """The handlers in the order of their declaration."""
+    nodes = {} if graph is None else {one.name: one for one in graph.handlers}
+    found = []
+    for one in view.handlers:
+        node = nodes.get(one.name)
+        reads = f" of {', '.join(node.subscribes)}" if node and node.subscribes else ""
+        asks = ", asks for approval" if node and node.approval else ""
+        every = f", {one.written}" if one.written else ""
+        due = due_of(one)
+        at = None if due is None else due.at
+        word = (
+            "" if at is not None and at > clock.now else "now" if due is not None else "on events"
+        )
+        found.append(HandlerView(
+            one.name, f"{one.kind}{reads}{every}{asks}", clock.stamp(one.last_run_at),
+            clock.stamp(at), word,
+        ))  # fmt: skip
+    return found
+
+
+def topics_of(view: AutomationView, graph: AutomationGraph | None) -> list[TopicView]:
+    """Topics with pending events."""
+    return [
+        TopicView(topic, (graph.consumer_of(topic) or "") if graph else "", count)
+        for topic, count in sorted(view.pending.items())
+        if count
+    ]
+
+
+# -- forms --------------------------------------------------------------------------------------
+
+
+async def answer(request: WebRequest) -> Answer:
+    """Approve, reject or resolve; `expected` names what the person looked at."""
+    name, form = request.parameters["name"], request.form()
+    how, expected = form.get("answer"), form.get("expected")
+    ask = request.client.automations
+    note = form.get("note").strip() or None
+
+    async def act() -> str:
+        if not expected:
+            raise BadInput("the form does not say what it answers", hint="Load the page again.")
+        by = request.identity.name
+        href = f"/automations/{segment(name)}"
+        if how == "approve":
+            await ask.approve(name, expected=expected, by=by, note=note)
+            return f"{href}?done=approved"
+        if how == "reject":
+            await ask.reject(name, expected=expected, by=by, note=note)
+            return f"{href}?done=rejected"
+        await ask.resolve(name, cast(Resolution, how), expected=expected, by=by, note=note)
+        return f"{href}?done=answered"
+
+    return await after(request, act, show)
+
+
+async def pause(request: WebRequest) -> Answer:
+    """Begin nothing new."""
+    return await _verb(request, "pause", "paused")
+
+
+async def resume(request: WebRequest) -> Answer:
+    """Continue after a pause."""
+    return await _verb(request, "resume", "resumed")
+
+
+async def run_now(request: WebRequest) -> Answer:
+    """Queue every producer."""
+    return await _verb(request, "run_now", "queued")
+
+
+async def _verb(request: WebRequest, verb: str, done: str) -> Answer:
+    name = request.parameters["name"]
+
+    async def act() -> str:
+        await getattr(request.client.automations, verb)(name)
+        return f"/automations/{segment(name)}?done={done}"
+
+    return await after(request, act, show)
+
+
+async def skip(request: WebRequest) -> Answer:
+    """Skip a pending event."""
+    name, form = request.parameters["name"], request.form()
+
+    async def act() -> str:
+        by = request.identity.name
+        await request.client.automations.skip_event(
+            name, form.get("topic"), form.get("message_id"), by=by
+        )
+        return f"/automations/{segment(name)}?tab=events&done=skipped"
+
+    return await after(request, act, show)

@@ -1,0 +1,194 @@
+"""The further parts of an automation's page: inputs, outputs, events, runs, versions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from rota.core.automations.model import StoredEvent
+from rota.core.automations.text import deed
+from rota.core.runs.stored_errors import error_line
+from rota.http.pages.status import EVENTS, MUTATIONS, StatusView, named, state_of
+from rota.http.pages.text import (
+    Stamp,
+    ValueField,
+    WallClock,
+    clipped,
+    counted,
+    segment,
+    stored_value,
+    took,
+)
+from rota.http.pages.view import link
+from rota.http.request import WebRequest
+
+TABS: Mapping[str, str] = {
+    "inputs": "Inputs", "outputs": "Outputs", "events": "Events", "runs": "Runs",
+    "versions": "Versions",
+}  # fmt: skip
+PAGE_SIZE = 50
+
+
+@dataclass(frozen=True)
+class Head:
+    """A column."""
+
+    text: str
+    cls: str = ""
+
+
+@dataclass(frozen=True)
+class SkipForm:
+    """The event that a button skips."""
+
+    topic: str
+    message_id: str
+
+
+@dataclass(frozen=True)
+class CellView:
+    """One cell; the first form that has a value is shown."""
+
+    text: str = ""
+    cls: str = ""
+    sub: str = ""
+    href: str = ""
+    state: StatusView | None = None
+    at: Stamp | None = None
+    fields: Sequence[ValueField] = ()
+    skip: SkipForm | None = None
+
+
+@dataclass(frozen=True)
+class TableRow:
+    """One row, known by its key."""
+
+    key: str
+    cells: Sequence[CellView]
+
+
+@dataclass(frozen=True)
+class TableView:
+    """A table with its columns."""
+
+    title: str
+    heads: Sequence[Head]
+    rows: Sequence[TableRow]
+    none: str
+    older: str = ""
+    line: str = ""
+
+
+async def table_of(request: WebRequest, name: str, tab: str, clock: WallClock) -> TableView:
+    """The table of a tab."""
+    makers = {
+        "inputs": _inputs, "outputs": _outputs, "events": _events, "runs": _runs,
+        "versions": _versions,
+    }  # fmt: skip
+    return await makers[tab](request, name, clock)
+
+
+def _page(
+    request: WebRequest, name: str, tab: str, heads: Sequence[Head], rows: Sequence[TableRow],
+    last: str,
+) -> TableView:  # fmt: skip
+    older = ""
+    if len(rows) == PAGE_SIZE and last:
+        topic = request.query.get("topic")
+        older = link(f"/automations/{segment(name)}", tab=tab, topic=topic, before=last)
+    return TableView(
+        TABS[tab], heads, rows, f"No {TABS[tab].lower()} yet", older, counted(len(rows), "row")
+    )
+
+
+async def _inputs(request: WebRequest, name: str, clock: WallClock) -> TableView:
+    found = await request.client.automations.inputs(
+        name, before=request.query.get("before"), limit=PAGE_SIZE
+    )
+    rows = [
+        TableRow(seen.input.id, (
+            CellView(clipped(seen.input.title, 120), "", f"{seen.input.source} {seen.input.type}"),
+            CellView(state=named(EVENTS, seen.status)),
+            CellView(str(seen.event_count), "num p2"),
+            CellView(str(seen.unfinished_count), "num p2"),
+            CellView(at=clock.stamp(seen.input.created_at), cls="num"),
+        ))
+        for seen in found
+    ]  # fmt: skip
+    heads = (Head("Input"), Head("Status"), Head("Events", "num p2"), Head("Open", "num p2"),
+        Head("Came in", "num"))  # fmt: skip
+    return _page(request, name, "inputs", heads, rows, found[-1].input.id if found else "")
+
+
+async def _outputs(request: WebRequest, name: str, clock: WallClock) -> TableView:
+    found = await request.client.automations.outputs(
+        name, before=request.query.get("before"), limit=PAGE_SIZE
+    )
+    rows = [
+        TableRow(row.id, (
+            CellView(clipped(row.title or row.tool, 100), "", f"{row.tool} by {row.handler}",
+                fields=stored_value(row.params).fields),
+            CellView(state=named(MUTATIONS, row.status)),
+            CellView(row.run_id[-8:], "p2 id", href=f"/runs/{row.run_id}"),
+            CellView(at=clock.stamp(row.created_at), cls="num"),
+        ))
+        for row in found
+    ]  # fmt: skip
+    heads = (Head("Change"), Head("Status"), Head("Run", "p2"), Head("When", "num"))
+    return _page(request, name, "outputs", heads, rows, found[-1].id if found else "")
+
+
+async def _events(request: WebRequest, name: str, clock: WallClock) -> TableView:
+    query = request.query
+    found = await request.client.automations.events(
+        name, topic=query.get("topic"), status=query.get("status"), before=query.get("before"),
+        limit=PAGE_SIZE,
+    )  # fmt: skip
+    rows = [_event(one, clock) for one in found]
+    heads = (Head("Event"), Head("Status"), Head("Published", "num p2"), Head("", "num"))
+    return _page(request, name, "events", heads, rows, found[-1].id if found else "")
+
+
+def _event(one: StoredEvent, clock: WallClock) -> TableRow:
+    body = stored_value(one.payload)
+    fields = body.fields or ((ValueField("payload", body.text),) if body.text else ())
+    can_skip = one.status == "pending"
+    return TableRow(one.id, (
+        CellView(f"{one.topic}/{one.message_id}", fields=fields),
+        CellView(state=named(EVENTS, one.status)),
+        CellView(at=clock.stamp(one.created_at), cls="num p2"),
+        CellView("", "num", skip=SkipForm(one.topic, one.message_id) if can_skip else None),
+    ))  # fmt: skip
+
+
+async def _runs(request: WebRequest, name: str, clock: WallClock) -> TableView:
+    found = await request.client.automations.activity(
+        name, before=request.query.get("before"), limit=PAGE_SIZE
+    )
+    rows = []
+    for seen in found:
+        run = seen.run
+        text = error_line(seen.error) if seen.error else deed(run, seen.change)
+        rows.append(TableRow(run.run_id, (
+            CellView(run.handler, "what", clipped(text, 120), href=f"/runs/{run.run_id}"),
+            CellView(state=state_of(seen.status, seen.reason)),
+            CellView(took(run.started_at, run.finished_at), "num p2"),
+            CellView(at=clock.stamp(run.started_at), cls="num"),
+        )))  # fmt: skip
+    heads = (Head("Handler run"), Head("Status"), Head("Took", "num p2"), Head("Started", "num"))
+    return _page(request, name, "runs", heads, rows, found[-1].run.run_id if found else "")
+
+
+async def _versions(request: WebRequest, name: str, clock: WallClock) -> TableView:
+    found = await request.client.automations.versions(name, limit=PAGE_SIZE)
+    rows = [
+        TableRow(str(one.version), (
+            CellView(f"Version {one.version}", "", one.comment or ""),
+            CellView(f"by {'a fix' if one.made_by == 'fix' else 'a deploy'}"),
+            CellView(one.digest[:12], "p2 id"),
+            CellView(at=clock.stamp(one.created_at), cls="num"),
+        ))
+        for one in found
+    ]  # fmt: skip
+    heads = (Head("Version"), Head("Made"), Head("Digest", "p2"), Head("When", "num"))
+    return TableView("Versions", heads, rows, "No versions yet")

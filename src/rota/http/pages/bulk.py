@@ -1,0 +1,77 @@
+"""One verb for all runs that filters select: count first, then confirm the count."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from rota.client.bulk import BulkVerb
+from rota.errors import BadInput, RotaError
+from rota.http.pages.runs import Chip, RunSearch, active_chips, filters_of
+from rota.http.pages.text import counted
+from rota.http.pages.view import PageProblem, after, clock_of, page
+from rota.http.request import Answer, Fields, WebRequest
+
+VERBS: tuple[BulkVerb, ...] = ("retry", "cancel")
+
+
+@dataclass(frozen=True)
+class BulkChoice:
+    """A verb, and what it would be applied to."""
+
+    verb: str
+    label: str
+    text: str
+    count: int
+
+
+async def show(request: WebRequest, problem: PageProblem | None = None) -> Answer:
+    """The verbs for the runs that the filters select, each with its count."""
+    query = _query(request)
+    choices = [await _choice(request, verb, query) for verb in VERBS]
+    chips = active_chips(query)
+    if query.status:
+        chips.insert(0, Chip(query.status, query.href(status=""), is_on=True))
+    return page(
+        request, "bulk.html", title="Retry or cancel", place="runs", problem=problem,
+        status=200 if problem is None else 409, filters=query, active=chips, choices=choices,
+        back=query.href(),
+    )  # fmt: skip
+
+
+def _query(request: WebRequest) -> RunSearch:
+    fields: Fields = request.form() if request.method == "POST" else request.query
+    return RunSearch.of(fields)
+
+
+async def _choice(request: WebRequest, verb: BulkVerb, query: RunSearch) -> BulkChoice:
+    name = verb.capitalize()
+    try:
+        filters = filters_of(query, clock_of(request).now)
+        found = await request.client.runs.apply(verb, dry_run=True, **filters)
+    except RotaError as error:
+        return BulkChoice(verb, name, error.message, 0)
+    if not found.matched:
+        return BulkChoice(verb, name, "No run of these can follow it.", 0)
+    more = "; more fit, which a second time takes" if found.has_more else ""
+    what = "start again after their last finished step" if verb == "retry" else "end now"
+    text = f"{counted(found.matched, 'run')} {what}{more}."
+    return BulkChoice(verb, f"{name} {counted(found.matched, 'run')}", text, found.matched)
+
+
+async def act_on(request: WebRequest) -> Answer:
+    """Apply the verb, if as many runs fit as were counted."""
+    form = request.form()
+    expected, query = form.get("expected"), _query(request)
+
+    async def act() -> str:
+        verb = next((one for one in VERBS if one == form.get("verb")), None)
+        if verb is None or not expected.isdigit():
+            raise BadInput("the form does not say what to do", hint="Load the page again.")
+        filters: dict[str, Any] = filters_of(query, clock_of(request).now)
+        await request.client.runs.apply(
+            verb, expected_count=int(expected), reason=f"by {request.identity.name}", **filters
+        )
+        return query.href(done="applied")
+
+    return await after(request, act, show)

@@ -1,0 +1,270 @@
+"""Occurrences of a schedule as a page shows them: bars, calendar, ledger rows. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+
+from rota.client.schedule_pages import OutcomeCalendar
+from rota.core.runs.lifecycle import OPEN, Status, Trigger
+from rota.core.runs.model import Run
+from rota.core.runs.stored_errors import error_line
+from rota.core.schedules.intent import Intent, Policies, jitter_us
+from rota.core.time.instants import instant
+from rota.core.time.recurrence import Spec, between, count_between
+from rota.explain.schedule import pause_of, range_of
+from rota.explain.skipped import detailed, skip_clause
+from rota.http.pages.chart import Bar
+from rota.http.pages.status import StatusView, run_state
+from rota.http.pages.text import MISSING, WallClock, clipped, counted, duration, rough, took
+
+BARS = 20
+DAYS = 14
+HOURS = tuple(f"{hour:02}" for hour in range(24))
+RANGE_MAX = 500  # occurrences of one skipped range that a calendar draws
+
+# How an occurrence looks: height and tone of its bar, kind and shape of its cell.
+_BARS = {
+    "fired": (4, 12, "ok"), "failed": (0, 20, "bad"), "running": (4, 12, "run"),
+    "skipped": (8, 8, "warn"), "missed": (2, 14, "miss"), "paused": (13, 3, "rest"),
+    "cancelled": (8, 8, "rest"),
+}  # fmt: skip
+_CELLS = {
+    "fired": ("fired", ""), "failed": ("failed", "g-x"), "running": ("running", "g-dot"),
+    "skipped": ("overlap", "g-slash"), "missed": ("missed", "g-dia"),
+    "paused": ("paused", "g-bars"), "cancelled": ("paused", "g-slash"),
+}  # fmt: skip
+_WORST = ("failed", "missed", "skipped", "running", "cancelled", "paused", "fired")
+
+
+def words_of(text: str, zone: str) -> str:
+    """When a schedule fires, without the zone: pages name it beside the words."""
+    return text.replace(f" ({zone})", "")
+
+
+def outcome_of(run: Run) -> str:
+    """The outcome of an occurrence, in one of a few words."""
+    return outcome_word(run.status, run.reason)
+
+
+def outcome_word(status: str, reason: str | None) -> str:
+    """One of `fired`, `failed`, `running`, `skipped`, `missed`, `paused`, `cancelled`."""
+    if status == Status.SKIPPED:
+        if reason in ("missed", "too late"):
+            return "missed"
+        return "paused" if reason == "paused" else "skipped"
+    if status in (Status.FAILED, Status.CRASHED):
+        return "failed"
+    if status == Status.CANCELLED:
+        return "cancelled"
+    return "running" if status in OPEN else "fired"
+
+
+def occurrence_count(run: Run) -> int:
+    """How many occurrences a row of the ledger is about."""
+    return range_of(run)[2] if run.status == Status.SKIPPED else 1
+
+
+def bars_of(outcomes: Sequence[str]) -> tuple[list[Bar], str]:
+    """The last 20 occurrences, oldest first, and the same in words."""
+    shown = list(outcomes)[-BARS:]
+    bars = []
+    for at, outcome in enumerate(shown):
+        y, height, tone = _BARS[outcome]
+        bars.append(Bar(9.0 * (at + BARS - len(shown)), y, 7, height, tone))
+    counts = Counter(shown)
+    said = ", ".join(f"{counts[one]} {one}" for one in _BARS if counts[one])
+    return bars, f"Last {len(shown)}: {said}" if shown else "No occurrence yet"
+
+
+def usual_us(rows: Iterable[Run], share: float = 0.5) -> int | None:
+    """A percentile of the durations of completed runs."""
+    took_us = sorted(
+        run.finished_at - run.started_at
+        for run in rows
+        if run.status == Status.COMPLETED and run.finished_at and run.started_at
+    )
+    return took_us[min(len(took_us) - 1, int(share * len(took_us)))] if took_us else None
+
+
+# -- ledger -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class LedgerLine:
+    """One row of the ledger."""
+
+    id: str
+    due: str
+    state: StatusView
+    word: str
+    text: str
+    run_id: str
+    late: str
+    took: str
+    mark: str
+
+
+def ledger_line(run: Run, name: str, policies: Policies, clock: WallClock) -> LedgerLine:
+    """A row of the ledger, on the schedule's wall."""
+    state = run_state(run)
+    if run.status == Status.SKIPPED:
+        first, last, count = range_of(run)
+        text = detailed(skip_clause(run.reason or "skipped", policies), run)
+        pause = pause_of(run)
+        if pause is not None and pause.note:
+            text = f"paused: “{pause.note}”"
+        due = clock.day(first) if count == 1 else f"{clock.day(first)} to {clock.day(last)}"
+        word = state.word if count == 1 else f"{state.word} × {count:,}"
+        mark = "bad" if state.tone == "bad" else ""
+        return LedgerLine(run.id, due, state, word, text, "", MISSING, MISSING, mark)
+    due_at = run.due_at or run.created_at
+    late = run.created_at - due_at - jitter_us(name, policies)
+    by_schedule = run.trigger == Trigger.SCHEDULE
+    is_late = by_schedule and late > policies.on_time_us
+    words = {Trigger.MANUAL: "By hand", Trigger.BACKFILL: "Backfilled"}
+    word = words.get(Trigger(run.trigger), "Fired late" if is_late else "Fired")
+    text = state.word.lower()
+    if run.status == Status.RUNNING and run.started_at:
+        text = f"running, {rough(clock.now - run.started_at)} so far"
+    elif run.error:
+        text = f"{text}: {clipped(error_line(run.error), 120)}"
+    until = run.finished_at
+    return LedgerLine(
+        run.id, clock.day(due_at), state, word, text, run.id,
+        duration(max(0, late)) if by_schedule else MISSING, took(run.started_at, until),
+        "bad" if state.tone == "bad" else "",
+    )  # fmt: skip
+
+
+# -- calendar -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One hour of one day."""
+
+    kind: str
+    shape: str = ""
+    title: str = ""
+    href: str = ""
+
+
+@dataclass(frozen=True)
+class CalendarDay:
+    """One row of the calendar."""
+
+    iso: str
+    label: str
+    cells: list[Cell]
+    sum: str
+
+
+@dataclass(frozen=True)
+class CalendarView:
+    """The calendar of outcomes."""
+
+    line: str
+    hours: Sequence[str]
+    days: list[CalendarDay]
+    legend: list[LegendEntry]
+
+
+@dataclass(frozen=True)
+class LegendEntry:
+    """A kind of cell, and how many there are."""
+
+    kind: str
+    shape: str
+    text: str
+
+
+_LEGEND = {
+    "fired": "fired", "failed": "fired, failed", "running": "running", "skipped": "skipped",
+    "missed": "missed", "paused": "paused", "cancelled": "cancelled",
+}  # fmt: skip
+_QUIET = {"fired", "running", "paused"}
+
+
+def calendar_of(
+    found: OutcomeCalendar, intent: Intent, clock: WallClock, *, href: str, is_paused: bool
+) -> CalendarView:
+    """Outcomes by day and hour on the schedule's wall, today first; what is to come is drawn."""
+    today = clock.local(clock.now).date()
+    cells: dict[tuple[date, int], Counter[str]] = {}
+    for cell in found.cells:
+        cells[cell.day, cell.hour or 0] = words_counted(cell.counts)
+    totals = sum(cells.values(), Counter[str]())
+    coming = set() if is_paused else _coming(intent.spec, clock, today)
+    days = [_day(today - timedelta(days=back), cells, coming, href=href) for back in range(DAYS)]
+    legend = [
+        LegendEntry(*_CELLS[one], f"{text} {totals[one]:,}")
+        for one, text in _LEGEND.items()
+        if totals[one]
+    ]
+    if coming:
+        legend.append(LegendEntry("future", "", "to come"))
+    return CalendarView(f"{DAYS} days, hours in {clock.zone}", HOURS, days, legend)
+
+
+def words_counted(counts: Mapping[str, int]) -> Counter[str]:
+    """Counts by `status:reason` as counts by word."""
+    found: Counter[str] = Counter()
+    for outcome, count in counts.items():
+        status, _, reason = outcome.partition(":")
+        found[outcome_word(status, reason or None)] += count
+    return found
+
+
+def totals_of(found: OutcomeCalendar) -> Counter[str]:
+    """All outcomes of a calendar, by word."""
+    return sum((words_counted(cell.counts) for cell in found.cells), Counter[str]())
+
+
+def _coming(spec: Spec, clock: WallClock, today: date) -> set[tuple[date, int]]:
+    midnight = datetime.combine(today + timedelta(days=1), datetime.min.time())
+    end = instant(midnight.replace(tzinfo=clock.local(clock.now).tzinfo))
+    if end <= clock.now or not count_between(spec, clock.now, end):
+        return set()
+    found = between(spec, clock.now, end - 1, limit=RANGE_MAX)
+    return {(clock.local(at).date(), clock.local(at).hour) for at in found}
+
+
+def _day(
+    day: date, cells: dict[tuple[date, int], Counter[str]], coming: set[tuple[date, int]], *,
+    href: str,
+) -> CalendarDay:  # fmt: skip
+    row, sums = [], Counter[str]()
+    for hour in range(24):
+        counts = cells.get((day, hour))
+        if counts:
+            sums.update(counts)
+            row.append(_cell(day, hour, counts, href))
+        elif (day, hour) in coming:
+            row.append(Cell("future"))
+        else:
+            row.append(Cell("none"))
+    notable = [f"{sums[one]} {one}" for one in _LEGEND if sums[one] and one not in ("fired",)]
+    label = f"{day:%a} {day.day}"
+    return CalendarDay(day.isoformat(), label, row, ", ".join(notable))
+
+
+def _cell(day: date, hour: int, counts: Counter[str], href: str) -> Cell:
+    worst = next(one for one in _WORST if counts[one])
+    kind, shape = _CELLS[worst]
+    parts = ", ".join(f"{counts[one]} {_LEGEND[one]}" for one in _LEGEND if counts[one])
+    title = f"{day:%a} {day.day} {hour:02}:00, {parts}"
+    target = "" if worst in _QUIET else f"{href}?day={day.isoformat()}#ledger"
+    return Cell(kind, shape, title, target)
+
+
+def missed_count(rows: Iterable[Run]) -> int:
+    """How many occurrences were missed."""
+    return sum(occurrence_count(run) for run in rows if outcome_of(run) == "missed")
+
+
+def noun(count: int) -> str:
+    """`4 occurrences`."""
+    return counted(count, "occurrence")

@@ -1,0 +1,222 @@
+"""The first page: what needs a person, how it goes, what comes, what runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from rota.client.overview import ActivitySeries
+from rota.client.schedule_pages import LastOutcomes
+from rota.client.schedules import Occurrence, ScheduleView
+from rota.core.runs.lifecycle import Status
+from rota.core.time.instants import DAY, HOUR, MINUTE, SECOND, instant
+from rota.http.pages import chart
+from rota.http.pages.attention import InboxItem, inbox_of
+from rota.http.pages.run_row import run_row
+from rota.http.pages.status import STATES, StatusView
+from rota.http.pages.text import (
+    MISSING,
+    Stamp,
+    WallClock,
+    counted,
+    duration,
+    number,
+    percent,
+    segment,
+)
+from rota.http.pages.view import clock_of, page
+from rota.http.pages.workers import FleetView, fleet_of
+from rota.http.request import Answer, WebRequest
+
+LIVE = "run schedule automation pipeline worker"
+INBOX_MAX = 12
+LANES_MAX = 12
+RUNNING_ROWS = 8
+UPCOMING_MAX = 500
+SCHEDULES_MAX = 200
+BUCKETS = 48
+
+
+@dataclass(frozen=True)
+class TileRow:
+    """A number behind a drawing, for readers who do not see it."""
+
+    name: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Tile:
+    """A number with a small drawing and one line of context."""
+
+    name: str
+    value: str
+    small: str = ""
+    note: str = ""
+    bars: Sequence[chart.Bar] = ()
+    cls: str = ""
+    points: str = ""
+    table: Sequence[TileRow] = ()
+
+
+@dataclass(frozen=True)
+class Lane:
+    """A schedule with its firings of the next 24 hours."""
+
+    name: str
+    href: str
+    bars: Sequence[chart.Bar]
+    label: str
+    next: Stamp | None
+    is_paused: bool
+    state: StatusView | None
+    note: str
+
+
+async def show(request: WebRequest) -> Answer:
+    """The page."""
+    client, clock = request.client, clock_of(request)
+    schedules = await client.schedules.list(limit=SCHEDULES_MAX)
+    found = await client.schedules.last_outcomes([one.schedule.name for one in schedules], last=20)
+    inbox = await inbox_of(request, found, clock)
+    fleet = await fleet_of(request)
+    running = await client.runs.list(status="running", limit=RUNNING_ROWS)
+    pending = await client.runs.list(status="pending", limit=RUNNING_ROWS)
+    counts = await client.overview.counts()
+    series = await client.overview.activity(buckets=BUCKETS)
+    lanes, lanes_note = await _lanes(request, schedules, found, clock)
+    now_running = counts.open.get("running", 0)
+    headline, context = sentences(inbox, fleet, schedules, now_running)
+    oldest = min((one.since_at for one in inbox), default=None)
+    return page(
+        request, "overview.html", title="Overview", place="overview", live=LIVE,
+        attention=len(inbox), headline=headline, context=context, oldest=clock.stamp(oldest),
+        inbox=inbox[:INBOX_MAX],
+        inbox_more=f"and {len(inbox) - INBOX_MAX} more" if len(inbox) > INBOX_MAX else "",
+        tiles=tiles_of(series, fleet, clock), lanes=lanes, lanes_note=lanes_note,
+        ticks=chart.hour_ticks(clock),
+        running=[run_row(run, clock) for run in [*running, *pending][:RUNNING_ROWS]],
+        running_link=_running_link(now_running), queues=fleet.queues,
+        workers_line=_workers_line(fleet),
+    )  # fmt: skip
+
+
+def _running_link(count: int) -> str:
+    return f"all {number(count)} running" if count else "all runs"
+
+
+def _workers_line(fleet: FleetView) -> str:
+    if not fleet.alive:
+        return "no worker is alive"
+    return f"{counted(len(fleet.alive), 'worker')} alive, {counted(fleet.slots_free, 'slot')} free"
+
+
+def sentences(
+    inbox: Sequence[InboxItem], fleet: FleetView, schedules: Sequence[ScheduleView], running: int
+) -> tuple[str, str]:
+    """Does anything need the reader?"""
+    needs = len(inbox)
+    head = "Nothing needs you."
+    if needs:
+        head = f"{counted(needs, 'thing')} {'needs' if needs == 1 else 'need'} you."
+    on = sum(view.schedule.status == Status.SCHEDULED for view in schedules)
+    alive = len(fleet.alive)
+    parts = [
+        counted(alive, "worker") + " alive" if alive else "no worker is alive",
+        counted(on, "schedule") + " on" if schedules else "",
+        counted(running, "run") + " under way" if running else "nothing runs now",
+    ]
+    lead = "Everything else runs: " if needs and alive else ""
+    said = ", ".join(part for part in parts if part)
+    return head, f"{lead}{said}." if lead else f"{said[:1].upper()}{said[1:]}."
+
+
+# -- tiles --------------------------------------------------------------------------------------
+
+
+def tiles_of(series: ActivitySeries, fleet: FleetView, clock: WallClock) -> list[Tile]:
+    """Four numbers over the last 24 hours, or over the newest runs where there are very many."""
+    done = [bucket.completed + bucket.failed for bucket in series.buckets]
+    failed = [bucket.failed for bucket in series.buckets]
+    late = [bucket.late_s_max or 0.0 for bucket in series.buckets]
+    known = [bucket.late_s_max for bucket in series.buckets if bucket.late_s_max is not None]
+    waits = sum(row.pending for row in fleet.queues)
+    oldest = min((row.oldest.iso for row in fleet.queues if row.oldest), default="")
+    age = next(
+        (row.oldest.age for row in fleet.queues if row.oldest and row.oldest.iso == oldest), ""
+    )
+    since = "last 24 h" if series.is_whole else f"since {clock.day(instant(series.since))}"
+    total, bad = sum(done), sum(failed)
+    return [
+        Tile(f"Finished, {since}", number(total), "",
+            f"peak {number(max(done, default=0))} per 30 min", chart.spark_bars(done),
+            "bar-soft2", table=_quarters(done, clock)),
+        Tile("Failed", number(bad), percent(bad, total) if total else "",
+            "attempts that failed or crashed", chart.spark_bars(failed), "bar-bad",
+            table=_quarters(failed, clock)),
+        Tile("Schedules late by, worst", duration(round(max(known) * SECOND)) if known else MISSING,
+            "", "from the time due to the first start", points=chart.polyline(late)),
+        Tile("Waiting for a slot", number(waits), "",
+            f"the oldest for {age}" if age else "nothing waits"),
+    ]  # fmt: skip
+
+
+def _quarters(values: Sequence[int], clock: WallClock) -> list[TileRow]:
+    size = len(values) // 4
+    rows = []
+    for at in range(4):
+        first = clock.now - DAY + at * 6 * HOUR
+        name = f"{clock.local(first):%H:%M} to {clock.local(first + 6 * HOUR):%H:%M}"
+        rows.append(TileRow(name, number(sum(values[at * size : (at + 1) * size]))))
+    return rows
+
+
+# -- the next 24 hours --------------------------------------------------------------------------
+
+
+async def _lanes(
+    request: WebRequest,
+    schedules: Sequence[ScheduleView],
+    outcomes: Mapping[str, LastOutcomes],
+    clock: WallClock,
+) -> tuple[list[Lane], str]:
+    found = await request.client.schedules.upcoming(within="1d", limit=UPCOMING_MAX)
+    times: dict[str, list[int]] = {}
+    for one in found:
+        times.setdefault(one.schedule, []).append(instant(one.runs_at))
+    lanes = []
+    for name in list(times)[:LANES_MAX]:
+        known = outcomes.get(name)
+        usual = round((known.usual_s if known and known.usual_s else 60.0) * SECOND)
+        lanes.append(_lane(name, times[name], usual, clock))
+    for view in schedules:
+        row = view.schedule
+        if row.status == Status.PAUSED and row.due_at is not None and len(lanes) < LANES_MAX:
+            until = "" if row.available_at is None else f"until {clock.day(row.available_at)}"
+            lanes.append(Lane(row.name, f"/schedules/{segment(row.name)}", (), "paused", None,
+                True, STATES["paused"], until))  # fmt: skip
+    return lanes, _busiest(found, clock)
+
+
+def _lane(name: str, times: Sequence[int], usual: int, clock: WallClock) -> Lane:
+    bars = [
+        chart.lane_bar(at, at + usual, first=clock.now, last=clock.now + DAY, tone="run")
+        for at in times
+    ]
+    label = f"{counted(len(times), 'firing')}, the first {clock.day(times[0])}"
+    return Lane(
+        name, f"/schedules/{segment(name)}", bars, label, clock.stamp(times[0]), False, None, ""
+    )
+
+
+def _busiest(found: Sequence[Occurrence], clock: WallClock) -> str:
+    """The minutes at which several schedules fire."""
+    minutes: dict[int, set[str]] = {}
+    for one in found:
+        minutes.setdefault(instant(one.runs_at) // MINUTE, set()).add(one.schedule)
+    if not minutes:
+        return ""
+    at, names = max(minutes.items(), key=lambda item: len(item[1]))
+    if len(names) < 3:
+        return ""
+    return f"{clock.day(at * MINUTE)}: {len(names)} schedules fire at the same time."

@@ -1,0 +1,370 @@
+"""The page of one pipeline run: items, tokens, money, failed items, results."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rota.core.runs.lifecycle import OPEN, Status
+from rota.core.runs.model import Run
+from rota.http.pages.chart import Bar, share
+from rota.http.pages.run import Fact
+from rota.http.pages.run_row import BORN, PIPELINE_PREFIX
+from rota.http.pages.status import ITEMS, StatusView, named, run_state
+from rota.http.pages.text import (
+    MISSING,
+    Value,
+    WallClock,
+    clipped,
+    counted,
+    money,
+    number,
+    pretty,
+    rough,
+    stored_value,
+    tokens,
+    took,
+)
+from rota.http.pages.view import PageProblem, after, clock_of, link, page
+from rota.http.request import Answer, Download, WebRequest
+from rota.pipelines.client import PipelineClient
+from rota.pipelines.outcome import ItemOutcome, ItemsPage, PipelineResult
+from rota.pipelines.snapshot import Snapshot
+from rota.pipelines.snapshot import read as read_snapshot
+
+LIVE = "pipeline run"
+GRID_MAX = 1_000
+FAILED_MAX = 20
+ITEMS_SIZE = 25
+RESULT_CHARS_MAX = 4_000
+
+
+@dataclass(frozen=True)
+class ItemCell:
+    """A square of the grid."""
+
+    kind: str
+    shape: str
+    title: str
+
+
+@dataclass(frozen=True)
+class GridLegend:
+    """A kind of square, and how many there are."""
+
+    kind: str
+    shape: str
+    text: str
+
+
+@dataclass(frozen=True)
+class GridView:
+    """All items as squares."""
+
+    cells: Sequence[ItemCell]
+    legend: Sequence[GridLegend]
+    line: str
+    label: str
+
+
+@dataclass(frozen=True)
+class ItemView:
+    """One item in a table."""
+
+    position: int
+    number: str
+    title: str
+    error: str
+    raw: str
+    answer: str
+    state: StatusView
+    calls: str
+    tokens: str
+    cost: str
+    detail: Value
+
+
+@dataclass(frozen=True)
+class PipelineTiles:
+    """The four numbers."""
+
+    done: str
+    total: str
+    items_label: str
+    items_note: str
+    bars: Sequence[Bar]
+    cost: str
+    budget: str
+    spent: float
+    cost_note: str
+    tokens: str
+    tokens_note: str
+    calls: str
+    calls_note: str
+
+
+@dataclass(frozen=True)
+class DownloadLink:
+    """A file with the results."""
+
+    href: str
+    label: str
+
+
+def pipelines_of(request: WebRequest) -> PipelineClient:
+    """The pipelines of the app, or of a client without user code."""
+    found = getattr(request.client, "pipelines", None)
+    return found if isinstance(found, PipelineClient) else PipelineClient(request.client)
+
+
+async def show(request: WebRequest, problem: PageProblem | None = None) -> Answer:
+    """The page."""
+    client, clock = request.client, clock_of(request)
+    run = (await client.runs.chain(request.parameters["run_id"]))[-1]
+    pipelines = pipelines_of(request)
+    result = await pipelines.result(run.id)
+    snapshot = read_snapshot(run.input)
+    grid = await pipelines.items_page(run.id, limit=GRID_MAX)
+    failed = await pipelines.items_page(run.id, limit=FAILED_MAX, status="failed")
+    wanted, href = request.query.get("status"), f"/pipeline-runs/{run.id}"
+    at = request.query.get("after")
+    listed = await pipelines.items_page(
+        run.id, after=int(at) if at.isdigit() else 0, limit=ITEMS_SIZE, status=wanted or None
+    )
+    older = link(href, status=wanted, after=listed.next) if listed.next else ""
+    name = run.name.removeprefix(PIPELINE_PREFIX)
+    output = result.output or ""
+    return page(
+        request, "pipeline_run.html", title=f"{name} {run.id[-8:]}", place="pipelines", live=LIVE,
+        problem=problem, status=200 if problem is None else 409, run=run, name=name, href=href,
+        state=run_state(run), sentence=sentence_of(run, result, clock),
+        follows=follows_of(run, result), tiles=tiles_of(result, snapshot),
+        grid=grid_of(grid, run), failed=[item_view(one) for one in failed.items],
+        failed_line=f"{len(failed.items)} of {result.failed}",
+        items=[item_view(one) for one in listed.items], items_heading="Items and answers",
+        items_line=counted(len(listed.items), "item"), status_filter=wanted, older=older,
+        result=clipped_text(output), result_fields=_fields(result),
+        result_none=_no_result(run), downloads=_downloads(run, result),
+        facts=facts_of(run, snapshot, clock), can_stop=run.status in OPEN,
+        can_retry=_can_retry(run), retry_label=retry_label(result),
+    )  # fmt: skip
+
+
+def _can_retry(run: Run) -> bool:
+    return run.is_final and not (run.status == Status.COMPLETED and run.reason != "partial")
+
+
+def retry_label(result: PipelineResult) -> str:
+    """The button, with its amount."""
+    return f"Retry {counted(result.failed, 'failed item')}" if result.failed else "Try again"
+
+
+def sentence_of(run: Run, result: PipelineResult, clock: WallClock) -> str:
+    """How far it is."""
+    ended = result.processed + result.failed
+    if run.status in OPEN:
+        if not result.total:
+            return (
+                "The items are being loaded."
+                if run.status == Status.RUNNING
+                else "It waits for a worker."
+            )
+        failed = f", {number(result.failed)} of them failed" if result.failed else ""
+        left = _left(run, ended, result.total, clock)
+        return f"{number(ended)} of {number(result.total)} items have ended{failed}{left}."
+    if run.status == Status.COMPLETED and run.reason == "partial":
+        return (
+            f"{number(result.failed)} of {number(result.total)} items failed; the others are done."
+        )
+    if run.status == Status.COMPLETED:
+        return f"All {counted(result.processed, 'item')} are done."
+    verb = "was cancelled" if run.status == Status.CANCELLED else run.status
+    return f"The run {verb}: {result.error or run.reason}."
+
+
+def _left(run: Run, ended: int, total: int, clock: WallClock) -> str:
+    if not run.started_at or ended < 5 or run.status != Status.RUNNING:
+        return ""
+    rest = (clock.now - run.started_at) * (total - ended) // ended
+    return f"; about {rough(rest)} left"
+
+
+def follows_of(run: Run, result: PipelineResult) -> str:
+    """The cost, and what a stop or a retry costs."""
+    spent = f"{money(result.cost_usd)} is spent."
+    if run.status in OPEN:
+        return f"{spent} A crash or a stop now costs no answer: what is done is kept."
+    if result.failed:
+        return f"{spent} A retry asks only for what failed; answers are kept."
+    return spent
+
+
+def tiles_of(result: PipelineResult, snapshot: Snapshot) -> PipelineTiles:
+    """Items, money, tokens, calls."""
+    ended = result.processed + result.failed
+    total = max(result.total - result.filtered, ended)
+    done_share, failed_share = share(result.processed, total), share(result.failed, total)
+    bars = [Bar(0, 0, done_share, 8, "ok"), Bar(done_share, 0, failed_share, 8, "bad")]
+    budget = _budget(snapshot)
+    per_item = result.cost_usd / ended if ended else 0
+    filtered = f", {number(result.filtered)} filtered" if result.filtered else ""
+    unpriced = f", {number(result.unpriced_calls)} without a price" if result.unpriced_calls else ""
+    lost = (
+        f"{number(result.unanswered_calls)} without an answer"
+        if result.unanswered_calls
+        else "all answered"
+    )
+    return PipelineTiles(
+        number(ended), number(total),
+        f"{number(result.processed)} done, {number(result.failed)} failed, of {number(total)}",
+        f"{number(result.processed)} done, {number(result.failed)} failed{filtered}", bars,
+        money(result.cost_usd), "" if budget is None else money(budget),
+        0.0 if not budget else share(result.cost_usd, budget),
+        f"{money(per_item)} per item{unpriced}" if ended else "nothing asked yet",
+        tokens(result.tokens), f"{tokens(result.tokens_in)} in, {tokens(result.tokens_out)} out",
+        number(result.calls), lost,
+    )  # fmt: skip
+
+
+def _budget(snapshot: Snapshot) -> float | None:
+    budget = snapshot.pipeline.settings.budget
+    return None if budget is None else budget.max_cost
+
+
+_KINDS = {
+    "completed": ("ok", ""), "failed": ("bad", "g-x"), "running": ("run", "g-dot"),
+    "skipped": ("wait", ""), "filtered": ("reuse", "g-slash"),
+}  # fmt: skip
+
+
+def grid_of(found: ItemsPage, run: Run) -> GridView:
+    """One square per item, in the order of the input."""
+    items = found.items
+    counts: Counter[str] = Counter(one.status for one in items)
+    cells = []
+    for one in sorted(items, key=lambda each: (each.status == "filtered", each.position)):
+        kind, shape = _KINDS[one.status]
+        cells.append(ItemCell(kind, shape, f"{one.position + 1}: {clipped(title_of(one), 60)}"))
+    words = {
+        "completed": "done", "filtered": "filtered", "failed": "failed",
+        "skipped": "to come" if run.status in OPEN else "not begun",
+    }  # fmt: skip
+    legend = [
+        GridLegend(*_KINDS[key], f"{word} {number(counts[key])}")
+        for key, word in words.items()
+        if counts[key]
+    ]
+    more = f", the first {number(GRID_MAX)}" if found.next else ""
+    label = ", ".join(entry.text for entry in legend)
+    return GridView(cells, legend, f"in order of the input{more}", f"Items: {label}")
+
+
+_TITLES = ("title", "name", "subject", "id", "text", "question")
+
+
+def title_of(one: ItemOutcome) -> str:
+    """The display name of an item: a field that looks like a title, or the first text."""
+    for name in _TITLES:
+        if isinstance(one.item.get(name), str | int) and one.item[name] != "":
+            return str(one.item[name])
+    texts = [str(value) for value in one.item.values() if isinstance(value, str | int)]
+    return texts[0] if texts else f"item {one.position + 1}"
+
+
+def item_view(one: ItemOutcome) -> ItemView:
+    """An item in a table."""
+    answer = ""
+    if one.output:
+        answer = ", ".join(
+            f"{value}" for value in one.output.values() if not isinstance(value, dict | list)
+        )
+    elif one.text:
+        answer = one.text
+    state = named(ITEMS, one.status)
+    spent = one.tokens_in + one.tokens_out
+    detail = pretty({"item": one.item, "answer": one.output or one.text, "model": one.model})
+    return ItemView(
+        one.position, number(one.position + 1), clipped(title_of(one), 90),
+        clipped(f"{one.error_type or 'Error'}: {one.error or ''}", 240) if one.error else "",
+        clipped(one.raw or "", 1_000), clipped(answer, 60) or state.word, state, number(one.calls),
+        number(spent), money(one.cost_usd), stored_value(detail),
+    )  # fmt: skip
+
+
+def clipped_text(text: str) -> str:
+    """The result, or its beginning."""
+    if len(text) <= RESULT_CHARS_MAX:
+        return text
+    return f"{text[:RESULT_CHARS_MAX]}\n… {number(len(text))} characters in all"
+
+
+def _fields(result: PipelineResult) -> Value | None:
+    return stored_value(pretty(result.output_fields)) if result.output_fields else None
+
+
+def _no_result(run: Run) -> str:
+    if run.status in OPEN:
+        return "The result is made when the last item has ended."
+    return "This run has no result."
+
+
+def _downloads(run: Run, result: PipelineResult) -> list[DownloadLink]:
+    if not result.output_chars and not result.output:
+        return []
+    return [DownloadLink(f"/pipeline-runs/{run.id}/output", "Whole result")]
+
+
+def facts_of(run: Run, snapshot: Snapshot, clock: WallClock) -> list[Fact]:
+    """The facts about the run."""
+    settings = snapshot.pipeline.settings
+    until = run.finished_at or (clock.now if run.status == Status.RUNNING else None)
+    model = snapshot.overrides.model or settings.model
+    parallel = snapshot.overrides.parallel or settings.concurrency
+    cache = snapshot.overrides.cache_from
+    facts = [
+        Fact("Run", run.id, is_id=True),
+        Fact("Why", BORN.get(run.trigger, run.trigger)),
+        Fact("Created", clock.day(run.created_at)),
+        Fact("Took", took(run.started_at, until)),
+        Fact("Attempt", str(run.attempt)) if run.attempt > 1 else None,
+        Fact("Form", snapshot.pipeline.mode),
+        Fact("Model", str(model)) if model else None,
+        Fact("Parallel", f"{parallel} at once") if parallel else None,
+        Fact("Queue", run.queue, link("/runs", queue=run.queue)),
+        Fact("Takes over", f"answers of run {cache[-8:]}", f"/pipeline-runs/{cache}")
+        if cache
+        else None,
+    ]
+    return [fact for fact in facts if fact is not None and fact.text != MISSING]
+
+
+async def output(request: WebRequest) -> Answer:
+    """The whole result, as a file."""
+    run_id = request.parameters["run_id"]
+    chunks = pipelines_of(request).output(run_id)
+    return Download(chunks, headers={"content-disposition": f'attachment; filename="{run_id}.txt"'})
+
+
+# -- forms --------------------------------------------------------------------------------------
+
+
+async def retry(request: WebRequest) -> Answer:
+    """One more attempt, for what failed."""
+
+    async def act() -> str:
+        run = await pipelines_of(request).retry(request.parameters["run_id"])
+        return f"/pipeline-runs/{run.id}?done=retried"
+
+    return await after(request, act, show)
+
+
+async def cancel(request: WebRequest) -> Answer:
+    """Stop it; what is done is kept."""
+
+    async def act() -> str:
+        run_id = request.parameters["run_id"]
+        await request.client.runs.cancel(run_id, reason=f"by {request.identity.name}")
+        return f"/pipeline-runs/{run_id}?done=cancelled"
+
+    return await after(request, act, show)

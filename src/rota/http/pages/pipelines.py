@@ -1,0 +1,102 @@
+"""The list of pipeline runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from rota.client.run_pages import RunList
+from rota.core.runs.model import Run
+from rota.http.pages.run_row import PIPELINE_PREFIX, run_href
+from rota.http.pages.status import StatusView, run_state
+from rota.http.pages.text import MISSING, Stamp, WallClock, counted, money, number, tokens, took
+from rota.http.pages.view import clock_of, link, page
+from rota.http.request import Answer, WebRequest
+from rota.pipelines.outcome import PipelineResult
+
+LIVE = "pipeline run"
+PAGE_SIZE = 50
+
+
+@dataclass(frozen=True)
+class PipelineRow:
+    """One run of a pipeline."""
+
+    id: str
+    name: str
+    href: str
+    state: StatusView
+    created: Stamp | None
+    schedule: bool
+    items: str
+    failed: str
+    tokens: str
+    cost: str
+    took: str
+    mark: str
+    spent: float
+
+
+async def show(request: WebRequest) -> Answer:
+    """The page."""
+    clock, query = clock_of(request), request.query
+    name, before = query.get("name"), query.get("before")
+    found = await pipeline_runs(request, name, before)
+    rows = [row_of(run, clock) for run in found.runs]
+    older = link("/pipelines", name=name, before=found.next) if found.next else ""
+    headline, context = sentences(rows, name)
+    return page(
+        request, "pipelines.html", title="Pipelines", place="pipelines", live=LIVE,
+        headline=headline, context=context, rows=rows, older=older,
+        shown=counted(len(rows), "run"),
+    )  # fmt: skip
+
+
+async def pipeline_runs(request: WebRequest, name: str, before: str) -> RunList:
+    """Runs of pipelines, newest first."""
+    page_of, after = request.client.runs.page, before or None
+    if name:
+        return await page_of(name=f"{PIPELINE_PREFIX}{name}", after=after, limit=PAGE_SIZE)
+    return await page_of(kind="pipeline", after=after, limit=PAGE_SIZE)
+
+
+def result_of(run: Run) -> PipelineResult | None:
+    """The stored result, if the run has one that can be read."""
+    if run.output is None:
+        return None
+    try:
+        return msgspec.json.decode(run.output, type=PipelineResult)
+    except (msgspec.DecodeError, RecursionError):
+        return None
+
+
+def row_of(run: Run, clock: WallClock) -> PipelineRow:
+    """The row of a run."""
+    result, state = result_of(run), run_state(run)
+    until = run.finished_at or (clock.now if run.status == "running" else None)
+    return PipelineRow(
+        id=run.id, name=run.name.removeprefix(PIPELINE_PREFIX), href=run_href(run), state=state,
+        created=clock.stamp(run.created_at), schedule=run.schedule_id is not None,
+        items=number(result.total) if result else MISSING,
+        failed=number(result.failed) if result else MISSING,
+        tokens=tokens(result.tokens) if result else MISSING,
+        cost=money(result.cost_usd) if result else MISSING,
+        took=took(run.started_at, until),
+        mark={"bad": "bad", "warn": "warn"}.get(state.tone, ""),
+        spent=result.cost_usd if result else 0.0,
+    )  # fmt: skip
+
+
+def sentences(rows: Sequence[PipelineRow], name: str) -> tuple[str, str]:
+    """The state of the pipelines."""
+    if not rows:
+        return "No pipeline has run yet.", ""
+    running = sum(row.state.word == "Running" for row in rows)
+    bad = sum(bool(row.mark) for row in rows)
+    head = f"{counted(running, 'run')} under way." if running else "Nothing runs now."
+    spent = sum(row.spent for row in rows)
+    of = f" of {name}" if name else ""
+    said = f"The newest {counted(len(rows), 'run')}{of} cost {money(spent)}."
+    return head, f"{said} {bad} did not complete." if bad else said

@@ -1,0 +1,441 @@
+"""The page of one run: attempts, steps, error, log, children, and what can be done about it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from rota.core.runs.lifecycle import OPEN, Status
+from rota.core.runs.model import LogLine, Run, StoredStep
+from rota.core.runs.stored_errors import error_line, own_frames, read_error
+from rota.core.time.instants import SECOND
+from rota.errors import BadInput
+from rota.explain.run import RunExplainer, RunState
+from rota.http.pages import chart
+from rota.http.pages.run_row import BORN, RunRowView, run_row, tags_of
+from rota.http.pages.status import STATES, StatusView, run_state, state_of
+from rota.http.pages.text import (
+    MISSING,
+    Stamp,
+    Value,
+    WallClock,
+    clipped,
+    counted,
+    duration,
+    stored_value,
+    took,
+)
+from rota.http.pages.view import PageProblem, after, clock_of, page
+from rota.http.request import Answer, Redirect, WebRequest
+
+STEPS_MAX = 200
+CHILDREN_MAX = 20
+LOG_MAX = 1_000
+LIVE = "run"
+
+
+@dataclass(frozen=True)
+class Fact:
+    """A name and a value, in a list of facts."""
+
+    name: str
+    text: str = ""
+    href: str = ""
+    is_id: bool = False
+    tags: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class WhyClause:
+    """One clause of an answer to why."""
+
+    head: str
+    text: str
+    shape: str = "g-dot"
+    tone: str = "rest"
+    is_hit: bool = False
+
+
+@dataclass(frozen=True)
+class AttemptView:
+    """One attempt of the chain."""
+
+    id: str
+    label: str
+    state: StatusView
+    at: Stamp | None
+    took: str
+    note: str
+    is_here: bool
+
+
+@dataclass(frozen=True)
+class StepView:
+    """One step, with its bar."""
+
+    key: str
+    name: str
+    state: StatusView
+    took: str
+    note: str
+    error: bool
+    child: str
+    depth: int
+    output: Value
+    bars: list[chart.Bar]
+
+
+@dataclass(frozen=True)
+class TraceRow:
+    """One row of a traceback."""
+
+    text: str
+    is_last: bool
+
+
+@dataclass(frozen=True)
+class ErrorView:
+    """The error of a failed run."""
+
+    type: str
+    message: str
+    kind: str
+    trace: list[TraceRow]
+    advice: str
+
+
+@dataclass(frozen=True)
+class LogRow:
+    """One line that the run's code has logged."""
+
+    key: str
+    at: Stamp | None
+    level: str
+    level_class: str
+    text: str
+
+
+async def show(request: WebRequest, problem: PageProblem | None = None) -> Answer:
+    """The page."""
+    client, clock = request.client, clock_of(request)
+    run = await client.runs.get(request.parameters["run_id"])
+    if run.kind == "schedule":
+        return Redirect(f"/schedules/{run.name}")
+    if run.kind == "pipeline":
+        return Redirect(f"/pipeline-runs/{run.id}")
+    chain = await client.runs.chain(run.id)
+    last = chain[-1]
+    state = await RunExplainer(client, request.zone).of(last)
+    steps = await client.runs.steps(run.id)
+    ticks, shown = step_views(run, steps, clock)
+    children = await child_rows(request, run)
+    error = error_view(run)
+    log = [log_row(line, clock) for line in await client.runs.logs(run.id, limit=LOG_MAX)]
+    can_retry = run.kind == "workflow" and last.status in RETRIED
+    return page(
+        request,
+        "run.html",
+        title=f"{run.name} {run.id[-8:]}",
+        place="runs",
+        live=LIVE,
+        problem=problem,
+        status=200 if problem is None else 409,
+        run=run,
+        state=run_state(run),
+        sentence=sentence_of(run, last, state),
+        follows=follows_of(run, last, state, len(steps)),
+        why=clauses_of(state) if last.status in OPEN and last.status != Status.RUNNING else [],
+        attempts=[attempt_view(one, number, run, clock) for number, one in enumerate(chain, 1)],
+        steps=shown,
+        ticks=ticks,
+        steps_line=steps_line(run, steps, clock),
+        steps_footer=steps_footer(run, steps),
+        error=error,
+        log=log,
+        log_line=f"{counted(len(log), 'line')}, kept per attempt" if log else "kept per attempt",
+        facts=facts_of(run, chain, clock),
+        input=stored_value(chain[0].input),
+        output=stored_value(run.output),
+        output_none=_no_output(run),
+        children=children[:CHILDREN_MAX],
+        children_line=_children_line(children),
+        can_cancel=run.kind == "workflow" and last.status in OPEN,
+        can_retry=can_retry,
+        retry_label=retry_label(last, steps),
+        can_copy=run.kind == "workflow",
+        signal=signal_of(state, last),
+    )
+
+
+RETRIED = (Status.FAILED, Status.CRASHED, Status.CANCELLED, Status.WAITING)
+
+
+# -- sentences ----------------------------------------------------------------------------------
+
+
+def sentence_of(run: Run, last: Run, state: RunState) -> str:
+    """The state of the run: the clause of `rota why`, as a sentence."""
+    if run.id != last.id:
+        return f"Attempt {run.attempt} ended: {run.label.replace(':', ', ')}."
+    return _sentence(state.clause)
+
+
+def follows_of(run: Run, last: Run, state: RunState, step_count: int) -> str:
+    """The next event without an action, or that there is none."""
+    if run.id != last.id:
+        return f"Attempt {last.attempt} followed; it is {last.status}."
+    kept = f" {counted(step_count, 'finished step')} are kept for the next attempt."
+    if last.status in (Status.FAILED, Status.CRASHED):
+        return "Nothing will happen by itself: no attempt is left." + (kept if step_count else "")
+    if last.status == Status.SLEEPING:
+        return "No worker is held."
+    return state.hint or ""
+
+
+def clauses_of(state: RunState) -> list[WhyClause]:
+    """The answer, and what to do about it."""
+    found = [WhyClause("", _sentence(state.clause), "s-warn", "warn", is_hit=True)]
+    if state.hint:
+        found.append(WhyClause("To change that:", state.hint))
+    return found
+
+
+def _sentence(clause: str) -> str:
+    return f"{clause[:1].upper()}{clause[1:]}".rstrip(".") + "."
+
+
+def retry_label(last: Run, steps: Sequence[StoredStep]) -> str:
+    """The button: where the next attempt begins."""
+    failed = [step for step in steps if step.status == "failed"]
+    if failed:
+        return f"Retry from step {clipped(step_name(failed[-1].key), 32)}"
+    return "Try again" if last.status == Status.WAITING else "Retry"
+
+
+def signal_of(state: RunState, last: Run) -> str | None:
+    """The signal to send; None when the run has ended."""
+    if last.kind != "workflow" or last.is_final:
+        return None
+    waiting: Any = state.facts.get("signals")
+    return str(waiting[0]) if waiting else None if last.status == Status.RUNNING else ""
+
+
+# -- parts --------------------------------------------------------------------------------------
+
+
+def attempt_view(one: Run, number: int, here: Run, clock: WallClock) -> AttemptView:
+    """An attempt of the chain."""
+    state = run_state(one)
+    if one.error:
+        note = error_line(one.error).partition(":")[0]
+    else:
+        note = one.reason or ""
+    until = one.finished_at or (clock.now if one.status == Status.RUNNING else None)
+    return AttemptView(
+        one.id, f"{number} · {state.word}", state, clock.stamp(one.started_at or one.created_at),
+        took(one.started_at, until), clipped(note, 40), one.id == here.id,
+    )  # fmt: skip
+
+
+def step_views(
+    run: Run, steps: Sequence[StoredStep], clock: WallClock
+) -> tuple[list[chart.Tick], list[StepView]]:
+    """The steps that this attempt ran or kept, on its time axis."""
+    own = [step for step in steps if step.run_attempt <= run.attempt and not _is_shadow(step)]
+    first = run.started_at or min((step.started_at for step in own), default=clock.now)
+    last = max(
+        run.finished_at or (clock.now if not run.is_final else first),
+        *(step.finished_at or step.started_at for step in own),
+        first + SECOND // 1000,
+    )  # fmt: skip
+    shown = [_step(step, run, clock, first, last) for step in own[-STEPS_MAX:]]
+    return chart.span_ticks(last - first), shown
+
+
+def _is_shadow(step: StoredStep) -> bool:
+    """Whether it only records that a child ended: the child's own row says so too."""
+    return step.kind == "result" or (bool(step.child_id) and step.key.startswith("result "))
+
+
+def step_name(key: str) -> str:
+    """A key for people: `charge`, and `charge (3)` for its third call."""
+    name, _, index = key.removeprefix("start ").partition("#")
+    numbers = [int(part) for part in index.split(".") if part.isdigit()]
+    call = max(numbers, default=0)
+    return f"{name} ({call + 1})" if call else name
+
+
+def _step(step: StoredStep, run: Run, clock: WallClock, first: int, last: int) -> StepView:
+    kept = step.run_attempt < run.attempt or step.started_at < first
+    state = _step_state(step, clock.now)
+    ended = step.finished_at or (clock.now if state.word == "Running" else step.started_at)
+    if kept:
+        bars = [chart.lane_bar(first, first, first=first, last=last, tone="rest")]
+    else:
+        bars = [chart.lane_bar(step.started_at, ended, first=first, last=last, tone=_tone(state))]
+    note = ""
+    if step.error:
+        note = clipped(error_line(step.error), 120)
+    elif step.attempt > 1:
+        note = f"try {step.attempt}"
+    return StepView(
+        step.key, step_name(step.key), state,
+        "kept" if kept else took(step.started_at, step.finished_at),
+        note, bool(step.error), step.child_id or "", 1 if step.kind == "child" else 0,
+        stored_value(step.output), bars,
+    )  # fmt: skip
+
+
+def _step_state(step: StoredStep, now: int) -> StatusView:
+    if step.kind == "sleep" or step.status == "waiting":
+        over = step.wake_at is not None and step.wake_at <= now
+        return STATES["completed"] if over and step.kind == "sleep" else STATES["sleeping"]
+    return state_of(step.status, None)
+
+
+def _tone(state: StatusView) -> str:
+    return {"ok": "ok", "bad": "bad", "run": "run", "warn": "warn"}.get(state.tone, "rest")
+
+
+def steps_line(run: Run, steps: Sequence[StoredStep], clock: WallClock) -> str:
+    """`8.9 s · 3 run, 2 kept`."""
+    own = sum(step.run_attempt == run.attempt for step in steps)
+    kept = sum(step.run_attempt < run.attempt for step in steps)
+    until = run.finished_at or (clock.now if run.status == Status.RUNNING else None)
+    parts = [took(run.started_at, until), f"{own} run" + (f", {kept} kept" if kept else "")]
+    return " · ".join(part for part in parts if part != MISSING)
+
+
+def steps_footer(run: Run, steps: Sequence[StoredStep]) -> str:
+    """The meaning of the grey bars, and how many rows are omitted."""
+    said = []
+    if any(step.run_attempt < run.attempt for step in steps):
+        said.append("Grey: kept from an earlier attempt, not executed again.")
+    if len(steps) > STEPS_MAX:
+        said.append(f"The last {STEPS_MAX} of {len(steps):,} steps are shown.")
+    return " ".join(said)
+
+
+def error_view(run: Run) -> ErrorView | None:
+    """The error of this attempt."""
+    if run.error is None:
+        return None
+    found = read_error(run.error)
+    rows = own_frames(found["trace"].rstrip())
+    code = [at for at, row in enumerate(rows) if row.startswith("    ") and row.strip(" ^~")]
+    marked = code[-1] if code else -1
+    trace = [TraceRow(row, at == marked) for at, row in enumerate(rows)]
+    advice = str(found.get("notes", "")).removeprefix("Hint: ")
+    return ErrorView(found["type"], found["message"], found["kind"], trace, advice)
+
+
+_LEVELS = {"warning": "w", "error": "e", "critical": "e"}
+
+
+def log_row(line: LogLine, clock: WallClock) -> LogRow:
+    """A line that user code has logged."""
+    level = line.level.lower()
+    return LogRow(
+        str(line.position), clock.stamp(line.at), level.replace("warning", "warn"),
+        _LEVELS.get(level, ""), line.message,
+    )  # fmt: skip
+
+
+def facts_of(run: Run, chain: Sequence[Run], clock: WallClock) -> list[Fact]:
+    """The facts about the run."""
+    first = chain[0]
+    started = run.started_at
+    waited = None if started is None else started - (run.available_at or run.created_at)
+    born = BORN.get(first.trigger, first.trigger)
+    facts = [
+        Fact("Run", run.id, is_id=True),
+        Fact("Chain", first.id, f"/runs/{first.id}", is_id=True) if len(chain) > 1 else None,
+        Fact("Why", born),
+        Fact("Parent", first.parent_id or "", f"/runs/{first.parent_id}", is_id=True)
+        if first.parent_id
+        else None,
+        Fact("Due", clock.day(run.due_at)) if run.due_at else None,
+        Fact("Created", clock.day(run.created_at)),
+        Fact("Waited", f"{duration(waited)} for a slot") if waited and waited > 0 else None,
+        Fact("External id", first.external_id, is_id=True) if first.external_id else None,
+        Fact("Queue", run.queue, f"/runs?queue={run.queue}"),
+        Fact("Priority", str(run.priority)) if run.priority else None,
+        Fact("Key", run.limit_key, is_id=True) if run.limit_key else None,
+        Fact("Worker", run.lease_owner, "/workers", is_id=True) if run.lease_owner else None,
+        Fact("Tags", tags=tags_of(first)) if first.tags else None,
+        Fact("Version", run.version, is_id=True) if run.version else None,
+    ]
+    return [fact for fact in facts if fact is not None]
+
+
+def _no_output(run: Run) -> str:
+    if run.status == Status.COMPLETED:
+        return "None: it returned nothing."
+    if not run.is_final:
+        return "None yet."
+    verb = run.status if run.status in (Status.FAILED, Status.CRASHED) else f"was {run.status}"
+    return f"None: the run {verb}."
+
+
+async def child_rows(request: WebRequest, run: Run) -> list[RunRowView]:
+    """The runs that this one has started, oldest first."""
+    clock = clock_of(request)
+    found = await request.client.runs.children(run.id, limit=CHILDREN_MAX + 1)
+    return [run_row(one, clock) for one in found]
+
+
+def _children_line(rows: Sequence[RunRowView]) -> str:
+    return f"first {CHILDREN_MAX}" if len(rows) > CHILDREN_MAX else str(len(rows))
+
+
+# -- forms --------------------------------------------------------------------------------------
+
+
+async def retry(request: WebRequest) -> Answer:
+    """One more attempt."""
+
+    async def act() -> str:
+        run = await request.client.runs.retry(request.parameters["run_id"])
+        last = (await request.client.runs.chain(run.id))[-1]
+        return f"/runs/{last.id}?done=retried"
+
+    return await after(request, act, show)
+
+
+async def cancel(request: WebRequest) -> Answer:
+    """End the open attempt."""
+
+    async def act() -> str:
+        run_id = request.parameters["run_id"]
+        reason = request.form().get("reason").strip() or f"by {request.identity.name}"
+        await request.client.runs.cancel(run_id, reason=reason)
+        return f"/runs/{run_id}?done=cancelled"
+
+    return await after(request, act, show)
+
+
+async def signal(request: WebRequest) -> Answer:
+    """Send a signal."""
+
+    async def act() -> str:
+        run_id, form = request.parameters["run_id"], request.form()
+        value = read_json(form.get("value"), "the value")
+        await request.client.runs.signal(run_id, form.get("name"), value)
+        return f"/runs/{run_id}?done=signalled"
+
+    return await after(request, act, show)
+
+
+def read_json(text: str, what: str) -> Any:
+    """JSON from a form; an empty field is None."""
+    if not text.strip():
+        return None
+    try:
+        return msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise BadInput(
+            f"{what} is not JSON: {error}", hint='Write text as "…" with quotes.'
+        ) from error

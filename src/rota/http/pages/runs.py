@@ -1,0 +1,293 @@
+"""The list of runs: filters in the address, chips, pages; and the form that starts one."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+from rota.client.doctor import absence, known
+from rota.client.overview import RecentCounts
+from rota.client.run_pages import RunList
+from rota.core.runs.lifecycle import OPEN
+from rota.core.time.instants import DAY, HOUR, instant, moment
+from rota.errors import BadInput, RotaError, UnknownRun
+from rota.http.pages.run import read_json
+from rota.http.pages.run_row import run_href, run_row
+from rota.http.pages.status import STATES, StatusView
+from rota.http.pages.text import WallClock, counted, number, stored_value
+from rota.http.pages.view import PageProblem, after, clock_of, link, page
+from rota.http.request import Answer, Fields, Redirect, WebRequest
+
+PAGE_SIZE = 50
+LIVE = "run"
+STATUSES = (
+    "running", "pending", "sleeping", "waiting", "failed", "crashed", "cancelled", "completed",
+    "skipped",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class RunSearch:
+    """The filters, as the address has them."""
+
+    q: str = ""
+    status: str = ""
+    kind: str = ""
+    queue: str = ""
+    schedule: str = ""
+    tag: str = ""
+    error: str = ""
+    since: str = ""
+    before: str = ""
+
+    @classmethod
+    def of(cls, query: Fields) -> RunSearch:
+        """From a query string."""
+        return cls(**{one.name: query.get(one.name).strip() for one in fields(cls)})
+
+    def href(self, *, path: str = "/runs", done: str = "", **changes: str) -> str:
+        """The address with some filters changed."""
+        changed = replace(self, **changes)
+        values = {one.name: getattr(changed, one.name) for one in fields(self)}
+        return link(path, **values, done=done)
+
+    @property
+    def has_rare(self) -> bool:
+        """Whether a filter behind "More filters" is on."""
+        return bool(self.queue or self.schedule or self.tag or self.error or self.since)
+
+    @property
+    def is_on(self) -> bool:
+        """Whether anything is filtered."""
+        return any(getattr(self, one.name) for one in fields(self) if one.name != "before")
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One entry of a select."""
+
+    value: str
+    label: str
+
+
+@dataclass(frozen=True)
+class Chip:
+    """A filter that is on, or can be."""
+
+    label: str
+    href: str
+    is_on: bool = False
+    state: StatusView | None = None
+    count: str = ""
+
+
+SINCE = (
+    Choice("", "Any time"), Choice("1h", "Last hour"), Choice("24h", "Last 24 hours"),
+    Choice("7d", "Last 7 days"), Choice("30d", "Last 30 days"),
+)  # fmt: skip
+_SINCE_US = {"1h": HOUR, "24h": DAY, "7d": 7 * DAY, "30d": 30 * DAY}
+
+
+async def show(request: WebRequest) -> Answer:
+    """The page."""
+    query, clock = RunSearch.of(request.query), clock_of(request)
+    found, problem = await _find(request, query, clock)
+    rows = [run_row(run, clock) for run in found.runs]
+    counts = await request.client.overview.counts()
+    headline, context = sentences(counts)
+    return page(
+        request, "runs.html", title="Runs", place="runs", live=LIVE, problem=problem,
+        headline=headline, context=context, chips=status_chips(query, counts), filters=query,
+        queue_names=sorted({one.name for one in await request.client.queues()} | {"default"}),
+        since_choices=SINCE, active=active_chips(query), rows=rows,
+        bulk=query.href(path="/runs/bulk", before="") if query.is_on else "",
+        is_first_page=not query.before, shown=_shown(found, clock),
+        older=query.href(before=found.next) if found.next else "",
+        newest=query.href(before="") if query.before else "", looked=_looked(found, clock),
+    )  # fmt: skip
+
+
+async def _find(
+    request: WebRequest, query: RunSearch, clock: WallClock
+) -> tuple[RunList, PageProblem | None]:
+    try:
+        return await _list(request, query, clock), None
+    except RotaError as error:
+        return RunList([], None, None), PageProblem.of(error)
+
+
+async def _list(request: WebRequest, query: RunSearch, clock: WallClock) -> RunList:
+    runs = request.client.runs
+    if query.q and not query.before:
+        with contextlib.suppress(UnknownRun):
+            return RunList([await runs.get(query.q)], None, None)
+    filters = filters_of(query, clock.now)
+    return await runs.page(after=query.before or None, limit=PAGE_SIZE, **filters)
+
+
+def filters_of(query: RunSearch, now: int) -> dict[str, Any]:
+    """The filters of the client that an address means; a search text is a name."""
+    names = ("status", "kind", "queue", "schedule", "tag", "error")
+    filters: dict[str, Any] = {name: getattr(query, name) for name in names if getattr(query, name)}
+    since = since_at(query.since, now)
+    if since is not None:
+        filters["since"] = since
+    if query.q:
+        filters["name"] = query.q
+    return filters
+
+
+def sentences(counts: RecentCounts) -> tuple[str, str]:
+    """The state of the list, in two sentences."""
+    running = counts.open.get("running", 0)
+    head = f"{number(running)} run now." if running else "Nothing runs now."
+    names = {"pending": "pending", "sleeping": "asleep", "waiting": "waiting for you"}
+    parts = [
+        f"{number(counts.open[key])} {word}" for key, word in names.items() if counts.open.get(key)
+    ]
+    ended = sum(count for status, count in counts.ended.items() if status != "skipped")
+    if ended:
+        more = "" if counts.is_whole else "at least "
+        failed = counts.ended.get("failed", 0) + counts.ended.get("crashed", 0)
+        parts.append(f"{more}{number(ended)} ended in the last 24 hours")
+        parts.append(f"{number(failed)} of them failed" if failed else "none of them failed")
+    said = ", ".join(parts)
+    return head, f"{said[:1].upper()}{said[1:]}." if said else ""
+
+
+def status_chips(query: RunSearch, counts: RecentCounts) -> list[Chip]:
+    """A chip for each status: open runs are counted exactly, ended ones over a day."""
+    chips = [Chip("All", query.href(status="", before=""), not query.status)]
+    for status in STATUSES:
+        now, day = counts.open.get(status, 0), counts.ended.get(status, 0)
+        on = query.status == status
+        plus = "" if counts.is_whole else "+"
+        count = number(now) if status in OPEN else f"{number(day)}{plus} in 24 h"
+        if now or day or on or status in ("failed", "completed"):
+            href = query.href(status="" if on else status, before="")
+            chips.append(Chip(STATES[status].word, href, on, STATES[status], count))
+    return chips
+
+
+def active_chips(query: RunSearch) -> list[Chip]:
+    """The filters that are on; each takes itself away."""
+    names = {"q": "", "kind": "kind ", "queue": "queue ", "schedule": "schedule ", "tag": "tag ",
+        "error": "error ", "since": "last "}  # fmt: skip
+    return [
+        Chip(f"{label}{getattr(query, name)}", query.href(**{name: "", "before": ""}), is_on=True)
+        for name, label in names.items()
+        if getattr(query, name)
+    ]
+
+
+def _shown(found: RunList, clock: WallClock) -> str:
+    if not found.runs:
+        return ""
+    first, last = (clock.day(run.created_at) for run in (found.runs[0], found.runs[-1]))
+    said = f"{counted(len(found.runs), 'run')} shown, from {first} back to {last}"
+    return said if found.looked_back_to is None else f"{said} · {_looked(found, clock)}"
+
+
+def _looked(found: RunList, clock: WallClock) -> str:
+    """How far the search went."""
+    if found.looked_back_to is None:
+        return "Looked through all runs that are kept."
+    return f"Looked back to {clock.day(instant(found.looked_back_to))}."
+
+
+async def find(request: WebRequest) -> Answer:
+    """The search field beside every page: a name or an id of anything."""
+    asked = request.query.get("q").strip()
+    if not asked:
+        return Redirect("/runs")
+    client = request.client
+    for get, path in (
+        (client.schedules.get, "/schedules"),
+        (client.automations.show, "/automations"),
+    ):
+        try:
+            await get(asked)
+        except RotaError:
+            continue
+        return Redirect(link_to(path, asked))
+    try:
+        return Redirect(run_href(await client.runs.get(asked)))
+    except RotaError:
+        return Redirect(link("/runs", q=asked))
+
+
+def link_to(path: str, name: str) -> str:
+    """The page of a named thing."""
+    from rota.http.pages.text import segment
+
+    return f"{path}/{segment(name)}"
+
+
+# -- starting -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class StartForm:
+    """The typed text."""
+
+    workflow: str = ""
+    input: str = ""
+    external_id: str = ""
+    queue: str = ""
+
+
+async def known_names(request: WebRequest) -> list[str]:
+    """The workflows that live workers have."""
+    client = request.client
+    now = client.clock.now()
+    names = {
+        name
+        for worker in await client.workers()
+        if absence(worker, client.settings, now) is None
+        for name in known(worker)
+    }
+    return sorted(name for name in names if not name.startswith(("pipeline", "rota.")))
+
+
+async def new(request: WebRequest, problem: PageProblem | None = None) -> Answer:
+    """The form that starts a run."""
+    if request.method == "POST":
+        typed = request.form()
+        form = StartForm(**{one.name: typed.get(one.name) for one in fields(StartForm)})
+    else:
+        form = StartForm(workflow=request.query.get("workflow"))
+        like = request.query.get("like")
+        if like:
+            run = await request.client.runs.get(like)
+            form = StartForm(run.name, stored_value(run.input).raw, queue=run.queue)
+    return page(
+        request, "run_new.html", title="Start a run", place="runs", problem=problem,
+        status=200 if problem is None else 422, form=form, names=await known_names(request),
+    )  # fmt: skip
+
+
+async def start(request: WebRequest) -> Answer:
+    """Start it."""
+
+    async def act() -> str:
+        form = request.form()
+        given = read_json(form.get("input"), "the input")
+        if given is not None and not isinstance(given, dict):
+            raise BadInput("the input is not an object", hint='Write {"parameter": value}.')
+        options: dict[str, Any] = {
+            name: form.get(name).strip()
+            for name in ("external_id", "queue")
+            if form.get(name).strip()
+        }
+        starter = request.client.options(**options)
+        run = await starter.start(form.get("workflow").strip(), **(given or {}))
+        return f"/runs/{run.id}?done=started"
+
+    return await after(request, act, new)
+
+
+def since_at(since: str, now: int) -> Any:
+    """The instant that a choice of "since" means."""
+    age = _SINCE_US.get(since)
+    return None if age is None else moment(now - age)

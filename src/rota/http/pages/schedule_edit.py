@@ -1,0 +1,305 @@
+"""Create and edit a schedule: the form, the preview in words, and the difference of firings."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from functools import cache
+from typing import Any
+from zoneinfo import available_timezones
+
+from rota.client.schedules import ScheduleView
+from rota.core.time.describe import describe
+from rota.core.time.instants import DAY
+from rota.core.time.recurrence import (
+    Spec,
+    between,
+    count_between,
+    next_after,
+    parse,
+    skipped_between,
+)
+from rota.errors import BadInput, RotaError, WrongState
+from rota.http.pages.occurrence_view import words_of
+from rota.http.pages.run import read_json
+from rota.http.pages.runs import Choice, known_names
+from rota.http.pages.schedule import MISSES, OVERLAPS
+from rota.http.pages.text import WallClock, city, counted, number, rough, segment, stored_value
+from rota.http.pages.view import PageProblem, after, clock_of, page
+from rota.http.request import Answer, WebRequest
+from rota.schedules.preview import form_of, zone_of
+
+DIFF_MAX = 40
+FIRST_MAX = 5
+LOOK_AHEAD_US = 400 * DAY  # far enough for both moves of the clock
+NOTES_MAX = 2
+BURST_PER_DAY = 1_440
+
+
+@dataclass(frozen=True)
+class ScheduleForm:
+    """The typed text."""
+
+    name: str = ""
+    workflow: str = ""
+    when: str = ""
+    zone: str = ""
+    queue: str = ""
+    overlap: str = "queue"
+    missed: str = "run"
+    input: str = ""
+    seen: str = ""
+    confirm: str = ""
+    asks_confirm: bool = False
+
+
+@dataclass(frozen=True)
+class DiffRow:
+    """A firing that comes or goes."""
+
+    kind: str  # add | del | same
+    sign: str
+    word: str
+    there: str
+    here: str
+
+
+@dataclass(frozen=True)
+class PreviewView:
+    """The meaning of the typed schedule."""
+
+    is_new: bool
+    zone: str = "UTC"
+    two_zones: bool = False
+    problem: PageProblem | None = None
+    is_empty: bool = False
+    is_same: bool = False
+    words: str = ""
+    form: str = ""
+    next: str = ""
+    week: str = ""
+    moves: str = ""
+    notes: Sequence[str] = ()
+    warnings: Sequence[str] = ()
+    diff: Sequence[DiffRow] = ()
+    diff_line: str = ""
+
+
+def preview_of(form: ScheduleForm, old: Spec | None, here: WallClock) -> PreviewView:
+    """The preview of what was typed, beside the definition in force."""
+    zone, is_new = form.zone or here.zone, old is None
+    if not form.when.strip():
+        return PreviewView(is_new, is_empty=True)
+    try:
+        spec = parse(form.when.strip(), zone=zone, now=here.now)
+        there = WallClock(zone, here.now)
+        first = next_after(spec, here.now)
+    except RotaError as error:
+        return PreviewView(is_new, problem=PageProblem.of(error))
+    week = count_between(spec, here.now, here.now + 7 * DAY)
+    before = (
+        ""
+        if old is None
+        else f", before {number(count_between(old, here.now, here.now + 7 * DAY))}"
+    )
+    diff, line = firings(spec, here, there) if old is None else difference(old, spec, here, there)
+    far = [one.text for one in skipped_between(spec, here.now, here.now + LOOK_AHEAD_US, NOTES_MAX)]
+    warnings = []
+    if week > 7 * BURST_PER_DAY:
+        warnings.append(f"It fires {number(week)} times in 7 days. Is that what you want?")
+    return PreviewView(
+        is_new, zone, zone != here.zone,
+        words=f"{_capital(words_of(describe(spec), zone))}, {city(zone)}.",
+        form="; ".join(form_of(timing) for timing in spec.timings),
+        next="never" if first is None else _both(first, here, there),
+        week=f"{counted(week, 'firing')}{before}", notes=far, warnings=warnings, diff=diff,
+        diff_line=line, is_same=old is not None and not diff,
+    )  # fmt: skip
+
+
+def difference(
+    old: Spec, spec: Spec, here: WallClock, there: WallClock
+) -> tuple[list[DiffRow], str]:
+    """The firings of the next 24 hours that come and go."""
+    until = here.now + DAY
+    was, will = (_times(one, here.now, until) for one in (old, spec))
+    gone, come = was - will, will - was
+    rows = [
+        _diff_row(at, "del" if at in gone else "add", here, there) for at in sorted(gone | come)
+    ]
+    counts = [count_between(one, here.now, until) for one in (spec, old)]
+    line = f"{number(counts[0])} instead of {number(counts[1])}"
+    if len(rows) > DIFF_MAX:
+        line = f"{line}; the first {DIFF_MAX} changes"
+    return rows[:DIFF_MAX], line
+
+
+def firings(spec: Spec, here: WallClock, there: WallClock) -> tuple[list[DiffRow], str]:
+    """The first firings of a new schedule."""
+    found: list[DiffRow] = []
+    at = next_after(spec, here.now)
+    while at is not None and len(found) < FIRST_MAX:
+        found.append(_diff_row(at, "add", here, there))
+        at = next_after(spec, at)
+    return found, f"the first {len(found)}"
+
+
+def _times(spec: Spec, first: int, until: int) -> set[int]:
+    return (
+        set(between(spec, first, until, limit=2 * DIFF_MAX))
+        if count_between(spec, first, until)
+        else set()
+    )
+
+
+def _diff_row(at: int, kind: str, here: WallClock, there: WallClock) -> DiffRow:
+    sign, word = ("+", "added") if kind == "add" else ("−", "removed")
+    return DiffRow(kind, sign, word, there.day(at), here.day(at))
+
+
+def _both(at: int, here: WallClock, there: WallClock) -> str:
+    yours = "" if here.zone == there.zone else f" ({here.day(at)} yours)"
+    return f"{there.day(at)}{yours}, in {rough(at - here.now)}"
+
+
+def _capital(words: str) -> str:
+    return f"{words[:1].upper()}{words[1:]}"
+
+
+# -- pages --------------------------------------------------------------------------------------
+
+
+async def new(request: WebRequest, problem: PageProblem | None = None) -> Answer:
+    """The form of a new schedule."""
+    form = _typed(request) if request.method == "POST" else ScheduleForm(
+        workflow=request.query.get("workflow"), zone=request.zone
+    )  # fmt: skip
+    return await _page(request, form, None, problem)
+
+
+async def edit(request: WebRequest, problem: PageProblem | None = None) -> Answer:
+    """The form of one that exists."""
+    view = await request.client.schedules.get(request.parameters["name"])
+    form = _typed(request) if request.method == "POST" else form_of_view(view)
+    if problem is not None and "confirm" in problem.hint.lower():
+        form = ScheduleForm(**{**_values(form), "asks_confirm": True})
+    return await _page(request, form, view, problem)
+
+
+def form_of_view(view: ScheduleView) -> ScheduleForm:
+    """The form over the definition in force."""
+    row, intent = view.schedule, view.intent
+    return ScheduleForm(
+        row.name, intent.workflow, intent.text, zone_of(intent.spec), row.queue,
+        intent.policies.overlap, intent.policies.missed, stored_value(row.input).raw,
+        digest_of(view),
+    )  # fmt: skip
+
+
+def digest_of(view: ScheduleView) -> str:
+    """The digest of the form's source; another digest at saving means that another user saved
+    before."""
+    row, intent = view.schedule, view.intent
+    seen = (
+        intent.workflow,
+        intent.text,
+        repr(intent.spec),
+        repr(intent.policies),
+        row.queue,
+        row.input,
+    )
+    return hashlib.sha256(repr(seen).encode()).hexdigest()[:16]
+
+
+def _values(form: ScheduleForm) -> dict[str, Any]:
+    return {one.name: getattr(form, one.name) for one in fields(form)}
+
+
+def _typed(request: WebRequest) -> ScheduleForm:
+    form = request.form()
+    names = [one.name for one in fields(ScheduleForm) if one.name != "asks_confirm"]
+    values: dict[str, Any] = {name: form.get(name).strip() for name in names}
+    return ScheduleForm(**values)
+
+
+async def _page(
+    request: WebRequest, form: ScheduleForm, view: ScheduleView | None, problem: PageProblem | None
+) -> Answer:
+    old = None if view is None or view.problem else view.intent.spec
+    name = "" if view is None else view.schedule.name
+    href = f"/schedules/{segment(name)}" if name else "/schedules"
+    preview_page = f"{href}/preview" if name else "/schedules/preview"
+    return page(
+        request, "schedule_edit.html", title=f"Edit {name}" if name else "New schedule",
+        place="schedules", problem=problem, status=200 if problem is None else 422,
+        is_new=view is None, name=name, href=href, action=href, preview_action=preview_page,
+        preview_page=preview_page, form=form, names=await known_names(request), zones=_zones(),
+        overlaps=[Choice(value, label) for value, label in OVERLAPS.items()],
+        misses=[Choice(value, label) for value, label in MISSES.items()],
+        preview=preview_of(form, old, clock_of(request)),
+    )  # fmt: skip
+
+
+@cache
+def _zones() -> list[str]:
+    return sorted(name for name in available_timezones() if "/" in name and name[:3] != "Etc")
+
+
+async def preview(request: WebRequest) -> Answer:
+    """The same page for what is typed; nothing is saved."""
+    return await (edit if "name" in request.parameters else new)(request)
+
+
+# -- saving -------------------------------------------------------------------------------------
+
+
+def _input_of(form: ScheduleForm) -> dict[str, Any] | None:
+    given = read_json(form.input, "the input")
+    if given is not None and not isinstance(given, dict):
+        raise BadInput("the input is not an object", hint='Write {"parameter": value}.')
+    return given
+
+
+async def create(request: WebRequest) -> Answer:
+    """Create it."""
+
+    async def act() -> str:
+        form = _typed(request)
+        await request.client.schedules.create(
+            form.name, form.workflow, form.when, zone=form.zone or None,
+            input=_input_of(form), overlap=form.overlap, missed=form.missed,
+            queue=form.queue or None,
+        )  # fmt: skip
+        return f"/schedules/{segment(form.name)}?done=created"
+
+    return await after(request, act, new)
+
+
+async def save(request: WebRequest) -> Answer:
+    """Change it, unless someone else has since the form was opened."""
+
+    async def act() -> str:
+        client, name, form = request.client, request.parameters["name"], _typed(request)
+        view = await client.schedules.get(name)
+        if form.seen and form.seen != digest_of(view):
+            raise WrongState(
+                "someone saved this schedule since you opened the form",
+                hint="Nothing was changed by you. Open it again and look at the new definition.",
+            )
+        old = form_of_view(view)
+        changes: dict[str, Any] = {}
+        if form.when != old.when:
+            changes["when"] = form.when
+        if form.zone and form.zone != old.zone:
+            changes["zone"] = form.zone
+        for key in ("overlap", "missed", "queue"):
+            if getattr(form, key) and getattr(form, key) != getattr(old, key):
+                changes[key] = getattr(form, key)
+        if form.input != old.input:
+            changes["input"] = _input_of(form) or {}
+        if changes:
+            await client.schedules.update(name, confirm=bool(form.confirm), **changes)
+        return f"/schedules/{segment(name)}?done=saved"
+
+    return await after(request, act, edit)

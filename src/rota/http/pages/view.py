@@ -1,0 +1,176 @@
+"""Renders a page: the templates, what every page shows around its content, notices and problems."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+from minijinja import Environment
+
+from rota import __version__ as version
+from rota.errors import RotaError
+from rota.http.files import static_url
+from rota.http.pages import text
+from rota.http.request import Answer, Html, Redirect, WebRequest
+
+TEMPLATES = Path(__file__).parent.parent / "templates"
+FRAGMENT = "x-rota-fragment"
+EVENTS = "/api/v1/events"  # the stream of hints
+
+
+@dataclass(frozen=True)
+class Place:
+    """An entry of the navigation."""
+
+    key: str
+    href: str
+    label: str
+    icon: str
+    on_phone: bool = True
+
+
+PLACES = (
+    Place("overview", "/", "Overview", "n-home"),
+    Place("runs", "/runs", "Runs", "n-runs"),
+    Place("schedules", "/schedules", "Schedules", "n-sched"),
+    Place("automations", "/automations", "Automations", "n-auto"),
+    Place("pipelines", "/pipelines", "Pipelines", "n-pipe", on_phone=False),
+    Place("workers", "/workers", "Workers", "n-work", on_phone=False),
+)
+# The result of a form, by the word in `?done=`. Addresses can be forged, so the texts are ours.
+NOTICES: Mapping[str, str] = {
+    "retried": "A new attempt was started.",
+    "cancelled": "The run was cancelled.",
+    "signalled": "The signal was sent.",
+    "started": "The run was started.",
+    "created": "The schedule was created.",
+    "saved": "The schedule was changed.",
+    "paused": "It is paused.",
+    "resumed": "It is resumed.",
+    "triggered": "A run was started.",
+    "backfilled": "The backfill was started.",
+    "deleted": "The schedule was deleted. Its runs stay.",
+    "approved": "Approved. The change is made once, with these parameters.",
+    "rejected": "Rejected. Nothing was called; its events are skipped.",
+    "answered": "Answered.",
+    "applied": "Done. The list shows the runs as they are now.",
+    "queued": "Every producer was queued.",
+    "skipped": "The event was skipped.",
+    "reset": "The code's values are in force again.",
+    "signed-out": "You are signed out.",
+}
+
+
+@cache
+def environment() -> Environment:
+    """The templates. They escape by name (`.html`), and an undefined name is an error."""
+    sources = {path.name: path.read_text(encoding="utf-8") for path in TEMPLATES.glob("*.html")}
+    return Environment(
+        templates=sources,
+        undefined_behavior="strict",
+        trim_blocks=True,
+        lstrip_blocks=True,
+        filters={
+            "number": text.number,
+            "money": text.money,
+            "tokens": text.tokens,
+            "duration": text.duration,
+            "segment": text.segment,
+            "city": text.city,
+            "short_id": _short_id,
+        },
+        globals={
+            "static": static_url,
+            "places": PLACES,
+            "version": version,
+            "events": EVENTS,
+            "counted": text.counted,
+            "link": link,
+        },
+    )
+
+
+def _short_id(run_id: str) -> str:
+    from rota.core.runs.ids import short_id
+
+    return short_id(run_id)
+
+
+def link(path: str, **query: Any) -> str:
+    """An address with those parts of the query that have a value."""
+    given = {name: value for name, value in query.items() if value not in (None, "", False)}
+    return f"{path}?{urlencode(given, doseq=True)}" if given else path
+
+
+@dataclass(frozen=True)
+class PageProblem:
+    """An error as a page shows it."""
+
+    message: str
+    hint: str
+    code: str
+
+    @classmethod
+    def of(cls, error: RotaError) -> PageProblem:
+        """The message of the error, and what to do about it."""
+        return cls(error.message, error.advice or "", error.code)
+
+
+def clock_of(request: WebRequest) -> text.WallClock:
+    """The wall clock of the person who looks."""
+    return text.WallClock(request.zone, request.client.clock.now())
+
+
+def page(
+    request: WebRequest,
+    template: str,
+    *,
+    title: str,
+    place: str = "",
+    live: str = "",
+    status: int = HTTPStatus.OK,
+    problem: PageProblem | None = None,
+    attention: int = 0,
+    **values: Any,
+) -> Html:
+    """One page, or only its body where the script asks for it. `live` names the topics that make
+    the page fetch itself again."""
+    clock = clock_of(request)
+    rendered = environment().render_template(
+        template,
+        is_fragment=FRAGMENT in request.headers,
+        title=title,
+        place=place,
+        live=live,
+        namespace=request.client.settings.namespace,
+        identity=request.identity,
+        may_operate=request.identity.may("operate"),
+        may_admin=request.identity.may("admin"),
+        now=clock.stamp(clock.now),
+        zone=request.zone,
+        path=request.path,
+        notice=NOTICES.get(request.query.get("done"), ""),
+        problem=problem,
+        attention=attention,
+        retries=False,
+        **values,
+    )
+    return Html(rendered, status=status)
+
+
+async def after(
+    request: WebRequest,
+    action: Callable[[], Awaitable[str]],
+    show: Callable[[WebRequest, PageProblem], Awaitable[Answer]],
+) -> Answer:
+    """Do what a form asks and go to the address that `action` returns; when it is refused, show
+    the page with the reason, and what was typed."""
+    try:
+        return Redirect(await action())
+    except RotaError as error:
+        return await show(request, PageProblem.of(error))

@@ -1,0 +1,174 @@
+"""Workers by their heartbeat, and queues with their limits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rota.client.overview import QueueState, WorkerState
+from rota.core.runs.model import Queue
+from rota.core.time.instants import instant, span
+from rota.http.pages.chart import share
+from rota.http.pages.status import STATES, WORKERS, StatusView, named
+from rota.http.pages.text import Stamp, WallClock, counted, number, rough
+from rota.http.pages.view import PageProblem, after, clock_of, page
+from rota.http.request import Answer, WebRequest
+
+LIVE = "worker run"
+OPEN = StatusView("Open", "s-ok", "ok")
+FULL = StatusView("At its limit", "s-warn", "warn")
+
+
+@dataclass(frozen=True)
+class WorkerRow:
+    """One worker."""
+
+    id: str
+    name: str
+    pid: int
+    up: str
+    state: StatusView
+    beat: str
+    since: Stamp | None
+    word: str
+    slots: str
+    percent: float
+    free: int
+    serves: str
+    version: str
+    mark: str
+
+
+@dataclass(frozen=True)
+class QueueRow:
+    """One queue."""
+
+    name: str
+    limits: str
+    state: StatusView
+    running: str
+    percent: float
+    tone: str
+    pending: int
+    oldest: Stamp | None
+    is_paused: bool
+    verb: str
+    mark: str
+
+
+@dataclass(frozen=True)
+class FleetView:
+    """Everything the page and the overview know about workers and queues."""
+
+    workers: list[WorkerRow]
+    queues: list[QueueRow]
+
+    @property
+    def alive(self) -> list[WorkerRow]:
+        """Workers with a fresh heartbeat."""
+        return [row for row in self.workers if row.state == WORKERS["alive"]]
+
+    @property
+    def slots_free(self) -> int:
+        """Slots of the living workers that hold no run."""
+        return sum(row.free for row in self.alive)
+
+
+async def fleet_of(request: WebRequest) -> FleetView:
+    """The state of workers and queues."""
+    seen, clock = request.client.overview, clock_of(request)
+    return FleetView(
+        [worker_row(one, clock) for one in await seen.workers()],
+        [queue_row(one, clock) for one in await seen.queues()],
+    )
+
+
+def worker_row(found: WorkerState, clock: WallClock) -> WorkerRow:
+    """The row of a worker; its state is judged by the heartbeat."""
+    one, lost = found.worker, found.state in ("gone", "silent")
+    age = rough(clock.now - one.heartbeat_at)
+    return WorkerRow(
+        id=one.id, name=one.host.partition("/")[0], pid=one.pid,
+        up=rough(clock.now - one.started_at), state=named(WORKERS, found.state),
+        beat=f"for {age}" if lost else f"{age} ago", since=clock.stamp(one.heartbeat_at),
+        word="is gone" if found.state == "gone" else "has been silent",
+        slots=f"{found.busy} of {one.slots}", percent=share(found.busy, one.slots),
+        free=max(0, one.slots - found.busy), serves=", ".join(found.queues), version=one.version,
+        mark="bad" if lost else "",
+    )  # fmt: skip
+
+
+def queue_row(found: QueueState, clock: WallClock) -> QueueRow:
+    """The row of a queue."""
+    running, most = found.running, found.limits.running_max if found.limits else None
+    is_full = bool(most and running >= most)
+    state = STATES["paused"] if found.is_paused else FULL if is_full else OPEN
+    text = f"{number(running)} of {number(most)}" if most else f"{number(running)}, no limit"
+    oldest = None if found.oldest_at is None else instant(found.oldest_at)
+    return QueueRow(
+        found.name, limits_text(found.limits), state, f"{text}, at its limit" if is_full else text,
+        share(running, most) if most else (5.0 if running else 0.0), "warn" if is_full else "run",
+        found.pending, clock.stamp(oldest), found.is_paused,
+        "resume" if found.is_paused else "pause", "warn" if is_full and found.pending else "",
+    )  # fmt: skip
+
+
+def limits_text(limit: Queue | None) -> str:
+    """The limits of a queue in a few words."""
+    if limit is None:
+        return "no limits"
+    parts = [
+        limit.running_max and f"{limit.running_max} running",
+        limit.key_running_max and f"{limit.key_running_max} per key",
+        limit.key_open_max and f"{limit.key_open_max} open per key",
+        limit.rate_count and f"{limit.rate_count} per {rough(limit.rate_per_us or 0)}",
+        limit.age_us and f"priority +1 per {span(limit.age_us)}",
+        limit.round_robin and "keys alternate",
+    ]
+    return ", ".join(str(part) for part in parts if part) or "no limits"
+
+
+async def show(request: WebRequest, problem: PageProblem | None = None) -> Answer:
+    """The page."""
+    fleet = await fleet_of(request)
+    waiting = sum(row.pending for row in fleet.queues)
+    none = "Nothing waits." if not waiting else (
+        f"{counted(waiting, 'run')} wait. Nothing is lost; they start as soon as a worker is there."
+    )  # fmt: skip
+    headline, context = sentences(fleet)
+    return page(
+        request, "workers.html", title="Workers and queues", place="workers", live=LIVE,
+        problem=problem, status=200 if problem is None else 422, headline=headline,
+        context=context, workers=fleet.workers, queues=fleet.queues, none_alive=none,
+        silent=[row for row in fleet.workers if row.mark][:3],
+    )  # fmt: skip
+
+
+def sentences(fleet: FleetView) -> tuple[str, str]:
+    """Is a worker there, and what is held back?"""
+    alive = len(fleet.alive)
+    slots = sum(row.free for row in fleet.alive)
+    head = "No worker is alive."
+    if alive:
+        verb = "is" if alive == 1 else "are"
+        head = f"{counted(alive, 'worker')} {verb} alive, {counted(slots, 'slot')} free."
+    said = [f"Queue {row.name} is at its limit." for row in fleet.queues if row.state == FULL]
+    said += [f"Queue {row.name} is paused." for row in fleet.queues if row.is_paused]
+    return head, " ".join(said[:4])
+
+
+async def pause(request: WebRequest) -> Answer:
+    """Stop claiming from a queue."""
+    return await _set(request, paused=True)
+
+
+async def resume(request: WebRequest) -> Answer:
+    """Claim from it again."""
+    return await _set(request, paused=False)
+
+
+async def _set(request: WebRequest, *, paused: bool) -> Answer:
+    async def act() -> str:
+        await request.client.pause_queue(request.parameters["name"], paused=paused)
+        return f"/workers?done={'paused' if paused else 'resumed'}"
+
+    return await after(request, act, show)

@@ -1,0 +1,120 @@
+"""Errors as problem documents: one status table for the codes of `rota.errors`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from typing import Any
+
+import msgspec
+
+from rota.errors import RotaError, StoreError
+from rota.http.request import Answer
+
+MEDIA = "application/problem+json"
+RETRY_S = 2  # when a store that is busy or away may be asked again
+
+STATUS: Mapping[str, int] = {
+    **dict.fromkeys(
+        (
+            "usage", "bad_input", "bad_schedule", "unknown_zone", "bad_pipeline", "bad_automation",
+            "bad_setting", "not_serialisable", "unstorable", "unknown_option", "stale_cursor",
+        ),
+        HTTPStatus.UNPROCESSABLE_ENTITY,
+    ),
+    "bad_token": HTTPStatus.UNAUTHORIZED,
+    "payload_too_big": HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+    **dict.fromkeys(("not_allowed", "not_trusted"), HTTPStatus.FORBIDDEN),
+    **dict.fromkeys(
+        (
+            "unknown_run", "unknown_workflow", "unknown_schedule", "unknown_automation",
+            "unknown_pipeline", "unknown_input",
+        ),
+        HTTPStatus.NOT_FOUND,
+    ),
+    **dict.fromkeys(
+        ("already_started", "wrong_state", "bad_reservation", "scheduler_locked", "stranded"),
+        HTTPStatus.CONFLICT,
+    ),
+}  # fmt: skip
+
+
+class RequestRefused(Exception):
+    """A request that HTTP itself refuses: no such path, no token, too big, another origin."""
+
+    def __init__(
+        self, status: int, code: str, detail: str, *, hint: str = "",
+        headers: Mapping[str, str] | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__(detail)
+        self.status = status
+        self.code = code
+        self.detail = detail
+        self.hint = hint
+        self.headers = headers or {}
+
+
+class ProblemDocument(msgspec.Struct, frozen=True):
+    """A problem document (RFC 9457), with Rota's code, hint, facts and the id of the request."""
+
+    type: str
+    title: str
+    status: int
+    code: str
+    detail: str
+    hint: str
+    request_id: str
+    facts: dict[str, Any] = {}
+
+
+@dataclass(frozen=True)
+class ProblemAnswer(Answer):
+    """A problem document."""
+
+    document: ProblemDocument = field(kw_only=True)
+
+
+def status_of(error: RotaError) -> int:
+    """The HTTP status of an error."""
+    if isinstance(error, StoreError):
+        return HTTPStatus.SERVICE_UNAVAILABLE
+    return STATUS.get(error.code, HTTPStatus.INTERNAL_SERVER_ERROR)
+
+
+def problem_of(error: Exception, request_id: str) -> ProblemAnswer:
+    """The answer to an error. An unexpected one shows nothing of the exception."""
+    if isinstance(error, RequestRefused):
+        return _problem(
+            error.status, error.code, error.detail, error.hint, {}, request_id, error.headers
+        )
+    if isinstance(error, RotaError) and status_of(error) < HTTPStatus.INTERNAL_SERVER_ERROR:
+        facts = msgspec.to_builtins(error.facts, enc_hook=str)
+        return _problem(
+            status_of(error), error.code, error.message, error.advice, facts, request_id, {}
+        )
+    if isinstance(error, StoreError):
+        # The message may hold the address of the database; the code and the hint do not.
+        detail = "the database cannot answer now"
+        headers = {"retry-after": str(RETRY_S)}
+        return _problem(status_of(error), error.code, detail, error.hint, {}, request_id, headers)
+    if isinstance(error, TimeoutError):
+        return _problem(
+            HTTPStatus.SERVICE_UNAVAILABLE, "timeout", "the request took too long",
+            "Ask for less, or try again later.", {}, request_id, {"retry-after": str(RETRY_S)},
+        )  # fmt: skip
+    return _problem(
+        HTTPStatus.INTERNAL_SERVER_ERROR, "error", "an unexpected error",
+        f"Look for the request id {request_id} in the log of the server.", {}, request_id, {},
+    )  # fmt: skip
+
+
+def _problem(
+    status: int, code: str, detail: str, hint: str, facts: dict[str, Any], request_id: str,
+    headers: Mapping[str, str],
+) -> ProblemAnswer:  # fmt: skip
+    title = HTTPStatus(status).phrase
+    document = ProblemDocument(
+        f"/problems/{code}", title, int(status), code, detail, hint, request_id, facts
+    )
+    return ProblemAnswer(status=int(status), headers=headers, document=document)

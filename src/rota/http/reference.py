@@ -1,0 +1,74 @@
+"""The reference page of the API, made from the table of routes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from rota.http.problems import STATUS
+from rota.http.route import Route
+
+HEAD = """# HTTP API
+
+Made from the table of routes in `src/rota/http/routes` by `make docs`. The server gives the same as
+an OpenAPI 3.1 document at `/api/v1/openapi.json`. The [guide](../guides/http.md) says how to start
+it, who may use it and how keys, cursors and ETags work.
+
+Times are RFC 3339 in UTC, durations are written `90s`, `5m` or `1d`. Unknown fields of a body or a
+query are refused with 422. Every problem is `application/problem+json`: `type`, `title`, `status`,
+`code`, `detail`, `hint`, `facts` and `request_id`.
+"""
+
+
+def page(routes: Sequence[Route]) -> str:
+    """`docs/reference/http.md`."""
+    return "\n".join([HEAD, *_table(routes), "", *_details(routes), *_problems()]) + "\n"
+
+
+def _table(routes: Sequence[Route]) -> Iterator[str]:
+    yield "## Routes\n"
+    yield "| route | role | answer | does |\n|---|---|---|---|"
+    for one in routes:
+        statuses = ", ".join(str(int(status)) for status in (one.status, *one.also))
+        address = f"`{one.method} {one.prefix}{one.path}`"
+        yield f"| {address} | {one.role} | {statuses} | {one.summary} |"
+
+
+def _details(routes: Sequence[Route]) -> Iterator[str]:
+    yield "## Fields\n"
+    yield "Fields that must be given are bold. `Idempotency-Key` and `If-Match` are headers.\n"
+    yield "| route | query | body | headers |\n|---|---|---|---|"
+    for one in routes:
+        query, body, headers = _fields(one.query), _fields(one.body), _headers(one)
+        if query or body or headers:
+            yield f"| `{one.method} {one.prefix}{one.path}` | {query} | {body} | {headers} |"
+    yield ""
+
+
+def _fields(kind: type[msgspec.Struct] | None) -> str:
+    if kind is None:
+        return ""
+    names = []
+    for field in msgspec.structs.fields(kind):
+        name = f"`{field.encode_name}`"
+        names.append(f"**{name}**" if field.required else name)
+    return ", ".join(names)
+
+
+def _headers(one: Route) -> str:
+    names = ["`Idempotency-Key`"] if one.takes_key else []
+    if one.etag and one.method in ("PUT", "PATCH", "DELETE"):
+        names.append("`If-Match`")
+    return ", ".join(names)
+
+
+def _problems() -> Iterator[str]:
+    yield "## Problems\n"
+    yield "The code of an error decides the status. Errors of the store are 503.\n"
+    yield "| status | codes |\n|---|---|"
+    by_status: dict[int, list[str]] = {}
+    for code, status in STATUS.items():
+        by_status.setdefault(int(status), []).append(f"`{code}`")
+    for status, codes in sorted(by_status.items()):
+        yield f"| {status} | {', '.join(codes)} |"

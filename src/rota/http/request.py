@@ -1,0 +1,206 @@
+"""The request and the response of a handler, without any web framework."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from urllib.parse import parse_qs
+
+import msgspec
+
+from rota.errors import BadInput
+
+if TYPE_CHECKING:
+    from rota.client.client import Client
+
+# `open` asks for no identity; each further role may do what the ones before it may.
+Role: TypeAlias = Literal["open", "read", "operate", "admin"]
+ROLES: tuple[Role, ...] = ("open", "read", "operate", "admin")
+FIELDS_MAX = 1_000
+
+
+@dataclass(frozen=True)
+class Identity:
+    """Who asks: the name for the audit list, the role, and the token if there is one."""
+
+    name: str
+    role: Role
+    token_id: str | None = None
+    session_id: str | None = None
+
+    def may(self, role: Role) -> bool:
+        """Whether this identity has at least that role."""
+        return ROLES.index(self.role) >= ROLES.index(role)
+
+
+NOBODY = Identity("nobody", "open")
+
+
+class Fields:
+    """Names with one or more values: a query string or a form."""
+
+    def __init__(self, text: str) -> None:
+        try:
+            self._values = parse_qs(
+                text, keep_blank_values=True, errors="strict", max_num_fields=FIELDS_MAX
+            )
+        except ValueError as error:  # UnicodeDecodeError is one
+            raise BadInput(
+                "the query or form cannot be read",
+                hint=f"Encode it as UTF-8, with at most {FIELDS_MAX} fields.",
+            ) from error
+
+    def get(self, name: str, default: str = "") -> str:
+        """The last value of that name."""
+        return self._values.get(name, [default])[-1]
+
+    def all(self, name: str) -> list[str]:
+        """Every value of that name, in order."""
+        return list(self._values.get(name, ()))
+
+    def names(self) -> list[str]:
+        """Every name, once."""
+        return list(self._values)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._values
+
+
+@dataclass
+class SiteState:
+    """The objects that all requests of one server share."""
+
+    events: Any = None  # EventHub
+    metrics: Any = None  # MetricsCache
+    logins: Any = None  # Logins
+    url: str = ""  # the address of the overview, without a slash at its end
+    store_key: str = ""
+
+
+@dataclass(frozen=True)
+class WebRequest:
+    """One request, after the gate has let it in."""
+
+    method: str
+    path: str  # percent-encoded
+    client: Client
+    identity: Identity = NOBODY
+    parameters: Mapping[str, str] = field(default_factory=dict)  # of the path
+    query_string: str = ""
+    headers: Mapping[str, str] = field(default_factory=dict)  # names in lower case
+    body: bytes = b""
+    request_id: str = ""
+    peer: str = ""
+    zone: str = "UTC"  # of the person who looks
+    site: SiteState = field(default_factory=SiteState)
+
+    @cached_property
+    def query(self) -> Fields:
+        """The query string."""
+        return Fields(self.query_string)
+
+    @cached_property
+    def cookies(self) -> Mapping[str, str]:
+        """The cookies by name; the first of a name counts."""
+        return read_cookies(self.headers.get("cookie", ""))
+
+    def form(self) -> Fields:
+        """A body sent by an HTML form (application/x-www-form-urlencoded)."""
+        try:
+            return Fields(self.body.decode("utf-8"))
+        except UnicodeDecodeError as error:
+            raise BadInput("the form is not UTF-8") from error
+
+    def json(self) -> Any:
+        """A body of JSON."""
+        try:
+            return msgspec.json.decode(self.body)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise BadInput(f"the body is not JSON: {error}") from error
+
+
+def read_cookies(header: str) -> dict[str, str]:
+    """The cookies of a `Cookie` header."""
+    found: dict[str, str] = {}
+    for pair in header.split(";"):
+        name, equals, value = pair.strip().partition("=")
+        if equals:
+            found.setdefault(name, value)
+    return found
+
+
+# -- answers -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The part that all answers share."""
+
+    status: int = field(default=HTTPStatus.OK, kw_only=True)
+    headers: Mapping[str, str] = field(default_factory=dict, kw_only=True)
+    cookies: tuple[str, ...] = field(default=(), kw_only=True)  # whole Set-Cookie values
+
+
+@dataclass(frozen=True)
+class Html(Answer):
+    """A page, or a fragment of one."""
+
+    text: str
+    media: str = "text/html; charset=utf-8"
+
+
+@dataclass(frozen=True)
+class Text(Answer):
+    """Text of another type."""
+
+    text: str
+    media: str = "text/plain; charset=utf-8"
+
+
+@dataclass(frozen=True)
+class Json(Answer):
+    """Any value that msgspec can encode."""
+
+    value: Any
+
+
+@dataclass(frozen=True)
+class Empty(Answer):
+    """No body: 204, 304."""
+
+    status: int = field(default=HTTPStatus.NO_CONTENT, kw_only=True)
+
+
+@dataclass(frozen=True)
+class Redirect(Answer):
+    """Go there with GET: the answer to a form that was accepted."""
+
+    location: str
+    status: int = field(default=HTTPStatus.SEE_OTHER, kw_only=True)
+
+
+@dataclass(frozen=True)
+class EventStream(Answer):
+    """Text chunks of a `text/event-stream`, until the reader or the server ends it."""
+
+    chunks: AsyncIterator[str]
+    media: str = "text/event-stream; charset=utf-8"
+
+
+@dataclass(frozen=True)
+class Download(Answer):
+    """Text chunks of a long body of any type."""
+
+    chunks: AsyncIterator[str]
+    media: str = "text/plain; charset=utf-8"
+
+
+@dataclass(frozen=True)
+class StaticFile(Answer):
+    """A small file, whole."""
+
+    content: bytes
+    media: str

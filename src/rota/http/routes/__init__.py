@@ -1,0 +1,27 @@
+"""The routes of the API: one table, a file per noun."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rota.http.openapi import openapi_document
+from rota.http.request import WebRequest
+from rota.http.route import Route, route
+from rota.http.routes import automations, events, pipelines, runs, schedules, system
+
+
+@route("GET", "/openapi.json", "read", "")
+async def show_openapi(request: WebRequest) -> dict[str, Any]:
+    """Show this document."""
+    return openapi_document(ROUTES)
+
+
+ROUTES: tuple[Route, ...] = (
+    *runs.ROUTES,
+    *schedules.ROUTES,
+    *automations.ROUTES,
+    *pipelines.ROUTES,
+    *system.ROUTES,
+    *events.ROUTES,
+    show_openapi,
+)

@@ -1,0 +1,416 @@
+"""Routes of automations."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from http import HTTPStatus
+from typing import Annotated, Any
+
+import msgspec
+
+from rota.client.answers import Resolution
+from rota.client.automations import AutomationView
+from rota.core.automations.model import EventName, SeenInput, SeenRun
+from rota.explain.schedule import why
+from rota.http.cursor import cursor, position
+from rota.http.document import ApiDocument, document, documents
+from rota.http.documents import (
+    ActivityDocument,
+    AutomationDocument,
+    ChangeDocument,
+    Count,
+    EventDocument,
+    EventKey,
+    EventNames,
+    InputDocument,
+    InputPlain,
+    Names,
+    OutcomeDocument,
+    PublishedEvent,
+    VersionDocument,
+    WhyDocument,
+)
+from rota.http.request import WebRequest
+from rota.http.route import KEY, Route, RouteReply, route
+from rota.http.routes.runs import NOT_FOUND, STEERED, Limit, Text
+
+Id = Annotated[str, msgspec.Meta(min_length=1, max_length=1_000)]
+
+
+def automation_document(view: AutomationView) -> AutomationDocument:
+    """An automation for a program."""
+    row = view.automation
+    change = None if view.mutation is None else document(ChangeDocument, view.mutation)
+    return document(
+        AutomationDocument, row, status=view.status, sentence=view.sentence,
+        actions=list(view.said.actions), state=row.status, schedule=view.schedule,
+        next_at=view.next_at, run_id=view.turn.id if view.turn else None, change=change,
+        pending=dict(view.pending), error=view.error, etag=f'"{row.digest[:16]}-{row.version}"',
+    )  # fmt: skip
+
+
+def input_document(seen: SeenInput) -> InputDocument:
+    """An input for a program."""
+    return document(
+        InputDocument, seen.input, status=seen.status, event_count=seen.event_count,
+        unfinished_count=seen.unfinished_count,
+    )  # fmt: skip
+
+
+class AutomationsQuery(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """A page of automations."""
+
+    archived: bool = False
+    after: Text = ""
+
+
+@route("GET", "/automations", "read", "automations.list")
+async def list_automations(
+    request: WebRequest, query: AutomationsQuery
+) -> list[AutomationDocument]:
+    """List automations by name, up to 1000 after the name `after`."""
+    found = await request.client.automations.list(archived=query.archived, after=query.after)
+    return [automation_document(one) for one in found]
+
+
+@route("GET", "/automations/{name}", "read", "automations.show", problems=NOT_FOUND, etag=True)
+async def show_automation(request: WebRequest, name: str) -> RouteReply[AutomationDocument]:
+    """Show an automation."""
+    shown = automation_document(await request.client.automations.show(name))
+    return RouteReply(shown, headers={"etag": shown.etag})
+
+
+class LimitQuery(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """The most rows."""
+
+    limit: Limit = 50
+
+
+@route("GET", "/automations/{name}/versions", "read", "automations.versions", problems=NOT_FOUND)
+async def list_versions(request: WebRequest, name: str, query: LimitQuery) -> list[VersionDocument]:
+    """List the versions of an automation, newest first."""
+    found = await request.client.automations.versions(name, limit=query.limit)
+    return documents(VersionDocument, found)
+
+
+class EventsQuery(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """Which events."""
+
+    topic: Text = ""
+    status: Text = ""
+    cursor: Text = ""
+    limit: Limit = 50
+
+
+class EventPage(ApiDocument, frozen=True):
+    """Events, newest first."""
+
+    events: list[EventDocument]
+    next: str | None = None
+
+
+@route("GET", "/automations/{name}/events", "read", "automations.events", problems=NOT_FOUND)
+async def list_events(request: WebRequest, name: str, query: EventsQuery) -> EventPage:
+    """List the events of an automation, newest first."""
+    found = await request.client.automations.events(
+        name, topic=query.topic, status=query.status, before=position(query.cursor, query),
+        limit=query.limit,
+    )  # fmt: skip
+    last = found[-1].id if found else ""
+    return EventPage(documents(EventDocument, found), cursor(found, query.limit, last, query))
+
+
+class PageQuery(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """A page of a list."""
+
+    cursor: Text = ""
+    limit: Limit = 50
+
+
+class InputPage(ApiDocument, frozen=True):
+    """Inputs, newest first."""
+
+    inputs: list[InputDocument]
+    next: str | None = None
+
+
+@route("GET", "/automations/{name}/inputs", "read", "automations.inputs", problems=NOT_FOUND)
+async def list_inputs(request: WebRequest, name: str, query: PageQuery) -> InputPage:
+    """List what came in and how far it got, newest first."""
+    found = await request.client.automations.inputs(
+        name, before=position(query.cursor, query), limit=query.limit
+    )
+    last = found[-1].input.id if found else ""
+    return InputPage(
+        [input_document(one) for one in found], cursor(found, query.limit, last, query)
+    )
+
+
+@route(
+    "GET", "/automations/{name}/inputs/{input_id}", "read", "automations.outcome",
+    problems=NOT_FOUND,
+)  # fmt: skip
+async def show_input(request: WebRequest, name: str, input_id: str) -> OutcomeDocument:
+    """Show an input and the changes it led to."""
+    seen, changes = await request.client.automations.outcome(name, input_id)
+    return OutcomeDocument(input_document(seen), documents(ChangeDocument, changes))
+
+
+class OutputsQuery(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """Which side effects."""
+
+    status: Text = ""
+    cursor: Text = ""
+    limit: Limit = 50
+
+
+class ChangePage(ApiDocument, frozen=True):
+    """Side effects, newest first."""
+
+    changes: list[ChangeDocument]
+    next: str | None = None
+
+
+@route("GET", "/automations/{name}/outputs", "read", "automations.outputs", problems=NOT_FOUND)
+async def list_outputs(request: WebRequest, name: str, query: OutputsQuery) -> ChangePage:
+    """List the side effects of an automation, newest first."""
+    found = await request.client.automations.outputs(
+        name, status=query.status, before=position(query.cursor, query), limit=query.limit
+    )
+    last = found[-1].id if found else ""
+    return ChangePage(documents(ChangeDocument, found), cursor(found, query.limit, last, query))
+
+
+@route(
+    "GET", "/automations/{name}/outputs/{change_id}/inputs", "read", "automations.inputs_of",
+    problems=NOT_FOUND,
+)  # fmt: skip
+async def list_sources(request: WebRequest, name: str, change_id: str) -> list[InputPlain]:
+    """List the inputs that led to a side effect."""
+    await request.client.automations.show(name)
+    return documents(InputPlain, await request.client.automations.inputs_of(change_id))
+
+
+class ActivityPage(ApiDocument, frozen=True):
+    """Handler runs, newest first."""
+
+    activity: list[ActivityDocument]
+    next: str | None = None
+
+
+@route("GET", "/automations/{name}/activity", "read", "automations.activity", problems=NOT_FOUND)
+async def list_activity(request: WebRequest, name: str, query: PageQuery) -> ActivityPage:
+    """List handler runs, newest first."""
+    found = await request.client.automations.activity(
+        name, before=position(query.cursor, query), limit=query.limit
+    )
+    last = found[-1].run.run_id if found else ""
+    return ActivityPage([_activity(one) for one in found], cursor(found, query.limit, last, query))
+
+
+def _activity(seen: SeenRun) -> ActivityDocument:
+    change = None if seen.change is None else document(ChangeDocument, seen.change)
+    return document(
+        ActivityDocument, seen.run, status=seen.shown, attempt=seen.attempt, error=seen.error,
+        change=change,
+    )  # fmt: skip
+
+
+@route("GET", "/automations/{name}/pending", "read", "automations.pending", problems=NOT_FOUND)
+async def list_pending(request: WebRequest, name: str, query: LimitQuery) -> list[InputDocument]:
+    """List what came in and is not done, oldest first."""
+    found = await request.client.automations.pending(name, limit=query.limit)
+    return [input_document(one) for one in found]
+
+
+@route("GET", "/automations/{name}/stale", "read", "automations.stale", problems=NOT_FOUND)
+async def list_stale(request: WebRequest, name: str, query: LimitQuery) -> list[InputDocument]:
+    """List what came in long ago and is not done."""
+    found = await request.client.automations.stale(name, limit=query.limit)
+    return [input_document(one) for one in found]
+
+
+@route("GET", "/automations/{name}/why", "read", "why", problems=NOT_FOUND)
+async def explain_automation(request: WebRequest, name: str) -> WhyDocument:
+    """Explain why an automation runs, waits or rests."""
+    await request.client.automations.show(name)
+    return WhyDocument(*await why(request.client, name))
+
+
+# -- commands ----------------------------------------------------------------------------------
+
+
+@route("POST", "/automations/{name}/pause", "operate", "automations.pause", problems=STEERED)
+async def pause_automation(request: WebRequest, name: str) -> AutomationDocument:
+    """Pause an automation."""
+    await request.client.automations.pause(name)
+    return automation_document(await request.client.automations.show(name))
+
+
+@route("POST", "/automations/{name}/resume", "operate", "automations.resume", problems=STEERED)
+async def resume_automation(request: WebRequest, name: str) -> AutomationDocument:
+    """Resume an automation."""
+    await request.client.automations.resume(name)
+    return automation_document(await request.client.automations.show(name))
+
+
+@route("POST", "/automations/{name}/archive", "admin", "automations.archive", problems=STEERED)
+async def archive_automation(request: WebRequest, name: str) -> AutomationDocument:
+    """Archive an automation."""
+    await request.client.automations.archive(name)
+    return automation_document(await request.client.automations.show(name))
+
+
+@route("POST", "/automations/{name}/run", "operate", "automations.run_now", problems=STEERED)
+async def run_automation(request: WebRequest, name: str) -> Names:
+    """Queue every producer now."""
+    return Names(list(await request.client.automations.run_now(name)))
+
+
+class EventBody(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """An event. The message id may come as Idempotency-Key instead."""
+
+    payload: Any = None
+    message_id: Id | None = None
+    title: Text | None = None
+
+
+@route(
+    "POST", "/automations/{name}/topics/{topic}/events", "operate", "automations.publish",
+    status=HTTPStatus.CREATED, also=(HTTPStatus.OK,), problems=STEERED, takes_key=True,
+)  # fmt: skip
+async def publish_event(
+    request: WebRequest, name: str, topic: str, body: EventBody
+) -> RouteReply[PublishedEvent]:
+    """Publish an event. 200 when the same event was there already."""
+    message_id = body.message_id or request.headers.get(KEY) or request.request_id
+    changed = await request.client.automations.publish(
+        name, topic, message_id, body.payload, title=body.title
+    )
+    return RouteReply(PublishedEvent(changed), HTTPStatus.CREATED if changed else HTTPStatus.OK)
+
+
+class AnswerBody(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """`expected` is the id of the change that was looked at; if another one waits, 409."""
+
+    expected: Id
+    note: Text | None = None
+
+
+@route("POST", "/automations/{name}/approve", "operate", "automations.approve", problems=STEERED)
+async def approve_change(request: WebRequest, name: str, body: AnswerBody) -> ChangeDocument:
+    """Approve the change that waits, with exactly the parameters it shows."""
+    row = await request.client.automations.approve(
+        name, expected=body.expected, by=request.identity.name, note=body.note
+    )
+    return document(ChangeDocument, row)
+
+
+@route("POST", "/automations/{name}/reject", "operate", "automations.reject", problems=STEERED)
+async def reject_change(request: WebRequest, name: str, body: AnswerBody) -> ChangeDocument:
+    """Reject the change that waits; its events are skipped."""
+    row = await request.client.automations.reject(
+        name, expected=body.expected, by=request.identity.name, note=body.note
+    )
+    return document(ChangeDocument, row)
+
+
+class ResolveBody(AnswerBody, forbid_unknown_fields=True, frozen=True, kw_only=True):
+    """How the wait is resolved; `result` only with `happened`."""
+
+    how: Resolution
+    result: Any = None
+
+
+@route("POST", "/automations/{name}/resolve", "operate", "automations.resolve", problems=STEERED)
+async def resolve_wait(request: WebRequest, name: str, body: ResolveBody) -> EventNames:
+    """Clear what the automation waits for. Returns the skipped events."""
+    skipped = await request.client.automations.resolve(
+        name, body.how, expected=body.expected, result=body.result, by=request.identity.name,
+        note=body.note,
+    )  # fmt: skip
+    return _names(skipped)
+
+
+def _names(events: Sequence[EventName]) -> EventNames:
+    return EventNames([EventKey(one.topic, one.message_id) for one in events])
+
+
+class SkipEventBody(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """Which event, and why."""
+
+    topic: Id
+    message_id: Id
+    note: Text | None = None
+
+
+@route(
+    "POST", "/automations/{name}/events/skip", "operate", "automations.skip_event",
+    status=HTTPStatus.NO_CONTENT, problems=STEERED,
+)  # fmt: skip
+async def skip_event(request: WebRequest, name: str, body: SkipEventBody) -> None:
+    """Skip a pending event."""
+    await request.client.automations.skip_event(
+        name, body.topic, body.message_id, by=request.identity.name, note=body.note
+    )
+
+
+class NoteBody(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """Why."""
+
+    note: Text | None = None
+
+
+@route(
+    "POST", "/automations/{name}/inputs/{input_id}/skip", "operate", "automations.skip_input",
+    problems=STEERED,
+)  # fmt: skip
+async def skip_input(request: WebRequest, name: str, input_id: str, body: NoteBody) -> Count:
+    """Skip an input and what it leads to."""
+    count = await request.client.automations.skip_input(
+        name, input_id, by=request.identity.name, note=body.note
+    )
+    return Count(count)
+
+
+class RequeueBody(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """Which events; without a message id, up to 1000 of the topic."""
+
+    topic: Id
+    message_id: Id | None = None
+    note: Text | None = None
+
+
+@route(
+    "POST", "/automations/{name}/events/requeue", "operate", "automations.requeue",
+    problems=STEERED,
+)  # fmt: skip
+async def requeue_events(request: WebRequest, name: str, body: RequeueBody) -> EventNames:
+    """Give skipped events, or those behind dead letters, back to their reader."""
+    return _names(await request.client.automations.requeue(
+        name, body.topic, body.message_id, by=request.identity.name, note=body.note
+    ))  # fmt: skip
+
+
+class RollbackBody(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """Which version."""
+
+    version: Annotated[int, msgspec.Meta(ge=1, le=1_000_000_000)]
+
+
+@route("POST", "/automations/{name}/rollback", "admin", "automations.rollback", problems=STEERED)
+async def rollback_automation(
+    request: WebRequest, name: str, body: RollbackBody
+) -> AutomationDocument:
+    """Put an earlier version in force again."""
+    await request.client.automations.rollback(name, body.version)
+    return automation_document(await request.client.automations.show(name))
+
+
+ROUTES: tuple[Route, ...] = (
+    list_automations, show_automation, list_versions, list_events, list_inputs, show_input,
+    list_outputs, list_sources, list_activity, list_pending, list_stale, explain_automation,
+    pause_automation, resume_automation, archive_automation, run_automation, publish_event,
+    approve_change, reject_change, resolve_wait, skip_event, skip_input, requeue_events,
+    rollback_automation,
+)  # fmt: skip

@@ -1,0 +1,375 @@
+"""Routes of runs and workflows."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from http import HTTPStatus
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from rota.client.start import RunOptions, Start, Startable
+from rota.core.json_schema import shape_of
+from rota.core.time.instants import SECOND, patience_micros
+from rota.errors import BadInput, UnknownWorkflow
+from rota.explain.schedule import why
+from rota.http.document import document, documents, stored, written
+from rota.http.documents import (
+    BulkDocument,
+    ListedRun,
+    LogDocument,
+    ResultDocument,
+    RunDocument,
+    RunIds,
+    RunListDocument,
+    StartedRun,
+    StepDocument,
+    WhyDocument,
+    WorkflowDocument,
+)
+from rota.http.request import WebRequest
+from rota.http.route import KEY, PREFIX, Route, RouteReply, route
+
+Limit = Annotated[int, msgspec.Meta(ge=1, le=200)]
+Text = Annotated[str, msgspec.Meta(max_length=1_000)]
+NOT_FOUND = (HTTPStatus.NOT_FOUND,)
+STEERED = (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT)
+WAIT_US_MAX = 30 * SECOND
+BATCH_MAX = 1_000
+
+
+class RunListQuery(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """Filters of the list of runs. `tag` is `key` or `key=value`."""
+
+    name: Text = ""
+    status: Text = ""
+    queue: Text = ""
+    kind: Text = ""
+    tag: Text = ""
+    schedule: Text = ""
+    external_id: Text = ""
+    error: Text = ""
+    root_id: Text = ""
+    since: datetime | None = None
+    until: datetime | None = None
+    cursor: Text = ""
+    limit: Limit = 50
+
+
+@route("GET", "/runs", "read", "runs.page", problems=NOT_FOUND)
+async def list_runs(request: WebRequest, query: RunListQuery) -> RunListDocument:
+    """List runs, newest first. A rare filter looks back as far as `looked_back_to` says."""
+    found = await request.client.runs.page(
+        after=query.cursor or None, limit=query.limit, name=query.name, status=query.status,
+        queue=query.queue, kind=query.kind, tag=query.tag, schedule=query.schedule,
+        external_id=query.external_id, error=query.error, root_id=query.root_id,
+        since=query.since, until=query.until,
+    )  # fmt: skip
+    return RunListDocument(
+        documents(ListedRun, found.runs), found.next, written(found.looked_back_to)
+    )
+
+
+class StartBody(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """The run to start. `input` holds the arguments by name."""
+
+    workflow: Text
+    input: dict[str, Any] = {}
+    external_id: Text | None = None
+    on_conflict: Literal["return", "reject"] = "return"
+    queue: Text | None = None
+    priority: int | None = None
+    delay: Text | None = None
+    at: datetime | None = None
+    key: Text | None = None
+    tags: dict[str, str] | None = None
+    retries: Annotated[int, msgspec.Meta(ge=0, le=1_000)] | None = None
+    timeout: Text | None = None
+    unique_key: Text | None = None
+
+    def options(self, key: str | None) -> RunOptions:
+        """The options of the start; an Idempotency-Key is the external id."""
+        if key is not None and self.external_id not in (None, key):
+            raise BadInput("external_id and Idempotency-Key differ", hint="Give one of them.")
+        return RunOptions(
+            external_id=key or self.external_id, on_conflict=self.on_conflict, queue=self.queue,
+            priority=self.priority, delay=self.delay, at=self.at, key=self.key, tags=self.tags,
+            retries=self.retries, timeout=self.timeout, unique_key=self.unique_key,
+        )  # fmt: skip
+
+
+@route(
+    "POST", "/runs", "operate", "start", status=HTTPStatus.CREATED, also=(HTTPStatus.OK,),
+    problems=STEERED, takes_key=True,
+)  # fmt: skip
+async def start_run(request: WebRequest, body: StartBody) -> RouteReply[StartedRun]:
+    """Start a run."""
+    options = body.options(request.headers.get(KEY))
+    handle = await request.client.start_run(body.workflow, (), body.input, options)
+    if handle.existed and request.headers.get(KEY) is not None:
+        await _same_input(request, handle.id, body.input)
+    return started(handle.id, existed=handle.existed)
+
+
+async def _same_input(request: WebRequest, run_id: str, given: dict[str, Any]) -> None:
+    """A repeated key must come with the same input."""
+    run = await request.client.runs.get(run_id)
+    if (stored(run.input) if run.input else {}) != given:
+        raise BadInput(
+            "the Idempotency-Key was used with another input",
+            hint="Use a new key for a new run.", run_id=run_id,
+        )  # fmt: skip
+
+
+def started(run_id: str, *, existed: bool) -> RouteReply[StartedRun]:
+    """201 with the address of a new run, 200 for one that was there."""
+    status = HTTPStatus.OK if existed else HTTPStatus.CREATED
+    headers = {"location": f"{PREFIX}/runs/{run_id}"}
+    return RouteReply(StartedRun(run_id, existed), status, headers)
+
+
+class BatchItem(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """One run of a batch."""
+
+    input: dict[str, Any] = {}
+    external_id: Text | None = None
+    key: Text | None = None
+
+
+class BatchBody(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """Many runs of one workflow. All are checked before the first one starts."""
+
+    workflow: Text
+    items: Annotated[list[BatchItem], msgspec.Meta(min_length=1, max_length=BATCH_MAX)]
+    queue: Text | None = None
+    priority: int | None = None
+    delay: Text | None = None
+    tags: dict[str, str] | None = None
+
+
+@route(
+    "POST", "/runs/batch", "operate", "start_many", status=HTTPStatus.CREATED, problems=NOT_FOUND
+)
+async def start_batch(request: WebRequest, body: BatchBody) -> list[StartedRun]:
+    """Start many runs of one workflow."""
+    options = RunOptions(queue=body.queue, priority=body.priority, delay=body.delay, tags=body.tags)
+    items = [Start((), one.input, one.external_id, one.key) for one in body.items]
+    handles = await request.client.start_runs(body.workflow, items, options)
+    return [StartedRun(one.id, one.existed) for one in handles]
+
+
+@route("GET", "/runs/{run_id}", "read", "runs.get", problems=NOT_FOUND)
+async def show_run(request: WebRequest, run_id: str) -> RunDocument:
+    """Show a run. A part of the id is enough if it fits no other."""
+    return document(RunDocument, await request.client.runs.get(run_id))
+
+
+@route("GET", "/runs/{run_id}/attempts", "read", "runs.chain", problems=STEERED)
+async def list_attempts(request: WebRequest, run_id: str) -> list[RunDocument]:
+    """List every attempt of a run, first to last."""
+    return documents(RunDocument, await request.client.runs.chain(run_id))
+
+
+@route("GET", "/runs/{run_id}/steps", "read", "runs.steps", problems=NOT_FOUND)
+async def list_steps(request: WebRequest, run_id: str) -> list[StepDocument]:
+    """List the recorded steps of a run."""
+    return documents(StepDocument, await request.client.runs.steps(run_id))
+
+
+class LogQuery(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """A page of log lines."""
+
+    after: Annotated[int, msgspec.Meta(ge=0, le=1_000_000)] = 0
+    limit: Limit = 200
+
+
+@route("GET", "/runs/{run_id}/logs", "read", "runs.logs", problems=NOT_FOUND)
+async def list_logs(request: WebRequest, run_id: str, query: LogQuery) -> list[LogDocument]:
+    """List the log lines of an attempt, oldest first."""
+    found = await request.client.runs.logs(run_id, after=query.after, limit=query.limit)
+    return documents(LogDocument, found)
+
+
+class ChildrenQuery(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """A page of children."""
+
+    after: Text = ""
+    limit: Limit = 100
+
+
+@route("GET", "/runs/{run_id}/children", "read", "runs.children", problems=NOT_FOUND)
+async def list_children(request: WebRequest, run_id: str, query: ChildrenQuery) -> list[ListedRun]:
+    """List the runs that a run started as its children, oldest first."""
+    found = await request.client.runs.children(run_id, after=query.after, limit=query.limit)
+    return documents(ListedRun, found)
+
+
+@route("GET", "/runs/{run_id}/why", "read", "why", problems=NOT_FOUND)
+async def explain_run(request: WebRequest, run_id: str) -> WhyDocument:
+    """Explain why a run runs, waits or ended."""
+    run = await request.client.runs.get(run_id)
+    return WhyDocument(*await why(request.client, run.id))
+
+
+class WaitQuery(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """How long to wait, at most 30s."""
+
+    wait: Text = "0s"
+
+
+@route(
+    "GET", "/runs/{run_id}/result", "read", "runs.wait", also=(HTTPStatus.ACCEPTED,),
+    problems=NOT_FOUND,
+)  # fmt: skip
+async def run_result(
+    request: WebRequest, run_id: str, query: WaitQuery
+) -> RouteReply[ResultDocument]:
+    """Wait for the result of a run. 202 while it has not ended."""
+    limit_us = min(patience_micros(query.wait), WAIT_US_MAX)
+    run = await request.client.runs.get(run_id)
+    try:
+        ended = await request.client.runs.wait(run.id, timeout=limit_us / SECOND)
+    except TimeoutError:
+        return RouteReply(ResultDocument(run.id, False), HTTPStatus.ACCEPTED)
+    return RouteReply(document(ResultDocument, ended, id=run.id, is_over=True))
+
+
+class CancelBody(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """Why."""
+
+    reason: Annotated[str, msgspec.Meta(min_length=1, max_length=500)] = "by request"
+
+
+@route("POST", "/runs/{run_id}/cancel", "operate", "runs.cancel", problems=STEERED)
+async def cancel_run(request: WebRequest, run_id: str, body: CancelBody) -> RunIds:
+    """Cancel a run and its children."""
+    return RunIds(list(await request.client.runs.cancel(run_id, reason=body.reason)))
+
+
+@route(
+    "POST", "/runs/{run_id}/retry", "operate", "runs.retry", status=HTTPStatus.CREATED,
+    problems=STEERED,
+)  # fmt: skip
+async def retry_run(request: WebRequest, run_id: str) -> StartedRun:
+    """Try a run again, from its last finished step."""
+    handle = await request.client.runs.retry(run_id)
+    newest = (await request.client.runs.chain(handle.id))[-1]
+    return StartedRun(newest.id)
+
+
+class ForkBody(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """The point at which the new run begins."""
+
+    from_step: Text
+
+
+@route(
+    "POST", "/runs/{run_id}/fork", "operate", "runs.fork", status=HTTPStatus.CREATED,
+    problems=STEERED,
+)  # fmt: skip
+async def fork_run(request: WebRequest, run_id: str, body: ForkBody) -> StartedRun:
+    """Start a new run with the same input that remembers what was before a step."""
+    return StartedRun((await request.client.runs.fork(run_id, from_step=body.from_step)).id)
+
+
+class SignalBody(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """The value of the signal."""
+
+    value: Any = None
+
+
+@route(
+    "POST", "/runs/{run_id}/signals/{name}", "operate", "runs.signal",
+    status=HTTPStatus.ACCEPTED, problems=STEERED,
+)  # fmt: skip
+async def signal_run(request: WebRequest, run_id: str, name: str, body: SignalBody) -> None:
+    """Send a signal to a run."""
+    await request.client.runs.signal(run_id, name, body.value)
+
+
+class RunSelectionBody(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """Which runs: the filters of the list."""
+
+    name: Text = ""
+    status: Text = ""
+    queue: Text = ""
+    kind: Text = ""
+    tag: Text = ""
+    schedule: Text = ""
+    external_id: Text = ""
+    error: Text = ""
+    since: datetime | None = None
+    until: datetime | None = None
+
+
+class ActionBody(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """The action on the runs of a filter. A dry run counts; its count is `expected_count`."""
+
+    verb: Literal["retry", "cancel"]
+    filter: RunSelectionBody = RunSelectionBody()
+    expected_count: Annotated[int, msgspec.Meta(ge=0, le=BATCH_MAX)] | None = None
+    dry_run: bool = False
+    reason: Annotated[str, msgspec.Meta(min_length=1, max_length=500)] = "by request"
+
+
+@route(
+    "POST", "/runs/actions", "operate", "runs.apply", status=HTTPStatus.ACCEPTED,
+    also=(HTTPStatus.OK,), problems=STEERED,
+)  # fmt: skip
+async def act_on_runs(request: WebRequest, body: ActionBody) -> RouteReply[BulkDocument]:
+    """Retry or cancel up to 1,000 runs by filter. 200 for a dry run."""
+    chosen: dict[str, Any] = msgspec.structs.asdict(body.filter)
+    done = await request.client.runs.apply(
+        body.verb, dry_run=body.dry_run, expected_count=body.expected_count, reason=body.reason,
+        **chosen,
+    )  # fmt: skip
+    status = HTTPStatus.OK if body.dry_run else HTTPStatus.ACCEPTED
+    return RouteReply(document(BulkDocument, done), status)
+
+
+# -- workflows ---------------------------------------------------------------------------------
+
+
+@route("GET", "/workflows", "read", "workflows")
+async def list_workflows(request: WebRequest) -> list[WorkflowDocument]:
+    """List the workflows that the code of this server registers."""
+    known: dict[str, Startable[..., Any]] = getattr(request.client, "workflows", {})
+    return [workflow_document(known[name], with_schema=False) for name in sorted(known)]
+
+
+@route("GET", "/workflows/{name}", "read", "workflows", problems=NOT_FOUND)
+async def show_workflow(request: WebRequest, name: str) -> WorkflowDocument:
+    """Show a workflow with the JSON Schema of its input."""
+    found = request.client.workflow_named(name)
+    if found is None:
+        raise UnknownWorkflow(f"the code of {name!r} is not known to this server")
+    return workflow_document(found, with_schema=True)
+
+
+def workflow_document(workflow: Startable[..., Any], *, with_schema: bool) -> WorkflowDocument:
+    """A workflow for a page or a program."""
+    schema = shape_of(workflow.signature.arguments) if with_schema else None
+    return WorkflowDocument(
+        workflow.name, workflow.queue, workflow.priority, workflow.version, schema
+    )
+
+
+ROUTES: tuple[Route, ...] = (
+    list_runs,
+    start_run,
+    start_batch,
+    act_on_runs,
+    list_children,
+    show_run,
+    list_attempts,
+    list_steps,
+    list_logs,
+    explain_run,
+    run_result,
+    cancel_run,
+    retry_run,
+    fork_run,
+    signal_run,
+    list_workflows,
+    show_workflow,
+)

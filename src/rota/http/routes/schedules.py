@@ -1,0 +1,471 @@
+"""Routes of schedules."""
+
+from __future__ import annotations
+
+import hashlib
+from datetime import datetime, timedelta
+from http import HTTPStatus
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from rota.client.schedules import ScheduleView
+from rota.core.time.instants import instant, iso, moment
+from rota.explain.schedule import why
+from rota.http.cursor import cursor, position
+from rota.http.document import document, documents
+from rota.http.documents import (
+    BackfillDocument,
+    CalendarDocument,
+    CellDocument,
+    DiffDocument,
+    LedgerDocument,
+    ListedRun,
+    OccurrenceDocument,
+    PreviewDocument,
+    ScheduleDocument,
+    ScheduleListDocument,
+    StartedRun,
+    WhyDocument,
+)
+from rota.http.problems import RequestRefused
+from rota.http.request import WebRequest
+from rota.http.route import PREFIX, Route, RouteReply, route
+from rota.http.routes.runs import NOT_FOUND, STEERED, Limit, Text, started
+from rota.schedules.preview import zone_of
+
+CHANGED = (*STEERED, HTTPStatus.PRECONDITION_FAILED)
+Overlap = Literal["queue", "queue-all", "skip", "allow", "cancel-running"]
+Missed = Literal["run", "skip", "all"]
+When = str | list[str]
+
+
+def etag_of(view: ScheduleView) -> str:
+    """A digest of the definition: it changes with every edit, not with every firing."""
+    row, intent = view.schedule, view.intent
+    parts = (
+        intent.workflow, intent.spec, intent.policies, row.queue, row.priority, row.input,
+        row.status, row.reason,
+    )  # fmt: skip
+    return f'"{hashlib.sha256(msgspec.json.encode(parts)).hexdigest()[:16]}"'
+
+
+def schedule_document(view: ScheduleView) -> ScheduleDocument:
+    """A schedule for a program."""
+    row, intent = view.schedule, view.intent
+    paused = row.status == "paused"
+    return document(
+        ScheduleDocument, row, workflow=intent.workflow, when=intent.text, text=view.text,
+        zone=zone_of(intent.spec), owner=intent.owner,
+        policies=msgspec.to_builtins(intent.policies), last_due_at=row.started_at,
+        paused_until=row.available_at if paused else None, problem=view.problem,
+        etag=etag_of(view),
+    )  # fmt: skip
+
+
+def answer(view: ScheduleView, status: int = HTTPStatus.OK) -> RouteReply[ScheduleDocument]:
+    """A schedule with its ETag."""
+    shown = schedule_document(view)
+    headers = {"etag": shown.etag}
+    if status == HTTPStatus.CREATED:
+        headers["location"] = f"{PREFIX}/schedules/{shown.name}"
+    return RouteReply(shown, status, headers)
+
+
+async def check_match(request: WebRequest, name: str) -> None:
+    """Refuse a write to a definition that has changed since it was read."""
+    wanted = request.headers.get("if-match")
+    if wanted is None or wanted == "*":
+        return
+    if etag_of(await request.client.schedules.get(name)) != wanted:
+        raise RequestRefused(
+            HTTPStatus.PRECONDITION_FAILED, "changed_since",
+            f"schedule {name} has changed since it was read", hint="Read it again, then decide.",
+        )  # fmt: skip
+
+
+class SchedulesQuery(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """A page of schedules."""
+
+    cursor: Text = ""
+    limit: Limit = 100
+
+
+@route("GET", "/schedules", "read", "schedules.list")
+async def list_schedules(request: WebRequest, query: SchedulesQuery) -> ScheduleListDocument:
+    """List schedules by name."""
+    found = await request.client.schedules.list(
+        after=position(query.cursor, query), limit=query.limit
+    )
+    last = found[-1].schedule.name if found else ""
+    return ScheduleListDocument(
+        [schedule_document(one) for one in found], cursor(found, query.limit, last, query)
+    )
+
+
+class ScheduleBody(msgspec.Struct, forbid_unknown_fields=True, frozen=True, omit_defaults=True):
+    """A schedule: what to run, when, and by which policies."""
+
+    workflow: Text
+    when: When
+    zone: Text | None = None
+    input: dict[str, Any] | None = None
+    queue: Text | None = None
+    priority: int | None = None
+    overlap: Overlap | None = None
+    missed: Missed | None = None
+    missed_max: int | None = None
+    max_delay: Text | None = None
+    jitter: Text | None = None
+    max_runs: int | None = None
+    pause_after_failures: int | None = None
+    retries: int | None = None
+    timeout: Text | None = None
+    grace: Text | None = None
+    expires_after: Text | None = None
+    gap: Text | None = None
+    repeat: Text | None = None
+    start: datetime | None = None
+    end: datetime | None = None
+    paused: bool | None = None
+
+
+class NewScheduleBody(ScheduleBody, forbid_unknown_fields=True, frozen=True, kw_only=True):
+    """A new schedule with its name."""
+
+    name: Text
+
+
+def options_of(body: msgspec.Struct, *without: str) -> dict[str, Any]:
+    """The options that a body names."""
+    given = {name: getattr(body, name) for name in body.__struct_fields__ if name not in without}
+    return {name: value for name, value in given.items() if value is not None}
+
+
+@route(
+    "POST", "/schedules", "operate", "schedules.create", status=HTTPStatus.CREATED,
+    problems=NOT_FOUND, etag=True,
+)  # fmt: skip
+async def create_schedule(
+    request: WebRequest, body: NewScheduleBody
+) -> RouteReply[ScheduleDocument]:
+    """Create a schedule."""
+    options = options_of(body, "name", "workflow", "when")
+    view = await request.client.schedules.create(body.name, body.workflow, body.when, **options)
+    return answer(view, HTTPStatus.CREATED)
+
+
+@route("GET", "/schedules/{name}", "read", "schedules.get", problems=NOT_FOUND, etag=True)
+async def show_schedule(request: WebRequest, name: str) -> RouteReply[ScheduleDocument]:
+    """Show a schedule."""
+    return answer(await request.client.schedules.get(name))
+
+
+@route(
+    "PUT", "/schedules/{name}", "operate", "schedules.create", problems=CHANGED, etag=True,
+)  # fmt: skip
+async def replace_schedule(
+    request: WebRequest, name: str, body: ScheduleBody
+) -> RouteReply[ScheduleDocument]:
+    """Create a schedule, or replace the definition it has."""
+    if "if-match" in request.headers:
+        await check_match(request, name)
+    options = options_of(body, "workflow", "when")
+    view = await request.client.schedules.create(
+        name, body.workflow, body.when, replace=True, **options
+    )
+    return answer(view)
+
+
+class EditBody(msgspec.Struct, forbid_unknown_fields=True, frozen=True, omit_defaults=True):
+    """The changes; the rest stays."""
+
+    workflow: Text | None = None
+    when: When | None = None
+    zone: Text | None = None
+    input: dict[str, Any] | None = None
+    queue: Text | None = None
+    priority: int | None = None
+    overlap: Overlap | None = None
+    missed: Missed | None = None
+    missed_max: int | None = None
+    max_delay: Text | None = None
+    jitter: Text | None = None
+    max_runs: int | None = None
+    pause_after_failures: int | None = None
+    retries: int | None = None
+    timeout: Text | None = None
+    grace: Text | None = None
+    expires_after: Text | None = None
+    gap: Text | None = None
+    repeat: Text | None = None
+    start: datetime | None = None
+    end: datetime | None = None
+    confirm: bool | None = None
+
+
+@route("PATCH", "/schedules/{name}", "operate", "schedules.update", problems=CHANGED, etag=True)
+async def update_schedule(
+    request: WebRequest, name: str, body: EditBody
+) -> RouteReply[ScheduleDocument]:
+    """Change a schedule; what is not named stays."""
+    await check_match(request, name)
+    return answer(await request.client.schedules.update(name, **options_of(body)))
+
+
+@route(
+    "DELETE", "/schedules/{name}", "admin", "schedules.delete", status=HTTPStatus.NO_CONTENT,
+    problems=CHANGED,
+)  # fmt: skip
+async def delete_schedule(request: WebRequest, name: str) -> None:
+    """Delete a schedule. The runs it fired stay."""
+    await check_match(request, name)
+    await request.client.schedules.delete(name)
+
+
+# -- looking ahead -----------------------------------------------------------------------------
+
+
+class TimingBody(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """An edit of the timing that is not stored yet."""
+
+    when: When | None = None
+    zone: Text | None = None
+    gap: Text | None = None
+    repeat: Text | None = None
+    start: datetime | None = None
+    end: datetime | None = None
+    count: Limit | None = None
+
+
+class CountQuery(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """How many."""
+
+    count: Limit = 5
+
+
+@route("GET", "/schedules/{name}/preview", "read", "schedules.preview", problems=NOT_FOUND)
+async def preview_schedule(
+    request: WebRequest, name: str, query: CountQuery
+) -> list[OccurrenceDocument]:
+    """List the next occurrences of a schedule."""
+    found = await request.client.schedules.preview(name, query.count)
+    return documents(OccurrenceDocument, found)
+
+
+class PreviewBody(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """A timing that is not stored yet."""
+
+    when: Text
+    zone: Text | None = None
+    gap: Text = "auto"
+    repeat: Text = "auto"
+    count: Limit = 5
+
+
+@route("POST", "/schedules/preview", "read", "schedules.preview_of")
+async def preview_timing(request: WebRequest, body: PreviewBody) -> PreviewDocument:
+    """Say what a timing means, and when it fires next."""
+    found = await request.client.schedules.preview_of(
+        body.when, zone=body.zone, count=body.count, gap=body.gap, repeat=body.repeat
+    )
+    return PreviewDocument(
+        found.text, found.zone, found.forms, documents(OccurrenceDocument, found.occurrences),
+        [one.text for one in found.remarks],
+    )  # fmt: skip
+
+
+class UpcomingQuery(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """How far to look."""
+
+    within: Text = "1d"
+    limit: Limit = 50
+
+
+@route("GET", "/upcoming", "read", "schedules.upcoming")
+async def list_upcoming(request: WebRequest, query: UpcomingQuery) -> list[OccurrenceDocument]:
+    """List what fires next, across all schedules."""
+    found = await request.client.schedules.upcoming(within=query.within, limit=query.limit)
+    return documents(OccurrenceDocument, found)
+
+
+class LedgerQuery(
+    msgspec.Struct, forbid_unknown_fields=True, frozen=True, rename={"from_": "from"}
+):
+    """Which occurrences."""
+
+    from_: datetime | None = None
+    to: datetime | None = None
+    cursor: Text = ""
+    limit: Limit = 50
+
+
+@route("GET", "/schedules/{name}/occurrences", "read", "schedules.ledger", problems=NOT_FOUND)
+async def list_occurrences(request: WebRequest, name: str, query: LedgerQuery) -> LedgerDocument:
+    """List the occurrences of a schedule with their outcomes, newest first."""
+    found = await request.client.schedules.ledger(
+        name, after=query.cursor or None, limit=query.limit, start=query.from_, end=query.to
+    )
+    return LedgerDocument(documents(ListedRun, found.runs), found.next)
+
+
+class CalendarQuery(
+    msgspec.Struct, forbid_unknown_fields=True, frozen=True, rename={"from_": "from"}
+):
+    """Which days; without them, the last 30."""
+
+    from_: datetime | None = None
+    to: datetime | None = None
+    by: Literal["day", "hour"] = "day"
+    zone: Text | None = None
+
+
+@route("GET", "/schedules/{name}/calendar", "read", "schedules.calendar", problems=NOT_FOUND)
+async def show_calendar(request: WebRequest, name: str, query: CalendarQuery) -> CalendarDocument:
+    """Count the outcomes of a schedule by day or hour."""
+    end = query.to or moment(request.client.clock.now())
+    start = query.from_ or end - timedelta(days=30 if query.by == "day" else 2)
+    found = await request.client.schedules.calendar(name, start, end, by=query.by, zone=query.zone)
+    cells = [CellDocument(one.day.isoformat(), one.hour, one.counts) for one in found.cells]
+    return CalendarDocument(found.zone, found.unit, found.is_whole, cells)
+
+
+@route("POST", "/schedules/{name}/diff", "read", "schedules.diff", problems=STEERED)
+async def diff_schedule(request: WebRequest, name: str, body: TimingBody) -> DiffDocument:
+    """Show which occurrences an edit would add and remove. Nothing is changed."""
+    found = await request.client.schedules.diff(name, **options_of(body))
+    return document(
+        DiffDocument, found, gained=[_utc(one) for one in found.gained],
+        lost=[_utc(one) for one in found.lost],
+    )  # fmt: skip
+
+
+def _utc(at: datetime) -> str:
+    return iso(instant(at))
+
+
+class WhyQuery(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """About which time."""
+
+    at: datetime | None = None
+
+
+@route("GET", "/schedules/{name}/why", "read", "why", problems=NOT_FOUND)
+async def explain_schedule(request: WebRequest, name: str, query: WhyQuery) -> WhyDocument:
+    """Explain why a schedule fires, or does not."""
+    await request.client.schedules.get(name)
+    return WhyDocument(*await why(request.client, name, at=query.at))
+
+
+# -- commands ----------------------------------------------------------------------------------
+
+
+class PauseBody(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """Why, and until when."""
+
+    note: Text = ""
+    until: datetime | None = None
+
+
+@route("POST", "/schedules/{name}/pause", "operate", "schedules.pause", problems=STEERED, etag=True)
+async def pause_schedule(
+    request: WebRequest, name: str, body: PauseBody
+) -> RouteReply[ScheduleDocument]:
+    """Pause a schedule."""
+    return answer(await request.client.schedules.pause(name, note=body.note, until=body.until))
+
+
+class ResumeBody(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """Whether what was missed is owed."""
+
+    catch_up: bool = False
+
+
+@route(
+    "POST", "/schedules/{name}/resume", "operate", "schedules.resume", problems=STEERED, etag=True
+)
+async def resume_schedule(
+    request: WebRequest, name: str, body: ResumeBody
+) -> RouteReply[ScheduleDocument]:
+    """Resume a schedule."""
+    return answer(await request.client.schedules.resume(name, catch_up=body.catch_up))
+
+
+class ResetBody(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """Which fields; none means all."""
+
+    fields: Annotated[list[Text], msgspec.Meta(max_length=50)] = []
+    confirm: bool = False
+
+
+@route("POST", "/schedules/{name}/reset", "operate", "schedules.reset", problems=STEERED, etag=True)
+async def reset_schedule(
+    request: WebRequest, name: str, body: ResetBody
+) -> RouteReply[ScheduleDocument]:
+    """Restore the values that the code declares."""
+    view = await request.client.schedules.reset(name, *body.fields, confirm=body.confirm)
+    return answer(view)
+
+
+class TriggerBody(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """The input of this run; without one, that of the schedule."""
+
+    input: dict[str, Any] | None = None
+
+
+@route(
+    "POST", "/schedules/{name}/trigger", "operate", "schedules.trigger",
+    status=HTTPStatus.CREATED, problems=STEERED,
+)  # fmt: skip
+async def trigger_schedule(
+    request: WebRequest, name: str, body: TriggerBody
+) -> RouteReply[StartedRun]:
+    """Run it now, beside its schedule."""
+    run_id = await request.client.schedules.trigger(name, input=body.input)
+    return started(run_id, existed=False)
+
+
+class BackfillBody(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """A past range."""
+
+    start: datetime
+    end: datetime
+    parallel: Annotated[int, msgspec.Meta(ge=1, le=1_000)] = 1
+    dry_run: bool = False
+
+
+@route(
+    "POST", "/schedules/{name}/backfill", "operate", "schedules.backfill",
+    status=HTTPStatus.ACCEPTED, also=(HTTPStatus.OK,), problems=STEERED,
+)  # fmt: skip
+async def backfill_schedule(
+    request: WebRequest, name: str, body: BackfillBody
+) -> RouteReply[BackfillDocument]:
+    """Run the occurrences of a past range that have no run yet. 200 for a dry run."""
+    found = await request.client.schedules.backfill(
+        name, body.start, body.end, parallel=body.parallel, dry_run=body.dry_run
+    )
+    status = HTTPStatus.OK if body.dry_run else HTTPStatus.ACCEPTED
+    return RouteReply(BackfillDocument(*found, body.dry_run), status)
+
+
+ROUTES: tuple[Route, ...] = (
+    list_schedules,
+    create_schedule,
+    preview_timing,
+    show_schedule,
+    replace_schedule,
+    update_schedule,
+    delete_schedule,
+    preview_schedule,
+    list_upcoming,
+    list_occurrences,
+    show_calendar,
+    diff_schedule,
+    explain_schedule,
+    pause_schedule,
+    resume_schedule,
+    reset_schedule,
+    trigger_schedule,
+    backfill_schedule,
+)

@@ -1,0 +1,274 @@
+"""Routes of workers, queues, tokens, the audit list and the state of the process."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import Annotated, Any
+from urllib.parse import quote
+
+import msgspec
+
+from rota.client.doctor import examine
+from rota.client.overview import AttentionItem, QueueState
+from rota.core.runs.model import Queue
+from rota.core.time.instants import SECOND
+from rota.errors import RotaError
+from rota.http.address import HEADER
+from rota.http.cursor import cursor, position
+from rota.http.document import document, documents, written
+from rota.http.request import Text as TextAnswer
+from rota.http.request import WebRequest
+from rota.http.route import Route, RouteReply, route
+from rota.http.routes.runs import NOT_FOUND, Limit, Text
+from rota.http.system_documents import (
+    AttentionDocument,
+    AuditDocument,
+    AuditPage,
+    FindingDocument,
+    Me,
+    NewTokenDocument,
+    QueueDocument,
+    Readiness,
+    Reason,
+    RecentDocument,
+    TokenDocument,
+    WorkerDocument,
+)
+
+METRICS_MEDIA = "text/plain; version=0.0.4; charset=utf-8"
+SECRET_SETTINGS = ("listen_url",)
+Role = Annotated[str, msgspec.Meta(pattern="^(read|operate|admin)$")]
+
+
+# -- the process -------------------------------------------------------------------------------
+
+
+@route("GET", "/health/live", "open", "", prefix="", media="text/plain")
+async def live(request: WebRequest) -> TextAnswer:
+    """Answer while the process runs."""
+    return TextAnswer("ok\n", headers={HEADER: request.site.store_key})
+
+
+@route("GET", "/health/ready", "read", "workers", prefix="", also=(HTTPStatus.SERVICE_UNAVAILABLE,))
+async def ready(request: WebRequest) -> RouteReply[Readiness]:
+    """Say whether this process can do its work, and if not, why."""
+    reasons: list[Reason] = []
+    try:
+        await request.client.workers()
+    except RotaError as error:
+        reasons.append(Reason("database", error.code))
+    healthy = getattr(request.client, "healthy", None)
+    if healthy is not None and not healthy():
+        reasons.append(Reason("worker", "the event loop of the worker is blocked"))
+    status = HTTPStatus.SERVICE_UNAVAILABLE if reasons else HTTPStatus.OK
+    return RouteReply(Readiness(not reasons, reasons), status)
+
+
+@route("GET", "/metrics", "read", "metrics", prefix="", media="text/plain")
+async def metrics(request: WebRequest) -> TextAnswer:
+    """Show the state of the store as Prometheus reads it."""
+    text: str = await request.site.metrics.text()
+    return TextAnswer(text, METRICS_MEDIA)
+
+
+@route("GET", "/doctor", "read", "doctor")
+async def examine_store(request: WebRequest) -> list[FindingDocument]:
+    """Examine the store, as `rota doctor` does."""
+    report = await examine(request.client.url, request.client.settings)
+    return [FindingDocument(one.what, one.level, one.says, one.hint) for one in report.findings]
+
+
+class WithinQuery(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """How far to look back."""
+
+    within: Text = "1d"
+
+
+@route("GET", "/counts", "read", "overview.counts")
+async def count_runs(request: WebRequest, query: WithinQuery) -> RecentDocument:
+    """Count runs by status: open ones exactly, ended ones among the newest."""
+    found = await request.client.overview.counts(within=query.within)
+    return document(RecentDocument, found, since=written(found.since))
+
+
+@route("GET", "/attention", "read", "overview.attention")
+async def list_attention(request: WebRequest) -> list[AttentionDocument]:
+    """List everything that waits for a person, with the action that continues it."""
+    return [
+        document(
+            AttentionDocument, one, since=written(one.since), url=_page_of(one),
+            expected=one.mutation_id,
+        )
+        for one in await request.client.overview.attention()
+    ]  # fmt: skip
+
+
+def _page_of(one: AttentionItem) -> str:
+    """The page where a person decides."""
+    if one.kind in ("automation", "schedule"):
+        return f"/{one.kind}s/{quote(one.name, safe='')}"
+    return f"/runs/{one.run_id}"
+
+
+@route("GET", "/settings", "read", "settings")
+async def show_settings(request: WebRequest) -> dict[str, Any]:
+    """Show the settings of this server; addresses with passwords are omitted."""
+    found: dict[str, Any] = msgspec.to_builtins(request.client.settings)
+    return {name: value for name, value in found.items() if name not in SECRET_SETTINGS}
+
+
+@route("GET", "/me", "read", "")
+async def who_am_i(request: WebRequest) -> Me:
+    """Show who asks, and what they may do."""
+    who = request.identity
+    return Me(who.name, who.role, request.client.settings.namespace, who.token_id)
+
+
+# -- workers and queues ------------------------------------------------------------------------
+
+
+class WorkersQuery(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """Whether to list workers that have stopped."""
+
+    everyone: bool = False
+
+
+@route("GET", "/workers", "read", "overview.workers")
+async def list_workers(request: WebRequest, query: WorkersQuery) -> list[WorkerDocument]:
+    """List workers; their state comes from the age of their heartbeat."""
+    found = await request.client.overview.workers(everyone=query.everyone)
+    return [
+        document(
+            WorkerDocument, one.worker, state=one.state, heartbeat_age_s=one.heartbeat_age_s,
+            queues=one.queues, busy=one.busy,
+        )
+        for one in found
+    ]  # fmt: skip
+
+
+@route("GET", "/queues", "read", "overview.queues")
+async def list_queues(request: WebRequest) -> list[QueueDocument]:
+    """List every queue that is declared, served or waited in."""
+    return [queue_document(one) for one in await request.client.overview.queues()]
+
+
+def queue_document(state: QueueState) -> QueueDocument:
+    """A queue for a program."""
+    row = state.limits or Queue("", state.name)
+    return document(
+        QueueDocument, state, concurrency=row.running_max,
+        concurrency_per_key=row.key_running_max, rate_count=row.rate_count,
+        rate_per_s=None if row.rate_per_us is None else row.rate_per_us / SECOND,
+        open_per_key=row.key_open_max,
+    )  # fmt: skip
+
+
+class LimitsBody(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """All limits of a queue; one that is not named is removed. `rate` is `[100, "1m"]`."""
+
+    concurrency: int | None = None
+    concurrency_per_key: int | None = None
+    rate: tuple[int, Text] | None = None
+    open_per_key: int | None = None
+    age: Text | None = None
+    round_robin: bool = False
+
+
+@route("PUT", "/queues/{name}", "admin", "limit_queue", problems=NOT_FOUND)
+async def limit_queue(request: WebRequest, name: str, body: LimitsBody) -> QueueDocument:
+    """Set the limits of a queue across all workers."""
+    await request.client.limit_queue(
+        name, concurrency=body.concurrency, concurrency_per_key=body.concurrency_per_key,
+        rate=body.rate, open_per_key=body.open_per_key, age=body.age,
+        round_robin=body.round_robin,
+    )  # fmt: skip
+    states = await request.client.overview.queues()
+    return next(queue_document(one) for one in states if one.name == name)
+
+
+@route(
+    "POST", "/queues/{name}/pause", "operate", "pause_queue", status=HTTPStatus.NO_CONTENT,
+    problems=NOT_FOUND,
+)  # fmt: skip
+async def pause_queue(request: WebRequest, name: str) -> None:
+    """Stop claiming from a queue, on all workers."""
+    await request.client.pause_queue(name)
+
+
+@route(
+    "POST", "/queues/{name}/resume", "operate", "pause_queue", status=HTTPStatus.NO_CONTENT,
+    problems=NOT_FOUND,
+)  # fmt: skip
+async def resume_queue(request: WebRequest, name: str) -> None:
+    """Claim from a queue again."""
+    await request.client.pause_queue(name, paused=False)
+
+
+# -- tokens and the audit list -----------------------------------------------------------------
+
+
+@route("GET", "/tokens", "admin", "tokens.list")
+async def list_tokens(request: WebRequest) -> list[TokenDocument]:
+    """List the tokens of the namespace."""
+    return documents(TokenDocument, await request.client.tokens.list())
+
+
+class TokenBody(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """A new token."""
+
+    name: Text
+    role: Role = "read"
+    expires_in: Text | None = None
+
+
+@route("POST", "/tokens", "admin", "tokens.create", status=HTTPStatus.CREATED)
+async def create_token(request: WebRequest, body: TokenBody) -> NewTokenDocument:
+    """Make a token. Its text is shown once."""
+    made = await request.client.tokens.create(body.name, role=body.role, expires_in=body.expires_in)
+    return NewTokenDocument(document(TokenDocument, made.token), made.text)
+
+
+@route(
+    "DELETE", "/tokens/{name}", "admin", "tokens.revoke", status=HTTPStatus.NO_CONTENT,
+    problems=NOT_FOUND,
+)  # fmt: skip
+async def revoke_token(request: WebRequest, name: str) -> None:
+    """Revoke a token by its name or id, and every session that began with it."""
+    await request.client.tokens.revoke(name)
+
+
+class AuditQuery(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """A page of the audit list."""
+
+    cursor: Text = ""
+    limit: Limit = 50
+
+
+@route("GET", "/audit", "admin", "audit.list")
+async def list_audit(request: WebRequest, query: AuditQuery) -> AuditPage:
+    """List who did what, newest first."""
+    before = position(query.cursor, query) or None
+    found = await request.client.audit.list(before=before, limit=query.limit)
+    last = found[-1].id if found else ""
+    return AuditPage(documents(AuditDocument, found), cursor(found, query.limit, last, query))
+
+
+ROUTES: tuple[Route, ...] = (
+    live,
+    ready,
+    metrics,
+    examine_store,
+    count_runs,
+    show_settings,
+    who_am_i,
+    list_workers,
+    list_queues,
+    limit_queue,
+    pause_queue,
+    resume_queue,
+    list_attention,
+    list_tokens,
+    create_token,
+    revoke_token,
+    list_audit,
+)

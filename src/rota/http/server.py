@@ -1,0 +1,164 @@
+"""The server: its sockets, its life beside a worker or in a process of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import importlib.util
+import socket
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from rota.errors import MissingExtra, UsageError
+from rota.http.options import HttpOptions
+
+if TYPE_CHECKING:
+    import uvicorn
+
+    from rota.client.client import Client
+    from rota.http.site import Site
+
+NEEDED = ("starlette", "uvicorn", "httptools", "minijinja")
+PORTS_TRIED = 20
+CONNECTIONS_MAX = 500
+DRAIN_S = 5
+_NO_IPV6 = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
+
+
+def is_installed() -> bool:
+    """Whether the packages of the extra `web` are there."""
+    return all(importlib.util.find_spec(name) for name in NEEDED)
+
+
+def require_installed() -> None:
+    """Refuse to serve without them."""
+    if not is_installed():
+        missing = [name for name in NEEDED if not importlib.util.find_spec(name)]
+        raise MissingExtra(
+            f"the HTTP server needs {', '.join(missing)}", hint="pip install 'rota[web]'"
+        )
+
+
+class HttpServer:
+    """Serves one client until it is stopped."""
+
+    def __init__(self, client: Client, options: HttpOptions) -> None:
+        self._client = client
+        self._options = options
+        self._server: uvicorn.Server | None = None
+        self._serving: asyncio.Task[None] | None = None
+        self._site: Site | None = None
+        self._ready = asyncio.Event()
+        self.address = ""
+
+    async def start(self) -> None:
+        """Bind and begin to answer."""
+        require_installed()
+        from rota.http.site import Site
+
+        await check_bind(self._client, self._options)
+        sockets = bound(self._options)
+        port: int = sockets[0].getsockname()[1]
+        self._site = Site(self._client, self._options, port=port)
+        self._server = _server(self._site, self._ready)
+        self.address = self._options.address(port)
+        self._serving = asyncio.create_task(self._server.serve(sockets=sockets))
+        ready = asyncio.create_task(self._ready.wait())
+        await asyncio.wait({ready, self._serving}, return_when=asyncio.FIRST_COMPLETED)
+        ready.cancel()
+        self._site.open()
+
+    async def stop(self) -> None:
+        """Answer what is in progress, end streams, close."""
+        if self._server is None or self._serving is None:
+            return
+        if self._site is not None:
+            self._site.close()
+        self._server.should_exit = True
+        await self._serving
+        self._server = self._serving = None
+
+
+def _server(site: Site, ready: asyncio.Event) -> uvicorn.Server:
+    import uvicorn
+
+    from rota.http.adapter import asgi
+
+    class Quiet(uvicorn.Server):
+        """A server in a host process that handles the signals."""
+
+        @contextlib.contextmanager
+        def capture_signals(self) -> Iterator[None]:
+            yield
+
+        async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+            await super().startup(sockets)
+            ready.set()
+
+    return Quiet(
+        uvicorn.Config(
+            asgi(site), http="httptools", loop="none", ws="none",
+            lifespan="off", log_config=None, access_log=False, server_header=False,
+            proxy_headers=False, limit_concurrency=CONNECTIONS_MAX,
+            timeout_graceful_shutdown=DRAIN_S,
+        )
+    )  # fmt: skip
+
+
+async def check_bind(client: Client, options: HttpOptions) -> None:
+    """Refuse an address that others can reach before there is a token or a proxy."""
+    proxied = options.proxy is not None and bool(options.proxy.secret)
+    if options.is_loopback or proxied:
+        return
+    now = client.clock.now()
+    if any(one.problem(now) is None for one in await client.tokens.list()):
+        return
+    raise UsageError(
+        f"{options.host} can be reached from other machines, but there is no token",
+        hint="Make a token first: `rota token create NAME --role admin`.",
+    )
+
+
+def bound(options: HttpOptions) -> list[socket.socket]:
+    """Listening sockets, for IPv4 and IPv6 if the address is loopback."""
+    ports = [options.port]
+    if not options.port_given:  # then any free port is better than none
+        ports += [*range(options.port + 1, options.port + PORTS_TRIED), 0]
+    for port in ports:
+        with contextlib.suppress(OSError):
+            return _bind(options, port)
+    raise UsageError(
+        f"port {options.port} of {options.host} cannot be used: another program has it",
+        hint="Give another port: `--http 127.0.0.1:8421`, or `--http :0` for any free one.",
+    )
+
+
+def _bind(options: HttpOptions, port: int) -> list[socket.socket]:
+    host = "127.0.0.1" if options.host == "localhost" else options.host
+    first = _listen(host, port)
+    if host != "127.0.0.1" or not socket.has_ipv6:
+        return [first]
+    try:
+        return [first, _listen("::1", first.getsockname()[1])]
+    except OSError as error:
+        if error.errno in _NO_IPV6:
+            return [first]
+        first.close()
+        raise
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    made = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        made.bind((host, port))
+        made.listen(128)
+        made.setblocking(False)
+    except BaseException:
+        made.close()
+        raise
+    return made

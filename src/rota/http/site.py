@@ -1,0 +1,168 @@
+"""One request from the gate to its answer: everything between the server and the handlers."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import logging
+import secrets
+from collections.abc import Sequence
+from http import HTTPStatus
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+from rota.core.time.zones import zone_named
+from rota.errors import StoreError, UnknownZone
+from rota.http import files, pages
+from rota.http.address import store_key
+from rota.http.auth import SAFE, Gate
+from rota.http.events import EventHub
+from rota.http.headers import security_headers
+from rota.http.hooks import HOOK
+from rota.http.login import Logins, follow_link, sign_out
+from rota.http.mcp.endpoint import mcp_page
+from rota.http.metrics_cache import MetricsCache
+from rota.http.options import HttpOptions
+from rota.http.problems import RequestRefused, problem_of
+from rota.http.raw_request import RawRequest
+from rota.http.request import NOBODY, Answer, Redirect, SiteState, WebRequest, read_cookies
+from rota.http.router import Router
+from rota.http.routes import ROUTES
+from rota.http.table import Page
+from rota.schedules.host_zone import host_zone_name
+
+if TYPE_CHECKING:
+    from rota.client.client import Client
+
+log = logging.getLogger("rota.http")
+
+HEADER_BYTES_MAX = 16 * 1024
+BODY_BYTES_EXTRA = 64 * 1024
+REQUEST_S = 35.0  # a wait for a result takes up to 30 s of it
+ZONE_COOKIE = "rota_zone"
+STATIC = Page("GET", "/static/{name}", "open", files.static_file)
+ROBOTS = Page("GET", "/robots.txt", "open", files.robots)
+OPEN = Page("GET", "/open/{secret}", "open", follow_link)
+LOGOUT = Page("POST", "/logout", "open", sign_out)
+
+
+class Site:
+    """The pages and routes of one client."""
+
+    def __init__(
+        self, client: Client, options: HttpOptions, *, port: int, table: Sequence[Page] = ()
+    ) -> None:
+        self.client = client
+        self._options = options
+        logins = Logins(client, https=options.is_https)
+        self._gate = Gate(client, options, port, logins)
+        self._hub = EventHub(client)
+        url = options.address(port)
+        self._state = SiteState(self._hub, MetricsCache(client), logins, url, store_key(client))
+        own = [STATIC, OPEN, LOGOUT, ROBOTS, HOOK, *pages.PAGES, *(one.page for one in ROUTES)]
+        if options.mcp != "off":
+            own.append(mcp_page(options.mcp))
+        self._router: Router[Page] = Router((*own, *table))
+
+    def open(self) -> None:
+        """Begin to listen for news."""
+        self._hub.open()
+
+    def close(self) -> None:
+        """End every stream."""
+        self._hub.close()
+
+    async def answer(self, raw: RawRequest) -> Answer:
+        """The answer to one request, with the headers that every answer has."""
+        request_id = secrets.token_hex(8)
+        try:
+            found = await self._answer(raw, request_id)
+        except Exception as error:  # a handler's failure must not end the server
+            found = self._problem(error, raw, request_id)
+        headers = security_headers(
+            {"x-request-id": request_id, **found.headers}, https=self._options.is_https
+        )
+        return dataclasses.replace(found, headers=headers)
+
+    async def _answer(self, raw: RawRequest, request_id: str) -> Answer:
+        if raw.header_bytes > HEADER_BYTES_MAX:
+            raise RequestRefused(
+                HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "headers_too_big",
+                f"the headers have {raw.header_bytes} bytes; {HEADER_BYTES_MAX} is the most",
+            )  # fmt: skip
+        self._gate.check_host(raw)
+        page, parameters = self._entry(raw)
+        identity = NOBODY if page.role == "open" else await self._gate.identify(raw)
+        self._gate.check_role(identity, page.role)
+        if not page.is_signed:
+            self._gate.check_origin(raw, identity)
+        body = await raw.read(self.client.settings.payload_bytes_max + BODY_BYTES_EXTRA)
+        request = WebRequest(
+            raw.method, raw.raw_path, self.client, identity, parameters,
+            raw.query_string, raw.headers, body, request_id, raw.peer,
+            _zone(raw), self._state,
+        )  # fmt: skip
+        async with asyncio.timeout(REQUEST_S):
+            found = await page.handler(request)
+        is_write = raw.method not in SAFE and not page.audits
+        if is_write and found.status < HTTPStatus.BAD_REQUEST:
+            await self._audit(page, request)
+        return found
+
+    async def _audit(self, page: Page, request: WebRequest) -> None:
+        """Write down who did what. A refusal of the store does not undo what was done."""
+        verb = page.verb or f"{page.method} {page.path}"
+        try:
+            await self.client.audit.record(
+                request.identity.name, verb, request.path, request_id=request.request_id
+            )
+        except StoreError as error:
+            log.warning("request %s is not in the audit list: %s", request.request_id, error)
+
+    def _entry(self, raw: RawRequest) -> tuple[Page, dict[str, str]]:
+        try:
+            match = self._router.match(raw.raw_path)
+        except UnicodeDecodeError:
+            match = None
+        if match is None:
+            raise RequestRefused(
+                HTTPStatus.NOT_FOUND, "unknown_path", "there is nothing at this address"
+            )
+        method = "GET" if raw.method == "HEAD" else raw.method
+        if method not in match.methods:
+            raise RequestRefused(
+                HTTPStatus.METHOD_NOT_ALLOWED, "unknown_method",
+                f"{raw.method} does not apply to this address",
+                hint=f"Use {match.allow}.", headers={"allow": match.allow},
+            )  # fmt: skip
+        return match.methods[method], match.parameters
+
+    def _problem(self, error: Exception, raw: RawRequest, request_id: str) -> Answer:
+        found = problem_of(error, request_id)
+        if isinstance(error, StoreError):
+            log.warning("request %s: %s", request_id, error.message)
+        elif found.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+            log.error("request %s failed", request_id, exc_info=error)
+        if not _is_page(raw):
+            return found
+        if found.status == HTTPStatus.UNAUTHORIZED and raw.method in SAFE:
+            return Redirect(f"/login?next={quote(raw.raw_path, safe='/%')}")
+        return dataclasses.replace(
+            pages.problem_page(found.document), status=found.status, headers=found.headers
+        )
+
+
+def _zone(raw: RawRequest) -> str:
+    """The zone that the viewer's browser has told, or that of this machine."""
+    told = read_cookies(raw.headers.get("cookie", "")).get(ZONE_COOKIE, "").replace("%2F", "/")
+    try:
+        return zone_named(told).key or host_zone_name() if told else host_zone_name()
+    except UnknownZone:
+        return host_zone_name()
+
+
+def _is_page(raw: RawRequest) -> bool:
+    """Whether a person looks: their browser asks for HTML, and not below /api."""
+    if raw.raw_path.startswith(("/api/", "/static/")):
+        return False
+    return "text/html" in raw.headers.get("accept", "")

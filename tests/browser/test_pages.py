@@ -1,0 +1,66 @@
+"""Every page in both themes: axe finds nothing, nothing is clipped, hostile names are text."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.browser.kit.browser import BrowserThread, WatchedPage
+from tests.browser.kit.server import ShopServer
+from tests.browser.kit.shop import HOSTILE
+
+PATHS = (
+    "/", "/runs", "/runs?status=failed", "/runs/bulk?status=failed",
+    "/runs/new", "/schedules", "/schedules/new",
+    "/schedules/sync-orders", "/schedules/sync-orders/edit", "/automations",
+    "/automations/supplier-invoices", "/automations/refunds", "/automations/refunds?tab=events",
+    "/pipelines", "/workers",
+)  # fmt: skip
+
+
+async def every_path(page: WatchedPage) -> list[str]:
+    """The pages with fixed addresses, and one of each kind of run."""
+    found = [*PATHS]
+    await page.go("/runs?q=close_books")
+    found.append(await page.page.get_attribute("#rows a[href^='/runs/']", "href") or "")
+    await page.go("/pipelines")
+    found.append(await page.page.get_attribute("a[href^='/pipeline-runs/']", "href") or "")
+    return found
+
+
+@pytest.mark.parametrize("half", [0, 1])
+@pytest.mark.parametrize("theme", ["light", "dark"])
+async def test_axe_finds_nothing_and_nothing_is_clipped(
+    browser: BrowserThread, shop: ShopServer, theme: str, half: int
+) -> None:
+    page = await browser.open(shop.address, color_scheme=theme)
+    found = []
+    for path in (await every_path(page))[half::2]:
+        await page.go(path)
+        found += [f"{path}: {one}" for one in await page.axe()]
+        for width in (380, 820, 1440) if theme == "light" else ():  # colours move nothing
+            await page.page.set_viewport_size({"width": width, "height": 900})
+            found += [f"{path} at {width} px: {one}" for one in await page.overflow()]
+    await page.close()
+    assert not found, "\n".join(found)
+
+
+async def test_a_hostile_name_is_text(page: WatchedPage) -> None:
+    await page.go("/runs?q=quick")
+    assert HOSTILE[:40] in await page.text()
+    assert not await page.page.query_selector("main script")
+
+
+async def test_pages_can_be_read_without_javascript(
+    browser: BrowserThread, shop: ShopServer
+) -> None:
+    page = await browser.open(shop.address, java_script_enabled=False)
+    for path in PATHS:
+        await page.go(path)
+        assert len(await page.text()) > 100, path
+    await page.close()
+
+
+async def test_an_unknown_address_is_a_page_that_says_so(page: WatchedPage) -> None:
+    page.expect_status(404)
+    await page.go("/schedules/nothing-of-that-name")
+    assert "Not found" in await page.text()

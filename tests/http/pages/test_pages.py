@@ -1,0 +1,138 @@
+"""Every page and form over HTTP, on both databases, in a shop with a little history."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx2
+
+from rota import Rota
+from rota.automations import Prepared
+from rota.http.pages import PAGES
+from rota.testing import virtual
+from rota.tools import tool
+from tests.http.kit import BASE, browsing
+
+NAME = "näh/../<b>&?#"  # what a person may call a schedule
+ASKS = {"sec-fetch-site": "same-origin", "accept": "text/html"}
+
+
+def shop() -> Rota:
+    """A workflow that fails, and an automation that asks."""
+    app = Rota(keep_days=0)
+
+    @app.workflow(name="work")
+    async def work(fails: bool = False) -> str:
+        if fails:
+            raise ValueError("<i>no</i>")
+        return "done"
+
+    @tool(safety="idempotent")
+    async def pay(amount: str) -> str:
+        return amount
+
+    payments = app.automation("payments", timezone="UTC", approval=True)
+    due = payments.topic("due", external=True)
+
+    @payments.consumer("payer", subscribes=[due])
+    class Payer:
+        async def prepare(self, ctx: Any, state: Any) -> Prepared:
+            events = await ctx.peek(due, limit=1)
+            return Prepared(events, [one.payload for one in events], "Pay 5 EUR")
+
+        async def mutate(self, ctx: Any, prepared: Any) -> None:
+            await ctx.call(pay, amount=prepared.data[0])
+
+    return app
+
+
+@asynccontextmanager
+async def browsed(url: str) -> AsyncIterator[tuple[Rota, httpx2.AsyncClient, dict[str, str]]]:
+    """The shop, a client of its site, and the parameters of its pages."""
+    app = shop()
+    async with virtual(app, url=url) as world:
+        await app.schedules.create(NAME, "work", "every 1h", zone="UTC", input={"fails": False})
+        run = await app.start("work", True)
+        await app.automations.publish("payments", "due", "bill-1", "5 EUR")
+        await world.advance("3h")
+        async with browsing(app) as http:
+            http.headers.update(ASKS)
+            yield app, http, {"run_id": run.id, "name": NAME}
+
+
+def address(path: str, parameters: dict[str, str]) -> str:
+    """The path with its parameters, percent-encoded."""
+    name = "payments" if path.startswith("/automations") else parameters["name"]
+    values = parameters | {
+        "name": httpx2.QueryParams({"n": name}).__str__()[2:].replace("+", "%20")
+    }
+    return path.format(**values)
+
+
+async def test_every_page_answers(database_url: str) -> None:
+    async with browsed(database_url) as (_, http, parameters):
+        for entry in PAGES:
+            if entry.method != "GET" or "pipeline-runs" in entry.path:
+                continue
+            answer = await http.get(address(entry.path, parameters))
+            assert answer.status_code in (200, 303), (entry.path, answer.status_code)
+            assert "<i>no</i>" not in answer.text, entry.path
+            assert "<b>&?#" not in answer.text, entry.path
+
+
+async def test_forms_act_and_redirect(database_url: str) -> None:
+    async with browsed(database_url) as (app, http, parameters):
+        schedule = address("/schedules/{name}", parameters)
+
+        async def post(path: str, **form: str) -> httpx2.Response:
+            return await http.post(path, data=form)
+
+        assert (await post(f"{schedule}/pause", note="holiday")).status_code == 303
+        assert (await app.schedules.get(NAME)).schedule.reason == "holiday"
+        assert (await post(f"{schedule}/resume")).headers["location"].endswith("done=resumed")
+        triggered = await post(f"{schedule}/trigger", input='{"fails": true}')
+        assert triggered.headers["location"].startswith("/runs/")
+        counted = await post(
+            f"{schedule}/backfill", **{"from": "2030-01-01", "to": "2030-01-01 02:00"}
+        )
+        assert "without a run" in counted.text
+        saved = await post(schedule, when="every 2h", zone="UTC", overlap="skip", missed="run")
+        assert saved.headers["location"].endswith("done=saved")
+        assert (await app.schedules.get(NAME)).intent.text == "every 2h"
+        assert (await post(f"/runs/{parameters['run_id']}/retry")).status_code == 303
+        waits = (await app.automations.show("payments")).mutation
+        assert waits is not None
+        wrong = await post("/automations/payments/answer", answer="approve", expected="other")
+        assert wrong.status_code == 409
+        answered = await post("/automations/payments/answer", answer="approve", expected=waits.id)
+        assert answered.headers["location"].endswith("done=approved")
+
+
+async def test_a_stale_form_is_refused(database_url: str) -> None:
+    async with browsed(database_url) as (_, http, parameters):
+        schedule = address("/schedules/{name}", parameters)
+        form = {"when": "every 3h", "zone": "UTC", "seen": "0123456789abcdef"}
+        refused = await http.post(schedule, data=form)
+        assert refused.status_code == 422
+        assert "someone saved this schedule" in refused.text
+
+
+async def test_a_page_of_another_site_cannot_post(database_url: str) -> None:
+    async with browsed(database_url) as (_, http, parameters):
+        path = f"/runs/{parameters['run_id']}/retry"
+        refused = await http.post(path, headers={"sec-fetch-site": "cross-site"})
+        assert refused.status_code == 403
+        assert BASE.startswith("http://127.0.0.1")
+
+
+async def test_a_fragment_is_the_page_without_its_icons(database_url: str) -> None:
+    async with browsed(database_url) as (_, http, _parameters):
+        whole, part = [
+            (await http.get("/runs", headers=extra)).text
+            for extra in ({}, {"x-rota-fragment": "1"})
+        ]
+        assert 'id="main"' in part
+        assert "<symbol" in whole
+        assert "<symbol" not in part

@@ -1,0 +1,87 @@
+"""Every verb of the client has its route, every route its documentation and its test."""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+
+import pytest
+
+from rota.client.audit import Audit
+from rota.client.automations import Automations
+from rota.client.overview import Overview
+from rota.client.runs import Runs
+from rota.client.schedules import Schedules
+from rota.client.tokens import Tokens
+from rota.http.reference import page
+from rota.http.routes import ROUTES
+from rota.pipelines.client import PipelineClient
+from tests.tidy.tree import ROOT
+
+NOUNS = {
+    "runs": Runs, "schedules": Schedules, "automations": Automations, "pipelines": PipelineClient,
+    "tokens": Tokens, "audit": Audit, "overview": Overview,
+}  # fmt: skip
+# Methods that no route renders, and why.
+WITHOUT_ROUTE = {
+    "runs.list": "runs.page is the same in pages",
+    "runs.ready": "GET /metrics has it by queue",
+    "runs.counts": "GET /counts has them, bounded",
+    "schedules.history": "schedules.ledger is the same in pages",
+    "schedules.last_outcomes": "GET …/occurrences has them",
+    "schedules.declared_by": "deploys use it",
+    "schedules.origins_in": "deploys use it",
+    "schedules.forget_declaration": "deploys use it",
+    "automations.refused_deploys": "GET /doctor lists them",
+    "automations.event": "GET …/events has it",
+    "automations.users_of": "GET …/activity has it",
+    "automations.is_pruned": "a remark for people",
+    "automations.handler_run": "GET …/activity has it",
+    "automations.touched": "GET …/activity has it",
+    "automations.answer_all": "answers name what they expect, one by one",
+    "automations.answers": "GET …/activity has it",
+    "automations.prune_versions": "the command line does it",
+    "pipelines.items": "pipelines.items_page is the same in pages",
+    "pipelines.start": "a pipeline is a file on the machine of its worker",
+    "pipelines.write_results": "it writes a file on this machine",
+    "pipelines.close": "it ends the client",
+    "overview.activity": "a chart of the dashboard",
+    "tokens.authenticate": "the gate calls it",
+    "audit.record": "the site calls it",
+}
+
+
+def verbs() -> dict[str, object]:
+    """Every public coroutine of the client's nouns."""
+    return {
+        f"{noun}.{name}": method
+        for noun, kind in NOUNS.items()
+        for name, method in inspect.getmembers(kind, inspect.isfunction)
+        if not name.startswith("_")
+        and (inspect.iscoroutinefunction(method) or inspect.isasyncgenfunction(method))
+    }
+
+
+def test_every_verb_of_the_client_has_its_route() -> None:
+    rendered = {route.client for route in ROUTES}
+    missing = sorted(set(verbs()) - rendered - set(WITHOUT_ROUTE))
+    assert not missing, f"no route, and no reason why: {missing}"
+    stale = sorted(set(WITHOUT_ROUTE) & rendered | set(WITHOUT_ROUTE) - set(verbs()))
+    assert not stale, f"no longer without a route: {stale}"
+
+
+def test_every_route_names_a_verb_that_exists() -> None:
+    named = {route.client for route in ROUTES if "." in route.client}
+    unknown = sorted(named - set(verbs()))
+    assert not unknown
+
+
+@pytest.mark.parametrize("route", ROUTES, ids=lambda one: one.name)
+def test_every_route_is_described(route) -> None:  # type: ignore[no-untyped-def]
+    assert route.summary.endswith(".")
+    assert set(route.parameters) == set(route.hints) - {"request", "query", "body", "return"}
+
+
+def test_the_reference_page_is_up_to_date() -> None:
+    written = Path(ROOT / "docs/reference/http.md").read_text(encoding="utf-8")
+    assert written == page(ROUTES), "run `make docs`"

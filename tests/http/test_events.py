@@ -1,0 +1,145 @@
+"""Live events: epochs, resume, reset, limits, readers that are gone or too many, the end."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from pathlib import Path
+from typing import Any, cast
+
+import httpx2
+import pytest
+
+from rota.client.client import Client
+from rota.http import events
+from rota.http.events import EventHub
+from rota.http.options import HttpOptions
+from rota.http.problems import RequestRefused
+from rota.http.server import HttpServer
+from tests.http.kit import API, app_on
+
+ALL = frozenset(events.TOPICS)
+
+
+@pytest.fixture
+def client(tmp_path: Path) -> Client:
+    return Client(f"sqlite:///{tmp_path}/rota.db")
+
+
+async def told(hub: EventHub, last_id: str = "", count: int = 1) -> list[tuple[str, str]]:
+    """Id and event of the next events; comments are left out."""
+    found: list[tuple[str, str]] = []
+    stream = cast(Any, hub.stream(ALL, last_id, hub.reserve("me")))
+    async with aclosing(stream), asyncio.timeout(20):
+        async for text in stream:
+            fields = dict(line.split(": ", 1) for line in text.splitlines() if ": " in line)
+            if "event" in fields:
+                assert json.loads(fields["data"]) == {"ids": [], "more": True}
+                found.append((fields["id"], fields["event"]))
+                if len(found) == count:
+                    break
+    return found
+
+
+async def test_a_reader_resumes_where_it_was_and_is_told_when_that_is_not_known(
+    client: Client,
+) -> None:
+    async with client:
+        hub = EventHub(client)
+        hub.open()
+        first = await told(hub, count=5)
+        assert {event for _, event in first} == ALL
+        client.wakeups.notified("schedule")
+        [(newest, _)] = await told(hub, last_id=first[-1][0])
+        assert await told(hub, last_id=first[0][0]) == [first[1]]
+        epoch = newest.partition("-")[0]
+        for unknown in (f"{epoch}-999999", "0badf00d-1", "nonsense", f"{epoch}-x"):
+            assert (await told(hub, last_id=unknown))[0][1] == "reset"
+        hub.close()
+
+
+async def test_wake_ups_of_one_moment_are_one_hint(client: Client) -> None:
+    async with client:
+        hub = EventHub(client)
+        hub.open()
+        first = await told(hub, count=5)
+        for _ in range(100):
+            client.wakeups.notified("schedule")
+        await client.start("add", a=1)
+        later = await told(hub, last_id=first[-1][0], count=4)
+        hub.close()
+    assert [event for _, event in later] == ["automation", "pipeline", "run", "schedule"]
+
+
+async def test_an_old_id_that_left_the_ring_is_reset(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(events, "RING", 3)
+    async with client:
+        hub = EventHub(client)
+        hub.open()
+        first = await told(hub, count=3)
+        epoch = first[0][0].partition("-")[0]
+        assert (await told(hub, last_id=f"{epoch}-1"))[0][1] == "reset"
+        hub.close()
+
+
+async def test_streams_are_bounded_and_a_reader_that_is_gone_frees_its_slot(
+    client: Client,
+) -> None:
+    async with client:
+        hub = EventHub(client)
+        hub.open()
+        open_ones = [hub.stream(ALL, "", hub.reserve("me")) for _ in range(4)]
+        for stream in open_ones:
+            await anext(stream)
+        with pytest.raises(RequestRefused) as refused:
+            hub.reserve("me")
+        assert (refused.value.status, refused.value.headers["retry-after"]) == (429, "5")
+        hub.reserve("somebody else")
+        await cast(Any, open_ones[0]).aclose()
+        assert len(await told(hub)) == 1
+        hub.close()
+        for stream in open_ones[1:]:
+            assert all("reset" not in text for text in [text async for text in stream])
+
+
+async def test_a_run_is_followed_to_its_end_and_resumed_by_any_process(database_url: str) -> None:
+    app = app_on(database_url)
+    async with app.connected():
+        server = HttpServer(app, HttpOptions(port=0))
+        await server.start()
+        run = await app.start("add", 1)
+        path = f"{API}/runs/{run.id}/events"
+        async with httpx2.AsyncClient(base_url=server.address, timeout=30) as http:
+            async with http.stream("GET", path) as stream:
+                lines = stream.aiter_lines()
+                pending = await until(lines, "event")
+                await app.start_worker()
+                ended = await until(lines, "event", "end")
+            resumed = await http.get(path, headers={"last-event-id": ended["id"]})
+            hints = asyncio.create_task(http.get(f"{API}/events"))
+            await asyncio.sleep(0)
+            await server.stop()
+            await asyncio.wait({hints}, timeout=20)
+    assert json.loads(pending["data"])["run"]["status"] == "pending"
+    assert json.loads(ended["data"])["run"]["status"] == "completed"
+    assert "event:" not in resumed.text, "it knows the end already"
+    assert hints.done()
+    hints.cancel()
+
+
+async def until(lines: AsyncIterator[str], name: str, value: str = "") -> dict[str, str]:
+    """The fields of the next event with that field."""
+    fields: dict[str, str] = {}
+    async for line in lines:
+        if line:
+            key, _, text = line.partition(": ")
+            fields[key] = text
+        elif name in fields and value in ("", fields[name]):
+            return fields
+        else:
+            fields = {}
+    raise AssertionError("the stream has ended")

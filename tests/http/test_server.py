@@ -1,0 +1,90 @@
+"""Sockets, ports and the life of the server."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from rota.client.client import Client
+from rota.errors import BadSetting, UsageError
+from rota.http import address, options
+from rota.http.options import HttpOptions
+from rota.http.server import HttpServer
+
+
+@pytest.fixture
+def client(tmp_path: Path) -> Client:
+    return Client(f"sqlite:///{tmp_path}/rota.db")
+
+
+def taken() -> socket.socket:
+    """A listening socket on a free port."""
+    held = socket.socket()
+    held.bind(("127.0.0.1", 0))
+    held.listen()
+    return held
+
+
+async def test_a_busy_default_port_is_replaced_by_the_next_free_one(client: Client) -> None:
+    async with client:
+        with taken() as held:
+            port = held.getsockname()[1]
+            server = HttpServer(client, HttpOptions(port=port))
+            await server.start()
+            async with httpx2.AsyncClient(base_url=server.address) as http:
+                answer = await http.get("/static/none")
+            await server.stop()
+    assert answer.status_code == 404
+    assert server.address != f"http://127.0.0.1:{port}"
+    with socket.socket() as again, pytest.raises(OSError, match="refused"):
+        again.connect(("127.0.0.1", int(server.address.rpartition(":")[2])))
+
+
+async def test_a_port_that_was_given_is_not_replaced(client: Client) -> None:
+    async with client:
+        with taken() as held:
+            given = options.at(HttpOptions(), f":{held.getsockname()[1]}")
+            with pytest.raises(UsageError, match="another program has it"):
+                await HttpServer(client, given).start()
+
+
+async def test_an_address_that_others_reach_needs_tokens(client: Client) -> None:
+    async with client:
+        for host in ("0.0.0.0", "::", "192.0.2.1", "rota.example.org"):
+            with pytest.raises(UsageError, match="there is no token") as refused:
+                await HttpServer(client, HttpOptions(host=host, port=0)).start()
+            assert "rota token create" in refused.value.advice
+
+
+def test_an_address_of_the_command_line_beats_the_file() -> None:
+    table = options.load({"host": "127.0.0.2", "port": 9000}, source="rota.toml")
+    assert options.at(table, ":0").port == 0
+    assert options.at(table, "::1").host == "::1"
+    assert options.at(table, "[::1]:81").port == 81
+    assert options.at(table, "localhost").port == 9000
+    with pytest.raises(BadSetting):
+        options.at(table, "localhost:http")
+    with pytest.raises(BadSetting, match=r"\[http\]: unknown key \"hots\"; did you mean"):
+        options.load({"hots": []}, source="rota.toml")
+
+
+async def test_the_server_of_a_database_is_found_among_others(tmp_path: Path) -> None:
+    ours, theirs = (Client(f"sqlite:///{tmp_path}/{name}.db") for name in ("ours", "theirs"))
+    async with ours, theirs:
+        other = HttpServer(theirs, HttpOptions(port=0))
+        await other.start()
+        port = int(other.address.rpartition(":")[2])
+        own = HttpServer(ours, HttpOptions(port=port))
+        await own.start()
+        near = HttpOptions(port=port)
+        found = await asyncio.to_thread(address.find, near, address.store_key(ours))
+        only = HttpOptions(port=port, port_given=True)
+        nowhere = await asyncio.to_thread(address.find, only, address.store_key(ours))
+        await own.stop()
+        await other.stop()
+    assert found == own.address
+    assert nowhere is None
