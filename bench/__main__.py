@@ -1,4 +1,4 @@
-"""`python -m bench`: rounds of raw and ours in turns, then one table of ratios."""
+"""`python -m bench`: rounds of raw and ours interleaved, then one table of ratios."""
 
 from __future__ import annotations
 
@@ -25,6 +25,10 @@ def options(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--database", choices=DATABASES, help="this database alone")
     parser.add_argument("--rounds", type=int, help="how often (5; 2 with --quick)")
     parser.add_argument("--quick", action="store_true", help="less of everything: a first look")
+    parser.add_argument(
+        "--history", type=int, metavar="N", help="finished runs of the part history"
+    )
+    parser.add_argument("--stored", type=int, metavar="N", help="runs of the part surfaces")
     chosen = parser.parse_args(arguments)
     unknown = set((chosen.only or "").split(",")) - {"", *PARTS}
     if unknown:
@@ -68,6 +72,10 @@ def main(arguments: Sequence[str]) -> None:
     chosen = options(arguments)
     names = (chosen.only or ",".join(PARTS)).split(",")
     sizes = QUICK if chosen.quick else Sizes()
+    if chosen.history:
+        sizes = sizes._replace(history=chosen.history)
+    if chosen.stored:
+        sizes = sizes._replace(stored=chosen.stored)
     rounds = chosen.rounds or (2 if chosen.quick else 5)
     with open_places([chosen.database] if chosen.database else DATABASES) as places:
         asyncio.run(run(places, [PARTS[name] for name in names], rounds, sizes))

@@ -63,7 +63,7 @@ async def serve() -> None:
 
 @contextlib.contextmanager
 def answering() -> Iterator[str]:
-    """The base URL of a model that stands ready."""
+    """The base URL of a model that is ready."""
     child = subprocess.Popen(
         [sys.executable, "-m", "bench.answering"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )

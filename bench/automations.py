@@ -1,4 +1,4 @@
-"""What the part "automations" stands on: lines of work with one consumer each, and their limit.
+"""What the part "automations" uses: lines of work with one consumer each, and their limit.
 
 Ours: an external topic, `prepare` that takes a number of events, `mutate` that calls an idempotent
 tool which does nothing, `next`. Every phase has its checkpoint, the call its entry in the ledger.
@@ -18,7 +18,7 @@ from typing import Any, Protocol
 
 from bench import raw_postgres, raw_sqlite
 from bench.hits import Pen
-from bench.ours import SEATS
+from bench.ours import SLOTS
 from rota import Rota
 from rota.automations import Automation, Context, MutationResult, Prepared
 from rota.tools import tool
@@ -45,7 +45,7 @@ def line_name(line: int) -> str:
 
 def make_app(url: str, lines: int, take: int = 1, seen: Seen = _unseen) -> Rota:
     """An app with so many automations, whose consumers take up to `take` events a turn."""
-    app = Rota(url, migrate=True, seats=SEATS)
+    app = Rota(url, migrate=True, slots=SLOTS)
     for line in range(lines):
         _declare(app.automation(line_name(line), timezone="UTC"), take, seen)
     return app
@@ -53,7 +53,7 @@ def make_app(url: str, lines: int, take: int = 1, seen: Seen = _unseen) -> Rota:
 
 def make_idle_app(url: str, lines: int, seen: Seen = _unseen) -> Rota:
     """The same with a producer each, which has nothing to tell and looks once a day."""
-    app = Rota(url, migrate=True, seats=SEATS)
+    app = Rota(url, migrate=True, slots=SLOTS)
     for line in range(lines):
         automation = app.automation(line_name(line), timezone="UTC")
         _declare(automation, 1, seen)
@@ -92,7 +92,7 @@ async def publish(app: Rota, line: int, number: int) -> None:
 
 
 async def publish_together(app: Rota, lines: int, count: int, callers: int) -> None:
-    """Events dealt out to the lines in turns, by concurrent callers."""
+    """Events dealt out to the lines interleaved, by concurrent callers."""
     numbers = iter(range(count))
 
     async def caller() -> None:

@@ -81,6 +81,7 @@ class Sizes(NamedTuple):
     children: int = 2_000
     fair: int = 4_000
     churn: int = 200_000
+    history: int = 5_000_000
 
 
 QUICK = Sizes(
@@ -101,6 +102,7 @@ QUICK = Sizes(
     500,
     1_000,
     30_000,
+    50_000,
 )
 
 
@@ -136,8 +138,8 @@ def combine(part: str, samples: Sequence[Sample]) -> Line:
 async def in_turns(
     sides: Sequence[Side], work: Callable[[Side, int], Awaitable[None]], count: int, slice_: int
 ) -> list[float]:
-    """How many per second each side does, a slice at a time in turns: whatever else happens on the
-    machine then happens to all of them."""
+    """How many per second each side does, a slice at a time interleaved: whatever else happens on
+    the machine then happens to all of them."""
     took = [0.0] * len(sides)
     for _ in range(0, count, slice_):
         for index, side in enumerate(sides):

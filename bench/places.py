@@ -62,7 +62,7 @@ class SqlitePlace:
         return RawSqlite(self.url())
 
     async def drop(self, url: str) -> None:
-        """Remove the file and what stands beside it."""
+        """Remove the file and what is beside it."""
         path = raw_sqlite.path_of(url)
         for beside in self.scratch.glob(f"{path.name}*"):
             if beside.is_file():

@@ -17,7 +17,7 @@ from bench.hits import Pen
 from bench.sides import BULK, STEPS, Work
 
 BATCH = 500
-GROUP = 200  # Workflows under way at once where commits are grouped.
+GROUP = 200  # Workflows in progress at once where commits are grouped.
 FLUSHERS = 2
 CONNECTIONS = 16  # Where every step has its own commit.
 

@@ -10,6 +10,7 @@ from bench.parts.drain import Drain
 from bench.parts.fairness import Fairness
 from bench.parts.fan_out import FanOut
 from bench.parts.herd import Herd
+from bench.parts.history import History
 from bench.parts.idle import Idle
 from bench.parts.latency import Latency
 from bench.parts.many_automations import ManyAutomations
@@ -18,6 +19,7 @@ from bench.parts.retention import Retention
 from bench.parts.schedules import Schedules
 from bench.parts.start import Start
 from bench.parts.steps import Steps
+from bench.parts.surfaces import Surfaces
 
 PARTS: dict[str, Part] = {
     part.name: part
@@ -27,6 +29,7 @@ PARTS: dict[str, Part] = {
         Drain(),
         Churn(),
         Retention(),
+        History(),
         Steps(),
         FanOut(),
         Fairness(),
@@ -37,5 +40,6 @@ PARTS: dict[str, Part] = {
         Automations(),
         ManyAutomations(),
         Pipelines(),
+        Surfaces(),
     )
 }

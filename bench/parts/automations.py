@@ -77,7 +77,7 @@ def _loads(count: int) -> list[Load]:
 
 
 async def _latency(place: Place, count: int) -> list[Sample]:
-    """From the call of `publish` to the first line of `prepare`, both sides in turns."""
+    """From the call of `publish` to the first line of `prepare`, both sides interleaved."""
     began: list[dict[int, float]] = [{}, {}]
     seen: list[dict[int, float]] = [{}, {}]
     chance = random.Random(7)

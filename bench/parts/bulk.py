@@ -17,7 +17,7 @@ class Bulk:
     once = False
 
     async def round(self, places: Sequence[Place], sizes: Sizes) -> list[Sample]:
-        """Raw and ours in turns, a call each."""
+        """Raw and ours interleaved, a call each."""
         samples = []
         for place in places:
             async with a_side(place, "raw") as raw, a_side(place, "ours") as ours:

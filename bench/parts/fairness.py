@@ -34,7 +34,7 @@ async def _begun(
     url: str, count: int, declare: Callable[[Rota], None], store: Callable[[Any, Any], Any]
 ) -> Begun:
     """Labels of runs in the order in which they began."""
-    app = Rota(url, migrate=True, seats=SLOTS)
+    app = Rota(url, migrate=True, slots=SLOTS)
     declare(app)
     begun: Begun = []
 

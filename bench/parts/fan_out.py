@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from bench.measure import Sample, Sizes, Target
-from bench.ours import SEATS
+from bench.ours import SLOTS
 from bench.places import Place
 from rota import Rota, gather
 
@@ -36,7 +36,7 @@ class FanOut:
 
 
 def _app(url: str) -> tuple[Rota, dict[str, Any]]:
-    app = Rota(url, migrate=True, seats=SEATS)
+    app = Rota(url, migrate=True, slots=SLOTS)
 
     @app.workflow
     async def child(number: int) -> int:

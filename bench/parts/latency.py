@@ -1,6 +1,6 @@
 """From the call of `start` to the first line of user code, on an idle system.
 
-Both sides stand ready at the same time and are asked in turns, with a random pause in between.
+Both sides are ready at the same time and are asked interleaved, with a random pause in between.
 PostgreSQL: NOTIFY on both sides. SQLite: two processes (raw looks at `data_version` every 2 ms),
 and starter and worker in one process (raw: a thread woken by an event).
 """

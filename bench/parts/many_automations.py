@@ -92,7 +92,7 @@ async def _rest(place: Place, url: str, count: int, idle_s: float) -> list[Sampl
 
 
 async def _among(place: Place, url: str, count: int) -> list[Sample]:
-    """An event to one of many, and to one of few, in turns; from `publish` to `prepare`."""
+    """An event to one of many, and to one of few, interleaved; from `publish` to `prepare`."""
     few_url = place.url()
     seen: list[dict[int, float]] = [{}, {}]
     late_ms: list[list[float]] = [[], []]

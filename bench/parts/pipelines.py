@@ -28,7 +28,7 @@ class Pipelines:
     once = True
 
     async def round(self, places: Sequence[Place], sizes: Sizes) -> list[Sample]:
-        """Both sides in turns, then growing inputs."""
+        """Both sides interleaved, then growing inputs."""
         samples = []
         with answering() as address:
             for place in places:

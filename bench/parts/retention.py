@@ -15,8 +15,11 @@ from rota import Rota
 
 # A worker prunes for half of each heartbeat. A short heartbeat shows many such rounds.
 HEARTBEAT_S = 0.5
-# About a tenth of a second: all that was drained is old.
+# About a tenth of a second.
 KEEP_DAYS = 1e-6
+# A pass that leaves nothing prunable behind is followed by the next one a minute later. Runs that
+# are too young for the first pass would wait that long, so it begins when all are old.
+OLD_S = 0.3
 
 
 class Retention:
@@ -53,8 +56,9 @@ async def _drain_and_prune(place: Place, count: int) -> tuple[float, float]:
 async def _prune(side: Ours) -> float:
     """Seconds that a worker with nothing else to do takes to delete all that is over."""
     pruner = Rota(side.url, keep_days=KEEP_DAYS, heartbeat_s=HEARTBEAT_S)
+    await asyncio.sleep(OLD_S)
     began = time.monotonic()
     async with pruner:
-        while await side.app.counts():
+        while await side.app.runs.counts():
             await asyncio.sleep(0.05)
         return time.monotonic() - began

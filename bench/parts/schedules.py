@@ -1,8 +1,8 @@
 """Schedules: many due at once, few due of many stored, start-up beside many, and lateness.
 
 In the second and third, "raw" is Rota itself with few or no schedules stored; for the loop by hand
-it is that loop with few. Everything is repeated inside the one round, both sides in turns. An error
-costs its own line, not the others.
+it is that loop with few. Everything is repeated inside the one round, both sides interleaved. An
+error costs its own line, not the others.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import msgspec
 
 from bench.children import until
 from bench.measure import Sample, Sizes, Target, percentile
-from bench.ours import SEATS, make_app
+from bench.ours import SLOTS, make_app
 from bench.places import Place
 from bench.schedules import (
     DAY,
@@ -71,7 +71,7 @@ async def _collect(line: AsyncIterator[Sample], samples: list[Sample]) -> None:
             samples.append(sample)
     except Exception:
         traceback.print_exc()
-        print("the schedules go on without the rest of this line", file=sys.stderr, flush=True)
+        print("the schedules continue without the rest of this line", file=sys.stderr, flush=True)
 
 
 async def _took(work: Awaitable[int]) -> tuple[float, int]:
@@ -127,7 +127,7 @@ async def _fire(url: str, count: int) -> float:
 
 
 async def _check(url: str, fleet: Fleet) -> None:
-    """Each occurrence has its run, and each schedule stands at the next time of its own timing."""
+    """Each occurrence has its run, and each schedule is at the next time of its own timing."""
     mine = await hand(url)
     [born] = await mine.rows(
         "select count(*), count(distinct schedule_id), min(due_at), max(due_at) from runs"
@@ -267,7 +267,7 @@ async def _lateness(place: Place, seconds: int, *, spread: bool) -> AsyncIterato
 
 
 async def _every_second(url: str, spread: bool) -> tuple[Rota, list[tuple[int, int]]]:
-    app = Rota(url, migrate=True, seats=SEATS)
+    app = Rota(url, migrate=True, slots=SLOTS)
     late: list[tuple[int, int]] = []
 
     @app.workflow

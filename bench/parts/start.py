@@ -22,7 +22,7 @@ class Start:
     once = False
 
     async def round(self, places: Sequence[Place], sizes: Sizes) -> list[Sample]:
-        """Raw and ours one by one, in turns; then ours together."""
+        """Raw and ours one by one, interleaved; then ours together."""
         samples = []
         for place in places:
             async with a_side(place, "raw") as raw, a_side(place, "ours") as ours:

@@ -18,7 +18,7 @@ class Steps:
     once = False
 
     async def round(self, places: Sequence[Place], sizes: Sizes) -> list[Sample]:
-        """Raw with a commit per step; raw with grouped commits and ours in turns."""
+        """Raw with a commit per step; raw with grouped commits and ours interleaved."""
         samples = []
         for place in places:
             each = await drain_rate(place, "raw", "steps", sizes.flows_commit_each, lines=STEPS)
