@@ -1,1 +1,1 @@
-"""Rota's tests. A package, so that no other `tests` on the path can stand in for it."""
+"""Rota's tests. A package, so that no other `tests` on the path can be in for it."""

@@ -18,8 +18,9 @@ from tests.kit import drop_schemas, own_database, schema
 from tests.kit.postgres import URL_VARIABLE, PostgresServer, PostgresUnavailable
 
 DATABASE = "rota"
+os.environ.setdefault("ROTA_NO_HTTP", "1")  # A daemon of a test serves only if the test asks.
 
-# A test run answers for the change at hand, so it draws the same examples each time; new ones are
+# A test run answers for the change available, so it draws the same examples each time; new ones are
 # looked for every night (`make test-nightly`), with a seed that is printed.
 settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.register_profile("explore", deadline=None, print_blob=True)
@@ -60,7 +61,9 @@ HERE = Path(__file__).parent
 # time throughout, so their folder is their mark. So does whatever waits for the PostgreSQL server.
 REAL_TIME = tuple(
     HERE / name
-    for name in ("engine", "crash", "faults", "cli", "automations", "pipelines", "ai", "tools")
+    for name in (
+        *("ai", "automations", "browser", "cli", "crash", "engine", "faults", "pipelines", "tools"),
+    )
 )
 
 

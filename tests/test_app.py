@@ -87,18 +87,25 @@ def test_policies_that_make_no_sense_are_refused_where_they_are_written() -> Non
 
 
 def test_settings_come_as_values_or_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ROTA_SEATS", "7")
+    monkeypatch.setenv("ROTA_SLOTS", "7")
     assert Rota(threads=3).settings.threads == 3
-    assert Rota().settings.seats == 7
-    assert Rota(seats=8).settings.seats == 7  # a deployment wins over the code
-    assert Rota(settings=Settings(seats=9)).settings.seats == 9
-    monkeypatch.delenv("ROTA_SEATS")
+    assert Rota().settings.slots == 7
+    assert Rota(slots=8).settings.slots == 7  # a deployment wins over the code
+    assert Rota(settings=Settings(slots=9)).settings.slots == 9
+    monkeypatch.delenv("ROTA_SLOTS")
     with pytest.raises(UsageError, match="not both"):
-        Rota(settings=Settings(), seats=3)
-    with pytest.raises(BadSetting, match="seat_count"):
-        Rota(seat_count=3)  # type: ignore[call-arg]
-    with pytest.raises(BadSetting, match="seats"):
-        Rota(seats=0)
+        Rota(settings=Settings(), slots=3)
+    monkeypatch.setenv("ROTA_SEATS", "7")
+    with pytest.raises(BadSetting, match="ROTA_SEATS is no longer read"):
+        Rota()
+    monkeypatch.delenv("ROTA_SEATS")
+    with pytest.raises(BadSetting, match="there is no setting seats") as caught:
+        Rota(seats=7)  # type: ignore[call-arg]
+    assert caught.value.advice == "It is called slots now."
+    with pytest.raises(BadSetting, match="slot_count"):
+        Rota(slot_count=3)  # type: ignore[call-arg]
+    with pytest.raises(BadSetting, match="slots"):
+        Rota(slots=0)
 
 
 def test_the_version_of_a_workflow_follows_its_source() -> None:
@@ -171,4 +178,4 @@ async def test_a_connected_app_starts_but_does_not_perform(database_url: str) ->
         assert await app.workers() == []
         assert await run.status() == "pending"
     async with app:
-        assert await app.ref(run.id).result(timeout=30) == 1
+        assert await app.runs.handle(run.id).result(timeout=30) == 1

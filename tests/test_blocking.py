@@ -105,14 +105,14 @@ def test_a_run_is_started_and_awaited(client: BlockingClient) -> None:
     assert run.result(timeout="20s") == 8
     assert run.status() == "completed"
     assert client.options(external_id="a").start("twice", 4).existed
-    assert client.result(run.id) == 8
-    assert client.get(run.id).name == "twice"
-    assert [found.id for found in client.list(name="twice")] == [run.id]
+    assert client.runs.result(run.id) == 8
+    assert client.runs.get(run.id).name == "twice"
+    assert [found.id for found in client.runs.list(name="twice")] == [run.id]
 
 
 def test_sync_workflows_sleep_wait_and_have_children(client: BlockingClient) -> None:
     run = client.start("story", 5)
-    client.signal(run.id, "word", "hello")
+    client.runs.signal(run.id, "word", "hello")
     answer = run.result(timeout="20s")
     assert answer == {"word": "hello", "child": 10, "direct": 12, "slept": True}
 
@@ -145,7 +145,7 @@ def test_errors_arrive_as_they_are(client: BlockingClient) -> None:
     with pytest.raises(BadInput, match=r"\$\.n"):
         client.start("twice", "x")
     with pytest.raises(UnknownRun):
-        client.get("nope")
+        client.runs.get("nope")
 
 
 def test_runs_are_cancelled_and_retried(app: Rota) -> None:
@@ -154,8 +154,8 @@ def test_runs_are_cancelled_and_retried(app: Rota) -> None:
         run.cancel(reason="enough")
         with pytest.raises(RunCancelled):
             run.result(timeout="20s")
-        assert client.retry(run.id).id == run.id
-        assert list(client.cancel(run.id)) != [run.id], "the retry is a run of its own"
+        assert client.runs.retry(run.id).id == run.id
+        assert list(client.runs.cancel(run.id)) != [run.id], "the retry is a run of its own"
         [other] = client.options(delay="1h").start_many(
             "twice", [Start(kwargs={"n": 2}, external_id="x")]
         )
@@ -168,24 +168,24 @@ def test_a_failed_run_may_be_retried_from_outside(client: BlockingClient) -> Non
     with pytest.raises(RunFailed):
         run.result(timeout="20s")
     with pytest.raises(RunFailed):
-        client.retry(run.id).result(timeout="20s")
-    assert len(client.list(name="fails")) == 2
+        client.runs.retry(run.id).result(timeout="20s")
+    assert len(client.runs.list(name="fails")) == 2
 
 
 def test_a_url_is_enough_for_named_workflows(app: Rota) -> None:
     with BlockingClient(app.url, migrate=True) as client:
         run = client.start("whatever", n=1)
-        assert client.get(run.id).input == '{"n":1}'
+        assert client.runs.get(run.id).input == '{"n":1}'
         assert repr(run) == f"<run {run.id}>"
 
 
 def test_a_closed_client_says_so(app: Rota) -> None:
     client = BlockingClient(app)
-    client.list()
+    client.runs.list()
     client.close()
     client.close()
     with pytest.raises(UsageError, match="closed"):
-        client.list()
+        client.runs.list()
     assert not [thread for thread in threading.enumerate() if thread.name == "rota-blocking"]
 
 
@@ -193,7 +193,7 @@ def test_a_database_that_cannot_be_opened_leaves_no_thread() -> None:
     client = BlockingClient("sqlite:////nowhere/at/all.db")
     for _ in range(2):
         with pytest.raises(StoreUnreachable):
-            client.list()
+            client.runs.list()
     assert not [thread for thread in threading.enumerate() if thread.name == "rota-blocking"]
 
 

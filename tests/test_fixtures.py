@@ -1,4 +1,4 @@
-"""The ground the other tests stand on: async tests, both databases, and a server that ends."""
+"""The ground the other tests use: async tests, both databases, and a server that ends."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ async def test_an_async_test_runs_on_a_loop() -> None:
 
 async def test_each_test_gets_a_migrated_database_without_rows(database_url: str) -> None:
     async with Client(database_url, migrate=False) as client:
-        assert await client.counts() == {}
+        assert await client.runs.counts() == {}
         await client.start("work")  # Left behind on purpose: the fixture deletes it.
 
 

@@ -18,7 +18,7 @@ from rota.settings import Settings
 from rota.store.backend.database import open_url
 from rota.store.backend.sqlite import SqliteDatabase
 
-APP = 'from rota import Rota\napp = Rota("sqlite:///code.db", seats=5, namespace="code")\n'
+APP = 'from rota import Rota\napp = Rota("sqlite:///code.db", slots=5, namespace="code")\n'
 
 
 @pytest.fixture(autouse=True)
@@ -86,16 +86,16 @@ def test_no_project_is_none_and_a_named_one_must_be_there(tmp_path: Path) -> Non
             "[project]\napp = 5\n",
             r"rota.toml \[project\]: Expected `str | null`, got `int` - at `\$\.app`",
         ),
-        ("[settings]\nseat = 5\n", r"rota.toml \[settings\]: there is no setting seat"),
-        ("[settings]\nseats = 0\n", r"rota.toml \[settings\]: seats = 0: expected int >= 1"),
+        ("[settings]\nslot = 5\n", r"rota.toml \[settings\]: there is no setting slot"),
+        ("[settings]\nslots = 0\n", r"rota.toml \[settings\]: slots = 0: expected int >= 1"),
         ("schedules = 3\n", "rota.toml: schedules is not a table"),
         ("[queues.mail]\nrate = '5'\n", r"rota.toml \[queues.mail\]: '5' is not a rate"),
         ("[queues.mail]\nrate = '0/1m'\n", "'0/1m' is not a rate"),
         ("[queues.mail]\nrate = '5/0s'\n", "'5/0s' is not a rate"),
         ("[queues.mail]\nrate = '5/soon'\n", "'5/soon' is not a rate"),
         (
-            "[queues.mail]\nrunnin = 1\n",
-            r'\[queues.mail\]: unknown key "runnin"; did you mean "running"',
+            "[queues.mail]\nconcurency = 1\n",
+            r'\[queues.mail\]: unknown key "concurency"; did you mean "concurrency"',
         ),
         ("[notifications.ops]\n", r"\[notifications.ops\]: .* has no channel"),
         (
@@ -124,17 +124,17 @@ def test_a_bad_file_is_named_with_the_bad_key(tmp_path: Path, text: str, says: s
 def test_an_app_is_found_by_module_and_by_file(tmp_path: Path) -> None:
     write(tmp_path, jobs=APP)
     for target in ("jobs:app", "jobs", "jobs.py", "jobs.py:app", str(tmp_path / "jobs.py")):
-        assert project.load(found(tmp_path, target)).settings.seats == 5
+        assert project.load(found(tmp_path, target)).settings.slots == 5
 
 
 def test_a_file_inside_a_package_may_use_relative_imports(tmp_path: Path) -> None:
     write(tmp_path / "shop", __init__="", base=APP, jobs="from .base import app\n")
-    assert project.load(found(tmp_path, "shop/jobs.py")).settings.seats == 5
+    assert project.load(found(tmp_path, "shop/jobs.py")).settings.slots == 5
 
 
 def test_a_file_named_like_a_standard_module_is_still_the_file(tmp_path: Path) -> None:
     write(tmp_path, queue=APP)
-    assert project.load(found(tmp_path, "queue.py")).settings.seats == 5
+    assert project.load(found(tmp_path, "queue.py")).settings.slots == 5
     assert not hasattr(sys.modules.get("queue"), "app")
 
 
@@ -142,7 +142,7 @@ def test_modules_beside_the_file_can_be_imported(tmp_path: Path) -> None:
     write(tmp_path, toml='[project]\napp = "jobs:app"\n', jobs="from half import app\n", half=APP)
     below = tmp_path / "below"
     below.mkdir()
-    assert project.load(found(below)).settings.seats == 5
+    assert project.load(found(below)).settings.slots == 5
 
 
 @pytest.mark.parametrize(
@@ -173,7 +173,7 @@ def test_an_error_of_rota_in_a_module_keeps_its_sentence_and_hint(tmp_path: Path
 
 def test_two_names_of_one_app_are_one_app(tmp_path: Path) -> None:
     write(tmp_path, jobs=APP + "alias = app\n")
-    assert project.load(found(tmp_path, "jobs.py")).settings.seats == 5
+    assert project.load(found(tmp_path, "jobs.py")).settings.slots == 5
 
 
 def test_a_project_without_an_app_cannot_be_loaded(tmp_path: Path) -> None:
@@ -188,12 +188,12 @@ TOML = """[project]
 app = "jobs:app"
 database = "sqlite:///file.db"
 [settings]
-seats = 6
+slots = 6
 poll_s = 6
 [queues.mail]
-seats = 2
-running = 3
-running_per_key = 1
+worker_concurrency = 2
+concurrency = 3
+concurrency_per_key = 1
 rate = "10/1m"
 """
 
@@ -206,11 +206,11 @@ def configured(folder: Path, environ: dict[str, str], **flags: object) -> Rota:
 
 def test_flag_environment_file_and_code_win_in_this_order(tmp_path: Path) -> None:
     write(tmp_path, jobs=APP, toml=TOML)
-    environ = {"ROTA_SEATS": "7", "ROTA_DATABASE": "sqlite:///environment.db"}
-    app = configured(tmp_path, environ, seats=8, database="sqlite:///flag.db")
-    assert (app.settings.seats, app.url) == (8, "sqlite:///flag.db")
+    environ = {"ROTA_SLOTS": "7", "ROTA_DATABASE": "sqlite:///environment.db"}
+    app = configured(tmp_path, environ, slots=8, database="sqlite:///flag.db")
+    assert (app.settings.slots, app.url) == (8, "sqlite:///flag.db")
     app = configured(tmp_path, environ)
-    assert (app.settings.seats, app.url) == (7, "sqlite:///environment.db")
+    assert (app.settings.slots, app.url) == (7, "sqlite:///environment.db")
     app = configured(tmp_path, {})
     assert (app.settings.poll_s, app.url) == (6.0, f"sqlite:///{tmp_path}/file.db")
     assert app.settings.namespace == "code"
@@ -246,7 +246,7 @@ def test_relative_paths_start_at_the_project_wherever_one_stands(tmp_path: Path)
 
 
 def test_queues_follow_the_settings_and_the_file(tmp_path: Path) -> None:
-    code = APP + 'app.queue("own", seats=1, running=9)\napp.queue("plain")\n'
+    code = APP + 'app.queue("own", worker_concurrency=1, concurrency=9)\napp.queue("plain")\n'
     write(tmp_path, jobs=code, toml=TOML)
     queues = configured(tmp_path, {"ROTA_NAMESPACE": "ann"})._queues
     assert queues["own"] == (1, Queue("ann", "own", 9))
@@ -289,7 +289,7 @@ def test_the_database_is_known_without_importing_code(tmp_path: Path) -> None:
     write(tmp_path, jobs="1 / 0\n", toml=TOML)
     place = project.place(found(tmp_path), given({}))
     assert place.url == f"sqlite:///{tmp_path}/file.db"
-    assert place.settings == Settings(seats=6, poll_s=6.0)
+    assert place.settings == Settings(slots=6, poll_s=6.0)
     assert project.place(None, given({}, database="sqlite:///x.db")).url == "sqlite:///x.db"
 
 

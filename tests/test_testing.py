@@ -105,7 +105,7 @@ async def test_two_worlds_in_memory_share_nothing() -> None:
     async with virtual(app):
         await app.start(flow, 1)
     async with virtual(app):
-        assert await app.list() == []
+        assert await app.runs.list() == []
 
 
 async def test_a_timer_of_the_past_is_called_soon() -> None:

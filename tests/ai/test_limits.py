@@ -152,7 +152,7 @@ def test_a_breaker_opens_rests_longer_each_time_and_closes() -> None:
     assert ask() == (0, "")
     fail()
     assert ask() == (10, "broken")
-    fail()  # one that was under way: it changes nothing
+    fail()  # one that was in progress: it changes nothing
     for rest in (20, 25, 25):
         now = state.open_until
         assert ask() == (0, "")

@@ -46,7 +46,7 @@ def test_a_text_names_a_provider_and_a_model(
         (None, "gpt-5", "does not name its provider"),
         (None, "opnai:gpt-5", 'did you mean "openai"'),
         ("local:x", "Antropic:claude", 'did you mean "anthropic"'),
-        (None, "zzz:claude", "'zzz' is no provider"),
+        (None, "zzz:claude", "'zzz' is not a provider"),
     ],
 )
 def test_a_wrong_name_is_told_with_the_nearest(default: str | None, text: str, says: str) -> None:

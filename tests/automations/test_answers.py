@@ -1,4 +1,4 @@
-"""Answers of people: "it happened" goes on as applied, one answer for many automations, and who
+"""Answers of people: "it happened" continues as applied, one answer for many automations, and who
 answered, when and why."""
 
 from __future__ import annotations

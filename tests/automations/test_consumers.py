@@ -283,7 +283,7 @@ async def test_many_triggers_during_one_run_make_one_more(database_url: str) -> 
 
 async def test_a_busy_automation_delays_no_other(database_url: str) -> None:
     """Each turn goes to the end of the line."""
-    app = Rota(**(QUIET | {"seats": 1}))
+    app = Rota(**(QUIET | {"slots": 1}))
     order: list[str] = []
 
     def declare(name: str) -> None:

@@ -1,4 +1,4 @@
-"""`skip_after`: one bad item does not stop the line, and what is left out goes to a dead-letter
+"""`skip_after`: one bad item does not stop the line, and what is skipped goes to a dead-letter
 topic, from which it can be given back."""
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ async def test_one_bad_item_is_left_out_after_so_many_failures_and_the_line_goes
             one for one in await app.automations.activity("line") if one.status == "failed"
         )
         assert letter.run_id == failed.run.run_id
-        assert failed.run.remark == "left out work/bad, dead letter in topic letters"
+        assert failed.run.remark == "skipped work/bad, dead letter in topic letters"
         await sound(app)
 
 
@@ -285,4 +285,4 @@ def test_a_deploy_says_what_is_wrong_with_a_dead_letter_topic() -> None:
     found = str(refused.value)
     assert "topic odd receives dead letters; declare it with DeadLetter" in found
     assert "consumer b reads its own dead letters from odd" in found
-    assert "consumer c has the dead-letter topic gone, which is no topic of it" in found
+    assert "consumer c has the dead-letter topic gone, which is not one of its topics" in found

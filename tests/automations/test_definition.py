@@ -47,10 +47,10 @@ def test_all_problems_are_told_at_once() -> None:
     for told in (
         "automation '1bad name': a name has",
         "handler b is declared twice",
-        "producer poll publishes to nowhere, which is no topic of it",
+        "producer poll publishes to nowhere, which is not one of its topics",
         "consumer a publishes, but has no `next`",
         "consumer b subscribes to nothing",
-        "topic lonely is read by nobody",
+        "topic lonely has no reader",
         "topic twice has more than one consumer: a, b",
         "producer poll: ",
     ):
@@ -62,7 +62,7 @@ def test_a_topic_that_nobody_feeds_is_a_problem_unless_it_is_external() -> None:
     auto.topic("quiet")
     auto.consumer("a", subscribes=["quiet"], prepare=prepare)
     assert problems(auto) == [
-        "topic quiet is fed by nobody; say external=True if others publish to it"
+        "topic quiet has no producer; say external=True if others publish to it"
     ]
 
 
@@ -237,7 +237,7 @@ async def test_payloads_are_checked_by_the_type_of_their_topic(database_url: str
 
 
 async def test_handlers_share_nothing_but_topics(database_url: str) -> None:
-    """A class is made anew for every phase; state goes by value."""
+    """A class is made again for every phase; state goes by value."""
     app = Rota(**QUIET)
     auto = plain(app)
     topic = auto.topic("work", external=True)

@@ -190,9 +190,9 @@ async def test_a_refused_deploy_is_kept_and_told_until_a_deploy_succeeds(
         automations = world.app.automations
         view = await automations.show("line")
         assert view.code.refused is not None
-        assert "topic lonely is read by nobody" in view.code.refused.problems
+        assert "topic lonely has no reader" in view.code.refused.problems
         assert view.sentence.startswith("No worker has version 1 of its code")
-        assert "a deploy was refused: topic lonely is read by nobody" in view.sentence
+        assert "a deploy was refused: topic lonely has no reader" in view.sentence
         why = await explain_automation(world.app, "line")
         assert "a deploy was refused" in why.clause
         doctor = Doctor(world.app.database, world.app.settings)

@@ -165,7 +165,7 @@ async def test_a_policy_leaves_out_the_item_whose_read_failed(
         assert await turn(app) == "sleeping:event"
         runs = await app.automations.activity("line")
         failed = next(one for one in runs if one.status == "failed")
-        assert failed.run.remark == "left out work/bad"
+        assert failed.run.remark == "skipped work/bad"
         await sound(app)
 
 
@@ -203,5 +203,5 @@ async def test_a_producer_leaves_out_a_check_whose_file_is_gone_and_keeps_its_st
         assert states == [None, 1, 1, 1]
         assert await last(app, 1, "watch") == ["committed committed"]
         runs = await app.automations.activity("watch", limit=3)
-        assert runs[1].run.remark == "this check was left out"
+        assert runs[1].run.remark == "this check was skipped"
         await sound(app)

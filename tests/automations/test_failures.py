@@ -419,7 +419,7 @@ async def test_an_archived_automation_is_left_out_and_comes_back(database_url: s
 GOOD = """
 async def prepare(ctx, state):
     events = await ctx.peek("work")
-    ctx.log("mended")
+    ctx.log("fixed")
     return {"reservations": [{"topic": "work", "ids": [one.id for one in events]}], "data": 1}
 """
 

@@ -1,4 +1,4 @@
-"""Sync handlers that never return: one automation leaves a few threads behind, others go on, and
+"""Sync handlers that never return: one automation leaves a few threads behind, others continue, and
 people are told which one it is."""
 
 from __future__ import annotations

@@ -95,7 +95,7 @@ async def test_a_retry_of_next_is_told_what_was_applied(database_url: str) -> No
 
 
 async def test_without_a_change_a_failure_in_next_starts_from_prepare(database_url: str) -> None:
-    """It was taken for one after the change, so that mending prepare could not help."""
+    """It was taken for one after the change, so that fixing prepare could not help."""
     app = Line(mutates=False)
     async with begun(app, database_url) as world:
         app.in_next = raising(ValueError("prepare gave rubbish"))

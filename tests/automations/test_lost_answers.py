@@ -24,7 +24,10 @@ def losing(write: Callable[..., Any], name: str, lost: list[str]) -> Callable[..
     return write_and_lose
 
 
-@pytest.mark.parametrize("name", ["begin", "prepared", "call_begins", "call_ended", "commit"])
+CHECKPOINTS = ["begin_all", "prepared", "call_begins", "call_ended", "commit_all"]
+
+
+@pytest.mark.parametrize("name", CHECKPOINTS)
 async def test_a_checkpoint_whose_answer_was_lost_is_no_failure(
     database_url: str, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

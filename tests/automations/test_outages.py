@@ -14,7 +14,7 @@ from rota.core.time.instants import SECOND
 from rota.errors import NotSent, OutcomeUnknown, StoreUnreachable, UsageError, WrongState
 from rota.explain.automation import explain_automation
 from rota.testing import virtual
-from rota.tools import Call, NotApplied, Safety, Tool, tool
+from rota.tools import Call, NotApplied, Safety, Tool, Unknown, tool
 from tests.automations.kit import (
     QUIET,
     Line,
@@ -406,3 +406,36 @@ def test_a_tool_refuses_what_is_not_an_option_of_tools() -> None:
         Page().options(skip_after=3)  # type: ignore[call-arg]
     with pytest.raises(UsageError, match="retries"):
         tool(safety="read", retries=-1)
+
+
+async def test_a_look_that_nobody_answers_needs_no_person(database_url: str) -> None:
+    """The counterpart breaks during the call, and is down for two days. Then it answers without a
+    verdict for some minutes, which alone asks nobody."""
+    app = Line(reconcile_max=50)
+    down_now = [True]
+    looked_up = app.outside.look_up
+
+    async def look_up(params: Any, call: Call) -> Any:
+        if down_now[0]:
+            app.outside.looks += 1
+            raise ConnectionRefusedError("connection refused")
+        return await looked_up(params, call)
+
+    app.outside.look_up = look_up  # type: ignore[method-assign]
+    async with begun(app, database_url) as world:
+        app.outside.after = raising(OutcomeUnknown("the line broke"))
+        await app.feed("e1")
+        await world.advance("2d")
+        assert await turn(app) == "sleeping:reconciliation"
+        assert 50 < app.outside.looks < 2 * 24 * 60
+        [run] = await app.automations.activity("line", limit=1)
+        assert "waiting for outside since 2030-01-01 00:00:00 UTC" in (run.error or "")
+        down_now[0] = False
+        app.outside.verdict = Unknown("still starting")
+        await world.advance("10m")
+        assert await turn(app) == "sleeping:reconciliation"
+        app.outside.verdict = None
+        await world.advance("1h")
+        assert app.applied == [("applied", "done")]
+        assert len(app.outside.effects) == 1
+        await sound(app)

@@ -318,7 +318,7 @@ async def test_a_call_under_way_is_not_handed_to_another_owner_of_the_same_claim
             again = await app.database.write(
                 checkpoint.call_begins, claim, wanted, approval=False, now=now
             )
-            assert again.id == row.id  # its own answer was lost: it may go on
+            assert again.id == row.id  # its own answer was lost: it may continue
             with pytest.raises(LeaseLost):
                 await app.database.write(
                     checkpoint.call_begins, replace(claim, lease_owner="another"), wanted,

@@ -112,7 +112,7 @@ async def test_what_is_blocked_stays_with_its_run_and_its_change(
 
 
 async def _nobody_knows(params: Any, call: Any) -> Any:
-    raise ConnectionError("the line is dead")
+    raise RuntimeError("the counterpart has lost its books")
 
 
 class Stages(Line):

@@ -1,5 +1,5 @@
 """The tables of chapter 16, "Scheduling": one test per row that no other file has. Which test
-stands for which row is written in `kit/requirements.py`.
+represents which row is written in `kit/requirements.py`.
 """
 
 from __future__ import annotations

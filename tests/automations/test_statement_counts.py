@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import asyncpg
 import pytest
 
 from rota.store.backend.postgres import PostgresTx
@@ -38,17 +39,17 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return found
 
 
-BEGIN = ["hold_turn", "put_handler_run"]
+BEGIN = ["hold_turns", "put_handler_runs"]
 PREPARE = ["peek_events", "prepare_handler_run", "reserve_events", "note_held"]
 CALL = ["move_handler_run", "put_mutation"]
 CALLED = ["move_handler_run", "move_mutation"]
 COMMIT = [
-    "hold_turn", "note_held", "use_events", "commit_consumer", "commit_handler_run",
-    "complete_runs", "insert_turn",
+    "hold_turns", "note_used", "use_events", "commit_handler_runs", "commit_handlers",
+    "complete_runs", "insert_turns",
 ]  # fmt: skip
 # Where one statement may write several times.
 FUSED_PREPARE = ["peek_events", "note_prepared"]
-FUSED_COMMIT = ["hold_turn", "close_consumer", "complete_runs", "insert_turn"]
+FUSED_COMMIT = ["hold_turns", "close_handler_runs", "complete_runs", "insert_turns"]
 
 
 @pytest.mark.parametrize("mutates", [True, False])
@@ -66,6 +67,62 @@ async def test_a_turn_asks_for_no_more_than_it_needs(
             change = ["begin_call", "end_call"] if mutates else []
             wanted = [*BEGIN, *FUSED_PREPARE, *change, *FUSED_COMMIT]
         assert asked == wanted
+
+
+async def test_handler_runs_of_many_automations_share_their_statements(
+    database_url: str, asked: list[str]
+) -> None:
+    """30 automations with a consumer each: their first runs begin, look and end in groups."""
+    app = Line()
+    for number in range(30):
+        _declare(app, f"other-{number:02}")
+    async with virtual(app, url=database_url) as world:
+        asked.clear()
+        await world.settle()
+        assert {one.status for one in await app.automations.list()} == {"Idle"}
+        for query in ("hold_turns", "put_handler_runs", "insert_turns", "complete_runs"):
+            assert 1 <= asked.count(query) <= 6, query
+        assert asked.count("fix_sources") <= 3
+        looks = asked.count("peek_topics") + asked.count("peek_events")
+        assert looks <= (3 if app.database.dialect.fuses else 40)
+
+
+@pytest.mark.parametrize("database_url", ["postgres"], indirect=True)
+async def test_a_handler_run_that_leaves_nothing_costs_few_round_trips(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Four for its beginning (begin, lock, insert, commit), six for its end."""
+    app = Line()
+    idle = plain(app, "idle")
+
+    topic = idle.topic("in")
+    idle.consumer("reader", subscribes=[topic], prepare=_trips)
+
+    @idle.producer(every="1d", publishes=[topic])
+    async def look(ctx: Any, state: Any) -> None:
+        return None
+
+    async with begun(app, database_url) as world:
+        await app.automations.run_now("idle")
+        trips: list[str] = []
+        for method in ("fetch", "execute"):
+            send = getattr(asyncpg.Connection, method)
+            monkeypatch.setattr(asyncpg.Connection, method, _noting_trips(send, trips))
+        await world.settle()
+        monkeypatch.undo()
+        runs = await app.automations.activity("idle")
+        assert [one.run.cause for one in runs] == ["manual", "schedule", "event"]
+        begun_at = [at for at, text in enumerate(trips) if text == "begin"]
+        ours = [trips[at : trips.index("commit", at) + 1] for at in begun_at]
+        assert [len(one) for one in ours if "handlers" in str(one)] == [4, 6], ours
+
+
+def _noting_trips(send: Callable[..., Any], trips: list[str]) -> Callable[..., Any]:
+    def note(connection: Any, text: str, *values: Any, **words: Any) -> Any:
+        trips.append(" ".join(text.split()))
+        return send(connection, text, *values, **words)
+
+    return note
 
 
 async def test_a_publish_asks_for_no_more_than_it_needs(

@@ -223,11 +223,11 @@ async def test_activity_tells_what_each_run_did(database_url: str) -> None:
 async def test_turns_are_steered_by_the_verbs_of_automations(database_url: str) -> None:
     app = Line()
     async with begun(app, database_url):
-        [run] = await app.list(name="line", status="sleeping")
-        for verb in (app.cancel, app.retry):
+        [run] = await app.runs.list(name="line", status="sleeping")
+        for verb in (app.runs.cancel, app.runs.retry):
             with pytest.raises(WrongState, match="a turn of the automation line"):
                 await verb(run.id)
-        assert len(await app.chain(run.id)) == 1
+        assert len(await app.runs.chain(run.id)) == 1
 
 
 async def test_old_turns_are_pruned_and_what_dedup_needs_stays(database_url: str) -> None:

@@ -155,7 +155,7 @@ def test_a_reader_that_leaves_early_is_no_error(shell: Shell) -> None:
     shell.run("migrate")
     for n in range(30):
         shell.start("add", f"n={n}")
-    command = f"{sys.executable} -m rota.cli run list --limit 30 | head -n 1"
+    command = f"{sys.executable} -m rota run list --limit 30 | head -n 1"
     child = subprocess.run(command, shell=True, capture_output=True, text=True, cwd=shell.folder)
     assert child.stdout.startswith("ID ")
     assert "Traceback" not in child.stderr

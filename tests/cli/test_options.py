@@ -16,7 +16,7 @@ from tests.cli.kit import Shell
 
 @pytest.fixture
 def outside(shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shell:
-    """A project with one run, and a person who stands somewhere else."""
+    """A project with one run, and a person who is somewhere else."""
     shell.start("add", "n=1")
     monkeypatch.chdir(tmp_path)
     return shell
@@ -71,10 +71,10 @@ def test_looking_needs_no_code(shell: Shell) -> None:
 
 def test_a_bad_setting_names_its_key(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     shell.run("migrate")
-    monkeypatch.setenv("ROTA_SEATS", "many")
-    assert "ROTA_SEATS='many': expected int" in shell.error("run", "list", code=2)
+    monkeypatch.setenv("ROTA_SLOTS", "many")
+    assert "ROTA_SLOTS='many': expected int" in shell.error("run", "list", code=2)
     said = shell.error("--project", "jobs.py", "up", code=2)
-    assert "ROTA_SEATS='many'" in said
+    assert "ROTA_SLOTS='many'" in said
     assert "jobs.py" not in said, "the module is not what is wrong"
 
 

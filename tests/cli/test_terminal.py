@@ -62,7 +62,7 @@ async def breaks_with_a_long_story() -> None:
     await looks_up_the_customer_in_the_other_system()
     raise ConnectionError("the line is dead, and has been for a long time as it seems " * 3)
 
-app.queue("a-rather-long-queue-name", running=5, running_per_key=2, rate=(100, "1m"))
+app.queue("a-rather-long-queue-name", concurrency=5, concurrency_per_key=2, rate=(100, "1m"))
 """
 
 

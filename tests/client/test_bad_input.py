@@ -38,12 +38,12 @@ async def test_a_bad_id_key_queue_or_signal_name_is_refused(database_url: str, t
             await app.start_many(echo, [Start((1,), external_id=text)])
         with pytest.raises(BadInput, match="key"):
             await app.start_many(echo, [Start((1,), key=text)])
-        assert await app.list() == []
+        assert await app.runs.list() == []
         run = await app.start(echo)
         with pytest.raises(BadInput, match="signal name"):
-            await app.signal(run.id, text)
+            await app.runs.signal(run.id, text)
         with pytest.raises(BadInput, match="reason"):
-            await app.cancel(run.id, reason=text)
+            await app.runs.cancel(run.id, reason=text)
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ async def test_a_priority_that_is_not_a_whole_number_in_range_is_refused(
             await echo.options(priority=priority).start()
         with pytest.raises(BadInput, match="priority"):
             await echo.options(priority=priority).start_many([(1,)])
-        assert await app.list() == []
+        assert await app.runs.list() == []
 
 
 async def test_the_longest_names_and_highest_priorities_are_kept(database_url: str) -> None:
@@ -67,7 +67,7 @@ async def test_the_longest_names_and_highest_priorities_are_kept(database_url: s
         key, queue = "k" * KEY_BYTES_MAX, "q" * NAME_BYTES_MAX
         run = await echo.options(external_id=key, key=key, priority=PRIORITY_MAX).start()
         await echo.options(queue=queue, priority=-PRIORITY_MAX).start()
-        await app.signal(run.id, queue)
+        await app.runs.signal(run.id, queue)
         assert (await echo.options(external_id=key).start()).existed
         await world.settle()
         assert await run.status() == "completed"
@@ -115,7 +115,7 @@ async def test_nan_and_infinity_are_refused_and_the_error_names_the_place(
                 await app.start(echo, *arguments)
         waiting = await app.start(waits)
         with pytest.raises(NotSerialisable, match=r"signal go holds .* at `\$`"):
-            await app.signal(waiting.id, "go", value)
+            await app.runs.signal(waiting.id, "go", value)
         step, output = await app.start(outer, True), await app.start(outer, False)
         await world.settle()
         assert "at `$.share[1]`" in (await trouble(step))["message"]

@@ -102,7 +102,7 @@ async def test_bad_input_names_the_path_and_starts_nothing(
             await app.start(name, *args)
         assert words in str(error.value)
         assert name in str(error.value)
-        assert await app.list() == []
+        assert await app.runs.list() == []
 
 
 async def test_an_unknown_argument_is_refused(database_url: str) -> None:
@@ -124,7 +124,7 @@ async def test_input_that_is_no_json_or_too_big_is_refused(database_url: str) ->
             await app.start(anything, object())
         with pytest.raises(PayloadTooBig, match="2,000"):
             await app.start(anything, "x" * 3000)
-        assert await app.list() == []
+        assert await app.runs.list() == []
 
 
 async def test_an_unknown_workflow_is_answered_with_the_nearest_names(database_url: str) -> None:
@@ -160,7 +160,7 @@ async def test_a_taken_external_id_can_be_refused(database_url: str) -> None:
         with pytest.raises(AlreadyStarted, match="'o-7'") as error:
             await app.options(external_id="o-7", on_conflict="reject").start(fulfil, "b")
         assert error.value.facts["run_id"] == first.id
-        assert len(await app.list()) == 1
+        assert len(await app.runs.list()) == 1
 
 
 async def test_many_are_started_in_order_each_with_its_own_id(database_url: str) -> None:
@@ -187,7 +187,7 @@ async def test_one_bad_item_of_many_starts_none(database_url: str) -> None:
     async with virtual(app, url=database_url):
         with pytest.raises(BadInput, match=r"\$\.amount"):
             await app.start_many(fulfil, [("a",), ("b", "many"), ("c",)])
-        assert await app.list() == []
+        assert await app.runs.list() == []
         assert await app.start_many(fulfil, []) == []
 
 
@@ -215,7 +215,7 @@ async def test_more_than_one_bulk_is_started(database_url: str) -> None:
     async with virtual(app, url=database_url):
         runs = await app.start_many(fulfil, [(str(n),) for n in range(2500)])
         assert len({run.id for run in runs}) == 2500
-        assert await app.counts() == {"pending": 2500}
+        assert await app.runs.counts() == {"pending": 2500}
         assert [run.id for run in runs] == sorted(run.id for run in runs)
 
 
@@ -246,7 +246,7 @@ async def test_a_start_is_put_off_in_one_way_only(database_url: str) -> None:
             await app.options(at=datetime(2030, 1, 1)).start(fulfil, "a")  # noqa: DTZ001
         with pytest.raises(BadInput, match="not a duration"):
             await app.options(delay="soon").start(fulfil, "a")
-        assert await app.list() == []
+        assert await app.runs.list() == []
 
 
 async def test_a_run_is_found_by_any_prefix_that_fits_no_other(database_url: str) -> None:
@@ -256,14 +256,14 @@ async def test_a_run_is_found_by_any_prefix_that_fits_no_other(database_url: str
         await world.advance("100d")
         second = await app.start(fulfil, "b")
         both = next(n for n in range(32) if first.id[:n] != second.id[:n])
-        assert (await app.get(first.id)).id == first.id
-        assert (await app.get(first.id[:both])).id == first.id
-        assert (await app.get(second.id[:-1])).id == second.id
+        assert (await app.runs.get(first.id)).id == first.id
+        assert (await app.runs.get(first.id[:both])).id == first.id
+        assert (await app.runs.get(second.id[:-1])).id == second.id
         with pytest.raises(UnknownRun, match="several"):
-            await app.get(first.id[: both - 1])
+            await app.runs.get(first.id[: both - 1])
         for unknown in ("", "zzz", "0" * 32, first.id + "0", "%", "ß", "'"):
             with pytest.raises(UnknownRun):
-                await app.get(unknown)
+                await app.runs.get(unknown)
 
 
 async def test_runs_are_listed_newest_first_by_page_and_filter(database_url: str) -> None:
@@ -274,27 +274,27 @@ async def test_runs_are_listed_newest_first_by_page_and_filter(database_url: str
         await app.start("fail")
         await app.options(queue="slow").start("nap")
         await world.settle()
-        everything = await app.list()
+        everything = await app.runs.list()
         assert [run.id for run in everything] == sorted((r.id for r in everything), reverse=True)
-        assert [run.name for run in await app.list(limit=2)] == ["nap", "fail"]
-        first = await app.list(name="fulfil", limit=3)
-        second = await app.list(name="fulfil", limit=3, before=first[-1].id)
+        assert [run.name for run in await app.runs.list(limit=2)] == ["nap", "fail"]
+        first = await app.runs.list(name="fulfil", limit=3)
+        second = await app.runs.list(name="fulfil", limit=3, before=first[-1].id)
         assert [run.external_id for run in first + second] == [f"x-{n}" for n in (4, 3, 2, 1, 0)]
-        assert len(await app.list(status="completed")) == 5
-        assert [run.name for run in await app.list(status="failed")] == ["fail"]
-        assert [run.name for run in await app.list(queue="slow")] == ["nap"]
-        assert [run.external_id for run in await app.list(external_id="x-3")] == ["x-3"]
-        assert await app.list(name="fulfil", status="failed") == []
-        assert len(await app.list(root_id=everything[0].id)) == 1
+        assert len(await app.runs.list(status="completed")) == 5
+        assert [run.name for run in await app.runs.list(status="failed")] == ["fail"]
+        assert [run.name for run in await app.runs.list(queue="slow")] == ["nap"]
+        assert [run.external_id for run in await app.runs.list(external_id="x-3")] == ["x-3"]
+        assert await app.runs.list(name="fulfil", status="failed") == []
+        assert len(await app.runs.list(root_id=everything[0].id)) == 1
 
 
 async def test_an_unknown_filter_says_what_there_is(database_url: str) -> None:
     app, _ = shop()
     async with virtual(app, url=database_url):
         with pytest.raises(UsageError, match="colour"):
-            await app.list(colour="red")  # type: ignore[call-arg]
+            await app.runs.list(colour="red")  # type: ignore[call-arg]
         with pytest.raises(UsageError, match="sideways"):
-            await app.list(status="sideways")
+            await app.runs.list(status="sideways")
 
 
 async def test_waiting_gives_up_at_its_timeout(database_url: str) -> None:
@@ -305,9 +305,9 @@ async def test_waiting_gives_up_at_its_timeout(database_url: str) -> None:
         with pytest.raises(TimeoutError):
             await run.result(timeout="20ms")
         with pytest.raises(TimeoutError):
-            await app.wait(run.id, timeout=0.02)
+            await app.runs.wait(run.id, timeout=0.02)
         with pytest.raises(UnknownRun):
-            await app.wait("nothing", timeout=1)
+            await app.runs.wait("nothing", timeout=1)
 
 
 async def test_waiting_with_a_timeout_of_zero_looks_once(database_url: str) -> None:
@@ -317,7 +317,7 @@ async def test_waiting_with_a_timeout_of_zero_looks_once(database_url: str) -> N
         with pytest.raises(TimeoutError, match="has not ended"):
             await run.result(timeout=0)
         await world.drain()
-        assert (await app.wait(run.id, timeout="0s")).status == "completed"
+        assert (await app.runs.wait(run.id, timeout="0s")).status == "completed"
         assert await run.result(timeout=0) == await run.result()
 
 
@@ -338,11 +338,11 @@ async def test_what_cannot_be_cancelled_says_so(database_url: str) -> None:
         with pytest.raises(WrongState, match="completed"):
             await run.cancel()
         nap = await app.start("nap")
-        assert await app.cancel(nap.id) == [nap.id]
+        assert await app.runs.cancel(nap.id) == [nap.id]
         with pytest.raises(WrongState, match="cancelled"):
-            await app.cancel(nap.id)
+            await app.runs.cancel(nap.id)
         with pytest.raises(UnknownRun):
-            await app.cancel("nothing")
+            await app.runs.cancel("nothing")
 
 
 async def test_what_cannot_be_retried_says_so(database_url: str) -> None:
@@ -356,8 +356,8 @@ async def test_what_cannot_be_retried_says_so(database_url: str) -> None:
         await world.settle()
         for run, word in ((done, "completed"), (nap, "sleeping"), (fresh, "sleeping")):
             with pytest.raises(WrongState, match=word):
-                await app.retry(run.id)
-        assert len(await app.list()) == 3
+                await app.runs.retry(run.id)
+        assert len(await app.runs.list()) == 3
 
 
 async def test_a_retry_may_name_any_attempt_of_the_chain(database_url: str) -> None:
@@ -365,15 +365,15 @@ async def test_a_retry_may_name_any_attempt_of_the_chain(database_url: str) -> N
     async with virtual(app, url=database_url) as world:
         run = await app.start("fail")
         await world.drain()
-        await app.retry(run.id)
+        await app.runs.retry(run.id)
         await world.drain()
-        second = (await app.chain(run.id))[-1]
-        await app.retry(second.id)
+        second = (await app.runs.chain(run.id))[-1]
+        await app.runs.retry(second.id)
         await world.drain()
-        third = (await app.chain(second.id))[-1]
-        await app.retry(run.id)
+        third = (await app.runs.chain(second.id))[-1]
+        await app.runs.retry(run.id)
         await world.drain()
-        assert [row.attempt for row in await app.chain(third.id)] == [1, 2, 3, 4]
+        assert [row.attempt for row in await app.runs.chain(third.id)] == [1, 2, 3, 4]
 
 
 async def test_two_who_retry_at_once_make_one_attempt(database_url: str) -> None:
@@ -383,12 +383,16 @@ async def test_two_who_retry_at_once_make_one_attempt(database_url: str) -> None
     async with virtual(app, url=database_url) as world:
         run = await app.start("fail")
         await world.drain()
-        answers = await asyncio.gather(app.retry(run.id), app.retry(run.id), return_exceptions=True)
+        answers = await asyncio.gather(
+            app.runs.retry(run.id), app.runs.retry(run.id), return_exceptions=True
+        )
         assert all(not isinstance(a, BaseException) or isinstance(a, WrongState) for a in answers)
-        assert len(await app.chain(run.id)) == 2
+        assert len(await app.runs.chain(run.id)) == 2
         asker = await app.start("ask")
         await world.drain()
-        await asyncio.gather(app.retry(asker.id), app.retry(asker.id), return_exceptions=True)
+        await asyncio.gather(
+            app.runs.retry(asker.id), app.runs.retry(asker.id), return_exceptions=True
+        )
         assert (await asker.run()).attempt == 2
 
 
@@ -402,7 +406,7 @@ async def test_a_signal_to_a_run_that_is_over_says_so(database_url: str) -> None
         with pytest.raises(NotSerialisable, match="go"):
             await (await app.start("nap")).signal("go", object())
         with pytest.raises(UnknownRun):
-            await app.signal("nothing", "go")
+            await app.runs.signal("nothing", "go")
 
 
 async def test_a_bare_client_starts_by_name_and_named_arguments(database_url: str) -> None:
@@ -423,7 +427,7 @@ async def test_a_bare_client_starts_by_name_and_named_arguments(database_url: st
         assert await wrong.status() == "failed:logic"
         assert "$.order" in ((await wrong.run()).error or "")
         assert [worker.status for worker in await client.workers()] == ["online"]
-        retried = await client.retry(wrong.id)
+        retried = await client.runs.retry(wrong.id)
         await world.drain()
         assert await retried.status() == "failed:logic"
 
@@ -436,9 +440,9 @@ async def test_a_run_of_a_workflow_unknown_here_can_be_steered(database_url: str
         await world.drain()
         later = world.clock.now()
     async with virtual(other, url=database_url, start=later):
-        await other.retry(run.id)
-        assert (await other.chain(run.id))[-1].status == "pending"
-        await other.cancel(run.id)
+        await other.runs.retry(run.id)
+        assert (await other.runs.chain(run.id))[-1].status == "pending"
+        await other.runs.cancel(run.id)
 
 
 async def test_a_client_that_is_not_connected_says_so() -> None:
@@ -446,9 +450,9 @@ async def test_a_client_that_is_not_connected_says_so() -> None:
     with pytest.raises(UsageError, match="not connected"):
         await app.start(fulfil, "a")
     with pytest.raises(UsageError, match="not connected"):
-        await app.ref("x").result()
+        await app.runs.handle("x").result()
     with pytest.raises(UsageError, match="not connected"):
-        await app.list()
+        await app.runs.list()
 
 
 async def test_counts_and_ready_say_what_is_there(database_url: str) -> None:
@@ -465,8 +469,8 @@ async def test_counts_and_ready_say_what_is_there(database_url: str) -> None:
         await world.settle()
         for _ in range(3):
             await app.options(queue="unserved").start(fulfil, "a")
-        assert await app.counts() == {"pending": 3, "sleeping": 2, "waiting": 1}
-        [ready] = await app.ready()
+        assert await app.runs.counts() == {"pending": 3, "sleeping": 2, "waiting": 1}
+        [ready] = await app.runs.ready()
         assert (ready.queue, ready.name, ready.run_count) == ("unserved", "fulfil", 3)
 
 
@@ -484,7 +488,7 @@ async def test_starts_at_the_same_time_share_commits_and_keep_their_answers(
         assert sum(run.existed for run in runs) == 30
         await world.drain()
         for n, run in enumerate(runs):
-            assert (await app.get(run.id)).external_id == f"x-{n % 30}"
+            assert (await app.runs.get(run.id)).external_id == f"x-{n % 30}"
             assert await result(run) in (f"{n} x1", f"{n % 30} x1")
 
 
@@ -531,9 +535,9 @@ async def test_a_unique_key_is_held_over_retries_and_free_after_a_cancel(
         second = await app.options(unique_key="k").start(sync)
         assert not second.existed
         with pytest.raises(WrongState, match="has its unique key"):
-            await app.retry(first.id)
+            await app.runs.retry(first.id)
         await second.cancel()
-        await app.retry(first.id)
+        await app.runs.retry(first.id)
         assert (await app.options(unique_key="k").start(sync)).id == first.id
 
 

@@ -19,7 +19,7 @@ from rota.core.automations.text import say, word_of
 from rota.core.prometheus_text import text
 from rota.core.runs.lifecycle import OPEN
 from rota.core.runs.model import Run
-from rota.core.schedules.intent import PUT_ASIDE, RUNS_DONE
+from rota.core.schedules.intent import QUARANTINED_REASON, RUNS_DONE
 from rota.core.time.instants import DAY, HOUR, MINUTE, SECOND
 from rota.pipelines import usage
 from rota.pipelines.outcome import PipelineResult
@@ -34,7 +34,7 @@ from tests.pipelines.kit.offline_folder import yard
 
 @asynccontextmanager
 async def standing_at(url: str, now: int = NOW, **settings: Any) -> AsyncIterator[Client]:
-    """A client for whom time stands still."""
+    """A client for whom time stops."""
     clock = VirtualClock(now)
     async with Client(url, settings=Settings(**settings), clock=clock, migrate=True) as client:
         yield client
@@ -46,7 +46,7 @@ async def read(client: Client) -> dict[str, Family]:
 
 
 def born(now: int, **fields: Any) -> Any:
-    """A run that was born at an instant, as its id says."""
+    """A run that was created at an instant, as its id says."""
     return new_run(id=fresh_id(now), available_at=now, **fields)
 
 
@@ -60,7 +60,7 @@ async def test_an_empty_store_is_told_in_zeros(database_url: str) -> None:
     assert found["rota_runs_open"].at(kind="workflow", status="pending") == 0
     assert found["rota_workers"].at(state="alive") == 0
     assert found["rota_automations"].at(word="Needs attention") == 0
-    assert found["rota_schedules"].at(status="put_aside") == 0
+    assert found["rota_schedules"].at(status="quarantined") == 0
     assert all(family.help.endswith(".") for family in found.values())
 
 
@@ -128,7 +128,7 @@ async def test_lapsed_leases_and_absent_workers_are_told(database_url: str) -> N
     assert found["rota_runs_lapsed"].at() == 1
     assert found["rota_workers"].at(state="alive") == 1
     assert found["rota_workers"].at(state="silent") == 1
-    assert found["rota_worker_seats"].at() == 10
+    assert found["rota_worker_slots"].at() == 10
 
 
 async def _end(client: Client, at: int, verb: str = "complete", **fields: Any) -> None:
@@ -175,14 +175,14 @@ async def test_schedules_by_how_they_stand_and_the_latest_of_those_overdue(
             "later": f"available_at = {NOW - 70 * SECOND}",
             "rests": "status = 'paused', reason = 'holidays', available_at = 1",
             "over": f"status = 'paused', reason = '{RUNS_DONE}'",
-            "odd": f"status = 'paused', reason = '{PUT_ASIDE}unreadable'",
+            "odd": f"status = 'paused', reason = '{QUARANTINED_REASON}unreadable'",
         }.items():
             await sql(
                 client.database, f"update runs set {change} where name = '{name}' returning id"
             )
         found = await read(client)
     standings = {dict(key)["status"]: n for key, n in found["rota_schedules"].samples.items()}
-    assert standings == {"scheduled": 3, "paused": 1, "ended": 1, "put_aside": 1}
+    assert standings == {"scheduled": 3, "paused": 1, "ended": 1, "quarantined": 1}
     assert found["rota_schedules_overdue"].at() == 2
     assert found["rota_schedules_overdue_seconds_max"].at() == 70
 

@@ -13,14 +13,14 @@ import pytest
 from rota import Client, Rota, RunHandle, Start, StartOptions
 from rota.automations.definition import Automation, AutomationOptions
 from rota.blocking import BlockingClient, block_on
-from rota.client.client import RunFilters
+from rota.client.run_pages import RunFilters
 from rota.client.schedules import Schedules
 from rota.client.start import RunOptions
 from rota.core.runs.fairness import QueueOptions
+from rota.core.runs.filters import checked_filter
 from rota.errors import BadInput, BadSetting, UnknownOption, UsageError
 from rota.schedules.definition import PolicyOptions, ScheduleOptions, policies
 from rota.settings import SettingOptions, Settings
-from rota.store.runs import history
 from rota.testing import virtual
 from rota.tools.feed import FeedRead
 from rota.workflows.definition import Step, StepOptions, Workflow, WorkflowOptions
@@ -120,7 +120,7 @@ async def test_parameters_named_like_options_arrive_in_children(
         await world.drain()
         answers = await result(run)
         assert answers == [GIVEN] * len(answers)
-        children = [one for one in await app.list(name="echo") if one.parent_id == run.id]
+        children = [one for one in await app.runs.list(name="echo") if one.parent_id == run.id]
         assert len(children) == len(answers)
         urgent = [one for one in children if one.priority == 7]
         assert len(urgent) == (3 if name == "parent" else 1)
@@ -136,7 +136,7 @@ def test_parameters_named_like_options_arrive_by_a_blocking_client(database_url:
             client.options(priority=7).start("echo", **GIVEN),
             *client.options(priority=7).start_many(echo, [Start(kwargs=GIVEN)]),
         ]
-        stored = [client.get(run.id) for run in runs]
+        stored = [client.runs.get(run.id) for run in runs]
     assert [msgspec.json.decode(one.input or "") for one in stored] == [GIVEN] * 5
     assert [one.priority for one in stored] == [0, 0, 7, 7, 7]
 
@@ -147,7 +147,7 @@ async def test_a_bare_client_sends_parameters_named_like_options(database_url: s
         async with Client(database_url, clock=world.clock) as client:
             run = await client.options(external_id="e").start("echo", **GIVEN)
         await world.drain()
-        assert await result(app.ref(run.id)) == GIVEN
+        assert await result(app.runs.handle(run.id)) == GIVEN
 
 
 async def test_a_default_stays_the_codes_when_an_option_has_its_name(database_url: str) -> None:
@@ -210,7 +210,7 @@ async def test_options_of_a_single_start_are_refused_for_many(database_url: str)
             run = await mistaken.start(given)
             await world.drain()
             assert await run.status() == "failed:logic"
-        assert await app.list(name="echo") == []
+        assert await app.runs.list(name="echo") == []
 
 
 async def test_an_item_that_is_not_a_tuple_is_refused_whole(database_url: str) -> None:
@@ -223,7 +223,7 @@ async def test_an_item_that_is_not_a_tuple_is_refused_whole(database_url: str) -
     async with virtual(app, url=database_url):
         with pytest.raises(BadInput, match="'abc', not a tuple of arguments"):
             await flow.start_many([("a", "b", "c"), "abc"])  # type: ignore[list-item]
-        assert await app.list() == []
+        assert await app.runs.list() == []
 
 
 async def test_a_wrong_conflict_policy_is_refused() -> None:
@@ -258,7 +258,7 @@ MISSPELT: dict[str, tuple[Callable[[], Any], str, str]] = {
     "app.schedule": (lambda: APP.schedule("5m", overlp="skip"), "overlp", "overlap"),  # type: ignore[call-arg]
     "app.schedule, own": (lambda: APP.schedule("5m", timezon="UTC"), "timezon", "timezone"),  # type: ignore[call-arg]
     "app.automation": (lambda: APP.automation("x", aproval=True), "aproval", "approval"),  # type: ignore[call-arg]
-    "app.queue": (lambda: APP.queue("x", seets=1), "seets", "seats"),  # type: ignore[call-arg]
+    "app.queue": (lambda: APP.queue("x", concurency=1), "concurency", "concurrency"),  # type: ignore[call-arg]
     "schedules.create": (
         lambda: asyncio.run(APP.schedules.create("s", "echo", "5m", replce=True)),  # type: ignore[call-arg]
         "replce", "replace",
@@ -266,7 +266,7 @@ MISSPELT: dict[str, tuple[Callable[[], Any], str, str]] = {
     "schedules.update": (
         lambda: asyncio.run(APP.schedules.update("s", missed_mx=1)), "missed_mx", "missed_max",  # type: ignore[call-arg]
     ),
-    "list": (lambda: asyncio.run(APP.list(stat="failed")), "stat", "status"),  # type: ignore[call-arg]
+    "list": (lambda: asyncio.run(APP.runs.list(stat="failed")), "stat", "status"),  # type: ignore[call-arg]
     "feed": (lambda: FeedRead("news", bass="x"), "bass", "base"),  # type: ignore[call-arg]
 }  # fmt: skip
 
@@ -284,14 +284,17 @@ def test_a_misspelt_option_is_refused_with_the_nearest_one(call: str) -> None:
 def test_an_option_that_is_like_no_other_is_refused_with_all_of_them() -> None:
     with pytest.raises(UnknownOption, match="no option 'colour'") as caught:
         APP.queue("x", colour="red")  # type: ignore[call-arg]
-    options = "age, open_per_key, rate, round_robin, running, running_per_key, seats, weight"
+    options = (
+        "age, concurrency, concurrency_per_key, open_per_key, rate, round_robin, weight, "
+        "worker_concurrency"
+    )
     assert caught.value.advice == f"Its options: {options}."
 
 
 def test_a_misspelt_setting_is_refused_with_the_nearest_one() -> None:
-    with pytest.raises(BadSetting, match="there is no setting seets") as caught:
-        Rota(seets=1)  # type: ignore[call-arg]
-    assert "Did you mean seats?" in caught.value.advice
+    with pytest.raises(BadSetting, match="there is no setting slotz") as caught:
+        Rota(slotz=1)  # type: ignore[call-arg]
+    assert "Did you mean slots?" in caught.value.advice
 
 
 # -- one list each -----------------------------------------------------------------------------
@@ -309,7 +312,7 @@ def test_options_for_type_checkers_are_those_of_the_code() -> None:
     assert PolicyOptions.__annotations__.keys() == named(policies)
     assert WorkflowOptions.__annotations__.keys() == named(Workflow.__init__)
     assert StepOptions.__annotations__.keys() == named(Step.__init__)
-    assert RunFilters.__annotations__.keys() == named(history.page) - {"namespace"}
+    assert RunFilters.__annotations__.keys() == named(checked_filter) | {"before", "limit"}
     made = Automation(
         "x", approval=True, timezone="UTC", queue="q", fix=None, dead_letter="d", retries=2,
         failed_reads="skip", skip_after=3,
@@ -321,6 +324,6 @@ def test_options_for_type_checkers_are_those_of_the_code() -> None:
     }  # fmt: skip
     assert not ScheduleOptions.__annotations__.keys() & named(Schedules.create)
     assert QueueOptions.__annotations__.keys() == {
-        "seats", "running", "running_per_key", "rate", "open_per_key", "weight", "age",
-        "round_robin",
+        "worker_concurrency", "concurrency", "concurrency_per_key", "rate", "open_per_key",
+        "weight", "age", "round_robin",
     }  # fmt: skip

@@ -106,7 +106,7 @@ async def load(
         items = [Start((f"r{n}",), external_id=f"r{n}") for n in range(runs)]
         refs = await app.start_many("two", items)
         began = time.monotonic()
-        crew = Crew(url, folder, workers, "--set", "seats=50")
+        crew = Crew(url, folder, workers, "--set", "slots=50")
         kills = 0
         try:
             left = asyncio.create_task(_all_done(app, len(refs)))
@@ -126,7 +126,7 @@ async def _all_done(app: Client, count: int) -> None:
     while counts.get("completed", 0) < count:
         await asyncio.sleep(0.1)
         try:
-            counts = await app.counts()
+            counts = await app.runs.counts()
         except RotaError:
             continue
 

@@ -29,10 +29,10 @@ from tests.kit import Child, end_all, select
 
 EVERY_SECOND = "* * * * * *"
 SETTINGS: dict[str, Any] = {
-    "lease_s": 3, "heartbeat_s": 0.5, "poll_s": 1, "stop_s": 10, "keep_days": 0, "seats": 200,
+    "lease_s": 3, "heartbeat_s": 0.5, "poll_s": 1, "stop_s": 10, "keep_days": 0, "slots": 200,
     "recoveries_max": 1000,
 }  # fmt: skip
-# Rows of the ledger: what became of each occurrence, and how late it was born.
+# Rows of the ledger: what became of each occurrence, and how late it was created.
 LEDGER = """
 select schedule_id, due_at, status, created_at - due_at from runs
 where schedule_id is not null and retry_of is null
@@ -89,7 +89,7 @@ class Summary(NamedTuple):
             f"missing          {self.missing}",
             f"doubled          {self.doubled}",
             f"skipped          {self.skipped}",
-            f"born late by     p50 {p50:.0f} ms, p99 {p99:.0f} ms, at most {most:.0f} ms",
+            f"created late by     p50 {p50:.0f} ms, p99 {p99:.0f} ms, at most {most:.0f} ms",
             f"doctor           {self.complaints or 'clean'}",
             f"verdict          {'good' if self.good else 'BAD'}",
         ]

@@ -158,7 +158,7 @@ class Play:
         assert happened <= 1, label
         assert told["turn"] == "waiting:reconciliation", label
         assert told["word"] == "Needs attention", label
-        assert told["sentence"] == "Nobody knows whether a change happened: Send them", label
+        assert told["sentence"] == "It is unknown whether a change happened: Send them", label
         assert told["actions"] == ["happened", "did-not-happen", "skip"], label
         assert told["events"] == {"e1": "reserved", "e2": "reserved"}, label
         assert [each for each in told["ledger"] if each != "failed"] == ["indeterminate"], label

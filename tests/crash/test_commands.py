@@ -48,7 +48,7 @@ class Scene:
             run = await app.start(name, label)
 
             async def arrived() -> bool:
-                open_ = {"pending", "running"} & (await app.counts()).keys()
+                open_ = {"pending", "running"} & (await app.runs.counts()).keys()
                 return not open_ and await run.status() in wanted
 
             await until(arrived)
@@ -105,11 +105,11 @@ async def test_a_killed_cancel_cancels_the_whole_family_or_nobody(
 ) -> None:
     async def check(scene: Scene, run_id: str) -> None:
         async with connected(scene) as app:
-            counts = await app.counts()
+            counts = await app.runs.counts()
             assert counts in ({"cancelled": 3}, {"sleeping": 3})
             if counts == {"sleeping": 3}:
-                await app.cancel(run_id)
-            assert await app.counts() == {"cancelled": 3}
+                await app.runs.cancel(run_id)
+            assert await app.runs.counts() == {"cancelled": 3}
 
     await at_every_point(make_database, tmp_path, "cancel", resting("family"), check)
 
@@ -120,9 +120,9 @@ async def test_a_killed_retry_makes_one_successor_or_none(
     async def check(scene: Scene, run_id: str) -> None:
         async with scene.app() as app:
             with contextlib.suppress(WrongState):  # it is on its way already
-                await app.retry(run_id)
-            await app.ref(run_id).result(timeout=30)
-            chain = await app.chain(run_id)
+                await app.runs.retry(run_id)
+            await app.runs.handle(run_id).result(timeout=30)
+            chain = await app.runs.chain(run_id)
             assert [attempt.status for attempt in chain] == ["failed", "completed"]
         assert scene.effects.count("r/note#0") == 1
         assert scene.effects.count("r/note#1") == 1
@@ -135,18 +135,18 @@ async def test_a_killed_fork_leaves_a_chain_that_remembers_everything_or_none(
 ) -> None:
     async def check(scene: Scene, run_id: str) -> None:
         async with scene.app() as app:
-            forks = [run for run in await app.list() if run.trigger == "fork"]
+            forks = [run for run in await app.runs.list() if run.trigger == "fork"]
             assert len(forks) <= 1
             for fork in forks:  # which remembers the signal too
-                assert await app.ref(fork.id).result(timeout=30) == "heard"
+                assert await app.runs.handle(fork.id).result(timeout=30) == "heard"
         assert scene.effects.count("r/note#0") == 1
         assert scene.effects.count("r/note#1") == 1 + len(forks)
 
     async def listened(scene: Scene) -> str:
         run_id = await scene.prepare("listens", "r")
         async with scene.app() as app:
-            await app.signal(run_id, "word", "heard")
-            await app.ref(run_id).result(timeout=30)
+            await app.runs.signal(run_id, "word", "heard")
+            await app.runs.handle(run_id).result(timeout=30)
         return run_id
 
     await at_every_point(make_database, tmp_path, "fork", listened, check)
@@ -159,9 +159,9 @@ async def test_a_killed_signal_wakes_its_run_or_was_never_sent(
         sent = await select(scene.url, "select count(*) from signals")
         async with scene.app() as app:
             if sent == [(0,)]:
-                assert await app.ref(run_id).status() == "sleeping:signal"
-                await app.signal(run_id, "word", "heard")
-            assert await app.ref(run_id).result(timeout=30) == "heard"
+                assert await app.runs.handle(run_id).status() == "sleeping:signal"
+                await app.runs.signal(run_id, "word", "heard")
+            assert await app.runs.handle(run_id).result(timeout=30) == "heard"
         assert scene.effects.count("r/note#1") == 1
 
     await at_every_point(make_database, tmp_path, "signal", resting("listens"), check)
@@ -200,8 +200,8 @@ async def check_taken_over(scene: Scene, count: int) -> None:
     assert await broken(scene.url) == []
     async with connected(scene) as app:
         assert await nothing_open(app)
-        for run in [run for run in await app.list() if run.retry_of is None]:
-            chain = await app.chain(run.id)
+        for run in [run for run in await app.runs.list() if run.retry_of is None]:
+            chain = await app.runs.chain(run.id)
             crashes = len(chain) - 1
             assert [r.status for r in chain] == ["crashed"] * crashes + ["completed"]
             assert 1 <= crashes <= 2

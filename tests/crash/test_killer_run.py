@@ -25,13 +25,13 @@ async def test_a_run_that_kills_its_worker_crashes_alone_and_its_neighbours_comp
             life = Child("tests.crash.kit.killer_life", database_url, effects.path, log=log)
             codes.append(life.wait(60))
         assert codes == [KILLED] * 6 + [0], log.read_text()
-        chain = await app.chain(killer.id)
+        chain = await app.runs.chain(killer.id)
         assert [run.status for run in chain] == ["crashed"] * 6
         assert await killer.status() == "crashed:worker gone"
         assert [await run.result(timeout=5) for run in neighbours] == list(range(NEIGHBOURS))
         # The two crashes beside the killer are all that a neighbour ever sees.
         for run in neighbours:
-            statuses = [attempt.status for attempt in await app.chain(run.id)]
+            statuses = [attempt.status for attempt in await app.runs.chain(run.id)]
             assert statuses == ["crashed"] * ALONE_FROM + ["completed"]
     beside = [int(effect.mark) for effect in effects.read() if effect.label == "killer"]
     assert beside == [NEIGHBOURS, NEIGHBOURS, 0, 0, 0, 0]

@@ -62,7 +62,7 @@ def kill_and_restart(url: str, folder: Path, form: str, nth: int) -> bool:
     assert again == [], f"kill {nth}: asked after they were recorded: {again}"
     questions = GRAPH_QUESTIONS if form == "graph" else QUESTIONS
     assert set(asked) | ENOUGH == set(questions) | ENOUGH, f"kill {nth}: {asked}"
-    # One question was perhaps under way; the rejected one is asked twice in any case.
+    # One question was perhaps in progress; the rejected one is asked twice in any case.
     assert len(asked) <= len(questions) + 3, f"kill {nth}: {asked}"
     assert asyncio.run(broken(url)) == [], f"kill {nth}"
     return code == -signal.SIGKILL

@@ -40,7 +40,7 @@ def functions(path: Path) -> set[str]:
 
 
 def missing_path(path: str, package: Path = PACKAGE) -> bool:
-    """Whether a documented path names nothing; `*` stands for any part of a name."""
+    """Whether a documented path names nothing; `*` represents any part of a name."""
     pattern = path.rstrip("/").replace("**/", "")
     return not any(package.glob(pattern)) and not any(package.glob(f"{pattern}.py"))
 

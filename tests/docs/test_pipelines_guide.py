@@ -1,4 +1,4 @@
-"""Every command of the guide about pipelines runs as it stands there, one after the other."""
+"""Every command of the guide about pipelines runs as written there, one after the other."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def start_and_stop(command: str, desk: Path, environ: dict[str, str]) -> None:
 def test_every_command_of_the_guide_works(tmp_path: Path) -> None:
     tools = tmp_path / "bin"
     tools.mkdir()
-    (tools / "rota").write_text(f'#!/bin/sh\nexec "{sys.executable}" -m rota.cli "$@"\n')
+    (tools / "rota").write_text(f'#!/bin/sh\nexec "{sys.executable}" -m rota "$@"\n')
     (tools / "rota").chmod(0o755)
     desk = tmp_path / "desk"
     desk.mkdir()

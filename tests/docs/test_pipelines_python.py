@@ -1,4 +1,4 @@
-"""The program in the guide about pipelines from Python runs as it stands there."""
+"""The program in the guide about pipelines from Python runs as written there."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ __all__ = [
 async def live(
     app: Rota, url: str, clock: VirtualClock | None = None, queues: Sequence[str] | None = None
 ) -> AsyncIterator[VirtualClock]:
-    """The app with its loops turning by themselves; only time stands still until it is moved.
+    """The app with its loops turning by themselves; only time stops until it is moved.
 
     What happens here without time passing happened by a wake-up, never by a poll.
     """
@@ -102,7 +102,7 @@ class Gate:
 
 
 class StoreTap:
-    """Stands between an app and its database: counts calls by store function, and meddles."""
+    """Is between an app and its database: counts calls by store function, and meddles."""
 
     def __init__(self, app: Rota) -> None:
         self.calls: list[str] = []
@@ -148,7 +148,7 @@ async def ghost_row(app: Rota, worker_id: str, **fields: Any) -> None:
         "host": "elsewhere", "pid": 1, "pid_started": "1", "started_at": now,
     } | fields  # fmt: skip
     row = WorkerRow(
-        id=worker_id, namespace=app.settings.namespace, queues="[]", names="[]", seats=1,
+        id=worker_id, namespace=app.settings.namespace, queues="[]", names="[]", slots=1,
         status="online",
         version="v", heartbeat_at=values["started_at"], stopped_at=None, **values,
     )  # fmt: skip

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from rota import Rota
+from rota.client.start import RunOptions
 from rota.core.time.instants import SECOND
 from rota.engine.wakeups import LOOK_AGAIN_S
 from rota.errors import StoreCorrupt
@@ -27,25 +28,25 @@ def gated(gate: Gate, **settings: Any) -> tuple[Rota, Any]:
     return app, flow
 
 
-@pytest.mark.parametrize("seats", [1, 2, 5])
-async def test_a_worker_fills_its_seats_and_no_more(database_url: str, seats: int) -> None:
+@pytest.mark.parametrize("slots", [1, 2, 5])
+async def test_a_worker_fills_its_slots_and_no_more(database_url: str, slots: int) -> None:
     gate = Gate()
-    app, flow = gated(gate, seats=seats)
+    app, flow = gated(gate, slots=slots)
     async with virtual(app, url=database_url) as world:
         started = await app.start_many(flow, [(n,) for n in range(12)])
         await world.settle()
-        assert await app.counts() == {"running": seats, "pending": 12 - seats}
+        assert await app.runs.counts() == {"running": slots, "pending": 12 - slots}
         gate.open.set()
         await world.settle()
         assert [await result(run) for run in started] == list(range(12))
-        assert gate.most == seats
+        assert gate.most == slots
         assert gate.entered == list(range(12))
         await sound(app)
 
 
-async def test_a_full_worker_asks_again_when_a_seat_gets_free(database_url: str) -> None:
+async def test_a_full_worker_asks_again_when_a_slot_gets_free(database_url: str) -> None:
     gate = Gate()
-    app, flow = gated(gate, seats=2)
+    app, flow = gated(gate, slots=2)
     async with live(app, database_url):
         started = await app.start_many(flow, [(n,) for n in range(7)])
         await eventually(lambda: gate.under_way == 2)
@@ -55,8 +56,25 @@ async def test_a_full_worker_asks_again_when_a_seat_gets_free(database_url: str)
         assert gate.most == 2
 
 
+async def test_with_free_slots_a_higher_priority_still_begins_first(database_url: str) -> None:
+    """Whatever a worker was notified of: it claims in the order of its queue."""
+    app = Rota(slots=5)
+    order: list[str] = []
+
+    @app.workflow
+    async def flow(name: str) -> None:
+        order.append(name)
+
+    async with live(app, database_url):
+        high = app.new_run(flow, ("high",), {}, RunOptions(priority=5))
+        await app.database.write(transitions.start, [high], now=app.clock.now())  # no notification
+        await result(await app.start(flow, "low"))
+        await result(app.runs.handle(high.id))
+        assert order == ["high", "low"]
+
+
 async def test_runs_are_claimed_by_priority_then_by_age(database_url: str) -> None:
-    app = Rota(seats=1)
+    app = Rota(slots=1)
     order: list[str] = []
 
     @app.workflow
@@ -76,7 +94,7 @@ async def test_runs_are_claimed_by_priority_then_by_age(database_url: str) -> No
 
 
 async def test_queues_are_served_in_the_order_they_were_declared(database_url: str) -> None:
-    app = Rota(seats=1)
+    app = Rota(slots=1)
     order: list[str] = []
     for name in ("first", "second", "third"):
         app.queue(name)
@@ -93,12 +111,12 @@ async def test_queues_are_served_in_the_order_they_were_declared(database_url: s
         assert order == ["first 0", "first 1", "second 0", "second 1", "third 0", "third 1"]
 
 
-async def test_a_queue_keeps_to_its_own_seats_and_leaves_the_rest_to_others(
+async def test_a_queue_keeps_to_its_own_slots_and_leaves_the_rest_to_others(
     database_url: str,
 ) -> None:
     gate = Gate()
-    app = Rota(seats=10)
-    app.queue("narrow", seats=2)
+    app = Rota(slots=10)
+    app.queue("narrow", worker_concurrency=2)
     app.queue("wide")
 
     @app.workflow(queue="narrow")
@@ -114,7 +132,7 @@ async def test_a_queue_keeps_to_its_own_seats_and_leaves_the_rest_to_others(
         wide = await app.start_many(quick, [(n,) for n in range(6)])
         assert [await result(run) for run in wide] == list(range(6))
         assert gate.under_way == 2
-        # Nobody starts anything now: the freed seats alone must bring the next ones.
+        # Nobody starts anything now: the freed slots alone must bring the next ones.
         gate.open.set()
         for run in narrow:
             await result(run)
@@ -162,8 +180,8 @@ async def test_a_worker_claims_only_what_it_can_perform(database_url: str) -> No
 
 async def test_two_workers_never_hold_the_same_run(database_url: str) -> None:
     gate = Gate()
-    one, flow = gated(gate, seats=3)
-    other, _ = gated(gate, seats=3)
+    one, flow = gated(gate, slots=3)
+    other, _ = gated(gate, slots=3)
     async with live(one, database_url) as clock, live(other, database_url, clock):
         started = await one.start_many(flow, [(n,) for n in range(10)])
         await eventually(lambda: gate.under_way == 6)
@@ -196,7 +214,7 @@ async def test_a_start_that_comes_while_a_claim_is_under_way_is_not_lost(
         assert await result(first) == 1
         await eventually(lambda: len(late) == 2)
         assert await result(late[1]) == 2
-        assert clock.now() == (await app.get(first.id)).created_at
+        assert clock.now() == (await app.runs.get(first.id)).created_at
 
 
 async def test_a_delayed_start_that_comes_while_sleepers_are_woken_is_not_lost(
@@ -297,9 +315,9 @@ async def test_a_start_of_many_with_no_delay_begins_at_once(database_url: str) -
         assert [await result(run) for run in started] == [1, 2]
 
 
-async def test_a_claim_whose_steps_cannot_be_read_gives_its_seat_back(database_url: str) -> None:
+async def test_a_claim_whose_steps_cannot_be_read_gives_its_slot_back(database_url: str) -> None:
     app = Rota()
-    app.queue("narrow", seats=1)
+    app.queue("narrow", worker_concurrency=1)
 
     @app.workflow(queue="narrow", retries=1)
     async def flow() -> int:
@@ -351,7 +369,7 @@ async def test_a_claim_whose_answer_was_lost_is_handed_back(database_url: str) -
         assert await run.status() == "running"
         await world.settle()
         assert await result(run) == 1
-        assert len(await app.chain(run.id)) == 1
+        assert len(await app.runs.chain(run.id)) == 1
 
 
 async def test_a_settlement_that_failed_is_made_later(database_url: str) -> None:

@@ -20,8 +20,8 @@ pytestmark = [
 WORKERS = 6
 
 
-def worker(gate: Gate | None = None, seats: int = 10) -> Rota:
-    app = Rota(seats=seats)
+def worker(gate: Gate | None = None, slots: int = 10) -> Rota:
+    app = Rota(slots=slots)
 
     @app.workflow
     async def flow(n: int) -> int:
@@ -34,7 +34,7 @@ def worker(gate: Gate | None = None, seats: int = 10) -> Rota:
 
 @contextlib.asynccontextmanager
 async def fleet(apps: list[Rota], url: str) -> AsyncIterator[list[StoreTap]]:
-    """The apps work, each knows of all others, and none has anything to do. Time stands still, so
+    """The apps work, each knows of all others, and none has anything to do. Time stops, so
     nobody finds anything by polling."""
     clock = VirtualClock()
     async with contextlib.AsyncExitStack() as stack:
@@ -59,7 +59,7 @@ async def test_one_start_makes_few_of_many_idle_workers_claim(database_url: str)
 
 async def test_workers_that_are_full_pass_a_notification_on(database_url: str) -> None:
     gate = Gate()
-    apps = [worker(gate, seats=1) for _ in range(WORKERS)]
+    apps = [worker(gate, slots=1) for _ in range(WORKERS)]
     async with fleet(apps, database_url), Client(database_url) as client:
         runs = [await client.start("flow", n=n) for n in range(WORKERS)]
         await eventually(lambda: gate.under_way == WORKERS)
@@ -69,7 +69,7 @@ async def test_workers_that_are_full_pass_a_notification_on(database_url: str) -
 
 async def test_a_bulk_start_reaches_every_worker(database_url: str) -> None:
     gate = Gate()
-    apps = [worker(gate, seats=2) for _ in range(WORKERS)]
+    apps = [worker(gate, slots=2) for _ in range(WORKERS)]
     async with fleet(apps, database_url), Client(database_url) as client:
         runs = await client.start_many("flow", [Start(kwargs={"n": n}) for n in range(2 * WORKERS)])
         await eventually(lambda: gate.under_way == 2 * WORKERS)

@@ -68,7 +68,7 @@ async def test_leases_are_renewed_at_a_third_for_as_long_as_a_run_lasts(database
         for _ in range(8):
             await pass_time(clock, "10s")
             await eventually(lambda: is_leased(run, clock))
-        assert len(await app.chain(run.id)) == 1
+        assert len(await app.runs.chain(run.id)) == 1
         gate.open.set()
         assert await result(run) == "after"
 
@@ -105,7 +105,7 @@ async def test_a_run_that_was_taken_over_is_interrupted_at_the_next_renewal(
         await eventually(lambda: gate.interrupted == [1])
         gate.open.set()
         await world.drain()
-        first, second = await app.chain(run.id)
+        first, second = await app.runs.chain(run.id)
         assert (first.label, second.label) == ("crashed:worker gone", "completed")
         assert (second.trigger, second.recoveries, second.attempt) == ("recovery", 1, 1)
         assert gate.entered == [1, 1, "after"]
@@ -127,7 +127,7 @@ async def test_a_worker_that_lost_its_run_writes_nothing_more_about_it(database_
         gate.open.set()
         await world.settle()
         assert gate.entered == [1, "after"]
-        assert await app.steps(run.id) == []
+        assert await app.runs.steps(run.id) == []
         assert await run.status() == "crashed:worker gone"
 
 
@@ -150,7 +150,7 @@ async def test_a_cancel_from_another_process_is_heard_at_once(database_url: str)
     async with live(app, database_url) as clock, beside(other, database_url, clock):
         run = await app.start(flow, 1)
         await eventually(lambda: gate.under_way == 1)
-        await other.cancel(run.id)
+        await other.runs.cancel(run.id)
         await eventually(lambda: gate.interrupted == [1])
 
 
@@ -168,9 +168,9 @@ async def test_a_cancel_nobody_heard_is_found_at_the_next_renewal(
         await eventually(lambda: gate.interrupted == [1])
 
 
-async def test_an_interrupted_run_frees_its_seat(database_url: str) -> None:
+async def test_an_interrupted_run_frees_its_slot(database_url: str) -> None:
     gate = Gate()
-    app, flow = gated(gate, seats=1)
+    app, flow = gated(gate, slots=1)
     async with live(app, database_url):
         first = await app.start(flow, 1)
         second = await app.start(flow, 2)

@@ -29,12 +29,12 @@ def limited(gate: Gate, **limits: Any) -> tuple[Rota, Any]:
 
 async def test_a_limit_on_running_holds_across_workers(database_url: str) -> None:
     gate = Gate()
-    one, flow = limited(gate, running=3)
-    other, _ = limited(gate, running=3)
+    one, flow = limited(gate, concurrency=3)
+    other, _ = limited(gate, concurrency=3)
     async with live(one, database_url) as clock, live(other, database_url, clock):
         started = await one.start_many(flow, [(n,) for n in range(12)])
         await eventually(lambda: gate.under_way == 3)
-        assert (await one.counts())["running"] == 3
+        assert (await one.runs.counts())["running"] == 3
         gate.open.set()
         assert [await result(run) for run in started] == list(range(12))
         assert gate.most == 3
@@ -42,7 +42,7 @@ async def test_a_limit_on_running_holds_across_workers(database_url: str) -> Non
 
 async def test_a_sleeping_run_gives_its_place_to_another(database_url: str) -> None:
     app = Rota()
-    app.queue("q", running=1)
+    app.queue("q", concurrency=1)
     order: list[str] = []
 
     @app.workflow(queue="q")
@@ -57,12 +57,12 @@ async def test_a_sleeping_run_gives_its_place_to_another(database_url: str) -> N
         await world.settle()
         assert order == ["a begins", "b begins"]
         await world.drain()
-        assert len(await app.list(status="completed")) == 2
+        assert len(await app.runs.list(status="completed")) == 2
 
 
 async def test_a_limit_per_key_delays_no_other_key(database_url: str) -> None:
     gate = Gate()
-    app, flow = limited(gate, running_per_key=2)
+    app, flow = limited(gate, concurrency_per_key=2)
     async with live(app, database_url):
         for n in range(5):
             await app.options(key="busy").start(flow, n)
@@ -78,7 +78,7 @@ async def test_a_limit_per_key_delays_no_other_key(database_url: str) -> None:
 
 async def test_a_limit_per_key_keeps_to_priority_within_the_key(database_url: str) -> None:
     app = Rota()
-    app.queue("q", running_per_key=1)
+    app.queue("q", concurrency_per_key=1)
     order: list[int] = []
 
     @app.workflow(queue="q")
@@ -110,20 +110,20 @@ async def starts(url: str, rate: tuple[int, Duration], count: int) -> list[float
         return sorted(((row.started_at or 0) - began) / SECOND for row in rows)
 
 
-@pytest.mark.parametrize("limits", [{"running": 1}, {"running_per_key": 1}], ids=str)
-@pytest.mark.parametrize("seats", [None, 1], ids=["many slots", "one slot"])
+@pytest.mark.parametrize("limits", [{"concurrency": 1}, {"concurrency_per_key": 1}], ids=str)
+@pytest.mark.parametrize("slots", [None, 1], ids=["many slots", "one slot"])
 async def test_cancelling_the_holder_of_a_limited_slot_frees_it_at_once(
-    database_url: str, limits: dict[str, int], seats: int | None
+    database_url: str, limits: dict[str, int], slots: int | None
 ) -> None:
     gate = Gate()
-    app, flow = limited(gate, seats=seats, **limits)
-    client, _ = limited(gate, seats=seats, **limits)
+    app, flow = limited(gate, worker_concurrency=slots, **limits)
+    client, _ = limited(gate, worker_concurrency=slots, **limits)
     async with live(app, database_url) as clock, beside(client, database_url, clock):
         holder = await client.options(key="k").start(flow, 1)
         await eventually(lambda: gate.entered == [1])
         await client.options(key="k").start(flow, 2)
         await eventually(lambda: is_at_rest_with(app, 1))
-        await client.cancel(holder.id)
+        await client.runs.cancel(holder.id)
         await eventually(lambda: gate.entered == [1, 2])  # no time passes: no poll comes
         await eventually(lambda: gate.interrupted == [1])  # the slot does not wait for its end
         gate.open.set()
@@ -172,7 +172,7 @@ def is_at_rest(app: Rota) -> bool:
 async def test_a_paused_queue_gives_nothing_until_it_is_resumed(database_url: str) -> None:
     gate = Gate()
     gate.open.set()
-    app, flow = limited(gate, running=5)
+    app, flow = limited(gate, concurrency=5)
     async with live(app, database_url):
         await app.pause_queue("q")
         held = await app.start(flow, 1)
@@ -186,7 +186,7 @@ async def test_a_paused_queue_gives_nothing_until_it_is_resumed(database_url: st
 async def test_any_declared_queue_can_be_paused(database_url: str) -> None:
     gate = Gate()
     gate.open.set()
-    app, flow = limited(gate, seats=3)
+    app, flow = limited(gate, worker_concurrency=3)
     async with live(app, database_url):
         await app.pause_queue("q")
         held = await app.start(flow, 1)
@@ -199,13 +199,13 @@ async def test_any_declared_queue_can_be_paused(database_url: str) -> None:
 async def test_a_restart_does_not_resume_a_paused_queue(database_url: str) -> None:
     gate = Gate()
     gate.open.set()
-    app, flow = limited(gate, running=5)
+    app, flow = limited(gate, concurrency=5)
     async with virtual(app, url=database_url) as world:
         await app.pause_queue("q")
         run = await app.start(flow, 1)
     async with virtual(app, url=database_url) as world:
         await world.settle()
-        assert (await app.get(run.id)).status == "pending"
+        assert (await app.runs.get(run.id)).status == "pending"
 
 
 async def test_pausing_a_queue_nobody_declared_says_so(database_url: str) -> None:
@@ -217,10 +217,10 @@ async def test_pausing_a_queue_nobody_declared_says_so(database_url: str) -> Non
 
 async def test_new_limits_take_the_place_of_old_ones(database_url: str) -> None:
     gate = Gate()
-    old, _ = limited(gate, running=1)
+    old, _ = limited(gate, concurrency=1)
     async with virtual(old, url=database_url):
         pass
-    new, flow = limited(gate, running=4)
+    new, flow = limited(gate, concurrency=4)
     async with live(new, database_url):
         await new.start_many(flow, [(n,) for n in range(9)])
         await eventually(lambda: gate.under_way == 4)
@@ -229,7 +229,7 @@ async def test_new_limits_take_the_place_of_old_ones(database_url: str) -> None:
 
 async def test_limits_that_are_no_longer_declared_are_lifted(database_url: str) -> None:
     gate = Gate()
-    old, _ = limited(gate, running=1)
+    old, _ = limited(gate, concurrency=1)
     async with virtual(old, url=database_url):
         pass
     new, flow = limited(gate)
@@ -286,9 +286,9 @@ async def test_a_limit_on_open_runs_is_held_over_sleeps_and_retries(
             await app.options(key="k").start(flow, n)
         other = await app.options(key="other").start(flow, 9)
         await world.settle()
-        assert len([row for row in await app.list() if row.started_at]) == most + 1
+        assert len([row for row in await app.runs.list() if row.started_at]) == most + 1
         await world.drain()
-        assert (await app.counts())["completed"] == 5
+        assert (await app.runs.counts())["completed"] == 5
         order = [line for line in order if not line.endswith("9")]
         assert inside(order) == most
         assert await other.status() == "completed"
@@ -296,7 +296,7 @@ async def test_a_limit_on_open_runs_is_held_over_sleeps_and_retries(
 
 async def test_a_limit_on_running_gives_its_place_up_during_a_sleep(database_url: str) -> None:
     order: list[str] = []
-    app, flow = exclusive(order, running_per_key=1)
+    app, flow = exclusive(order, concurrency_per_key=1)
     async with virtual(app, url=database_url) as world:
         for n in range(4):
             await app.options(key="k").start(flow, n)
@@ -357,7 +357,7 @@ async def test_a_recovered_run_keeps_its_place(database_url: str) -> None:
         assert await second.status() == "pending"
         await world.drain()
         assert inside(order) == 1
-        assert (await app.counts())["completed"] == 2
+        assert (await app.runs.counts())["completed"] == 2
 
 
 async def test_runs_without_a_key_are_not_bound_by_a_limit_on_open_runs(database_url: str) -> None:
@@ -374,10 +374,10 @@ async def test_runs_without_a_key_are_not_bound_by_a_limit_on_open_runs(database
 
 
 async def begun_in_order(
-    url: str, starts: list[dict[str, Any]], seats: int = 1, **limits: Any
+    url: str, starts: list[dict[str, Any]], slots: int = 1, **limits: Any
 ) -> list[int]:
     """The order in which runs begin, by default on one slot."""
-    app = Rota(seats=seats)
+    app = Rota(slots=slots)
     app.queue("q", **limits)
     order: list[int] = []
 
@@ -423,7 +423,7 @@ async def test_waiting_raises_priority_where_a_queue_ages(database_url: str) -> 
 
 
 async def test_queues_share_the_slots_by_weight(database_url: str) -> None:
-    app = Rota(seats=4)
+    app = Rota(slots=4)
     app.queue("bulk", weight=1)
     app.queue("mail", weight=3)
     order: list[str] = []

@@ -29,10 +29,10 @@ def plain(**settings: Any) -> tuple[Rota, Any]:
 
 
 async def test_a_worker_signs_on_reports_and_signs_off(database_url: str) -> None:
-    app, _ = plain(seats=7)
+    app, _ = plain(slots=7)
     async with virtual(app, url=database_url) as world:
         [row] = await app.workers()
-        assert (row.status, row.seats, row.pid) == ("online", 7, os.getpid())
+        assert (row.status, row.slots, row.pid) == ("online", 7, os.getpid())
         assert row.queues == '["default"]'
         assert row.heartbeat_at == row.started_at == world.clock.now()
         await world.advance("5s")
@@ -112,12 +112,12 @@ async def test_finished_runs_are_pruned_when_they_are_old(database_url: str) -> 
         young = await app.start(flow, 2)
         await world.settle()
         await prune(world)
-        assert len(await app.list()) == 2
+        assert len(await app.runs.list()) == 2
         await world.advance("1d")
         await prune(world)
-        assert [run.id for run in await app.list()] == [young.id]
+        assert [run.id for run in await app.runs.list()] == [young.id]
         with pytest.raises(UnknownRun):
-            await app.get(old.id)
+            await app.runs.get(old.id)
         await sound(app)
 
 
@@ -137,7 +137,7 @@ async def test_a_long_run_is_not_pruned_in_the_hour_it_ends(database_url: str) -
         assert await result(run) == "at last"
         await world.advance("8d")
         await prune(world)
-        assert await app.list() == []
+        assert await app.runs.list() == []
 
 
 async def test_one_heartbeat_prunes_many_batches(database_url: str) -> None:
@@ -147,7 +147,7 @@ async def test_one_heartbeat_prunes_many_batches(database_url: str) -> None:
         await world.settle()
         await world.advance("3d")
         await world.beat()
-        assert await app.counts() == {}
+        assert await app.runs.counts() == {}
         await sound(app)
 
 
@@ -164,7 +164,7 @@ async def test_retention_continues_where_its_time_was_up(
         await sleep("1000d")
 
     async with virtual(app, url=database_url) as world:
-        # Old runs that stay stand before the others, and fill more than a batch.
+        # Old runs that stay are before the others, and fill more than a batch.
         await app.start_many(sleeper, [()] * 15)
         await app.start_many(flow, [(n,) for n in range(30)])
         await world.settle()
@@ -172,9 +172,9 @@ async def test_retention_continues_where_its_time_was_up(
         left = []
         for _ in range(6):
             await world.beat()
-            left.append((await app.counts()).get("completed", 0))
+            left.append((await app.runs.counts()).get("completed", 0))
         assert left == [30, 25, 15, 5, 0, 0]
-        assert await app.counts() == {"sleeping": 15}
+        assert await app.runs.counts() == {"sleeping": 15}
 
 
 async def test_only_so_many_finished_runs_are_kept(database_url: str) -> None:
@@ -183,7 +183,9 @@ async def test_only_so_many_finished_runs_are_kept(database_url: str) -> None:
         started = await app.start_many(flow, [(n,) for n in range(8)])
         await world.settle()
         await prune(world)
-        assert sorted(run.id for run in await app.list()) == sorted(run.id for run in started[5:])
+        assert sorted(run.id for run in await app.runs.list()) == sorted(
+            run.id for run in started[5:]
+        )
 
 
 async def test_nothing_is_pruned_when_all_is_kept(database_url: str) -> None:
@@ -192,7 +194,7 @@ async def test_nothing_is_pruned_when_all_is_kept(database_url: str) -> None:
         await app.start(flow, 1)
         await world.advance("4000d")
         await prune(world)
-        assert len(await app.list()) == 1
+        assert len(await app.runs.list()) == 1
 
 
 async def test_steps_and_signals_go_with_their_run(database_url: str) -> None:
@@ -212,7 +214,7 @@ async def test_steps_and_signals_go_with_their_run(database_url: str) -> None:
         await world.drain()
         await world.advance("3d")
         await prune(world)
-        assert await app.list() == []
+        assert await app.runs.list() == []
         await sound(app)
 
 
@@ -247,10 +249,10 @@ async def test_nothing_unresolved_is_ever_pruned(database_url: str) -> None:
             await app.start(flow)
         await app.options(queue="nobody").start(other)
         await world.settle()
-        before = {run.id for run in await app.list()}
+        before = {run.id for run in await app.runs.list()}
         await world.advance("40d")
         await prune(world)
-        assert {run.id for run in await app.list()} == before
+        assert {run.id for run in await app.runs.list()} == before
 
 
 async def test_a_chain_is_pruned_as_a_whole_or_not_at_all(database_url: str) -> None:
@@ -267,11 +269,11 @@ async def test_a_chain_is_pruned_as_a_whole_or_not_at_all(database_url: str) -> 
         await world.drain()
         await world.advance("1d")
         good = True
-        await app.retry(run.id)
+        await app.runs.retry(run.id)
         await world.drain()
         await world.advance("1d1h")
         await prune(world)
-        assert len(await app.chain(run.id)) == 2
+        assert len(await app.runs.chain(run.id)) == 2
         await world.advance("2d")
         await prune(world)
-        assert await app.list() == []
+        assert await app.runs.list() == []

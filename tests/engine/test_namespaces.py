@@ -16,7 +16,7 @@ from tests.workflows.kit import result
 
 def tenant(namespace: str) -> tuple[Rota, Any]:
     app = Rota(namespace=namespace, keep_days=1)
-    app.queue("q", running=1)
+    app.queue("q", concurrency=1)
 
     @app.workflow(queue="q")
     async def flow(word: str) -> str:
@@ -41,19 +41,19 @@ async def test_runs_of_others_are_neither_seen_nor_touched(database_url: str) ->
         await world.drain()
         assert await result(mine) == "red a"
         assert await theirs.status() == "pending"
-        assert [run.id for run in await red.list()] == [mine.id]
-        assert [run.id for run in await blue.list()] == [theirs.id]
-        assert await red.counts() == {"completed": 1}
-        assert await blue.counts() == {"pending": 1}
+        assert [run.id for run in await red.runs.list()] == [mine.id]
+        assert [run.id for run in await blue.runs.list()] == [theirs.id]
+        assert await red.runs.counts() == {"completed": 1}
+        assert await blue.runs.counts() == {"pending": 1}
         assert [worker.namespace for worker in await red.workers()] == ["red"]
         assert await blue.workers() == []
-        for verb in (red.get, red.cancel, red.retry, red.chain, red.steps):
+        for verb in (red.runs.get, red.runs.cancel, red.runs.retry, red.runs.chain, red.runs.steps):
             with pytest.raises(UnknownRun):
                 await verb(theirs.id)
         with pytest.raises(UnknownRun):
-            await red.signal(theirs.id, "go")
+            await red.runs.signal(theirs.id, "go")
         with pytest.raises(UnknownRun):
-            await red.get(theirs.id[:31])
+            await red.runs.get(theirs.id[:31])
 
 
 async def test_a_pause_concerns_one_namespace(database_url: str) -> None:
@@ -73,7 +73,7 @@ async def test_a_limit_counts_one_namespace(database_url: str) -> None:
     async with virtual(red, url=database_url) as world, beside(blue, database_url, world.clock):
         await red.options(queue="default").start(red_flow, "a")
         await ghost_claim(red, "ghost")
-        assert await red.counts() == {"running": 1}
+        assert await red.runs.counts() == {"running": 1}
     async with virtual(blue, url=database_url) as world:
         run = await blue.start(blue_flow, "b")
         await world.drain()
@@ -94,5 +94,5 @@ async def test_reaping_and_pruning_concern_one_namespace(database_url: str) -> N
             await world.advance("2m")
             await world.beat()
         async with beside(blue, database_url, world.clock):
-            assert (await blue.get(held.id)).status == "running"
-            assert (await blue.get(done.id)).status == "completed"
+            assert (await blue.runs.get(held.id)).status == "running"
+            assert (await blue.runs.get(done.id)).status == "completed"

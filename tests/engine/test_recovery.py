@@ -42,7 +42,7 @@ async def test_a_lapsed_run_crashes_and_a_recovery_takes_over(database_url: str)
         await world.advance("1us")
         await world.beat()
         await world.settle()
-        first, second = await app.chain(run.id)
+        first, second = await app.runs.chain(run.id)
         assert first.label == "crashed:lapsed"
         assert (second.trigger, second.retry_of, second.recoveries) == ("recovery", first.id, 1)
         assert (second.attempt, second.tags, second.priority) == (1, '{"a":"b"}', 4)
@@ -51,7 +51,7 @@ async def test_a_lapsed_run_crashes_and_a_recovery_takes_over(database_url: str)
 
 
 async def test_a_recovery_takes_the_place_in_line_of_the_run_it_follows(database_url: str) -> None:
-    app = Rota(seats=1)
+    app = Rota(slots=1)
     order: list[str] = []
 
     @app.workflow
@@ -98,7 +98,7 @@ async def test_a_recovery_repeats_no_recorded_step(database_url: str) -> None:
     async with virtual(app, url=database_url, start=later) as world:
         await world.beat()
         await world.settle()
-        assert await app.ref(run.id).result(timeout=30) == 3
+        assert await app.runs.handle(run.id).result(timeout=30) == 3
         assert calls == ["before", "during", "during"]
 
 
@@ -111,7 +111,7 @@ async def test_a_dead_neighbour_is_noticed_without_waiting_for_its_lease(databas
         await ghost_claim(app, "dead")
         await world.beat()
         await world.settle()
-        assert [row.label for row in await app.chain(run.id)] == [
+        assert [row.label for row in await app.runs.chain(run.id)] == [
             "crashed:worker gone",
             "completed",
         ]
@@ -126,7 +126,7 @@ async def test_dead_neighbours_are_noticed_at_start(database_url: str) -> None:
         await ghost_claim(app, "dead")
     async with virtual(app, url=database_url) as world:
         await world.settle()
-        assert await app.ref(run.id).result(timeout=30) == 1
+        assert await app.runs.handle(run.id).result(timeout=30) == 1
 
 
 async def test_a_living_neighbour_keeps_its_runs_until_they_lapse(database_url: str) -> None:
@@ -140,7 +140,7 @@ async def test_a_living_neighbour_keeps_its_runs_until_they_lapse(database_url: 
         assert await run.status() == "running"
         await world.advance("2s")
         await world.beat()
-        assert (await app.chain(run.id))[0].label == "crashed:lapsed"
+        assert (await app.runs.chain(run.id))[0].label == "crashed:lapsed"
 
 
 async def test_a_process_elsewhere_is_not_judged_by_its_pid(database_url: str) -> None:
@@ -168,7 +168,7 @@ async def test_a_worker_elsewhere_that_is_silent_for_long_goes_offline(database_
         assert (row.status, row.stopped_at) == ("offline", world.clock.now())
 
 
-async def test_a_run_that_kills_its_worker_too_often_is_put_aside(database_url: str) -> None:
+async def test_a_run_that_kills_its_worker_too_often_is_quarantined(database_url: str) -> None:
     app, flow = plain(recoveries_max=2)
     async with virtual(app, url=database_url) as world:
         run = await app.start(flow)
@@ -177,7 +177,7 @@ async def test_a_run_that_kills_its_worker_too_often_is_put_aside(database_url: 
             world.clock.move_to(world.clock.now() + 31 * SECOND)
             await (await upkeep(world)).reap()
         await world.settle()
-        rows = await app.chain(run.id)
+        rows = await app.runs.chain(run.id)
         assert [(row.status, row.recoveries) for row in rows] == [
             ("crashed", 0),
             ("crashed", 1),
@@ -188,7 +188,7 @@ async def test_a_run_that_kills_its_worker_too_often_is_put_aside(database_url: 
         await sound(app)
 
 
-async def test_a_run_put_aside_can_be_retried_by_hand_again_and_again(database_url: str) -> None:
+async def test_a_run_quarantined_can_be_retried_by_hand_again_and_again(database_url: str) -> None:
     app, flow = plain(recoveries_max=2)
     async with virtual(app, url=database_url) as world:
         run = await app.start(flow)
@@ -198,17 +198,17 @@ async def test_a_run_put_aside_can_be_retried_by_hand_again_and_again(database_u
                 world.clock.move_to(world.clock.now() + 31 * SECOND)
                 await (await upkeep(world)).reap()
             assert await run.status() == "crashed:lapsed"
-            await app.retry(run.id)
+            await app.runs.retry(run.id)
             assert await run.status() == "pending"
         await world.settle()
         assert await run.status() == "completed"
         assert await result(run) == 1
-        rows = await app.chain(run.id)
+        rows = await app.runs.chain(run.id)
         assert [row.retry_of for row in rows[1:]] == [row.id for row in rows[:-1]]
         assert [row.attempt for row in rows] == [1, 1, 1, 2, 2, 2, 3]
 
 
-async def test_a_parent_learns_that_its_child_was_put_aside(database_url: str) -> None:
+async def test_a_parent_learns_that_its_child_was_quarantined(database_url: str) -> None:
     app = Rota(recoveries_max=0)
 
     @app.workflow(queue="other")
@@ -262,7 +262,7 @@ async def test_a_jump_of_the_clock_reaps_nobody(database_url: str) -> None:
         # Its holder had a whole lease to renew and did not.
         await world.advance("2s")
         await world.beat()
-        assert (await app.chain(run.id))[0].label == "crashed:lapsed"
+        assert (await app.runs.chain(run.id))[0].label == "crashed:lapsed"
 
 
 async def test_a_jump_back_reaps_nobody(database_url: str) -> None:
@@ -294,7 +294,7 @@ async def test_a_worker_that_is_late_does_not_reap_its_own_runs(database_url: st
         gate.open.set()
         await world.settle()
         assert await result(run) == 1
-        assert len(await app.chain(run.id)) == 1
+        assert len(await app.runs.chain(run.id)) == 1
 
 
 async def test_more_lapsed_runs_than_one_batch_are_reaped_at_once(

@@ -45,7 +45,7 @@ async def test_a_run_that_ends_here_is_answered_without_a_question(database_url:
         await eventually(lambda: gate.under_way == 1)
         waiter = asyncio.ensure_future(run.result(timeout=30))
         tap = StoreTap(app)
-        await eventually(lambda: app.results.awaits(run.id))
+        await eventually(lambda: run.id in app.results.awaited)
         await eventually(lambda: tap.count("ended") >= 1)
         gate.open.set()
         assert await waiter == 1
@@ -71,7 +71,7 @@ async def test_a_result_is_known_long_after_the_end(database_url: str) -> None:
         run = await app.start(flow, 1)
         assert await result(run) == 1
         assert await result(run) == 1
-        assert await result(app.ref(run.id)) == 1
+        assert await result(app.runs.handle(run.id)) == 1
 
 
 async def test_a_run_that_ends_elsewhere_is_heard_of_at_once(database_url: str) -> None:
@@ -104,7 +104,7 @@ async def test_a_run_that_ends_elsewhere_unheard_is_found_by_the_poll(
                 looked.append(name)
 
             StoreTap(other).after = note
-            waiter = asyncio.ensure_future(other.ref(run.id).result(timeout=30))
+            waiter = asyncio.ensure_future(other.runs.handle(run.id).result(timeout=30))
             await eventually(lambda: "ended" in looked)  # its first look finds nothing
             gate.open.set()
             assert await result(run) == 1
@@ -122,7 +122,7 @@ async def test_the_poll_slows_down_while_nothing_happens(database_url: str) -> N
         run = await app.start(flow, 1)
         await eventually(lambda: gate.under_way == 1)
         tap = StoreTap(other)
-        waiter = asyncio.ensure_future(other.ref(run.id).result(timeout=30))
+        waiter = asyncio.ensure_future(other.runs.handle(run.id).result(timeout=30))
         await eventually(lambda: tap.count("ended") >= 1)
         await pass_time(clock, "60s")
         assert tap.count("ended") <= 70
@@ -145,7 +145,7 @@ async def test_waiting_goes_on_through_a_bad_time_of_the_database(database_url: 
                 raise StoreUnreachable("away")
 
         tap.before = refuse
-        waiter = asyncio.ensure_future(other.ref(run.id).result(timeout=30))
+        waiter = asyncio.ensure_future(other.runs.handle(run.id).result(timeout=30))
         await eventually(lambda: tap.count("ended") >= 1)
         gate.open.set()
         await eventually(lambda: gate.under_way == 0)
@@ -162,7 +162,7 @@ async def test_a_waiter_that_gives_up_is_forgotten(database_url: str) -> None:
         run = await app.start(flow, 1)
         with pytest.raises(TimeoutError):
             await run.result(timeout=0.02)
-        assert not app.results.awaits(run.id)
+        assert run.id not in app.results.awaited
         gate.open.set()
         assert await result(run) == 1
 
@@ -189,4 +189,4 @@ async def test_a_result_is_awaited_through_retries(database_url: str) -> None:
 
 
 async def retry_is_due(app: Rota, run: Any) -> bool:
-    return len(await app.chain(run.id)) == 2
+    return len(await app.runs.chain(run.id)) == 2

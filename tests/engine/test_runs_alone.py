@@ -13,7 +13,7 @@ from rota.core.runs.model import Queue
 from rota.core.runs.recovery import ALONE_FROM, runs_alone
 from rota.core.time.instants import SECOND
 from rota.explain.schedule import why
-from rota.store.backend.queries import texts
+from rota.store.backend.queries import compiled
 from rota.store.runs import transitions, workers
 from rota.testing import VirtualClock, virtual
 from tests.engine.kit import Gate, beside, ghost_claim
@@ -44,7 +44,7 @@ async def waits_alone(app: Rota, work: Any) -> str:
 
 def test_the_sql_names_the_same_number_of_recoveries() -> None:
     for dialect in ("sqlite", "postgres"):
-        named = {name: text for name, text in texts(dialect).items() if "recoveries " in text}
+        named = {name: query.text for name, query in compiled(dialect).items()}
         claims = {"pick_unkeyed", "pick_keyed", "pick_alone", "beat"}
         claims |= {"pick_open", "pick_of_keys", "pick_priority"}
         claims |= {"ready_runs"} if dialect == "sqlite" else {"claim_runs", "claim_runs_after"}
@@ -88,7 +88,7 @@ async def test_a_busy_worker_pauses_its_claims_for_one_lease_in_ten(database_url
             await world.advance(LEASE_S)
             await world.beat()
             await world.settle()
-            assert gate.entered == ["long", "second"], "it has not become idle, and goes on"
+            assert gate.entered == ["long", "second"], "it has not become idle, and continues"
         await world.advance(LEASE_S)
         await world.beat()
         await app.start(work, "third")
@@ -108,7 +108,7 @@ async def test_the_limits_of_a_queue_hold_for_it(database_url: str) -> None:
         await app.database.write(workers.put_queues, [Queue("default", "default", running_max=1)])
         assert len(await ghost_claim(app, "elsewhere")) == 1
         assert await ghost_claim(app, "w", alone=True) == [], "the limit is reached"
-        await app.cancel(busy.id)
+        await app.runs.cancel(busy.id)
         assert len(await ghost_claim(app, "w", alone=True)) == 1
 
 
@@ -149,7 +149,7 @@ async def test_a_run_that_a_stopping_worker_hands_over_counts_no_crash(database_
             await world.settle()
             assert len(gate.entered) == stops + 1
     async with beside(app, database_url, clock):
-        [row] = await app.chain(run.id)
+        [row] = await app.runs.chain(run.id)
         assert (row.status, row.recoveries, row.claim_count) == ("pending", 0, ALONE_FROM + 1)
 
 

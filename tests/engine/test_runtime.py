@@ -1,8 +1,9 @@
-"""The loops go on through bad times; a stuck loop is noticed; journals insist."""
+"""The loops continue through bad times; a stuck loop is noticed; journals insist."""
 
 from __future__ import annotations
 
 import asyncio
+import gc
 import itertools
 import logging
 import queue
@@ -47,7 +48,7 @@ def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_every_loop_goes_on_after_an_error(
     database_url: str, error: Exception, function: str
 ) -> None:
-    app, flow = plain(seats=1)
+    app, flow = plain(slots=1)
     async with live(app, database_url) as clock:
         tap = StoreTap(app)
         failures = 0
@@ -215,15 +216,24 @@ async def test_work_goes_on_while_one_run_blocks_nothing_but_itself(database_url
 
 
 @pytest.mark.parametrize(("chosen_s", "local_s"), [(0.005, 0.0005), (0.002, 0.002)])
-async def test_beside_sqlites_thread_the_interpreter_is_handed_over_sooner(
+async def test_only_a_process_of_its_own_is_tuned(
     database_url: str, chosen_s: float, local_s: float
 ) -> None:
-    """Unless somebody has chosen how soon; PostgreSQL has no thread of ours."""
-    before_s = sys.getswitchinterval()
+    """A chosen interval stays; PostgreSQL needs no writer thread."""
+    before_s, was_frozen = sys.getswitchinterval(), gc.get_freeze_count()
     sys.setswitchinterval(chosen_s)
+    gc.unfreeze()
     try:
-        async with live(Rota(), database_url):
+        async with live(app := Rota(), database_url):
+            assert not gc.get_freeze_count()
+            assert sys.getswitchinterval() == pytest.approx(chosen_s)
             wanted_s = local_s if database_url.startswith("sqlite") else chosen_s
-            assert sys.getswitchinterval() == pytest.approx(wanted_s)
+            with app.own_process():
+                assert sys.getswitchinterval() == pytest.approx(wanted_s)
+                assert gc.get_freeze_count() > 0
+            assert not gc.get_freeze_count()
+            assert sys.getswitchinterval() == pytest.approx(chosen_s)
     finally:
         sys.setswitchinterval(before_s)
+        if was_frozen:
+            gc.freeze()

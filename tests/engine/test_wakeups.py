@@ -35,14 +35,14 @@ def plain() -> tuple[Rota, Any]:
 
 async def test_everyone_in_this_process_hears_a_word(database_url: str) -> None:
     app, _ = plain()
-    heard: list[str] = []
+    notified: list[str] = []
     async with live(app, database_url):
-        app.wakeups.subscribe(heard.append)
+        app.wakeups.subscribe(notified.append)
         app.wakeups.tell("word")
-        assert heard == ["word"]
-        app.wakeups.unsubscribe(heard.append)
+        assert notified == ["word"]
+        app.wakeups.unsubscribe(notified.append)
         app.wakeups.tell("another")
-        assert heard == ["word"]
+        assert notified == ["word"]
 
 
 async def test_other_processes_hear_a_word_and_the_teller_not_twice(database_url: str) -> None:
@@ -96,7 +96,7 @@ async def silently(other: Rota, flow: Any) -> list[RunHandle[Any]]:
         other.new_run(flow, (n,), {}, RunOptions(delay=delay)) for n, delay in ((1, 0), (2, "7s"))
     ]
     await other.database.write(transitions.start, runs, now=other.clock.now())
-    return [other.ref(run.id, flow) for run in runs]
+    return [other.runs.handle(run.id, flow) for run in runs]
 
 
 @pytest.mark.wall_clock
@@ -108,17 +108,17 @@ async def test_work_nobody_told_of_is_found_by_the_poll(database_url: str) -> No
         await asyncio.sleep(0.05)
         assert await run.status() == "pending"
         await pass_time(clock, "6s")
-        assert await app.ref(run.id).result(timeout=30) == 1
+        assert await app.runs.handle(run.id).result(timeout=30) == 1
         await pass_time(clock, "6s")
-        assert await app.ref(later.id).result(timeout=30) == 2
+        assert await app.runs.handle(later.id).result(timeout=30) == 2
 
 
 async def test_a_word_nobody_knows_does_no_harm(database_url: str) -> None:
     app, flow = plain()
     async with live(app, database_url):
-        app.wakeups.heard("nonsense")
-        app.wakeups.heard("*")
-        app.wakeups.heard(READY)
+        app.wakeups.notified("nonsense")
+        app.wakeups.notified("*")
+        app.wakeups.notified(READY)
         assert await result(await app.start(flow, 1)) == 1
 
 
@@ -131,12 +131,13 @@ class StoppedLoop:
         self._runner.run(self._client.connect())
 
     def call(self, verb: str, *args: Any, **kwargs: Any) -> Any:
-        """One verb; afterwards the loop stands still."""
+        """One verb; afterwards the loop stops."""
 
         async def call() -> Any:
             if verb == "start later":
                 return await self._client.options(delay="1s").start(*args, **kwargs)
-            return await getattr(self._client, verb)(*args, **kwargs)
+            owner = self._client if hasattr(self._client, verb) else self._client.runs
+            return await getattr(owner, verb)(*args, **kwargs)
 
         return self._runner.run(call())
 
@@ -164,7 +165,7 @@ async def stopped_loop(url: str, clock: VirtualClock) -> AsyncIterator[Any]:
 
 
 async def completed(app: Rota, count: int) -> bool:
-    return (await app.counts()).get("completed", 0) == count
+    return (await app.runs.counts()).get("completed", 0) == count
 
 
 async def test_a_burst_of_starts_needs_no_event_loop_afterwards(database_url: str) -> None:
@@ -242,7 +243,7 @@ async def test_a_retry_or_fork_needs_no_event_loop_afterwards(database_url: str,
 
 
 async def has_failed(app: Rota, count: int) -> bool:
-    return (await app.counts()).get("failed") == count
+    return (await app.runs.counts()).get("failed") == count
 
 
 async def test_a_delayed_start_needs_no_event_loop_afterwards(database_url: str) -> None:
@@ -261,11 +262,11 @@ async def test_a_burst_of_notifications_makes_a_listener_look_twice(database_url
     await other.open()
     try:
         there = Wakeups(other)
-        heard: list[str] = []
+        notified: list[str] = []
         await there.listen()
-        there.subscribe(heard.append)
+        there.subscribe(notified.append)
         await one.notify(["word"])
-        await eventually(lambda: heard.count("word") == 2)
+        await eventually(lambda: notified.count("word") == 2)
     finally:
         await one.close()
         await other.close()

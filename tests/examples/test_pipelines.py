@@ -33,7 +33,7 @@ def rota(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     """A command in that folder."""
     environ = {key: value for key, value in os.environ.items() if not key.startswith("ROTA_")}
     done = subprocess.run(
-        [sys.executable, "-m", "rota.cli", *words], cwd=folder, env=environ, text=True,
+        [sys.executable, "-m", "rota", *words], cwd=folder, env=environ, text=True,
         capture_output=True, stdin=subprocess.DEVNULL, timeout=60,
     )  # fmt: skip
     assert done.returncode == 0, f"{words}\n{done.stdout}\n{done.stderr}"

@@ -87,7 +87,7 @@ async def test_it_waits_for_a_person(database_url: str, approval: bool) -> None:
         said = "your approval: Work" if approval else "you to renew credentials: reconnect Gmail"
         assert found.sentence == (f"automation line waits for a person: waiting for {said}.")
         actions = "approve, reject" if approval else "try-again"
-        assert found.hint == f"What clears it: {actions}. See `rota automation show line`."
+        assert found.hint == f"Cleared by: {actions}. See `rota automation show line`."
 
 
 @pytest.mark.parametrize(("names", "receivers"), [("line", "went to ops"), ("x", "fits no rule")])

@@ -43,7 +43,7 @@ async def _nothing(app: Rota, world: World) -> None:
             "`rota queue resume mail`."),
         ("elsewhere", "default", _nothing, "unknown_workflow", "knows workflow elsewhere",
             "Deploy the code that has it."),
-        ("works", "mail", _take_all_slots, "seats", "the only seat of the worker that serves queue",
+        ("works", "mail", _take_all_slots, "slots", "the only slot of the worker that serves queue",
             "Wait, or"),
         ("login", "default", _nothing, "needs_person", "a person renews credentials",
             "Then `rota run retry"),
@@ -55,7 +55,7 @@ async def test_why_follows_a_merged_occurrence_to_the_run_that_does_not_move(
     database_url: str, workflow: str, queue: str, prepare: Any, cause: str, says: str, hint: str
 ) -> None:
     app = make()
-    app.settings = msgspec.structs.replace(app.settings, seats=1)
+    app.settings = msgspec.structs.replace(app.settings, slots=1)
     async with virtual(app, url=database_url, start=NOON) as world:
         await prepare(app, world)
         await _make_foreign(app, "s", workflow, queue)

@@ -1,4 +1,4 @@
-"""`why`: one sentence for every reason a schedule ran or did not, and for where a run stands."""
+"""`why`: one sentence for every reason a schedule ran or did not, and for the state of a run."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ async def test_what_was_missed_names_the_policy_and_the_range(database_url: str)
         assert found.hint
         assert "backfill" in found.hint
         never = await ask(app, "never", "2027-03-01T15:00")
-        assert "left out (missed: skip)" in never.sentence
+        assert "skipped (missed: skip)" in never.sentence
         brief = await ask(app, "brief", "2027-03-01T13:00")
         assert "later than 10m, the most it allows" in brief.sentence
 
@@ -198,8 +198,8 @@ async def test_a_pause_is_told_with_its_note(database_url: str) -> None:
         await world.advance("2h")
         found = await ask(app, "hourly")
         assert found.verdict == "paused"
-        assert "the first occurrence it left out was Mon 2027-03-01 13:00 UTC" in found.sentence
-        assert found.hint == "To go on: `rota schedule resume hourly`."
+        assert "the first occurrence it skipped was Mon 2027-03-01 13:00 UTC" in found.sentence
+        assert found.hint == "To continue: `rota schedule resume hourly`."
         assert (await ask(app, "hourly", "2027-03-01T14:00")).verdict == "paused"
         future = await ask(app, "hourly", "2027-03-01T20:00")
         assert "so it will not run at Mon 2027-03-01 20:00 UTC (in 6h) unless" in future.sentence
@@ -209,16 +209,16 @@ async def test_a_pause_is_told_with_its_note(database_url: str) -> None:
         assert "since Mon 2027-03-01 12:00 UTC until Mon 2027-03-01 18:00 UTC" in timed
 
 
-async def test_one_that_paused_itself_or_was_put_aside_says_why(database_url: str) -> None:
+async def test_one_that_paused_itself_or_was_quarantined_says_why(database_url: str) -> None:
     app = make()
     async with virtual(app, url=database_url, start=NOON) as world:
         await app.schedules.create("broken", "fails", "@hourly", zone="UTC", pause_after_failures=2)
         await app.schedules.create("gone", "works", "@hourly", zone="UTC")
-        await app.schedules.pause("gone", note="put aside: workflow works is gone from the code")
+        await app.schedules.pause("gone", note="quarantined: workflow works is gone from the code")
         await world.advance("4h")
         assert "failed 2 times in a row" in (await ask(app, "broken")).sentence
         gone = await ask(app, "gone")
-        assert gone.verdict == "put_aside"
+        assert gone.verdict == "quarantined"
         assert gone.hint == "Fix it, then `rota schedule resume gone`."
 
 
@@ -281,7 +281,7 @@ async def test_a_run_says_what_it_waits_for(database_url: str) -> None:
         assert "a person renews credentials" in found["login"].sentence
         [child] = found["parent"].facts["children"]
         assert f"waits for its child run {child}" in found["parent"].sentence
-        await app.cancel(runs["naps"].id, reason="no need")
+        await app.runs.cancel(runs["naps"].id, reason="no need")
         assert "was cancelled at" in (await ask(app, runs["naps"].id)).sentence
 
 
@@ -344,16 +344,16 @@ async def test_a_pending_run_names_the_limit_in_its_way(
         assert says in found.sentence
 
 
-async def test_seats_that_are_all_taken_are_told(database_url: str) -> None:
+async def test_slots_that_are_all_taken_are_told(database_url: str) -> None:
     app = make()
-    app.settings = msgspec.structs.replace(app.settings, seats=1)
+    app.settings = msgspec.structs.replace(app.settings, slots=1)
     async with virtual(app, url=database_url, start=NOON) as world:
         await app.start("holds")
         await world.settle()
         waits = await app.start("holds")
         found = await ask(app, waits.id)
-        assert found.verdict == "seats"
-        assert "the only seat of the worker that serves queue mail is taken" in found.sentence
+        assert found.verdict == "slots"
+        assert "the only slot of the worker that serves queue mail is taken" in found.sentence
 
 
 async def _use_up(world: World) -> None:

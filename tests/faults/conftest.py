@@ -31,7 +31,7 @@ def server_url(postgres_url: str) -> Iterator[str]:
 
 @pytest.fixture
 def hire(database_url: str, tmp_path: Path, effects: Effects) -> Iterator[Hire]:
-    """Starts worker processes on the test's database; `hire("--set", "seats=3")`."""
+    """Starts worker processes on the test's database; `hire("--set", "slots=3")`."""
     crew: list[Child] = []
 
     def one_more(*arguments: object, url: str = database_url) -> Child:

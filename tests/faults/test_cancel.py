@@ -50,13 +50,13 @@ async def test_cancel_reaches_the_children_of_a_run(
             return effects.count("r-child/busy#0") == 1
 
         await until(begun)
-        assert len(await client.cancel(run.id)) == 2
+        assert len(await client.runs.cancel(run.id)) == 2
 
         async def interrupted() -> bool:
             return [e.mark for e in effects.read()] == ["begin", "cancelled"]
 
         await until(interrupted, timeout_s=2)
-        assert {r.status for r in await client.list()} == {"cancelled"}
+        assert {r.status for r in await client.runs.list()} == {"cancelled"}
     assert await broken(database_url) == []
 
 
@@ -84,7 +84,7 @@ async def test_a_workflow_that_swallows_cancellation_is_reported_and_its_result_
         await until(reported, timeout_s=30)
         last = await run.run()
         assert (last.status, last.output) == ("cancelled", None)
-        # Its seat is free again.
+        # Its slot is free again.
         other = await client.start("two", label="s")
         await other.result(timeout=30)
     assert await broken(database_url) == []

@@ -61,7 +61,7 @@ async def test_no_living_run_is_reaped_because_the_clock_jumped(
         for run in runs:
             await run.result(timeout=30)
         assert len(effects.read()) == 12, "something was executed twice"
-        assert await client.counts() == {"completed": 6}
+        assert await client.runs.counts() == {"completed": 6}
     assert await broken(database_url) == []
 
 
@@ -81,7 +81,7 @@ async def test_a_worker_born_after_the_jump_does_not_reap_the_living(
         set_clock(clock, HOUR_S)
         await ready(hire(*options))
         await run.result(timeout=30)
-        assert [attempt.label for attempt in await client.chain(run.id)] == ["completed"]
+        assert [attempt.label for attempt in await client.runs.chain(run.id)] == ["completed"]
         assert [effect.mark for effect in effects.read()] == ["begin", "end"]
 
 
@@ -103,7 +103,7 @@ async def test_the_dead_are_still_reaped_after_a_jump_and_their_history_makes_se
         set_clock(clock, jump_s)
         victim.kill()
         await run.result(timeout=30)
-        chain = await client.chain(run.id)
+        chain = await client.runs.chain(run.id)
         now_us = time.time_ns() // 1000
         for attempt in chain:
             for at in (attempt.created_at, attempt.started_at, attempt.finished_at):

@@ -20,7 +20,7 @@ from tests.kit.postgres import PostgresServer
 pytestmark = pytest.mark.pg
 
 # A lease that outlasts the troubles: nobody may lose a run because a line was cut.
-PATIENT = ("--set", "lease_s=15", "--set", "seats=20")
+PATIENT = ("--set", "lease_s=15", "--set", "slots=20")
 STEPS = """
 select runs.external_id, steps.key, steps.output
 from steps join runs on runs.id = steps.root_id where steps.status = 'completed'
@@ -45,7 +45,7 @@ async def crew_of(
 
 async def completed(client: Client, count: int) -> bool:
     try:
-        return (await client.counts()).get("completed") == count
+        return (await client.runs.counts()).get("completed") == count
     except StoreError:
         return False
 

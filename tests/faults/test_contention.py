@@ -32,24 +32,24 @@ def key_of(effect: Effect) -> str:
     return effect.label.partition(":")[0]
 
 
-async def _seats(client: Client, count: int, seconds: float, keys: int) -> None:
+async def _slots(client: Client, count: int, seconds: float, keys: int) -> None:
     items = [
         Start(kwargs={"label": f"k{n % keys}:{n}", "seconds": seconds}, key=f"k{n % keys}")
         for n in range(count)
     ]
-    runs = await client.options(queue="narrow").start_many("seat", items)
+    runs = await client.options(queue="narrow").start_many("slot", items)
     await asyncio.gather(*(run.result(timeout=60) for run in runs))
 
 
 async def test_no_run_is_executed_twice_or_lost_by_rival_workers(
     database_url: str, hire: Hire, effects: Effects
 ) -> None:
-    crew = [hire("--set", "seats=7") for _ in range(CREW)]
+    crew = [hire("--set", "slots=7") for _ in range(CREW)]
     async with Client(database_url, migrate=True) as client:
         items = [Start(kwargs={"label": f"r{n}"}) for n in range(1200)]
         runs = await client.start_many("two", items)
         await asyncio.gather(*(run.result(timeout=60) for run in runs))
-        assert await client.counts() == {"completed": 1200}
+        assert await client.runs.counts() == {"completed": 1200}
     labels = [effect.label for effect in effects.read()]
     assert sorted(labels) == sorted(f"r{n}/note#{k}" for n in range(1200) for k in range(2))
     assert len({effect.pid for effect in effects.read()}) == len(crew), "one did everything"
@@ -60,9 +60,9 @@ async def test_a_limit_on_running_holds_across_workers(
     database_url: str, hire: Hire, effects: Effects
 ) -> None:
     for _ in range(CREW):
-        hire("--limit", json.dumps({"running": 4}))
+        hire("--limit", json.dumps({"concurrency": 4}))
     async with Client(database_url, migrate=True) as client:
-        await _seats(client, 120, 0.02, keys=3)
+        await _slots(client, 120, 0.02, keys=3)
     assert peak(effects.read(), lambda _: "all")["all"] == 4
     assert len(effects.read()) == 240
 
@@ -71,9 +71,9 @@ async def test_a_limit_per_key_holds_across_workers(
     database_url: str, hire: Hire, effects: Effects
 ) -> None:
     for _ in range(CREW):
-        hire("--limit", json.dumps({"running_per_key": 2}))
+        hire("--limit", json.dumps({"concurrency_per_key": 2}))
     async with Client(database_url, migrate=True) as client:
-        await _seats(client, 120, 0.02, keys=5)
+        await _slots(client, 120, 0.02, keys=5)
     most = peak(effects.read(), key_of)
     assert most == {f"k{n}": 2 for n in range(5)}
     assert len(effects.read()) == 240
@@ -85,7 +85,7 @@ async def test_a_rate_holds_across_workers(database_url: str, hire: Hire, effect
     for _ in range(CREW):
         hire("--limit", json.dumps({"rate": [count, f"{int(per_s * 1000)}ms"]}))
     async with Client(database_url, migrate=True) as client:
-        await _seats(client, 60, 0.0, keys=1)
+        await _slots(client, 60, 0.0, keys=1)
     begun = sorted(e.at / 1e9 for e in effects.read() if e.mark == "begin")
     assert len(begun) == 60
     # After a rest as many as `count` may come at once, then `count` per `per_s` flow in: in any
@@ -101,17 +101,17 @@ async def test_a_rate_holds_across_workers(database_url: str, hire: Hire, effect
 
 
 @pytest.mark.wall_clock
-@pytest.mark.parametrize("limit", [{"running": 1}, {"running_per_key": 1}])
+@pytest.mark.parametrize("limit", [{"concurrency": 1}, {"concurrency_per_key": 1}])
 async def test_a_limited_queue_with_a_dead_holder_goes_on(
     database_url: str, hire: Hire, effects: Effects, limit: dict[str, int]
 ) -> None:
     victim = hire("--limit", json.dumps(limit))
     async with Client(database_url, migrate=True) as client:
         first = await client.options(queue="narrow", key="k0").start(
-            "seat", label="k0:0", seconds=1
+            "slot", label="k0:0", seconds=1
         )
         second = await client.options(queue="narrow", key="k0").start(
-            "seat", label="k0:1", seconds=0
+            "slot", label="k0:1", seconds=0
         )
         async with asyncio.timeout(10):
             while not effects.read():

@@ -50,7 +50,7 @@ async def test_a_commit_is_acknowledged_though_the_checkpoint_fails(
         async with _app(url).connected() as app:
             with file_size_limit(4 * MIB):
                 await _start(app, 80)
-            assert await app.counts() == {"pending": 110}
+            assert await app.runs.counts() == {"pending": 110}
     warnings = [r.getMessage() for r in caplog.records if "cannot be moved" in r.getMessage()]
     assert len(warnings) == 1, "the warning is rate-limited"
     assert "Commits are durable" in warnings[0]

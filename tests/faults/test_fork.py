@@ -27,8 +27,8 @@ for number in range(2):
     if not pid:
         mine = client.start("work", n=number)
         assert before.status() == mine.status() == "pending"
-        assert {run.id for run in client.list()} >= {before.id, mine.id}
-        client.cancel(mine.id)
+        assert {run.id for run in client.runs.list()} >= {before.id, mine.id}
+        client.runs.cancel(mine.id)
         if number:
             client.close()
         sys.exit(0)  # with all that Python does at its end
@@ -36,7 +36,7 @@ for number in range(2):
 assert [os.waitpid(pid, 0)[1] for pid in children] == [0, 0]
 after = client.start("work", n=3)  # the parent's connection is none the worse
 assert after.status() == "pending"
-client.cancel(before.id)
+client.runs.cancel(before.id)
 try:
     before.result(timeout=10)
 except Exception as error:
@@ -114,18 +114,22 @@ def test_a_client_of_a_closed_loop_is_refused_in_the_next_until_it_connects_agai
         return (await client.start("work")).id
 
     async def second(run_id: str) -> None:
-        for verb in (client.start("work"), client.get(run_id), client.ref(run_id).result()):
+        for verb in (
+            client.start("work"),
+            client.runs.get(run_id),
+            client.runs.handle(run_id).result(),
+        ):
             with pytest.raises(UsageError, match="another event loop, which is closed") as caught:
                 await verb
             assert "connect()" in caught.value.advice
         await client.connect()
         await client.start("work")
-        assert await client.counts() == {"pending": 2}
+        assert await client.runs.counts() == {"pending": 2}
 
     async def third() -> None:
         await client.close()
         async with client:
-            assert await client.counts() == {"pending": 2}
+            assert await client.runs.counts() == {"pending": 2}
 
     run_id = asyncio.run(first())
     asyncio.run(second(run_id))
@@ -137,7 +141,7 @@ async def test_a_client_of_a_running_loop_is_refused_in_another_one(database_url
     said: list[str] = []
 
     async def elsewhere() -> None:
-        for verb in (client.counts(), client.connect(), client.close()):
+        for verb in (client.runs.counts(), client.connect(), client.close()):
             with pytest.raises(UsageError, match="another event loop") as caught:
                 await verb
             said.append(caught.value.advice)
@@ -148,7 +152,7 @@ async def test_a_client_of_a_running_loop_is_refused_in_another_one(database_url
         await asyncio.to_thread(thread.join)
         assert len(said) == 3
         assert "BlockingClient" in said[0]
-        assert await client.counts() == {}
+        assert await client.runs.counts() == {}
 
 
 @pytest.mark.filterwarnings("ignore::ResourceWarning")

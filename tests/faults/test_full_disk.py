@@ -1,4 +1,4 @@
-"""A full disk on SQLite: a clear error, nothing lost, and work goes on when space returns.
+"""A full disk on SQLite: a clear error, nothing lost, and work continues when space returns.
 
 Two ways that need no privilege: a page limit on the writer's connection (a true "disk full" from
 SQLite), and a limit on file size for a worker process, set and lifted from outside (a write that
@@ -112,12 +112,12 @@ async def test_steps_and_results_wait_for_space_and_nothing_is_executed_twice(
         full.set()
 
         async def stuck() -> bool:
-            counts = await app.counts()
+            counts = await app.runs.counts()
             return counts.get("completed", 0) < 20 and len(executed) >= 20
 
         await until(stuck)
         await asyncio.sleep(1)
-        assert (await app.counts()).get("completed", 0) < 20
+        assert (await app.runs.counts()).get("completed", 0) < 20
         await limit_pages(app, None)
         results = await asyncio.gather(*(run.result(timeout=30) for run in runs))
         assert all(result > 40_000 for result in results)

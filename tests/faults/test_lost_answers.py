@@ -63,9 +63,9 @@ async def test_a_signal_taken_by_a_write_whose_answer_was_lost_still_arrives(
 async def test_a_run_claimed_again_in_the_lost_answer_to_its_own_settlement_goes_on_at_once(
     database_url: str,
 ) -> None:
-    # One seat: the worker settles the suspension and claims the next run in the same commit,
+    # One slot: the worker settles the suspension and claims the next run in the same commit,
     # and the next run is the same one, because a signal came meanwhile.
-    app = Rota(database_url, seats=1, **QUICK)
+    app = Rota(database_url, slots=1, **QUICK)
     losses: list[int] = []
 
     @app.workflow
@@ -79,7 +79,7 @@ async def test_a_run_claimed_again_in_the_lost_answer_to_its_own_settlement_goes
         async def losing(function: Any, *args: Any, **kwargs: Any) -> Any:
             suspends = function is transitions.turn and args[0][0].verb == "suspend"
             if suspends and not losses:
-                await outside.signal(run.id, "word", 5)
+                await outside.runs.signal(run.id, "word", 5)
             value = await write(function, *args, **kwargs)
             if suspends and not losses:
                 losses.append(len(value[1].claims))
@@ -89,14 +89,14 @@ async def test_a_run_claimed_again_in_the_lost_answer_to_its_own_settlement_goes
         replace_writes(app.database, losing)
         run = await outside.start("listens")
         # Long before the lease lapses, and without a crash in its history.
-        assert await outside.ref(run.id).result(timeout=30) == 5
-        assert [attempt.status for attempt in await outside.chain(run.id)] == ["completed"]
+        assert await outside.runs.handle(run.id).result(timeout=30) == 5
+        assert [attempt.status for attempt in await outside.runs.chain(run.id)] == ["completed"]
     assert losses == [1]
 
 
 @pytest.mark.parametrize("nth", range(1, 31))
 async def test_each_single_lost_answer_changes_nothing(database_url: str, nth: int) -> None:
-    app = Rota(database_url, seats=2, **QUICK)
+    app = Rota(database_url, slots=2, **QUICK)
     executed: list[str] = []
     seen = 0
 

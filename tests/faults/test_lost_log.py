@@ -13,7 +13,7 @@ from rota import Client
 from rota.errors import StoreGone
 from tests.kit import ROOT, broken, select
 
-# Python's own `open` is refused; a C library is not asked. It stands for any of those here.
+# Python's own `open` is refused; a C library is not asked. It represents any of those here.
 CHILD = """
 import asyncio, ctypes, os, signal, sys
 from rota import Client
@@ -33,7 +33,7 @@ async def main(path):
         except StoreGone as error:
             print("refused", error, error.advice, flush=True)
     try:
-        await client.counts()
+        await client.runs.counts()
     except StoreGone:
         print("read refused", flush=True)
     if sys.argv[2] == "kill":
@@ -61,7 +61,7 @@ async def test_nothing_acknowledged_is_lost_when_a_copy_drops_the_locks(
     # A program that takes itself for the last user moves the log into the file and deletes it.
     subprocess.run([sys.executable, "-c", LOOK, str(path)], check=True)
     assert not Path(f"{path}-wal").exists()
-    # The file goes on without the child.
+    # The file continues without the child.
     async with Client(f"sqlite:///{path}") as other:
         mine = {(await other.start("other")).id for _ in range(5)}
         rest, _ = child.communicate("go on\n", timeout=60)
@@ -93,7 +93,7 @@ async def test_a_file_that_is_deleted_or_replaced_refuses_writes_and_reads(
         with pytest.raises(StoreGone, match=f"rota.db{ending} was deleted or replaced"):
             await client.start("work")
         with pytest.raises(StoreGone):
-            await client.counts()
+            await client.runs.counts()
 
 
 async def test_a_link_that_leads_elsewhere_meanwhile_does_not_matter(tmp_path: Path) -> None:

@@ -50,7 +50,7 @@ async def test_two_schemas_behind_pgbouncer_are_two_installations(
                 runs = await app.start_many("add", items)
                 assert [await run.result(timeout=30) for run in runs] == [4 * n for n in range(40)]
                 left = await staging.start("add", n=1)
-                assert [run.id for run in await staging.list()] == [left.id]
+                assert [run.id for run in await staging.runs.list()] == [left.id]
             finally:
                 await app.close()
     text = "select table_schema, count(*) from information_schema.tables group by 1"
@@ -74,7 +74,7 @@ async def test_a_second_url_listens_past_a_pooler_in_transaction_mode(
                 run = await client.start("add", n=1)
 
                 async def done() -> bool:
-                    return (await client.get(run.id)).status == "completed"
+                    return (await client.runs.get(run.id)).status == "completed"
 
                 await until(done, timeout_s=20)
         finally:

@@ -78,13 +78,13 @@ async def test_cancel_reaches_a_child_that_is_being_started_at_that_moment(
         gate.put_before(app)
         run = await app.start(parent)
         await gate.reached.wait()
-        cancelling = asyncio.create_task(other.cancel(run.id))
+        cancelling = asyncio.create_task(other.runs.cancel(run.id))
         await asyncio.wait([cancelling], timeout=1)
         gate.open.set()
         await cancelling
 
         async def is_quiet() -> bool:
-            return all(run.is_final for run in await other.list())
+            return all(run.is_final for run in await other.runs.list())
 
         await until(is_quiet, timeout_s=30)
         assert await broken(server_url) == []
@@ -104,11 +104,11 @@ async def test_cancel_reaches_a_chain_that_fails_and_is_retried_at_that_moment(
         gate.put_before(app)
         run = await app.start(fails)
         await gate.reached.wait()
-        cancelling = asyncio.create_task(other.cancel(run.id))
+        cancelling = asyncio.create_task(other.runs.cancel(run.id))
         await asyncio.wait([cancelling], timeout=1)
         gate.open.set()
         await cancelling
-        assert (await other.chain(run.id))[-1].status == "cancelled"
+        assert (await other.runs.chain(run.id))[-1].status == "cancelled"
         assert await broken(server_url) == []
 
 
@@ -131,7 +131,7 @@ async def test_a_signal_sent_while_an_attempt_gives_way_to_the_next_is_heard(
         run = await app.start(listens)
         await retrying.reached.wait()
         sending.put_before(other)
-        told = asyncio.create_task(other.signal(run.id, "word", 5))
+        told = asyncio.create_task(other.runs.signal(run.id, "word", 5))
         await asyncio.wait([told], timeout=0.5)
         retrying.open.set()
 
@@ -178,7 +178,7 @@ async def test_the_end_of_a_child_is_heard_while_the_parent_gives_way_to_its_nex
         run = await app.start(parent)
 
         async def has_child() -> bool:
-            return bool(await app.list(name="child"))
+            return bool(await app.runs.list(name="child"))
 
         await until(has_child)
         finish.set()

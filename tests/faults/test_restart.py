@@ -27,7 +27,7 @@ async def _is_ready(log: Path) -> bool:
 async def test_a_daemon_killed_with_kill_9_resumes_within_a_second_of_its_restart(
     database_url: str, hire: Hire, effects: Effects, run_count: int
 ) -> None:
-    usual = (*USUAL, "--set", "seats=500")
+    usual = (*USUAL, "--set", "slots=500")
     daemon = hire(*usual)
     async with Client(database_url, migrate=True) as client:
         items = [Start(kwargs={"label": f"r{n}", "seconds": 60}) for n in range(run_count)]

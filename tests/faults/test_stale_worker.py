@@ -41,10 +41,10 @@ async def test_a_worker_stopped_past_its_lease_changes_nothing_when_it_wakes(
 
         await until(learned, timeout_s=30)
         assert await run.result(timeout=30) == "r/busy#0"
-        chain = await client.chain(run.id)
+        chain = await client.runs.chain(run.id)
         assert [attempt.label for attempt in chain] == ["crashed:lapsed", "completed"]
         assert [e.pid for e in effects.read() if e.mark == "end"] == [fresh.pid]
-        [step] = await client.steps(run.id)
+        [step] = await client.runs.steps(run.id)
         assert (step.status, step.attempt) == ("completed", 1)
         # The stale one is a worker like any other again.
         assert stale.code is None
@@ -62,7 +62,7 @@ async def test_a_result_that_comes_after_the_lease_lapsed_is_dropped(
     # It is stopped in its last moments: when it wakes, its timer has run out and it would settle.
     stale = hire(*SHORT_LEASE)
     async with Client(database_url, migrate=True) as client:
-        run = await client.start("seat", label="r", seconds=1.0)
+        run = await client.start("slot", label="r", seconds=1.0)
 
         async def begun() -> bool:
             return effects.count("r") == 1
@@ -75,7 +75,7 @@ async def test_a_result_that_comes_after_the_lease_lapsed_is_dropped(
             return (await run.run()).status == "completed"
 
         await until(done, timeout_s=30)
-        rows = await client.chain(run.id)
+        rows = await client.runs.chain(run.id)
         stale.send(signal.SIGCONT)
 
         async def awake() -> bool:
@@ -83,6 +83,6 @@ async def test_a_result_that_comes_after_the_lease_lapsed_is_dropped(
             return bool(beats) and beats[0].heartbeat_at > (rows[-1].finished_at or 0)
 
         await until(awake, timeout_s=30)
-        assert await client.chain(run.id) == rows
+        assert await client.runs.chain(run.id) == rows
         assert {e.pid for e in effects.read() if e.mark == "begin"} == {stale.pid, fresh.pid}
     assert await broken(database_url) == []

@@ -62,10 +62,10 @@ async def test_a_fork_may_await_a_child_of_the_chain_it_was_forked_from(database
         run = await app.start(parent)
 
         async def noted() -> bool:
-            return any(step.key == "note#0" for step in await app.steps(run.id))
+            return any(step.key == "note#0" for step in await app.runs.steps(run.id))
 
         await until(noted)
-        fork = await app.fork(run.id, from_step="note#0")
+        fork = await app.runs.fork(run.id, from_step="note#0")
         assert await run.result(timeout=30) == 1
         try:
             assert await fork.result(timeout=30) == 1

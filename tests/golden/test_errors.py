@@ -45,7 +45,7 @@ def place(
 
 
 def marked(one: Case) -> object:
-    """A case by its name; those that need a server are left out without one."""
+    """A case by its name; those that need a server are skipped without one."""
     return pytest.param(one, id=one.name, marks=[pytest.mark.pg] if one.needs_postgres else [])
 
 

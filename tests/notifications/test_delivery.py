@@ -86,7 +86,7 @@ async def test_a_message_is_tried_until_it_is_taken_with_one_id(
         assert message["kind"] == "failed"
         assert message["text"] == "workflow order failed: Fatal: sold out"
         await world.settle()
-        assert [run.label for run in await world.app.list(name=DELIVERY)] == ["completed"]
+        assert [run.label for run in await world.app.runs.list(name=DELIVERY)] == ["completed"]
     assert "secret-path" not in await stored(database_url)
     assert "secret-path" not in caplog.text
 
@@ -98,9 +98,9 @@ async def test_a_channel_that_is_down_ends_after_ten_tries_and_can_be_retried(
         await world.app.start("order")
         await pass_until(world, lambda: len(receiver.calls) == 10)
         await world.advance("1h")
-        [run] = await world.app.list(name=DELIVERY)
+        [run] = await world.app.runs.list(name=DELIVERY)
         assert run.status == "failed"
-        await world.app.retry(run.id)
+        await world.app.runs.retry(run.id)
         await pass_until(world, lambda: len(receiver.calls) == 11)
         kinds = [one.notification.kind for one in await world.app.notifications.list()]
         assert kinds == ["failed"]  # a message that is not delivered causes no notification
@@ -108,7 +108,7 @@ async def test_a_channel_that_is_down_ends_after_ten_tries_and_can_be_retried(
 
 async def test_a_channel_that_hangs_keeps_no_run_waiting(database_url: str) -> None:
     async with shop(database_url, *[Answer(503)] * 100, limit="50/1h") as (world, _):
-        world.app.settings = msgspec.structs.replace(world.app.settings, seats=1)
+        world.app.settings = msgspec.structs.replace(world.app.settings, slots=1)
         for _ in range(30):
             await world.app.start("order")
         run = await world.app.start("ok")
@@ -220,7 +220,7 @@ async def test_a_mail_arrives_once_and_no_header_can_be_forged(
             await app.start("order")
             await pass_until(world, lambda: len(box.mails) == 2)
             await world.settle()
-            assert [run.label for run in await app.list(name=DELIVERY)] == ["completed"]
+            assert [run.label for run in await app.runs.list(name=DELIVERY)] == ["completed"]
         first, second = box.mails  # the answer to the first was lost
         assert box.recipients == [["ops@example.org"]] * 2
         assert first["Message-ID"] == second["Message-ID"]

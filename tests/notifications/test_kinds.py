@@ -41,7 +41,7 @@ async def test_a_workflow_that_fails_for_good_is_told_once_with_its_error(
         assert one.text == "workflow order failed after 3 attempts: ValueError: no order 7"
         assert one.tags == {"team": "shop"}
         assert one.schedule is None
-        last = await app.get(one.run_id)
+        last = await app.runs.get(one.run_id)
         assert last.root_id == run.id
 
 
@@ -53,7 +53,7 @@ async def test_a_chain_that_a_person_retries_recovers(database_url: str) -> None
         run = await app.start("shaky")
         await world.settle()
         app.broken = False
-        await app.retry(run.id)
+        await app.runs.retry(run.id)
         await world.settle()
         await app.start("shaky")  # an ordinary success is not news
         await world.settle()
@@ -61,19 +61,27 @@ async def test_a_chain_that_a_person_retries_recovers(database_url: str) -> None
         assert kept[1].text == "workflow shaky works again."
 
 
-async def test_a_workflow_that_waits_for_a_login_needs_attention(database_url: str) -> None:
+async def test_a_workflow_that_waits_for_a_login_needs_attention_until_it_works_again(
+    database_url: str,
+) -> None:
     app = Rota()
     kept = keep(app)
+    expired = [True]
 
     @app.workflow
     async def sync() -> None:
-        raise NeedsLogin("token expired", service="mail", account="ann")
+        if expired.pop():
+            expired.append(False)
+            raise NeedsLogin("token expired", service="mail", account="ann")
 
     async with virtual(app, url=database_url) as world:
-        await sync.start()
+        run = await sync.start()
         await world.settle()
         assert kept.lines == [("needs_attention", "workflow", "sync")]
         assert "token expired" in (kept[0].error or "")
+        await app.runs.retry(run.id)
+        await world.settle()
+        assert kept.kinds == ["needs_attention", "recovered"]
 
 
 async def test_a_child_is_its_parents_to_judge(database_url: str) -> None:
@@ -145,7 +153,7 @@ async def test_a_schedule_fails_recovers_and_misses(database_url: str) -> None:
 
 
 async def test_a_run_that_did_not_begin_in_time_is_missed(database_url: str) -> None:
-    app = Noted(seats=1)
+    app = Noted(slots=1)
     kept = keep(app)
     async with virtual(app, url=database_url) as world:
         await app.schedules.create(
@@ -257,7 +265,7 @@ async def test_without_a_rule_nothing_is_written(database_url: str) -> None:
     async with virtual(app, url=database_url) as world:
         run = await app.start("shaky")
         await world.settle()
-        await app.retry(run.id)
+        await app.runs.retry(run.id)
         await world.settle()
     assert await select(database_url, "select count(*) from notifications") == [(0,)]
     assert await select(database_url, "select count(*) from notification_rules") == [(0,)]

@@ -115,7 +115,7 @@ def test_an_address_is_shown_without_what_may_be_secret() -> None:
     [
         ("on_failure: hooks.example/T0", "schedule.notify.on_failure is no address"),
         ("on_failure: [https://a.example, 'ftp://b']", "on_failure[2] is no address"),
-        ("on_success: {secretEnv: KEY}", "names nobody: give webhook or command"),
+        ("on_success: {secretEnv: KEY}", "names no receiver: give webhook or command"),
         ("on_success: {secretEnv: KEY}", "secretEnv signs a webhook, and there is none"),
         ("on_success: {command: ' '}", "on_success.command is empty"),
         ("on_missed: {webhook: 'https://a.example', secretEnv: 'a key!'}", "not the key itself"),

@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from rota.core.notifications.model import NOTIFY
 from rota.notifications import workflow as notify
 from rota.notifications.receivers import Notify, Recipients
 from rota.store.notifications import schedule_ends
@@ -32,7 +33,7 @@ class Scene:
         self.world, self.app, self.receiver = world, app, receiver
 
     async def tells(self, folder: Path, schedule: str = "hourly", **notify: Any) -> None:
-        """Set whom the schedule tells; the address of the receiver stands for URL."""
+        """Set whom the schedule tells; the address of the receiver represents URL."""
         text = msgspec.json.encode(notify).decode().replace("URL", self.receiver.url)
         told = Recipients(
             pipeline_id="shaky", name="The shaky one", folder=str(folder),
@@ -49,7 +50,7 @@ class Scene:
 
     async def notified(self) -> list[str]:
         """How the runs that tell have ended."""
-        runs = await self.app.list(name=schedule_ends.NOTIFY)
+        runs = await self.app.runs.list(name=NOTIFY)
         return [run.label for run in reversed(runs)]
 
 
@@ -187,7 +188,7 @@ async def test_a_redirect_is_not_followed_and_a_refusal_not_repeated(
         await at.hours(2)
         assert at.receiver.paths == ["/hook", "/hook"]
         assert await at.notified() == ["failed:fatal", "failed:fatal"]
-        [first, *_] = reversed(await at.app.list(name=schedule_ends.NOTIFY))
+        [first, *_] = reversed(await at.app.runs.list(name=NOTIFY))
         assert "moved to http://127.0.0.1:9" in (first.error or "")
         assert "token" not in (first.error or "")
 
@@ -203,11 +204,11 @@ async def test_one_receiver_that_refuses_keeps_no_other_from_being_told(
         await at.hours()
         assert sorted(at.receiver.paths) == ["/first", "/second"]
         assert msgspec.json.decode(out.read_bytes())["event"] == "success"
-        [run] = await at.app.list(name=schedule_ends.NOTIFY)
+        [run] = await at.app.runs.list(name=NOTIFY)
         assert run.label == "failed:fatal"
-        # A person mends the receiver and tries again: only what was not taken is sent again.
+        # A person fixes the receiver and tries again: only what was not taken is sent again.
         out.unlink()
-        await at.app.retry(run.id)
+        await at.app.runs.retry(run.id)
         await at.world.settle()
         assert len(at.receiver.calls) == 3
         assert not out.exists()
@@ -227,9 +228,9 @@ async def test_a_command_gets_the_message_and_its_folder_and_is_killed_in_time(
         assert (tmp_path / "names").read_text() == "success shaky\n"
         message = msgspec.json.decode((tmp_path / "told").read_bytes())
         assert message["pipeline"] == "shaky"
-        first = (await at.app.list(name=schedule_ends.NOTIFY))[-1]
+        first = (await at.app.runs.list(name=NOTIFY))[-1]
         assert first.status == "completed"
-        [step] = [one for one in await at.app.steps(first.id) if "send" in one.key]
+        [step] = [one for one in await at.app.runs.steps(first.id) if "send" in one.key]
         assert step.attempt > 1  # the first try was killed
 
 
@@ -267,8 +268,8 @@ async def test_an_execution_that_was_called_off_is_nobodys_news(
         told = {"on_success": "URL/hook", "on_failure": "URL/hook", "ping": "URL/ping"}
         await at.tells(tmp_path, "slow", **told)
         await at.world.advance("1h")
-        [run] = await at.app.list(name="long")
-        await at.app.cancel(run.id)
+        [run] = await at.app.runs.list(name="long")
+        await at.app.runs.cancel(run.id)
         await at.world.settle()
         assert at.receiver.calls == []
 
@@ -281,8 +282,8 @@ async def test_a_chain_that_a_person_tries_again_recovers(
         at.app.broken = True
         await at.hours()
         at.app.broken = False
-        [run] = await at.app.list(name="shaky")
-        await at.app.retry(run.id)
+        [run] = await at.app.runs.list(name="shaky")
+        await at.app.runs.retry(run.id)
         await at.world.settle()
         assert at.receiver.events == ["failure", "recovery"]
 

@@ -1,4 +1,4 @@
-"""What runs and schedules took, and what is told of it."""
+"""What runs and schedules took, and what is reported it."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ async def test_one_that_failed_or_was_called_off_cost_what_it_had_taken(
         place.answers.clear()  # the model does not answer from now on
         await place.world.advance("1h")
         [run, *_] = await place.app.schedules.history("sums-1")
-        await place.app.cancel(run.id)
+        await place.app.runs.cancel(run.id)
         place.answers.set()
         await place.world.settle()
         assert (await place.ends("sums"))[-1].startswith("cancelled")

@@ -88,7 +88,7 @@ class Model:
         return any(life.parent == root and life.status in OPEN for life in self.runs.values())
 
     def start(self, run: NewRun, now: int) -> bool:
-        """Birth, unless a unique key is in the way."""
+        """Creation, unless a unique key is in the way."""
         taken = any(
             life.id == run.id
             or (run.external_id and (life.name, life.external) == (run.name, run.external_id))
@@ -105,16 +105,16 @@ class Model:
             )  # fmt: skip
         return not taken
 
-    def claim(self, worker: str, names: Collection[str], seats: int, until: int) -> list[str]:
+    def claim(self, worker: str, names: Collection[str], slots: int, until: int) -> list[str]:
         """The front of the line."""
         line = [life for life in self.runs.values() if life.status is Status.PENDING]
         line = [life for life in line if life.name in names]
         line.sort(key=lambda life: (-life.priority, life.available_at or 0, life.id))
-        for life in line[:seats]:
+        for life in line[:slots]:
             life.move("claim")
             life.claims += 1
             life.owner, life.until, life.wake = worker, until, False
-        return [life.id for life in line[:seats]]
+        return [life.id for life in line[:slots]]
 
     def settle(
         self, claim: Claim, verb: str, *, reason: str | None, wake_at: int | None,

@@ -52,14 +52,14 @@ def test_everybody_gets_their_own_answer_and_the_bad_fail_alone(
         for item, answer in enumerate(answers):
             if item in bad:
                 assert isinstance(answer, ValueError)
-                assert str(answer) == f"[{item}] refused", "it is told of its own fault only"
+                assert str(answer) == f"[{item}] refused", "it is reported its own fault only"
             else:
                 assert answer == item * item
         sent = [item for call in sender.calls for item in call]
         assert set(sent) == set(range(len(arrivals)))
         if not bad:
             assert len(sent) == len(arrivals), "nothing is sent twice without need"
-        assert await batch.put(1000) == 1_000_000, "it goes on afterwards"
+        assert await batch.put(1000) == 1_000_000, "it continues afterwards"
 
     asyncio.run(play())
 

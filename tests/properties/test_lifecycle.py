@@ -112,7 +112,7 @@ class Store(RuleBasedStateMachine):
         among = (self.claims, fenced, live, live)[pick % 4] or live or self.claims
         return among[pick // 4 % len(among)]
 
-    # -- birth -----------------------------------------------------------------------------
+    # -- creation -----------------------------------------------------------------------------
 
     @initialize(fresh=st.lists(births, min_size=1, max_size=4))
     def begin(self, fresh: list[Birth]) -> None:
@@ -157,7 +157,7 @@ class Store(RuleBasedStateMachine):
     @precondition(lambda self: self.claims)
     @rule(pick=picks, waits=st.booleans())
     def start_child(self, pick: int, waits: bool) -> None:
-        """A held run gives birth; often it then waits for the child."""
+        """A held run gives creation; often it then waits for the child."""
         claim = self.held(pick)
         child = new_run(
             "work", id=fresh_id(self.now), available_at=self.now, parent_id=claim.root_id
@@ -179,11 +179,11 @@ class Store(RuleBasedStateMachine):
     def claim_all(self, worker: str) -> None:
         self.claim(worker, 9, NAMES)
 
-    @rule(worker=workers, seats=st.integers(1, 3), names=st.sampled_from([NAMES, ("work",)]))
-    def claim(self, worker: str, seats: int, names: tuple[str, ...]) -> None:
-        asked = request(worker, seats=seats, names=names, now=self.now)
+    @rule(worker=workers, slots=st.integers(1, 3), names=st.sampled_from([NAMES, ("work",)]))
+    def claim(self, worker: str, slots: int, names: tuple[str, ...]) -> None:
+        asked = request(worker, slots=slots, names=names, now=self.now)
         got = self.write(claiming.claim, asked).claims
-        expected = self.model.claim(worker, names, seats, self.now + LEASE)
+        expected = self.model.claim(worker, names, slots, self.now + LEASE)
         assert [claim.id for claim in got] == expected
         assert [claim.claim_count for claim in got] == [self.model.runs[i].claims for i in expected]
         self.claims += got
@@ -314,7 +314,7 @@ class Store(RuleBasedStateMachine):
     @precondition(lambda self: self.model.runs)
     @rule(pick=picks)
     def retry(self, pick: int) -> None:
-        """A person tries a chain again; one whose parent was called off stays off."""
+        """A person tries a chain again; one whose parent was cancelled stays off."""
         last = self.model.last_of(self.life(pick).root)
         orphan = last.parent and self.model.last_of(last.parent).status is Status.CANCELLED
         if last.status not in FINAL - {Status.COMPLETED, Status.SKIPPED} or orphan:

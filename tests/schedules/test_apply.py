@@ -200,7 +200,7 @@ async def test_an_ignored_declaration_is_told_of_until_it_is_gone(database_url: 
         assert await schedule(without, "s") == before
 
 
-async def test_a_schedule_whose_workflow_is_gone_is_put_aside_loudly(
+async def test_a_schedule_whose_workflow_is_gone_is_quarantined_loudly(
     database_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     seen: list[str] = []
@@ -218,7 +218,7 @@ async def test_a_schedule_whose_workflow_is_gone_is_put_aside_loudly(
             assert row.status == "paused"
             assert "report is gone" in (row.reason or "")
             await world.advance("3h")
-            assert (await app.counts()).get("pending", 0) == 0
+            assert (await app.runs.counts()).get("pending", 0) == 0
             await sound(app)
     assert any("report is gone" in record.getMessage() for record in caplog.records)
 
@@ -228,7 +228,7 @@ async def test_a_schedule_whose_workflow_is_gone_is_put_aside_loudly(
     [("tests.schedules.removed", "paused"), ("tests.kit.builders", "scheduled")],
     ids=["removed from the package", "of another program in the package"],
 )
-async def test_schedules_of_a_module_that_was_removed_whole_are_put_aside(
+async def test_schedules_of_a_module_that_was_removed_whole_are_quarantined(
     database_url: str, module: str, status: str
 ) -> None:
     before = Rota(keep_days=0)

@@ -349,7 +349,7 @@ async def test_trigger_runs_now_and_never_moves_the_schedule(database_url: str) 
         before = await schedule(app, "s")
         run_id = await app.schedules.trigger("s")
         await world.settle()
-        assert await app.ref(run_id).result(timeout=30) == "x"
+        assert await app.runs.handle(run_id).result(timeout=30) == "x"
         assert await schedule(app, "s") == before
         await world.advance("1h")
         assert app.seen == [("-", "manual"), ("01 01:00:00", "schedule")]
@@ -534,7 +534,7 @@ async def test_deleting_stops_the_firing_and_lets_born_runs_end(database_url: st
         [run] = await app.schedules.history("s")
         await app.schedules.delete("s")
         await world.drain("24h")
-        assert (await app.get(run.id)).status == "completed"
+        assert (await app.runs.get(run.id)).status == "completed"
         assert app.dues == ["01 01:00:00"]
         with pytest.raises(UnknownSchedule):
             await app.schedules.delete("s")

@@ -82,7 +82,7 @@ async def test_13_an_every_second_schedule_loses_no_slot(database_url: str) -> N
 
 
 async def test_13_a_thousand_jobs_due_at_midnight_are_fired_in_one_pass(database_url: str) -> None:
-    app = Noted(seats=2000)
+    app = Noted(slots=2000)
     async with virtual(app, url=database_url) as world:
         await app.schedules.create("s0", "report", "0 0 * * *", **PLAIN)
         await sql(
@@ -123,7 +123,7 @@ async def test_15_a_template_is_never_claimable(database_url: str) -> None:
         await app.schedules.create("report", "report", HOURLY, **PLAIN)
         await world.settle()
         assert app.seen == []
-        assert await app.ready() == []
+        assert await app.runs.ready() == []
         assert await sql(app, "select status from runs") == [("scheduled",)]
 
 
@@ -163,8 +163,8 @@ async def test_17_the_verbs_of_runs_do_not_touch_schedules(database_url: str) ->
         before = await schedule(app, "s")
         client: Client = app
         verbs: list[Any] = [
-            client.cancel, client.retry, lambda run_id: client.signal(run_id, "x"),
-            lambda run_id: client.fork(run_id, from_step="a#0"),
+            client.runs.cancel, client.runs.retry, lambda run_id: client.runs.signal(run_id, "x"),
+            lambda run_id: client.runs.fork(run_id, from_step="a#0"),
         ]  # fmt: skip
         for verb in verbs:
             with pytest.raises(RotaError):
@@ -225,7 +225,7 @@ async def test_21_the_end_of_a_cron_is_an_end(database_url: str) -> None:
 
 
 async def test_13_an_outage_is_caught_up_in_one_pass(database_url: str) -> None:
-    app = Noted(seats=500)
+    app = Noted(slots=500)
     async with virtual(app, url=database_url) as world:
         rules: dict[str, Any] = {"missed": "all", "missed_max": 400, "overlap": "allow"}
         await app.schedules.create("s", "report", "*/10 * * * * *", **rules, **PLAIN)

@@ -187,7 +187,7 @@ async def test_an_occurrence_with_two_outcomes_is_found(database_url: str) -> No
         [fault] = await holes(app)
         assert fault.hole == Hole(hour(3), hour(5), 3)
         assert "s: 3 occurrences from 2030-01-01T03:00" in str(fault)
-        assert str(fault).endswith("stand in the ledger as skipped:paused and as fired")
+        assert str(fault).endswith("are in the ledger as skipped:paused and as fired")
         report = await examine(database_url, app.settings)
         [found] = [one for one in report.findings if one.what == "ledger"]
         assert (found.level, found.says) == ("bad", str(fault))

@@ -74,7 +74,7 @@ async def test_missed_all_runs_up_to_n_of_them_the_latest(database_url: str) -> 
 
 
 async def test_missed_all_beyond_a_thousand_runs_as_many_as_it_was_told(database_url: str) -> None:
-    app = Noted(seats=2000)
+    app = Noted(slots=2000)
     async with virtual(app, url=database_url) as world:
         rules: dict[str, Any] = {"missed": "all", "missed_max": 1200, "overlap": "allow"}
         await app.schedules.create("s", "report", "* * * * *", **rules, **PLAIN)

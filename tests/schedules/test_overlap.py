@@ -17,7 +17,7 @@ PATIENT = RetryPolicy(attempts=3, delay_s=1800, delay_s_max=1800, factor=1)
 
 
 async def _open(app: Rota) -> int:
-    counts = await app.counts()
+    counts = await app.runs.counts()
     return sum(counts.get(status, 0) for status in ("pending", "running", "sleeping", "waiting"))
 
 
@@ -126,7 +126,7 @@ async def test_the_end_of_a_run_by_hand_gives_nobody_a_turn(database_url: str) -
         await _running_and_waiting(app, world)
         by_hand = await app.schedules.trigger("s")
         await world.settle()
-        await app.cancel(by_hand)
+        await app.runs.cancel(by_hand)
         await world.settle()
         assert [text[12:] for text in await lines(app, "s")][:2] == [
             "sleeping:sleep",
@@ -142,7 +142,7 @@ async def test_calling_off_the_running_one_gives_the_waiting_one_its_turn(
     async with virtual(app, url=database_url) as world:
         await _running_and_waiting(app, world)
         first = (await app.schedules.history("s"))[-1]
-        await app.cancel(first.id)
+        await app.runs.cancel(first.id)
         await world.settle()
         assert app.dues == ["01 01:00:00", "01 02:00:00"]
         await sound(app)

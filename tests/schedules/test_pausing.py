@@ -283,7 +283,7 @@ async def test_after_a_resume_failures_are_counted_anew(database_url: str, catch
         await sound(app)
 
 
-async def test_a_schedule_put_aside_and_resumed_accounts_for_the_time_between(
+async def test_a_schedule_quarantined_and_resumed_accounts_for_the_time_between(
     database_url: str,
 ) -> None:
     app = Noted()

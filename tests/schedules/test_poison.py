@@ -1,4 +1,4 @@
-"""A schedule that cannot be evaluated is put aside with its reason; all others live on."""
+"""A schedule that cannot be evaluated is quarantined with its reason; all others live on."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ async def _status(app: Noted, name: str) -> tuple[str, str]:
 
 
 @pytest.mark.parametrize("how", ["unreadable", "unknown zone"])
-async def test_it_is_put_aside_with_its_reason_and_the_others_fire(
+async def test_it_is_quarantined_with_its_reason_and_the_others_fire(
     database_url: str, how: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     app = Noted()
@@ -44,7 +44,7 @@ async def test_it_is_put_aside_with_its_reason_and_the_others_fire(
         assert len(app.seen) == 15
         status, reason = await _status(app, "bad")
         assert status == "paused"
-        assert reason.startswith("put aside: ")
+        assert reason.startswith("quarantined: ")
         assert any("bad" in record.getMessage() for record in caplog.records)
         await sound(app)
 
@@ -63,12 +63,12 @@ async def test_it_is_never_deleted_and_can_be_mended(database_url: str, how: str
             shown = await app.schedules.update("bad", workflow="report", zone="UTC")
         else:
             shown = await app.schedules.update("bad", zone="UTC")
-        # What put it aside is gone, so it goes on.
+        # What put it aside is gone, so it continues.
         assert (shown.schedule.id, shown.schedule.status) == (before.id, "scheduled")
         assert shown.intent.text == HOURLY
         await world.advance("1h")
         assert app.dues == ["01 03:00:00"]
-        assert (await lines(app, "bad"))[0] == "01 01:00:00 skipped:put aside"
+        assert (await lines(app, "bad"))[0] == "01 01:00:00 skipped:quarantined"
         await sound(app)
 
 
@@ -155,7 +155,7 @@ async def test_one_whose_pause_ends_does_not_stop_the_others(database_url: str, 
         await world.advance("2h")
         assert app.dues == ["01 01:00:00", "01 02:00:00"]
         status, reason = await _status(app, "bad")
-        assert (status, reason[:9]) == ("paused", "put aside")
+        assert (status, reason[:11]) == ("paused", "quarantined")
 
 
 async def _others_fire(app: Noted, world: World) -> None:
@@ -172,7 +172,7 @@ async def test_a_whole_batch_of_them_is_no_hindrance(database_url: str) -> None:
         await _others_fire(app, world)
 
 
-async def test_it_costs_nothing_once_it_is_put_aside(database_url: str) -> None:
+async def test_it_costs_nothing_once_it_is_quarantined(database_url: str) -> None:
     app = Noted()
     async with virtual(app, url=database_url) as world:
         await _poison(app, "unknown zone")

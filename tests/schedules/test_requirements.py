@@ -64,7 +64,7 @@ async def test_deletion_keep_fired_instances_on_delete_set_null(database_url: st
         await world.advance("2h")
         fired = [run.id for run in await app.schedules.history("s")]
         await app.schedules.delete("s")
-        kept = [await app.get(run_id) for run_id in fired]
+        kept = [await app.runs.get(run_id) for run_id in fired]
         assert [(run.schedule_id, run.status) for run in kept] == [(None, "completed")] * 2
         assert [shown_at(run.due_at) for run in kept] == ["01 02:00:00", "01 01:00:00"]
         with pytest.raises(UnknownSchedule):
@@ -221,7 +221,7 @@ async def test_find_due_schedules_of_the_namespace_in_order_up_to_the_limit(
             await other.schedules.create("theirs", "report", "0 1 * * *", **PLAIN)
         world.clock.move_to(world.clock.now() + 4 * 3600_000_000)
         assert (await _fire(app, limit=2)).due_count == 2
-        fired = [run.schedule_id for run in reversed(await app.list())]
+        fired = [run.schedule_id for run in reversed(await app.runs.list())]
         ids = {shown.schedule.id: shown.schedule.name for shown in await app.schedules.list()}
         assert [ids[str(schedule_id)] for schedule_id in fired] == ["at1", "at2"]
         assert (await _fire(app, limit=2)).due_count == 1
@@ -261,7 +261,7 @@ async def test_an_instance_copies_namespace_queue_type_retry_policy_and_input(
         await app.database.write(
             fire.fire, namespace="shop", now=now, limit=9, new_ids=app.ids.endless(now)
         )
-        [run] = await app.list()
+        [run] = await app.runs.list()
         assert (run.namespace, run.name, run.queue, run.priority) == ("shop", "report", "slow", 3)
         assert (run.input, run.options) == (template.input, template.options)
         assert '"hello"' in (run.input or "")
@@ -301,7 +301,7 @@ async def test_try_to_fire_will_skip_if_already_fired(database_url: str) -> None
         world.clock.move_to(shown.schedule.due_at or 0)
         assert (await _fire(app)).run_count == 1
         assert (await _fire(app)).run_count == 0
-        assert len(await app.list()) == 1
+        assert len(await app.runs.list()) == 1
 
 
 async def test_notify_the_queue_so_that_a_worker_begins_at_once(database_url: str) -> None:
@@ -417,7 +417,7 @@ async def test_delete_template_fired_instances_become_orphaned_schedule_id_null(
         await world.advance("1h")
         await app.schedules.delete("s")
         with pytest.raises(UnknownRun):
-            await app.get(template.id)
+            await app.runs.get(template.id)
         assert await sql(app, "select schedule_id, status from runs") == [(None, "completed")]
         await world.advance("5h")
         assert len(app.seen) == 1

@@ -32,7 +32,7 @@ async def test_the_end_of_a_run_by_hand_releases_the_firing_behind_it(database_u
         assert app.dues == ["-", "01 01:00:00"]
         await sound(app)
         await world.advance("6h")
-        assert len(app.dues) > 4  # The schedule goes on.
+        assert len(app.dues) > 4  # The schedule continues.
         await sound(app)
 
 
@@ -40,7 +40,7 @@ async def test_cancelling_a_run_by_hand_releases_the_firing_behind_it(database_u
     app = Noted()
     async with virtual(app, url=database_url) as world:
         by_hand = await _waits_behind_a_run_by_hand(app, world)
-        await app.cancel(by_hand)
+        await app.runs.cancel(by_hand)
         await world.settle()
         assert app.dues == ["-", "01 01:00:00"]
         await sound(app)
@@ -59,7 +59,7 @@ async def test_a_crashed_run_by_hand_releases_the_firing_behind_it(database_url:
         assert app.runtime is not None
         await app.runtime.upkeep.reap()
         await world.settle()
-        assert (await app.get(by_hand)).status == "crashed"
+        assert (await app.runs.get(by_hand)).status == "crashed"
         assert app.dues == ["-", "01 01:00:00"]
         await sound(app)
 
@@ -141,7 +141,7 @@ async def test_cancelling_a_backfilled_run_that_waits_begins_no_other(database_u
         await app.schedules.pause("s")
         filled = await app.schedules.backfill("s", at("01 01:00"), at("01 06:00"))
         await world.settle()
-        await app.cancel(filled.run_ids[3])
+        await app.runs.cancel(filled.run_ids[3])
         await world.settle()
         assert app.dues == ["01 01:00:00"]
         await sound(app)

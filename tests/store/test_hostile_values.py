@@ -82,7 +82,7 @@ def test_bulk_starts_keep_or_refuse_hostile_values(database_url: str) -> None:
     async def feed(db: Database, text: str, number: int) -> None:
         template = new_run(available_at=max(number, NOW))
         items = [(fresh_id(), text, text, text), (fresh_id(), None, None, None)]
-        await db.write(transitions.start_alike, template, items, now=NOW)
+        await db.write(transitions.start_uniform, template, items, now=NOW)
 
     fed(database_url, feed)
 

@@ -100,7 +100,6 @@ CASES = [
     Case("ready_runs_by_code", ("runs_ready",), PLACE | LEASE | {"code_id": "code"}),
     Case("renew_leases", PRIMARY, {"lease_until": NOW}, ("running000001", 1, "w1")),
     Case("complete_runs", PRIMARY, LEASE, ("running000001", 1, None)),
-    Case("complete_silent", PRIMARY, LEASE, ("running000001",)),
     Case("latest_notification", ("notifications_open",), {"subject": "a", "run_id": "a"}),
     Case("poke_runs", CHAIN, {"roots": ["sleeping000001"], "now": NOW}),
     Case("ended_chains", CHAIN, {"roots": ["completed000001"]}),
@@ -119,8 +118,9 @@ CASES = [
 SPOT: dict[str, Any] = {"namespace": SPACE, "now": NOW, "limit": 10, "until": NOW, "name": "name1"}
 ONE = {"id": "s1", "reason": "turn", "limit": 1, "now": NOW}
 RANGE = {"from_at": 0, "to_at": NOW, "due_at": NOW, "at": NOW, "limit": 10, "id": "s1"}
-NEW = ("new", "s1", "work", NOW, NOW, None, NOW + 1, NOW + 1)
-ADDED = ("new", "s1", "work", "pending", None, NOW, NOW, "schedule", None, None, None)
+PAGE = {"before_at": NOW, "before_id": ""}
+NEW = ("new", "s1", "workflow", "work", NOW, NOW, None, NOW + 1, NOW + 1)
+ADDED = ("new", "s1", "workflow", "work", "pending", None, NOW, NOW, "schedule", None, None, None)
 OPEN = ("runs_schedule_open",)
 RESTING = ("runs_resting",)
 STUCK = {"namespace": SPACE, "kinds": ["workflow", "pipeline"]}
@@ -147,7 +147,13 @@ CASES += [
     Case("stuck_backfills", RESTING, STUCK),
     Case("take_turns", OPEN, {"now": NOW}, ("s1",)),
     Case("failures_in_a_row", ("runs_occurrence",), {"limit": 3}, ("s1", 0)),
-    Case("ledger", ("runs_occurrence",), RANGE),
+    Case("ledger_due", ("runs_occurrence",), RANGE | PAGE),
+    Case("ledger_by_hand", ("runs_occurrence",), RANGE | PAGE),
+    Case("outcome_counts", ("runs_occurrence",), RANGE),
+    Case("collapsed_between", ("runs_occurrence",), RANGE),
+    Case("last_outcome_ids", ("runs_occurrence",), {"last": 20}, ("s1",)),
+    Case("outcomes_by_id", PRIMARY, {"ids": ["completed000001"]}),
+    Case("children_of", ("runs_children",), {"parent_id": "p", "after": "", "limit": 10}),
     Case("last_attempts", CHAIN, {"roots": ["completed000001"]}),
     Case("ledger_at", ("runs_occurrence",), RANGE),
     Case("ledger_range", ("runs_occurrence",), RANGE),
@@ -162,14 +168,21 @@ HISTORY_OF = ("runs_occurrence",)
 CASES += [
     Case("lock_templates", PRIMARY, {"ids": ["s1"]}),
     Case("ends_of_chains", CHAIN, {"roots": ["completed000001"]}),
-    Case("start_notices", PRIMARY, {"now": NOW}, ("new", "s1", "x", "{}")),
-    Case("told_of", ("runs_external",), {"namespace": SPACE, "ids": ["x1", "x2"]}),
+    Case("start_notices", PRIMARY, {"now": NOW, "name": "rota.notify"}, ("new", "s1", "x", "{}")),
+    Case("told_of", ("runs_external",), {"namespace": SPACE, "name": "n", "ids": ["x1", "x2"]}),
     Case(
         "execution_before",
         HISTORY_OF,
         {"schedule_id": "s1", "due_at": NOW, "root_id": "r1", "ended_at": NOW},
     ),
     Case("ends_since", HISTORY_OF, {"id": "s1", "since": NOW}),
+]
+# What the doctor looks at without --full is bounded by what is open.
+CASES += [
+    Case("broken_turn", ("runs_resting",), {}),
+    Case("broken_backfill", ("runs_resting",), {}),
+    Case("broken_open_chain", ("runs_ready",), {}),
+    Case("broken_serial", ("runs_serial",), {}),
 ]
 CASES += [
     Case("standings_of", PRIMARY, {"ids": ["s1", "s2"]}),
@@ -185,6 +198,35 @@ CASES += [
     Case("count_schedules", ("runs_templates",), {"namespace": SPACE, "now": NOW}),
     Case("count_automations", ("runs_serial",), {"namespace": SPACE, "key_prefix": "automation:"}),
     Case("recent_executions", HISTORY_OF, {"namespace": SPACE, "since": NOW, "limit": 10}),
+]
+LISTED: dict[str, Any] = {
+    "namespace": SPACE, "before": "~", "first": "", "limit": 10, "window": 100, "name": "",
+    "status": "", "queue": "", "kind": "", "schedule_id": "", "external_id": "", "root_id": "",
+    "tag": "", "error": "",
+}  # fmt: skip
+FAILED = LISTED | {"status": "failed"}
+OF_NAME = LISTED | {"name": "work"}
+OF_SCHEDULE = LISTED | {"schedule_id": "s1"}
+CASES += [
+    Case("ids_newest", PRIMARY, LISTED),
+    Case("end_of_newest", PRIMARY, LISTED),
+    Case("ids_unsuccessful", ("runs_unsuccessful",), FAILED),
+    Case("end_of_unsuccessful", ("runs_unsuccessful",), FAILED),
+    Case("ids_of_schedule", HISTORY_OF, OF_SCHEDULE),
+    Case("size_of_schedule", HISTORY_OF, OF_SCHEDULE),
+    Case("ids_of_name", ("runs_by_name",), OF_NAME),
+    Case("end_of_name", ("runs_by_name",), OF_NAME),
+    Case("ids_called", ("runs_external",), LISTED | {"external_id": "pending-x1"}),
+    Case("ids_of_chain", CHAIN, LISTED | {"root_id": "running000001"}),
+    Case("ids_pending", ("runs_ready",), LISTED),
+    Case("size_pending", ("runs_ready",), LISTED),
+    Case("ids_running", ("runs_running",), LISTED),
+    Case("size_running", ("runs_running",), LISTED),
+    Case("ids_sleeping", ("runs_timer",), LISTED),
+    Case("size_sleeping", ("runs_timer",), LISTED),
+    Case("ids_waiting", ("runs_resting",), LISTED),
+    Case("size_waiting", ("runs_resting",), LISTED),
+    Case("runs_by_id", PRIMARY, {"ids": ["running000001"]}),
 ]
 
 
@@ -244,7 +286,8 @@ async def _plan(tx: Tx, case: Case) -> str:
     assert isinstance(tx, PostgresTx)
     unknown = ", ".join(["null"] * (len(query.columns) + len(query.parameters)))
     await tx.connection.execute(f"prepare asked as {query.text}")
-    found = await tx.connection.fetch(f"explain execute asked({unknown})")
+    values = f"({unknown})" if unknown else ""
+    found = await tx.connection.fetch(f"explain execute asked{values}")
     await tx.connection.execute("deallocate asked")
     return "\n".join(row[0] for row in found)
 
@@ -293,7 +336,7 @@ def _other(value: Any, turn: int) -> Any:
 
 
 async def _run_again(tx: Tx) -> set[str]:
-    """Run each of the queries with other values; which of them SQLite compiled anew."""
+    """Run each of the queries with other values; which of them SQLite compiled again."""
     assert isinstance(tx, SqliteTx)
     running, anew = "", set()
 

@@ -31,6 +31,10 @@ BAD = [
     ("plain_names", SRC, "class HTTPService: ..."),
     ("plain_names", "src/rota/utils.py", ""),
     ("plain_names", "src/rota/helpers/x.py", ""),
+    ("no_retired_names", SRC, "class QueueSeats: ..."),
+    ("no_retired_names", SRC, "def _vacate(): ..."),
+    ("no_retired_names", SRC, "def queue(*, seats=1): ..."),
+    ("no_retired_names", SRC, "class QueueOptions:\n    seats: int"),
     ("sql_in_store_only", SRC, "q = 'select id from runs'"),
     ("sql_in_store_only", SRC, "q = '''\n  INSERT INTO runs values (1)'''"),
     ("sql_in_store_only", SRC, "q = 'insert or ignore into runs'"),
@@ -57,6 +61,7 @@ GOOD = [
     ("shallow_nesting", SRC, nested(4)),
     ("module_docstrings", SRC, '"""Owns x."""'),
     ("plain_names", SRC, "class Handler: ...\nclass Metadata: ...\ndef processed(): ..."),
+    ("no_retired_names", SRC, "class QueueSlots: ...\ndef researcher(early): ..."),
     ("sql_in_store_only", "src/rota/store/runs/transitions.py", "q = 'select id from runs'"),
     (
         "sql_in_store_only",

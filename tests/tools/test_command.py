@@ -23,7 +23,7 @@ from rota.errors import (
 )
 from rota.tools import Applied, Call, Command, NotApplied, Safety, Unknown, secret
 from tests.kit.process_trees import PARENT, given_up, gone, until
-from tests.kit.sampling import third
+from tests.kit.sampling import sample
 from tests.tools.kit import CALL, PERSON, settle
 
 QUICK = Call("key-1", 2.0)
@@ -150,7 +150,7 @@ async def test_the_environment_is_small_and_secrets_are_not_shown(
         await shell("true", env={"T": secret("NOT_SET_ANYWHERE")}).call({}, CALL)
 
 
-@pytest.mark.parametrize("faults", third(PAIRS, "exactly once"))
+@pytest.mark.parametrize("faults", sample(PAIRS, "exactly once"))
 @pytest.mark.parametrize("kind", ["idempotent", "reconcilable"])
 async def test_the_effect_happens_exactly_once_after_any_two_faults(
     tmp_path: Path, kind: str, faults: tuple[str, ...]
@@ -165,7 +165,7 @@ async def test_the_effect_happens_exactly_once_after_any_two_faults(
     assert effects(tmp_path) == ["key-1"]
 
 
-@pytest.mark.parametrize("faults", third(PAIRS, "never twice"))
+@pytest.mark.parametrize("faults", sample(PAIRS, "never twice"))
 async def test_an_unknowable_effect_never_happens_twice(
     tmp_path: Path, faults: tuple[str, ...]
 ) -> None:

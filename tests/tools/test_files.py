@@ -173,7 +173,7 @@ async def test_an_append_waits_for_the_lock_and_gives_up_in_time(tmp_path: Path)
     params = {"path": "log.txt", "text": "x"}
     with target.open() as file:
         fcntl.flock(file, fcntl.LOCK_EX)
-        with pytest.raises(NotSent, match="locked by somebody else"):
+        with pytest.raises(NotSent, match="locked by another process"):
             await FileAppend(tmp_path).call(params, Call("key-1", 0.1))
         verdict = await FileAppend(tmp_path).reconcile(params, Call("key-1", 0.1))
         assert isinstance(verdict, Unknown)

@@ -53,22 +53,22 @@ async def trouble(run: RunHandle) -> dict[str, str]:
 
 async def attempts(app: Rota, run: RunHandle) -> list[tuple[int, str, str]]:
     """Number, trigger and label of each attempt, first to last."""
-    return [(row.attempt, row.trigger, row.label) for row in await app.chain(run.id)]
+    return [(row.attempt, row.trigger, row.label) for row in await app.runs.chain(run.id)]
 
 
 async def keys(app: Rota, run: RunHandle) -> list[str]:
     """The keys of what a chain has recorded, in order."""
-    return [step.key for step in await app.steps(run.id)]
+    return [step.key for step in await app.runs.steps(run.id)]
 
 
 async def step_named(app: Rota, run: RunHandle, key: str) -> StoredStep:
     """One recorded step."""
-    return next(step for step in await app.steps(run.id) if step.key == key)
+    return next(step for step in await app.runs.steps(run.id) if step.key == key)
 
 
 async def children(app: Rota, run: RunHandle) -> list[Run]:
     """The runs below a chain, oldest first."""
-    rows = await app.list(limit=1000)
+    rows = await app.runs.list(limit=1000)
     return [row for row in reversed(rows) if row.parent_id == run.id]
 
 

@@ -44,16 +44,16 @@ class Shop:
 
 
 async def deploy(url: str, before: Shop, after: Shop) -> tuple[Any, Shop]:
-    """Begin a run with one code and go on with another, after its first sleep."""
+    """Begin a run with one code and continue with another, after its first sleep."""
     async with virtual(before.app, url=url) as world:
         run = await before.app.start("flow")
         await world.settle()
-        assert (await before.app.get(run.id)).status == "sleeping"
+        assert (await before.app.runs.get(run.id)).status == "sleeping"
         later = world.clock.now() + 7_200_000_000
     async with virtual(after.app, url=url, start=later) as world:
         await world.drain()
         await sound(after.app)
-        return (await after.app.chain(run.id))[-1], after
+        return (await after.app.runs.chain(run.id))[-1], after
 
 
 async def ann_first(s: Shop) -> dict[str, str]:
@@ -82,9 +82,12 @@ async def test_a_stranded_run_goes_on_when_the_old_code_is_back(database_url: st
     row, _ = await deploy(database_url, Shop(ann_first), Shop(bob_first))
     old = Shop(ann_first)
     async with virtual(old.app, url=database_url, start=row.created_at + 9_000_000_000) as world:
-        await old.app.retry(row.id)
+        await old.app.runs.retry(row.id)
         await world.drain()
-        assert await old.app.ref(row.root_id).result() == {"ann": "paid ann", "bob": "paid bob"}
+        assert await old.app.runs.handle(row.root_id).result() == {
+            "ann": "paid ann",
+            "bob": "paid bob",
+        }
         assert old.calls == ["bob"]
 
 
@@ -213,7 +216,7 @@ async def test_a_wait_for_another_type_strands_the_run(database_url: str) -> Non
         later = world.clock.now() + 7_200_000_000
     async with virtual(after.app, url=database_url, start=later) as world:
         await world.drain()
-        assert await after.app.ref(run.id).status() == "failed:stranded"
+        assert await after.app.runs.handle(run.id).status() == "failed:stranded"
 
 
 async def test_a_failed_step_that_waits_for_its_retry_keeps_its_arguments(
@@ -242,7 +245,7 @@ async def test_a_failed_step_that_waits_for_its_retry_keeps_its_arguments(
     changed, calls = version("bob")
     async with virtual(changed, url=database_url, start=later) as world:
         await world.drain()
-        assert (await changed.chain(run.id))[-1].label == "failed:stranded"
+        assert (await changed.runs.chain(run.id))[-1].label == "failed:stranded"
         assert calls == []
 
 
@@ -251,7 +254,7 @@ async def test_a_fork_keeps_the_digests(database_url: str) -> None:
     async with virtual(shop.app, url=database_url) as world:
         run = await shop.app.start("flow")
         await world.drain()
-        fork = await shop.app.fork(run.id, from_step="pay#1")
+        fork = await shop.app.runs.fork(run.id, from_step="pay#1")
         await world.drain()
         assert await result(fork) == await result(run)
         one = await step_named(shop.app, run, "pay#0")
@@ -367,7 +370,7 @@ async def test_the_advice_for_a_stranded_run_is_to_restore_patch_or_fork(
 ) -> None:
     row, after = await deploy(database_url, Shop(ann_first), Shop(bob_first))
     async with virtual(after.app, url=database_url, start=row.created_at + 9_000_000_000):
-        steps = await after.app.steps(row.id)
+        steps = await after.app.runs.steps(row.id)
         advice = [
             next_step(row, steps, after.app.clock.now()),
             str(await why(after.app, row.id)),

@@ -15,7 +15,7 @@ from tests.workflows.kit import attempts, eventually, keys, result, sound, troub
 
 
 class Slow:
-    """A step that goes on until it is cancelled, and counts how often it began."""
+    """A step that continues until it is cancelled, and counts how often it began."""
 
     def __init__(self, app: Rota, **policies: Any) -> None:
         self.begun = 0
@@ -65,7 +65,7 @@ async def test_a_step_cancelled_by_its_task_is_begun_once(database_url: str) -> 
         await world.drain()
         assert await result(run) == "cancelled"
         assert slow.begun == 1
-        [step] = [one for one in await app.steps(run.id) if one.key.startswith("slow")]
+        [step] = [one for one in await app.runs.steps(run.id) if one.key.startswith("slow")]
         assert (step.status, read_error(step.error)["type"]) == ("failed", "CancelledError")
         await sound(app)
 
@@ -207,7 +207,7 @@ async def test_a_step_that_the_worker_interrupts_leaves_no_record(database_url: 
         assert await keys(app, run) == [], "a worker that stops hands its runs over"
         await world.settle()
         assert slow.begun == 4
-        await app.cancel(run.id)
+        await app.runs.cancel(run.id)
         await world.beat()
         await world.settle()
         assert await keys(app, run) == []

@@ -90,7 +90,7 @@ async def test_children_of_a_parent_that_failed_for_good_are_cancelled(
         run = await app.start(parent)
         await world.drain()
         assert (await run.status()).startswith("failed:")
-        labels = {row.name: row.label for row in await app.list()}
+        labels = {row.name: row.label for row in await app.runs.list()}
         assert labels["child"] == labels["grandchild"] == "cancelled:parent ended"
         assert labels["apart"] == "completed"
         assert effects == ["apart"]
@@ -150,7 +150,7 @@ async def test_children_of_a_parent_that_crashed_for_good_are_cancelled(database
         await world.advance("1m")
         await world.beat()
         assert (await run.run()).status == "crashed"
-        assert (await app.get(below.id)).label == "cancelled:parent ended"
+        assert (await app.runs.get(below.id)).label == "cancelled:parent ended"
         await sound(app)
 
 
@@ -196,7 +196,7 @@ async def test_a_parent_retried_by_hand_runs_its_cancelled_children_again(
         await world.drain()
         assert (await run.status()).startswith("failed")
         broken[0] = False
-        await app.retry(run.id)
+        await app.runs.retry(run.id)
         await world.drain()
         assert await result(run) == 3
         await sound(app)

@@ -1,4 +1,4 @@
-"""Child runs: born once, awaited durably, and what their end means to the parent."""
+"""Child runs: created once, awaited durably, and what their end means to the parent."""
 
 from __future__ import annotations
 
@@ -172,9 +172,9 @@ async def test_a_retried_parent_asks_a_failed_child_no_second_time_but_takes_a_r
         assert await run.status() == "failed:logic"
         [below] = await children(app, run)
         broken = False
-        await app.retry(below.id)
+        await app.runs.retry(below.id)
         await world.drain()
-        await app.retry(run.id)
+        await app.runs.retry(run.id)
         await world.drain()
         assert await result(run) == "repaired"
         assert {row.root_id for row in await children(app, run)} == {below.id}
@@ -194,7 +194,7 @@ async def test_a_cancelled_child_raises_run_cancelled_in_the_parent(database_url
         run = await app.start(careful, 1)
         await world.settle()
         [below] = await children(app, run)
-        await app.cancel(below.id)
+        await app.runs.cancel(below.id)
         await world.settle()
         assert await result(run) == "called off"
         await sound(app)
@@ -213,7 +213,7 @@ async def test_cancelling_a_parent_cancels_everything_below_it(database_url: str
         await world.advance("10m")
         await run.cancel(reason="no longer wanted")
         await world.drain()
-        rows = await app.list(limit=100)
+        rows = await app.runs.list(limit=100)
         assert sorted(row.status for row in rows) == ["cancelled"] * 5 + ["completed"] * 2
         assert {row.reason for row in rows if row.status == "cancelled"} == {"no longer wanted"}
         assert await result(other) == 3
@@ -263,7 +263,7 @@ async def test_children_of_children(database_url: str) -> None:
         run = await app.start(tree, 3)
         await world.drain()
         assert await result(run) == 8
-        assert len(await app.list(limit=100)) == 15
+        assert len(await app.runs.list(limit=100)) == 15
         await sound(app)
 
 
@@ -319,9 +319,9 @@ async def test_a_parent_may_end_before_the_child_it_started(database_url: str) -
         run = await app.start(parent)
         await world.settle()
         child_id = await result(run)
-        assert (await app.get(child_id)).status == "sleeping"
+        assert (await app.runs.get(child_id)).status == "sleeping"
         await world.drain()
-        assert (await app.get(child_id)).status == "completed"
+        assert (await app.runs.get(child_id)).status == "completed"
         await sound(app)
 
 
@@ -340,8 +340,8 @@ async def test_an_external_id_of_a_child_finds_the_run_that_exists(database_url:
         assert (await result(outside)).total == 7
         assert await run.status() == "completed"
         assert await result(run) == 7
-        assert len(await app.list(name="child")) == 1
-        # It is not told of the end of somebody else's child: it looks, ever more rarely.
+        assert len(await app.runs.list(name="child")) == 1
+        # It is not reported the end of somebody else's child: it looks, ever more rarely.
         assert 50 < (await run.run()).claim_count < 120
         await sound(app)
 
@@ -358,7 +358,7 @@ async def test_two_parents_may_await_the_same_child(database_url: str) -> None:
         runs = [await app.start(parent) for _ in range(2)]
         await world.drain()
         assert [await run.status() for run in runs] == ["completed", "completed"]
-        assert len(await app.list(name="child")) == 1
+        assert len(await app.runs.list(name="child")) == 1
 
 
 async def test_refusing_a_taken_external_id_inside_a_workflow_says_what_holds(
@@ -391,7 +391,7 @@ async def test_many_started_at_once_inside_a_workflow_are_born_once(database_url
         run = await app.start(parent)
         await world.drain()
         assert await result(run) == 3
-        assert len(await app.list(name="child")) == 3
+        assert len(await app.runs.list(name="child")) == 3
 
 
 async def test_bad_input_of_a_child_names_the_field_and_starts_nothing(database_url: str) -> None:

@@ -150,7 +150,7 @@ async def test_a_fork_remembers_everything_before_its_step_and_repeats_the_rest(
         run = await app.options(tags={"x": "y"}).start(flow, 4)
         await world.drain()
         assert await result(run) == 49
-        fork = await app.fork(run.id, from_step="b#0")
+        fork = await app.runs.fork(run.id, from_step="b#0")
         assert fork.id != run.id
         await world.settle()
         assert await result(fork) == 49
@@ -166,7 +166,7 @@ async def test_a_fork_from_the_first_step_repeats_everything(database_url: str) 
     async with virtual(app, url=database_url) as world:
         run = await app.start(flow, 4)
         await world.drain()
-        fork = await app.fork(run.id, from_step="a#0")
+        fork = await app.runs.fork(run.id, from_step="a#0")
         await world.drain()
         assert await result(fork) == 49
         assert calls == ["a", "b", "c"] * 2
@@ -193,7 +193,7 @@ async def test_a_fork_draws_the_values_it_drew_before(database_url: str) -> None
     async with virtual(app, url=database_url) as world:
         run = await app.start(flow)
         await world.drain()
-        fork = await app.fork(run.id, from_step="after#0")
+        fork = await app.runs.fork(run.id, from_step="after#0")
         await world.drain()
         assert await result(fork) == await result(run)
 
@@ -223,7 +223,7 @@ async def test_a_fork_keeps_failures_that_were_caught_before_its_step(database_u
     async with virtual(app, url=database_url) as world:
         run = await app.start(flow)
         await world.drain()
-        fork = await app.fork(run.id, from_step="after#0")
+        fork = await app.runs.fork(run.id, from_step="after#0")
         await world.drain()
         assert await result(fork) == await result(run)
         assert calls == ["bad", "after", "after"]
@@ -249,10 +249,10 @@ async def test_a_fork_starts_no_child_twice_that_was_started_before_its_step(
     async with virtual(app, url=database_url) as world:
         run = await app.start(flow)
         await world.drain()
-        fork = await app.fork(run.id, from_step="after#0")
+        fork = await app.runs.fork(run.id, from_step="after#0")
         await world.drain()
         assert await result(fork) == 3
-        assert len(await app.list(name="child")) == 1
+        assert len(await app.runs.list(name="child")) == 1
         assert len(await children(app, run)) == 1
 
 
@@ -271,7 +271,7 @@ async def test_a_fork_hears_the_signals_taken_before_its_step(database_url: str)
         run = await app.start(flow)
         await run.signal("n", 5)
         await world.drain()
-        fork = await app.fork(run.id, from_step="after#0")
+        fork = await app.runs.fork(run.id, from_step="after#0")
         await world.settle()
         assert await result(fork) == 6
 
@@ -281,7 +281,7 @@ async def test_a_running_chain_can_be_forked(database_url: str) -> None:
     async with virtual(app, url=database_url) as world:
         run = await app.start(flow, 4)
         await world.settle()
-        fork = await app.fork(run.id, from_step="a#0")
+        fork = await app.runs.fork(run.id, from_step="a#0")
         await world.drain()
         assert await result(run) == await result(fork) == 49
         assert calls.count("a") == 2
@@ -293,9 +293,9 @@ async def test_a_fork_from_an_unknown_step_names_the_nearest(database_url: str) 
         run = await app.start(flow, 4)
         await world.drain()
         with pytest.raises(BadInput, match="no step 'b'") as error:
-            await app.fork(run.id, from_step="b")
+            await app.runs.fork(run.id, from_step="b")
         assert "b#0" in error.value.advice
-        assert len(await app.list()) == 1
+        assert len(await app.runs.list()) == 1
 
 
 async def test_parallel_steps_keep_their_place_in_the_record(database_url: str) -> None:
@@ -313,6 +313,6 @@ async def test_parallel_steps_keep_their_place_in_the_record(database_url: str) 
     async with virtual(app, url=database_url) as world:
         run = await app.start(flow)
         await world.drain()
-        positions = [step.position for step in await app.steps(run.id)]
+        positions = [step.position for step in await app.runs.steps(run.id)]
         assert positions == sorted(set(positions))
         assert len(await keys(app, run)) == 4

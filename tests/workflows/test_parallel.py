@@ -1,4 +1,4 @@
-"""Parallel branches: gather, loops, and when a run with several branches gives its seat back."""
+"""Parallel branches: gather, loops, and when a run with several branches gives its slot back."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ async def test_a_branch_that_steps_and_one_that_sleeps(database_url: str) -> Non
         assert calls == ["one", "two", "slept"]
 
 
-async def test_a_run_keeps_its_seat_while_one_branch_is_at_work(database_url: str) -> None:
+async def test_a_run_keeps_its_slot_while_one_branch_is_at_work(database_url: str) -> None:
     app = Rota()
     done = asyncio.Event()
 

@@ -65,7 +65,7 @@ async def test_an_old_run_takes_the_old_path_and_a_new_one_the_new(database_url:
     async with await later(database_url, changed) as world:
         fresh = await changed.app.start("flow")
         await world.drain()
-        assert await changed.app.ref(run.id).result() == ["a", "b"]
+        assert await changed.app.runs.handle(run.id).result() == ["a", "b"]
         assert await result(fresh) == ["a", "new"]
         assert changed.calls == ["a", "new"]
         assert "patch b becomes new" in await keys(changed.app, fresh)
@@ -91,7 +91,7 @@ async def test_a_run_that_has_not_reached_the_change_takes_the_new_path(database
     changed = Code(after)
     async with await later(database_url, changed) as world:
         await world.drain()
-        assert await changed.app.ref(run.id).result() == ["a", "new"]
+        assert await changed.app.runs.handle(run.id).result() == ["a", "new"]
 
 
 async def test_the_answer_stays_the_same_at_every_replay(database_url: str) -> None:
@@ -121,7 +121,7 @@ async def test_a_patch_can_be_removed_when_no_old_run_is_left(database_url: str)
     final = Code(version_3)
     async with await later(database_url, final) as world:
         await world.drain()
-        assert await final.app.ref(run.id).result() == ["a", "new"]
+        assert await final.app.runs.handle(run.id).result() == ["a", "new"]
 
 
 async def test_branches_of_an_old_run_take_the_old_path_and_others_are_not_misled(

@@ -149,9 +149,9 @@ async def story(url: str, namespace: str, root: Any, events: list[Interruption])
                 await turn(world, amount)
             else:
                 await world.drain()
-                row = (await app.chain(run_id))[-1]
+                row = (await app.runs.chain(run_id))[-1]
                 assert row.label == "completed", read_error(row.error)["message"]
-                assert await app.ref(run_id).result(timeout=30) == expected(root, "0")
+                assert await app.runs.handle(run_id).result(timeout=30) == expected(root, "0")
             at = world.clock.now()
         again = recorded.intersection(program.executed[began:])
         assert not again, f"executed again: {again}"
@@ -159,7 +159,7 @@ async def story(url: str, namespace: str, root: Any, events: list[Interruption])
 
 async def paths(app: Rota, run_id: str) -> set[str]:
     """The steps that are recorded as done, by their place in the program."""
-    outputs = [step.output or "" for step in await app.steps(run_id)]
+    outputs = [step.output or "" for step in await app.runs.steps(run_id)]
     return {text.strip('"').partition("@")[2] for text in outputs if "@" in text}
 
 

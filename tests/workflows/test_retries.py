@@ -246,7 +246,7 @@ async def test_a_retried_run_is_a_new_row_that_keeps_finished_steps(database_url
         await world.drain()
         assert await result(run) == 3
         assert calls == ["good", "bad", "bad", "bad"]
-        first, second, third = await app.chain(run.id)
+        first, second, third = await app.runs.chain(run.id)
         assert await attempts(app, run) == [
             (1, "manual", "failed:transient"),
             (2, "retry", "failed:transient"),
@@ -306,8 +306,8 @@ async def test_options_of_a_start_override_the_policies_of_the_workflow(database
         never = await app.options(retries=0).start(flow)
         once = await app.options(retries=RetryPolicy(attempts=2, never=("KeyError",))).start(flow)
         await world.drain()
-        assert len(await app.chain(never.id)) == 1
-        assert len(await app.chain(once.id)) == 2
+        assert len(await app.runs.chain(never.id)) == 1
+        assert len(await app.runs.chain(once.id)) == 2
 
 
 async def test_a_failure_that_was_caught_does_not_strand_a_later_retry(database_url: str) -> None:
@@ -408,7 +408,7 @@ async def test_some_failures_wait_for_a_person_and_a_retry_goes_on(
         assert (row.lease_owner, row.finished_at) == (None, None)
         await world.advance("30d")
         assert await run.status() == label
-        await app.retry(run.id)
+        await app.runs.retry(run.id)
         await world.drain()
         assert await result(run) == "in"
         assert calls == ["before", "guarded", "guarded"]
@@ -431,7 +431,7 @@ async def test_a_person_may_be_needed_twice(database_url: str) -> None:
         for _ in range(2):
             await world.drain()
             assert await run.status() == "waiting:auth"
-            await app.retry(run.id)
+            await app.runs.retry(run.id)
         await world.drain()
         assert await result(run) == 3
 
@@ -461,7 +461,7 @@ async def test_a_failed_run_is_retried_by_hand_from_its_last_finished_step(
     async with virtual(app, url=database_url) as world:
         run = await app.start(flow)
         await world.drain()
-        again = await app.retry(run.id)
+        again = await app.runs.retry(run.id)
         assert again.id == run.id
         await world.drain()
         assert await result(again) == 3
@@ -484,7 +484,7 @@ async def test_a_cancelled_run_is_retried_by_hand(database_url: str) -> None:
         run = await app.start(flow)
         await world.advance("30m")
         await run.cancel()
-        await app.retry(run.id)
+        await app.runs.retry(run.id)
         await world.advance("30m")
         assert await result(run) == "slept"
         assert await keys(app, run) == ["sleep#0"]
@@ -503,7 +503,7 @@ async def test_a_retry_by_hand_is_one_more_try_beyond_the_policy(database_url: s
         run = await app.start(flow)
         await world.drain()
         assert len(calls) == 2
-        await app.retry(run.id)
+        await app.runs.retry(run.id)
         await world.drain()
         assert len(calls) == 3
 

@@ -336,7 +336,7 @@ async def test_a_result_that_does_not_fit_its_hint_is_not_remembered_as_done(
         assert "count" in (await trouble(run))["message"]
         assert (await step_named(app, run, "count#0")).status == "failed"
         good = True
-        await app.retry(run.id)
+        await app.runs.retry(run.id)
         await world.drain()
         assert await result(run) == 3
 

@@ -47,17 +47,18 @@ def version(code: Code) -> tuple[Rota, list[str]]:
 
 
 async def change(url: str, before: Code, after: Code) -> tuple[str, list[str]]:
-    """Begin a run with one code, go on with another; returns its end and what the new one did."""
+    """Begin a run with one code, continue with another; returns its end and what the new one
+    did."""
     old, _ = version(before)
     async with virtual(old, url=url) as world:
         run = await old.start("flow")
         await world.settle()
-        assert (await old.get(run.id)).status == "sleeping"
+        assert (await old.runs.get(run.id)).status == "sleeping"
         later = world.clock.now() + 7_200_000_000
     fresh, calls = version(after)
     async with virtual(fresh, url=url, start=later) as world:
         await world.drain()
-        row = (await fresh.chain(run.id))[-1]
+        row = (await fresh.runs.chain(run.id))[-1]
         await sound(fresh)
         return row.label, calls
 
@@ -184,14 +185,14 @@ async def test_the_error_names_the_lost_steps_and_old_code_can_go_on(database_ur
     changed, _ = version(removed)
     async with virtual(changed, url=database_url, start=later) as world:
         await world.drain()
-        row = (await changed.chain(run.id))[-1]
+        row = (await changed.runs.chain(run.id))[-1]
         assert row.label == "failed:stranded"
         assert "b#0" in (row.error or "")
         assert "a#0" not in (row.error or "")
     async with virtual(old, url=database_url, start=later) as world:
-        await old.retry(run.id)
+        await old.runs.retry(run.id)
         await world.drain()
-        assert (await old.chain(run.id))[-1].label == "completed"
+        assert (await old.runs.chain(run.id))[-1].label == "completed"
         assert calls == ["a", "b", "c"]
 
 
@@ -204,7 +205,7 @@ async def test_a_stranded_run_is_not_tried_again_by_its_policy(database_url: str
     changed, _ = version(removed)
     async with virtual(changed, url=database_url, start=later) as world:
         await world.drain()
-        assert [row.label for row in await changed.chain(run.id)] == ["failed:stranded"]
+        assert [row.label for row in await changed.runs.chain(run.id)] == ["failed:stranded"]
 
 
 async def uneven(s: Steps) -> list[Any]:
@@ -259,5 +260,5 @@ async def test_parallel_branches_raise_no_false_alarm(database_url: str, code: C
         await world.drain()
         row = await run.run()
         assert row.label == "completed", row.error
-        recorded = [step.key for step in await app.steps(run.id) if step.kind == "step"]
+        recorded = [step.key for step in await app.runs.steps(run.id) if step.kind == "step"]
         assert len(calls) == len(recorded)

@@ -242,7 +242,7 @@ def test_a_keyboard_interrupt_stops_the_program_and_the_run_goes_on_later(
         async with virtual(app, url=database_url, start=later) as world:
             await world.beat()
             await world.drain()
-            return [row.status for row in await app.list()]
+            return [row.status for row in await app.runs.list()]
 
     with pytest.raises(KeyboardInterrupt):
         alone(first())
@@ -402,6 +402,6 @@ async def test_a_person_is_asked_when_one_branch_of_several_needs_one(database_u
         await world.settle()
         assert await run.status() == "waiting:auth"
         allowed = True
-        await app.retry(run.id)
+        await app.runs.retry(run.id)
         await world.drain()
         assert await result(run) == "in"

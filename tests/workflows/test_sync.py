@@ -86,7 +86,7 @@ async def test_a_sync_workflow_runs_off_the_event_loop(database_url: str) -> Non
 
 
 async def test_more_sync_runs_than_threads_for_steps_end_all_the_same(database_url: str) -> None:
-    app = Rota(threads=1, seats=8)
+    app = Rota(threads=1, slots=8)
 
     @app.step
     def work(n: int) -> int:
@@ -146,7 +146,7 @@ async def test_a_sync_workflow_fails_retries_and_asks_like_any_other(database_ur
             (1, "manual", "failed:transient"),
             (2, "retry", "waiting:auth"),
         ]
-        await app.retry(run.id)
+        await app.runs.retry(run.id)
         await world.drain()
         assert await result(run) == "in"
 
@@ -359,7 +359,7 @@ async def test_sync_code_that_is_stuck_does_not_keep_the_program_from_leaving(
             await world.settle()
             await eventually(begun.is_set)
         async with virtual(app, url=database_url):
-            assert (await app.get(run.id)).status == "pending"
+            assert (await app.runs.get(run.id)).status == "pending"
     finally:
         release.set()
         await asyncio.sleep(0)

@@ -122,7 +122,7 @@ async def test_a_run_is_refused_when_another_factory_displaced_ours(
         assert "task factory" in (await trouble(run))["message"]
         assert await keys(app, run) == []
         loop.set_task_factory(ours)
-        await app.retry(run.id)
+        await app.runs.retry(run.id)
         await world.drain()
         assert await result(run) == RIGHT
 

@@ -216,7 +216,7 @@ async def test_a_timeout_is_one_deadline_across_retries(database_url: str) -> No
     async with virtual(app, url=database_url) as world:
         run = await app.start(flow)
         await world.drain()
-        rows = await app.chain(run.id)
+        rows = await app.runs.chain(run.id)
         assert [row.label for row in rows] == ["failed:transient", "failed:timeout"]
         assert rows[-1].finished_at == rows[0].created_at + 45 * SECOND
 
@@ -249,7 +249,7 @@ async def test_a_timeout_is_one_deadline_across_recoveries(database_url: str) ->
             world.clock.move_to(world.clock.now() + 60 * SECOND)
             await world.beat()
         await world.drain()
-        rows = await app.chain(run.id)
+        rows = await app.runs.chain(run.id)
         assert [row.status for row in rows] == ["crashed", "crashed", "failed"]
         assert (rows[-1].reason, rows[-1].finished_at) == ("timeout", began + 180 * SECOND)
 
@@ -286,7 +286,7 @@ async def test_a_retry_by_hand_gets_the_whole_timeout_again(database_url: str) -
         await world.drain()
         assert await run.status() == "failed:timeout"
         await world.advance("1h")
-        await app.retry(run.id)
+        await app.runs.retry(run.id)
         await world.drain()
         assert await run.status() == "completed"
 
@@ -305,7 +305,7 @@ async def test_a_timeout_that_leaves_no_time_is_refused(database_url: str, timeo
     async with virtual(app, url=database_url):
         with pytest.raises(BadInput, match="leaves no time"):
             await good.options(timeout=timeout).start()
-        assert await app.list() == []
+        assert await app.runs.list() == []
 
 
 async def test_a_start_may_set_its_own_timeout(database_url: str) -> None:
@@ -378,7 +378,7 @@ async def test_cancelling_interrupts_work_in_flight(database_url: str) -> None:
         assert endless.interrupted == 1
         assert await attempts(app, run) == [(1, "manual", "cancelled:enough")]
         assert calls == ["work"]
-        assert (await app.steps(run.id)) == []
+        assert (await app.runs.steps(run.id)) == []
         with pytest.raises(RunCancelled, match="enough"):
             await result(run)
         await sound(app)
@@ -492,7 +492,7 @@ async def test_a_cancelled_run_whose_worker_has_not_heard_yet_records_nothing(
         release.set()
         await world.settle()
         assert calls == ["work"]
-        assert await app.steps(run.id) == []
+        assert await app.runs.steps(run.id) == []
         assert await run.status() == "cancelled:by request"
 
 

@@ -13,10 +13,10 @@ from tests.workflows.kit import result, trouble
 VERBS = {
     "start": lambda client, run_id: client.start("child"),
     "start_many": lambda client, run_id: client.start_many("child", [()]),
-    "signal": lambda client, run_id: client.ref(run_id).signal("go", 1),
-    "cancel": lambda client, run_id: client.ref(run_id).cancel(),
-    "retry": lambda client, run_id: client.retry(run_id),
-    "fork": lambda client, run_id: client.fork(run_id, from_step="x"),
+    "signal": lambda client, run_id: client.runs.handle(run_id).signal("go", 1),
+    "cancel": lambda client, run_id: client.runs.handle(run_id).cancel(),
+    "retry": lambda client, run_id: client.runs.retry(run_id),
+    "fork": lambda client, run_id: client.runs.fork(run_id, from_step="x"),
     "pause_queue": lambda client, run_id: client.pause_queue("default"),
     "schedules.create": lambda client, run_id: client.schedules.create("s", "child", "@daily"),
     "schedules.delete": lambda client, run_id: client.schedules.delete("s"),
@@ -34,12 +34,12 @@ def app_with(verb: str, *, in_step: bool) -> Rota:
         return await wait_for("go")
 
     async def act(run_id: str) -> None:
-        run = app.ref(run_id)
+        run = app.runs.handle(run_id)
         calls: dict[str, Any] = {
             "signal": lambda: run.signal("go", 1),
             "cancel": run.cancel,
-            "retry": lambda: app.retry(run_id),
-            "fork": lambda: app.fork(run_id, from_step="x"),
+            "retry": lambda: app.runs.retry(run_id),
+            "fork": lambda: app.runs.fork(run_id, from_step="x"),
         }
         await calls[verb]()
 
@@ -73,7 +73,7 @@ async def test_a_client_verb_in_a_step_happens_once(database_url: str, verb: str
         run = await app.start("flow")
         await world.drain()
         assert await result(run) == "done"
-        [child] = await app.list(name="child")
+        [child] = await app.runs.list(name="child")
         assert child.status == {"signal": "completed", "cancel": "cancelled"}[verb]
 
 
@@ -103,7 +103,7 @@ async def test_reads_through_another_client_in_a_workflow_are_allowed(database_u
 
     @app.workflow
     async def flow() -> list[str]:
-        return [run.name for run in await other.list()]
+        return [run.name for run in await other.runs.list()]
 
     async with virtual(app, url=database_url) as world, Client(database_url) as other:
         run = await app.start(flow)

@@ -115,7 +115,7 @@ async def test_a_restart_does_not_start_a_sleep_anew(database_url: str) -> None:
         later = world.clock.now()
     async with virtual(app, url=database_url, start=later) as world:
         await world.drain()
-        row = (await app.chain(run.id))[-1]
+        row = (await app.runs.chain(run.id))[-1]
         assert row.status == "completed"
         assert row.finished_at == row.created_at + 36_000 * SECOND
 
@@ -130,7 +130,7 @@ async def test_a_sleep_that_ended_while_nobody_ran_is_over_at_the_next_start(
         later = world.clock.now() + 10_000 * SECOND
     async with virtual(app, url=database_url, start=later) as world:
         await world.settle()
-        assert (await app.chain(run.id))[-1].status == "completed"
+        assert (await app.runs.chain(run.id))[-1].status == "completed"
 
 
 def asking_app(timeout: Duration | None = None, type_: Any = Any) -> tuple[Rota, Any]:
@@ -289,7 +289,7 @@ async def test_a_signal_sent_in_the_middle_of_a_step_is_not_lost(database_url: s
 
     @app.step
     async def work(run_id: str) -> None:
-        await app.signal(run_id, "go", "from inside")
+        await app.runs.signal(run_id, "go", "from inside")
 
     @app.workflow
     async def flow() -> Any:

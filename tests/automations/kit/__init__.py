@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
 from rota import Rota, faults
+from rota.app import KEPT_KINDS
 from rota.automations import Automation, Context, MutationResult, Prepared
 from rota.core.automations.phases import shown
 from rota.core.runs.recovery import runs_alone
@@ -165,7 +166,7 @@ class Line(Rota):
 
     @property
     def applied(self) -> list[tuple[str, Any]]:
-        """Status and result of the changes that `next` was told of."""
+        """Status and result of the changes that `next` was reported."""
         return [(one.status, one.result) for one in self.told if one.status != "none"]
 
 
@@ -262,6 +263,7 @@ async def bury(app: Rota) -> int:
     reaped = await app.database.write(
         transitions.reap, namespace="default", now=now, gone=[app.runtime.worker.id],
         recoveries_max=app.settings.recoveries_max, new_ids=list(app.ids.take(now, 10)),
+        kept_kinds=KEPT_KINDS,
     )  # fmt: skip
     app.wakeups.tell("ready")
     if any(recovered and runs_alone(run.recoveries + 1) for run, recovered in reaped):

@@ -1,4 +1,4 @@
-"""Which test stands for which line of the plans that automations were built from: every line of
+"""Which test represents which line of the plans that automations were built from: every line of
 their "Testing" sections, and every row of every table of chapter 16. A test is named as
 `file::test`, or `file::test[id]` where a row is one case of several.
 """

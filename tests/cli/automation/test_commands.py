@@ -151,7 +151,7 @@ def test_a_rejected_change_is_never_made(desk: Desk) -> None:
 
 def test_an_answer_says_what_was_agreed_to(desk: Desk) -> None:
     run_id = desk.order("asking", "o-1")["run"]["id"]
-    said = desk.run("run", "approve", run_id[:31]).stdout
+    said = desk.run("run", "approve", run_id[-12:]).stdout
     assert said.startswith(
         'approved for asking: Mail about o-1 (send_mail {"to":"ann@example.com",'
     )
@@ -202,7 +202,7 @@ def test_the_page_of_a_turn_leads_to_its_automation(desk: Desk) -> None:
     ("how", "sentence", "action", "sent"),
     [
         ("login", "Waiting for you to renew credentials: the token has expired", "try-again", 1),
-        ("lost", "Nobody knows whether a change happened: Mail about o-1", "skip", 1),
+        ("lost", "It is unknown whether a change happened: Mail about o-1", "skip", 1),
         ("bad", "The code failed: an order without a customer", "try-again", 1),
         ("bad", "The code failed: an order without a customer", "skip", 0),
     ],
@@ -244,7 +244,7 @@ def test_an_event_that_cannot_even_be_read_is_skipped_by_the_command_shown(desk:
     shown = desk.order("mails", "o-1", "early")
     [skip] = [one for one in shown["actions"] if one["action"] == "skip"]
     assert skip["command"] == f"rota run resolve {shown['run']['id']} skip"
-    assert skip["means"] == "go on without orders/o-1"
+    assert skip["means"] == "continue without orders/o-1"
     assert shown["skips"] == [{"topic": "orders", "id": "o-1"}]
     assert desk.obey(shown, "skip")["status"] == "Idle"
     [event] = desk.json("automation", "events", "mails", "--topic", "orders")

@@ -116,7 +116,7 @@ def test_a_refused_deploy_is_listed(folder: Path) -> None:
     desk.run("automation", "deploy", code=2)
     listed = desk.run("automation", "list")
     assert "one is not deployed; refused: " in listed.stderr
-    assert "topic lonely is read by nobody" in listed.stderr
+    assert "topic lonely has no reader" in listed.stderr
     assert "a deploy was refused" in desk.error("automation", "show", "one", code=4)
 
 
@@ -127,7 +127,7 @@ def test_all_problems_of_all_automations_are_told_at_once(folder: Path) -> None:
     assert result.stderr.startswith("Error: 2 automations cannot be deployed:\n")
     for name in ("one", "two"):
         assert f"automation {name} cannot be deployed:\n" in result.stderr
-    assert result.stderr.count("  - topic lonely is read by nobody") == 2
+    assert result.stderr.count("  - topic lonely has no reader") == 2
     assert "it has neither a producer nor a consumer" in result.stderr
     assert "what was deployed before stays in force" in result.stderr
     alone = desk.run("automation", "deploy", "one", code=2)

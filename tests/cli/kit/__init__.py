@@ -112,10 +112,10 @@ class Shell:
         return project.configure(project.load(found), found, project.given({}))
 
     def work(self) -> None:
-        """Perform what was started, until nothing is left that could go on by itself."""
+        """Perform what was started, until nothing is left that could continue by itself."""
 
         async def rested(app: Rota) -> bool:
-            counts = await app.counts()
+            counts = await app.runs.counts()
             return not {"pending", "running"} & counts.keys()
 
         async def life() -> None:
@@ -134,7 +134,7 @@ class Daemon:
         self._from = self._log.stat().st_size if self._log.exists() else 0
         with self._log.open("ab") as out:
             self._popen = subprocess.Popen(
-                [sys.executable, "-m", "rota.cli", "up", *words], cwd=folder, stderr=out,
+                [sys.executable, "-m", "rota", "up", *words], cwd=folder, stderr=out,
                 stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, env=os.environ | environ,
             )  # fmt: skip
         self.pid = self._popen.pid

@@ -90,7 +90,7 @@ class Desk(Shell):
         return self.shown(shown["name"])
 
     def forget_code(self) -> None:
-        """The next command imports the project anew, as a process of its own would."""
+        """The next command imports the project again, as a process of its own would."""
         sys.modules.pop("jobs", None)
         shutil.rmtree(self.folder / "__pycache__", ignore_errors=True)
 

@@ -31,13 +31,13 @@ def document(*words: str, code: int = 0, **more: Any) -> Any:
     return json.loads(rota(*words, "--json", code=code, **more).stdout)
 
 
-# Answers, writes down every question, refuses bad words until somebody has mended it, and lets
+# Answers, writes down every question, refuses bad words until somebody has fixed it, and lets
 # those who have to wait do so until they are let go.
 SAY = """
 read -r line
 echo "$line" >> calls.log
 case "$line" in
-  *bad*) [ -e mended ] || { echo "no bad words" >&2; exit 1; } ;;
+  *bad*) [ -e fixed ] || { echo "no bad words" >&2; exit 1; } ;;
   *wait*) while [ ! -e go ]; do sleep 0.02; done ;;
 esac
 echo "said $line"

@@ -22,7 +22,7 @@ class SchedulerDaemon:
         self._err = folder / f"scheduler-{number}.err"
         with self._out.open("wb") as out, self._err.open("wb") as err:
             self._popen = subprocess.Popen(
-                [sys.executable, "-m", "rota.cli", "scheduler", "start", *words], cwd=folder,
+                [sys.executable, "-m", "rota", "scheduler", "start", *words], cwd=folder,
                 stdin=subprocess.DEVNULL, stdout=out, stderr=err, env=dict(os.environ),
             )  # fmt: skip
         self.pid = self._popen.pid

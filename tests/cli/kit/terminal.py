@@ -20,7 +20,7 @@ def on_terminal(folder: Path, *words: str, columns: int = 100) -> str:
         os.chdir(folder)
         environ = {**os.environ, "TERM": "xterm-256color"}
         environ.pop("NO_COLOR", None)
-        os.execve(sys.executable, [sys.executable, "-m", "rota.cli", *words], environ)
+        os.execve(sys.executable, [sys.executable, "-m", "rota", *words], environ)
     shown = b""
     while True:
         try:

@@ -38,7 +38,7 @@ def test_it_says_who_it_is_works_and_stops_gracefully(either: Shell, up: Up) -> 
     [line] = daemon.hears("is up").splitlines()
     [worker] = either.json("worker", "list")
     assert f"worker {worker['id']} is up on " in line
-    assert "namespace default, queues default, 100 seats, workflows add, answer, fails" in line
+    assert "namespace default, queues default, 100 slots, workflows add, answer, fails" in line
     assert worker["pid"] == daemon.pid
     result = either.run("run", "start", "add", "n=4", "--wait", "--timeout", "20s")
     assert json.loads(result.stdout)["sum"] == 5
@@ -96,13 +96,13 @@ def test_a_second_signal_stops_it_at_once_and_hands_runs_over(shell: Shell, up: 
 
 def test_flags_beat_the_environment_which_beats_the_file(shell: Shell, up: Up) -> None:
     with (shell.folder / "rota.toml").open("a") as file:
-        file.write("seats = 7\n[queues.mail]\nrunning = 2\n")
-    assert "7 seats" in up().hears("is up")
-    assert "8 seats" in up(ROTA_SEATS="8").hears("is up")
-    said = up("--seats", "9", "--queue", "mail", "--namespace", "ann", ROTA_SEATS="8").hears(
+        file.write("slots = 7\n[queues.mail]\nconcurrency = 2\n")
+    assert "7 slots" in up().hears("is up")
+    assert "8 slots" in up(ROTA_SLOTS="8").hears("is up")
+    said = up("--slots", "9", "--queue", "mail", "--namespace", "ann", ROTA_SLOTS="8").hears(
         "is up"
     )
-    assert "namespace ann, queues mail, 9 seats" in said
+    assert "namespace ann, queues mail, 9 slots" in said
     assert "from_environment.db" in up(ROTA_DATABASE="sqlite:///from_environment.db").hears("is up")
 
 
@@ -135,7 +135,7 @@ def test_with_json_every_log_line_is_an_object(shell: Shell, up: Up) -> None:
         (["nowhere.py"], "there is no nowhere.py"),
         (["nowhere:app"], "there is no nowhere"),
         (["jobs:ap"], "jobs has no Rota app called 'ap'"),
-        (["--seats", "0"], "settings: seats = 0: expected int >= 1"),
+        (["--slots", "0"], "settings: slots = 0: expected int >= 1"),
         (["--namespace", "a b"], "settings: namespace = 'a b': expected str matching regex"),
     ],
 )
@@ -160,7 +160,7 @@ def test_a_module_that_breaks_says_where(shell: Shell) -> None:
 def test_ctrl_c_while_waiting_leaves_the_run_alone(shell: Shell) -> None:
     run_id = shell.start("naps")
     child = subprocess.Popen(
-        [sys.executable, "-m", "rota.cli", "run", "result", run_id], cwd=shell.folder,
+        [sys.executable, "-m", "rota", "run", "result", run_id], cwd=shell.folder,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     wake = shell.folder / "jobs.db-wake"
@@ -169,7 +169,7 @@ def test_ctrl_c_while_waiting_leaves_the_run_alone(shell: Shell) -> None:
     out, err = child.communicate(timeout=20)
     assert child.returncode == 130
     assert out == ""
-    assert f"stopped waiting; run {run_id} goes on" in err
+    assert f"stopped waiting; run {run_id} continues" in err
     assert "Traceback" not in err
     assert status(shell, run_id) == "pending"
 

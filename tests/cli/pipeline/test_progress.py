@@ -39,7 +39,7 @@ def watch(monkeypatch: pytest.MonkeyPatch) -> Watch:
 
 
 def news(phase: str = "mapping", **more: Any) -> Progress:
-    """Where a run stands."""
+    """The state of a run."""
     return Progress(run_id="r", root_id="r", pipeline_id="demo", phase=phase, **more)
 
 

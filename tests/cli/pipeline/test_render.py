@@ -178,7 +178,7 @@ def test_a_model_without_a_price_or_a_provider_is_told(folder: Path) -> None:
     assert told["total"]["cost_usd"] is None
     assert any("no price is known for openai:unheard-of" in note for note in told["notes"])
     told = document("render", "line", "--model", "opnai:gpt-5")
-    assert any("'opnai' is no provider" in note for note in told["notes"])
+    assert any("'opnai' is not a provider" in note for note in told["notes"])
     assert told["total"]["calls"] == 5
 
 

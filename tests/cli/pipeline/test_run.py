@@ -41,7 +41,7 @@ def begun(folder: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
 
     def start(*words: str) -> subprocess.Popen[str]:
         child = subprocess.Popen(
-            [sys.executable, "-m", "rota.cli", "pipeline", *words], cwd=folder, text=True,
+            [sys.executable, "-m", "rota", "pipeline", *words], cwd=folder, text=True,
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         )  # fmt: skip
         started.append(child)
@@ -176,7 +176,7 @@ def test_what_is_missing_is_told_before_anything_is_started(
 
 @pytest.mark.parametrize(
     ("model", "said"),
-    [("sya:it", "'sya' is no provider; did you mean \"say\"? Write"), ("", "no model is named")],
+    [("sya:it", "'sya' is not a provider; did you mean \"say\"? Write"), ("", "no model is named")],
 )
 def test_a_model_that_nobody_knows_is_told_before_anything_is_started(
     folder: Path, model: str, said: str
@@ -250,7 +250,7 @@ def test_nothing_else_is_performed_by_the_way(folder: Path) -> None:
 def rota_run(*words: str) -> Any:
     """`rota run …`, which is another noun."""
     done = subprocess.run(
-        [sys.executable, "-m", "rota.cli", "run", *words, "--json"],
+        [sys.executable, "-m", "rota", "run", *words, "--json"],
         capture_output=True, text=True, check=True,
     )  # fmt: skip
     return json.loads(done.stdout)
@@ -282,7 +282,7 @@ def test_generated_items_are_looked_at_before_a_run(folder: Path) -> None:
     assert "two does not generate its items" in rota("generate", "two", code=2).stderr
 
 
-# -- going on ----------------------------------------------------------------------------------
+# -- continuing ----------------------------------------------------------------------------------
 
 
 def test_failed_items_are_tried_again_alone_and_all_is_reduced_anew(folder: Path) -> None:
@@ -295,7 +295,7 @@ def test_failed_items_are_tried_again_alone_and_all_is_reduced_anew(folder: Path
     assert again["attempt"] == 2
     # A retry is the same run: it began when its first attempt did, and for the same reason.
     assert (again["trigger"], again["started_at"]) == ("manual", first["started_at"])
-    (folder / "mended").touch()
+    (folder / "fixed").touch()
     result = rota("retry", "words", "--ai", "ai.yaml")
     assert result.stdout.splitlines()[1:] == [
         "tea,said tea,true,", "bad,said bad,true,", "jam,said jam,true,",
@@ -311,7 +311,7 @@ def test_all_of_it_works_on_either_database(folder: Path, database_url: str) -> 
     place = ["--ai", "ai.yaml", "--database", database_url]
     migrate(database_url)
     rota("run", "words", *place, code=7)
-    (folder / "mended").touch()
+    (folder / "fixed").touch()
     rota("retry", "words", *place)
     rota("run", "words", "--limit", "1", *place)
     newest, oldest = document("history", "words", "--database", database_url)
@@ -321,7 +321,7 @@ def test_all_of_it_works_on_either_database(folder: Path, database_url: str) -> 
 
 def migrate(url: str) -> None:
     """Make the tables."""
-    words = [sys.executable, "-m", "rota.cli", "migrate", "--database", url]
+    words = [sys.executable, "-m", "rota", "migrate", "--database", url]
     subprocess.run(words, check=True, capture_output=True)
 
 
@@ -329,7 +329,7 @@ def test_a_run_goes_on_as_it_began_whatever_became_of_the_file(folder: Path) -> 
     made(folder, ["tea", "bad"])
     rota("run", "words", "--ai", "ai.yaml", code=7)
     made(folder, ["other"])
-    (folder / "mended").touch()
+    (folder / "fixed").touch()
     result = rota("retry", "words", "--ai", "ai.yaml")
     assert len(result.stdout.splitlines()) == 3
     assert "the pipeline has changed since this run began" in result.stderr
@@ -358,7 +358,7 @@ def test_one_ctrl_c_cancels_and_keeps_what_is_done(
     assert child.returncode == 130, err
     assert out.splitlines()[1:] == ["tea,said tea,true,", "jam,said jam,true,"]
     assert "words: cancelled: 2 of 4 items done, 2 not done" in err
-    assert "go on from what is done: rota pipeline resume words" in err
+    assert "continue from what is done: rota pipeline resume words" in err
     assert document("history", "words")[0]["outcome"] == "cancelled"
     (folder / "go").touch()
     resumed = rota("resume", "words", "--ai", "ai.yaml")
@@ -374,7 +374,7 @@ def test_ctrl_c_does_not_wait_for_a_pipe_that_never_ends(folder: Path) -> None:
     reader, writer = os.pipe()
     words = ["pipeline", "run", "words", "--ai", "ai.yaml", "--items", "-"]
     child = subprocess.Popen(
-        [sys.executable, "-m", "rota.cli", *words], cwd=folder, text=True, stdin=reader,
+        [sys.executable, "-m", "rota", *words], cwd=folder, text=True, stdin=reader,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE,
     )  # fmt: skip
     try:
@@ -513,7 +513,7 @@ def test_skipped_occurrences_are_told_and_never_gone_on_with(folder: Path) -> No
     made(folder, ["tea", "bad"], schedule=schedule)
     rota("run", "words", "--ai", "ai.yaml", code=7)
     scheduler = subprocess.Popen(
-        [sys.executable, "-m", "rota.cli", "scheduler", "start", "."], cwd=folder,
+        [sys.executable, "-m", "rota", "scheduler", "start", "."], cwd=folder,
         stderr=subprocess.DEVNULL,
     )  # fmt: skip
     try:
@@ -526,6 +526,6 @@ def test_skipped_occurrences_are_told_and_never_gone_on_with(folder: Path) -> No
     page = rota("history", "words", "--run", skipped).stdout
     assert "skipped:condition: 0 of 0 items done" in page
     assert "was skipped" in rota("resume", "words", "--run", skipped, code=5).stderr
-    (folder / "mended").touch()
+    (folder / "fixed").touch()
     rota("retry", "words", "--ai", "ai.yaml")
     assert calls(folder) == ["tea", "bad", "bad"]

@@ -205,7 +205,7 @@ def test_the_history_tells_what_was_skipped_and_why(desk: Desk) -> None:
     }  # fmt: skip
     (folder / ".schedule-state.json").write_text(json.dumps(state))
     desk.run("pause", "late")
-    desk.run("resume", "late")  # what was owed is left out
+    desk.run("resume", "late")  # what was owed is skipped
     desk.run("trigger", "late")
     newest, oldest = desk.json("history", "late")
     assert (newest["status"], newest["itemsProcessed"]) == ("completed", 2)
@@ -361,7 +361,7 @@ def test_a_second_signal_stops_at_once_and_the_next_daemon_goes_on(
     CliRunner().invoke(cli, ["scheduler", "trigger", "words"])
     one.until(lambda: "wait" in calls(folder))
     one.send(signal.SIGTERM)
-    one.until(lambda: "1 execution under way, 30 s to end" in one.log())
+    one.until(lambda: "1 execution in progress, 30 s to end" in one.log())
     one.send(signal.SIGTERM)
     assert one.wait() == 130
     assert "stopped at once" in one.log()
@@ -373,7 +373,7 @@ def test_a_second_signal_stops_at_once_and_the_next_daemon_goes_on(
 def test_ctrl_c_calls_off_what_a_trigger_performs_itself(folder: Path) -> None:
     words = made(folder, ["tea", "wait"], schedule={"cron": "0 9 1 1 *"})
     child = subprocess.Popen(
-        [sys.executable, "-m", "rota.cli", "scheduler", "trigger", "words", "--ai", "ai.yaml"],
+        [sys.executable, "-m", "rota", "scheduler", "trigger", "words", "--ai", "ai.yaml"],
         cwd=folder, text=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     )  # fmt: skip

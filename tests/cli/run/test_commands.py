@@ -5,11 +5,15 @@ from __future__ import annotations
 import json
 import sys
 
+import pytest
+
 from rota.cli import connect
 from rota.cli.base import CommonOptions
 from rota.client.client import Client
 from rota.client.start import Start
+from rota.engine.clock import SystemClock
 from rota.errors import Stranded
+from rota.store.runs.logs import NewLogLine, append
 from tests.cli.kit import Shell
 
 
@@ -93,7 +97,7 @@ def test_what_cannot_be_done_is_a_conflict(either: Shell) -> None:
     either.work()
     assert "nothing to cancel" in either.error("run", "cancel", run_id, code=5)
     assert "nothing to retry" in either.error("run", "retry", run_id, code=5)
-    assert "nobody will hear" in either.error("run", "signal", run_id, "x", code=5)
+    assert "cannot receive a signal" in either.error("run", "signal", run_id, "x", code=5)
 
 
 def test_a_run_nobody_knows_is_not_found(either: Shell) -> None:
@@ -160,7 +164,7 @@ def test_a_cancelled_run_says_so(either: Shell) -> None:
 def test_waiting_for_a_result_has_a_limit(either: Shell) -> None:
     run_id = either.start("naps")
     said = either.error("run", "result", run_id, "--timeout", "50ms", code=6)
-    assert f"run {run_id} has not ended within 50ms; it goes on" in said
+    assert f"run {run_id} has not ended within 50ms; it continues" in said
     assert "is not a duration" in either.error("run", "result", run_id, "--timeout", "x", code=2)
 
 
@@ -231,3 +235,61 @@ def test_a_run_stranded_by_a_code_change_is_not_told_to_retry(either: Shell) -> 
         assert Stranded.hint in said
         assert "Fix the cause" not in said
         assert ".." not in said
+
+
+def test_log_lines_are_printed_in_pages(either: Shell) -> None:
+    run_id = either.start("add", "n=1")
+    assert either.run("run", "logs", run_id).stdout == "no log lines\n"
+    lines = [NewLogLine(run_id, 0, "INFO", "shop", f"line {n}\x1b[2J") for n in range(3)]
+    call = CommonOptions(database=either.url)
+    connect.ask(call, lambda client: client.database.write(append, lines))
+    page = either.run("run", "logs", run_id, "--after", "1", "--limit", "1")
+    assert page.stdout.endswith("  info    shop: line 1\\x1b[2J\n")
+    assert page.stderr == "more: --after 2\n"
+    assert [line["position"] for line in either.json("run", "logs", run_id)] == [1, 2, 3]
+
+
+def test_list_filters_by_tag_error_kind_schedule_and_time(either: Shell) -> None:
+    tagged = either.start("add", "n=1", "--tag", "to=me")
+    failed = either.start("fails", "n=2")
+    either.work()
+
+    def found(*words: str) -> list[str]:
+        return [run["id"] for run in either.json("run", "list", *words)]
+
+    assert found("--tag", "to=me") == found("--tag", "to") == [tagged]
+    assert found("--error", "StepFailed") == [failed]
+    assert found("--kind", "workflow", "--since", "1h") == [failed, tagged]
+    assert found("--until", "1h") == found("--since", "2999-01-01") == []
+    assert "no schedule 'x'" in either.error("run", "list", "--schedule", "x", code=4)
+    assert "is not a time" in either.error("run", "list", "--since", "soon", code=2)
+
+
+def test_many_runs_are_counted_then_retried_or_cancelled(either: Shell) -> None:
+    failed = [either.start("fails", f"n={n}") for n in range(2)]
+    either.work()
+    words = ("run", "retry", "--all", "--error", "StepFailed")
+    counted = either.run(*words)
+    assert counted.stdout == "retry would take 2 runs\n"
+    assert counted.stderr == "to retry them: the same command with --yes\n"
+    assert either.run(*words, "--yes").stdout == "retry: 2 runs\n"
+    done = either.json("run", "cancel", "--all", "--name", "fails", "--yes", "--reason", "enough")
+    assert (done["matched"], set(done["run_ids"]), done["dry_run"]) == (2, set(failed), False)
+    assert either.run("run", "cancel", "--all").stdout == "cancel would take 0 runs\n"
+    assert "missing argument" in either.error("run", "retry", code=2)
+    assert "names one run" in either.error("run", "retry", failed[0], "--all", code=2)
+
+
+def test_watching_a_run_ends_with_it_and_watching_a_list_with_ctrl_c(
+    either: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_id = either.start("add", "n=1")
+    either.work()
+    page = either.run("run", "show", run_id, "--watch").stdout
+    assert page == either.run("run", "show", run_id).stdout
+
+    async def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(SystemClock, "wait", interrupted)
+    assert run_id[-8:] in either.run("run", "list", "--watch").stdout

@@ -175,7 +175,7 @@ def test_wait_fails_when_the_run_fails_or_takes_too_long(shell: Shell) -> None:
     said = shell.error("run", "start", "fails", "n=1", "--external-id", "f", "--wait", code=1)
     assert "cannot do 2" in said
     said = shell.error("run", "start", "naps", "--wait", "--timeout", "50ms", code=6)
-    assert "it goes on" in said
+    assert "it continues" in said
 
 
 def test_too_much_input_is_refused(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -142,7 +142,7 @@ def test_a_pause_may_end_by_itself(either: Shell) -> None:
     assert found["note"] == "by request"
     said = either.error("schedule", "pause", "daily", "--until", "2020-01-01", code=2)
     assert "is in the past" in said
-    assert "Hint: Give a later time, or none to pause until somebody resumes it." in said
+    assert "Hint: Give a later time, or none to pause until an operator resumes it." in said
 
 
 def test_resume_may_catch_up(either: Shell) -> None:
@@ -245,7 +245,7 @@ def test_why_is_one_sentence_and_a_hint(either: Shell) -> None:
     said = either.run("why", "hourly", "--at", "2026-01-05T11:00").stdout.splitlines()
     assert said[0] == (
         "hourly did not run 5 times from Mon 2026-01-05 10:00 CET to Mon 2026-01-05 14:00 CET: "
-        "nobody was there to fire it in time, and of those missed only the latest runs "
+        "no scheduler was there to fire it in time, and of those missed only the latest runs "
         "(missed: run)."
     )
     assert said[1].startswith("→ ")

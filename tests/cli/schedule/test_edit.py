@@ -63,7 +63,7 @@ def test_every_option_arrives(either: Shell) -> None:
     assert (found["queue"], found["priority"], found["status"]) == ("mail", 4, "paused")
     assert found["start_at"] == "2038-12-31T23:00:00.000Z"
     assert found["end_at"] == "2040-01-01T12:00:00.000Z"
-    assert "the clock skips are left out, times that come twice run both times" in found["text"]
+    assert "the clock skips are skipped, times that come twice run both times" in found["text"]
     page = either.run("schedule", "show", "s").stdout
     assert "overlap skip; missed all; missed max 7; max delay 1h; jitter 5m; max runs 9" in page
     assert "  runs        0 of 9\n" in page
@@ -111,8 +111,8 @@ def test_with_only_a_database_any_workflow_may_be_named(either: Shell) -> None:
         (["0", "9", "a.py", "b.py", "c.py", "d.py"], 'Put cron in quotes: "0 9 * * *".'),
         (["@daily", "--overlap", "maybe"], "'maybe' is not one of"),
         (["@daily", "--gap", "maybe"], "'maybe' is not one of"),
-        (["@daily", "--max-runs", "0"], "'0' is no number from 1 on"),
-        (["@daily", "--retries", "x"], "'x' is no number from 0 on"),
+        (["@daily", "--max-runs", "0"], "'0' is not a number from 1 on"),
+        (["@daily", "--retries", "x"], "'x' is not a number from 0 on"),
         (["@daily", "--jitter", "x"], "'x' is not a duration"),
         (["@daily", "--start", "x"], "'x' is not a time"),
         (["@daily", "--missed-max", "-1"], "--missed-max"),
@@ -149,7 +149,7 @@ def test_only_what_is_named_changes(either: Shell) -> None:
     assert (found["forms"], found["zone"]) == (["0 10 * * MON-FRI"], "Europe/Berlin")
     found = either.json(*update, "--zone", "Asia/Tokyo", "--gap", "skip")
     assert (found["forms"], found["zone"]) == (["0 10 * * MON-FRI"], "Asia/Tokyo")
-    assert "are left out" in found["text"]
+    assert "are skipped" in found["text"]
     found = either.json(*update, "--max-delay", "1h", "--end", "2040-01-01", "--priority", "3")
     assert (found["policies"]["overlap"], found["policies"]["max_delay"]) == ("skip", "1h")
     assert (found["priority"], found["end_at"]) == (3, "2039-12-31T15:00:00.000Z")

@@ -1,4 +1,4 @@
-"""Schedules in `rota.toml`: applied by a deployment, never reset, put aside without code."""
+"""Schedules in `rota.toml`: applied by a deployment, never reset, quarantined without code."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def test_an_operators_change_outlives_a_change_of_the_file_until_it_is_reset(
     assert "changed" not in either.run("schedule", "show", "s").stdout
 
 
-def test_one_whose_workflow_is_gone_is_put_aside_loudly(
+def test_one_whose_workflow_is_gone_is_quarantined_loudly(
     either: Shell, caplog: pytest.LogCaptureFixture
 ) -> None:
     write(either, '[schedules.s]\nworkflow = "naps"\nwhen = "@daily"\n')
@@ -144,8 +144,8 @@ def test_one_whose_workflow_is_gone_is_put_aside_loudly(
     assert "there is no workflow naps in the code, so it does not run" in caplog.text
     [found] = either.json("schedule", "list")
     assert found["status"] == "paused"
-    assert found["note"] == "put aside: workflow naps is gone from the code"
-    assert either.json("why", "s")["verdict"] == "put_aside"
+    assert found["note"] == "quarantined: workflow naps is gone from the code"
+    assert either.json("why", "s")["verdict"] == "quarantined"
 
 
 def test_one_that_left_the_file_still_fires_and_is_warned_of(

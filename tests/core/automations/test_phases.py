@@ -40,7 +40,7 @@ MIGRATION = (ROOT / "src/rota/store/migrations/0003_automations.sql").read_text(
         (Phase.MUTATED, Mutation.APPLIED, Way.EMIT),
         (Phase.EMITTING, Mutation.APPLIED, Way.EMIT),
         (Phase.EMITTING, Mutation.SKIPPED, Way.EMIT),
-        (Phase.EMITTING, None, Way.AGAIN),  # no change was made: prepare may be mended
+        (Phase.EMITTING, None, Way.AGAIN),  # no change was made: prepare may be fixed
         (Phase.EXECUTING, None, Way.AGAIN),
         (Phase.COMMITTED, Mutation.APPLIED, Way.CHOOSE),
         (Phase.MUTATING, Mutation.IN_FLIGHT, Way.RECONCILE),

@@ -43,7 +43,7 @@ def test_no_queue_and_no_slot_give_nothing() -> None:
 @pytest.mark.parametrize(
     "options",
     [
-        {"open_per_key": 1, "running_per_key": 1},
+        {"open_per_key": 1, "concurrency_per_key": 1},
         {"round_robin": True, "age": "1m"},
         {"weight": 0},
         {"open_per_key": 0},

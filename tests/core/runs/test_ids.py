@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rota.core.runs.ids import IdMaker, born_at
+from rota.core.runs.ids import IdMaker, created_at_of
 
 T0 = 1_700_000_000_123_456
 instants = st.integers(0, 2**47 * 1000)
@@ -67,4 +67,4 @@ def test_a_batch_and_single_ids_share_one_line() -> None:
 
 def test_an_id_tells_when_it_was_made() -> None:
     maker = IdMaker(random.Random(1).getrandbits)
-    assert born_at(maker.make(1_900_000_000_123_456)) == 1_900_000_000_123_000
+    assert created_at_of(maker.make(1_900_000_000_123_456)) == 1_900_000_000_123_000

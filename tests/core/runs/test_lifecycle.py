@@ -8,8 +8,8 @@ from itertools import product
 import pytest
 
 from rota.core.runs.lifecycle import (
-    BIRTHS,
     FINAL,
+    INITIAL,
     OPEN,
     RULES,
     SETTLING,
@@ -37,7 +37,7 @@ def test_every_status_that_is_not_final_can_be_left() -> None:
 
 
 def test_every_status_can_be_reached() -> None:
-    reached = set(BIRTHS)
+    reached = set(INITIAL)
     for _ in Status:
         reached |= {rule.target for rule in RULES.values() if rule.sources & reached}
     assert reached == set(Status)
@@ -78,8 +78,8 @@ def test_workers_settle_by_the_verbs_that_need_the_lease() -> None:
 
 
 def test_no_run_is_born_running_or_over() -> None:
-    assert not BIRTHS & {Status.RUNNING}
-    assert {Status.SKIPPED} == BIRTHS & FINAL
+    assert not INITIAL & {Status.RUNNING}
+    assert {Status.SKIPPED} == INITIAL & FINAL
 
 
 def test_every_open_run_can_be_cancelled() -> None:
@@ -112,7 +112,7 @@ def test_the_diagram_shows_every_arrow_and_no_other() -> None:
     lines = diagram().splitlines()
     assert lines[0] == "stateDiagram-v2"
     arrows = {tuple(re.findall(r"[\w*\[\]]+", line)) for line in lines[1:]}
-    expected: set[tuple[str, ...]] = {("[*]", status.value) for status in BIRTHS}
+    expected: set[tuple[str, ...]] = {("[*]", status.value) for status in INITIAL}
     expected |= {(status.value, "[*]") for status in FINAL}
     expected |= {
         (source.value, rule.target.value, verb)

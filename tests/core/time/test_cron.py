@@ -98,7 +98,7 @@ WRONG = [
     ("0 */25 * * *", "hour", "a step of 25 is longer than the field, which has 24", 4, 2),
     ("0 0 * * */8", "day of week", "a step of 8 is longer than the field, which has 7", 10, 1),
     ("*/ * * * *", "minute", "the step after / is missing", 2, 1),
-    ("*/x * * * *", "minute", "x is no step; write a number after the /", 2, 1),
+    ("*/x * * * *", "minute", "x is not a step; write a number after the /", 2, 1),
     ("0 9,,17 * * *", "hour", "an item of the list is empty", 4, 1),
     ("0 9, * * *", "hour", "an item of the list is empty", 4, 1),
     ("0 9- * * *", "hour", "a value is missing", 4, 1),

@@ -106,6 +106,6 @@ def test_a_whole_spec_in_words() -> None:
 def test_rules_other_than_the_usual_are_told() -> None:
     timing = Timing(cron="30 2 * * *", zone="Europe/Berlin", gap="skip", repeat="both")
     assert describe(Spec((timing,))) == (
-        "at 02:30, every day, times that the clock skips are left out, "
+        "at 02:30, every day, times that the clock skips are skipped, "
         "times that come twice run both times (Europe/Berlin)"
     )

@@ -23,7 +23,7 @@ from rota.core.time.recurrence import (
     next_after,
 )
 from tests.core.time.kit import oracle
-from tests.kit.sampling import third
+from tests.kit.sampling import sample
 
 pytestmark = pytest.mark.slow
 
@@ -66,7 +66,7 @@ def expected(
     ]
 
 
-@pytest.mark.parametrize("shard", third(range(SHARDS), "around every change"))
+@pytest.mark.parametrize("shard", sample(range(SHARDS), "around every change"))
 def test_around_every_change_of_every_zone_all_is_as_the_wall_says(shard: int) -> None:
     wrong = []
     for zone in ZONES[shard::SHARDS]:
@@ -89,7 +89,7 @@ def cached(
     return expected(at, was, now, _seen.setdefault((at, was, now), zone))
 
 
-@pytest.mark.parametrize("shard", third(range(SHARDS), "counting"))
+@pytest.mark.parametrize("shard", sample(range(SHARDS), "counting"))
 def test_counting_and_walking_back_agree_with_walking_forward(shard: int) -> None:
     for zone in ZONES[shard::SHARDS]:
         for at, *_ in oracle.moves(ZoneInfo(zone), 2010, 2012):

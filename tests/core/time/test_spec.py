@@ -214,8 +214,8 @@ def test_what_never_fires_is_pointed_at() -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"gap": "shift"}, "gap='shift' is no rule"),
-        ({"repeat": "once"}, "repeat='once' is no rule"),
+        ({"gap": "shift"}, "gap='shift' is not a rule"),
+        ({"repeat": "once"}, "repeat='once' is not a rule"),
         ({"start_at": NOW + DAY, "end_at": NOW}, "before it starts"),
         ({"end_at": NOW - DAY}, "nothing left to fire: the last occurrence was"),
         ({"start_at": NOW + 1, "end_at": NOW + 2}, "no occurrence lies between"),

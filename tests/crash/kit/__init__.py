@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from tests.kit import select
-from tests.kit.sampling import PARTS, third
+from tests.kit.sampling import SHARE, sample
 
 T = TypeVar("T")
-SLICES = PARTS
+SLICES = SHARE
 
 
 async def has_tables(url: str) -> bool:
@@ -28,7 +28,7 @@ MakeDatabase = Callable[[], str]
 
 
 class KillSlice(NamedTuple):
-    """Every third point of a loop that kills at each: one slice in `make test`, all at night."""
+    """Every fifth point of a loop that kills at each: one slice in `make test`, all at night."""
 
     first: int  # from 1
 
@@ -45,8 +45,8 @@ class KillSlice(NamedTuple):
 
 
 def slices_of(test: str) -> Sequence[KillSlice]:
-    """All slices at night; else the one that the seed chooses for this test."""
-    return third([KillSlice(first) for first in range(1, SLICES + 1)], test)
+    """All slices at night; otherwise the one that the seed chooses for this test."""
+    return sample([KillSlice(first) for first in range(1, SLICES + 1)], test)
 
 
 AT_ONCE = 4

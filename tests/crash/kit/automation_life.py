@@ -48,7 +48,7 @@ EFFECT = "e1-e2"  # what the counterpart is told, once
 BESIDE_SQLITE3 = "sql with sqlite3 beside it"
 SLOW = frozenset({"a slow counterpart", "a slow counterpart with a lost answer"})
 APPROVED = frozenset({"append with an approval"})  # kinds whose change a person must agree to
-BAD_ITEM = "append with a bad item"  # one event is left out, and leaves a dead letter
+BAD_ITEM = "append with a bad item"  # one event is skipped, and leaves a dead letter
 CONSUMED = """
 select events.message_id from reservations join events on events.id = reservations.event_id
 where reservations.act = 'consumed' and events.namespace = '{namespace}'
@@ -255,7 +255,7 @@ def _fail_on_one_item(line: Automation) -> list[Topic]:
 
 
 async def live(life: Life) -> dict[str, Any]:
-    """Take up what there is, go on until nothing moves by itself, and tell how it stands."""
+    """Take up what there is, continue until nothing moves by itself, and tell how it is."""
     app = make_app(life)
     testing.GRACE_S = 20.0  # every call of a tool ends by itself
     # A process that is gone loses its runs at once, so a new one may take over within a second.
@@ -296,7 +296,7 @@ async def _told(app: Rota, life: Life) -> dict[str, Any]:
 
 
 def begin(life: Life) -> None:
-    """What the process does. It tells how it stands, and which points it reached."""
+    """What the process does. It tells how it is, and which points it reached."""
     with (life.folder / "log").open("a") as log:
         os.dup2(log.fileno(), sys.stderr.fileno())
     reached: list[str] = []

@@ -69,13 +69,13 @@ async def say(app: Rota, effects: Effects, verb: str, run_id: str, kill_at: int)
     if kill_at:
         arm(kill_at)
     if verb == "cancel":
-        await app.cancel(run_id)
+        await app.runs.cancel(run_id)
     elif verb == "retry":
-        await app.retry(run_id)
+        await app.runs.retry(run_id)
     elif verb == "fork":
-        await app.fork(run_id, from_step="note#1")
+        await app.runs.fork(run_id, from_step="note#1")
     elif verb == "signal":
-        await app.signal(run_id, "word", "heard")
+        await app.runs.signal(run_id, "word", "heard")
     else:
         await app.start_worker()
         # One that is to be killed must not look: its looks would be points, without end.
@@ -92,7 +92,7 @@ async def all_ended(effects: Effects) -> bool:
 
 async def nothing_open(app: Rota) -> bool:
     """Whether every run has ended."""
-    return not {"pending", "running", "sleeping", "waiting"} & (await app.counts()).keys()
+    return not {"pending", "running", "sleeping", "waiting"} & (await app.runs.counts()).keys()
 
 
 def main() -> None:

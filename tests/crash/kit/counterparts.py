@@ -54,7 +54,7 @@ class Assassin:
         self.pid: int | None = None
 
     def holds(self, moment: str) -> None:
-        """Let the process stand still until the moment comes: else it might be done by then."""
+        """Let the process stop until the moment comes: else it might be done by then."""
         if moment == self.moment and self.pid is not None:
             os.kill(self.pid, signal.SIGSTOP)
 

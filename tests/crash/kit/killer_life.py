@@ -18,7 +18,7 @@ KILLED = 77  # the exit code of a life that the run ended
 
 def make_app(url: str, effects: Effects) -> Rota:
     """The app of every life. The clock is real: the process really dies."""
-    app = Rota(url, migrate=True, heartbeat_s=0.2, lease_s=5, keep_days=0, seats=120)
+    app = Rota(url, migrate=True, heartbeat_s=0.2, lease_s=5, keep_days=0, slots=120)
     under_way = 0
 
     @app.workflow
@@ -26,7 +26,7 @@ def make_app(url: str, effects: Effects) -> Rota:
         nonlocal under_way
         under_way += 1
         effects.add("neighbour", str(number))
-        await asyncio.sleep(0.05)  # the work that is under way when the process dies
+        await asyncio.sleep(0.05)  # the work that is in progress when the process dies
         under_way -= 1
         return number
 
@@ -43,7 +43,7 @@ async def live(url: str, effects: Effects) -> None:
     app = make_app(url, effects)
     async with app:
         while True:
-            counts = await app.counts()
+            counts = await app.runs.counts()
             if not {"pending", "running", "sleeping"} & counts.keys():
                 return
             await asyncio.sleep(0.02)

@@ -1,4 +1,4 @@
-"""A child process that runs a scheduled pipeline once, tells of it, and is killed on the way.
+"""A child process that runs a scheduled pipeline once, reports it, and is killed on the way.
 
 `python -m tests.crash.kit.notification_life --database URL --root FOLDER [--kill-at N]`. Points
 are counted from the last item on, so the first is before the commit by which the execution ends.

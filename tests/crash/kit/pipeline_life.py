@@ -1,4 +1,4 @@
-"""A child process that runs a small pipeline, mends it and runs what failed again.
+"""A child process that runs a small pipeline, fixes it and runs what failed again.
 
 `python -m tests.crash.kit.pipeline_life --database URL --effects FILE [--kill-at N]`: every
 question leaves one line in the effects file, so that what was asked can be held against what is
@@ -84,7 +84,7 @@ async def live(url: str, effects: Effects, folder: Path, text: str) -> PipelineR
 async def _next(app: Rota, root_id: str) -> PipelineResult:
     """The result of the attempt after a partial one."""
     while True:
-        ended = await app.wait(root_id, timeout=30)
+        ended = await app.runs.wait(root_id, timeout=30)
         if (ended.status, ended.reason) == ("completed", None):
             return await app.pipelines.result(root_id)
 

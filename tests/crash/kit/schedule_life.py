@@ -40,7 +40,7 @@ Life = Callable[[], Awaitable[None]]
 
 
 def make_app(url: str, now: int) -> Rota:
-    """An app at an instant. Nobody works here: what is born stays as it was born."""
+    """An app at an instant. Nobody works here: what is created stays as it was created."""
     app = Rota(url, migrate=True, keep_days=0, clock=VirtualClock(now))
 
     @app.workflow
@@ -157,7 +157,7 @@ async def check(url: str, verb: str, nth: int, told: dict[str, Any]) -> None:
 
 
 async def finish(url: str) -> None:
-    """Life goes on: two more looks."""
+    """Life continues: two more looks."""
     await tick(url, LATER + 1)
     await tick(url, LATER + 2 * HOUR)
 

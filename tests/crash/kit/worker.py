@@ -79,7 +79,7 @@ def make_app(url: str, effects: Effects, **overrides: Any) -> Rota:  # noqa: C90
         return "a result nobody wants"
 
     @app.workflow(queue="narrow")
-    async def seat(label: str, seconds: float) -> None:
+    async def slot(label: str, seconds: float) -> None:
         effects.add(label, "begin")
         await asyncio.sleep(seconds)
         effects.add(label, "end")
@@ -90,7 +90,7 @@ def make_app(url: str, effects: Effects, **overrides: Any) -> Rota:  # noqa: C90
 def deafen(database: Database) -> None:
     """Neither tell nor hear wake-ups from now on."""
 
-    async def listen(heard: object) -> None:
+    async def listen(notified: object) -> None:
         return None
 
     async def write(topics: object, brief: bool, function: Any, *args: Any, **kwargs: Any) -> Any:

@@ -147,7 +147,7 @@ def fixed_zone(place: Place) -> str:
 
 @case("unknown key in rota.toml")
 def toml_key(place: Place) -> str:
-    _project(place, toml="[queues.mail]\nrunnin = 1")
+    _project(place, toml="[queues.mail]\nconcurency = 1")
     return place.rota("up")
 
 
@@ -159,14 +159,14 @@ def toml_syntax(place: Place) -> str:
 
 @case("unknown setting in rota.toml")
 def toml_setting(place: Place) -> str:
-    _project(place, toml="[settings]\nseets = 5")
+    _project(place, toml="[settings]\nslotz = 5")
     return place.rota("up")
 
 
 @case("bad setting in the environment")
 def environment(place: Place) -> str:
     _project(place)
-    return place.rota("up", ROTA_SEATS="many")
+    return place.rota("up", ROTA_SLOTS="many")
 
 
 @case("database URL that Rota does not know")
@@ -281,6 +281,6 @@ def unknown_run(place: Place) -> str:
 
 def _run(folder: Path, *words: str) -> None:
     subprocess.run(
-        [sys.executable, "-m", "rota.cli", *words], cwd=folder, check=True, capture_output=True,
+        [sys.executable, "-m", "rota", *words], cwd=folder, check=True, capture_output=True,
         env={**os.environ},
     )  # fmt: skip

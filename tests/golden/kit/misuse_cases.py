@@ -195,7 +195,7 @@ Calls = list[tuple[str, int]]
 
 
 async def _changed(place: Place, before: Calls, after: Calls) -> str:
-    """Begin a run with some calls of steps, go on with others."""
+    """Begin a run with some calls of steps, continue with others."""
 
     def version(calls: Calls) -> Rota:
         app = Rota()

@@ -200,7 +200,7 @@ async def other_sqlite(place: Place) -> None:
 
 @case("unknown setting, Python")
 def unknown_setting(place: Place) -> None:
-    Rota(place.url, seets=5)  # type: ignore[call-arg]
+    Rota(place.url, slotz=5)  # type: ignore[call-arg]
 
 
 @case("unknown option of @app.workflow")
@@ -245,7 +245,7 @@ def start_option(place: Place) -> None:
 
 @case("setting out of bounds, Python")
 def bad_setting(place: Place) -> None:
-    Rota(place.url, seats=0)
+    Rota(place.url, slots=0)
 
 
 @case("blocking code in the event loop")
@@ -302,7 +302,7 @@ async def unknown_step(place: Place) -> None:
     async with virtual(app, url=place.url) as world:
         run = await app.start(order)
         await world.drain()
-        await app.fork(run.id, from_step="ship#0")
+        await app.runs.fork(run.id, from_step="ship#0")
 
 
 @case("queue that does not exist")

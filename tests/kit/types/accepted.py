@@ -10,7 +10,7 @@ from rota.blocking import BlockingClient, BlockingRun, block_on
 from rota.core.runs.model import Run
 from rota.pipelines.outcome import PipelineResult
 
-app = Rota("sqlite:///rota.db", seats=5, keep_days=3, namespace="red")
+app = Rota("sqlite:///rota.db", slots=5, keep_days=3, namespace="red")
 
 
 @app.step(retries=3, timeout="5s", name="download")
@@ -51,9 +51,9 @@ async def from_async_code() -> None:
     assert_type(await plain.aio(3), dict[str, int])
     assert_type(plain(3), dict[str, int])
     assert_type(await app.start("fetch", "u", queue="an argument"), RunHandle[Any])
-    assert_type(app.ref("an id"), RunHandle[Any])
-    assert_type(app.ref("an id", fetch), RunHandle[str])
-    assert_type(await app.retry("an id"), RunHandle[Any])
+    assert_type(app.runs.handle("an id"), RunHandle[Any])
+    assert_type(app.runs.handle("an id", fetch), RunHandle[str])
+    assert_type(await app.runs.retry("an id"), RunHandle[Any])
     assert_type(await app.pipelines.start("daily"), RunHandle[PipelineResult])
 
 
@@ -75,8 +75,8 @@ def from_sync_code(client: BlockingClient) -> None:
 async def other_calls(client: Client) -> None:
     options: StartOptions = {"queue": "slow", "on_conflict": "reject"}
     assert_type(await client.options(**options).start(fetch, "u"), RunHandle[str])
-    assert_type(await client.list(status="failed", limit=5), list[Run])
+    assert_type(await client.runs.list(status="failed", limit=5), list[Run])
     await client.schedules.create("s", count, "5m", zone="UTC", input={"n": 1}, overlap="skip")
     await client.schedules.update("s", when="6m", end=None, max_runs=3)
-    app.queue("slow", seats=1, running=2, running_per_key=1, rate=(10, "1m"))
+    app.queue("slow", worker_concurrency=1, concurrency=2, concurrency_per_key=1, rate=(10, "1m"))
     app.automation("mail", approval=True, queue="slow", timezone="UTC")

@@ -48,7 +48,7 @@ async def wrong_results() -> None:
 def wrong_from_sync_code(client: BlockingClient) -> None:
     client.start(plain, "not an int")  # type: ignore[call-overload]
     client.options(queu="slow")  # type: ignore[call-arg]
-    client.list(stat="failed")  # type: ignore[call-arg]
+    client.runs.list(stat="failed")  # type: ignore[call-arg]
     text: str = client.start(plain, 1).result()  # type: ignore[assignment]
     assert text
 
@@ -63,7 +63,7 @@ async def misspelt_options(client: Client) -> None:
     app.schedule("5m", overlp="skip")  # type: ignore[call-arg]
     app.automation("mail", aproval=True)  # type: ignore[call-arg]
     app.queue("slow", seets=1)  # type: ignore[call-arg]
-    await client.list(stat="failed")  # type: ignore[call-arg]
+    await client.runs.list(stat="failed")  # type: ignore[call-arg]
     await client.schedules.create("s", fetch, "5m", overlp="skip")  # type: ignore[call-arg]
     await client.schedules.update("s", overlp="skip")  # type: ignore[call-arg]
     FeedRead("news", bass="https://example.org")  # type: ignore[call-arg]

@@ -29,7 +29,7 @@ def test_every_pipeline_is_listed_and_a_broken_one_disturbs_no_other(tmp_path: P
 
 
 def test_a_folder_that_is_not_there_is_told(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match="is no folder"):
+    with pytest.raises(BadInput, match="is not a folder"):
         discover(tmp_path / "nowhere", now=NOW)
 
 

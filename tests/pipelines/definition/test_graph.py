@@ -37,7 +37,7 @@ CASES = {
     "no nodes": ("nodes: {}\n", ["2:1 nodes is empty: a graph has at least one node"]),
     "nodes beside a map": (
         "map: {prompt: '{{x}}'}\nnodes: {a: {type: script, run: ls}}\n",
-        ["2:1 map and nodes cannot stand together; choose one"],
+        ["2:1 map and nodes exclude each other; choose one"],
     ),
     "an unknown type": (
         "nodes: {a: {type: laod}}\n",

@@ -55,7 +55,7 @@ def test_a_misspelt_placeholder_is_told_in_its_line(tmp_path: Path) -> None:
     reduce: {type: list}
     """
     assert told(tmp_path / "p", text) == [
-        'warning 8:18 {{titel}} is no field of the items; did you mean "title"?'
+        'warning 8:18 {{titel}} is not a field of the items; did you mean "title"?'
     ]
 
 
@@ -123,7 +123,7 @@ def test_skills_come_before_the_prompt_and_a_missing_one_is_an_error(tmp_path: P
     [missing] = told(tmp_path / "pipes" / "p", text.replace("calm", "wild"))
     assert "the skill wild is not there; looked for" in missing
     [illegal] = told(tmp_path / "pipes" / "p", text.replace("calm", "../x"))
-    assert '"../x" is no name of a skill' in illegal
+    assert '"../x" is not the name of a skill' in illegal
 
 
 def test_a_file_or_a_folder_may_be_named_and_yml_is_as_good(tmp_path: Path) -> None:

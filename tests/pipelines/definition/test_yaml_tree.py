@@ -43,10 +43,10 @@ def test_anchors_and_merges_work() -> None:
 MISTAKES = {
     "a key twice": (
         "a: 1\nb: 2\na: 3\n",
-        'f:3:1: error: "a" stands here twice; the first is in line 1',
+        'f:3:1: error: "a" is here twice; the first is in line 1',
     ),
     "a tab": (
-        "a:\n\tb: 1\n", "f:2:1: error: a tab stands in the indentation; YAML takes spaces only",
+        "a:\n\tb: 1\n", "f:2:1: error: there is a tab in the indentation; YAML takes spaces only",
     ),
     "a colon in text": (
         "a: b: c\n",

@@ -1,4 +1,4 @@
-"""Files that come, change, break, are mended and go while a daemon looks after them."""
+"""Files that come, change, break, are fixed and go while a daemon looks after them."""
 
 from __future__ import annotations
 

@@ -195,7 +195,7 @@ async def test_dispose_lets_go_of_the_lock_at_once(small: House) -> None:
 async def test_a_folder_that_is_not_there_is_a_clear_error(tmp_path: Path, small: House) -> None:
     small.root.rmdir()
     app = small.app()
-    with pytest.raises(Exception, match="no folder"):
+    with pytest.raises(Exception, match="is not a folder"):
         await small.scheduler(app).start()
     await app.close()
     assert not small.root.exists()

@@ -96,14 +96,16 @@ def test_without_a_file_there_is_a_default_state(tmp_path: Path) -> None:
         json.dumps(SEED | {"nextRun": "2026-01-27T14:00:00"}),
     ],
 )  # fmt: skip
-def test_a_state_that_cannot_be_read_is_put_aside_and_made_anew(tmp_path: Path, text: str) -> None:
+def test_a_state_that_cannot_be_read_is_quarantined_and_made_anew(
+    tmp_path: Path, text: str
+) -> None:
     (tmp_path / STATE_FILE).write_bytes(text.encode("latin-1"))
     loaded = load_state(tmp_path, schedule_id="p-1", pipeline_id="p")
     assert loaded.fresh
     assert loaded.state.stats.total_runs == 0
     assert loaded.warning is not None
     assert loaded.warning.startswith(f"{tmp_path / STATE_FILE} cannot be read (")
-    assert "begins anew" in loaded.warning
+    assert "begins again" in loaded.warning
     assert (tmp_path / f"{STATE_FILE}.corrupt").read_bytes() == text.encode("latin-1")
     assert not (tmp_path / STATE_FILE).exists()
 

@@ -29,7 +29,7 @@ CASES: dict[str, tuple[str, list[str]]] = {
     ),
     "a job with a map": (
         NAME + MAP + "job: {prompt: x}\n",
-        ["2:1 map and job cannot stand together; choose one"],
+        ["2:1 map and job exclude each other; choose one"],
     ),
     "a job without a prompt": (
         NAME + "job: {}\n",
@@ -68,7 +68,7 @@ CASES: dict[str, tuple[str, list[str]]] = {
     ),
     "an output field twice": (
         NAME + INPUT + 'map: {prompt: "{{a}}", output: [x, x]}\n' + REDUCE,
-        ['3:36 map.output: "x" stands here twice'],
+        ['3:36 map.output: "x" is here twice'],
     ),
     "a batch that is no number": (
         NAME + INPUT + 'map: {prompt: "{{ITEMS}}", batchSize: 2.5}\n' + REDUCE,
@@ -190,9 +190,9 @@ CASES: dict[str, tuple[str, list[str]]] = {
         NAME + "input: {generate: {prompt: x, schema: [a, 'b c', a], autoApprove: true}}\n"
         + MAP + REDUCE,
         [
-            ('2:43 input.generate.schema: "b c" is no name; use letters, digits and _, '
+            ('2:43 input.generate.schema: "b c" is not a name; use letters, digits and _, '
             "a letter first"),
-            '2:50 input.generate.schema: "a" stands here twice',
+            '2:50 input.generate.schema: "a" is here twice',
         ],
     ),
     "an approval that is no boolean": (
@@ -203,7 +203,7 @@ CASES: dict[str, tuple[str, list[str]]] = {
         NAME + "input: {generate: {prompt: x, schema: [a]}}\n" + MAP + REDUCE,
         [
             ("warning 2:9 input.generate without autoApprove: a person must look at the items "
-            "before the run goes on")
+            "before the run continues")
         ],
     ),
     "a limit of nothing": (

@@ -11,6 +11,7 @@ from typing import Any
 from rota import Rota
 from rota.pipelines.outcome import PipelineResult, Progress
 from tests.ai.kit.model_server import Asked, Model, Say
+from tests.kit import until
 from tests.pipelines.kit import write
 
 
@@ -38,6 +39,11 @@ def says(answer: Callable[[str], Any]) -> Callable[[Asked], Say]:
     return say
 
 
+async def waits_for_person(app: Rota, run_id: str, reason: str) -> bool:
+    """Whether a run waits for a person, for this reason."""
+    return await app.runs.handle(run_id).status() == f"waiting:{reason}"
+
+
 class World:
     """An app whose pipelines ask a model on loopback."""
 
@@ -52,8 +58,17 @@ class World:
     async def run(self, text: str, name: str = "work", **options: Any) -> PipelineResult:
         """Run it to its end, however it ends."""
         ref = await self.app.pipelines.start(self.pipeline(text, name), **options)
-        await self.app.wait(ref.id, timeout=60)
-        return await self.app.pipelines.result(ref.id)
+        return await self.stopped(ref.id)
+
+    async def stopped(self, run_id: str) -> PipelineResult:
+        """The result of a run that has ended or waits for a person."""
+
+        async def over() -> bool:
+            run = await self.app.runs.handle(run_id).run()
+            return run.is_final or run.status == "waiting"
+
+        await until(over)
+        return await self.app.pipelines.result(run_id)
 
     @property
     def prompts(self) -> list[str]:

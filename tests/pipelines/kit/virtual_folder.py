@@ -57,7 +57,7 @@ def block(text: str, **more: Any) -> str:
 
 
 class Gated(Offline):
-    """A model that answers when the gate is open; `asked_now` counts who stands before it."""
+    """A model that answers when the gate is open; `asked_now` counts who is before it."""
 
     def __init__(self, *replies: str | Exception) -> None:
         super().__init__(replies=list(replies))

@@ -122,16 +122,16 @@ class Story:
         caller = ModelCaller(self.bank, SystemClock(), ledger, self._budget)
         caller.spent(await call_ledger.totals(self.disk.read()))
         work = iter(range(40))
-        seats = [asyncio.create_task(self._seat(caller, work)) for _ in range(parallel)]
+        slots = [asyncio.create_task(self._slot(caller, work)) for _ in range(parallel)]
         if turns is not None:
             for _ in range(turns):
                 await asyncio.sleep(0)
             self.disk.crashed = True  # nothing is written any more
-            for task in seats:
+            for task in slots:
                 task.cancel()
-        await asyncio.gather(*seats, return_exceptions=True)
+        await asyncio.gather(*slots, return_exceptions=True)
 
-    async def _seat(self, caller: ModelCaller, work: Iterator[int]) -> None:
+    async def _slot(self, caller: ModelCaller, work: Iterator[int]) -> None:
         for _ in work:
             try:
                 await caller.ask(self._question, Usage(), lambda text: text)

@@ -97,9 +97,9 @@ async def test_a_call_without_an_answer_counts_against_the_budget_after_a_resume
         text = many(3, "maxTokens: 12210", parallel=1, more=", maxTokens: 4000")
         result = await it.run(text)
         assert (result.calls, result.unanswered_calls, result.tokens) == (3, 2, 18)
-        [run, *_] = await it.app.list()
+        [run, *_] = await it.app.runs.list()
         await it.app.pipelines.retry(run.id)
-        await it.app.wait(run.id, timeout=60)
+        await it.app.runs.wait(run.id, timeout=60)
         again = await it.app.pipelines.result(run.id)
         assert again.outcome == "failed"
         assert "may take up to" in (again.error or "")

@@ -1,4 +1,4 @@
-"""`after` and `condition`: executions that begin, wait or are left out, and what is told of it."""
+"""`after` and `condition`: executions that begin, wait or are skipped, and what is reported it."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ async def test_it_begins_when_the_one_before_it_has_completed(
         assert await place.ends("report") == ["completed", "completed"]
 
 
-async def test_it_waits_without_a_seat_while_the_one_before_it_is_tried_again(
+async def test_it_waits_without_a_slot_while_the_one_before_it_is_tried_again(
     database_url: str, tmp_path: Path
 ) -> None:
     async with yard(database_url, tmp_path) as place:
@@ -140,7 +140,7 @@ async def test_it_is_skipped_when_the_one_before_it_has_failed(
         await place.world.advance("10h")
         assert await place.ends("report") == ["skipped:after"]
         assert "fetch is failed" in await place.reason("report")
-        # Somebody mends it and runs it by hand: today's is over, tomorrow's is not.
+        # Somebody fixes it and runs it by hand: today's is over, tomorrow's is not.
         place.broken.clear()
         await place.app.schedules.trigger("fetch-1")
         await place.world.advance("24h")

@@ -34,7 +34,7 @@ async def test_a_killed_run_pays_for_no_item_twice(database_url: str, tmp_path: 
         outcome, processed, calls, unanswered = (await heard(await child(*words))).split()
         asked = [prompt_of(each).splitlines()[0] for each in model.asked]
     assert (outcome, int(processed)) == ("completed", count)
-    # Calls that were under way at the kill are counted, though nobody knows whether they arrived.
+    # Calls that were in progress at the kill are counted, though nobody knows whether they arrived.
     assert int(unanswered) <= PARALLEL
     assert int(calls) - int(unanswered) <= len(asked) == model.bill.calls <= int(calls)
     assert len(set(asked)) == count

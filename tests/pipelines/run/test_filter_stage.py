@@ -61,7 +61,7 @@ async def test_the_ai_is_asked_only_where_rules_leave_it_open(
         assert kept(result.output) == left
         assert result.filtered == 4 - len(left)
         assert sum(prompt.startswith("Is") for prompt in it.prompts) == asked
-        items = [each async for each in it.app.pipelines.items((await it.app.list())[0].id)]
+        items = [each async for each in it.app.pipelines.items((await it.app.runs.list())[0].id)]
         assert all(each.reason for each in items if each.status == "filtered")
 
 
@@ -76,10 +76,10 @@ async def test_a_pattern_that_never_ends_fails_the_run_and_not_the_worker(
     )
     async with world(database_url, tmp_path, Model(answer=says(even))) as it:
         await it.run(text)
-        [run] = await it.app.list()
+        [run] = await it.app.runs.list()
         assert run.label == "failed:fatal"
         assert "took longer than" in (run.error or "")
-        assert kept((await it.run(RULE)).output) == [3, 4]  # The worker goes on.
+        assert kept((await it.run(RULE)).output) == [3, 4]  # The worker continues.
 
 
 ASKED = "\n".join(line for line in filtered("ai").splitlines() if "rule:" not in line)

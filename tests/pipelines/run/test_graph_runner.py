@@ -235,7 +235,7 @@ nodes:
 async def test_a_retry_reads_results_by_content_where_items_have_moved(
     database_url: str, tmp_path: Path
 ) -> None:
-    """The filter fails with x, then drops it: y and z stand one place nearer to the front."""
+    """The filter fails with x, then drops it: y and z are one place nearer to the front."""
     broken = {"Keep x", "About z"}
 
     def answer(prompt: str) -> Any:
@@ -251,11 +251,11 @@ async def test_a_retry_reads_results_by_content_where_items_have_moved(
 
     async with world(database_url, tmp_path, Model(answer=says(answer))) as it:
         ref = await it.app.pipelines.start(it.pipeline(MOVING))
-        await it.app.wait(ref.id, timeout=60)
+        await it.app.runs.wait(ref.id, timeout=60)
         assert (await it.app.pipelines.result(ref.id)).failed == 2
         broken.remove("Keep x")
         await it.app.pipelines.retry(ref.id)
-        await it.app.wait(ref.id, timeout=60)
+        await it.app.runs.wait(ref.id, timeout=60)
         second = await it.app.pipelines.result(ref.id)
         assert told(second.output) == {"y": "told y"}
         assert (second.outcome, second.processed, second.failed) == ("partial", 1, 1)
@@ -263,7 +263,7 @@ async def test_a_retry_reads_results_by_content_where_items_have_moved(
         assert (items["y"].text, items["z"].status) == ("told y", "failed")
         broken.clear()
         await it.app.pipelines.retry(ref.id)
-        await it.app.wait(ref.id, timeout=60)
+        await it.app.runs.wait(ref.id, timeout=60)
         third = await it.app.pipelines.result(ref.id)
         assert told(third.output) == {"y": "told y", "z": "told z"}
         assert third.outcome == "completed"

@@ -156,10 +156,10 @@ async def test_a_run_stopped_by_its_budget_goes_on_after_a_retry(
     text = numbered(6, ", parallel: 1") + "settings: {budget: {maxCalls: 4}}\n"
     async with world(database_url, tmp_path) as it:
         ref = await it.app.pipelines.start(it.pipeline(text))
-        await it.app.wait(ref.id, timeout=60)
+        await it.app.runs.wait(ref.id, timeout=60)
         # The budget is that of the run: what it has spent stays spent.
         again = await it.app.pipelines.retry(ref.id)
-        await it.app.wait(again.id, timeout=60)
+        await it.app.runs.wait(again.id, timeout=60)
         assert len(it.prompts) == 4
 
 

@@ -12,7 +12,7 @@ from rota.errors import RunFailed
 from rota.pipelines.outcome import PipelineResult
 from tests.ai.kit.model_server import Model, Say
 from tests.kit import until
-from tests.pipelines.kit.live_app import World, ai_settings, world
+from tests.pipelines.kit.live_app import ai_settings, world
 
 WORDS = """
 name: Words
@@ -38,12 +38,6 @@ def equal(result: PipelineResult, model: Model) -> None:
     assert result.tokens_in == bill.tokens_in - 11 * lost
     assert result.tokens_out == bill.tokens_out - 7 * lost
     assert result.cost_usd == pytest.approx(bill.cost_usd() - lost * 25e-6)
-
-
-async def ended(it: World, run_id: str) -> PipelineResult:
-    """The result of the newest attempt."""
-    await it.app.wait(run_id, timeout=60)
-    return await it.app.pipelines.result(run_id)
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -75,14 +69,14 @@ async def test_a_run_and_its_retry_tell_what_the_model_charged(
     async with world(database_url, tmp_path, Model(*said)) as it:
         it.app.pipelines.use(ai_settings(it.model.url, stream=stream))
         ref = await it.app.pipelines.start(it.pipeline(text))
-        result = await ended(it, ref.id)
+        result = await it.stopped(ref.id)
         equal(result, it.model)
         if result.outcome != "completed":
             it.model.answer = lambda asked: Say(
                 text='[{"n": 1}]' if "ITEMS" in text else '{"n": 1}'
             )
             await it.app.pipelines.retry(ref.id)
-            equal(await ended(it, ref.id), it.model)
+            equal(await it.stopped(ref.id), it.model)
 
 
 async def test_a_paid_reply_is_counted_when_its_re_ask_meets_the_budget(
@@ -94,7 +88,7 @@ async def test_a_paid_reply_is_counted_when_its_re_ask_meets_the_budget(
         with pytest.raises(RunFailed, match="1 of 1 calls are spent"):
             await ref.result(timeout=60)
         for _ in range(3):
-            result = await ended(it, ref.id)
+            result = await it.stopped(ref.id)
             assert (result.calls, result.tokens, it.model.bill.calls) == (1, 18, 1)
             await it.app.pipelines.retry(ref.id)
 
@@ -105,9 +99,9 @@ async def test_a_cancelled_run_tells_the_call_it_gave_up(database_url: str, tmp_
     async with world(database_url, tmp_path, model) as it:
         ref = await it.app.pipelines.start(it.pipeline(text))
         await until(lambda: _asked(model, 3))
-        await it.app.cancel(ref.id)
+        await it.app.runs.cancel(ref.id)
         await asyncio.wait_for(model.hung_up.wait(), 10)
-        result = await ended(it, ref.id)
+        result = await it.stopped(ref.id)
         assert (result.outcome, result.unanswered_calls) == ("cancelled", 2)
         equal(result, model)
 
@@ -122,7 +116,7 @@ async def test_a_run_that_changes_its_worker_tells_the_calls_of_both(
         await until(lambda: _asked(model, 3))
         await it.app.stop_worker()
         await it.app.start_worker()
-        result = await ended(it, ref.id)
+        result = await it.stopped(ref.id)
         assert (result.outcome, result.calls, result.unanswered_calls) == ("completed", 6, 2)
         equal(result, model)
 

@@ -10,7 +10,7 @@ from rota import Rota
 from rota.ai.offline import Offline
 from rota.pipelines import snapshot
 from rota.pipelines.definition.loader import read_pipeline
-from rota.pipelines.folder.schedule_sync import Block, born
+from rota.pipelines.folder.schedule_sync import Block, new_schedule
 from rota.store.schedules import templates as store
 from rota.testing import virtual
 from tests.ai.kit.model_server import Model
@@ -77,13 +77,13 @@ async def test_a_schedule_fires_pipeline_runs(database_url: str, tmp_path: Path)
         now = app.clock.now()
         loaded = read_pipeline(folder, now=now)
         block = Block("queue-monitor-1", "default", str(tmp_path), loaded)
-        row = born(block, None, schedule_id=app.ids.make(now), now=now)
+        row = new_schedule(block, None, schedule_id=app.ids.make(now), now=now)
         assert row.input is not None
         assert snapshot.read(row.input).pipeline == loaded.pipeline
         await app.database.write(store.put, row, trigger="manual", now=now)
         world._scheduler.next_at = now
         await world.advance("24h")
-        runs = [run for run in await app.list() if run.kind == "pipeline"]
+        runs = [run for run in await app.runs.list() if run.kind == "pipeline"]
         assert len(runs) == 9 * 4
         assert {run.name for run in runs} == {"pipeline:queue-monitor"}
         assert {run.label for run in runs} == {"completed"}

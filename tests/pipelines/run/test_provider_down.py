@@ -12,7 +12,7 @@ from rota.errors import RunFailed
 from rota.explain.run import RunExplainer
 from tests.ai.kit.model_server import Model, Say
 from tests.kit import until
-from tests.pipelines.kit.live_app import World, ai_settings, world
+from tests.pipelines.kit.live_app import World, ai_settings, waits_for_person, world
 
 CLOSED = "http://127.0.0.1:9"  # nobody listens there
 MANY = f"""
@@ -59,13 +59,13 @@ async def test_why_says_that_a_run_waits_for_its_provider(
         ref = await it.app.pipelines.start(it.pipeline(MANY))
 
         async def why() -> Any:
-            found = await RunExplainer(it.app, "UTC").of(await it.app.get(ref.id))
+            found = await RunExplainer(it.app, "UTC").of(await it.app.runs.get(ref.id))
             return found if found.verdict == "waits_provider" else None
 
         found = await until(why)
         assert "waits for its AI provider since" in found.clause
         assert "local" in found.facts["provider_said"]
-        await it.app.cancel(ref.id)
+        await it.app.runs.cancel(ref.id)
 
 
 async def test_a_run_goes_on_when_its_provider_is_back(database_url: str, tmp_path: Path) -> None:
@@ -77,7 +77,7 @@ async def test_a_run_goes_on_when_its_provider_is_back(database_url: str, tmp_pa
         assert told[0] is None
         assert told[-1] is None
         assert any(each is not None for each in told)
-        [run] = await it.app.list()
+        [run] = await it.app.runs.list()
         found = await RunExplainer(it.app, "UTC").of(run)
         assert found.verdict == "completed"
 
@@ -128,8 +128,9 @@ async def test_an_account_that_cannot_be_used_stops_the_run(
     refuse = Say(status=400, raw=json.dumps(body).encode())
     async with world(database_url, tmp_path, Model(answer=lambda asked: refuse)) as it:
         ref = await it.app.pipelines.start(it.pipeline(MANY))
-        ended = await it.app.wait(ref.id, timeout=60)
-        assert error in (ended.error or "")
+        kind = {"NeedsLogin": "auth", "NeedsPermission": "permission"}[error]
+        await until(lambda: waits_for_person(it.app, ref.id, kind))
+        assert error in ((await ref.run()).error or "")
         result = await it.app.pipelines.result(ref.id)
         assert (result.processed, result.failed, result.skipped) == (0, 0, 30)
         assert len(it.prompts) <= 5

@@ -60,7 +60,7 @@ async def test_money_is_counted_and_never_overspent(database_url: str, tmp_path:
     text = WORDS.replace("settings: {", limited)
     async with world(database_url, tmp_path) as it:
         ref = await it.app.pipelines.start(it.pipeline(text))
-        await it.app.wait(ref.id, timeout=60)
+        await it.app.runs.wait(ref.id, timeout=60)
         result = await it.app.pipelines.result(ref.id)
         assert result.outcome == "failed"
         assert result.cost_usd <= 0.002100
@@ -91,7 +91,9 @@ async def test_a_stopping_worker_hands_the_run_over(database_url: str, tmp_path:
         other.pipelines.use(ai_settings(model.url))
         other.pipelines.know("work", folder)
         async with other:
-            result = await other.pipelines.result((await other.wait(ref.id, timeout=60)).root_id)
+            result = await other.pipelines.result(
+                (await other.runs.wait(ref.id, timeout=60)).root_id
+            )
         assert (result.outcome, result.processed) == ("completed", 3)
         assert len(it.prompts) == 4
 
@@ -159,7 +161,7 @@ async def test_items_are_refused_where_they_make_no_sense(
         words = it.pipeline(WORDS.replace("[{w: a}, {w: b}, {w: c}]", "[]"))
         with pytest.raises(Exception, match="bytes"):
             await it.app.pipelines.start(words, items=big)
-        assert await it.app.list() == []
+        assert await it.app.runs.list() == []
 
 
 async def test_no_items_is_no_failure(database_url: str, tmp_path: Path) -> None:
@@ -231,8 +233,11 @@ async def test_a_schedules_retry_policy_tries_the_run_again(
         fresh = await it.app.pipelines.start(it.pipeline(WORDS), retries=1, retry_delay_s=0.01)
         result = await fresh.result(timeout=60)
         assert (result.outcome, result.processed) == ("completed", 3)
-        assert [run.label for run in await it.app.chain(fresh.id)] == ["failed:logic", "completed"]
-        stored = msgspec.json.decode((await it.app.chain(fresh.id))[0].output or "{}")
+        assert [run.label for run in await it.app.runs.chain(fresh.id)] == [
+            "failed:logic",
+            "completed",
+        ]
+        stored = msgspec.json.decode((await it.app.runs.chain(fresh.id))[0].output or "{}")
         assert stored["outcome"] == "failed"
 
 
@@ -252,7 +257,7 @@ async def test_a_pipeline_run_is_not_forked(database_url: str, tmp_path: Path) -
         ref = await it.app.pipelines.start(it.pipeline(WORDS))
         await ref.result(timeout=60)
         with pytest.raises(WrongState, match="not forked"):
-            await it.app.fork(ref.id, from_step="x")
+            await it.app.runs.fork(ref.id, from_step="x")
 
 
 async def test_a_folder_that_moved_is_found_where_it_is_known_to_be(

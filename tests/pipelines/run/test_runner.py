@@ -11,10 +11,15 @@ from typing import Any
 
 import pytest
 
+from rota import Rota
 from rota.errors import BadInput, RunCancelled, RunFailed
 from rota.pipelines.definition.loader import read_pipeline
+from rota.pipelines.outcome import ItemOutcome
+from rota.testing import virtual
 from tests.ai.kit.model_server import Model, Say
-from tests.pipelines.kit.live_app import says, world
+from tests.kit import until
+from tests.pipelines.kit import write
+from tests.pipelines.kit.live_app import ai_settings, says, waits_for_person, world
 
 BUGS = """
 name: Bugs
@@ -148,8 +153,22 @@ async def test_a_reply_that_cannot_be_read_is_asked_for_once_more(
         assert result.errors[0].type == "BadReply"
         assert '"points" must be a whole number' in result.errors[0].message
         assert len(seen) == 4
-        kept = [each async for each in it.app.pipelines.items((await it.app.list())[0].id)]
+        kept = [each async for each in it.app.pipelines.items((await it.app.runs.list())[0].id)]
         assert '"many"' in (kept[1].raw or "")
+        await assert_pages(it.app, kept)
+
+
+async def assert_pages(app: Rota, whole: list[ItemOutcome]) -> None:
+    """Pages of items are the items, by status too."""
+    run_id = (await app.runs.list())[0].id
+    first = await app.pipelines.items_page(run_id, limit=1)
+    assert first.next == 1
+    rest = await app.pipelines.items_page(run_id, after=first.next)
+    assert ([*first.items, *rest.items], rest.next) == (whole, None)
+    failed = await app.pipelines.items_page(run_id, status="failed")
+    assert failed.items == [each for each in whole if each.status == "failed"]
+    with pytest.raises(BadInput, match="there is no status 'bad'"):
+        await app.pipelines.items_page(run_id, status="bad")
 
 
 async def test_a_call_that_takes_too_long_is_cancelled(database_url: str, tmp_path: Path) -> None:
@@ -170,7 +189,7 @@ async def test_every_form_of_reduce_keeps_all_of_a_long_reply(
         result = await it.run(WORDS % kind)
         assert (result.output or "").count(long) == 3
         assert result.output_chars == len(result.output or "")
-        stored = (await it.app.list())[0]
+        stored = (await it.app.runs.list())[0]
         assert len(stored.output or "") < 2000
 
 
@@ -274,19 +293,37 @@ async def test_cancelling_ends_the_calls_and_keeps_what_is_done(
         assert len(it.prompts) == 4
 
 
-async def test_a_missing_key_fails_the_run_and_keeps_its_items(
+async def test_a_run_with_a_bad_key_waits_for_a_person_and_keeps_its_items(
     database_url: str, tmp_path: Path
 ) -> None:
     model = Model(Say(), Say(status=401, raw=b'{"error": {"message": "bad key"}}'))
     async with world(database_url, tmp_path, model) as it:
         text = (WORDS % "json").replace("map: {", "map: {parallel: 1, ")
         ref = await it.app.pipelines.start(it.pipeline(text))
-        await it.app.wait(ref.id, timeout=60)
-        assert await ref.status() == "failed:auth"
+        await until(lambda: waits_for_person(it.app, ref.id, "auth"))
+        result = await it.app.pipelines.result(ref.id)
+        assert (result.outcome, result.processed) == ("failed", 1)
+        assert "bad key" in (result.error or "")
         assert len(it.prompts) == 2
         result = await (await it.app.pipelines.retry(ref.id)).result(timeout=60)
         assert result.outcome == "completed"
         assert len(it.prompts) == 4
+
+
+async def test_the_timeout_of_a_run_obeys_virtual_time(
+    database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ROTA_TEST_KEY", "secret")
+    text = (WORDS % "json").replace("name: ", "settings: {runTimeoutMs: 3600000}\nname: ", 1)
+    async with Model(answer=lambda asked: Say(way="hang")).up() as model:
+        app = Rota()
+        app.pipelines.use(ai_settings(model.url))
+        async with virtual(app, url=database_url) as time:
+            ref = await app.pipelines.start(write(tmp_path / "work", text))
+            await time.advance("59m")
+            assert await ref.status() == "running"
+            await time.advance("2m")
+            assert await ref.status() == "failed:timeout"
 
 
 async def test_what_cannot_run_is_refused_before_anything_is_started(
@@ -306,7 +343,7 @@ reduce: {type: list}
 """
         with pytest.raises(BadInput, match="approved"):
             await it.run(generated, name="g")
-        assert await it.app.list() == []
+        assert await it.app.runs.list() == []
 
 
 async def test_progress_is_told_and_counts_only_grow(database_url: str, tmp_path: Path) -> None:

@@ -50,7 +50,7 @@ def test_delimiters_and_tables_without_a_header() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("a,a\n1,2\n", "t.csv:1: the column a stands there twice"),
+        ("a,a\n1,2\n", "t.csv:1: the column a is there twice"),
         ('a,b\n1,2\n"x,3\n4,5\n', "t.csv:3: this row opens a quote that is never closed"),
         (
             'a,b\n"x"y,3\n',
@@ -92,7 +92,7 @@ def test_a_cell_of_another_type_is_told_with_its_line(kind: str, cell: str, said
 
 
 def test_a_type_for_no_column_is_told() -> None:
-    with pytest.raises(BadInput, match="types names z, which is no column"):
+    with pytest.raises(BadInput, match="types names z, which is not a column"):
         rows("a\n1\n", types={"z": "integer"})
 
 

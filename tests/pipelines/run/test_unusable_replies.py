@@ -42,7 +42,9 @@ async def test_a_reply_that_was_cut_off_is_a_failed_item(
         bounds = [bound_of(each) for each in it.model.asked if "Say b" in prompt_of(each)]
         assert bounds == [100, 200, 400]
         assert (result.calls, result.tokens_in, result.tokens_out) == it.model.bill
-        [item] = [each async for each in it.app.pipelines.items((await it.app.list())[0].id)][1:2]
+        [item] = [each async for each in it.app.pipelines.items((await it.app.runs.list())[0].id)][
+            1:2
+        ]
         assert (item.status, item.error_type) == ("failed", "TruncatedReply")
 
 

@@ -39,7 +39,7 @@ async def test_a_copy_holds_all_that_was_acknowledged_while_writers_go_on(tmp_pa
     async with Client(copy) as client:
         await client.start("work")
     async with Client(url) as client:
-        assert await client.counts() == {"pending": len(before | after)}
+        assert await client.runs.counts() == {"pending": len(before | after)}
 
 
 async def test_a_copy_is_private_and_never_overwrites(tmp_path: Path) -> None:

@@ -241,7 +241,7 @@ async def test_a_file_that_another_process_keeps_locked_is_busy(tmp_path: Path) 
             with pytest.raises(StoreBusy) as caught:
                 await start(db, new_run())
             assert "another process" in _told(caught.value)
-            assert await db.read(history.counts, namespace=SPACE) == {}, "readers go on"
+            assert await db.read(history.counts, namespace=SPACE) == {}, "readers continue"
         finally:
             other.execute("rollback")
             other.close()

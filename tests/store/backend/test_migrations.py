@@ -7,13 +7,15 @@ from pathlib import Path
 
 import pytest
 
+from rota.core.runs.model import Schedule
 from rota.errors import BadDatabaseUrl, SchemaMissing, SchemaTooNew, StoreCorrupt
 from rota.settings import Settings
 from rota.store.backend import migrate
 from rota.store.backend.database import Database, open_url
 from rota.store.backend.migrate import Migration
+from rota.store.schedules import templates
 from scripts.schema import FOLDER, postgres_snapshot, sqlite_snapshot
-from tests.kit.builders import NOW, begin, claim, new_run, opened, settle, sound, sql, start
+from tests.kit.builders import NOW, SPACE, begin, claim, new_run, opened, settle, sound, sql, start
 
 NAMES = [f"{one.number:04d}_{one.name}" for one in migrate.shipped()]
 NEXT = max(one.number for one in migrate.shipped()) + 1
@@ -116,6 +118,27 @@ async def test_a_database_of_any_earlier_version_comes_along_with_its_runs(
         assert await sound(db)
         await settle(db, held, "complete")
         assert len(await claim(db)) == 1
+
+
+async def test_schedules_of_pipelines_learn_the_kind_of_their_runs(
+    new_database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with opened(new_database_url, migrated=False) as db:
+        kept = migrate.shipped()[: NAMES.index("0021_kinds")]
+        monkeypatch.setattr(migrate, "shipped", lambda: kept)
+        await db.write(migrate.apply, now=NOW)
+        for name in ("pipeline:words", "report"):
+            row = Schedule(
+                name, SPACE, name, "default", 0, "scheduled", None, NOW, NOW, "* * * * *",
+                f'{{"workflow":"{name}","text":"* * * * *"}}', None, None, NOW,
+            )  # fmt: skip
+            await db.write(templates.put, row, trigger="deploy", now=NOW)
+        monkeypatch.undo()
+        await migrate.prepare(db, migrate=True, now=NOW)
+        assert await sql(db, "select spec from runs order by name") == [
+            ('{"kind":"pipeline","workflow":"pipeline:words","text":"* * * * *"}',),
+            ('{"workflow":"report","text":"* * * * *"}',),
+        ]
 
 
 BROKEN = "create table novel (id {key} primary key) {strict}; insert into nobody values (1);"

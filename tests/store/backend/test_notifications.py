@@ -18,10 +18,10 @@ class Listener:
     """What was heard, and waiting for it."""
 
     def __init__(self) -> None:
-        self.heard: asyncio.Queue[str] = asyncio.Queue()
+        self.notified: asyncio.Queue[str] = asyncio.Queue()
 
     async def next(self) -> str:
-        return await asyncio.wait_for(self.heard.get(), 30)
+        return await asyncio.wait_for(self.notified.get(), 30)
 
 
 async def listening(db: Database) -> Listener:
@@ -29,7 +29,7 @@ async def listening(db: Database) -> Listener:
     if db.dialect.name != "postgres":
         pytest.skip("a file sends no notifications")
     listener = Listener()
-    await db.listen(lambda payload: listener.heard.put_nowait(read_call(payload).topic))
+    await db.listen(lambda payload: listener.notified.put_nowait(read_call(payload).topic))
     assert await listener.next() == "*"
     database: Any = db
     database._own.clear()

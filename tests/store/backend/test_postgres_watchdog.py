@@ -28,7 +28,7 @@ class Asker:
 
 @pytest.fixture
 def silence() -> ConnectionWatchdog:
-    return ConnectionWatchdog(FOR_EVER_S)
+    return ConnectionWatchdog(FOR_EVER_S, Asker.terminate)
 
 
 async def test_a_statement_without_an_answer_loses_its_connection(
@@ -65,7 +65,7 @@ async def test_what_has_its_answer_is_left_alone(silence: ConnectionWatchdog) ->
 
 
 async def test_it_looks_by_itself_until_it_is_closed() -> None:
-    silence = ConnectionWatchdog(0.004)
+    silence = ConnectionWatchdog(0.004, Asker.terminate)
     one = Asker()
     silence.watch(one)
     await one.ended.wait()

@@ -22,9 +22,9 @@ def _listeners(folder: Path) -> list[str]:
 
 
 async def _listening(db: Database) -> asyncio.Queue[str]:
-    heard: asyncio.Queue[str] = asyncio.Queue()
-    await db.listen(heard.put_nowait)
-    return heard
+    notified: asyncio.Queue[str] = asyncio.Queue()
+    await db.listen(notified.put_nowait)
+    return notified
 
 
 async def test_new_files_are_private_whatever_the_umask(tmp_path: Path) -> None:
@@ -53,7 +53,7 @@ async def test_a_file_that_is_shared_on_purpose_stays_shared(tmp_path: Path) -> 
 async def test_a_packet_without_the_token_is_not_heard(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'a.db'}"
     async with opened(url) as one, opened(url) as other:
-        heard = await _listening(one)
+        notified = await _listening(one)
         [name] = _listeners(tmp_path / "a.db-wake")
         port, _, token = name.partition("-")
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as out:
@@ -62,7 +62,7 @@ async def test_a_packet_without_the_token_is_not_heard(tmp_path: Path) -> None:
                 out.send(forged)
         other.tell("ready")
         # Packets arrive in order: if the first that is heard is this one, no other was.
-        assert await asyncio.wait_for(heard.get(), 10) == "ready"
+        assert await asyncio.wait_for(notified.get(), 10) == "ready"
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ async def test_an_odd_name_in_the_wake_folder_does_not_stop_a_start(
 ) -> None:
     url = f"sqlite:///{tmp_path / 'a.db'}"
     async with opened(url) as one, opened(url) as other:
-        heard = await _listening(one)
+        notified = await _listening(one)
         (tmp_path / "a.db-wake" / name).touch()
         other.tell("ready")
-        assert await asyncio.wait_for(heard.get(), 10) == "ready"
+        assert await asyncio.wait_for(notified.get(), 10) == "ready"

@@ -24,6 +24,9 @@ NAMES = sorted(set(queries.texts("sqlite")) | set(queries.texts("postgres")))
 ONE_SIDED = {
     "server_clock",
     "server_identity",
+    "table_grants",
+    "role_state",
+    "default_grants",
     "notify",
     "notify_at_commit",
     "start_plain_and_notify",
@@ -38,7 +41,8 @@ ONE_SIDED = {
     "note_prepared",
     "begin_call",
     "end_call",
-    "close_consumer",
+    "close_handler_runs",
+    "peek_topics",
 }
 
 

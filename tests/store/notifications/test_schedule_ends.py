@@ -1,4 +1,4 @@
-"""Telling of ends: born with the end itself, once, and only for those who want it."""
+"""Reporting ends: created with the end itself, once, and only for those who want it."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from rota.core.notifications.model import NOTIFY
 from rota.core.runs.ids import IdMaker
 from rota.core.runs.model import Outcome, Schedule
 from rota.core.schedules.intent import Intent, Missed, Policies
@@ -14,7 +15,7 @@ from rota.core.time.instants import DAY, HOUR
 from rota.core.time.recurrence import parse
 from rota.store.backend.database import Database
 from rota.store.notifications import schedule_ends
-from rota.store.notifications.schedule_ends import NOTIFY, ScheduleEnd
+from rota.store.notifications.schedule_ends import ScheduleEnd
 from rota.store.runs import transitions
 from rota.store.schedules import fire, templates
 from tests.kit.builders import (
@@ -151,9 +152,9 @@ async def test_the_same_thing_is_told_once(db: Database) -> None:
     thing = ScheduleEnd(schedule_id, "abc", "began")
     counts = [await db.write(schedule_ends.tell, [thing], now=NOW + later) for later in range(3)]
     assert counts == [1, 0, 0]
-    assert await db.read(schedule_ends.told_before, ["abc:began", "other"], namespace=SPACE) == {
-        "abc:began"
-    }
+    assert await db.read(
+        schedule_ends.notified_before, ["abc:began", "other"], namespace=SPACE
+    ) == {"abc:began"}
 
 
 async def test_the_execution_before_an_instant_is_the_last_that_came_to_an_end(

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from rota.core.runs.model import Claim, Outcome
+from rota.core.runs.positions import QueuePosition
 from rota.core.time.instants import SECOND
 from rota.store.backend.database import Database
 from rota.store.runs import claim as claiming
@@ -63,8 +64,8 @@ async def test_a_claim_after_a_position_passes_over_what_stands_before_it(db: Da
     passed, at, behind = (new_run(available_at=NOW - back) for back in (3, 2, 1))
     urgent, low = new_run(priority=5), new_run(priority=-5, available_at=NOW - 9)
     await start(db, passed, at, behind, urgent, low)
-    after = {"default": claiming.QueuePosition(0, at.available_at, at.id)}
-    assert _ids(await claim(db, after=after, seats=2)) == [urgent.id, behind.id]
+    after = {"default": QueuePosition(0, at.available_at, at.id)}
+    assert _ids(await claim(db, after=after, slots=2)) == [urgent.id, behind.id]
     assert _ids(await claim(db, after=after)) == [low.id]
     assert _ids(await claim(db)) == [passed.id, at.id]
 
@@ -75,7 +76,7 @@ async def test_a_turn_after_a_position_settles_and_claims(db: Database) -> None:
     held = await begin(db)
     passed, behind = new_run(available_at=NOW - 5), new_run(available_at=NOW + 1)
     await start(db, passed, behind, now=NOW + 1)
-    after = {"default": claiming.QueuePosition(0, held.available_at, held.id)}
+    after = {"default": QueuePosition(0, held.available_at, held.id)}
     wanted = request(now=NOW + 1, after=after)
     settled, claimed = await db.write(transitions.turn, [Outcome(held, "complete")], wanted)
     assert settled.ids == {held.id}
@@ -89,7 +90,7 @@ async def test_the_highest_priority_then_the_oldest_goes_first(db: Database) -> 
     d = new_run(priority=-5, available_at=NOW - 99)
     e, f = new_run(available_at=NOW - 3), new_run(available_at=NOW - 3)
     await start(db, f, a, d, b, c, e)
-    assert _ids(await claim(db, seats=4)) == [c.id, *sorted([e.id, f.id]), b.id]
+    assert _ids(await claim(db, slots=4)) == [c.id, *sorted([e.id, f.id]), b.id]
     assert _ids(await claim(db)) == [a.id, d.id]
 
 
@@ -101,7 +102,7 @@ async def test_queues_are_served_in_the_order_given(db: Database) -> None:
     assert await status(db, other.id) == "pending"
 
 
-async def test_seats_bound_each_queue_and_room_bounds_all(db: Database) -> None:
+async def test_slots_bound_each_queue_and_room_bounds_all(db: Database) -> None:
     await start(db, *(new_run(queue=queue) for queue in ("a", "b") for _ in range(5)))
     got = await claim(db, queues=[("a", 2), ("b", 5)], room=4)
     assert Counter(held.queue for held in got) == {"a": 2, "b": 2}
@@ -146,7 +147,7 @@ async def test_a_claim_waits_for_nobody_who_holds_a_row(db: Database) -> None:
 async def test_two_claimers_never_get_the_same_run(db: Database) -> None:
     fresh = [new_run() for _ in range(60)]
     await start(db, *fresh)
-    answers = await asyncio.gather(*(claim(db, f"w{n}", seats=7) for n in range(12)))
+    answers = await asyncio.gather(*(claim(db, f"w{n}", slots=7) for n in range(12)))
     got = [run_id for answer in answers for run_id in _ids(answer)]
     assert len(got) == len(set(got))
     rest = _ids(await claim(db))
@@ -157,7 +158,7 @@ async def test_two_claimers_never_get_the_same_run(db: Database) -> None:
 async def test_a_limit_per_queue_holds_across_workers(db: Database) -> None:
     await declare(db, running_max=3)
     await start(db, *(new_run() for _ in range(6)))
-    first = await claim(db, "w1", seats=2, **LIMITED)
+    first = await claim(db, "w1", slots=2, **LIMITED)
     assert len(first) == 2
     assert len(await claim(db, "w2", **LIMITED)) == 1
     assert await claim(db, "w3", **LIMITED) == []
@@ -174,7 +175,7 @@ async def test_a_limit_holds_against_workers_that_claim_at_once(db: Database) ->
 
 async def test_a_lowered_limit_takes_nothing_away(db: Database) -> None:
     await start(db, *(new_run() for _ in range(5)))
-    assert len(await claim(db, seats=4)) == 4
+    assert len(await claim(db, slots=4)) == 4
     await declare(db, running_max=2)
     assert await claim(db, **LIMITED) == []
 
@@ -201,7 +202,7 @@ async def test_a_busy_key_with_a_long_line_delays_no_other(db: Database) -> None
     others = [new_run(limit_key=f"k{n}", available_at=NOW) for n in range(5)]
     free = new_run(available_at=NOW)
     await start(db, *busy, *others, free)
-    got = await claim(db, seats=4, **LIMITED)
+    got = await claim(db, slots=4, **LIMITED)
     assert _ids(got) == [busy[0].id, *(run.id for run in others[:3])]
     got = await claim(db, **LIMITED)
     assert _ids(got) == [others[3].id, others[4].id, free.id]
@@ -279,15 +280,15 @@ async def test_a_paused_queue_gives_nothing_until_it_is_resumed(db: Database) ->
     assert len(await claim(db, **LIMITED)) == 1
 
 
-@pytest.mark.parametrize("seats", [1, 5])
-async def test_a_turn_settles_and_claims_in_one_commit(db: Database, seats: int) -> None:
+@pytest.mark.parametrize("slots", [1, 5])
+async def test_a_turn_settles_and_claims_in_one_commit(db: Database, slots: int) -> None:
     held = await begin(db)
     fresh = [new_run() for _ in range(3)]
     await start(db, *fresh)
     outcome = Outcome(held, "complete", output='"ok"')
-    settled, claimed = await db.write(transitions.turn, [outcome], request(seats=seats))
+    settled, claimed = await db.write(transitions.turn, [outcome], request(slots=slots))
     assert settled.ids == {held.id}
-    assert _ids(claimed.claims) == [run.id for run in fresh[:seats]]
+    assert _ids(claimed.claims) == [run.id for run in fresh[:slots]]
 
 
 async def test_a_turn_claims_the_retry_it_has_just_made(db: Database) -> None:

@@ -230,7 +230,7 @@ def test_the_lists_in_the_queries_are_those_of_the_table(dialect: str) -> None:
             assert len(each) < 4 or each in {OPEN, *over}, f"{name}: {sorted(each)}"
 
 
-# Rows that break one invariant each. Where a constraint stands in the way it is taken down first:
+# Rows that break one invariant each. Where a constraint blocks it it is taken down first:
 # what the database refuses today may have been written by an older schema.
 BREAKS: dict[str, list[dict[str, Any]]] = {
     "broken_way_forward": [{"status": "sleeping", "available_at": None, "reason": "sleep"}],

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from rota.core.runs.filters import checked_filter
 from rota.errors import UnknownRun
 from rota.store.backend.database import Database
-from rota.store.runs import history, transitions
+from rota.store.runs import history, lists, transitions
 from tests.kit.builders import (
     BIG,
     NOW,
@@ -22,9 +23,10 @@ from tests.kit.builders import (
 )
 
 
-async def page(db: Database, **filters: object) -> list[str]:
-    found = await db.read(history.page, namespace=SPACE, **filters)  # type: ignore[arg-type]
-    return [run.id for run in found]
+async def page(db: Database, *, before: str = "~", limit: int = 50, **filters: str) -> list[str]:
+    wanted = checked_filter(**filters)  # type: ignore[arg-type]
+    found = await db.read(lists.page, wanted, namespace=SPACE, before=before, limit=limit)
+    return [run.id for run in found.runs]
 
 
 async def test_a_run_is_found_by_a_prefix_that_fits_no_other(db: Database) -> None:

@@ -103,7 +103,7 @@ async def test_another_namespace_is_not_reaped(db: Database) -> None:
     assert await reap(db, now=LAPSED, gone=["dead"]) == []
 
 
-async def test_a_run_that_crashes_too_often_is_put_aside(db: Database) -> None:
+async def test_a_run_that_crashes_too_often_is_quarantined(db: Database) -> None:
     root = (await begin(db, worker="w0")).id
     for crash in range(3):
         [(run, recovered)] = await reap(db, now=NOW, gone=[f"w{crash}"], recoveries_max=2)

@@ -27,7 +27,7 @@ from tests.kit.builders import (
     step_of,
 )
 
-CUT = f"{(NOW + DAY) // 1000:012x}"  # a day after everything here was born
+CUT = f"{(NOW + DAY) // 1000:012x}"  # a day after everything here was created
 
 
 async def prune(db: Database, before_id: str = CUT, limit: int = 100) -> int:
@@ -162,7 +162,7 @@ async def test_the_count_to_keep_gives_the_newest_that_may_go(db: Database) -> N
 
 
 async def test_a_batch_looks_at_one_page_and_says_where_the_next_begins(db: Database) -> None:
-    held = [await begin(db) for _ in range(4)]  # open: they stay, and stand before the others
+    held = [await begin(db) for _ in range(4)]  # open: they stay, and are before the others
     over = [await _over(db) for _ in range(3)]
     pages, after_id = [], ""
     while True:

@@ -1,4 +1,4 @@
-"""Birth of runs: new ones, ones that were there before, bulk, and payloads that are big."""
+"""Start of runs: new ones, ones that were there before, bulk, and payloads that are big."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ async def _alike(
     db: Database, items: Sequence[BulkItem], template: NewRun | None = None
 ) -> dict[str, str]:
     template = template or new_run("ship", queue="mail", priority=2, tags='{"a":"b"}')
-    return await db.write(transitions.start_alike, template, items, now=NOW)
+    return await db.write(transitions.start_uniform, template, items, now=NOW)
 
 
 async def test_runs_that_are_alike_are_born_like_any_other(db: Database) -> None:

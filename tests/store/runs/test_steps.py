@@ -1,4 +1,4 @@
-"""Steps and signals: fenced, written once, taken once; children born once; forks."""
+"""Steps and signals: fenced, written once, taken once; children created once; forks."""
 
 from __future__ import annotations
 
@@ -229,7 +229,7 @@ async def test_looks_after_many_children_answer_each(db: Database) -> None:
         new_run("child", parent_id=who.id, trigger="child") for who in (parent, parent, other)
     )
     await start(db, over, open_, theirs)
-    [held] = await claim(db, names=["child"], seats=1)
+    [held] = await claim(db, names=["child"], slots=1)
     await settle(db, held)
     looks = [steps.ChildLook(parent, run.id) for run in (over, open_, theirs)]
     ends = await db.write(steps.look_after_children, looks)

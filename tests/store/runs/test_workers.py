@@ -14,7 +14,7 @@ async def listed(db: Database, **fields: bool) -> list[tuple[str, str]]:
 
 
 async def test_a_worker_reads_back_as_it_reported_itself(db: Database) -> None:
-    row = worker_row("w1", seats=7, queues='["a","b"]')
+    row = worker_row("w1", slots=7, queues='["a","b"]')
     await db.write(workers.register, row)
     assert await db.read(workers.listing, namespace=SPACE) == [row]
     assert await db.read(workers.listing, namespace="theirs") == []

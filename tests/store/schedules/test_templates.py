@@ -21,7 +21,7 @@ from rota.store.backend.database import Database, Row, Tx
 from rota.store.backend.dialect import Dialect
 from rota.store.runs import transitions
 from rota.store.schedules import fire as firing
-from rota.store.schedules import templates
+from rota.store.schedules import outcomes, templates
 from tests.kit.builders import SPACE, claim, fresh_id, get, settle, sound, sql
 
 START = 1_893_456_000 * SECOND  # 2030-01-01T00:00Z
@@ -154,7 +154,7 @@ async def test_firing_inserts_the_run_and_advances_the_template(db: Database) ->
     await put(db, row)
     fired = await fire(db, START + HOUR + 7)
     assert fired == firing.Fired(1, 1, [], START + 2 * HOUR)
-    [run] = await db.read(templates.ledger, row.id)
+    [run] = await db.read(outcomes.ledger, row.id)
     assert (run.due_at, run.available_at, run.created_at) == (
         START + HOUR, START + HOUR, START + HOUR + 7,
     )  # fmt: skip
@@ -186,7 +186,7 @@ async def test_skipped_occurrences_are_rows_with_range_and_reason(db: Database) 
     row = template()
     await put(db, row)
     await fire(db, START + 9 * HOUR + 10 * MINUTE)
-    newest, range_ = await db.read(templates.ledger, row.id)
+    newest, range_ = await db.read(outcomes.ledger, row.id)
     assert (newest.status, newest.due_at) == ("pending", START + 9 * HOUR)
     assert range_.label == "skipped:missed"
     assert range_.due_at == START + 8 * HOUR
@@ -244,7 +244,7 @@ async def test_the_plain_way_writes_what_the_long_way_does(
 
 
 async def test_a_template_that_stands_at_no_time_of_its_own_goes_on(db: Database) -> None:
-    """Whoever put it there: the next time that is one is due, and it must not stand still."""
+    """Whoever put it there: the next time that is one is due, and it must not stop."""
     await put(db, template(due_at=START + HOUR - MINUTE))
     fired = await fire(db, START + HOUR)
     assert (fired.run_count, fired.next_at) == (1, START + 2 * HOUR)
@@ -258,7 +258,7 @@ async def test_a_fired_occurrence_is_left_alone_when_its_advance_was_lost(db: Da
     await claim(db, now=START + HOUR)
     await db.write(templates.change, row)
     await fire(db, START + HOUR + 1)
-    assert len(await db.read(templates.ledger, row.id)) == 1
+    assert len(await db.read(outcomes.ledger, row.id)) == 1
     assert (await find(db)).due_at == START + 2 * HOUR
 
 
@@ -395,7 +395,7 @@ async def test_catching_up_on_many_is_done_in_bounded_transactions(
 
 
 async def _beside(db: Database, at: str, other: Callable[[], Awaitable[Any]], now: int) -> None:
-    """Fire, and let `other` happen while the firing stands before the statement `at`."""
+    """Fire, and let `other` happen while the firing is before the statement `at`."""
     other_done: list[asyncio.Task[Any]] = []
 
     async def before(query: str) -> None:
@@ -430,7 +430,7 @@ async def test_a_run_that_ends_while_the_next_is_queued_behind_it_gives_it_its_t
     [held] = await claim(db, now=START + HOUR)
     now = START + 2 * HOUR
     await _beside(db, "fire_runs", lambda: settle(db, held, now=now), now)
-    newest = (await db.read(templates.ledger, row.id))[0]
+    newest = (await db.read(outcomes.ledger, row.id))[0]
     assert newest.due_at == now
     assert newest.status == "pending", "it waits for the end of a run that has ended"
     await complete(db, now)
@@ -463,7 +463,7 @@ async def test_a_schedule_changed_while_it_fires_keeps_the_change(db: Database) 
     await _beside(db, "fire_and_advance", lambda: db.write(pause), now)
     after = await find(db)
     assert (after.status, after.due_at) == ("paused", now + HOUR)
-    assert len(await db.read(templates.ledger, row.id)) == 1
+    assert len(await db.read(outcomes.ledger, row.id)) == 1
     await complete(db, now)
 
 

@@ -26,7 +26,7 @@ async def settle(tool: Tool, params: dict[str, Any], call: Call = CALL, tries: i
 
 
 async def after_unknown(tool: Tool, params: dict[str, Any], call: Call) -> Any:
-    """None if the tool may be called again; else how it ended."""
+    """None if the tool may be called again; otherwise how it ended."""
     if tool.safety is Safety.IDEMPOTENT:
         return None
     verdict = await tool.reconcile(params, call)

@@ -148,7 +148,7 @@ class Look(NamedTuple):
     wall: datetime
     again: bool  # the wall showed this before
     comes_again: bool  # the wall will show this once more
-    missed: tuple[datetime, ...]  # what the wall left out just before
+    missed: tuple[datetime, ...]  # what the wall skipped just before
 
 
 def walk(zone: ZoneInfo, start: int, stop: int, step_s: int = 60) -> list[Look]:
