@@ -16,29 +16,25 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mappin
 from types import TracebackType
 from typing import Any, ParamSpec, Self, TypeVar, Unpack, overload
 
-import msgspec
-
 from rota import settings as settings_
 from rota.automations.definition import Automation, AutomationOptions
 from rota.automations.deploy import AppAutomations
 from rota.automations.executor import AutomationExecutor
 from rota.client.client import Client
 from rota.client.handle import RunHandle
+from rota.client.inbound_webhook import DeclaresWebhooks, WebhookTable
 from rota.client.start import Item, RunOptions, Startable, as_start, unknown_workflow
-from rota.core.runs.fairness import QueueOptions, check_queue
-from rota.core.runs.lifecycle import Trigger
-from rota.core.runs.model import NewRun, Queue, Started
-from rota.core.runs.names import checked_name
+from rota.core.runs.fairness import QueueOptions, stored_queue
+from rota.core.runs.model import Queue
 from rota.core.suggest import check_options
-from rota.core.time.instants import micros
 from rota.engine.clock import Clock
 from rota.engine.context import EngineContext
 from rota.engine.executor import Executor
 from rota.engine.journal import Journal
-from rota.engine.notifier import QUEUE, SEATS
+from rota.engine.notifier import QUEUE, SLOTS
+from rota.engine.own_process import own_process
 from rota.engine.runtime import Runtime
-from rota.engine.slots import QueueSeats
-from rota.engine.wakeups import READY, TIMER
+from rota.engine.slots import QueueSlots
 from rota.errors import BadSetting, UsageError
 from rota.notifications.declare import DeclaresNotifications
 from rota.notifications.definition import NotificationTable
@@ -50,9 +46,9 @@ from rota.schedules.definition import ScheduleOptions, When, check_when
 from rota.schedules.host_zone import host_zone_name
 from rota.schedules.toml import ScheduleTable
 from rota.settings import SettingOptions, Settings
-from rota.store.backend.database import BRIEF
 from rota.workflows.branches import step_around
 from rota.workflows.child_handle import ChildHandle
+from rota.workflows.child_runs import ChildRuns
 from rota.workflows.definition import (
     AsyncWorkflow,
     Step,
@@ -63,7 +59,7 @@ from rota.workflows.definition import (
     WorkflowOptions,
 )
 from rota.workflows.executor import WorkflowExecutor
-from rota.workflows.run import WorkflowRun, current_run
+from rota.workflows.run import current_run
 from rota.workflows.waits import Siblings, start_child, start_children
 
 log = logging.getLogger("rota.app")
@@ -72,7 +68,15 @@ R = TypeVar("R")
 W = TypeVar("W", bound=Workflow[..., Any])
 
 
-class Rota(DeclaresNotifications, Client):
+# All kinds, also those that this process does not execute: it recovers them all the same.
+KEPT_KINDS = frozenset(
+    executor.kind
+    for executor in (WorkflowExecutor, AutomationExecutor, PipelineExecutor)
+    if executor.keeps_open_run
+)
+
+
+class Rota(DeclaresNotifications, DeclaresWebhooks, Client):
     """An application: its workflows, its database, and a worker for them."""
 
     def __init__(
@@ -97,6 +101,7 @@ class Rota(DeclaresNotifications, Client):
         self.automations: AppAutomations = AppAutomations(self)
         self.notifications: AppNotifications = AppNotifications(self)
         self.pipelines = PipelineClient(self)
+        self.webhooks: dict[str, WebhookTable] = {}
         self._queues: dict[str, tuple[int, Queue]] = {}
         self._weights: dict[str, int | None] = {}
         self._declared: dict[str, tuple[Workflow[..., Any], When, dict[str, Any]]] = {}
@@ -122,10 +127,20 @@ class Rota(DeclaresNotifications, Client):
     ) -> WorkflowDecorator: ...
 
     def workflow(self, function: Any = None, /, **options: Unpack[WorkflowOptions]) -> Any:
-        """Register a workflow. `retries` are further attempts of the whole run, each resuming
-        after its last finished step; `timeout` is one deadline for the run with its sleeps,
-        retries and recoveries, counted from its first claim by a worker.
-        Further options: name, queue, priority, version."""
+        """Register a function, sync or async, as a workflow.
+
+        Args:
+            options: See `WorkflowOptions`. `retries` are further attempts of the whole run, each
+                resuming after its last finished step. `timeout` is one deadline for the run with
+                its sleeps, retries and recoveries, counted from its first claim.
+
+        Raises:
+            UsageError: The name is taken.
+
+        Example:
+            @app.workflow(retries=2, timeout="1h")
+            async def fulfil(order: str) -> str: ...
+        """
 
         check_options(options, WorkflowOptions, self.workflow)
 
@@ -164,10 +179,19 @@ class Rota(DeclaresNotifications, Client):
     ) -> Callable[[Callable[P, R]], Step[P, R]]: ...
 
     def step(self, function: Any = None, /, **options: Unpack[StepOptions]) -> Any:
-        """Make a function a step: inside a workflow its result is remembered. A replay whose
-        arguments differ from the recorded ones stops the run, unless `check_arguments=False`.
+        """Make a function a step: in a workflow its result is recorded and not computed again.
 
-        Options: name, retries, timeout, check_arguments."""
+        Args:
+            options: See `StepOptions`. A replay with other arguments than the recorded ones stops
+                the run, unless `check_arguments=False`.
+
+        Raises:
+            UsageError: The name is taken.
+
+        Example:
+            @app.step(retries=5, timeout="30s")
+            async def charge(order: str) -> str: ...
+        """
 
         check_options(options, StepOptions, self.step)
 
@@ -191,10 +215,24 @@ class Rota(DeclaresNotifications, Client):
         timezone: str | None = None,
         **options: Unpack[ScheduleOptions],
     ) -> Callable[[W], W]:
-        """Declare a schedule for a workflow (write it above `@app.workflow`).
+        """Declare a schedule for a workflow. A worker applies it when it starts.
 
-        It is applied when a worker starts: made if it is new, updated if it changed, never reset:
-        a pause by a person stays. Options: see `ScheduleOptions`.
+        A schedule that changed is updated; a pause by a person stays.
+
+        Args:
+            when: A cron expression, a phrase such as "every weekday at 9", or a list of these.
+            name: The name of the schedule; without one, that of the workflow.
+            timezone: An IANA name; without one, that of this machine.
+            options: See `ScheduleOptions`.
+
+        Raises:
+            BadSchedule: The expression cannot be read.
+            UsageError: The name is taken, or the decorator is below `@app.workflow`.
+
+        Example:
+            @app.schedule("0 9 * * MON-FRI", timezone="America/New_York")
+            @app.workflow
+            async def report() -> None: ...
         """
         check_options(options, ScheduleOptions, self.schedule)
 
@@ -236,7 +274,7 @@ class Rota(DeclaresNotifications, Client):
         self.notifications.declare_file(origin, notifications or {})
 
     async def apply_schedules(self) -> None:
-        """Bring the declared schedules into the database; put aside those whose code is gone."""
+        """Bring the declared schedules into the database; quarantine those without code."""
         deploy = Deploy(self.schedules, self.workflows)
         for name, (workflow, when, words) in self._declared.items():
             deploy.add(name, workflow, when, words)
@@ -246,23 +284,15 @@ class Rota(DeclaresNotifications, Client):
         await self.notifications.deploy({origin_of(one) for one in self.workflows.values()})
 
     def queue(self, name: str, **limits: Unpack[QueueOptions]) -> None:
-        """Declare a queue: `seats` and `weight` in this process, the rest across all workers."""
+        """Declare a queue and its limits. `worker_concurrency` and `weight` count in this process,
+        the others across all workers."""
         check_options(limits, QueueOptions, self.queue)
-        checked_name(name, "queue")
-        check_queue(name, limits)
-        rate, age = limits.get("rate"), limits.get("age")
-        count, per_us = (None, None) if rate is None else (rate[0], micros(rate[1]))
-        stored = Queue(
-            self.settings.namespace, name, limits.get("running"), limits.get("running_per_key"),
-            count, per_us, key_open_max=limits.get("open_per_key"),
-            age_us=None if age is None else micros(age),
-            round_robin=int(limits.get("round_robin", False)),
-        )  # fmt: skip
-        self._queues[name] = (limits.get("seats") or self.settings.seats, stored)
+        stored = stored_queue(self.settings.namespace, name, limits)
+        self._queues[name] = (limits.get("worker_concurrency") or self.settings.slots, stored)
         self._weights[name] = limits.get("weight")
 
     def _plain_queue(self, name: str) -> tuple[int, Queue]:
-        return self.settings.seats, Queue(self.settings.namespace, name)
+        return self.settings.slots, Queue(self.settings.namespace, name)
 
     # -- running ---------------------------------------------------------------------------
 
@@ -290,7 +320,15 @@ class Rota(DeclaresNotifications, Client):
     async def start_worker(
         self, queues: Sequence[str] | None = None, *, fires: bool = True
     ) -> None:
-        """Connect and perform runs in this process until `close`; `fires` schedules as well."""
+        """Connect and execute runs in this process until `stop_worker` or `close`.
+
+        Args:
+            queues: The queues to serve; without any, all that the app declares.
+            fires: Whether this process fires schedules as well.
+
+        Example:
+            await app.start_worker(["mail"])
+        """
         await self.connect()
         runtime = self.make_runtime(queues, fires=fires)
         await self.apply_schedules()
@@ -302,7 +340,7 @@ class Rota(DeclaresNotifications, Client):
         journal = Journal(self.database, self.clock)
         self.notifications.install(self, self.workflows)
         self._executor = WorkflowExecutor(
-            self.workflows, journal, self.settings, self.ids, _Children(self)
+            self.workflows, journal, self.settings, self.ids, ChildRuns(self)
         )
         executors: list[Executor] = [self._executor]
         if self.automations.declared:
@@ -314,29 +352,35 @@ class Rota(DeclaresNotifications, Client):
             declared = {**declared, PART_QUEUE: (1, Queue(self.settings.namespace, PART_QUEUE))}
         chosen = {name: declared.get(name, self._plain_queue(name)) for name in queues or declared}
         if self.notifications.declared:
-            chosen[QUEUE] = (SEATS, Queue(self.settings.namespace, QUEUE))
+            chosen[QUEUE] = (SLOTS, Queue(self.settings.namespace, QUEUE))
         self.runtime = Runtime(
             self.base(), executors,
             [
-                QueueSeats(name, seats, weight=self._weights.get(name))
-                for name, (seats, _) in chosen.items()
+                QueueSlots(name, slots, weight=self._weights.get(name))
+                for name, (slots, _) in chosen.items()
             ],
             [limits for _, limits in declared.values()],
             version_of(self.workflows), fires=fires, notifies=bool(self.notifications.declared),
         )  # fmt: skip
+        self._worker = self.runtime.worker
         return self.runtime
 
     def base(self) -> EngineContext:
-        """What the loops of this process stand on."""
+        """The context that the loops of this process use."""
         return EngineContext(
-            self.database, self.clock, self.settings, self.wakeups, self.results, self.ids
-        )
+            self.database, self.clock, self.settings, self.wakeups, self.results, self.ids,
+            KEPT_KINDS,
+        )  # fmt: skip
 
     async def stop_worker(self, timeout_s: float | None = None) -> None:
-        """Drain and sign off; runs that do not end in time are handed over."""
+        """Stop claiming and wait for the runs of this process.
+
+        Args:
+            timeout_s: The longest wait; runs that have not ended go to another worker.
+        """
         if self.runtime is not None:
             await self.runtime.stop(timeout_s)
-            self.runtime = None
+            self.runtime = self._worker = None
         if self._executor is not None:
             self._executor.close()
             self._executor = None
@@ -346,7 +390,7 @@ class Rota(DeclaresNotifications, Client):
     def leave_home(self) -> None:
         """Drop what a fork or a closed event loop has left behind; its loops no longer turn."""
         super().leave_home()
-        self.runtime = None
+        self.runtime = self._worker = None
         self._executor = None
         self.automations.executor = None
 
@@ -361,9 +405,14 @@ class Rota(DeclaresNotifications, Client):
         """A daemon's life: work until `stop` is set, then drain."""
         await self.start_worker(queues)
         try:
-            await stop.wait()
+            with self.own_process():
+                await stop.wait()
         finally:
             await self.close()
+
+    def own_process(self) -> contextlib.AbstractContextManager[None]:
+        """Tune the interpreter while a process does nothing but work; `run_forever` does so."""
+        return own_process(uses_threads=self.database.is_local)
 
     def healthy(self) -> bool:
         """Whether the worker's loop turns (no worker is healthy too)."""
@@ -371,38 +420,30 @@ class Rota(DeclaresNotifications, Client):
 
     # -- starting --------------------------------------------------------------------------
 
-    async def _send_starts(self, fresh: Sequence[NewRun]) -> list[Started]:
-        """Begin at once what this process can perform itself."""
-        if self.runtime is not None and len(fresh) <= BRIEF:
-            started = await self.runtime.worker.begin(fresh)
-            if started is not None:
-                return started
-        return await super()._send_starts(fresh)
-
     def workflow_named(self, name: str) -> Workflow[..., Any]:
         """The registered workflow of that name, or an error with the nearest names."""
         if name not in self.workflows:
             raise unknown_workflow(name, self.workflows)
         return self.workflows[name]
 
-    async def start_run(
+    async def _start_inside(
         self,
         workflow: Startable[..., Any] | str,
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
         options: RunOptions,
-    ) -> RunHandle[Any]:
-        """Start a run. Inside a workflow it becomes a child, started once."""
+    ) -> RunHandle[Any] | None:
+        """A start in a workflow becomes a child, started once."""
         flow = current_run()
         if flow is None:
             if options.external_id is None:
                 self._warn_in_step(workflow)
-            return await super().start_run(workflow, args, kwargs, options)
+            return None
         target = self.workflow_named(workflow) if isinstance(workflow, str) else workflow
         if options.on_conflict != "return":
             raise UsageError(
                 "on_conflict cannot be used inside a workflow",
-                hint="A child whose external_id is taken is the run that has it.",
+                hint="If the external_id of a child is taken, the child is the run that has it.",
             )
         child_id = await start_child(flow, target, args, kwargs, options)
         return ChildHandle(self, child_id, target.signature.returns, flow)
@@ -436,26 +477,6 @@ class Rota(DeclaresNotifications, Client):
         ids = await start_children(flow, target, starts)
         siblings, returns = Siblings(ids), target.signature.returns
         return [ChildHandle(self, child_id, returns, flow, siblings) for child_id in ids]
-
-
-class _Children:
-    """Makes child runs for flows, checked like any other start."""
-
-    def __init__(self, app: Rota) -> None:
-        self._app = app
-
-    def new_run(
-        self, flow: WorkflowRun, workflow: Any, args: Any, kwargs: Any, options: RunOptions
-    ) -> NewRun:
-        fresh = self._app.new_run(workflow, args, kwargs, options)
-        trigger = Trigger.DETACHED if options.detached else Trigger.CHILD
-        return msgspec.structs.replace(fresh, parent_id=flow.claim.root_id, trigger=trigger)
-
-    def new_id(self) -> str:
-        return self._app.ids.make(self._app.clock.now())
-
-    def started(self, *, delayed: bool = False) -> None:
-        self._app.wakeups.tell(TIMER if delayed else READY)
 
 
 def version_of(workflows: dict[str, Workflow[..., Any]]) -> str:

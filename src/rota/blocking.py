@@ -17,9 +17,10 @@ from datetime import datetime
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar, Unpack, overload
 
-from rota.client.client import Client, RunFilters
+from rota.client.client import Client
 from rota.client.handle import RunHandle
 from rota.client.home import never_delete
+from rota.client.run_pages import RunFilters
 from rota.client.start import NO_OPTIONS, Item, P, R, RunOptions, Startable, StartOptions
 from rota.core.runs.model import Run
 from rota.core.time.instants import Duration
@@ -60,7 +61,7 @@ class BlockingRun(Generic[R]):
         return self._client.call(lambda _: self._ref.status())
 
     def cancel(self, *, reason: str = "by request") -> None:
-        """Call it off, with everything below it."""
+        """Cancel the run and its children."""
         self._client.call(lambda _: self._ref.cancel(reason=reason))
 
     def signal(self, name: str, value: Any = None) -> None:
@@ -89,8 +90,8 @@ class _Starter:
     ) -> BlockingRun[Any]:
         """Start a run with these arguments; durable when this returns. Options: see `options`."""
         client, options = self._owner(), self._given
-        door = client.door(workflow)
-        ref = client.call(lambda inner: inner.start_run(door, args, kwargs, options))
+        definition = client.definition(workflow)
+        ref = client.call(lambda inner: inner.start_run(definition, args, kwargs, options))
         return BlockingRun(client, ref)
 
     @overload
@@ -106,8 +107,8 @@ class _Starter:
     ) -> Sequence[BlockingRun[Any]]:
         """Start one run per item (a tuple of arguments, or a `Start`), in few commits."""
         client, options = self._owner(), self._given
-        door = client.door(workflow)
-        refs = client.call(lambda inner: inner.start_runs(door, items, options))
+        definition = client.definition(workflow)
+        refs = client.call(lambda inner: inner.start_runs(definition, items, options))
         return [BlockingRun(client, ref) for ref in refs]
 
     def _owner(self) -> BlockingClient:
@@ -125,11 +126,43 @@ class BlockingStarter(_Starter):
         return self._client
 
 
-class BlockingClient(_Starter):
-    """Starts, finds, awaits and steers runs from sync code and from any thread.
+class BlockingRuns:
+    """`app.runs` for sync code: finds, awaits and changes runs."""
 
-    Give it a database URL, or an app, whose URL, settings and workflow names it then uses. It
-    performs no runs itself. Close it, or use it as a context manager.
+    def __init__(self, client: BlockingClient) -> None:
+        self._client = client
+
+    def result(self, run_id: str, *, timeout: Duration | None = None) -> Any:
+        """Wait for a run's result, as plain JSON types."""
+        return self._client.call(lambda client: client.runs.handle(run_id).result(timeout=timeout))
+
+    def get(self, run_id: str) -> Run:
+        """Return one run; see `Runs.get`."""
+        return self._client.call(lambda client: client.runs.get(run_id))
+
+    def list(self, **filters: Unpack[RunFilters]) -> Sequence[Run]:
+        """Return runs, newest first; see `Runs.list`."""
+        return self._client.call(lambda client: client.runs.list(**filters))
+
+    def cancel(self, run_id: str, *, reason: str = "by request") -> Sequence[str]:
+        """Cancel a run and its children; see `Runs.cancel`."""
+        return self._client.call(lambda client: client.runs.cancel(run_id, reason=reason))
+
+    def retry(self, run_id: str) -> BlockingRun[Any]:
+        """Retry a run after its last finished step; see `Runs.retry`."""
+        client = self._client
+        return BlockingRun(client, client.call(lambda inner: inner.runs.retry(run_id)))
+
+    def signal(self, run_id: str, name: str, value: Any = None) -> None:
+        """Send a signal to a run; see `Runs.signal`."""
+        self._client.call(lambda client: client.runs.signal(run_id, name, value))
+
+
+class BlockingClient(_Starter):
+    """Starts, finds, awaits and changes runs from sync code and from any thread.
+
+    Give it a database URL, or an app; of the app it uses the URL, settings and workflow names. It
+    executes no runs itself. Close it, or use it as a context manager.
     """
 
     def __init__(
@@ -146,6 +179,7 @@ class BlockingClient(_Starter):
             database = database.url
         else:
             self._app = None
+        self.runs = BlockingRuns(self)
         self._async = Client(database, settings=settings, migrate=migrate)
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -229,7 +263,7 @@ class BlockingClient(_Starter):
         try:
             return future.result()
         except BaseException:
-            future.cancel()  # Ctrl-C here must not leave the work going on there
+            future.cancel()  # Ctrl-C here must not leave the work continuing there
             raise
 
     # -- verbs -----------------------------------------------------------------------------
@@ -238,31 +272,7 @@ class BlockingClient(_Starter):
         """Options for runs: `client.options(queue="slow").start("fetch", url)`."""
         return BlockingStarter(self, RunOptions.of(self.options, options))
 
-    def result(self, run_id: str, *, timeout: Duration | None = None) -> Any:
-        """Wait for a run's result, as plain JSON types."""
-        return self.call(lambda client: client.ref(run_id).result(timeout=timeout))
-
-    def get(self, run_id: str) -> Run:
-        """One run by id, or by a prefix of it that fits no other."""
-        return self.call(lambda client: client.get(run_id))
-
-    def list(self, **filters: Unpack[RunFilters]) -> Sequence[Run]:
-        """Runs, newest first; filters as in `Client.list`."""
-        return self.call(lambda client: client.list(**filters))
-
-    def cancel(self, run_id: str, *, reason: str = "by request") -> Sequence[str]:
-        """Call off a run and everything below it; returns the cancelled ids."""
-        return self.call(lambda client: client.cancel(run_id, reason=reason))
-
-    def retry(self, run_id: str) -> BlockingRun[Any]:
-        """Try a chain that ended (or waits for a person) again, from its last finished step."""
-        return BlockingRun(self, self.call(lambda client: client.retry(run_id)))
-
-    def signal(self, run_id: str, name: str, value: Any = None) -> None:
-        """Send a signal to a run; it is kept until the run asks for it."""
-        self.call(lambda client: client.signal(run_id, name, value))
-
-    def door(self, workflow: Startable[..., Any] | str) -> Startable[..., Any] | str:
+    def definition(self, workflow: Startable[..., Any] | str) -> Startable[..., Any] | str:
         """The registered workflow, if the app of this client has one of that name."""
         if self._app is None or not isinstance(workflow, str):
             return workflow
@@ -281,7 +291,7 @@ def block_on(work: Awaitable[T]) -> T:
 
 
 def sleep(duration: Duration) -> None:
-    """Sleep durably: no worker is held, and a restart does not start the sleep anew."""
+    """Sleep durably: no worker is held, and a restart does not start the sleep again."""
     _here(primitives.sleep(duration))
 
 

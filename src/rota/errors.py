@@ -5,6 +5,7 @@
     │   ├── BadSetting · UnknownOption · BadInput · PayloadTooBig · NotSerialisable · Unstorable
     │   ├── UnknownWorkflow · UnknownRun · AlreadyStarted · WrongState
     │   ├── BadSchedule · UnknownZone · BadPipeline · NotTrusted · SchedulerLockError
+    │   ├── BadToken · StaleCursor
     ├── StoreError            the database cannot do it now, or not this way
     │   ├── BadDatabaseUrl · MissingExtra · StoreUnreachable · StoreBusy · StoreFull
     │   ├── StoreReadOnly · StoreIOError · StoreNoSharedMemory · StoreGone · StoreHeld
@@ -39,7 +40,7 @@ class RotaError(Exception):
 
     @property
     def advice(self) -> str:
-        """What to do about it."""
+        """The advice."""
         return self._advice
 
     @advice.setter
@@ -155,7 +156,7 @@ class BadPipeline(UsageError):
 
 
 class NotTrusted(UsageError):
-    """A pipeline from elsewhere would execute commands or a schedule, and nobody confirmed it."""
+    """A pipeline from elsewhere would execute commands or a schedule without confirmation."""
 
     code = "not_trusted"
     hint = "Read the files of the pipeline, then run `rota pipeline trust PATH`."
@@ -176,7 +177,7 @@ class UnknownAutomation(UsageError):
 
 
 class UnknownPipeline(UsageError):
-    """No pipeline is where somebody looked for it."""
+    """There is no pipeline at the given place."""
 
     code = "unknown_pipeline"
     hint = "Name a pipeline.yaml or its folder; `rota pipeline list FOLDER` shows what is there."
@@ -208,6 +209,20 @@ class NotAllowed(UsageError):
 
     code = "not_allowed"
     hint = "Read in prepare, change in mutate (once), publish in next; see the guide."
+
+
+class BadToken(UsageError):
+    """A token, session or login link is unknown, used, expired or revoked."""
+
+    code = "bad_token"
+    hint = "Ask for a token, or make one with `rota token create NAME --role read`."
+
+
+class StaleCursor(UsageError):
+    """A cursor belongs to another list, or to other filters."""
+
+    code = "stale_cursor"
+    hint = "Begin with the first page again."
 
 
 class StoreError(RotaError):
@@ -326,7 +341,7 @@ class RunCancelled(RunFailed):
     """The awaited run was cancelled."""
 
     code = "run_cancelled"
-    hint = "Somebody cancelled it; `rota run retry` tries again from its last finished step."
+    hint = "It was cancelled; `rota run retry` tries again from its last finished step."
 
 
 class RunCrashed(RunFailed):
@@ -382,7 +397,7 @@ class TruncatedReply(BadReply):
 
 
 class EmptyReply(BadReply):
-    """A model replied with nothing, also when asked again."""
+    """A model replied with nothing, even when asked again."""
 
     code = "empty_reply"
     hint = "Change the prompt or the model, then retry the item."
@@ -483,7 +498,7 @@ class OutcomeUnknown(Fatal):
 
 
 class Suspended(BaseException):
-    """Unwinds user code when its run gives its seat back; never to be caught."""
+    """Unwinds user code when its run gives its slot back; never to be caught."""
 
 
 class HostStop(BaseException):

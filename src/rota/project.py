@@ -1,6 +1,6 @@
 """Find and load a project: its `rota.toml`, its app, and the settings that go with both.
 
-A setting is looked for in this order: flag, environment (`ROTA_DATABASE`, `ROTA_SEATS` …),
+A setting is looked for in this order: flag, environment (`ROTA_DATABASE`, `ROTA_SLOTS` …),
 `rota.toml`, code. Paths in `rota.toml`, and in the app it names, start at its folder; those in a
 `.py` file that is named as the project start at the folder of that file.
 """
@@ -21,6 +21,7 @@ import msgspec
 
 from rota import settings as settings_
 from rota.app import Rota
+from rota.client.inbound_webhook import WebhookTable
 from rota.client.start import RunBuilder
 from rota.core.suggest import close_names, did_you_mean
 from rota.core.time.instants import SECOND, micros
@@ -40,9 +41,9 @@ DEFAULT = "rota.db"  # what `Rota()` uses; taken for a project when it is there
 class QueueTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One `[queues.NAME]`: what `Rota.queue` takes; `rate` is written `"100/1m"`."""
 
-    seats: int | None = None
-    running: int | None = None
-    running_per_key: int | None = None
+    worker_concurrency: int | None = None
+    concurrency: int | None = None
+    concurrency_per_key: int | None = None
     rate: str | None = None
     open_per_key: int | None = None
     weight: int | None = None
@@ -65,10 +66,12 @@ class ProjectFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     queues: dict[str, QueueTable] = {}
     schedules: dict[str, ScheduleTable] = {}
     notifications: dict[str, NotificationTable] = {}
+    webhooks: dict[str, WebhookTable] = {}
+    http: dict[str, Any] = {}  # read by `rota.http.options`, when a server starts
 
 
 class Project(NamedTuple):
-    """What is known before any user code is imported."""
+    """The facts that are known before any user code is imported."""
 
     source: str  # for people: where this was found
     folder: Path
@@ -79,14 +82,14 @@ class Project(NamedTuple):
 
 
 class Given(NamedTuple):
-    """What the command line and the environment say; both beat the project."""
+    """The values of the command line and the environment; both beat the project."""
 
     database: str | None
     settings: dict[str, Any]
 
 
 class ProjectLocation(NamedTuple):
-    """Where to look, once every source was asked."""
+    """The place to look, once every source was asked."""
 
     url: str
     settings: Settings
@@ -165,6 +168,11 @@ def _tables(raw: dict[str, Any], path: Path) -> ProjectFile:
             key: _table(one, QueueTable, f"{path} [queues.{key}]")
             for key, one in raw["queues"].items()
         }
+    if isinstance(raw.get("webhooks"), dict):
+        fields["webhooks"] = {
+            key: _table(one, WebhookTable, f"{path} [webhooks.{key}]")
+            for key, one in raw["webhooks"].items()
+        }
     if isinstance(raw.get("notifications"), dict):
         fields["notifications"] = {
             key: _notification(key, one, path) for key, one in raw["notifications"].items()
@@ -197,8 +205,8 @@ def _table(raw: Any, kind: type[Table], where: str) -> Table:
 
 
 _FORM = (
-    "It has [project] app and database, [settings], [queues.NAME], [schedules.NAME] and "
-    "[notifications.NAME]."
+    "It has [project] app and database, [settings], [queues.NAME], [schedules.NAME], "
+    "[notifications.NAME], [webhooks.NAME] and [http]."
 )
 
 
@@ -235,7 +243,7 @@ def place(project: Project | None, said: Given) -> ProjectLocation:
 
 
 def place_without_code(project: Project | None, said: Given) -> ProjectLocation | None:
-    """What flags, environment and files say, if they name the database."""
+    """The values of flags, environment and files, if they name the database."""
     url = said.database or (project and _own_database(project))
     if project is None and not url and Path(DEFAULT).is_file():
         url = f"sqlite:///{DEFAULT}"
@@ -251,7 +259,7 @@ def _own_database(project: Project) -> str | None:
 
 
 def code_folder(project: Project) -> Path:
-    """Where relative paths in the app's code start: at rota.toml, or at the file that was named.
+    """The start of relative paths in the app's code: at rota.toml, or at the file that was named.
 
     A module that was named is found by Python's path, so the current folder stays the start."""
     location = _split(project.app or "")[0]
@@ -399,19 +407,23 @@ def configure(app: Rota, project: Project, said: Given) -> Rota:
     # Queues were declared under the settings of the code: bring them along.
     app._queues = {
         name: (
-            app.settings.seats if seats == before.seats else seats,
+            app.settings.slots if slots == before.slots else slots,
             msgspec.structs.replace(limits, namespace=app.settings.namespace),
         )
-        for name, (seats, limits) in app._queues.items()
+        for name, (slots, limits) in app._queues.items()
     }
     for name, queue in project.file.queues.items():
         app.queue(
-            name, seats=queue.seats, running=queue.running, running_per_key=queue.running_per_key,
-            rate=_rate(queue.rate, name), open_per_key=queue.open_per_key, weight=queue.weight,
-            age=queue.age, round_robin=queue.round_robin,
+            name, worker_concurrency=queue.worker_concurrency, concurrency=queue.concurrency,
+            concurrency_per_key=queue.concurrency_per_key, rate=_rate(queue.rate, name),
+            open_per_key=queue.open_per_key, weight=queue.weight, age=queue.age,
+            round_robin=queue.round_robin,
         )  # fmt: skip
+    for name, hook in project.file.webhooks.items():
+        app.add_webhook(name, hook)
     if project.is_file:
-        # They belong to this file: another one's are left alone, this one's are told apart.
+        # They belong to this file: those of another file are left alone, those of this file are
+        # compared.
         origin = str(Path(project.source).resolve())
         app.declare_file(
             origin, project.file.schedules, project.bad_schedules, project.file.notifications

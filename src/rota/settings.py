@@ -11,6 +11,8 @@ import msgspec
 from rota.errors import BadSetting
 
 Meta = msgspec.Meta
+# Earlier name → name of today.
+RENAMED = {"seats": "slots"}
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -19,7 +21,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     namespace: Annotated[
         str, Meta(pattern=r"^[\w.-]{1,64}$", description="Tenant; runs of others are not seen.")
     ] = "default"
-    seats: Annotated[
+    slots: Annotated[
         int, Meta(ge=1, le=10_000, description="Runs one worker performs at the same time.")
     ] = 100
     threads: Annotated[
@@ -123,7 +125,7 @@ class SettingOptions(TypedDict, total=False):
     """The same as keywords of `Rota(...)`, for type checkers."""
 
     namespace: str
-    seats: int
+    slots: int
     threads: int
     lease_s: float
     heartbeat_s: float
@@ -157,9 +159,10 @@ def load(values: Mapping[str, Any], *, source: str) -> Settings:
     known = set(Settings.__struct_fields__)
     unknown = sorted(set(values) - known)
     if unknown:
+        hint = _renamed(unknown[0]) or _nearest(unknown[0], known)
         raise BadSetting(
             f"{source}: there is no setting {', '.join(unknown)}",
-            hint=_nearest(unknown[0], known) or f"Known settings: {', '.join(sorted(known))}.",
+            hint=hint or f"Known settings: {', '.join(sorted(known))}.",
         )
     try:
         return msgspec.convert(values, Settings, strict=False)
@@ -171,7 +174,7 @@ def load(values: Mapping[str, Any], *, source: str) -> Settings:
 
 
 def _plain(refused: str) -> str:
-    """What msgspec says, as the end of a sentence."""
+    """The message of msgspec, as the end of a sentence."""
     return refused[:1].lower() + refused[1:].replace("`", "")
 
 
@@ -180,9 +183,19 @@ def _nearest(name: str, known: Iterable[str]) -> str | None:
     return f"Did you mean {', '.join(near)}?" if near else None
 
 
+def _renamed(name: str) -> str | None:
+    return f"It is called {RENAMED[name]} now." if name in RENAMED else None
+
+
 def from_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """`ROTA_SEATS=50` and the like, as values for `load`; one that does not fit is refused."""
+    """`ROTA_SLOTS=50` and the like, as values for `load`; one that does not fit is refused."""
     names = {f"ROTA_{name.upper()}": name for name in Settings.__struct_fields__}
+    for old, new in RENAMED.items():  # Unknown variables are ignored; these must not be.
+        if (key := f"ROTA_{old.upper()}") in environ:
+            raise BadSetting(
+                f"the environment variable {key} is no longer read",
+                hint=f"Set ROTA_{new.upper()} instead.",
+            )
     found = {names[key]: value for key, value in environ.items() if key in names}
     for name, value in found.items():
         try:

@@ -40,13 +40,13 @@ class VirtualTimer:
         self.callback = None
 
     def fire(self) -> None:
-        """Make the call, unless it was called off."""
+        """Make the call, unless it was cancelled."""
         if self.callback is not None:
             self.callback()
 
 
 class VirtualClock:
-    """A clock that moves only when it is told to."""
+    """A clock that moves only on command."""
 
     def __init__(self, start: datetime | int = START) -> None:
         self._now = start if isinstance(start, int) else instant(start)
@@ -106,7 +106,7 @@ class VirtualClock:
 
 
 class _Calls:
-    """Counts the calls of a store: while one is under way, a test has not come to rest."""
+    """Counts the calls of a store: while one is in progress, a test has not come to rest."""
 
     def __init__(self, database: Database) -> None:
         self.count = 0
@@ -127,7 +127,7 @@ class _Calls:
 
 
 class World:
-    """An app whose loops turn when the test says so."""
+    """An app with loops that the test drives."""
 
     def __init__(self, app: Rota, clock: VirtualClock) -> None:
         self.app = app
@@ -230,7 +230,7 @@ async def virtual(
 async def _leave(app: Rota) -> None:
     runtime = app.runtime
     if runtime is not None:
-        # Time stands still now, so nothing in hand can end by itself: hand it over at once.
+        # Time stops now, so nothing in hand can end by itself: hand it over at once.
         await runtime.stop(0)
         app.runtime = None
     await app.close()

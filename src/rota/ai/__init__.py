@@ -1,4 +1,4 @@
-"""AI: one way to ask a model, whoever answers. Invokers load on first use, as do their extras."""
+"""AI: one way to ask a model of any provider. Invokers load on first use, as do their extras."""
 
 from __future__ import annotations
 

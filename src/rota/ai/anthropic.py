@@ -15,7 +15,7 @@ from rota.ai.prices import Prices
 
 HOME = Home("https://api.anthropic.com", "ANTHROPIC_BASE_URL", "ANTHROPIC_API_KEY")
 VERSION = "2023-06-01"
-MAX_TOKENS = 4096  # the API wants a bound; this one stands when nobody gives another
+MAX_TOKENS = 4096  # the API requires a limit; this is the default
 
 _FINISH = {
     "end_turn": "stop",

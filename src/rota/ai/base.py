@@ -1,6 +1,6 @@
 """The invoker protocol: one question to a model, its answer, and what may go wrong.
 
-What `ask` raises says what to do next; each is decided where the failure is seen:
+The errors of `ask` name the next action; each is decided where the failure is seen:
 
     Transient         try again, after `retry_after_s` if given: throttled, broken, too slow, away
     NeedsLogin        no key, or a key that is not good: a person sets the variable it names
@@ -26,7 +26,7 @@ from rota.ai import tokens
 from rota.errors import Transient
 
 TIMEOUT_S = 120.0
-# Taken for the length of an answer when nobody bounds it; only estimates are made of it.
+# Taken for the length of an answer without a limit; only estimates are made of it.
 ANSWER_TOKENS = 1000
 # The bound of an answer under a budget where neither the question nor the provider has one.
 BOUND_TOKENS = 4096
@@ -62,7 +62,8 @@ class Reply(msgspec.Struct, frozen=True):
 
 
 class Estimate(msgspec.Struct, frozen=True):
-    """What a question will take, without asking it; `tokens_max` and `cost_usd_max` at most."""
+    """An estimate of what a question takes, without asking it; `tokens_max` and `cost_usd_max` at
+    most."""
 
     model: str
     tokens_in: int
@@ -91,7 +92,7 @@ class Invoker(Protocol):
         ...
 
     def estimate(self, request: Request) -> Estimate:
-        """What `ask` would take; calls nobody."""
+        """Estimates what `ask` would take; calls no model."""
         ...
 
 

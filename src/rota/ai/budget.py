@@ -1,7 +1,7 @@
 """Budgets that are never passed: the most that a call may take is held until it is settled.
 
 An answer is bounded by `max_tokens` of its question, or of its provider, or by `BOUND_TOKENS`. A
-call that would pass the budget waits for those under way, and is refused when that cannot help.
+call that would pass the budget waits for those in progress, and is refused when that cannot help.
 
 The arithmetic is pure and in whole billionths of a dollar: `Spent` in, `Spent` out.
 """
@@ -23,7 +23,7 @@ NANO = 1_000_000_000
 
 
 class BudgetUsage(msgspec.Struct, frozen=True):
-    """What is gone, and what is held for calls under way."""
+    """The amounts spent, and the amounts held for calls in progress."""
 
     nano_usd: int = 0
     tokens: int = 0
@@ -34,7 +34,8 @@ class BudgetUsage(msgspec.Struct, frozen=True):
 
 
 class Amount(msgspec.Struct, frozen=True):
-    """What one call takes; an unknown price counts for nothing where no money is limited."""
+    """The amount that one call takes; an unknown price counts for nothing where no money is
+    limited."""
 
     nano_usd: int
     tokens: int
@@ -53,7 +54,7 @@ Verdict = Literal["go", "wait", "refuse"]
 
 
 def judge(limit: Limit, spent: BudgetUsage, amount: Amount) -> Verdict:
-    """Whether a call may begin. "wait": it depends on what the calls under way really take."""
+    """Whether a call may begin. "wait": it depends on what the calls in progress really take."""
     verdicts = {
         _judge(limit.nano_usd, spent.nano_usd, spent.held_nano_usd, amount.nano_usd),
         _judge(limit.tokens, spent.tokens, spent.held_tokens, amount.tokens),
@@ -91,7 +92,8 @@ def settle(spent: BudgetUsage, held: Amount, used: Amount) -> BudgetUsage:
 
 
 def excess(held: Amount, used: Amount) -> Amount:
-    """What a call took beyond the most that it may take: its provider does not keep its bounds."""
+    """The excess of a call over the most that it may take: its provider does not keep its
+    bounds."""
     return Amount(max(0, used.nano_usd - held.nano_usd), max(0, used.tokens - held.tokens), calls=0)
 
 
@@ -99,7 +101,7 @@ NOTHING = Amount(0, 0, calls=0)
 
 
 class Hold:
-    """One call under way; `paid` says what it took."""
+    """One call in progress; `paid` says what it took."""
 
     def __init__(self, amount: Amount) -> None:
         self.amount = amount
@@ -111,7 +113,7 @@ class Hold:
 
 
 class Budget:
-    """What may be spent; of a run, a schedule, or whoever shares it.
+    """The limits of a run, a schedule, or a group that shares them.
 
     A provider that gives longer answers than its bound allows may pass the limit by that much.
     Later calls hold as much more, and `excess` says how much it was.
@@ -149,7 +151,7 @@ class Budget:
 
     @property
     def spent_usd(self) -> float:
-        """Dollars gone; those held for calls under way are not among them."""
+        """Dollars gone; those held for calls in progress are not among them."""
         return self.spent.nano_usd / NANO
 
     @property
@@ -189,7 +191,7 @@ class Budget:
         return amount
 
     def _at_most(self, estimate: Estimate) -> Amount:
-        """The most that a call may take, as far as its provider keeps to what it is told."""
+        """The most that a call may take, as far as its provider keeps to the request."""
         if estimate.cost_usd is None and self._limit.nano_usd is not None:
             raise BadSetting(
                 f"no price is known for {estimate.model}, so a budget in dollars cannot be kept",
@@ -261,7 +263,7 @@ class Budgeted:
         return self._invoker.name
 
     def estimate(self, request: Request) -> Estimate:
-        """What `ask` would take; calls nobody, spends nothing."""
+        """Estimates what `ask` would take; calls no model, spends nothing."""
         return self._invoker.estimate(request)
 
     async def ask(self, request: Request) -> Reply:
@@ -288,11 +290,11 @@ def may_be_billed(error: BaseException) -> bool:
     """Whether a call that ended with this error may be on the bill."""
     if isinstance(error, RotaError):
         return bool(error.facts.get("sent"))
-    return not isinstance(error, Exception)  # cancelled, at a moment that nobody knows
+    return not isinstance(error, Exception)  # cancelled, at an unknown moment
 
 
 def usage_of(error: BaseException) -> Reply | None:
-    """What a provider charges for an answer that was none, where it said so."""
+    """The charge of a provider for a failed answer, where the provider reported it."""
     facts = error.facts if isinstance(error, RotaError) else {}
     asked, answered = facts.get("tokens_in"), facts.get("tokens_out")
     if not isinstance(asked, int) or not isinstance(answered, int):
@@ -303,5 +305,5 @@ def usage_of(error: BaseException) -> Reply | None:
 
 
 def _amount(cost_usd: float | None, tokens: int) -> Amount:
-    # What comes from a float is rounded first, or 0.1 would be more than 0.1.
+    # A number that comes from a float is rounded first, or 0.1 would be more than 0.1.
     return Amount(math.ceil(round((cost_usd or 0.0) * NANO, 3)), tokens)

@@ -33,9 +33,9 @@ from rota.net.subprocesses import (
 )
 
 BYTES_MAX = 16 * 1024 * 1024
-# Where agents keep their settings and logins.
+# Folders in which agents keep their settings and logins.
 HOMES = ("XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME")
-# What an exit code may be said to mean; by default as in sysexits.h, and all others refuse.
+# The meanings that an exit code may have; by default as in sysexits.h, and all others refuse.
 MEANINGS = ("ok", "transient", "rejected", "login", "permission")
 EXITS = {0: "ok", 69: "transient", 75: "transient", 77: "permission"}
 
@@ -43,7 +43,7 @@ EXITS = {0: "ok", 69: "transient", 75: "transient", 77: "permission"}
 class CommandInvoker(Priced):
     """Runs `argv`, never through a shell, with the prompt on its standard input.
 
-    `{model}`, `{system}` and `{max_tokens}` in an argument stand for those of the question; without
+    `{model}`, `{system}` and `{max_tokens}` in an argument represent those of the question; without
     a place for it, the system text goes before the prompt. `exits` says what exit codes mean, as in
     `exits={2: "login"}`. With `output="json"` the answer is an object with `result`, and perhaps
     `usage` and `total_cost_usd`. When its time is over, it is killed with all it has started.
@@ -142,7 +142,7 @@ class CommandInvoker(Priced):
         return argv, text.encode(errors="replace")
 
     async def _ended(self, child: Child, stdin: bytes, timeout_s: float, out: OutputPipe) -> int:
-        """Feed it and wait for its end, its time, or more output than anybody wants."""
+        """Feed it and wait for its end, its timeout, or its output limit."""
         work = asyncio.ensure_future(write_stdin(child, stdin))
         full = asyncio.ensure_future(out.full.wait())
         try:

@@ -1,4 +1,4 @@
-"""What a provider's refusal means: status and error words → who has to act. Pure, one table."""
+"""The meaning of a provider's refusal: status and error code → who has to act. Pure, one table."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from rota.errors import FilteredReply, NeedsLogin, NeedsPermission, Rejected, Ro
 
 SHOWN_CHARS_MAX = 300
 
-# What providers write into `type` or `code` of an error, where the status alone would mislead:
-# a used-up account answers 429 as well, and a stream breaks after it has said 200.
+# Values that providers write into `type` or `code` of an error, where the status alone would
+# mislead: a used-up account answers 429 as well, and a stream breaks after it has said 200.
 _LOGIN = {
     *("authentication_error", "invalid_api_key", "UNAUTHENTICATED"),
     *("API_KEY_INVALID", "API_KEY_EXPIRED"),
@@ -62,7 +62,7 @@ _SECONDS = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?")
 
 
 class Refusal(NamedTuple):
-    """What a provider said instead of an answer; `status` is 0 when it broke off a stream."""
+    """The error of a provider instead of an answer; `status` is 0 when it broke off a stream."""
 
     who: str
     status: int
@@ -71,7 +71,7 @@ class Refusal(NamedTuple):
     variable: str | None  # where the key came from
 
 
-class _Told(NamedTuple):
+class _ProviderText(NamedTuple):
     words: frozenset[str]
     message: str
     status: int
@@ -91,7 +91,7 @@ def judge(refusal: Refusal) -> RotaError:
 
 
 def _judged(refusal: Refusal) -> RotaError:
-    told = _told(refusal.body)
+    told = _provider_text(refusal.body)
     status = refusal.status or told.status  # gateways put the status of others into the body
     said = f"{refusal.who} " + (f"answered {status}" if status else "broke off its answer")
     said += f": {told.message}" if told.message else ""
@@ -134,25 +134,27 @@ def _may_pass(status: int) -> bool:
     return status in _BUSY or status >= 500 or status == 0
 
 
-def _reason(told: _Told) -> str | None:
+def _reason(told: _ProviderText) -> str | None:
     found = next((_REASONS[word] for word in sorted(told.words) if word in _REASONS), None)
     if found is None and "prompt is too long" in told.message.lower():
         return "too_long"
     return found
 
 
-def _told(body: bytes) -> _Told:
+def _provider_text(body: bytes) -> _ProviderText:
     """The words and the sentence of an error body, in any of the forms in use."""
     try:
         value: Any = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         text = body[: 4 * SHOWN_CHARS_MAX].decode(errors="replace")
-        return _Told(frozenset(), _clipped(text), 0)
+        return _ProviderText(frozenset(), _clipped(text), 0)
     if isinstance(value, list) and value:  # Gemini puts it into a list
         value = value[0]
     error = value.get("error", value) if isinstance(value, dict) else value
     if not isinstance(error, dict):
-        return _Told(frozenset(), _clipped(error if isinstance(error, str) else str(value)), 0)
+        return _ProviderText(
+            frozenset(), _clipped(error if isinstance(error, str) else str(value)), 0
+        )
     inner = error.get("innererror")
     given = error.get("details")
     details = [each for each in given if isinstance(each, dict)] if isinstance(given, list) else []
@@ -165,7 +167,7 @@ def _told(body: bytes) -> _Told:
     code = error.get("code")
     status = code if isinstance(code, int) and 400 <= code < 600 else 0
     delays = [duration_s(str(each["retryDelay"])) for each in details if "retryDelay" in each]
-    return _Told(words, _clipped(str(message)), status, next(iter(delays), None))
+    return _ProviderText(words, _clipped(str(message)), status, next(iter(delays), None))
 
 
 def _clipped(text: str) -> str:
@@ -173,7 +175,7 @@ def _clipped(text: str) -> str:
     return text if len(text) <= SHOWN_CHARS_MAX else text[:SHOWN_CHARS_MAX] + "…"
 
 
-def _wait_s(headers: Mapping[str, str], told: _Told) -> float | None:
+def _wait_s(headers: Mapping[str, str], told: _ProviderText) -> float | None:
     """How long a provider asks to wait: in so many words, or by when its limits are free again."""
     for asked in (retry_after_s(headers), told.wait_s, limits_reset_s(headers)):
         if asked is not None:

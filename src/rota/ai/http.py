@@ -95,7 +95,7 @@ class Wire:
                 raise self._broken(error, progress.sent) from error
 
     def refused(self, status: int, body: bytes, headers: Mapping[str, str]) -> RotaError:
-        """What a refusal means, in words without the key."""
+        """The meaning of a refusal, without the key."""
         said = self._key.hide(body.decode("latin-1")).encode("latin-1")
         return judge(Refusal(self.who, status, said, headers, self._key.variable))
 
@@ -124,7 +124,7 @@ class Wire:
         try:
             body = await _read(answer, REFUSAL_BYTES_MAX)
         except httpx2.RequestError:
-            body = b""  # the refusal stands, though its text was lost
+            body = b""  # the refusal holds, though its text was lost
         if answer.is_redirect:
             return Rejected(
                 f"{self.who} has moved to {_place(answer.headers.get('location', 'nowhere'))}",
@@ -164,7 +164,7 @@ class Wire:
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise passing(f"{self.who} answered with broken JSON: {error}", sent=True) from error
         if not isinstance(value, dict):
-            raise passing(f"{self.who} answered with JSON that is no object", sent=True)
+            raise passing(f"{self.who} answered with JSON that is not an object", sent=True)
         if value.get("error"):  # said after a 200: by gateways, and in the middle of a stream
             raise self.refused(0, text, {})
         return value
@@ -266,7 +266,7 @@ def checked_base(base_url: str, who: str) -> str:
 
 
 def _place(url: str) -> str:
-    """Where, without login and query: keys tend to hide there."""
+    """The address without login and query: keys tend to hide there."""
     plain = url.partition("?")[0].partition("#")[0]
     scheme, mark, rest = plain.rpartition("://")
     return scheme + mark + rest.rpartition("@")[2]

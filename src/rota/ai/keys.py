@@ -1,6 +1,6 @@
 """Keys by name: settings hold the name of an environment variable, never the key itself.
 
-Read at each call, so a key that is renewed needs no restart of whoever holds the invoker.
+Read at each call, so a key that is renewed needs no restart of the process.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Home(NamedTuple):
 
 
 class Key(NamedTuple):
-    """Where the key is, how it is sent, and whether one is needed at all."""
+    """The variable of the key, how it is sent, and whether one is needed at all."""
 
     variable: str | None
     header: str
@@ -71,8 +71,8 @@ def key_for(
 ) -> tuple[str, Key]:
     """The address to ask at and the key to send there.
 
-    The vendor's own variable is told to nobody but the vendor, or whoever the environment itself
-    points to: an address out of a settings file must not be enough to be sent it.
+    Only the vendor gets the vendor's own variable, or the address that the environment itself
+    names: an address out of a settings file must not be enough to be sent it.
     """
     address = base_url or env.get(home.url_variable) or home.url
     at_home = is_at(address, home)

@@ -20,10 +20,10 @@ PATIENCE_S = 60.0
 
 
 class Keeper(Protocol):
-    """Where the state is kept: here, or in a row of the database that all workers share."""
+    """The place of the state: here, or in a row of the database that all workers share."""
 
     async def change(self, step: Callable[[State], tuple[State, T]]) -> T:
-        """Apply `step` to the state, as if nobody else were there."""
+        """Apply `step` to the state, without regard to other workers."""
         ...
 
 
@@ -43,7 +43,7 @@ class Limiter:
     """An invoker that waits its turn.
 
     It waits in the order of asking, up to `patience_s`; for more than that, and whenever the
-    breaker is open, it raises Transient with the time to come back, so that no seat is held.
+    breaker is open, it raises Transient with the time to come back, so that no slot is held.
     """
 
     announces = True  # it awaits `begin` of a question when its turn has come
@@ -70,7 +70,7 @@ class Limiter:
         return self._invoker.name
 
     def estimate(self, request: Request) -> Estimate:
-        """What `ask` would take; calls nobody."""
+        """Estimates what `ask` would take; calls no model."""
         return self._invoker.estimate(request)
 
     async def ask(self, request: Request) -> Reply:
@@ -94,7 +94,7 @@ class Limiter:
     async def _turn(self, tokens: int) -> None:
         line = self._lock()
         if not line.locked() and not (await self._admitted(tokens)).wait_us:
-            return  # nobody waits, so nobody is overtaken
+            return  # no call waits, so none is overtaken
         async with line:  # first come, first served
             while True:
                 decision = await self._admitted(tokens)
@@ -133,7 +133,7 @@ class Limiter:
 
 
 def _after(error: BaseException, limits: Limits, state: State, *, now: int, held: int) -> State:
-    """What an error says about the provider."""
+    """The state of the provider, by an error."""
     told = error.facts if isinstance(error, RotaError) else {}
     used = held if told.get("sent") or not isinstance(error, Exception) else 0
     if isinstance(error, Transient) and told.get("throttled"):

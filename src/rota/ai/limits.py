@@ -1,9 +1,9 @@
 """How fast a provider may be asked, and when to leave it alone. Pure: state in, state out.
 
 Two buckets (requests and tokens a minute), the wait that the provider asked for, and a circuit
-breaker: so many failures in a row open it, then nobody asks for a while, then one probe may. All
-of it is one small `State`, fit for a row that every worker changes in turn; the clock is an
-argument, in microseconds.
+breaker: so many failures in a row open it, then no call is made for a while, then one probe may.
+All of it is one small `State`, fit for a row that all workers change; the clock is an argument, in
+microseconds.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from rota.core.time.instants import MINUTE, SECOND
 
 Meta = msgspec.Meta
 DOUBLINGS_MAX = 20
-# Where a provider throttles without saying for how long. Calls after that go one by one.
+# For a provider that throttles without saying for how long. Calls after that go one by one.
 THROTTLED_S, THROTTLED_S_MAX = 1.0, 60.0
 SPACING_S, SPACING_S_MAX = 0.05, 5.0
 PROBE_LOOK_US = SECOND // 2
 
 
 class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What to keep to; no number, no limit."""
+    """The limits to keep to; no number, no limit."""
 
     requests_per_minute: Annotated[int, Meta(ge=1)] | None = None
     tokens_per_minute: Annotated[int, Meta(ge=1)] | None = None
@@ -45,7 +45,7 @@ class State(msgspec.Struct, frozen=True):
     failures: int = 0  # in a row
     openings: int = 0  # in a row
     open_until: int = 0  # 0 while the breaker is closed
-    probe_until: int = 0  # 0 while nobody probes
+    probe_until: int = 0  # 0 while there is no probe
     throttles: int = 0  # that said nothing about how long; an answer takes one back
 
 
@@ -98,10 +98,10 @@ def throttled(
     retry_after_s: float | None,
     chance: float = 0.0,
 ) -> State:
-    """The provider is well and wants us to wait: everybody does.
+    """The provider is well and asks for a pause: all calls wait.
 
     If it does not say how long, the wait doubles from time to time; `chance` in [0, 1) shortens it
-    by up to a half. Calls that were under way together are one time.
+    by up to a half. Calls that were in progress together are one time.
     """
     before = state
     state = _with(answered(limits, state, held=held, used=0), {"throttles": before.throttles})
@@ -150,7 +150,7 @@ def _breaker(state: State, now: int) -> Decision | None:
         return None
     if now < state.open_until:
         return Decision(state.open_until - now, "broken")
-    # A probe is soon answered; nobody needs to sleep as long as it may take at most.
+    # A probe is soon answered; no call needs to sleep as long as it may take at most.
     wait_us = min(state.probe_until - now, PROBE_LOOK_US)
     return Decision(wait_us, "probed") if wait_us > 0 else None
 

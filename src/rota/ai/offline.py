@@ -1,4 +1,4 @@
-"""An invoker that asks nobody, for demonstrations, tests and dry runs: same in, same out."""
+"""An invoker without a model, for demonstrations, tests and dry runs: same in, same out."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from rota.ai.prices import Prices
 
 ECHO_CHARS_MAX = 200
 KEPT_MAX = 1000
-LIST_LENGTH = 3  # for a list whose length nobody tells
+LIST_LENGTH = 3  # for a list without a given length
 
 # How a prompt asks for JSON: a shape with its keys, perhaps a length, perhaps a line per field.
 _SHAPE = re.compile(r'\{\s*"(?:[^"\\\n]|\\.)+"\s*:[^{}]*\}')
@@ -36,8 +36,8 @@ class Offline(Priced):
     """Answers by `replies`: texts and errors, used up one by one, or a function of the question.
 
     Without them, or when they are used up, it makes its answer up from the question: the fields
-    that are asked for as JSON, "yes" where yes or no is asked, else an echo. The last questions
-    are kept in `asked`.
+    that are asked for as JSON, "yes" where yes or no is asked, otherwise an echo. The last
+    questions are kept in `asked`.
     """
 
     def __init__(

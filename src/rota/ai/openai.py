@@ -118,7 +118,7 @@ class _CompletionParser:
 
     @property
     def refused(self) -> str:
-        """What the model said instead of an answer."""
+        """The refusal of the model instead of an answer."""
         return "".join(self.refusal)
 
     @property

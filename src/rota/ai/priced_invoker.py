@@ -1,4 +1,4 @@
-"""What all invokers share: a name, a table of prices, and the counting that follows from them."""
+"""The parts that all invokers share: a name, a table of prices, and the counting by them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Priced:
         self._prices = prices or Prices()
 
     def estimate(self, request: Request) -> Estimate:
-        """What `ask` would take; calls nobody."""
+        """Estimates what `ask` would take; calls no model."""
         asked, answered = estimated_tokens(request)
         bound = self.answer_tokens_max(request)
         asked_max, answered_max = self.prompt_tokens_max(request), bound or ANSWER_TOKENS

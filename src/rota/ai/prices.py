@@ -1,4 +1,4 @@
-"""What tokens cost, in US dollars per million. A short table that users extend and override.
+"""Prices of tokens, in US dollars per million. A short table that users extend and override.
 
 List prices change, and discounts differ: the table is a starting point, the user's own word wins.
 A model that is not in it costs None, never nothing.
@@ -79,7 +79,7 @@ class Prices:
         return None
 
     def cost(self, provider: str, model: str, tokens_in: int, tokens_out: int) -> float | None:
-        """What a call costs, or None when no price is known."""
+        """The price of a call, or None when no price is known."""
         price = self.find(provider, model)
         if price is None:
             return None

@@ -27,7 +27,7 @@ Env = Mapping[str, str]
 
 
 class _Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What every provider may have."""
+    """The options that every provider may have."""
 
     kind: str = ""
     limits: Limits | None = None
@@ -85,7 +85,7 @@ class CommandPart(_Part, frozen=True, kw_only=True):
 
 
 class OfflinePart(_Part, frozen=True, kw_only=True):
-    """Nobody."""
+    """The invoker that never answers."""
 
     delay_s: float = 0.0
 
@@ -133,7 +133,7 @@ class Switchboard:
         self._makers = dict(providers)
         self._made: dict[str, Invoker] = {}
         if model is not None:
-            self.route(model)  # a default that cannot be is told at once
+            self.route(model)  # a default that is impossible is reported at once
 
     async def ask(self, request: Request) -> Reply:
         """Ask the one that `request.model` names."""
@@ -143,7 +143,7 @@ class Switchboard:
         return await invoker.ask(msgspec.structs.replace(request, model=model))
 
     def estimate(self, request: Request) -> Estimate:
-        """What `ask` would take; calls nobody."""
+        """Estimates what `ask` would take; calls no model."""
         invoker, model = self._chosen(request.model)
         estimate = invoker.estimate(msgspec.structs.replace(request, model=model))
         return msgspec.structs.replace(estimate, model=request.model or self.model or "")
@@ -167,7 +167,9 @@ class Switchboard:
         if default is not None and not (colon and nearest(provider, self._makers)):
             return default, text
         known = ", ".join(sorted(self._makers))
-        what = f"{provider!r} is no provider" if colon else f"{text!r} does not name its provider"
+        what = (
+            f"{provider!r} is not a provider" if colon else f"{text!r} does not name its provider"
+        )
         raise UsageError(
             f"{what}{did_you_mean(provider, self._makers)}",
             hint=f"Write provider:model; there are {known}.",
@@ -279,7 +281,7 @@ def _read(path: Path) -> Mapping[str, Any]:
 
 
 def _fields(part: Part) -> dict[str, Any]:
-    """The options of a part, for the invoker that it stands for."""
+    """The options of a part, for the invoker that it represents."""
     return {
         name: getattr(part, name)
         for name in part.__struct_fields__

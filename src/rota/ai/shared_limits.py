@@ -1,9 +1,9 @@
 """Limits that all workers of a store share: the state of each provider is a row of the database.
 
-A change of the state is one short transaction; changes that are wanted while one is under way go
-together in the next. A step that changes nothing (a provider without rates that is well) is
-answered from what was last seen, if that is not older than `FRESH_US`: so much later, at most, does
-a worker hear of a wait or a breaker that another one has met. Rates always go to the database.
+A change of the state is one short transaction; changes that are wanted while one is in progress go
+together in the next. A step that changes nothing (a healthy provider without rates) is answered
+from the last known state, if that is not older than `FRESH_US`. So a worker learns of a wait or a
+breaker of another worker that much later at most. Rates always go to the database.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Shared:
         self._fresh_until = 0
 
     async def change(self, step: Callable[[State], tuple[State, T]]) -> T:
-        """Apply `step` to the state, as if nobody else were there."""
+        """Apply `step` to the state, without regard to other workers."""
         if self._clock.now() < self._fresh_until:
             after, result = step(self._seen)
             if after == self._seen:
@@ -80,7 +80,7 @@ class Shared:
 def shared(
     database: Database, clock: Ticking, *, namespace: str, patience_s: float = PATIENCE_S
 ) -> Callable[[Invoker, Limits], Invoker]:
-    """What `invoker_of` takes as `limit`: each provider is kept within limits that all share."""
+    """The `limit` of `invoker_of`: each provider is kept within limits that all share."""
 
     async def sleep(seconds: float) -> None:
         await clock.wait(asyncio.Event(), clock.now() + round(seconds * SECOND))

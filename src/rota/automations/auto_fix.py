@@ -1,11 +1,11 @@
 """Auto-fix: a hook that may answer a failure of the code with a new version of one handler.
 
-A fix is source text that defines the handler's functions anew. It cannot change what the
+A fix is source text that defines the handler's functions again. It cannot change what the
 automation declares (topics, schedules, subscriptions): the host takes only functions from it, and
 only those that were there before, with the same parameters. Off unless a hook is given.
 
-The source is stored in the database, and every worker of the automation executes it: whoever may
-write to the database may execute code in the workers.
+The source is stored in the database, and every worker of the automation executes it. Write access
+to the database is therefore access to the workers.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Function = Callable[..., Any]
 
 
 class HandlerFailure(NamedTuple):
-    """What a fixer is told: the handler, its source by phase, the error and what came before."""
+    """The input of a fixer: the handler, its source by phase, the error and what came before."""
 
     automation: str
     handler: str
@@ -59,7 +59,7 @@ def compiled(functions: Mapping[str, Function], source: Mapping[str, str]) -> di
 
 
 def _one(phase: str, before: Function, text: str) -> Function:
-    """The function that a text defines. Its decorators are left out: they would declare a handler
+    """The function that a text defines. Its decorators are skipped: they would declare a handler
     once more."""
     names = _names_around(before)
     known = set(names)

@@ -1,7 +1,8 @@
-"""Where user code calls `ctx`, and whether it would use `ctx` again after its one change.
+"""Finds the calls of `ctx` in user code, and whether the code would use `ctx` again after its one
+change.
 
-The call in `mutate` ends it, so a second change behind the first would be lost without a word.
-What a function may still execute can be read from its bytecode: instructions that follow the call,
+The call in `mutate` ends it, so a second change behind the first would be lost without an error.
+The bytecode of a function shows what it may still execute: the instructions that follow the call,
 along all jumps.
 """
 
@@ -21,7 +22,7 @@ _ENDS = {
 }
 _ATTRIBUTES = {"LOAD_ATTR", "LOAD_METHOD"}
 _JUMPS = {*dis.hasjrel, *dis.hasjabs}
-# Modules whose frames are not user code: the search ends there.
+# Modules that are not user code: the search ends there.
 _HOSTS = ("rota.automations.", "asyncio.")
 
 
@@ -49,8 +50,8 @@ def site_of(frame: FrameType) -> CallSite:
 
 
 def use_after(frame: FrameType | None, ctx: object) -> CallSite | None:
-    """Where the code that is about to call, or one of its callers, may use `ctx` afterwards:
-    for another call, or to hand it on. Its other attributes change nothing."""
+    """The places at which the code that is about to call, or one of its callers, may use `ctx`
+    afterwards: for another call, or to hand it on. Its other attributes change nothing."""
     while frame is not None and not frame.f_globals.get("__name__", "").startswith(_HOSTS):
         values = frame.f_locals
         for use in _uses_after(frame.f_code, frame.f_lasti):

@@ -1,8 +1,8 @@
 """`ctx`: all that a handler can ask of the host, phase by phase.
 
-What its phase does not allow is refused with an error that scripts cannot catch, and that counts
-even when they do. Publishing, inputs and logs are buffered and committed with the run. State and
-payloads go by value, through JSON.
+A call that its phase does not allow is refused with an error. Scripts cannot catch that error; it
+counts even when they do. Publishing, inputs and logs are buffered and committed with the run. State
+and payloads go by value, through JSON.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import sys
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from datetime import datetime
 from types import FrameType
-from typing import Any, NamedTuple, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from rota.automations.call_sites import CallSite, site_of, use_after
 from rota.automations.definition import Automation, Handler, Topic
@@ -22,6 +22,9 @@ from rota.core.automations.phases import ALLOWED, Act, Phase
 from rota.core.time.instants import moment
 from rota.errors import BadInput, HostStop, NotAllowed, ReadFailed, RotaError
 from rota.tools.base import Safety, Tool
+
+if TYPE_CHECKING:
+    from rota.automations.handler_runner import HandlerRunner
 
 PEEK_MAX = 1000
 IDS_MAX = 1000
@@ -46,7 +49,8 @@ class Event(NamedTuple):
 
 
 class Prepared(NamedTuple):
-    """What `prepare` returns, and later phases receive: events to pin, values, and a wake time.
+    """The value that `prepare` returns, and later phases receive: events to pin, values, and a wake
+    time.
 
     `events` are events from `ctx.peek`; `title` tells people what the change will mean; `wake_at`
     is an aware datetime or ISO text: look again then, even without new events."""
@@ -58,34 +62,12 @@ class Prepared(NamedTuple):
 
 
 class MutationResult(NamedTuple):
-    """What `next` is told about the change: applied (with the tool's result), skipped or none.
+    """The argument of `next` about the change: applied (with the tool's result), skipped or none.
     `problem` says why the result of an applied change is not there."""
 
     status: str
     result: Any = None
     problem: str | None = None
-
-
-class ContextHost(Protocol):
-    """What stands behind a context."""
-
-    payload_bytes_max: int
-
-    async def peek(self, topic: str, limit: int) -> list[StoredEvent]:
-        """Pending events of a topic."""
-        ...
-
-    async def named(self, topic: str, ids: Sequence[str]) -> list[StoredEvent]:
-        """Events by message id."""
-        ...
-
-    async def read(self, tool: Tool, params: dict[str, Any]) -> Any:
-        """Call a tool that changes nothing."""
-        ...
-
-    async def mutate(self, tool: Tool, params: dict[str, Any]) -> Any:
-        """Make the one change of this run."""
-        ...
 
 
 class _Asked(NamedTuple):
@@ -104,7 +86,7 @@ class Context:
         automation: Automation,
         handler: Handler,
         phase: Phase,
-        host: ContextHost,
+        host: HandlerRunner,
         now: Callable[[], int],
         loop: asyncio.AbstractEventLoop | None,
     ) -> None:
@@ -117,7 +99,7 @@ class Context:
         self.events: list[NewEvent] = []
         self.inputs: list[NewInput] = []
         self.logs: list[str] = []
-        self.refused: list[str] = []  # events whose payload cannot be read
+        self.refused: list[str] = []  # events with an unreadable payload
         self.seen: dict[tuple[str, str], int] = {}  # revisions, by topic and message id
         self.stopped: HostStop | None = None
         self._change: CallSite | None = None
@@ -204,7 +186,7 @@ class Context:
 
     def call(self, tool: Tool, /, **params: Any) -> Any:
         """Call a tool. Reads belong to producers and prepare; mutate makes one change, and what
-        stands after that call is not executed. Await it in async handlers."""
+        is after that call is not executed. Await it in async handlers."""
         if not isinstance(tool, Tool):
             self._refuse(f"{tool!r} is not a tool")
         frame = sys._getframe(1)
@@ -217,7 +199,7 @@ class Context:
         return self._answer(asks, self._host.mutate(tool, params))
 
     def _only_change(self, frame: FrameType) -> None:
-        """Refuse a second change, and a first behind which a second may stand: the first ends the
+        """Refuse a second change, and a first behind which a second may be: the first ends the
         phase, so the second would be lost without a word."""
         here = site_of(frame)
         if self._change is not None:
@@ -333,7 +315,7 @@ class Context:
 
 
 def as_prepared(value: object) -> Prepared:
-    """What `prepare` returned: a Prepared, None, or a mapping in the seed's form."""
+    """The value that `prepare` returned: a Prepared, None, or a mapping."""
     if value is None:
         return Prepared()
     if isinstance(value, Prepared):

@@ -1,4 +1,4 @@
-"""What `app.automation` makes: topics, producers and consumers as the code declares them.
+"""The result of `app.automation`: topics, producers and consumers as the code declares them.
 
 Declaring checks nothing but types: a deploy looks at the whole and reports all problems at once.
 """
@@ -80,7 +80,7 @@ class Handler(NamedTuple):
 
     node: HandlerNode
     functions: dict[str, Function]  # run | prepare, mutate, next
-    owner: type | None  # the class whose methods they are
+    owner: type | None  # the class that has these methods
     policy: FailurePolicy = FailurePolicy()
     renamed_from: str | None = None
 
@@ -204,7 +204,7 @@ class Automation:
         name it had before: it keeps the state of that one.
 
         `retries`, `failed_reads` and `skip_after` say what follows a failure; the topic
-        `dead_letter` receives the events that are left out then."""
+        `dead_letter` receives the events that are skipped then."""
         check_options(policy, HandlerPolicyOptions, self.consumer)
         failures = checked_policy(f"consumer {name or ''}".strip(), **policy)
         letters = self.dead_letter if dead_letter is None else dead_letter
@@ -255,7 +255,7 @@ class Automation:
         return self._digests
 
     def version(self, *, now: int) -> NewVersion:
-        """What a deploy stores, or BadAutomation with everything that is wrong."""
+        """The version that a deploy stores, or BadAutomation with everything that is wrong."""
         graph = self.graph()
         found = [*self._twice, *problems(self.name, graph), *self._bad_renames()]
         found += [
@@ -334,7 +334,7 @@ def _text(function: Function) -> str:
     code = getattr(function, "__code__", None)
     text = None if code is None else _source_of(code)
     name = getattr(function, "__qualname__", function)
-    return text or f"# the source of {name!s} is not at hand\n"
+    return text or f"# the source of {name!s} is not available\n"
 
 
 # Automations that one function declares share their code: it is looked at once for all of them.

@@ -57,8 +57,8 @@ class AppAutomations(Automations):
         return done
 
     async def deploy_all(self) -> None:
-        """Deploy everything declared, as a worker does when it starts. One that cannot be
-        deployed is left as it was, with its problems recorded and in the log; the others go on."""
+        """Deploy everything declared, as a worker does when it starts. One that cannot be deployed
+        is left as it was, with its problems recorded and in the log; the others continue."""
         if not self.declared:
             return
         database, namespace = self._client.database, self._namespace

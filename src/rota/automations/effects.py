@@ -1,8 +1,8 @@
 """The one side effect of a consumer run: written to the ledger before the call, settled after it.
 
-An outcome that nobody knows is never guessed and never blindly repeated: an idempotent tool is
-called again with the same key for as long as it takes, a reconcilable one is asked, and for the
-rest a person is.
+An unknown outcome is never guessed and never blindly repeated. An idempotent tool is called again
+with the same key for as long as it takes. A reconcilable one is asked, and for the rest a person
+is.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from msgspec.structs import replace
 from rota import faults
 from rota.automations.environment import AutomationEnvironment, HandlerSuspended, NotHappened
 from rota.core import typed
-from rota.core.automations.failure_policy import EffectivePolicy
+from rota.core.automations.failure_policy import EffectivePolicy, tries_within
 from rota.core.automations.model import LedgerRow
 from rota.core.automations.phases import Mutation
-from rota.core.runs.failures import describe
+from rota.core.runs.failures import describe, is_outage, kind_of
 from rota.core.runs.model import Claim
 from rota.core.runs.retry import capped_delay_s, next_try_us
-from rota.core.time.instants import SECOND, after, micros
+from rota.core.time.instants import SECOND, after, micros, moment
 from rota.errors import NeedsLogin, NeedsPermission, NotSent, Rejected, RotaError, UsageError
 from rota.store.automations.effects import Wanted
 from rota.store.automations.handler_runs import checkpoint
@@ -36,7 +36,7 @@ WAITS = "reconciliation"
 OVERRUN_S = 5.0  # after this, a tool that does not keep its time is given up
 # What a tool raises when its effect certainly did not happen.
 DEFINITE = (UsageError, NotSent, Rejected, NeedsLogin, NeedsPermission)
-# Of these, the ones that only a person can change.
+# The ones that only a person can change.
 REFUSALS = (UsageError, Rejected, NeedsLogin, NeedsPermission)
 
 
@@ -58,7 +58,7 @@ class Effects:
     ) -> LedgerRow:
         """Call the tool once. Returns the applied entry; raises what the tool said when it
         certainly did not happen, or Pause when it must be approved or looked up first."""
-        tool.check(params)  # a malformed call is no effect, and leaves no trace in the ledger
+        tool.check(params)  # a malformed call is not an effect, and leaves no trace in the ledger
         text = typed.encode(
             params, what=f"parameters of {tool.name}",
             bytes_max=self._room.settings.payload_bytes_max,
@@ -119,7 +119,9 @@ class Effects:
             case NotApplied(why):
                 await self._ended(row, Mutation.FAILED, error=_said(why), by="reconcile")
                 raise NotHappened(f"{tool.name} did not happen: {why}")
-            case Unknown(why, retry_after_s):
+            case Unknown(why, retry_after_s, unreachable):
+                if unreachable:
+                    raise self._look_again(tool, row, why, retry_after_s)
                 return await self._later(tool, row, why, retry_after_s, asks=True)
 
     async def _call_again(self, tool: Tool, row: LedgerRow) -> LedgerRow:
@@ -150,24 +152,40 @@ class Effects:
             async with asyncio.timeout(limit_s):
                 return await tool.reconcile(params, Call(row.id, limit_s))
         except Exception as error:
-            return Unknown(f"{type(error).__name__}: {error}")
+            said = f"{type(error).__name__}: {error}"
+            return Unknown(said, unreachable=is_outage(error, kind_of(error)))
 
     async def _later(
         self, tool: Tool, row: LedgerRow, why: str, retry_after_s: float | None, *, asks: bool
     ) -> LedgerRow:
         """Look again after a growing pause; `asks`: after `reconcile_max` looks, ask a person. A
-        retry policy gives the pauses, and no limit: nobody else could tell what happened."""
+        retry policy gives the pauses, and no limit: only the tool can tell what happened."""
         count = row.reconcile_count + 1
         if asks and count >= self._room.settings.reconcile_max:
             return await self._ask(row, f"{row.tool} could not tell after {count} looks: {why}")
         await self._ended(row, Mutation.NEEDS_RECONCILE, error=_cause(row), count=count)
-        policy = replace(self._policy(tool).outage, attempts=count + 1)
+        raise self._pause(tool, f"{row.tool}: {why}", count, retry_after_s)
+
+    def _look_again(
+        self, tool: Tool, row: LedgerRow, why: str, retry_after_s: float | None
+    ) -> HandlerSuspended:
+        """Look again while the counterpart does not answer. Such a look says nothing, so it does
+        not count; the pauses grow with the time since the call."""
+        since = moment(row.created_at).strftime("%Y-%m-%d %H:%M:%S")
+        number = tries_within(self._policy(tool).outage, self._now() - row.created_at)
+        said = f"{row.tool}: waiting for {tool.label} since {since} UTC: {why}"
+        return self._pause(tool, said, number, retry_after_s)
+
+    def _pause(
+        self, tool: Tool, said: str, number: int, retry_after_s: float | None
+    ) -> HandlerSuspended:
+        policy = replace(self._policy(tool).outage, attempts=number + 1)
         pause_us = next_try_us(
-            policy, attempt=count, error_names=(), retry_after_s=retry_after_s, chance=0
+            policy, attempt=number, error_names=(), retry_after_s=retry_after_s, chance=0
         )
         assert pause_us is not None, "the policy has one attempt more than there were"
-        said = f"{row.tool}: {why}; next look in {pause_us / SECOND:g} s"
-        raise HandlerSuspended(WAITS, said, wake_at=after(self._now(), pause_us))
+        said = f"{said}; next look in {pause_us / SECOND:g} s"
+        return HandlerSuspended(WAITS, said, wake_at=after(self._now(), pause_us))
 
     async def _ask(self, row: LedgerRow, why: str) -> LedgerRow:
         if row.status != Mutation.INDETERMINATE:
@@ -206,8 +224,8 @@ class Effects:
 
 
 def _cause(row: LedgerRow) -> str:
-    """Why nobody knows: what the tool said, not what a look at it said since. The latter is the
-    run's, which tells it each time."""
+    """The reason of an unknown outcome: the tool's error, not that of a later look at it. The
+    latter is the run's, which reports it each time."""
     return row.error or _said("its worker stopped during the call")
 
 

@@ -1,4 +1,4 @@
-"""What every turn of an automation stands on, and the exceptions by which one stands still."""
+"""The environment of every handler run, and the exceptions by which one stops."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ import random
 from collections.abc import Awaitable, Callable
 from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 
+from rota.automations.journal import HandlerJournal
 from rota.automations.threads import HandlerThreads
 from rota.core.automations.failure_policy import Pace
 from rota.core.runs.ids import IdMaker
 from rota.engine.clock import Clock
 from rota.engine.journal import insist
+from rota.errors import Transient
 from rota.settings import Settings
 from rota.store.backend.database import Database, Tx
 
@@ -26,6 +28,7 @@ class AutomationEnvironment(NamedTuple):
     settings: Settings
     ids: IdMaker
     threads: HandlerThreads
+    journal: HandlerJournal
 
     async def write(
         self,
@@ -67,7 +70,7 @@ class AutomationEnvironment(NamedTuple):
 
 
 class HandlerSuspended(Exception):
-    """The run stands still where it is: until a person acts, or until a time."""
+    """The run stops where it is: until a person acts, or until a time."""
 
     def __init__(self, reason: str, why: str, *, wake_at: int | None = None) -> None:
         super().__init__(why)
@@ -75,5 +78,5 @@ class HandlerSuspended(Exception):
         self.wake_at = wake_at
 
 
-class NotHappened(Exception):
+class NotHappened(Transient):
     """It turned out that the effect did not happen: the run may start over."""

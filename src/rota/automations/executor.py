@@ -1,6 +1,6 @@
 """The executor of automations: a claimed turn becomes one handler run, settled by itself.
 
-Settling a turn and giving birth to the next is one transaction with all the run leaves behind, so
+Settling a turn and inserting the next is one transaction with all the run leaves behind, so
 `perform` returns nothing for the worker to settle.
 """
 
@@ -14,45 +14,46 @@ import msgspec
 
 from rota.automations.auto_fix import Fix, HandlerFailure, compiled
 from rota.automations.definition import Automation, Function, Handler
-from rota.automations.environment import AutomationEnvironment, HandlerSuspended, NotHappened
-from rota.automations.handler_runner import HandlerRunner, ToolFault
+from rota.automations.environment import AutomationEnvironment, HandlerSuspended
+from rota.automations.handler_runner import HandlerRunner
+from rota.automations.journal import HandlerJournal
 from rota.automations.threads import HandlerThreads
 from rota.core.automations.failure_policy import FailedAttempt
 from rota.core.runs.code_set import code_set
-from rota.core.runs.failures import Kind, describe, kind_of, names_of
+from rota.core.runs.failures import Kind, describe, is_outage
 from rota.core.runs.model import Claim, Outcome, StoredStep
 from rota.engine.context import EngineContext
+from rota.engine.outcome import JudgedFailure, judge_handler
 from rota.engine.wakeups import READY, TIMER
 from rota.errors import LeaseLost, ReadFailed, RotaError, StoreError
 from rota.store.automations import state
 from rota.store.automations.events import AutomationKey
-from rota.store.automations.handler_runs import begin, commit
+from rota.store.automations.handler_runs import commit
 from rota.store.automations.handler_runs.begin import HandlerRunSettled, Notes, Work
 from rota.store.automations.handler_runs.commit import NewFix, Stop
 from rota.tools.base import Tool
 
 log = logging.getLogger("rota.automations")
 
-RETRIED = frozenset({Kind.TRANSIENT, Kind.TIMEOUT})
-ASKING = frozenset({Kind.AUTH, Kind.PERMISSION})
-
 
 class AutomationExecutor:
     """Performs turns of the automations that this process declares."""
 
     kind = "automation"
+    keeps_open_run = True
     replays = False
 
     def __init__(self, declared: Mapping[str, Automation], base: EngineContext) -> None:
         self._declared = declared
         self._wakeups = base.wakeups
         threads = HandlerThreads(base.settings.threads)
+        journal = HandlerJournal(base.database, base.clock, base.settings, base.ids)
         self._room = AutomationEnvironment(
-            base.database, base.clock, base.settings, base.ids, threads
+            base.database, base.clock, base.settings, base.ids, threads, journal
         )
         digests = {name: one.digest() for name, one in declared.items()}
         self.code = code_set(base.settings.namespace, digests)
-        # What fixes have changed, by automation: the version, and functions by handler.
+        # The changes by fixes, by automation: the version, and functions by handler.
         self._fixed: dict[str, tuple[int, dict[str, dict[str, Function]]]] = {}
 
     def names(self) -> list[str]:
@@ -61,11 +62,7 @@ class AutomationExecutor:
 
     async def perform(self, claim: Claim, steps: Sequence[StoredStep]) -> Outcome | None:
         """Take up the turn, run one handler, settle. None: it is settled."""
-        begun = await self._room.write(
-            begin.begin, claim, digest=self.code.digests.get(claim.name, ""),
-            recoveries_max=self._room.settings.recoveries_max, now=self._room.clock.now(),
-            new_ids=self._room.new_ids(),
-        )  # fmt: skip
+        begun = await self._room.journal.begin(claim, self.code.digests.get(claim.name, ""))
         if isinstance(begun, Work):
             begun = await self._run(claim, begun)
         if begun.stale:
@@ -85,7 +82,7 @@ class AutomationExecutor:
             handler = await self._handler(declared, work)
         except RotaError as error:  # a stored fix that cannot be loaded any more
             handler = declared.handlers.get(work.run.handler)
-            log.error("automation %s goes on without its fix: %s", claim.name, error)
+            log.error("automation %s continues without its fix: %s", claim.name, error)
         performance = HandlerRunner(self._room, claim, work, declared, handler)
         try:
             return await performance.perform()
@@ -124,22 +121,22 @@ class AutomationExecutor:
     async def _failed(
         self, claim: Claim, work: Work, performance: HandlerRunner, error: Exception
     ) -> HandlerRunSettled:
-        kind = _kind(error)
-        level = logging.WARNING if kind in RETRIED else logging.ERROR
+        failure = judge_handler(error)
+        level = logging.WARNING if failure.passes else logging.ERROR
         log.log(
-            level, "automation %s, %s: %s: %s", claim.name, work.run.handler, kind, error,
+            level, "automation %s, %s: %s: %s", claim.name, work.run.handler, failure.kind, error,
             exc_info=error,
         )  # fmt: skip
         tool = performance.tool_of(error)
         failed = FailedAttempt(
-            retried=kind in RETRIED, outage=_is_outage(error, kind, tool),
+            retried=failure.passes, outage=_is_outage(error, failure, tool),
             failed_read=isinstance(error, ReadFailed) and tool is not None,
-            error_names=names_of(error), retry_after_s=getattr(error, "retry_after_s", None),
+            error_names=failure.names, retry_after_s=failure.retry_after_s,
         )  # fmt: skip
-        fix = await self._fix(work, performance, error) if kind == Kind.LOGIC else None
+        fix = await self._fix(work, performance, error) if failure.kind == Kind.LOGIC else None
         stop = Stop(
-            performance.phase, kind, describe(error), performance.notes(), failed,
-            waits_for=_counterpart(tool) if failed.outage else None, asks=kind in ASKING, fix=fix,
+            performance.phase, failure.kind, failure.detail, performance.notes(), failed,
+            waits_for=_counterpart(tool) if failed.outage else None, asks=failure.asks, fix=fix,
             refused=performance.refused, next_run_at=performance.next_run_at(),
             dead_letter=performance.dead_letter,
         )  # fmt: skip
@@ -167,7 +164,7 @@ class AutomationExecutor:
             return None
         version, changed = self._fixed.get(declared.name, (0, {}))
         if version != work.automation.version:
-            sources = await self._sources(work)
+            sources = await self._room.journal.fix_sources(work.automation)
             changed = {
                 name: compiled(declared.handlers[name].functions, texts)
                 for name, texts in sources.items()
@@ -175,14 +172,6 @@ class AutomationExecutor:
             }
             self._fixed[declared.name] = (work.automation.version, changed)
         return handler._replace(functions=changed.get(handler.node.name, handler.functions))
-
-    async def _sources(self, work: Work) -> dict[str, dict[str, str]]:
-        """What fixes since the last deploy have written, by handler and phase."""
-        place = AutomationKey(work.automation.namespace, work.automation.name)
-        [newest, *_] = await self._room.database.read(state.versions, place, limit=1)
-        if newest.made_by != "fix":
-            return {}
-        return msgspec.json.decode(newest.source or "{}", type=dict[str, dict[str, str]])
 
     async def _fix(self, work: Work, performance: HandlerRunner, error: Exception) -> NewFix | None:
         """Ask the hook, if there is one and its budget is not used up."""
@@ -202,7 +191,7 @@ class AutomationExecutor:
             handler = declared.handlers[work.run.handler]
             compiled(handler.functions, fix.source)
             return await self._as_version(declared, work, fix)
-        except Exception as problem:  # a fixer that fails is no reason to lose the failure
+        except Exception as problem:  # the failure must survive a fixer that fails
             log.warning("automation %s: the fix was refused: %s", declared.name, problem)
             performance.remark(f"the fix was refused: {problem}")
             return None
@@ -215,7 +204,7 @@ class AutomationExecutor:
         deployed = next((one for one in made if one.made_by == "deploy"), None)
         original = msgspec.json.decode((deployed and deployed.source) or "{}")
         source = original.get(work.run.handler, {})
-        source |= (await self._sources(work)).get(work.run.handler, {})
+        source |= (await self._room.journal.fix_sources(work.automation)).get(work.run.handler, {})
         return HandlerFailure(
             declared.name, work.run.handler, performance.phase, describe(error), performance.logs,
             source, work.automation.version, work.automation.fixes + 1,
@@ -223,29 +212,19 @@ class AutomationExecutor:
         )  # fmt: skip
 
     async def _as_version(self, declared: Automation, work: Work, fix: Fix) -> NewFix:
-        sources = await self._sources(work)
+        sources = await self._room.journal.fix_sources(work.automation)
         sources[work.run.handler] = sources.get(work.run.handler, {}) | dict(fix.source)
         graph = msgspec.json.encode(declared.graph()).decode()
         return NewFix(graph, msgspec.json.encode(sources).decode(), str(fix.comment)[:2000])
 
 
-def _is_outage(error: Exception, kind: Kind, tool: Tool | None) -> bool:
-    """Whether nothing but a counterpart stands in the way, and nothing happened there. Trying
-    again is safe then, however often. Files that are not ours to read do not come back."""
+def _is_outage(error: Exception, failure: JudgedFailure, tool: Tool | None) -> bool:
+    """Whether nothing but a counterpart blocks it, and nothing happened there. Trying
+    again is safe then, however often."""
     if isinstance(error, StoreError):
         return True
-    return tool is not None and kind in RETRIED and not isinstance(error, PermissionError)
+    return tool is not None and is_outage(error, failure.kind)
 
 
 def _counterpart(tool: Tool | None) -> str:
     return "the database" if tool is None else tool.label
-
-
-def _kind(error: Exception) -> Kind:
-    """The class of a failure in a turn; what is neither the script's nor the world's is ours."""
-    if isinstance(error, NotHappened):
-        return Kind.TRANSIENT
-    if isinstance(error, ToolFault):
-        return Kind.INTERNAL
-    kind = kind_of(error)
-    return Kind.LOGIC if kind in (Kind.FATAL, Kind.STRANDED) else kind

@@ -41,7 +41,7 @@ from rota.errors import (
 )
 from rota.store.automations import events
 from rota.store.automations.events import AutomationKey, EventChanged
-from rota.store.automations.handler_runs import checkpoint, commit
+from rota.store.automations.handler_runs import checkpoint
 from rota.store.automations.handler_runs.begin import HandlerRunSettled, Notes, Work
 from rota.store.automations.handler_runs.commit import Commit
 from rota.store.backend.database import BRIEF
@@ -54,7 +54,7 @@ _SPEC = msgspec.json.Decoder(Spec)
 PREPARES_MAX = 10
 log = logging.getLogger("rota.automations")
 _HOST_ERRORS = (RotaError, OSError, TimeoutError)
-# What a read raises when the same read would fail again.
+# The errors of a read that would fail again.
 _REFUSED = (
     Rejected,
     PayloadTooBig,
@@ -64,12 +64,12 @@ _REFUSED = (
 )
 
 
-class ToolFault(Exception):
+class ToolFault(RotaError):
     """A tool that changes nothing failed without saying how: a fault of the host's side."""
 
 
 class HandlerRunner:
-    """One handler run. `phase` is how far it has got, for whoever must record its failure."""
+    """One handler run. `phase` is how far it has got, so that its failure can be recorded."""
 
     def __init__(
         self,
@@ -100,7 +100,7 @@ class HandlerRunner:
         self.refused: list[str] = []  # events that could not be read
 
     async def perform(self) -> HandlerRunSettled:
-        """Go from where the run stands to its commit."""
+        """Go from the state of the run to its commit."""
         if self._work.run.kind == "producer":
             return await self._produce()
         mutation = self._work.mutation
@@ -177,8 +177,8 @@ class HandlerRunner:
         return HandlerPlan(wanted, msgspec.Raw(text), title, wake.at)
 
     async def _mutate(self, plan: HandlerPlan) -> LedgerRow | None:
-        """At most one change. What user code does after its call, or instead of it, is decided
-        by the call alone, once there was one."""
+        """At most one change. The call alone, once made, decides; what user code does after it, or
+        instead of it, does not."""
         if not self._known().node.has_mutate:
             return None
         self.phase = Phase.MUTATING
@@ -221,12 +221,7 @@ class HandlerRunner:
             plan, state, value is None, ctx.events if ctx else (), ctx.inputs if ctx else (),
             next_run_at, self.notes(),
         )  # fmt: skip
-        few = len(done.events) + len(done.inputs) + plan.count <= BRIEF
-        write = self._room.write if few else self._room.write_many
-        return await write(
-            commit.commit, self._claim, self._work, done, now=self._room.clock.now(),
-            new_ids=self._room.new_ids(),
-        )  # fmt: skip
+        return await self._room.journal.commit(self._claim, self._work, done)
 
     # -- user code -------------------------------------------------------------------------
 
@@ -253,8 +248,8 @@ class HandlerRunner:
         return self._handler
 
     async def _find_tool(self, plan: HandlerPlan) -> Tool | None:
-        """The tool behind an entry of the ledger: the code is asked again, and stopped at its
-        call. What was called, and how, is the ledger's."""
+        """The tool behind an entry of the ledger: the code is asked again, and stopped at its call.
+        The ledger has the call and its arguments."""
         if self._handler is None or not self._handler.node.has_mutate:
             return None
         self._looking_for_tool = True
@@ -273,7 +268,7 @@ class HandlerRunner:
 
     async def peek(self, topic: str, limit: int) -> list[StoredEvent]:
         """Pending events of a topic."""
-        return await self._room.database.read(events.peek, self._place, topic, limit)
+        return await self._room.journal.peek(self._place, topic, limit)
 
     async def named(self, topic: str, ids: Sequence[str]) -> list[StoredEvent]:
         """Events by message id."""
@@ -296,7 +291,7 @@ class HandlerRunner:
             raise ToolFault(f"{tool.name}: {type(error).__name__}: {error}") from error
 
     async def _noting(self, work: Awaitable[T], tool: Tool | None) -> T:
-        """What it returns; if it fails, remember whose failure that was."""
+        """The return value; if it fails, remember the owner of the failure."""
         try:
             return await work
         except Exception as error:
@@ -305,20 +300,20 @@ class HandlerRunner:
             raise
 
     def tool_of(self, error: Exception) -> Tool | None:
-        """The tool whose call failed with this very error; None: the code raised it."""
+        """The tool that failed with this very error; None: the code raised it."""
         return next((tool for failed, tool in self._failures if failed is error), None)
 
     def policy(self, tool: Tool | None) -> EffectivePolicy:
-        """What follows a failure of this run, or of a call of its tool."""
+        """The consequence of a failure of this run, or of a call of its tool."""
         levels = [] if tool is None else [tool.policy]
         levels += [] if self._handler is None else [self._handler.policy]
         found = effective([*levels, self._automation.policy], self._room.pace)
-        producer = self._work.run.kind == "producer"  # it has no item that could be left out
+        producer = self._work.run.kind == "producer"  # it has no item that could be skipped
         return found._replace(skip_after=None) if producer else found
 
     @property
     def dead_letter(self) -> str | None:
-        """The topic that receives what is left out."""
+        """The topic that receives what is skipped."""
         return None if self._handler is None else self._handler.node.dead_letter
 
     async def mutate(self, tool: Tool, params: dict[str, Any]) -> Any:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from typing import Any
 
 from rota.automations.context import Context
@@ -11,27 +10,30 @@ from rota.automations.definition import Function
 from rota.automations.environment import AutomationEnvironment
 from rota.automations.threads import HandlerHung
 from rota.core.time.instants import micros
+from rota.engine.invoke import DeadlinePassed, within_or_left
 from rota.errors import HostStop, RunTimeout, UsageError
 
-log = logging.getLogger("rota.automations")
-# How long code that was told to stop may take to unwind.
+# How long stopped code may take to unwind.
 UNWIND_S = 2.0
 
 
 async def call(
     room: AutomationEnvironment, function: Function, is_async: bool, ctx: Context, *args: Any
 ) -> Any:
-    """What the function returns. Raises what it raised, or why the host stopped it; HostStop
+    """The return value of the function. Raises what it raised, or why the host stopped it; HostStop
     without a cause when the run's one change ended it."""
     body = _plain(function, ctx, *args) if is_async else _threaded(room, function, ctx, *args)
     task = asyncio.get_running_loop().create_task(body)
     limit_s = room.settings.phase_s
     try:
-        if await _is_late(room, task, limit_s):
-            error = _late(room, ctx, limit_s)
-            ctx.stopped = ctx.stopped or HostStop(error)
-            raise error
-        value = task.result()
+        value = await within_or_left(
+            task, room.clock, room.clock.now() + micros(limit_s), unwind_s=UNWIND_S,
+            what="a handler",
+        )  # fmt: skip
+    except DeadlinePassed:
+        error = _late(room, ctx, limit_s)
+        ctx.stopped = ctx.stopped or HostStop(error)
+        raise error from None
     except HostStop as stop:
         raise (stop.cause or stop) from None
     except asyncio.CancelledError:
@@ -55,35 +57,6 @@ def _late(room: AutomationEnvironment, ctx: Context, limit_s: float) -> RunTimeo
 def _is_cancelled() -> bool:
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
-
-
-async def _is_late(room: AutomationEnvironment, task: asyncio.Task[Any], limit_s: float) -> bool:
-    """Wait until the task ends or its time is up; one that swallows its cancellation is left
-    behind."""
-    over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-    def end(_: object = None) -> None:
-        if not over.done():
-            over.set_result(None)
-
-    task.add_done_callback(end)
-    timer = room.clock.call_at(room.clock.now() + micros(limit_s), end)
-    try:
-        await over
-        return not task.done()
-    finally:
-        timer.cancel()
-        if not task.done():
-            await _stopped(task)
-
-
-async def _stopped(task: asyncio.Task[Any]) -> None:
-    task.cancel()
-    await asyncio.wait([task], timeout=UNWIND_S)
-    if not task.done():
-        log.error("a handler swallowed its cancellation and is left behind")
-    elif not task.cancelled():
-        task.exception()  # seen: what it said while it was stopped does not matter
 
 
 async def _plain(function: Function, ctx: Context, *args: Any) -> Any:

@@ -1,7 +1,6 @@
 """Threads of sync handlers. A thread that outlives its time limit cannot be stopped: it no longer
-counts against the pool, so that other automations go on, and each automation may leave only a few
-of them behind.
-"""
+counts against the pool, so that other automations continue, and each automation may leave only a
+few of them behind."""
 
 from __future__ import annotations
 
@@ -33,11 +32,11 @@ class HandlerThreads:
         self._hung: dict[str, list[str]] = {}  # handlers, by automation
 
     def hung(self, automation: str) -> list[str]:
-        """The handlers of an automation whose threads hang, one for each thread."""
+        """The handlers of an automation with hanging threads, one for each thread."""
         return self._hung.get(automation, [])
 
     def told(self, automation: str) -> str:
-        """Where the threads of an automation hang, in words; empty when none does."""
+        """The places at which the threads of an automation hang, as text; empty when none does."""
         names = self.hung(automation)
         if not names:
             return ""
@@ -47,7 +46,7 @@ class HandlerThreads:
         return f"{count} of {automation} {verb} in {', '.join(dict.fromkeys(names))} ({where})"
 
     async def run(self, automation: str, handler: str, function: Callable[[], Any]) -> Any:
-        """What the function returns, called in a thread of its own."""
+        """The return value of the function, called in a thread of its own."""
         if len(self.hung(automation)) >= HUNG_MAX:
             raise HandlerHung(
                 f"{handler} was not started: {self.told(automation)}",
@@ -88,7 +87,7 @@ class HandlerThreads:
 
 
 class _LeftBehind:
-    """One thread: it holds a slot until it ends, or until nobody waits for it any more."""
+    """One thread: it holds a slot until it ends, or until no caller waits for it any more."""
 
     def __init__(self, threads: HandlerThreads, automation: str, handler: str) -> None:
         self._threads = threads
@@ -96,7 +95,7 @@ class _LeftBehind:
         self._state = "works"
 
     def hangs(self) -> None:
-        """Nobody waits for it any more."""
+        """No caller waits for it any more."""
         if self._state != "works":
             return
         self._state = "hangs"

@@ -1,4 +1,4 @@
-"""What every command has in common: the options, the suggestions, the end."""
+"""The common parts of every command: the options, the suggestions, the end."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rota.cli import exit_codes
 
 @dataclass
 class CommonOptions:
-    """What was said that holds for every command, before or after its name."""
+    """The options that hold for every command, before or after its name."""
 
     database: str | None = None
     project: str | None = None
@@ -37,10 +37,10 @@ def _common() -> list[click.Option]:
         return click.Option(names, expose_value=False, callback=_note, is_eager=True, **more)
 
     return [
-        option("--database", metavar="URL", help="Where runs are kept. [ROTA_DATABASE]"),
+        option("--database", metavar="URL", help="Database URL. [ROTA_DATABASE]"),
         option("--project", metavar="TARGET",
-            help="A folder with rota.toml, a file.py or module:app. [ROTA_PROJECT]"),
-        option("--namespace", metavar="NAME", help="Whose runs to see. [ROTA_NAMESPACE]"),
+            help="Folder with rota.toml, file.py or module:app. [ROTA_PROJECT]"),
+        option("--namespace", metavar="NAME", help="Namespace to use. [ROTA_NAMESPACE]"),
         option("--json", is_flag=True, help="One JSON document on stdout instead of text."),
         option("--debug", is_flag=True, help="Tracebacks and debug logs on stderr."),
     ]  # fmt: skip
@@ -57,7 +57,7 @@ class _Page(click.Command):
         common: list[tuple[str, str]] = []
         for parameter in self.get_params(ctx):
             record = parameter.get_help_record(ctx)
-            # Arguments stand in the usage line and in the text; newer clicks list them here too.
+            # Arguments are in the usage line and in the text; newer clicks list them here too.
             if record is not None and isinstance(parameter, click.Option):
                 (common if parameter.name in COMMON else own).append(record)
         for title, records in (("Options", own), ("Options of every command", common)):
@@ -91,7 +91,7 @@ class CommandGroup(_Page, click.Group):
         return super().parse_args(ctx, args)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """In the order in which they were added: what people need first stands first."""
+        """In the order in which they were added: what people need first is first."""
         return list(self.commands)
 
     def resolve_command(

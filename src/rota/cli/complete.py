@@ -27,11 +27,11 @@ Found = list[CompletionItem]
 
 
 def _asked(context: click.Context, look: Callable[[Client], Awaitable[Found]]) -> Found:
-    """What `look` finds in the database of this call."""
+    """The answer of `look` from the database of this call."""
     call = context.find_object(CommonOptions) or CommonOptions()
     logging.disable()
     try:
-        return connect.ask(call, look)
+        return connect.ask(call, look, notes=False)
     except Exception:
         return []
     finally:
@@ -51,7 +51,7 @@ def run_ids(context: click.Context, _: click.Parameter, incomplete: str) -> Foun
 
 async def _runs(client: Client) -> Found:
     found = []
-    for run in await client.list(limit=RUNS_MAX):
+    for run in await client.runs.list(limit=RUNS_MAX):
         text = render.clean(f"{run.name} {run.label}")
         values = (run.external_id, short_id(run.id), run.id)
         found += [CompletionItem(value, help=text) for value in values if value]
@@ -131,7 +131,7 @@ async def _known_workflows(client: Client) -> Found:
 
 
 def anything(context: click.Context, parameter: click.Parameter, incomplete: str) -> Found:
-    """What `rota why` answers for."""
+    """The names that `rota why` knows."""
     return [
         item
         for look in (schedules, automations, run_ids)
@@ -145,6 +145,7 @@ def files(_: click.Context, __: click.Parameter, incomplete: str) -> Found:
 
 
 RUN_ID = click.argument("run_id", metavar="ID", shell_complete=run_ids)
+RUN_ID_OR_ALL = click.argument("run_id", required=False, metavar="[ID]", shell_complete=run_ids)
 SCHEDULE = click.argument("name", shell_complete=schedules)
 AUTOMATION = click.argument("name", shell_complete=automations)
 QUEUE = click.argument("name", shell_complete=queues)

@@ -8,12 +8,15 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import click
+
 from rota.cli.base import CommonOptions
 
 # Imported when a command needs them: `rota --help` should not pay for the engine.
 if TYPE_CHECKING:
     from rota.app import Rota
     from rota.client.client import Client
+    from rota.http.options import HttpOptions
     from rota.project import Given, Project, ProjectLocation
 
 T = TypeVar("T")
@@ -27,7 +30,7 @@ def project_of(call: CommonOptions) -> Project | None:
 
 
 def given(call: CommonOptions, **flags: Any) -> Given:
-    """What the command line and the environment say."""
+    """The values from the command line and the environment."""
     from rota import project
 
     return project.given(os.environ, database=call.database, namespace=call.namespace, **flags)
@@ -53,13 +56,22 @@ def app_of(call: CommonOptions, found: Project, **flags: Any) -> Rota:
     """The project's app, configured for this call."""
     from rota import project
 
-    said = given(call, **flags)  # first: a bad setting is no fault of the project's code
+    said = given(call, **flags)  # first: a bad setting is not a fault of the project's code
     app = project.configure(project.load(found), found, said)
     call.url = app.url
     return app
 
 
-def ask(call: CommonOptions, work: Callable[[Client], Awaitable[T]]) -> T:
+def http_options(found: Project | None, address: str | None) -> HttpOptions:
+    """The address of the HTTP server of a project: the one given, or [http] of rota.toml."""
+    from rota.http import options
+
+    table = found.file.http if found is not None else {}
+    chosen = options.load(table, source=found.source if found is not None else "no project")
+    return options.at(chosen, address) if address else chosen
+
+
+def ask(call: CommonOptions, work: Callable[[Client], Awaitable[T]], *, notes: bool = True) -> T:
     """Open a client on a database that is there, run `work` on it, close.
 
     Looking at a database never creates or migrates it; that is for `rota up` and `rota migrate`.
@@ -69,17 +81,28 @@ def ask(call: CommonOptions, work: Callable[[Client], Awaitable[T]]) -> T:
 
     place = place_of(call)
     project.must_exist(place.url)
-    return run(Client(place.url, settings=place.settings, migrate=False), work)
+    client = Client(place.url, settings=place.settings, migrate=False)
+    return run(client, work, notes=notes)
 
 
-def run(client: Client, work: Callable[[Client], Awaitable[T]]) -> T:
-    """Run `work` on the client, opened for it."""
+def run(client: Client, work: Callable[[Client], Awaitable[T]], *, notes: bool = True) -> T:
+    """Run `work` on the client, opened for it; `notes`: say on stderr if nothing will run."""
 
     async def life() -> T:
         await client.connect()
         try:
+            if notes:
+                await _note_disarmed(client)
             return await work(client)
         finally:
             await client.close()
 
     return asyncio.run(life())
+
+
+async def _note_disarmed(client: Client) -> None:
+    from rota.client.operations import ARM_HINT, disarmed_clause
+
+    found = await client.operations.disarmed()
+    if found is not None:
+        click.echo(f"{client.database.place} {disarmed_clause(found)}\n→ {ARM_HINT}", err=True)

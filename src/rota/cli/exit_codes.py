@@ -1,4 +1,4 @@
-"""What the process says at its end: one table from error code to exit code, one way to print.
+"""The end of the process: one table from error code to exit code, one way to print.
 
 Errors go to stderr: a sentence, then a hint. Passwords of database URLs never do.
 """
@@ -24,7 +24,7 @@ MEANINGS: dict[int, str] = {
     DATABASE: "the database cannot be used",
     NOT_FOUND: "there is no such run, workflow, schedule, automation or pipeline",
     CONFLICT: "what it is about is in the wrong state for this",
-    TIMEOUT: "it took too long; what was started goes on",
+    TIMEOUT: "it took too long; what was started continues",
     PARTIAL: "a pipeline has a result, but some of its items failed",
     BUDGET: "the budget of a pipeline was used up before its end",
     INTERRUPTED: "interrupted with Ctrl-C, or the pipeline was cancelled",
@@ -36,6 +36,8 @@ EXITS: dict[str, int] = {
     "usage": USAGE,
     "bad_setting": USAGE,
     "bad_input": USAGE,
+    "bad_token": USAGE,
+    "stale_cursor": USAGE,
     "payload_too_big": USAGE,
     "not_serialisable": USAGE,
     "unstorable": USAGE,
@@ -99,21 +101,21 @@ EXITS: dict[str, int] = {
 
 
 class TookTooLong(RotaError):
-    """Whoever asked did not want to wait any longer."""
+    """The caller did not want to wait any longer."""
 
     code = "timeout"
     hint = "Nothing was changed; ask again, or with a longer --timeout."
 
 
 class Interrupted(RotaError):
-    """Somebody pressed Ctrl-C."""
+    """The user pressed Ctrl-C."""
 
     code = "interrupted"
     hint = "Nothing else was changed."
 
 
 class NoSuchCommand(click.UsageError):
-    """A command nobody has heard of; knows the nearest ones, or all."""
+    """An unknown command; knows the nearest ones, or all."""
 
     def __init__(self, name: str, known: list[str], context: click.Context) -> None:
         super().__init__(f"there is no command {name!r}", context)
@@ -143,6 +145,8 @@ class _Usage(RotaError):
 def _usage(error: click.UsageError) -> RotaError:
     path = error.ctx.command_path if error.ctx else "rota"
     near = getattr(error, "possibilities", None)
+    if near and isinstance(error, click.NoSuchOption):
+        near = close_names(error.option_name, near) or near
     message = error.format_message() if not near else error.message
     hint = f"Did you mean {', '.join(sorted(near))}?" if near else f"See `{path} --help`."
     return _Usage(message[:1].lower() + message[1:].rstrip("."), hint=hint)

@@ -10,8 +10,14 @@ from rota.cli import exit_codes
 from rota.cli.automation.commands import automation
 from rota.cli.base import Root
 from rota.cli.notification.commands import notification
+from rota.cli.ops.access import audit, token
+from rota.cli.ops.archive import archive
 from rota.cli.ops.database import backup, doctor, migrate
+from rota.cli.ops.disarm import arm, disarm
+from rota.cli.ops.mcp import mcp
 from rota.cli.ops.metrics import metrics
+from rota.cli.ops.open import open_
+from rota.cli.ops.serve import serve
 from rota.cli.ops.up import up
 from rota.cli.ops.why import why
 from rota.cli.ops.workers import queue, worker
@@ -46,6 +52,9 @@ for answer in (approve, reject, resolve):
     run.add_command(answer)
 for command in (
     up,
+    serve,
+    mcp,
+    open_,
     run,
     schedule,
     automation,
@@ -58,8 +67,13 @@ for command in (
     queue,
     migrate,
     backup,
+    disarm,
+    arm,
+    archive,
     doctor,
     metrics,
+    token,
+    audit,
 ):
     cli.add_command(command)
 

@@ -15,22 +15,23 @@ import msgspec
 from rota.cli import exit_codes
 from rota.cli.base import COMMON
 from rota.cli.main import cli
+from rota.cli.pipeline.scheduler import scheduler
 from rota.settings import Settings
 
 COMMANDS_HEAD = """# The `rota` command
 
 Made from the commands themselves by `make docs`.
 
-## Where things are
+## Project and database
 
 A command needs a database. It, and every setting, is taken from the first of these that names it:
 
-1. a flag: `--database`, `--namespace`, `rota up --seats`;
-2. the environment: `ROTA_DATABASE`, and `ROTA_` with the name of a setting, such as `ROTA_SEATS`;
+1. a flag: `--database`, `--namespace`, `rota up --slots`;
+2. the environment: `ROTA_DATABASE`, and `ROTA_` with the name of a setting, such as `ROTA_SLOTS`;
 3. the project's `rota.toml`;
 4. the code of the project's app.
 
-Where there is no project, a `rota.db` in this folder is the database, as it is for `Rota()`.
+Without a project, a `rota.db` in this folder is the database, as for `Rota()`.
 
 The project is what `--project` (or `ROTA_PROJECT`, or the TARGET of `rota up`) names: a folder with
 a `rota.toml`, a `file.py`, `file.py:app` or `package.module:app`. Without any of these it is the
@@ -42,16 +43,16 @@ app = "module:app"                 # looked for in the folder of this file first
 database = "sqlite:///rota.db"     # relative paths start at that folder
 
 [settings]                         # any setting, see settings.md
-seats = 50
+slots = 50
 
-[queues.mail]                      # as Rota.queue(): seats in a process, the rest across workers
-seats = 10
-running = 20
-running_per_key = 1                # or open_per_key, age = "10m", round_robin = true
+[queues.mail]                      # as Rota.queue()
+worker_concurrency = 10
+concurrency = 20
+concurrency_per_key = 1            # or open_per_key, age = "10m", round_robin = true
 weight = 3
 rate = "100/1m"
 
-[schedules.nightly]                # applied by `rota up`; any word of `rota schedule create`
+[schedules.nightly]                # applied by `rota up`; any option of `rota schedule create`
 workflow = "backup"
 when = "30 2 * * *"                # or a list
 timezone = "Europe/Berlin"
@@ -62,16 +63,17 @@ overlap = "skip"
 Only `rota up`, `rota run start` and `rota schedule create` (and `update` with arguments) import the
 project's code; the others do so only when nothing else names the database. So name the database,
 and the namespace if there is one, in `rota.toml`: then runs can be looked at even while the code
-is broken. Only these, `rota migrate`, `rota pipeline run` and `rota scheduler` create or migrate a
-SQLite file; PostgreSQL is migrated by `rota migrate` and with `--migrate` alone.
+is broken. Only these, `rota migrate`, `rota pipeline run` and `rota pipeline schedule` create or
+migrate a SQLite file; PostgreSQL is migrated by `rota migrate` and with `--migrate` alone.
 
 Pipelines need no project: without a database that is named in one of these ways, `rota pipeline`
-and `rota scheduler` use `.rota.db` in the folder that holds the pipelines' folders.
+uses `.rota.db` in the folder that holds the pipelines' folders. `rota scheduler` is an alias of
+`rota pipeline schedule`.
 
 ## Ids
 
 A run is named by its id, by its short id (the last 8 digits, as tables show it), by a beginning
-that fits one run only, or by its external id. Where several runs fit, the error lists them.
+that fits one run only, or by its external id. If several runs fit, the error lists them.
 
 ## Completion
 
@@ -94,7 +96,7 @@ SETTINGS_HEAD = """# Settings
 Made from `src/rota/settings.py` by `make docs`.
 
 Give them to `Rota(...)` by name, write them under `[settings]` in `rota.toml`, or set `ROTA_` and
-the name in capitals in the environment (`ROTA_SEATS=50`). For the `rota` command a flag beats the
+the name in capitals in the environment (`ROTA_SLOTS=50`). For the `rota` command a flag beats the
 environment, which beats `rota.toml`, which beats the code; in a program of your own too the
 environment beats what `Rota(...)` is given. Names end in their unit: `_s` seconds, `_days`,
 `_bytes_max`.
@@ -120,6 +122,8 @@ def commands_page() -> str:
 
 def _walk(path: str, group: click.Group) -> Iterator[tuple[str, click.Command]]:
     for name, command in group.commands.items():
+        if command is scheduler and group is cli:
+            continue  # the alias of `rota pipeline schedule`
         if isinstance(command, click.Group):
             yield from _walk(f"{path} {name}", command)
         else:

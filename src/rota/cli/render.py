@@ -21,9 +21,8 @@ import msgspec
 from rota.core.time.instants import MINUTE, SECOND, iso, moment, span
 
 if TYPE_CHECKING:
-    from rota.core.runs.model import Queue, Run, StoredStep, WorkerRecord
+    from rota.core.runs.model import LogLine, Queue, Run, StoredStep, WorkerRecord
 
-PACKAGE = __file__.removesuffix("cli/render.py")
 COLOURS = {
     "completed": "green",
     "scheduled": "green",
@@ -93,7 +92,7 @@ def document(value: Any) -> None:
 
 
 def result(text: str | None) -> None:
-    """A stored result as JSON: as it is for a pipe, spread out for a person."""
+    """A stored result as JSON: as for a pipe, spread out for a person."""
     body = text or "null"
     if sys.stdout.isatty():
         body = msgspec.json.format(body, indent=2)
@@ -101,7 +100,7 @@ def result(text: str | None) -> None:
 
 
 def whole(text: str) -> None:
-    """A text as it is, to the last byte; on a terminal without what could move a cursor."""
+    """A text unchanged, to the last byte; on a terminal without what could move a cursor."""
     if sys.stdout.isatty():
         text = _CONTROL.sub(lambda found: repr(found.group())[1:-1], text)
     # Left alone, click would take what looks like colour out of a pipe.
@@ -118,12 +117,12 @@ def parsed(text: str | None) -> Any:
     return None if text is None else json.loads(text)
 
 
-def record(row: Run | StoredStep | WorkerRecord | Queue) -> dict[str, Any]:
+def record(row: Run | StoredStep | WorkerRecord | Queue | LogLine) -> dict[str, Any]:
     """A row as it looks in a document: instants as ISO 8601, stored JSON as JSON."""
     fields = {}
     for name in row.__struct_fields__:
         value = getattr(row, name)
-        if name.endswith(("_at", "_until")):
+        if name == "at" or name.endswith(("_at", "_until")):
             value = at(value)
         elif name in ("input", "output", "error", "tags", "options", "queues"):
             value = parsed(value)
@@ -201,7 +200,7 @@ def colour_of(text: str) -> str | None:
 
 
 def coloured(text: str) -> str:
-    """A status in its colour; click drops it where stdout is no terminal."""
+    """A status in its colour; click drops it where stdout is not a terminal."""
     colour = colour_of(text)
     return click.style(text, fg=colour) if colour else text
 
@@ -280,17 +279,3 @@ def _shown(head: str, cell: str, width: int) -> str:
 def _cells(text: str) -> int:
     """The columns a text takes on a terminal; Chinese and the like take two each."""
     return sum(2 if east_asian_width(char) in "WF" else 1 for char in text)
-
-
-def own_frames(trace: str) -> list[str]:
-    """A stored traceback without the frames of Rota itself: they are never what is wrong."""
-    kept: list[str] = []
-    ours = False
-    for line in trace.splitlines():
-        if line.startswith('  File "'):
-            ours = line.startswith(f'  File "{PACKAGE}')
-        elif not line.startswith("    "):
-            ours = False
-        if not ours:
-            kept.append(line)
-    return kept

@@ -19,7 +19,7 @@ _PATH = re.compile(r"`\$\.(\w+)")
 
 
 def loose(text: str) -> Any:
-    """JSON when it is JSON, else the text itself."""
+    """JSON when it is JSON, otherwise the text itself."""
     try:
         return json.loads(text)
     except ValueError:
@@ -83,7 +83,7 @@ def _text(source: str) -> tuple[str, str]:
 
 
 def arguments(words: Sequence[str], source: str | None) -> tuple[dict[str, Any], dict[str, str]]:
-    """All arguments by name, and those whose text may also be meant as a string."""
+    """All arguments by name, and those that may also be meant as a string."""
     said = pairs(words, "an argument")
     return whole(source) | {key: loose(value) for key, value in said.items()}, said
 

@@ -81,7 +81,7 @@ async def answer_all(
         try:
             if not dry_run:
                 await _one(automations, view, how, result, options)
-        except WrongState as error:  # it went on meanwhile
+        except WrongState as error:  # it continued meanwhile
             answered.refused[name] = error.message
         else:
             answered.names.append(name)

@@ -146,8 +146,8 @@ class Automations:
         return found[0] if found else None
 
     async def users_of(self, events: Sequence[StoredEvent]) -> dict[str, str]:
-        """The ids of the runs that used or skipped these events, by `StoredEvent.id`. One whose
-        run was pruned is left out."""
+        """The ids of the runs that used or skipped these events, by `StoredEvent.id`. Events of
+        pruned runs are omitted."""
         return await self._client.database.read(views.users_of, [one.id for one in events])
 
     async def is_pruned(self, input_id: str) -> bool:
@@ -156,7 +156,7 @@ class Automations:
         return await self._client.database.read(views.count_forgotten, input_id) > 0
 
     async def inputs(self, name: str, *, before: str = "", limit: int = 50) -> Sequence[SeenInput]:
-        """What came in and how far it got, newest first."""
+        """The inputs and how far each got, newest first."""
         return await self._client.database.read(
             views.list_inputs, await self._place(name), before=before, limit=limit
         )
@@ -199,17 +199,17 @@ class Automations:
         return await self._client.database.read(views.find_activity, run_id)
 
     async def touched(self, run_id: str) -> Sequence[Touched]:
-        """What a run did to which events."""
+        """The events of a run, and what it did to them."""
         return await self._client.database.read(views.touched, run_id)
 
     async def pending(self, name: str, *, limit: int = 50) -> Sequence[SeenInput]:
-        """What came in and is not done, oldest first."""
+        """The inputs that are not done, oldest first."""
         return await self._client.database.read(
             views.unfinished_inputs, await self._place(name), limit=limit
         )
 
     async def stale(self, name: str, *, limit: int = 50) -> Sequence[SeenInput]:
-        """What came in longer ago than `stale_days` and is not done."""
+        """The inputs older than `stale_days` that are not done."""
         until = self._now() - round(self._client.settings.stale_days * DAY)
         return await self._client.database.read(
             views.unfinished_inputs, await self._place(name), until=until, limit=limit
@@ -226,7 +226,7 @@ class Automations:
         await self._steer(commands.stop, name, status="archived")
 
     async def resume(self, name: str) -> None:
-        """Go on after a pause. What waits for a person goes on waiting: see `resolve`."""
+        """Continue after a pause. A run that waits for a person stays waiting: see `resolve`."""
         await self._steer(commands.resume, name, new_id=self._client.ids.make(self._now()))
 
     async def run_now(self, name: str) -> Sequence[str]:
@@ -256,7 +256,7 @@ class Automations:
             raise
 
     async def _publish(self, name: str, fresh: Sequence[NewEvent]) -> Sequence[bool]:
-        """What comes to one automation at the same moment shares a transaction."""
+        """Calls about one automation at the same moment share a transaction."""
         now = self._now()
         database = self._client.database
         # Alone it is done at once; with others it shares their commit.
@@ -293,7 +293,7 @@ class Automations:
     async def reject(
         self, name: str, *, expected: str | None = None, **person: Unpack[PersonOptions]
     ) -> LedgerRow:
-        """Go on without the change that waits; its events are skipped."""
+        """Continue without the change that waits; its events are skipped."""
         answer = self._answer(self.reject, person)
         row: LedgerRow = await self._steer(commands.reject, name, answer=answer, expected=expected)
         return row
@@ -308,7 +308,7 @@ class Automations:
         **person: Unpack[PersonOptions],
     ) -> Sequence[EventName]:
         """Clear what the automation waits for: try again, it happened, it did not happen, or skip
-        it. With "happened", `next` is told that the change was applied, with this `result`.
+        it. With "happened", `next` sees the change as applied, with this `result`.
 
         A skip after a failure leaves out what the failed run had pinned or could not read; if it
         took nothing, the oldest event that it would read. Returns these."""
@@ -373,7 +373,7 @@ class Automations:
     async def answers(
         self, name: str, *, change_id: str = "", before: str = "", limit: int = 50
     ) -> Sequence[AnswerRow]:
-        """What people answered, newest first; with `change_id`, about one change."""
+        """The answers of people, newest first; with `change_id`, about one change."""
         return await self._client.database.read(
             answers.list_answers, await self._place(name), change_id=change_id, before=before,
             limit=limit,
@@ -453,7 +453,7 @@ async def _list(
 async def _look(
     tx: Tx, settings: Settings, found: Sequence[DeployedAutomation], *, now: int
 ) -> list[AutomationView]:
-    """How these stand, with a few questions for all of them together."""
+    """How these are, with a few questions for all of them together."""
     namespace = settings.namespace
     names = [one.name for one in found]
     turns = await store.open_turns(tx, namespace=namespace, names=names)

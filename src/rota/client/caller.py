@@ -16,7 +16,7 @@ class CodePlace(Protocol):
 
     @property
     def flow(self) -> Any:
-        """The run whose workflow code this is."""
+        """The run that executes this workflow code."""
         ...
 
 

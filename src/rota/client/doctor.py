@@ -1,4 +1,4 @@
-"""What `rota doctor` finds: the database, its schema and clock, workers, queues, stuck runs.
+"""The checks of `rota doctor`: the database, its schema and clock, workers, queues, stuck runs.
 
 `examine` only looks, and each finding says what to do about it. `repair` changes what can be
 repaired without a decision by a person.
@@ -13,24 +13,28 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from rota.client.findings import Finding, Level, sqlite_findings
+from rota.client.grants import grant_findings
+from rota.client.operations import ARM_HINT, disarmed_clause
 from rota.core.automations.text import refusal
+from rota.core.runs.filters import RunFilter
 from rota.core.runs.ids import short_id
 from rota.core.runs.lifecycle import Status
 from rota.core.runs.model import Queue, Run, WorkerRecord
-from rota.core.schedules.intent import PUT_ASIDE
+from rota.core.schedules.intent import QUARANTINED_REASON
 from rota.core.time.instants import DAY, HOUR, MINUTE, SECOND, micros, span
 from rota.engine import liveness
 from rota.engine.clock import SystemClock
 from rota.errors import BadAutomation, RotaError, StoreReadOnly
 from rota.schedules.ledger_check import ledger_faults
 from rota.settings import Settings
-from rota.store import invariants
+from rota.store import disarm, invariants
 from rota.store.automations import refused, views
 from rota.store.automations.state import automation_names, versions_without_worker
 from rota.store.backend import migrate
 from rota.store.backend.database import Database, Tx, open_url
+from rota.store.backend.grants import role_grants
 from rota.store.backend.migrate import PlannedMigration
-from rota.store.runs import history, retention, workers
+from rota.store.runs import history, lists, retention, workers
 from rota.store.schedules import templates
 from rota.store.schedules.overlap import release_stuck
 
@@ -71,7 +75,7 @@ def served(worker: WorkerRecord) -> list[str]:
 
 
 def known(worker: WorkerRecord) -> list[str]:
-    """What a worker has the code of."""
+    """The names that a worker has code for."""
     return [str(name) for name in msgspec.json.decode(worker.names)]
 
 
@@ -92,7 +96,7 @@ async def bring_up_to_date(url: str, settings: Settings) -> tuple[str, list[str]
 
 
 async def plan_migration(url: str, settings: Settings) -> tuple[str, MigrationPlan]:
-    """What `rota migrate` would do, without doing it; returns where, and the migrations."""
+    """The effect of `rota migrate`, without doing it; returns where, and the migrations."""
     database = open_url(url, settings)
     await database.open()
     try:
@@ -101,12 +105,13 @@ async def plan_migration(url: str, settings: Settings) -> tuple[str, MigrationPl
         await database.close()
 
 
-async def back_up(url: str, settings: Settings, target: str) -> tuple[str, int]:
+async def back_up(url: str, settings: Settings, target: str, *, disarmed: bool) -> tuple[str, int]:
     """Copy a database, whatever its schema; returns where it is, and the bytes of the copy."""
+    at = SystemClock().now() if disarmed else None
     database = open_url(url, settings)
     await database.open()
     try:
-        return database.place, await database.backup(target)
+        return database.place, await database.backup(target, disarmed_at=at)
     finally:
         await database.close()
 
@@ -163,12 +168,12 @@ class Doctor:
         self._automations: frozenset[str] = frozenset()
 
     def looks(self) -> list[Callable[[], Awaitable[list[Finding]]]]:
-        """What is looked at, in this order: later ones need what earlier ones found."""
+        """The checks, in this order: later ones need what earlier ones found."""
         return [
-            self.store, self.schema, self.clock, self.rules, self.retention, self.ledger,
-            self.schedules,
+            self.store, self.grants, self.schema, self.disarmed, self.clock, self.rules,
+            self.retention, self.ledger, self.schedules,
             self.worker_rows, self.queues, self.deploys, self.pending, self.overdue,
-            self.leases, self.put_aside, self.people, self.hung_handlers,
+            self.leases, self.quarantined, self.people, self.hung_handlers,
         ]  # fmt: skip
 
     # -- the database ----------------------------------------------------------------------
@@ -185,6 +190,11 @@ class Doctor:
             return [Finding("ok", "store", f"{version} at {self._database.place}")]
         return await asyncio.to_thread(sqlite_findings, version, path, self._settings)
 
+    async def grants(self) -> list[Finding]:
+        """Whether the role of this connection may do what a worker or a reader needs."""
+        found = await self._database.read(role_grants)
+        return [] if found is None else grant_findings(found)
+
     async def schema(self) -> list[Finding]:
         """Whether the tables are those of this Rota; raises when nothing more can be read."""
         await self._database.read(migrate.check)
@@ -197,6 +207,14 @@ class Doctor:
                 raise
             return [Finding("warn", "schema", f"{newest}, not writable: {error}", error.advice)]
         return [Finding("ok", "schema", f"{newest}, can be written")]
+
+    async def disarmed(self) -> list[Finding]:
+        """Whether the database is kept from acting."""
+        found = await self._database.read(disarm.state)
+        if found is None:
+            return []
+        says = f"this database {disarmed_clause(found)}"
+        return [Finding("warn", "disarmed", says, ARM_HINT)]
 
     async def clock(self) -> list[Finding]:
         """How far this machine's clock is from the database's."""
@@ -256,15 +274,15 @@ class Doctor:
         return [Finding("bad", "ledger", str(one), REPORT) for one in found]
 
     async def schedules(self) -> list[Finding]:
-        """Schedules that were put aside, and declarations that are ignored."""
+        """Schedules that were quarantined, and declarations that are ignored."""
         rows = await self._database.read(
             templates.ailing, namespace=self._namespace, limit=LOOK_MAX
         )
-        aside = [row.name for row in rows if (row.reason or "").startswith(PUT_ASIDE)]
+        aside = [row.name for row in rows if (row.reason or "").startswith(QUARANTINED_REASON)]
         ignored = [row.name for row in rows if row.parent_id and '"ignored":' in row.spec]
         found = []
         if aside:
-            says = f"{_count(len(aside), 'schedule')} put aside: {_some(aside)}"
+            says = f"{_count(len(aside), 'schedule')} quarantined: {_some(aside)}"
             hint = "`rota why NAME` says what is wrong, and what to do."
             found.append(Finding("warn", "schedules", says, hint))
         if ignored:
@@ -289,9 +307,9 @@ class Doctor:
             if (why := absent[row.id]) is not None and row not in blocked
         ]
         if self._live:
-            seats = sum(row.seats for row in self._live)
+            slots = sum(row.slots for row in self._live)
             names = sorted({name for row in self._live for name in served(row)})
-            on = f"{_count(len(self._live), 'worker')} on, {_count(seats, 'seat')}"
+            on = f"{_count(len(self._live), 'worker')} on, {_count(slots, 'slot')}"
             says = f"{on}, {'queue' if len(names) == 1 else 'queues'} {_some(names)}"
             found.insert(0, Finding("ok", "workers", says))
         else:
@@ -326,7 +344,7 @@ class Doctor:
         return Finding("warn", "workers", says, hint + "names the line where it hangs.")
 
     async def queues(self) -> list[Finding]:
-        """Queues somebody has paused."""
+        """Queues that an operator has paused."""
         rows = await self._database.read(workers.queues, namespace=self._namespace)
         self._queues = {row.name: row for row in rows}
         return [
@@ -386,17 +404,17 @@ class Doctor:
         ):
             level = "bad" if waits_us > WAIT_US_MAX else "warn"
             says += f": no live worker that serves the queue knows {row.name}"
-            hint = f"Start a worker whose code registers {row.name}, or cancel the runs."
+            hint = f"Start a worker with code that registers {row.name}, or cancel the runs."
             return Finding(level, "pending", says, hint)
         if waits_us <= WAIT_US_MAX:
             return None
         hint = (
-            f"All seats or limits of {row.queue} are taken: see `rota run list --status running`."
+            f"All slots or limits of {row.queue} are taken: see `rota run list --status running`."
         )
         return Finding("warn", "pending", f"{says}, though a worker serves the queue", hint)
 
     async def overdue(self) -> list[Finding]:
-        """Sleepers that nobody woke."""
+        """Sleepers that no worker woke."""
 
         async def ask(tx: Tx) -> int | None:
             due_at: int | None = (await tx.rows("next_due", namespace=self._namespace))[0][0]
@@ -410,7 +428,7 @@ class Doctor:
         return [Finding("warn" if self._live else "bad", "sleeping", says, hint)]
 
     async def leases(self) -> list[Finding]:
-        """Runs whose worker has gone silent and whom nobody has taken over yet."""
+        """Runs of silent workers that no worker has taken over yet."""
         rows = await self._page(Status.RUNNING)
         lapsed = [row for row in rows if row.lease_until and row.lease_until < self._now]
         if not lapsed:
@@ -421,14 +439,14 @@ class Doctor:
             return [Finding("warn", "leases", says, hint)]
         return [Finding("bad", "leases", says, "Start a worker: `rota up` takes them over.")]
 
-    async def put_aside(self) -> list[Finding]:
+    async def quarantined(self) -> list[Finding]:
         """Chains that crashed their worker too often."""
         roots = sorted({row.root_id for row in await self._page(Status.CRASHED)})
         ends = await self._database.read(history.ended, roots) if roots else []
         aside = sorted(end.root_id for end in ends if end.status == Status.CRASHED)
         if not aside:
             return []
-        says = f"{_count(len(aside), 'run')} put aside after crashing too often: {_some(aside)}"
+        says = f"{_count(len(aside), 'run')} quarantined after crashing too often: {_some(aside)}"
         return [Finding("warn", "crashed", says, "Fix the cause, then `rota run retry ID`.")]
 
     async def people(self) -> list[Finding]:
@@ -441,15 +459,17 @@ class Doctor:
         return [Finding("warn", "waiting", says, "`rota run show ID` says what is needed.")]
 
     async def hung_handlers(self) -> list[Finding]:
-        """Automations whose sync handlers did not end in time and still hold threads."""
+        """Automations with sync handlers that did not end in time and still hold threads."""
         found = await self._database.read(views.hung_handlers, namespace=self._namespace)
         hint = "Give their calls a timeout, deploy, and restart the worker."
         return [Finding("warn", "automations", f"{name}: {said}", hint) for name, said in found]
 
     async def _page(self, status: Status) -> Sequence[Run]:
-        return await self._database.read(
-            history.page, namespace=self._namespace, status=status, limit=LOOK_MAX
-        )
+        found = await self._database.read(
+            lists.page, RunFilter(status=status), namespace=self._namespace, before="~",
+            limit=LOOK_MAX,
+        )  # fmt: skip
+        return found.runs
 
 
 def _count(number: int, noun: str) -> str:

@@ -1,4 +1,4 @@
-"""What the doctor finds, one line each, and what it finds about a SQLite file."""
+"""The findings of the doctor, one line each, and its checks of a SQLite file."""
 
 from __future__ import annotations
 

@@ -33,10 +33,24 @@ class RunHandle(Generic[R]):
         self._returns = returns
 
     async def result(self, *, timeout: Duration | None = None) -> R:
-        """Wait for the result; RunFailed, RunCancelled or RunCrashed when there is none.
+        """Wait for the result of the run, its retries included.
 
-        TimeoutError when the run has not ended within `timeout`; 0 looks once."""
-        ended = await self._client.wait(self.id, timeout=timeout)
+        Args:
+            timeout: The longest wait; 0 looks once, None waits without limit.
+
+        Returns:
+            The return value of the workflow, in its declared type.
+
+        Raises:
+            RunFailed: The run failed and no retry is left.
+            RunCancelled: The run was cancelled.
+            RunCrashed: The worker of the run died too often.
+            TimeoutError: The run has not ended in time.
+
+        Example:
+            receipt = await run.result(timeout="1m")
+        """
+        ended = await self._client.runs.wait(self.id, timeout=timeout)
         if ended.status != "completed":
             raise run_failed(self.id, end_of(ended.status, ended.reason, ended.error))
         reader = self._returns or JsonReader(Any)
@@ -49,15 +63,15 @@ class RunHandle(Generic[R]):
 
     async def run(self) -> Run:
         """The newest attempt."""
-        return (await self._client.chain(self.id))[-1]
+        return (await self._client.runs.chain(self.id))[-1]
 
     async def cancel(self, *, reason: str = "by request") -> None:
-        """Call it off, with everything below it."""
-        await self._client.cancel(self.id, reason=reason)
+        """Cancel the run and its children."""
+        await self._client.runs.cancel(self.id, reason=reason)
 
     async def signal(self, name: str, value: Any = None) -> None:
-        """Send it a signal."""
-        await self._client.signal(self.id, name, value)
+        """Send the run a signal; see `app.runs.signal`."""
+        await self._client.runs.signal(self.id, name, value)
 
     def __repr__(self) -> str:
         return f"<run {self.id}>"

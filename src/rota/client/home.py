@@ -1,4 +1,5 @@
-"""Where a client was connected: its process and its event loop. It can be used nowhere else.
+"""The place where a client was connected: its process and its event loop. It can be used nowhere
+else.
 
 Threads and sockets do not come along into a forked child, and what waits in one event loop is not
 woken by another.
@@ -33,7 +34,7 @@ class ClientHome(NamedTuple):
     @property
     def is_here(self) -> bool:
         """Whether the caller can use the connection."""
-        return not self.forked and _running() in (None, self.loop)
+        return os.getpid() == self.pid and _running() in (None, self.loop)
 
     def check(self) -> None:
         """Raise where the connection cannot be used."""

@@ -1,7 +1,7 @@
-"""The state of a store as numbers, for `rota metrics` and whoever else watches. Only looks.
+"""The state of a store as numbers, for `rota metrics` and other monitors. Only reads.
 
-What is open is counted exactly. What is over is counted over a stated stretch and up to a stated
-number of rows, so that a scrape costs the same however long the history is.
+Open runs are counted exactly. Ended runs are counted over a stated range and up to a stated number
+of rows. So a scrape costs the same however long the history is.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from rota.client.doctor import absence
 from rota.core.automations.text import Word, word_of
 from rota.core.prometheus_text import Metric, MetricSample
 from rota.core.runs.lifecycle import FINAL, OPEN, Status
-from rota.core.schedules.intent import ENDED, PUT_ASIDE
+from rota.core.schedules.intent import ENDED, QUARANTINED_REASON
 from rota.core.time.instants import DAY, HOUR, SECOND
 from rota.settings import Settings
 from rota.store import metrics as store
@@ -31,7 +31,7 @@ EXECUTIONS_US = DAY
 EXECUTIONS_MAX = 10_000
 
 KINDS = ("workflow", "automation", "pipeline")
-STANDINGS = ("scheduled", "paused", "ended", "put_aside")
+STANDINGS = ("scheduled", "paused", "ended", "quarantined")
 
 _PIPELINES = (
     "of pipeline executions that were due, or started by hand, in the last 24 hours "
@@ -40,7 +40,7 @@ _PIPELINES = (
 
 
 class _Result(msgspec.Struct, frozen=True):
-    """What is counted of a pipeline's result."""
+    """The counted fields of a pipeline's result."""
 
     outcome: str
     processed: int = 0
@@ -54,7 +54,7 @@ class _Result(msgspec.Struct, frozen=True):
 
 
 class _Look(NamedTuple):
-    """What was counted, when, and for whom."""
+    """The counts, their time and their namespace."""
 
     counted: Counted
     settings: Settings
@@ -67,9 +67,11 @@ async def collect(client: Client) -> list[Metric]:
     bounds = Bounds(now - NEWEST_US, NEWEST_MAX, now - EXECUTIONS_US, EXECUTIONS_MAX)
     counted = await client.database.read(store.count, namespace=space, now=now, bounds=bounds)
     look = _Look(counted, client.settings, now)
+    disarmed = await client.operations.disarmed()
     found = [
         *_open(look), *_ended(look), *_queues(look), *_workers(look), *_schedules(look),
         _automations(look), *_pipelines(counted.executions),
+        Metric("rota_disarmed", "1 while the database is disarmed.", _one(int(bool(disarmed)))),
     ]  # fmt: skip
     return [_placed(metric, space) for metric in found]
 
@@ -119,7 +121,7 @@ def _open(look: _Look) -> Iterable[Metric]:
     )
     yield Metric(
         "rota_runs_lapsed",
-        "Runs whose worker has let the lease lapse and which nobody has taken over yet.",
+        "Runs with an expired lease that no worker has taken over yet.",
         _one(sum(row.lapsed_count for row in rows)),
     )
 
@@ -135,14 +137,14 @@ def _ended(look: _Look) -> Iterable[Metric]:
         window = _seconds(min(row.oldest_at for row in rows), look.now)
     yield Metric(
         "rota_runs_ended",
-        "Runs that were born within rota_runs_ended_window_seconds and have ended, by kind and "
-        "status; each attempt is a run. One that was born earlier is not counted.",
+        "Runs that were created within rota_runs_ended_window_seconds and have ended, by kind and "
+        "status; each attempt is a run. One that was created earlier is not counted.",
         _by(("kind", "status"), ended),
     )
     yield Metric(
         "rota_runs_ended_window_seconds",
         f"How far back rota_runs_ended reaches: an hour, or less where more than {NEWEST_MAX} runs "
-        "were born in it.",
+        "were created in it.",
         _one(window),
     )
 
@@ -157,7 +159,7 @@ def _queues(look: _Look) -> Iterable[Metric]:
             oldest[key] = max(oldest.get(key, 0.0), _seconds(row.oldest_at, look.now))
     yield Metric(
         "rota_queue_pending_runs",
-        "Runs that a worker could take now, by queue; a queue in which nothing waits is left out.",
+        "Runs that a worker could take now, by queue; a queue in which nothing waits is skipped.",
         _by(("queue",), pending),
     )
     yield Metric(
@@ -172,18 +174,18 @@ def _queues(look: _Look) -> Iterable[Metric]:
 
 def _workers(look: _Look) -> Iterable[Metric]:
     states: Counter[tuple[str, ...]] = Counter({("alive",): 0, ("gone",): 0, ("silent",): 0})
-    seats = 0
+    slots = 0
     for row in look.counted.workers:
         why = absence(row, look.settings, look.now)
         states[why or "alive",] += 1
-        seats += row.seats if why is None else 0
+        slots += row.slots if why is None else 0
     yield Metric(
         "rota_workers",
         "Workers that have not signed off: alive, silent (no heartbeat), or gone (their process on "
         "this machine is).",
         _by(("state",), states),
     )
-    yield Metric("rota_worker_seats", "Runs that the living workers can hold.", _one(seats))
+    yield Metric("rota_worker_slots", "Runs that the living workers can hold.", _one(slots))
 
 
 def _schedules(look: _Look) -> Iterable[Metric]:
@@ -194,12 +196,12 @@ def _schedules(look: _Look) -> Iterable[Metric]:
     first = min((row.first_at for row in rows if row.first_at is not None), default=None)
     yield Metric(
         "rota_schedules",
-        "Schedules: scheduled, paused, ended (nothing is left to fire), or put_aside (unreadable).",
+        "Schedules: scheduled, paused, ended (nothing left to fire), or quarantined (unreadable).",
         _by(("status",), standings),
     )
     yield Metric(
         "rota_schedules_overdue",
-        "Schedules whose time has come and which nobody has fired yet.",
+        "Schedules that are due and that no scheduler has fired yet.",
         _one(sum(row.overdue_count for row in rows)),
     )
     yield Metric(
@@ -211,8 +213,8 @@ def _schedules(look: _Look) -> Iterable[Metric]:
 
 def _standing(row: ScheduleCounts) -> str:
     reason = row.reason or ""
-    if reason.startswith(PUT_ASIDE):
-        return "put_aside"
+    if reason.startswith(QUARANTINED_REASON):
+        return "quarantined"
     return "ended" if row.status == Status.PAUSED and reason in ENDED else row.status
 
 
@@ -264,13 +266,13 @@ def _pipelines(rows: Iterable[Execution]) -> Iterable[Metric]:
     )  # fmt: skip
     yield Metric(
         "rota_pipeline_cost_dollars",
-        f"Cost of the calls whose price is known, {recorded}",
+        f"Cost of the calls with a known price, {recorded}",
         _by(("schedule",), dollars),
     )
 
 
 def _result(row: Execution) -> _Result:
-    """What an execution says of itself; one without a result has only its status."""
+    """The summary of an execution; one without a result has only its status."""
     if row.status not in FINAL:
         return _Result("open")
     if row.output is None:

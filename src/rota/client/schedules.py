@@ -10,14 +10,15 @@ import itertools
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from types import EllipsisType
-from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
+from typing import Any, NamedTuple, Unpack
 
 import msgspec
 
 from rota.client.caller import refuse_in_workflow
+from rota.client.schedule_pages import SchedulePages
 from rota.client.start import NO_OPTIONS, RunOptions, Startable
 from rota.core.runs.lifecycle import Status, Trigger
-from rota.core.runs.model import Run, Schedule
+from rota.core.runs.model import NewRun, Run, Schedule
 from rota.core.runs.names import checked_key, checked_name
 from rota.core.schedules.intent import RUNS_DONE, Intent, jitter_us
 from rota.core.suggest import check_options, suggestion
@@ -48,10 +49,8 @@ from rota.schedules.edit import Retiming
 from rota.schedules.host_zone import host_zone_name
 from rota.schedules.overrides import FieldDifference, checked_fields, differences, run_options
 from rota.store.backend.database import Tx
+from rota.store.runs import transitions
 from rota.store.schedules import templates as store
-
-if TYPE_CHECKING:
-    from rota.client.client import Client
 
 PREVIEW_MAX = 1000
 BACKFILL_MAX = 100_000
@@ -81,19 +80,16 @@ class ScheduleView(NamedTuple):
 
 
 class Backfill(NamedTuple):
-    """What a backfill does, or would do: occurrences in the range, those of them without a run,
-    and the runs started."""
+    """The effect of a backfill, done or planned: occurrences in the range, those of them without a
+    run, and the runs started."""
 
     occurrence_count: int
     run_count: int
     run_ids: list[str]
 
 
-class Schedules:
+class Schedules(SchedulePages):
     """The schedules of one namespace."""
-
-    def __init__(self, client: Client) -> None:
-        self._client = client
 
     # -- making ----------------------------------------------------------------------------
 
@@ -179,7 +175,8 @@ class Schedules:
         return next_of(name, shown.intent, self._client.clock.now(), count)
 
     async def upcoming(self, *, within: Duration = "1d", limit: int = 50) -> Sequence[Occurrence]:
-        """What fires next, across all schedules; what is overdue counts from its next time on."""
+        """The next occurrences, across all schedules; an overdue one counts from its next time
+        on."""
         now = self._client.clock.now()
         until = now + micros(within)
         rows = await self._client.database.read(
@@ -213,7 +210,7 @@ class Schedules:
     async def pause(
         self, name: str, *, note: str = "", until: datetime | None = None
     ) -> ScheduleView:
-        """Stop firing; runs already born are left alone. `until` resumes by itself."""
+        """Stop firing; runs already created are left alone. `until` resumes by itself."""
         if note:
             checked_key(note, "note")
         now = self._client.clock.now()
@@ -221,7 +218,7 @@ class Schedules:
         if until_at is not None and until_at <= now:
             raise BadSchedule(
                 f"the pause would end at {iso(until_at)}, which is in the past",
-                hint="Give a later time, or none to pause until somebody resumes it.",
+                hint="Give a later time, or none to pause until an operator resumes it.",
             )
 
         def rest(old: Schedule) -> Schedule:
@@ -250,7 +247,7 @@ class Schedules:
                 raise WrongState(f"schedule {name} has no further occurrence; update it first")
             return fresh
 
-        # A pause whose time is over stays until it is ended; an operator may still end it.
+        # A pause stays after its time until it is ended; an operator may still end it.
         return await self._change(name, wake, ends_pause=False)
 
     async def update(
@@ -271,9 +268,9 @@ class Schedules:
         sub_second: bool = False,
         **words: Unpack[PolicyOptions],
     ) -> ScheduleView:
-        """Change any part; what is not named stays, and None takes a bound away. What an edit
-        would release at once is refused unless confirmed. A schedule that has ended goes on when
-        the edit gives it more, and one that cannot be read any more is mended."""
+        """Change any part; an option that is not named stays, and None takes a bound away. An edit
+        that would release occurrences at once is refused unless confirmed. A schedule that has
+        ended continues when the edit gives it more, and an unreadable one is fixed."""
         check_options(words, PolicyOptions, self.update)
         RunOptions(queue=queue or None, priority=priority).check()
         now = self._client.clock.now()
@@ -341,20 +338,28 @@ class Schedules:
         await self._client.database.write(store.delete, shown.schedule.id, now=now)
         await self._client.wakeups.announce(READY, SCHEDULE)
 
-    async def trigger(self, name: str) -> str:
-        """Run it now, beside its schedule, which does not move; returns the run's id."""
+    async def trigger(self, name: str, *, input: dict[str, Any] | None = None) -> str:  # noqa: A002
+        """Run it now, beside its schedule, which does not move; returns the run's id. `input`
+        replaces the schedule's arguments for this run."""
         refuse_in_workflow("schedules.trigger")
         shown = await self.get(name)
         if shown.intent.workflow == LOST:
             _sane(shown)
         now = self._client.clock.now()
-        row = store.extra_row(
-            shown.schedule, shown.intent, id=self._client.ids.make(now), available_at=now,
-            trigger=Trigger.MANUAL, previous_at=shown.schedule.started_at,
+        template, workflow = shown.schedule, shown.intent.workflow
+        body = template.input
+        if input is not None:
+            body = self._client.new_run(workflow, (), input, NO_OPTIONS).input
+        row = NewRun(
+            id=self._client.ids.make(now), namespace=template.namespace, name=workflow,
+            available_at=now, input=body, queue=template.queue, priority=template.priority,
+            kind="pipeline" if workflow.startswith("pipeline:") else "workflow",
+            trigger=Trigger.MANUAL, schedule_id=template.id,
+            options=store.with_previous(template.options, template.started_at),
         )  # fmt: skip
-        [run_id] = await self._client.database.write(store.add_runs, [row], now=now)
+        [started] = await self._client.database.write(transitions.start, [row], now=now)
         await self._client.wakeups.announce(READY)
-        return run_id
+        return started.id
 
     async def backfill(
         self, name: str, start: datetime, end: datetime, *, parallel: int = 1, dry_run: bool = False
@@ -438,7 +443,7 @@ class Schedules:
 
 def _ahead(row: Schedule, now: int, until: int) -> Iterator[tuple[int, str, int, Spec]]:
     """The occurrences of a schedule that fire after now: effective instant, name, nominal instant
-    and spec. One that cannot be read has none: it is put aside when it is due."""
+    and spec. One that cannot be read has none: it is quarantined when it is due."""
     intent, problem = definition.found(row)
     if problem is not None:
         return
@@ -480,5 +485,5 @@ def _sane(shown: ScheduleView) -> ScheduleView:
     name = shown.schedule.name
     raise BadSchedule(
         f"schedule {name} cannot be read any more: {shown.problem}",
-        hint=f"Mend it first: `rota schedule update {name}` with what is wrong or lost.",
+        hint=f"Fix it first: `rota schedule update {name}` with what is wrong or lost.",
     )

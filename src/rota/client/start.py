@@ -1,4 +1,4 @@
-"""What a start is made of: a workflow, its arguments and options in, new runs out. Writes nothing.
+"""The start of a run: a workflow, its arguments and options in, new runs out. Writes nothing.
 
 Arguments and options never share a call: `options(...)` takes options, `start(...)` arguments.
 """
@@ -15,6 +15,7 @@ from rota.core import typed
 from rota.core.runs.ids import IdMaker
 from rota.core.runs.model import NewRun
 from rota.core.runs.names import checked_key, checked_name, checked_priority
+from rota.core.runs.options import StoredRunOptions
 from rota.core.runs.retry import RetryPolicy
 from rota.core.suggest import check_options, suggestion
 from rota.core.time.instants import Duration, bounded, instant, micros, timeout_micros
@@ -30,7 +31,7 @@ TAGS_BYTES_MAX = 4096
 
 
 class Startable(Generic[P, R]):
-    """What a client knows of a registered workflow: parameters `P`, the result `R` of a run."""
+    """The client's view of a registered workflow: parameters `P`, the result `R` of a run."""
 
     function: Callable[P, Any]
     kind: str
@@ -103,7 +104,7 @@ class RunOptions(msgspec.Struct, frozen=True):
     retries: int | RetryPolicy | None = None
     timeout: Duration | None = None
     unique_key: str | None = None  # at most one open run of this workflow has it
-    detached: bool = False  # of a child: it goes on when its parent fails or is cancelled
+    detached: bool = False  # of a child: it continues when its parent fails or is cancelled
 
     @classmethod
     def of(cls, call: Callable[..., Any], options: StartOptions) -> RunOptions:
@@ -164,12 +165,9 @@ class RunOptions(msgspec.Struct, frozen=True):
         """Policies that differ from the workflow's, as JSON."""
         if self.retries is None and self.timeout is None:
             return None
-        policies: dict[str, Any] = {}
-        if self.retries is not None:
-            policies["retry"] = RetryPolicy.of(self.retries)
-        if self.timeout is not None:
-            policies["timeout_us"] = timeout_micros(self.timeout)
-        return msgspec.json.encode(policies).decode()
+        retry = None if self.retries is None else RetryPolicy.of(self.retries)
+        timeout_us = None if self.timeout is None else timeout_micros(self.timeout)
+        return StoredRunOptions(retry, timeout_us).text()
 
 
 NO_OPTIONS = RunOptions()
@@ -184,7 +182,7 @@ class Bulk(NamedTuple):
 
 
 class RunBuilder:
-    """Builds new runs with checked inputs. `door` is the registered workflow."""
+    """Builds new runs with checked inputs. `definition` is the registered workflow."""
 
     def __init__(self, settings: Settings, ids: IdMaker) -> None:
         self._settings = settings
@@ -192,7 +190,7 @@ class RunBuilder:
 
     def new_run(
         self,
-        door: Startable[..., Any] | None,
+        definition: Startable[..., Any] | None,
         name: str,
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
@@ -201,12 +199,12 @@ class RunBuilder:
         now: int,
     ) -> NewRun:
         """One run."""
-        text = self._input(door, name, args, kwargs)
-        return self._born(door, name, text, options, now)
+        text = self._input(definition, name, args, kwargs)
+        return self._build_run(definition, name, text, options, now)
 
     def bulk(
         self,
-        door: Startable[..., Any] | None,
+        definition: Startable[..., Any] | None,
         name: str,
         items: Iterable[Item],
         options: RunOptions,
@@ -216,14 +214,14 @@ class RunBuilder:
         """Many runs that share everything but a few columns."""
         options.check_many()
         chosen = list(items)
-        template = self._born(door, name, None, options, now)
+        template = self._build_run(definition, name, None, options, now)
         ids = self._ids.take(now, len(chosen))
-        if door is not None and options.key is None and set(map(type, chosen)) == {tuple}:
+        if definition is not None and options.key is None and set(map(type, chosen)) == {tuple}:
             limit = self._settings.payload_bytes_max
-            texts = door.signature.write_all(chosen, what=name, bytes_max=limit)
+            texts = definition.signature.write_all(chosen, what=name, bytes_max=limit)
             return Bulk(template, list(zip(ids, texts, strict=True)), plain=True)
         rows = [
-            self._row(door, name, run_id, item, options.key)
+            self._row(definition, name, run_id, item, options.key)
             for run_id, item in zip(ids, map(as_start, chosen), strict=True)
         ]
         if any((external_id, key) != (None, None) for _, external_id, key, _ in rows):
@@ -232,25 +230,26 @@ class RunBuilder:
 
     def _row(
         self,
-        door: Startable[..., Any] | None,
+        definition: Startable[..., Any] | None,
         name: str,
         run_id: str,
         item: Start,
         key: str | None,
     ) -> BulkItem:
         RunOptions(external_id=item.external_id, key=item.key).check()
-        text = self._input(door, name, item.args, item.kwargs)
+        text = self._input(definition, name, item.args, item.kwargs)
         return (run_id, item.external_id, key if item.key is None else item.key, text)
 
-    def _born(
+    def _build_run(
         self,
-        door: Startable[..., Any] | None,
+        definition: Startable[..., Any] | None,
         name: str,
         text: str | None,
         options: RunOptions,
         now: int,
     ) -> NewRun:
-        options.check()
+        if options is not NO_OPTIONS:
+            options.check()
         tags = options.tags
         priority = options.priority
         return NewRun(
@@ -259,26 +258,28 @@ class RunBuilder:
             name=name,
             available_at=options.available_at(now),
             input=text,
-            queue=options.queue or (door.queue if door else "default"),
-            priority=priority if priority is not None else (door.priority if door else 0),
+            queue=options.queue or (definition.queue if definition else "default"),
+            priority=priority
+            if priority is not None
+            else (definition.priority if definition else 0),
             external_id=options.external_id,
             serial_key=unique_key(name, options.unique_key),
             limit_key=options.key,
-            version=door.version if door else None,
+            version=definition.version if definition else None,
             tags=typed.encode(tags, what="tags", bytes_max=TAGS_BYTES_MAX) if tags else None,
             options=options.stored(),
         )
 
     def _input(
         self,
-        door: Startable[..., Any] | None,
+        definition: Startable[..., Any] | None,
         name: str,
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
     ) -> str | None:
         limit = self._settings.payload_bytes_max
-        if door is not None:
-            return door.signature.write(args, kwargs, what=name, bytes_max=limit)
+        if definition is not None:
+            return definition.signature.write(args, kwargs, what=name, bytes_max=limit)
         checked_name(name, "workflow name")
         if args:
             raise BadInput(
@@ -296,7 +297,7 @@ def unique_key(name: str, key: str | None) -> str | None:
 
 
 def unknown_workflow(name: str, known: Iterable[str]) -> UnknownWorkflow:
-    """The error for a name nobody registered, with the nearest ones."""
+    """The error for an unregistered name, with the nearest ones."""
     names = sorted(known)
     hint = suggestion(name, names, f"Known: {', '.join(names) or 'none'}.")
     return UnknownWorkflow(f"there is no workflow {name!r}", hint=hint, name=name)

@@ -31,9 +31,21 @@ class Starter(ABC):
     def start(
         self, workflow: Startable[..., Any] | str, /, *args: Any, **kwargs: Any
     ) -> Coroutine[Any, Any, RunHandle[Any]]:
-        """Start a run with these arguments; durable when awaited. Options: see `options`.
+        """Start a run. It is stored when this returns. In a workflow it becomes a child.
 
-        Inside a workflow the run becomes a child, started once.
+        Args:
+            workflow: A registered workflow, or the name of one.
+            args: The arguments of the workflow, with `kwargs`; options go to `options`.
+
+        Returns:
+            A handle of the run.
+
+        Raises:
+            BadInput: The arguments do not fit the workflow.
+            UnknownWorkflow: No workflow has this name.
+
+        Example:
+            run = await app.start(fulfil, "order-7")
         """
         return self.start_run(workflow, args, kwargs, self._given)
 
@@ -50,7 +62,21 @@ class Starter(ABC):
     def start_many(
         self, workflow: Startable[..., Any] | str, items: Iterable[Item], /
     ) -> Coroutine[Any, Any, list[RunHandle[Any]]]:
-        """Start one run per item (a tuple of arguments, or a `Start`), in few commits."""
+        """Start one run per item, in few commits.
+
+        Args:
+            workflow: A registered workflow, or the name of one.
+            items: For each run a tuple of arguments, or a `Start` with its own external id or key.
+
+        Returns:
+            The handles, in the order of the items.
+
+        Raises:
+            BadInput: The arguments of an item do not fit; nothing is started.
+
+        Example:
+            runs = await app.start_many(send, [("ann",), ("bob",)])
+        """
         return self.start_runs(workflow, items, self._given)
 
     @abstractmethod

@@ -92,7 +92,7 @@ def _essence(code: CodeType | None) -> tuple[object, ...]:
 
 
 def _constant(value: object) -> object:
-    """`x in {"a", "b"}` compiles to a frozenset, whose order follows the process's hash seed."""
+    """`x in {"a", "b"}` compiles to a frozenset; its order follows the process's hash seed."""
     if isinstance(value, CodeType):
         return _essence(value)
     if isinstance(value, frozenset):
@@ -134,7 +134,7 @@ _PLAIN = (
 
 
 class _ModuleName:
-    """A module-level name whose value counts by the text of its assignment."""
+    """A module-level name that counts by the text of its assignment."""
 
     def __init__(self, module: str, name: str) -> None:
         self.module = module

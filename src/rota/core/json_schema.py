@@ -1,6 +1,6 @@
 """The shape of JSON values: a type hint as JSON Schema, and whether a value fits it. Pure.
 
-For those who have no code at hand: an event that comes in is checked against the shape that was
+For those who have no code available: an event that comes in is checked against the shape that was
 stored when its topic was deployed. The check refuses only what the code's own would refuse; what
 it does not know it lets pass.
 """

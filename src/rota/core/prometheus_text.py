@@ -23,7 +23,7 @@ class Metric(NamedTuple):
 
 
 def text(metrics: Iterable[Metric]) -> str:
-    """The whole document; a metric without numbers is left out."""
+    """The whole document; a metric without numbers is skipped."""
     return "".join(line + "\n" for one in metrics if one.samples for line in _lines(one))
 
 
@@ -44,7 +44,7 @@ def _escaped(value: str) -> str:
 
 
 def quoted(value: str) -> str:
-    """A label's value as it stands between its quotes."""
+    """A label's value as written between its quotes."""
     return _escaped(value).replace('"', '\\"')
 
 

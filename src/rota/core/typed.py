@@ -138,7 +138,7 @@ class Signature:
             if parameter.default is parameter.empty:
                 fields.append((parameter.name, kind))
             else:
-                # Left out of the JSON, so that a default is the code's of the day it runs.
+                # Skipped of the JSON, so that a default is the code's of the day it runs.
                 fields.append((parameter.name, Union[kind, msgspec.UnsetType], msgspec.UNSET))  # noqa: UP007
         self._names = tuple(self._signature.parameters)
         self._has_defaults = any(len(field) > 2 for field in fields)
@@ -147,7 +147,7 @@ class Signature:
             for parameter in self._signature.parameters.values()
         )
         self.returns = JsonReader(hints.get("return", Any))
-        arguments = msgspec.defstruct(function.__name__, fields, kw_only=True)
+        arguments = self.arguments = msgspec.defstruct(function.__name__, fields, kw_only=True)
         # The same without types: quicker to make than a dict by name, and written the same way.
         self._shape = msgspec.defstruct(function.__name__, [(name, Any) for name in self._names])
         self._object = JsonReader(dict[str, Any])

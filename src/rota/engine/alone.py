@@ -1,4 +1,4 @@
-"""What a worker knows about runs that are executed alone (core/runs/recovery)."""
+"""A worker's knowledge about runs that are executed alone (core/runs/recovery)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The only place that reads time. All machines follow the database's clock where it has one.
 
-`now` is read once per turn and handed down. A step of the wall clock is noticed, so that nobody
-reaps living runs because an hour went by in no time.
+`now` is read once per iteration and handed down. A step of the wall clock is noticed, so that
+living runs are not reaped because an hour went by in no time.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ STEP_NS = STEP_US * 1000
 
 
 class Timer(Protocol):
-    """Something that can be called off."""
+    """Something that can be cancelled."""
 
     def cancel(self) -> None:
         """Call it off."""
@@ -59,10 +59,9 @@ class SystemClock:
         """Microseconds since the epoch, by the database's clock."""
         wall_ns = time.time_ns()
         lead_ns = wall_ns - time.monotonic_ns()
-        jump_ns = lead_ns - self._lead_ns
-        self._lead_ns = lead_ns  # a slow drift is never a step
-        if not -STEP_NS <= jump_ns <= STEP_NS:
+        if not -STEP_NS <= (jump_ns := lead_ns - self._lead_ns) <= STEP_NS:
             self._note_jump(jump_ns // 1000)
+        self._lead_ns = lead_ns  # a slow drift is never a step
         return wall_ns // 1000 + self._offset
 
     def _note_jump(self, jump_us: int) -> None:

@@ -1,4 +1,4 @@
-"""What every loop of a process stands on."""
+"""The context of every loop of a process."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rota.store.backend.database import Database
 
 
 class EngineContext(NamedTuple):
-    """One process's database, clock, settings and ears."""
+    """One process's database, clock, settings and listeners."""
 
     database: Database
     clock: Clock
@@ -21,3 +21,4 @@ class EngineContext(NamedTuple):
     wakeups: Wakeups
     results: Results
     ids: IdMaker
+    kept_kinds: frozenset[str]  # kinds of runs that always keep an open one

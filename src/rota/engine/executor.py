@@ -1,5 +1,5 @@
-"""What a kind of work must offer to be run by the engine. Workflows, automations and pipelines
-each bring one executor; the loops know nothing else of them.
+"""The protocol of a kind of work. Workflows, automations and pipelines each bring one executor; the
+loops know nothing else of them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ class Executor(Protocol):
     """Performs runs of one kind."""
 
     kind: str
-    replays: bool  # whether it wants all steps of a run's chain at hand, to answer from
+    keeps_open_run: bool  # whether its work always has an open run, however often one crashes
+    replays: bool  # whether it wants all steps of a run's chain available, to answer from
     code: CodeSet  # what it performs only while its code is the deployed one
 
     def names(self) -> list[str]:

@@ -34,7 +34,7 @@ from rota.store.runs.steps import ChildEnd, ChildLook, ChildStart
 log = logging.getLogger("rota.journal")
 T = TypeVar("T")
 
-# What was claimed could be written once: the database is to blame, not the run, which waits.
+# A claim could be written once: the database is to blame, not the run, which waits.
 PASSING = (
     StoreUnreachable,
     StoreBusy,
@@ -45,7 +45,7 @@ PASSING = (
     StoreGone,
 )
 PAUSE_US_MIN, PAUSE_US_MAX = SECOND // 20, 2 * SECOND
-# Of more runs than this, some go on while the steps of the others are written.
+# With more runs than this, some continue while the steps of the others are written.
 TOGETHER = 250
 
 
@@ -92,8 +92,7 @@ class Journal:
 
     def put(self, claim: Claim, step: StoredStep) -> Awaitable[Written]:
         """The same; the answer is whether the run is still ours, or why nothing can store this."""
-        record = StepRecord(claim, step)
-        return self._batch.join(record) or self._batch.put(record)
+        return self._batch.put(StepRecord(claim, step))
 
     async def record_child(self, claim: Claim, step: StoredStep, child: NewRun) -> Started:
         """Start a child run and remember it as a step, in one transaction."""

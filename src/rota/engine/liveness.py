@@ -1,7 +1,7 @@
 """Who this process is, and whether another one on this machine still lives.
 
-A pid alone proves nothing (it may be reused, or belong to another container), so a worker is
-known by machine, pid namespace, pid and the start time of the process.
+A pid alone proves nothing: it may be reused, or belong to another container. So a worker is known
+by machine, pid namespace, pid and the start time of the process.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a worker does besides work: heartbeat, leases, reaping, pruning. One loop for each pace."""
+"""The maintenance of a worker: heartbeat, leases, reaping, pruning. One loop for each pace."""
 
 from __future__ import annotations
 
@@ -13,13 +13,16 @@ from rota.core.runs.fleet import Fleet
 from rota.core.runs.ids import id_bound
 from rota.core.runs.model import WorkerRecord as WorkerRow
 from rota.core.runs.recovery import runs_alone
-from rota.core.time.instants import DAY, micros
+from rota.core.time.instants import DAY, iso, micros
 from rota.engine import liveness
 from rota.engine.clock import SystemClock
 from rota.engine.context import EngineContext
 from rota.engine.wakeups import CANCEL, DONE, READY
 from rota.engine.worker import Worker
 from rota.errors import StoreReadOnly
+from rota.store import disarm
+from rota.store.access import audit
+from rota.store.disarm import Disarmed
 from rota.store.notifications import record
 from rota.store.runs import retention, transitions, workers
 from rota.store.schedules import templates
@@ -50,6 +53,7 @@ class Maintenance:
         worker: Worker,
         base: EngineContext,
         stuck_for_s: Callable[[], float],
+        allow: Callable[[bool], None],
     ) -> None:
         self._worker = worker
         self._database = base.database
@@ -57,24 +61,29 @@ class Maintenance:
         self._settings = base.settings
         self._wakeups = base.wakeups
         self._ids = base.ids
+        self._kept_kinds = base.kept_kinds
         self._stuck_for_s = stuck_for_s
+        self._allow = allow
+        self._disarmed: Disarmed | None = None
         self._host = liveness.host()
         self._row: WorkerRow | None = None
         self._prune_at = 0
         self._pruned_to: dict[str, str] = {}  # where a pass that ran out of time continues
 
     async def register(self, queues: list[str], version: str) -> None:
-        """Write this worker's row, then take over what dead neighbours left behind and release
-        runs that wait behind nobody."""
+        """Write this worker's row, then take over the runs of dead workers and release queued
+        occurrences with no run before them."""
         now = self._clock.now()
         pid = os.getpid()
         self._row = WorkerRow(
             self._worker.id, self._settings.namespace, self._host, pid, liveness.started(pid),
-            _json(queues), _json(self._worker.names()), self._settings.seats, "online", version,
+            _json(queues), _json(self._worker.names()), self._settings.slots, "online", version,
             now, now, None,
         )  # fmt: skip
         await self._database.write(workers.register, self._row, self._worker.code)
         await self.beat()
+        if self._disarmed is not None:
+            return
         released = await self._database.write(
             release_stuck, namespace=self._settings.namespace, now=self._clock.now()
         )
@@ -83,14 +92,14 @@ class Maintenance:
             self._wakeups.tell(READY)
 
     async def keep_leases(self) -> None:
-        """Renew at a third of the lease, and at once when somebody cancelled something."""
+        """Renew at a third of the lease, and at once after a cancel."""
         while True:
             self._worker.renew_now.clear()
             await self._worker.renew()
             third = micros(self._settings.lease_s) // 3
             await self._clock.wait(self._worker.renew_now, self._clock.now() + third)
 
-    async def keep_house(self) -> None:
+    async def heartbeat_loop(self) -> None:
         """Beat, reap and prune at the pace of the heartbeat."""
         beat_us = micros(self._settings.heartbeat_s)
         next_at = self._clock.now() + beat_us
@@ -102,8 +111,10 @@ class Maintenance:
     async def beat(self) -> None:
         """One round: clock, heartbeat, limits, reaping, pruning."""
         await self._follow_clock()
+        await self._look_whether_disarmed()
         now = self._clock.now()
-        status = "online" if self._worker.claiming else "draining"
+        online = self._worker.claiming or self._disarmed is not None
+        status = "online" if online else "draining"
         beat = await self._database.write(
             workers.beat, self._worker.id, status=status, now=now,
             queues=self._worker.queue_names, names=self._worker.names(),
@@ -116,8 +127,23 @@ class Maintenance:
             await self._database.write(workers.register, again, self._worker.code)
         limits = await self._database.read(workers.queues, namespace=self._settings.namespace)
         self._worker.limit(limits)
-        await self.reap()
-        await self._prune(now)
+        if self._disarmed is None:
+            await self.reap()
+            await self._prune(now)
+
+    async def _look_whether_disarmed(self) -> None:
+        found = await self._database.read(disarm.state)
+        if found == self._disarmed:
+            return
+        if found is None:
+            log.info("%s is armed again: this worker acts", self._database.place)
+        else:
+            log.warning(
+                "%s is disarmed since %s (%s): this worker claims, fires and sends nothing until "
+                "`rota arm`", self._database.place, iso(found.at), found.reason,
+            )  # fmt: skip
+        self._disarmed = found
+        self._allow(found is None)
 
     async def _follow_clock(self) -> None:
         if isinstance(self._clock, SystemClock):
@@ -153,13 +179,14 @@ class Maintenance:
             held=list(self._worker.held),
             recoveries_max=self._settings.recoveries_max,
             new_ids=list(self._ids.take(now, REAP_BATCH)),
+            kept_kinds=self._kept_kinds,
         )
         if any(recovered and runs_alone(run.recoveries + 1) for run, recovered in reaped):
             self._worker.expect_alone(True)
         for run, recovered in reaped:
             log.warning(
                 "run %s (%s) lost its worker %s; %s", run.id, run.name, run.lease_owner,
-                "a recovery takes over" if recovered else "put aside: it crashed too often",
+                "a recovery takes over" if recovered else "quarantined: it crashed too often",
                 extra={"run_id": run.id, "run_name": run.name},
             )  # fmt: skip
         return len(reaped)
@@ -216,6 +243,9 @@ class Maintenance:
             await self._database.write(templates.forget_deleted, namespace=namespace, before=oldest)
             await self._database.write(
                 record.prune, namespace=namespace, before=oldest, limit=PRUNE_BATCH
+            )
+            await self._database.write(
+                audit.prune, namespace=namespace, now=now, before=oldest, limit=PRUNE_BATCH
             )
         if keep.keep_runs:
             excess = await self._database.read(

@@ -27,16 +27,16 @@ from rota.store.runs import transitions
 
 BATCH = 500
 POLLS = 5
-# READY is told for work of every kind; the notifier looks at most this often.
+# READY is notified for work of every kind; the notifier looks at most this often.
 GAP_S = 0.5
 # The workflow that sends a message, and its queue: a channel that is down delays no other work.
 DELIVERY = "rota.notification"
 QUEUE = "rota.notifications"
-SEATS = 10
+SLOTS = 10
 
 
 class Dispatched(NamedTuple):
-    """What one round took and started, and when a digest is due."""
+    """The notifications that one round took and started, and when a digest is due."""
 
     taken: int
     started: int
@@ -50,12 +50,17 @@ class Notifier:
         self._base = base
         self._wake = asyncio.Event()
         self.next_at: int | None = 0
-        base.wakeups.subscribe(self._heard)
+        self.armed = True
+        base.wakeups.subscribe(self._notified)
 
-    def _heard(self, topic: str) -> None:
+    def _notified(self, topic: str) -> None:
         if topic in (READY, ANY):
-            self.next_at = 0
-            self._wake.set()
+            self.look()
+
+    def look(self) -> None:
+        """Look for recorded notifications at once."""
+        self.next_at = 0
+        self._wake.set()
 
     def is_due(self) -> bool:
         """Whether something may have been recorded, or a digest is due."""
@@ -77,6 +82,8 @@ class Notifier:
         """Dispatch everything recorded; returns how many messages were started."""
         started = 0
         self.next_at = None
+        if not self.armed:
+            return 0
         while True:
             now = self._base.clock.now()
             done = await self._base.database.write(

@@ -1,7 +1,7 @@
 """Waiting for results without polling storms: one question for all that are awaited here.
 
-A run that ends in this process answers its waiters at once; one that ends elsewhere is found on
-the next `done` wake-up, or by a poll whose pace slows while nothing happens.
+A run that ends in this process answers its waiters at once. One that ends elsewhere is found on the
+next `done` wake-up, or by a poll that slows down while nothing happens.
 """
 
 from __future__ import annotations
@@ -32,15 +32,16 @@ class Results:
         self._database = database
         self._clock = clock
         self._wakeups = wakeups
-        self._awaited: dict[str, list[asyncio.Future[ChainResult]]] = {}
+        # By the root of the chain they wait for.
+        self.awaited: dict[str, list[asyncio.Future[ChainResult]]] = {}
         self._look = asyncio.Event()
         self._poller: asyncio.Task[None] | None = None
-        wakeups.subscribe(self._heard)
+        wakeups.subscribe(self._notified)
 
     async def wait(self, root_id: str) -> ChainResult:
         """Return how the chain ended, once it has."""
         future: asyncio.Future[ChainResult] = asyncio.get_running_loop().create_future()
-        self._awaited.setdefault(root_id, []).append(future)
+        self.awaited.setdefault(root_id, []).append(future)
         self._look.set()
         if self._poller is None or self._poller.done():
             self._poller = asyncio.create_task(self._poll(), context=own_context())
@@ -51,42 +52,38 @@ class Results:
 
     def ended(self, ended: ChainResult) -> None:
         """Answer those who wait for this chain."""
-        for future in self._awaited.get(ended.root_id, ()):
+        for future in self.awaited.get(ended.root_id, ()):
             if not future.done():
                 future.set_result(ended)
 
-    def awaits(self, root_id: str) -> bool:
-        """Whether anybody here waits for this chain."""
-        return root_id in self._awaited
-
     def close(self) -> None:
-        """Stop looking; nobody waits any more."""
+        """Stop polling; no caller waits any more."""
         if self._poller is not None:
             self._poller.cancel()
 
     def _forget(self, root_id: str, future: asyncio.Future[ChainResult]) -> None:
-        waiters = self._awaited.get(root_id, [])
+        waiters = self.awaited.get(root_id, [])
         if future in waiters:
             waiters.remove(future)
         if not waiters:
-            self._awaited.pop(root_id, None)
+            self.awaited.pop(root_id, None)
 
-    def _heard(self, topic: str) -> None:
-        if topic in (DONE, ANY) and self._awaited:
+    def _notified(self, topic: str) -> None:
+        if topic in (DONE, ANY) and self.awaited:
             self._look.set()
 
     def _some_awaited(self) -> list[str]:
         """One page of those awaited; the next question is about the next page."""
-        page = list(itertools.islice(self._awaited, PAGE))
-        if len(self._awaited) > PAGE:
+        page = list(itertools.islice(self.awaited, PAGE))
+        if len(self.awaited) > PAGE:
             for root_id in page:
-                self._awaited[root_id] = self._awaited.pop(root_id)
+                self.awaited[root_id] = self.awaited.pop(root_id)
         return page
 
     async def _poll(self) -> None:
         pause = POLL_US_MIN
         await self._wakeups.listen()
-        while self._awaited:
+        while self.awaited:
             self._look.clear()
             try:
                 found = await self._database.read(history.ended, self._some_awaited())
@@ -95,7 +92,7 @@ class Results:
                 found = []
             for ended in found:
                 self.ended(ended)
-            if len(self._awaited) > PAGE:
+            if len(self.awaited) > PAGE:
                 self._look.set()  # the others have not been asked for yet
             pause = POLL_US_MIN if found else min(pause * 2, POLL_US_MAX)
             await self._clock.wait(self._look, self._clock.now() + pause)

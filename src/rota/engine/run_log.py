@@ -42,13 +42,17 @@ def begins(claim: Claim) -> None:
         log.info("run %s (%s) started%s", claim.id, claim.name, what)
 
 
+def logs_ends() -> bool:
+    """Whether `ended` logs anything."""
+    return log.isEnabledFor(logging.INFO)
+
+
 def ended(outcome: Outcome, now: int) -> None:
     """A run was settled. Failures are logged where the exception is known: see `failed`."""
     claim = outcome.claim
     if outcome.verb == "complete":
-        if log.isEnabledFor(logging.INFO):
-            took = span(max(now - claim.started_at, 0))
-            log.info("run %s (%s) completed in %s", claim.id, claim.name, took, extra=_of(claim))
+        took = span(max(now - claim.started_at, 0))
+        log.info("run %s (%s) completed in %s", claim.id, claim.name, took, extra=_of(claim))
     elif outcome.verb == "suspend":
         log.debug(
             "run %s (%s) suspended: %s", claim.id, claim.name, outcome.reason, extra=_of(claim)

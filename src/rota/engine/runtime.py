@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import sys
 from collections.abc import Awaitable, Callable, Sequence
 
 from rota.core.runs.model import Queue
@@ -15,7 +14,7 @@ from rota.engine.executor import Executor
 from rota.engine.maintenance import Maintenance
 from rota.engine.notifier import Notifier
 from rota.engine.scheduler import Scheduler
-from rota.engine.slots import QueueSeats
+from rota.engine.slots import QueueSlots
 from rota.engine.watchdog import Watchdog
 from rota.engine.worker import Worker
 from rota.errors import RotaError
@@ -24,9 +23,6 @@ from rota.store.runs import workers
 log = logging.getLogger("rota.runtime")
 
 PAUSE_S_MIN, PAUSE_S_MAX = 0.1, 5.0
-# A thread that wants the interpreter asks a busy event loop for it after this. Python's own 5 ms
-# are more than a commit takes, and SQLite's thread has to ask between any two statements.
-SWITCH_S, PYTHONS_SWITCH_S = 0.0005, 0.005
 
 
 class Runtime:
@@ -36,7 +32,7 @@ class Runtime:
         self,
         base: EngineContext,
         executors: Sequence[Executor],
-        queues: Sequence[QueueSeats],
+        queues: Sequence[QueueSlots],
         limits: Sequence[Queue],
         version: str,
         *,
@@ -52,10 +48,11 @@ class Runtime:
         self._queues = [queue.name for queue in queues]
         self._watchdog = Watchdog(base.settings.stuck_s)
         self.worker = Worker(base.ids.make(base.clock.now()), base, executors, queues)
-        self.upkeep = Maintenance(self.worker, base, self._watchdog.stuck_for_s)
+        self.upkeep = Maintenance(self.worker, base, self._watchdog.stuck_for_s, self._allow)
         self.scheduler = Scheduler(base)
         self.notifier = Notifier(base) if notifies else None
         self._wakeups = base.wakeups
+        self._stopping = False
         self._loops: dict[str, asyncio.Task[None]] = {}
 
     async def register(self) -> None:
@@ -63,12 +60,21 @@ class Runtime:
         if self._limits:
             await self._database.write(workers.put_queues, self._limits)
         await self.upkeep.register(self._queues, self._version)
-        await self.scheduler.expire(self._clock.now())  # before this worker could claim them
+        if self.worker.claiming:
+            await self.scheduler.expire(self._clock.now())  # before this worker could claim them
+
+    def _allow(self, acts: bool) -> None:
+        """Let the loops act, or not: a heartbeat found the database armed or disarmed."""
+        self.scheduler.armed = acts
+        self.scheduler.look()
+        if self.notifier is not None:
+            self.notifier.armed = acts
+            self.notifier.look()
+        self.worker.claiming = acts and not self._stopping
+        self.worker.look()
 
     async def start(self) -> None:
         """Sign on and turn the loops."""
-        if self._database.is_local and sys.getswitchinterval() == PYTHONS_SWITCH_S:
-            sys.setswitchinterval(SWITCH_S)
         await self.register()
         await self._wakeups.listen()
         self._watchdog.start()
@@ -78,7 +84,7 @@ class Runtime:
                 ("work", self.worker.run),
                 ("schedules", self.scheduler.run),
                 ("leases", self.upkeep.keep_leases),
-                ("house", self.upkeep.keep_house),
+                ("house", self.upkeep.heartbeat_loop),
             )
             if name != "schedules" or self._fires
         }
@@ -89,6 +95,7 @@ class Runtime:
 
     async def stop(self, timeout_s: float | None = None) -> None:
         """Stop claiming, keep renewing, drain until the deadline, hand over, sign off."""
+        self._stopping = True
         await self._end("schedules")
         await self._end("notifications")
         self.worker.stop()
@@ -123,7 +130,7 @@ class Runtime:
             except RotaError as error:
                 log.warning("the %s loop waits %.1f s: %s %s", name, pause_s, error, error.advice)
             except Exception:
-                log.exception("the %s loop failed and goes on in %.1f s", name, pause_s)
+                log.exception("the %s loop failed and continues in %.1f s", name, pause_s)
             if self._clock.now() - began > micros(10):
                 pause_s = PAUSE_S_MIN
             await asyncio.sleep(pause_s)

@@ -29,9 +29,10 @@ class Scheduler:
         self._base = base
         self._wake = asyncio.Event()
         self.next_at: int | None = 0
-        base.wakeups.subscribe(self._heard)
+        self.armed = True
+        base.wakeups.subscribe(self._notified)
 
-    def _heard(self, topic: str) -> None:
+    def _notified(self, topic: str) -> None:
         if topic in (SCHEDULE, ANY):
             self.look()
 
@@ -46,17 +47,20 @@ class Scheduler:
         while True:
             self._wake.clear()
             born = await self.tick()
-            # Its timer is exact and changes are told; this is only the net below that.
+            # Its timer is exact and changes are notified; this poll is only a safety net.
             poll_at = clock.now() + POLLS * micros(self._base.settings.poll_s)
             rest = poll_at if self.next_at is None else min(poll_at, self.next_at)
             if rest > clock.now():
                 await clock.wait(self._wake, rest)
             elif not born:
-                # Somebody else has it in hand at this moment: glance again, do not stare.
+                # Another scheduler holds the row locks. Retry shortly instead of spinning.
                 await asyncio.sleep(GLANCE_S)
 
     async def tick(self) -> int:
-        """Fire everything due now; return how many runs were born."""
+        """Fire everything due now; return how many runs were created."""
+        if not self.armed:
+            self.next_at = None
+            return 0
         born = 0
         await self._end_pauses(self._base.clock.now())
         await self.expire(self._base.clock.now())
@@ -78,18 +82,18 @@ class Scheduler:
             fire.fire, namespace=namespace, now=now, limit=BATCH,
             new_ids=self._base.ids.endless(now),
         )  # fmt: skip
-        self._complain(fired.put_aside)
+        self._complain(fired.quarantined)
         return fired
 
     async def _end_pauses(self, now: int) -> None:
         namespace = self._base.settings.namespace
         count = fire.PAUSES
         while count == fire.PAUSES:
-            count, put_aside = await self._base.database.write(
+            count, quarantined = await self._base.database.write(
                 fire.end_pauses, namespace=namespace, now=now,
                 new_ids=self._base.ids.endless(now),
             )  # fmt: skip
-            self._complain(put_aside)
+            self._complain(quarantined)
 
     async def expire(self, now: int) -> None:
         """End fired runs that have waited too long to begin."""
@@ -98,14 +102,14 @@ class Scheduler:
             count, more = await self._base.database.write(
                 expiry.expire, namespace=namespace, now=now
             )
-            if count:  # What waited behind them may go, and who waits for them hears of it.
+            if count:  # Runs behind them may start, and their waiters are notified.
                 self._base.wakeups.tell(READY)
                 self._base.wakeups.tell(DONE)
 
-    def _complain(self, put_aside: list[tuple[str, str]]) -> None:
-        for name, reason in put_aside:
+    def _complain(self, quarantined: list[tuple[str, str]]) -> None:
+        for name, reason in quarantined:
             log.error(
-                "schedule %s: %s. Its runs and history stay. Mend it with `rota schedule update`.",
+                "schedule %s: %s. Its runs and history stay. Fix it with `rota schedule update`.",
                 name, reason,
             )  # fmt: skip
 

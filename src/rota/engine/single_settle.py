@@ -1,4 +1,4 @@
-"""Settles one run whose batch could not be stored: the run with the bad value fails, alone."""
+"""Settles one run of a batch that could not be stored: the run with the bad value fails, alone."""
 
 from __future__ import annotations
 

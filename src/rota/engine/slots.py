@@ -13,39 +13,39 @@ from rota.core.runs.model import Claim
 from rota.store.runs.claim import ClaimRequest
 
 
-class QueueSeats(msgspec.Struct):
-    """A queue this worker serves, and how many of its seats it may fill."""
+class QueueSlots(msgspec.Struct):
+    """A queue this worker serves, and how many of its slots it may fill."""
 
     name: str
-    seats_max: int
+    slots_max: int
     active: int = 0
     may_have_more: bool = True  # whether there may be more in it than was claimed
     weight: int | None = None  # its share of the slots, where a queue has one
     used: float = 0.0  # runs claimed, divided by the weight
 
 
-def claimable(queues: Iterable[QueueSeats]) -> list[tuple[str, int]]:
+def claimable(queues: Iterable[QueueSlots]) -> list[tuple[str, int]]:
     """The queues that may have work and have room here, with the slots that they may fill."""
     return [
-        (q.name, q.seats_max - q.active)
+        (q.name, q.slots_max - q.active)
         for q in queues
-        if q.may_have_more and q.seats_max > q.active
+        if q.may_have_more and q.slots_max > q.active
     ]
 
 
-def divided(wanted: Sequence[tuple[QueueSeats, int]], free: int) -> list[tuple[str, int]]:
+def divided(wanted: Sequence[tuple[QueueSlots, int]], free: int) -> list[tuple[str, int]]:
     """Divide the free slots by weight among queues that may have work."""
     contenders = [Contender(q.name, most, q.weight or 1, q.used) for q, most in wanted]
     return list(fairness.shares(free, contenders).items())
 
 
-def lacks_room(queues: Iterable[QueueSeats], free: int) -> bool:
+def lacks_room(queues: Iterable[QueueSlots], free: int) -> bool:
     """Whether there may be work in a queue from which nothing can be claimed now."""
-    return any(q.may_have_more and (free <= 0 or q.seats_max <= q.active) for q in queues)
+    return any(q.may_have_more and (free <= 0 or q.slots_max <= q.active) for q in queues)
 
 
 def filled(request: ClaimRequest, claims: Iterable[Claim]) -> dict[str, bool]:
-    """Of each queue that a claim asked: whether it gave all that was asked for."""
+    """Whether each queue of a claim gave all that was asked for."""
     taken = Counter(claim.queue for claim in claims)
     room, answers = request.room, {}
     for name, free in request.queues:

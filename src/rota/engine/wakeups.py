@@ -1,8 +1,8 @@
 """Wake-ups: who wants to look again, and why. They only save time; polling alone is enough.
 
-Topics: `ready` (there may be work), `timer` (something sleeps until sooner than known),
-`done` (a run ended), `cancel` (a held run may have been cancelled), `schedule` (a schedule was
-made or changed), `*` (anything).
+Topics: `ready` (there may be work), `timer` (a sleeper is due sooner than known), `done` (a run
+ended); `cancel` (a held run may have been cancelled), `schedule` (a schedule was made or changed),
+`*` (anything).
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 TIMER, DONE, CANCEL, SCHEDULE, ANY = "timer", "done", "cancel", "schedule", "*"
-# Another process may owe a notification that it never sends, because its event loop has stopped.
-# It was due within a few milliseconds of one that was sent (`postgres.NOTIFY_EVERY_S`,
-# `sqlite_wakeup.REST_S`), so a listener finds the work when it looks again after this.
+# Another process may owe a notification that it never sends, because its event loop has stopped. It
+# was due within a few milliseconds of one that was sent (`postgres.NOTIFY_EVERY_S`,
+# `sqlite_wakeup.REST_S`). So a listener finds the work when it looks again after this.
 LOOK_AGAIN_S = 0.025
 
 __all__ = ["ANY", "CANCEL", "DONE", "READY", "SCHEDULE", "TIMER", "Wakeups"]
@@ -49,17 +49,17 @@ class Wakeups:
 
     def tell(self, topic: str) -> None:
         """Tell this process now and the others soon. For loops that keep turning."""
-        self.heard(topic)
+        self.notified(topic)
         self._database.tell(topic)
 
     def tell_others(self, topic: str) -> None:
-        """Tell the other processes soon; here everybody knows already."""
+        """Notify the other processes soon; listeners here know already."""
         self._database.tell(topic)
 
     async def announce(self, *topics: str, often: bool = False) -> None:
         """Tell this process and the others, before this returns. For verbs of a client."""
         for topic in topics:
-            self.heard(topic)
+            self.notified(topic)
         await self._database.notify(topics, often=often)
 
     async def write(
@@ -72,10 +72,10 @@ class Wakeups:
         """Run a store function; its commit tells the other processes."""
         value = await self._database.write_and_notify(topics, False, function, *args, **kwargs)
         for topic in topics:
-            self.heard(topic)
+            self.notified(topic)
         return value
 
-    def heard(self, topic: str) -> None:
+    def notified(self, topic: str) -> None:
         """Tell this process only."""
         for listener in list(self._listeners):
             listener(topic)
@@ -101,7 +101,7 @@ class Wakeups:
             if self.fleet is not None and not is_asked(self.fleet, call):
                 return
             self._call = call
-        self.heard(topic)
+        self.notified(topic)
         if topic in self._echoes:
             self._echoes[topic] = True
         else:
@@ -113,6 +113,6 @@ class Wakeups:
 
     def _echo(self, topic: str) -> None:
         again = self._echoes.pop(topic)
-        self.heard(topic)
+        self.notified(topic)
         if again:
             self._echo_later(topic)

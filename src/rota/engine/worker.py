@@ -1,6 +1,6 @@
-"""The worker: claims in batches as seats get free, performs, settles what ended in one statement.
+"""The worker: claims in batches as slots get free, performs, settles what ended in one statement.
 
-Owns the seats. One turn settles outcomes and claims the next runs in one commit. Keeping leases
+Owns the slots. One turn settles outcomes and claims the next runs in one commit. Keeping leases
 and the heartbeat is `upkeep`'s; what a run does is its executor's.
 """
 
@@ -14,15 +14,15 @@ from rota.core.runs.code_set import NO_CODE, CodeSet
 from rota.core.runs.failures import Kind, describe
 from rota.core.runs.lifecycle import FINAL, RULES
 from rota.core.runs.model import Claim, NewRun, Outcome, Queue, Started, StoredStep
+from rota.core.runs.positions import QueuePositions
 from rota.core.time.instants import micros
 from rota.engine import run_log
 from rota.engine.alone import AloneRuns
 from rota.engine.context import EngineContext
 from rota.engine.executor import Executor
 from rota.engine.journal import insist
-from rota.engine.positions import QueuePositions
 from rota.engine.single_settle import settle_one
-from rota.engine.slots import QueueSeats, claimable, divided, filled, lacks_room
+from rota.engine.slots import QueueSlots, claimable, divided, filled, lacks_room
 from rota.engine.wakeups import ANY, CANCEL, DONE, READY, TIMER
 from rota.errors import LeaseLost, StoreError, UsageError
 from rota.store.backend.database import BRIEF
@@ -43,7 +43,7 @@ class Worker:
         worker_id: str,
         base: EngineContext,
         executors: Sequence[Executor],
-        queues: Sequence[QueueSeats],
+        queues: Sequence[QueueSlots],
     ) -> None:
         self.id = worker_id
         self.claiming = True
@@ -64,7 +64,7 @@ class Worker:
         self._coming = 0  # claimed, and about to be performed
         self._lease_us = micros(base.settings.lease_s)
         self._due_at: int | None = 0
-        # Counted, because a call may come while a claim that looked too early is under way.
+        # Counted, because a call may come while a claim that looked too early is in progress.
         self._calls = 0
         self._doubtful = False
         self._alone = AloneRuns(self._lease_us)
@@ -74,17 +74,17 @@ class Worker:
         self._turning = asyncio.Lock()
         self._resting = False
         self.renew_now = asyncio.Event()
-        base.wakeups.subscribe(self._heard)
+        base.wakeups.subscribe(self._notified)
 
     @property
     def free(self) -> int:
-        """Seats nobody sits on."""
-        return self._settings.seats - len(self._tasks) - self._coming
+        """Free slots."""
+        return self._settings.slots - len(self._tasks) - self._coming
 
     @property
     def due_at(self) -> int | None:
         """When the next sleeper is due, as far as this worker knows."""
-        return self._due_at
+        return self._due_at if self.claiming else None
 
     @property
     def idle(self) -> bool:
@@ -117,7 +117,7 @@ class Worker:
                 if not self._outcomes and not self._may_have_more:
                     await asyncio.sleep(0)  # what was claimed begins before anything else is done
             else:
-                rest = poll_at if self._due_at is None else min(poll_at, self._due_at)
+                rest = poll_at if self.due_at is None else min(poll_at, self.due_at)
                 self._resting = True
                 await self._clock.wait(self.wake, rest)
                 self._resting = False
@@ -145,8 +145,8 @@ class Worker:
         self.wake.set()
 
     async def begin(self, fresh: Sequence[NewRun]) -> list[Started] | None:
-        """Give birth to runs and claim in the same commit; None when this is not the moment:
-        it is one when we rest, have seats to spare and need no round trip for a statement."""
+        """Insert runs and claim in the same commit; None when this is not the moment:
+        it is one when we rest, have slots to spare and need no round trip for a statement."""
         if not self._resting or self._turning.locked() or not self._database.is_local:
             return None
         now = self._clock.now()
@@ -155,7 +155,7 @@ class Worker:
             run.queue == queue.name and run.available_at <= now for run in fresh
         )  # fmt: skip
         names = self.names()
-        room = min(self.free, queue.seats_max - queue.active) if queue and ours else 0
+        room = min(self.free, queue.slots_max - queue.active) if queue and ours else 0
         reserved = self._alone.waits or self._alone.keeps_slots_empty(self.held.values(), now)
         if not self.claiming or self._doubtful or reserved or room < len(fresh):
             return None
@@ -172,10 +172,10 @@ class Worker:
                 self._doubtful = True
                 raise
             self._hold(claimed.claims)
-            await self._seat(claimed.claims)
+            await self._slot(claimed.claims, self._stale(claimed.claims))
         begun = {claim.id for claim in claimed.claims}
         if any(not one.existed and one.id not in begun for one in started):
-            self._wakeups.tell(READY)  # others stood before them in the line
+            self._wakeups.tell(READY)  # others was before them in the line
         return started
 
     async def turn(self) -> bool:
@@ -209,13 +209,14 @@ class Worker:
         for outcome in outcomes:  # before the claims: one of these may be claimed again already
             self.held.pop(outcome.claim.id, None)
         self._hold(claimed.claims)
-        if len(self._outcomes) > BRIEF and not any(map(self._replays, claimed.claims)):
+        stale = self._stale(claimed.claims)
+        if len(self._outcomes) > BRIEF and not stale:
             # Much is waiting to be settled: let it go to the database first, then look after this.
             self._coming = len(claimed.claims)
             asyncio.get_running_loop().call_soon(self._absorb, outcomes, settled, claimed.claims)
         else:
             self._after_settling(outcomes, settled)
-            await self._seat(claimed.claims)
+            await self._slot(claimed.claims, stale)
         # A claim of a run that is executed alone says nothing about the others.
         look_again = request is not None and request.one_alone
         return bool(moved or outcomes or claimed.claims or look_again)
@@ -257,11 +258,11 @@ class Worker:
         return await self._database.write(transitions.turn, outcomes, request)
 
     def _request(self, now: int, settling: bool) -> ClaimRequest | None:
-        """What to claim now. While outcomes flow, wait until a fair part of the seats is free:
-        claims of one or two runs would cost a commit each."""
-        # Half the seats at a time: one half is performed while the other is fetched and settled.
-        free = min(self.free, max(self._settings.seats // 2, 1))
-        if not self.claiming or free <= 0 or (settling and free < self._settings.seats // 4):
+        """The next claim. While outcomes flow, wait until a fair part of the slots is free: claims
+        of one or two runs would cost a commit each."""
+        # Half the slots at a time: one half is performed while the other is fetched and settled.
+        free = min(self.free, max(self._settings.slots // 2, 1))
+        if not self.claiming or free <= 0 or (settling and free < self._settings.slots // 4):
             return None
         wanted = claimable(self._queues.values())
         one_alone = self._alone.waits and not self.held and not self._tasks
@@ -286,7 +287,7 @@ class Worker:
 
     @property
     def code(self) -> CodeSet:
-        """What it executes only while its code is the deployed one."""
+        """The names that it executes only while its code is the deployed one."""
         return next((one.code for one in self._executors.values() if one.code.id), NO_CODE)
 
     def _note_claim(self, request: ClaimRequest, claimed: Claimed, calls: int) -> None:
@@ -307,7 +308,7 @@ class Worker:
             )  # fmt: skip
         if calls == self._calls:
             for name, is_full in full.items():
-                # Full hands mean there may be more; anything less means somebody will call us.
+                # A full batch means more may be pending. Otherwise wait for a notification.
                 self._queues[name].may_have_more = is_full or name in request.after
             if self._may_have_more:
                 self._wakeups.ask_more()
@@ -330,7 +331,7 @@ class Worker:
         return bool(woken.total)
 
     async def _return_strays(self) -> None:
-        """After a broken connection: a claim may have been made whose answer never came."""
+        """After a broken connection: a claim may have been made without an answer."""
         await self._database.write(
             transitions.return_strays, namespace=self._settings.namespace, worker_id=self.id,
             held=list(self.held.values()),
@@ -344,20 +345,18 @@ class Worker:
             queue.active += 1
             queue.used += 1 / (queue.weight or 1)
 
-    def _replays(self, claim: Claim) -> bool:
-        """Whether its executor has to be told what the chain has recorded."""
-        return not claim.is_fresh and self._executors[claim.kind].replays
+    def _stale(self, claims: Sequence[Claim]) -> list[str]:
+        """The chains among them of which the executor needs the recorded steps."""
+        stale = (claim for claim in claims if not claim.is_fresh)
+        return [claim.root_id for claim in stale if self._executors[claim.kind].replays]
 
-    async def _seat(self, claims: Sequence[Claim]) -> None:
-        stale = [claim.root_id for claim in claims if self._replays(claim)]
+    async def _slot(self, claims: Sequence[Claim], stale: list[str]) -> None:
+        recorded: Mapping[str, Sequence[StoredStep]] = {}
         try:
-            recorded = (
-                await insist(
+            if stale:
+                recorded = await insist(
                     self._clock, lambda: self._database.read(steps.load, stale), "reading steps"
                 )
-                if stale
-                else {}
-            )
         except BaseException:
             self._outcomes += [Outcome(claim, "release") for claim in claims]
             for claim in claims:
@@ -391,7 +390,7 @@ class Worker:
         finally:
             if claim.id in self._handing_over and claim.id in self.held:
                 outcome = Outcome(claim, "release")  # whatever it made of its cancellation
-            self._vacate(claim, outcome)
+            self._free_slot(claim, outcome)
 
     def _cancelled(self, claim: Claim) -> Outcome | None:
         if self.held.get(claim.id) is not claim:
@@ -402,18 +401,18 @@ class Worker:
         error = UsageError(f"workflow {claim.name} let a CancelledError of its own escape")
         return Outcome(claim, "fail", reason=Kind.LOGIC, error=describe(error))
 
-    def _vacate(self, claim: Claim, outcome: Outcome | None) -> None:
-        if self._tasks.get(claim.id) is asyncio.current_task():
-            del self._tasks[claim.id]
+    def _free_slot(self, claim: Claim, outcome: Outcome | None) -> None:
         self._queues[claim.queue].active -= 1
-        if self.held.get(claim.id) is not claim:
+        held = self.held.get(claim.id)
+        if held is None or held is claim:  # else it was claimed again, and has another task
+            self._tasks.pop(claim.id, None)
+        if held is not claim:
             if outcome is not None and outcome.verb != "release":
                 log.warning(
-                    "run %s (%s) went on after it was taken from this worker and swallowed the "
+                    "run %s (%s) continued after it was taken from this worker and swallowed the "
                     "cancellation; its result is dropped. Let CancelledError pass through.",
-                    claim.id,
-                    claim.name,
-                )
+                    claim.id, claim.name,
+                )  # fmt: skip
         elif outcome is not None:
             self._outcomes.append(outcome)
         else:
@@ -422,20 +421,21 @@ class Worker:
 
     def _after_settling(self, outcomes: list[Outcome], settled: SettleResult) -> None:
         ended = limited = False
-        now = self._clock.now()
+        now, logs_ends = self._clock.now(), run_log.logs_ends()
         for outcome in outcomes:
             claim = outcome.claim
             if claim.id not in settled.ids:
-                log.info("run %s (%s) was settled by somebody else", claim.id, claim.name)
+                log.info("run %s (%s) was settled elsewhere", claim.id, claim.name)
                 continue
-            run_log.ended(outcome, now)
+            if logs_ends:
+                run_log.ended(outcome, now)
             limited = limited or claim.queue in self._limits
             if outcome.verb != "complete":
                 self._note_wake(outcome)
             target = RULES[outcome.verb].target
             if target in FINAL and outcome.retry is None:
                 ended = True
-                if self._results.awaits(claim.root_id):
+                if claim.root_id in self._results.awaited:
                     self._results.ended(
                         ChainResult(
                             claim.root_id, target, outcome.reason, outcome.output, outcome.error
@@ -454,7 +454,7 @@ class Worker:
         if wake_at is not None and (self._due_at is None or wake_at < self._due_at):
             self._due_at = wake_at
 
-    def _heard(self, topic: str) -> None:
+    def _notified(self, topic: str) -> None:
         if topic in (READY, ANY):
             self._feed()
         if topic in (TIMER, ANY):
@@ -496,4 +496,4 @@ class Worker:
         if self._doubtful:
             await self._return_strays()
         self._wakeups.tell(READY)
-        self._wakeups.unsubscribe(self._heard)
+        self._wakeups.unsubscribe(self._notified)

@@ -72,7 +72,7 @@ class _Walk:
 
     async def _asks(self, turn: Run) -> RunState:
         actions = ", ".join(self._look.said.actions)
-        hint = f"What clears it: {actions}. See `rota automation show {self._name}`."
+        hint = f"Cleared by: {actions}. See `rota automation show {self._name}`."
         told = await notified(self._client, turn, self._zone)
         said = f"{_lower(self._look.sentence)}{told.clause}"
         facts = {"reason": turn.reason or ""} | told.facts
@@ -120,7 +120,7 @@ class _Walk:
                 letters = "a dead letter" if count == 1 else f"{count} dead letters"
                 told.append(f"keeps {letters} in topic {topic} for you to look at")
             elif reader is None:
-                told.append(f"keeps {events}, which nobody reads any more")
+                told.append(f"keeps {events}, which has no reader any more")
             elif reader.last_run_at is not None:
                 at = wall(reader.last_run_at, self._zone)
                 told.append(f"keeps {events}: {reader.name} looked at {at} and took none of them")

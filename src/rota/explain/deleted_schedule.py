@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 
 async def explain_deleted(client: Client, name: str, unknown: UnknownSchedule) -> RunState:
-    """What is known of a deleted schedule; else `unknown`, with the namespace that has the name."""
+    """The record of a deleted schedule; otherwise `unknown`, with the namespace that has the
+    name."""
     namespace = client.settings.namespace
     gone = await client.database.read(store.deleted, namespace=namespace, name=name)
     if gone is not None:

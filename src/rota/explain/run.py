@@ -1,4 +1,4 @@
-"""Where a run stands and why: the walk over workers, queue, limits, turns, waits and ends.
+"""The state of a run and why: the walk over workers, queue, limits, turns, waits and ends.
 
 Only looks. The answer is a clause that follows "run ID": `waits: no worker serves queue mail`.
 """
@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rota.client.doctor import absence, known, served
+from rota.client.operations import ARM_HINT, disarmed_clause
 from rota.core.runs import limits
 from rota.core.runs.failures import TABLE, Kind, advice
 from rota.core.runs.lifecycle import Status
@@ -31,7 +32,8 @@ RUNNING_LOOK = 1000
 # A run with such a verdict does not move by itself: what waits behind it is blocked by the cause.
 BLOCKED = frozenset({
     "no_worker", "unknown_workflow", "no_code", "queue_paused", "queue_limit", "key_limit",
-    "rate_limit", "seats", "needs_person", "waits_signal", "waits_alone", "worker_reserved",
+    "rate_limit", "slots", "needs_person", "waits_signal", "waits_alone", "worker_reserved",
+    "disarmed",
 })  # fmt: skip
 
 
@@ -53,8 +55,8 @@ class RunExplainer:
         self._now = client.clock.now()
 
     async def of(self, run: Run) -> RunState:
-        """Where the newest attempt of the run's chain stands."""
-        last = (await self._client.chain(run.id))[-1]
+        """The state of the newest attempt of the run's chain."""
+        last = (await self._client.runs.chain(run.id))[-1]
         match last.status:
             case Status.PENDING:
                 found = await self._pending(last)
@@ -88,7 +90,7 @@ class RunExplainer:
                 clause = f"was cancelled at {at} ({run.reason})"
                 return RunState("cancelled", clause, facts | {"reason": run.reason})
             case Status.CRASHED:
-                clause = f"took its worker down too often and was put aside at {at} ({run.reason})"
+                clause = f"crashed its worker too often and was quarantined at {at} ({run.reason})"
                 return RunState("crashed", clause, facts, retry)
         return RunState(str(run.status), f"is {run.label}", facts)
 
@@ -118,7 +120,7 @@ class RunExplainer:
             f"{wait.said}; next try {self._when(wait.until, 'at')}"
         )
         facts = facts | {"provider_said": wait.said, "waits_since": _iso(wait.since)}
-        hint = "It goes on when the provider answers. `maxRetries` and `maxWaitMs` end the wait."
+        hint = "It continues when the provider answers. `maxRetries` and `maxWaitMs` end the wait."
         return RunState("waits_provider", clause, facts, hint)
 
     async def _waiting(self, run: Run) -> RunState:
@@ -140,7 +142,7 @@ class RunExplainer:
         if run.reason == "after":
             clause = f"waits for a pipeline that it comes after, and looks again {again}"
             return RunState("waits_after", clause, facts)
-        steps = [step for step in await self._client.steps(run.id) if step.status == "waiting"]
+        steps = [step for step in await self._client.runs.steps(run.id) if step.status == "waiting"]
         signals = [_signal(step) for step in steps if step.kind == "signal"]
         if signals:
             clause = f"waits for the signal {signals[0]}" + (f", {until}" if until else "")
@@ -155,15 +157,15 @@ class RunExplainer:
 
     async def _children(self, run: Run) -> list[str]:
         """Children that have not ended."""
-        steps = await self._client.steps(run.id)
+        steps = await self._client.runs.steps(run.id)
         ids = [step.child_id for step in steps if step.kind == "child" and step.child_id]
-        lasts = [(await self._client.chain(child_id))[-1] for child_id in ids]
+        lasts = [(await self._client.runs.chain(child_id))[-1] for child_id in ids]
         return [last.id for last in lasts if not last.is_final]
 
     async def _turn(self, run: Run) -> RunState:
-        """It waits behind an earlier run of its schedule: which one, and how that one stands."""
+        """It waits behind an earlier run of its schedule: which one, and the state of that one."""
         roots = await self._client.database.read(store.open_roots, [run.schedule_id or ""])
-        lasts = [(await self._client.chain(root))[-1] for root in sorted(set(roots))]
+        lasts = [(await self._client.runs.chain(root))[-1] for root in sorted(set(roots))]
         ahead = [last for last in lasts if last.reason != "turn"]
         facts: dict[str, Any] = {"behind": [last.id for last in ahead]}
         if not ahead:
@@ -188,7 +190,8 @@ class RunExplainer:
             "queue": run.queue, "workers_on": len(live), "waits_since": _iso(since),
         }  # fmt: skip
         found = (
-            await self._nobody(run, live)
+            await self._disarmed()
+            or await self._no_worker(run, live)
             or (await self._limited(run, limit) if limit is not None else None)
             or self._alone(run)
             or await self._full(run, live)
@@ -198,7 +201,13 @@ class RunExplainer:
         clause = found.clause.replace("waits:", f"waits{waits}:", 1)
         return found._replace(clause=clause, facts=facts | found.facts)
 
-    async def _nobody(self, run: Run, live: Sequence[WorkerRecord]) -> RunState | None:
+    async def _disarmed(self) -> RunState | None:
+        found = await self._client.operations.disarmed()
+        if found is None:
+            return None
+        return RunState("disarmed", f"waits: the database {disarmed_clause(found)}", {}, ARM_HINT)
+
+    async def _no_worker(self, run: Run, live: Sequence[WorkerRecord]) -> RunState | None:
         if not live:
             return RunState("no_worker", "waits: no worker is on", {}, "Start one: `rota up`.")
         serving = [worker for worker in live if run.queue in served(worker)]
@@ -229,7 +238,9 @@ class RunExplainer:
         if limit.paused:
             hint = f"`rota queue resume {limit.name}`."
             return RunState("queue_paused", f"waits: queue {limit.name} is paused", {}, hint)
-        running = await self._client.list(status="running", queue=run.queue, limit=RUNNING_LOOK)
+        running = await self._client.runs.list(
+            status="running", queue=run.queue, limit=RUNNING_LOOK
+        )
         if limit.running_max and len(running) >= limit.running_max:
             clause = (
                 f"waits: queue {limit.name} runs {limit.running_max} at the same time, its limit"
@@ -265,11 +276,11 @@ class RunExplainer:
         return RunState("rate_limit", clause, {"free_at": _iso(free_at)})
 
     async def _full(self, run: Run, live: Sequence[WorkerRecord]) -> RunState | None:
-        running = await self._client.list(status="running", limit=RUNNING_LOOK)
+        running = await self._client.runs.list(status="running", limit=RUNNING_LOOK)
         serving = [worker for worker in live if run.queue in served(worker)]
         held = {w.id: sum(other.lease_owner == w.id for other in running) for w in serving}
         alone = {other.lease_owner: other.id for other in running if runs_alone(other.recoveries)}
-        if any(held[worker.id] < worker.seats and worker.id not in alone for worker in serving):
+        if any(held[worker.id] < worker.slots and worker.id not in alone for worker in serving):
             return None
         if reserved := [alone[worker.id] for worker in serving if worker.id in alone]:
             clause = (
@@ -278,12 +289,12 @@ class RunExplainer:
             )
             hint = "Wait, or start another worker."
             return RunState("worker_reserved", clause, {"alone": reserved}, hint)
-        count = sum(worker.seats for worker in serving)
-        taken = "the only seat" if count == 1 else f"all {count} seats"
+        count = sum(worker.slots for worker in serving)
+        taken = "the only slot" if count == 1 else f"all {count} slots"
         who = "the worker that serves" if len(serving) == 1 else "the workers that serve"
         verb = "is" if count == 1 else "are"
         clause = f"waits: {taken} of {who} queue {run.queue} {verb} taken"
-        return RunState("seats", clause, {"seats": count}, "Wait, or start another worker.")
+        return RunState("slots", clause, {"slots": count}, "Wait, or start another worker.")
 
     # -- words -----------------------------------------------------------------------------
 

@@ -1,7 +1,7 @@
 """Why did it run, or not? Walks spec, zone, bounds, ledger, pause, policies, queue and workers.
 
 One question, one sentence, and the facts it rests on. Only looks; what became of a run once it
-was born is for `standing`.
+was created is for `standing`.
 """
 
 from __future__ import annotations
@@ -11,11 +11,12 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rota.client.doctor import absence
+from rota.client.operations import ARM_HINT, disarmed_clause
 from rota.client.schedules import ScheduleView
 from rota.core.runs.lifecycle import OPEN, Status, Trigger
 from rota.core.runs.model import Run
 from rota.core.runs.stored_errors import error_line
-from rota.core.schedules.intent import PUT_ASIDE, Policies, jitter_us
+from rota.core.schedules.intent import QUARANTINED_REASON, Policies, jitter_us
 from rota.core.time.instants import DAY, MINUTE, SECOND, iso, span
 from rota.core.time.recurrence import count_between, next_after, notes, previous_before
 from rota.errors import UnknownAutomation, UnknownRun, UnknownSchedule, UsageError
@@ -26,6 +27,7 @@ from rota.explain.skipped import detailed, missed_words, skip_clause, tally
 from rota.schedules.host_zone import host_zone_name
 from rota.schedules.preview import to_instant, wall, zone_of
 from rota.schedules.wall_time import Moment
+from rota.store.schedules import outcomes
 from rota.store.schedules import templates as store
 
 if TYPE_CHECKING:
@@ -67,6 +69,22 @@ async def why(
 
     A time without an offset is wall time in the schedule's zone.
     """
+    found = await _answer(client, name, at=at, between=between)
+    disarmed = await client.operations.disarmed()
+    if disarmed is None or found.verdict == "disarmed":
+        return found
+    sentence = f"{found.sentence} The database {disarmed_clause(disarmed)}."
+    facts = found.facts | {"disarmed_at": iso(disarmed.at)}
+    return found._replace(sentence=sentence, facts=facts, hint=ARM_HINT)
+
+
+async def _answer(
+    client: Client,
+    name: str,
+    *,
+    at: datetime | None = None,
+    between: tuple[datetime, datetime] | None = None,
+) -> Explanation:
     try:
         shown = await client.schedules.get(name)
     except UnknownSchedule as unknown:
@@ -93,13 +111,13 @@ async def _of_run(
     client: Client, run_id: str, at: datetime | None, unknown: UnknownSchedule
 ) -> Explanation:
     try:
-        run = await client.get(run_id)
+        run = await client.runs.get(run_id)
     except UnknownRun as error:
         if "several" in error.message:
             raise
         return Explanation(*await explain_deleted(client, run_id, unknown))
     if run.kind == "schedule":
-        return await why(client, run.name, at=at)
+        return await _answer(client, run.name, at=at)
     if run.kind == "automation" and run.status in OPEN:
         return await _of_automation(client, run.name, at)
     if at is not None:
@@ -153,7 +171,7 @@ class ScheduleExplainer:
         return found._replace(sentence=f"{asked.remark}: {found.sentence}", facts=facts)
 
     async def over(self, first_at: int, last_at: int) -> Explanation:
-        """What became of the occurrences of a span."""
+        """The outcomes of the occurrences of a span."""
         if self._problem is not None:
             return self._rests()
         self._facts |= {"from_at": iso(first_at), "to_at": iso(last_at)}
@@ -197,7 +215,7 @@ class ScheduleExplainer:
 
     async def _recorded(self, first: int, last: int) -> Run | None:
         rows = await self._client.database.read(
-            store.ledger, self._row.id, from_at=first, to_at=last, limit=LEDGER_LOOK
+            outcomes.ledger, self._row.id, from_at=first, to_at=last, limit=LEDGER_LOOK
         )
         return rows[-1] if rows else None
 
@@ -219,7 +237,7 @@ class ScheduleExplainer:
     async def _last(self) -> Run | None:
         """The newest row of the ledger."""
         rows = await self._client.database.read(
-            store.ledger, self._row.id, to_at=self._now, limit=1
+            outcomes.ledger, self._row.id, to_at=self._now, limit=1
         )
         return rows[0] if rows else None
 
@@ -284,7 +302,7 @@ class ScheduleExplainer:
             between = f"{self._wall(first)} to {self._wall(last)}"
             sentence = f"did not run {count} times from {between}: {clause}"
         facts |= {"reason": reason, "from_at": iso(first), "to_at": iso(last), "count": count}
-        hint = f"`rota schedule backfill {self._name} --from … --to …` runs what is left out."
+        hint = f"`rota schedule backfill {self._name} --from … --to …` runs what is skipped."
         if into is None:
             return self._say("skipped", sentence, hint, **facts)
         facts |= {"into": into.facts["run_id"]} | {
@@ -297,9 +315,9 @@ class ScheduleExplainer:
         return self._say(f"blocked_{cause}", sentence, into.hint, **facts)
 
     async def _merged_into(self, row: Run) -> tuple[RunState | None, str]:
-        """The run that waited when this one came, and how that one stands now."""
+        """The run that waited when this one came, and the present state of that one."""
         rows = await self._client.database.read(
-            store.ledger, self._row.id, to_at=(row.due_at or 1) - 1, limit=LEDGER_LOOK
+            outcomes.ledger, self._row.id, to_at=(row.due_at or 1) - 1, limit=LEDGER_LOOK
         )
         for earlier in rows:
             if earlier.status != Status.SKIPPED and earlier.trigger == Trigger.SCHEDULE:
@@ -384,14 +402,14 @@ class ScheduleExplainer:
         return self._say("future", f"will run at {when}{moved}", runs_at=iso(due_at + spread))
 
     def _rests(self) -> Explanation:
-        """Paused, put aside or at its end."""
+        """Paused, quarantined or at its end."""
         reason, until = self._row.reason or "", self._row.available_at
         paused = self._row.status == Status.PAUSED
         resume = f"`rota schedule resume {self._name}`."
-        mend = f"Mend it: `rota schedule update {self._name}` with what is wrong."
-        if paused and reason.startswith(PUT_ASIDE):
+        mend = f"Fix it: `rota schedule update {self._name}` with what is wrong."
+        if paused and reason.startswith(QUARANTINED_REASON):
             hint = mend if self._problem else f"Fix it, then {resume}"
-            return self._say("put_aside", f"is {reason}", hint, note=reason)
+            return self._say("quarantined", f"is {reason}", hint, note=reason)
         if not paused:
             return self._say("unreadable", f"cannot be read any more: {self._problem}", mend)
         since_at = self._intent.paused_at
@@ -402,12 +420,12 @@ class ScheduleExplainer:
             return self._say("ended", f"has ended{began}: {reason}", hint, **facts)
         left_out = self._row.due_at
         if left_out <= self._now:
-            first = f"the first occurrence it left out was {self._wall(left_out)}"
+            first = f"the first occurrence it skipped was {self._wall(left_out)}"
         else:
             first = f"it has left nothing out yet; the next occurrence is {self._wall(left_out)}"
         ends = f" until {self._wall(until)}" if until is not None else ""
         text = f"is paused{began}{ends} ({reason}): {first}"
-        hint = mend if self._problem else f"To go on: {resume}"
+        hint = mend if self._problem else f"To continue: {resume}"
         return self._say("paused", text, hint, **facts, until=_iso(until))
 
     # -- it is none ------------------------------------------------------------------------

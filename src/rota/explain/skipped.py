@@ -21,7 +21,9 @@ _SKIPPED = {
     "expired": "it was fired, but had not begun in the time it was given (expires after)",
     "after": "what it comes after had not completed",
     "condition": "its condition did not hold",
-    "put aside": "it had been put aside, because it could not be read",
+    # The name of the reason before migration 0022.
+    "put aside": "it had been quarantined, because it could not be read",
+    "quarantined": "it had been quarantined, because it could not be read",
     "edited": "it was owed when the schedule was edited, and its new times do not have it",
 }
 
@@ -30,7 +32,7 @@ def skip_clause(reason: str, policies: Policies) -> str:
     """Why an occurrence of the ledger was skipped."""
     match reason:
         case "missed":
-            return f"nobody was there to fire it in time, and {missed_words(policies)}"
+            return f"no scheduler was there to fire it in time, and {missed_words(policies)}"
         case "too late":
             limit = policies.delay_us_max
             most = f"{span(limit)}, the most it allows (max delay)" if limit else "its max delay"
@@ -46,12 +48,12 @@ def detailed(clause: str, row: Run) -> str:
 
 
 def missed_words(policies: Policies) -> str:
-    """What the missed policy does."""
+    """The effect of the missed policy."""
     match policies.missed:
         case Missed.RUN:
             return "of those missed only the latest runs (missed: run)"
         case Missed.SKIP:
-            return "what was missed is left out (missed: skip)"
+            return "what was missed is skipped (missed: skip)"
         case Missed.ALL:
             return f"of those missed the latest {policies.missed_max} run (missed: all)"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
 
-# Addresses of IPv6 that stand for one of IPv4 (RFC 6052).
+# Addresses of IPv6 that represent one of IPv4 (RFC 6052).
 _TRANSLATED = IPv6Network("64:ff9b::/96")
 
 
@@ -20,7 +20,7 @@ def is_public(address: str) -> bool:
 
 
 def is_private_name(host: str) -> bool:
-    """Whether a host name stands for a private address by itself, without any look-up."""
+    """Whether a host name represents a private address by itself, without any look-up."""
     name = host.strip("[]").rstrip(".").lower()
     if name == "localhost" or name.endswith(".localhost"):
         return True

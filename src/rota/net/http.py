@@ -53,8 +53,8 @@ Headers = Mapping[str, Text]
 
 
 class HttpRequest(NamedTuple):
-    """What to send; secrets of headers are still names. `public_only` refuses private addresses.
-    `secrets` are in the address or the content; `shown` stands for an address that holds one."""
+    """The request; secrets of headers are still names. `public_only` refuses private addresses.
+    `secrets` are in the address or the content; `shown` represents an address that holds one."""
 
     method: str
     url: str
@@ -66,17 +66,17 @@ class HttpRequest(NamedTuple):
 
     @property
     def place(self) -> str:
-        """Where, for people."""
+        """The address, for people."""
         return self.shown or place(self.url)
 
     @property
     def hidden(self) -> list[Text]:
-        """All that must not be told."""
+        """All values that must not be shown."""
         return [*self.headers.values(), *self.secrets]
 
 
 class HttpResponse(NamedTuple):
-    """What came back; `whole` is False when the body was longer than the limit."""
+    """The response; `whole` is False when the body was longer than the limit."""
 
     url: str
     status: int
@@ -88,7 +88,7 @@ class HttpResponse(NamedTuple):
 
     @property
     def place(self) -> str:
-        """Where, for people."""
+        """The address, for people."""
         return self.shown or place(self.url)
 
 
@@ -111,7 +111,7 @@ async def exchange(request: HttpRequest, *, timeout_s: float, bytes_max: int) ->
             return await _sent(client, request, seen, bytes_max)
     except (TimeoutError, httpx2.TransportError) as error:
         if seen.head is not None and seen.head.status // 100 == 4:
-            return seen.head  # the refusal stands, though its text was lost
+            return seen.head  # the refusal holds, though its text was lost
         if isinstance(error, TimeoutError):
             said = f"no {seen.awaited} within {timeout_s:g} s"
         else:
@@ -244,7 +244,7 @@ def _trust() -> ssl.SSLContext:
 
 
 def judge_write(answer: HttpResponse, *, sender: HttpCaller) -> None:
-    """Return if the status says that the effect happened, else raise what it says."""
+    """Return if the status says that the effect happened, otherwise raise what it says."""
     status = answer.status
     if status // 100 == 2 or status == 303:  # "see other" is the answer to a form that was taken
         return
@@ -257,7 +257,7 @@ def judge_write(answer: HttpResponse, *, sender: HttpCaller) -> None:
 
 
 def judge_read(answer: HttpResponse, *, sender: HttpCaller) -> None:
-    """Return if there is something to read, else raise what the status says."""
+    """Return if there is something to read, otherwise raise what the status says."""
     if answer.status // 100 == 2 or answer.status == 304:
         return
     if answer.status // 100 == 5:
@@ -266,7 +266,7 @@ def judge_read(answer: HttpResponse, *, sender: HttpCaller) -> None:
 
 
 def refusal(answer: HttpResponse, *, sender: HttpCaller) -> Exception:
-    """What a status below 500 that is no success means: nothing happened."""
+    """The meaning of an unsuccessful status below 500: nothing happened."""
     status, said = answer.status, sender.told(answer)
     if status in (401, 407):
         return NeedsLogin(said, status=status, service=sender.service, account=sender.account)
@@ -328,13 +328,13 @@ def checked_url(url: str, *, base: str | None, tool: str) -> str:
 
 
 def origin(url: str) -> tuple[str, bytes, int | None]:
-    """Scheme, host and port, as the client reads them: to whom a secret is told."""
+    """Scheme, host and port, as the client reads them: a secret is bound to them."""
     parts = httpx2.URL(url)
     return parts.scheme, parts.raw_host, parts.port or {"http": 80, "https": 443}.get(parts.scheme)
 
 
 def checked_headers(headers: Headers, *, tool: str) -> Headers:
-    """The same, or BadInput: a line break in one would be a header of somebody else's making."""
+    """The same, or BadInput: a line break in one would be a forged header."""
     for name, value in headers.items():
         if not _NAME.fullmatch(name):
             raise BadInput(f"{tool}: {name!r} cannot be the name of a header")
@@ -380,6 +380,6 @@ def merged(*many: Headers) -> dict[str, Text]:
 
 
 def place(url: str) -> str:
-    """Where, without the query: keys tend to hide there."""
+    """The address without the query: keys tend to hide there."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc}{parts.path}"

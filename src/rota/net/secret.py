@@ -1,8 +1,8 @@
 """Secrets by name: parameters and tools hold the name, the environment holds the value.
 
-A secret is resolved only in places that are meant for one (an address, a header, a field of a body,
-a login, a variable of a command). Text is never searched for names of secrets, and no JSON decodes
-to one: what comes from outside can ask for none.
+A secret is resolved only in places that are meant for one: an address, a header, a field of a body,
+a login, a variable of a command. Text is never searched for names of secrets, and no JSON decodes
+to one: input from outside can ask for none.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from urllib.parse import quote, quote_plus, urlsplit
 
 from rota.errors import NeedsLogin
 
-# A shorter value would hide half of an innocent text: it is hidden where it stands alone.
+# A shorter value would hide half of an innocent text: it is hidden where it is alone.
 ALONE_CHARS_MAX = 3
 BASE64_CHARS_MIN = 8  # less of a base64 text could be anything
 
@@ -73,7 +73,7 @@ Text = str | Secret
 
 
 def reveal(text: Text) -> str:
-    """Plain text as it is, a secret by its value."""
+    """Plain text unchanged, a secret by its value."""
     return text.reveal() if isinstance(text, Secret) else text
 
 
@@ -118,7 +118,7 @@ def hide(said: str, texts: Iterable[Text | None]) -> str:
 
 def hide_bytes(said: bytes, texts: Iterable[Text | None]) -> bytes:
     """The same for raw bytes, whatever their encoding. A short value is hidden where it is quoted:
-    elsewhere it may be a number of somebody's JSON."""
+    elsewhere it may be a number in JSON."""
     shown = said.decode("latin-1")
     for name, value in _values(texts):
         if len(value) > ALONE_CHARS_MAX:

@@ -1,7 +1,7 @@
 """Programs that we start: in a group of their own, heard, and killed with all they have started.
 
 A caller may give up at any moment, also while its program is being started. Then nothing is left:
-no program, no child of it, no file descriptor. What an exit means is for the callers to say.
+no program, no child of it, no file descriptor. The callers interpret the exit code.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from rota.errors import BadInput, NeedsPermission, Rejected
 
 SHOWN_CHARS_MAX = 500
 DRAIN_S = 1.0
-# What any program needs; everything else, secrets above all, is passed on only by name.
+# The variables that any program needs; everything else, secrets above all, is passed on only by
+# name.
 PASSED_ON = ("PATH", "HOME", "USER", "LANG", "LC_ALL", "TZ", "TMPDIR", "SYSTEMROOT")
 Child: TypeAlias = asyncio.subprocess.Process
 PassEnv: TypeAlias = Annotated[
@@ -67,7 +68,7 @@ class OutputPipe:
         self._near, self.mouth = os.pipe()
         os.set_blocking(self._near, False)
         self._loop = asyncio.get_running_loop()
-        self._loop.add_reader(self._near, self._hear)
+        self._loop.add_reader(self._near, self._read_output)
         self.ended = asyncio.Event()
         self.full = asyncio.Event()  # there was more than is kept
         self._handed_over = False
@@ -83,16 +84,16 @@ class OutputPipe:
         os.close(self._near)
 
     def hand_over(self) -> None:
-        """The child has its own copy of the mouth now."""
+        """The child has its own copy of the write end now."""
         if not self._handed_over:
             self._handed_over = True
             os.close(self.mouth)
 
     def text(self) -> str:
-        """What was kept."""
+        """The output that was kept."""
         return bytes(self._kept).decode(errors="replace")
 
-    def _hear(self) -> None:
+    def _read_output(self) -> None:
         try:
             chunk = os.read(self._near, 65536)
         except BlockingIOError:
@@ -113,7 +114,7 @@ async def start(
     env: Mapping[str, str],
     cwd: str | os.PathLike[str] | None,
 ) -> Child:
-    """The program, running. What else keeps it from starting is an OSError or a ValueError."""
+    """The running program. Other failures to start it are an OSError or a ValueError."""
     try:
         return await spawn(_spawned(argv, out, err, env, cwd))
     except PermissionError as error:
@@ -129,7 +130,7 @@ async def start(
 async def spawn(birth: Coroutine[Any, Any, Child]) -> Child:
     """The child, which must have a group of its own. Who gives up meanwhile leaves none behind.
 
-    asyncio would kill only the child itself, which may have children before anybody knows it.
+    asyncio would kill only the child itself, which may already have children.
     """
     task = asyncio.ensure_future(birth)
     try:
@@ -154,7 +155,7 @@ async def write_stdin(child: Child, stdin: bytes) -> int:
 
 
 async def read_outputs(*ears: OutputPipe) -> None:
-    """Wait for the last of what was said; not for long, since a grandchild may go on talking."""
+    """Wait for the last of what was said; not for long, since a grandchild may continue talking."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(DRAIN_S):
             for ear in ears:
@@ -164,7 +165,7 @@ async def read_outputs(*ears: OutputPipe) -> None:
 async def kill(child: Child) -> None:
     """Kill the child and all it started, and wait until it is gone.
 
-    What a child that has ended by itself left behind was meant to stay.
+    Children of a program that has ended by itself were meant to stay.
     """
     _strike(child)
     with contextlib.suppress(TimeoutError):

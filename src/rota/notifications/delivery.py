@@ -1,8 +1,8 @@
 """Delivers the messages of rules: the workflow `rota.notification`, one run for each message.
 
-The engine's notifier inserts the run. Sending is one step with its own retries, so a channel that
-is down costs no slot while the run waits, and a message that was taken is not sent again. Runs
-have a queue of their own: a slow channel delays no other work.
+The engine's notifier inserts the run. Sending is one step with its own retries. So a channel that
+is down costs no slot while the run waits, and a message that was taken is not sent again. Runs have
+a queue of their own: a slow channel delays no other work.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ async def _call(rule: DeclaredRule, message: NotificationMessage) -> None:
             await rule.hook(entry.last)
             continue
         answer = await asyncio.to_thread(rule.hook, entry.last)
-        if inspect.isawaitable(answer):  # an object whose call is async
+        if inspect.isawaitable(answer):  # an object with an async call
             await answer
 
 

@@ -1,4 +1,4 @@
-"""What there is to tell of an execution: which event it is, to whom, in which words. Pure."""
+"""The message about an execution: which event it is, to whom, in which text. Pure."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Delivery(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What a webhook or a command is given, as JSON. `text` is all of it in one sentence."""
+    """The JSON of a webhook or a command. `text` is all of it in one sentence."""
 
     event: Event
     text: str
@@ -98,12 +98,13 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def events_of(facts: Facts) -> list[Event]:
-    """What an end means to those who listen; nothing, if it was called off."""
+    """The meaning of an end to the receivers; none, if it was cancelled."""
     last = facts.last
     match last.status:
         case "completed" if last.reason is None:
             return ["success", "recovery"] if facts.ailing else ["success"]
-        case "completed" | "failed" | "crashed":  # a partial result is a failure of some items
+        # A partial result is a failure of some items; one that waits needs a person.
+        case "completed" | "failed" | "crashed" | "waiting":
             return ["failure"]
         case "skipped":
             return ["missed"]

@@ -1,10 +1,10 @@
 """Dead-man's switches: the address to call for each event. Pure.
 
-Somebody outside expects these calls and raises the alarm when they stay away, also when nobody
-is left here to tell of a failure. `{event}` in the address stands for start, success, fail or
+A monitor outside expects these calls and raises the alarm when they stay away, even when no process
+is left here to report a failure. `{event}` in the address represents start, success, fail or
 missed. Without it the paths of healthchecks and its like are used: the address itself is success,
-`/start` and `/fail` are what they say, and a missed execution is `/log`: noted there, while the
-call that is expected is still awaited.
+`/start` and `/fail` are what they say, and a missed execution is `/log`. The monitor notes it and
+still awaits the expected call.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ class _Block(
 
 
 class Notice(_Block, frozen=True, kw_only=True):
-    """Who is told, and how: a webhook or a command."""
+    """A receiver: a webhook or a command."""
 
     webhook: Annotated[
         str | None, Meta(description="An URL that receives a POST, or env:NAME.")
@@ -43,7 +43,7 @@ Notices: TypeAlias = str | Notice | list[str | Notice] | None
 
 
 class Notify(_Block, frozen=True, kw_only=True):
-    """Who is told about executions. A text is an URL, or env: and the variable that holds it."""
+    """The receivers of executions. A text is an URL, or env: and the variable that holds it."""
 
     on_failure: Annotated[Notices, Meta(description="It failed, and no try is left.")] = (
         msgspec.field(default=None, name="on_failure")

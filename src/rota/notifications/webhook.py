@@ -1,4 +1,4 @@
-"""One call to somebody outside: a signed webhook, or the ping of a dead-man's switch.
+"""One call to the outside: a signed webhook, or the ping of a dead-man's switch.
 
 The signature is that of Standard Webhooks, for which there are libraries everywhere: three headers,
 `webhook-id`, `webhook-timestamp` (seconds) and `webhook-signature`, which is `v1,` and the base64
@@ -36,12 +36,12 @@ def signature(key: str, *, message_id: str, timestamp: int, body: bytes) -> str:
 
 
 def key_bytes(key: str) -> bytes:
-    """The key itself: base64 after `whsec_`, else the text as it is."""
+    """The key itself: base64 after `whsec_`, otherwise the text unchanged."""
     if key.startswith(PREFIX):
         try:
             return base64.b64decode(key.removeprefix(PREFIX), validate=True)
         except binascii.Error:
-            raise Rejected("the key of the signature is no base64 after whsec_") from None
+            raise Rejected("the key of the signature is not base64 after whsec_") from None
     return key.encode()
 
 
@@ -132,6 +132,6 @@ async def call(
 
 
 def shown(url: str) -> str:
-    """Where, without anything that may be a secret."""
+    """The address without anything that may be a secret."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.hostname or ''}" + (f":{parts.port}" if parts.port else "")

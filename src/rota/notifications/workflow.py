@@ -1,9 +1,9 @@
 """Tells others how scheduled executions end: webhooks, commands, dead-man's switches.
 
-The run that does it, `rota.notify`, is born in the very transaction in which an execution ends or
-is skipped (`store.notifications`), so a crash loses no message. Each receiver is a step of its own:
-one that has taken its message is remembered and never told again, one that has not is tried for
-hours, and neither keeps the others waiting.
+The run that does it, `rota.notify`, is created in the transaction that ends or skips an execution
+(`store.notifications`). So a crash loses no message. Each receiver is a step of its own. One that
+has taken its message is not notified again, one that has not is tried for hours, and neither delays
+the others.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any, Protocol
 
 import msgspec
 
+from rota.core.notifications.model import NOTIFY
 from rota.core.runs.failures import names_of
 from rota.core.runs.model import Claim
 from rota.core.runs.retry import RetryPolicy
@@ -50,7 +51,7 @@ class NotificationHost(Protocol):
 
     @property
     def database(self) -> Database:
-        """Where executions are remembered."""
+        """The database of the executions."""
         ...
 
     @property
@@ -78,13 +79,13 @@ async def began(base: EngineContext, claim: Claim) -> None:
 
 
 def install(app: NotificationHost) -> None:
-    """Register the workflow that tells; whoever performs pipelines performs it too."""
+    """Register the notifying workflow; a worker that executes pipelines executes it too."""
     sender = NotificationSender(app)
     look = app.step(name="look")(sender.look)
     send = app.step(name="send", retries=RETRIES)(sender.send)
 
     async def notify(run_id: str, what: str, tells: Recipients) -> list[str]:
-        """Tell every receiver; those who could not be told are named when it fails."""
+        """Notify every receiver; when it fails, it names those it could not reach."""
 
         async def told(number: int, delivery: Delivery) -> str | None:
             key = f"{delivery.event}-{number}"
@@ -101,7 +102,7 @@ def install(app: NotificationHost) -> None:
             raise Fatal("; ".join(problems))
         return [f"{one.way}: {one.event}" for one in found]
 
-    app.workflow(name=schedule_ends.NOTIFY)(notify)
+    app.workflow(name=NOTIFY)(notify)
 
 
 class NotificationSender:
@@ -111,7 +112,7 @@ class NotificationSender:
         self._app = app
 
     async def look(self, run_id: str, what: str, tells: Recipients) -> list[Delivery]:
-        """What there is to send."""
+        """The messages to send."""
         namespace = self._app.settings.namespace
         facts = await self._app.database.read(_facts, run_id, namespace=namespace)
         if facts is None:
@@ -176,8 +177,8 @@ async def _facts(tx: Tx, run_id: str, *, namespace: str) -> Facts | None:
     place = next(at for at, one in enumerate(attempts) if one.id == run.id)
     earlier, attempts = attempts[:place], attempts[: place + 1]
     schedule = await _schedule_name(tx, run.schedule_id, namespace)
-    # A chain that has ended before, and been told of, was tried again by a person.
-    told = await schedule_ends.told_before(tx, [one.id for one in earlier], namespace=namespace)
+    # A chain that has ended before, and been reported, was tried again by a person.
+    told = await schedule_ends.notified_before(tx, [one.id for one in earlier], namespace=namespace)
     ailing = bool(told)
     if not told and run.schedule_id is not None:
         before = await schedule_ends.end_before(tx, run)

@@ -5,7 +5,7 @@
     ref = await app.pipelines.start(load("pipelines/daily-report"))
     result = await ref.result()          # a PipelineResult
 
-What is named here loads on first use.
+The names here load on first use.
 """
 
 from __future__ import annotations

@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, cast
 
 from rota.client.handle import RunHandle
+from rota.core.pipelines.names import KIND, pipeline_id_of, run_name
 from rota.core.runs.lifecycle import Trigger
 from rota.core.runs.model import NewRun
+from rota.core.runs.names import checked_limit, checked_position
 from rota.core.runs.retry import RetryPolicy
 from rota.core.typed import JsonReader as TypedReader
 from rota.engine.wakeups import READY
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
     from rota.ai.limits import Limits
     from rota.client.client import Client
     from rota.pipelines.definition.loader import Loaded
-    from rota.pipelines.outcome import ItemOutcome, PipelineResult, Progress
+    from rota.pipelines.outcome import ItemOutcome, ItemsPage, PipelineResult, Progress
     from rota.pipelines.snapshot import Snapshot
     from rota.pipelines.trust import Trust
 
@@ -48,7 +50,7 @@ class PipelineClient:
     # -- what this process performs --------------------------------------------------------
 
     def know(self, pipeline_id: str, folder: Path | str | None = None) -> None:
-        """This process may perform runs of a pipeline; `folder` is where it stands here."""
+        """This process may perform runs of a pipeline; `folder` is where it is here."""
         self._folders[pipeline_id] = None if folder is None else Path(folder)
 
     def forget(self, pipeline_id: str) -> None:
@@ -56,7 +58,7 @@ class PipelineClient:
         self._folders.pop(pipeline_id, None)
 
     def folder_of(self, pipeline_id: str) -> Path | None:
-        """Where a pipeline stands on this machine, if that was said."""
+        """The folder of a pipeline on this machine, if it was given."""
         return self._folders.get(pipeline_id)
 
     def serve(self) -> None:
@@ -73,7 +75,7 @@ class PipelineClient:
     def names(self) -> list[str]:
         """The names of the runs that this process may perform."""
         parts = [PART_NAME] if self.serves else []
-        return parts + [f"pipeline:{name}" for name in self._folders]
+        return parts + [run_name(name) for name in self._folders]
 
     # -- the AI ----------------------------------------------------------------------------
 
@@ -137,7 +139,7 @@ class PipelineClient:
         retry_delay_s: float = 60.0,
         stdin: IO[bytes] | None = None,
     ) -> RunHandle[PipelineResult]:
-        """Start a run; durable when this returns. What can be known to be wrong is refused here.
+        """Start a run; durable when this returns. A start that cannot succeed is refused here.
 
         `timeout_ms` is that of one call, `timeout` (seconds) that of the whole run, and `retries`
         are further attempts of it; those of single calls are in the file. `cache_from`
@@ -147,7 +149,7 @@ class PipelineClient:
 
         loaded = self.load(pipeline) if isinstance(pipeline, str | Path) else pipeline
         if cache_from is not None:
-            cache_from = (await self._client.get(cache_from)).root_id
+            cache_from = (await self._client.runs.get(cache_from)).root_id
         overrides = snapshots.Overrides(
             model=model, parallel=parallel, timeout_ms=timeout_ms, limit=limit,
             cache_from=cache_from,
@@ -177,14 +179,13 @@ class PipelineClient:
     ) -> NewRun:
         from rota.client.start import TAGS_BYTES_MAX
         from rota.core import typed
-        from rota.pipelines.snapshot import run_name
 
         now = self._client.clock.now()
         limit = self._client.settings.payload_bytes_max
         text = typed.encode(taken, what=f"the input of {taken.pipeline_id}", bytes_max=limit)
         return NewRun(
             id=self._client.ids.make(now), namespace=self._client.settings.namespace,
-            name=run_name(taken.pipeline_id), available_at=now, input=text, kind="pipeline",
+            name=run_name(taken.pipeline_id), available_at=now, input=text, kind=KIND,
             queue=queue, priority=priority, trigger=trigger, external_id=external_id,
             tags=typed.encode(tags, what="tags", bytes_max=TAGS_BYTES_MAX) if tags else None,
             options=options,
@@ -193,17 +194,18 @@ class PipelineClient:
     async def retry(self, run_id: str, *, queue: str | None = None) -> RunHandle[PipelineResult]:
         """One more attempt of a run that ended: what succeeded is kept, the rest is executed.
 
-        For partial, failed, cancelled and crashed runs alike; then all is reduced again. A run
-        that has not ended is only moved to `queue`, so that a worker of that queue takes it up.
+        For partial, failed, cancelled and crashed runs alike; then all is reduced again. A run that
+        waits for a person continues. One that has not ended is moved to `queue`, so that a worker
+        of that queue takes it up.
         """
-        run = (await self._client.chain(run_id))[-1]
+        run = (await self._client.runs.chain(run_id))[-1]
         if run.kind != "pipeline":
-            raise WrongState(f"run {run_id} is no pipeline run", hint="Use `rota run retry`.")
+            raise WrongState(f"run {run_id} is not a pipeline run", hint="Use `rota run retry`.")
         now = self._client.clock.now()
-        self.know(run.name.removeprefix("pipeline:"), self.folder_of(run.name[9:]))
+        pipeline_id = pipeline_id_of(run.name)
+        self.know(pipeline_id, self.folder_of(pipeline_id))
         if not run.is_final:
-            if queue is not None:
-                await self._client.database.write(store.move, run.root_id, queue=queue)
+            await self._client.database.write(store.take_up, run, queue=queue, now=now)
         elif run.status == "completed" and run.reason != "partial":
             raise WrongState(f"run {run.id} completed; there is nothing to retry")
         else:
@@ -222,7 +224,7 @@ class PipelineClient:
     # -- watching --------------------------------------------------------------------------
 
     def listen(self, callback: Callable[[Progress], object]) -> Callable[[], None]:
-        """Be told about runs that this process performs; call what this returns to stop."""
+        """Listen to runs that this process executes; call the returned function to stop."""
         self.listeners.append(callback)
 
         def stop() -> None:
@@ -232,7 +234,7 @@ class PipelineClient:
         return stop
 
     async def result(self, run_id: str) -> PipelineResult:
-        """How a run stands or ended, its whole output included; also for a cancelled one."""
+        """The state or the end of a run, its whole output included; also for a cancelled one."""
         from rota.pipelines.run import result_reader
 
         return await result_reader.result(self._client, run_id)
@@ -243,6 +245,18 @@ class PipelineClient:
 
         async for each in result_reader.items(self._client, run_id):
             yield each
+
+    async def items_page(
+        self, run_id: str, *, after: int = 0, limit: int = 100, status: str | None = None
+    ) -> ItemsPage:
+        """A page of `items`. `after` is `next` of the page before. With a status, a page looks at
+        2,000 items and may hold fewer than `limit`."""
+        from rota.pipelines.run import result_reader
+
+        return await result_reader.items_page(
+            self._client, run_id, after=checked_position(after), limit=checked_limit(limit),
+            status=status,
+        )  # fmt: skip
 
     async def output(self, run_id: str) -> AsyncIterator[str]:
         """The output of a run, piece by piece, however long it is."""
@@ -273,7 +287,7 @@ def _check(loaded: Loaded, taken: Snapshot) -> None:
     made = part.generate if part is not None else None
     if made is not None and not made.auto_approve and taken.items is None:
         raise BadInput(
-            f"{loaded.pipeline_id} generates its items, and nobody has approved of them",
+            f"{loaded.pipeline_id} generates its items, and no person has approved them",
             hint="Look at them first and give them as items, or set autoApprove: true.",
         )
     found = obstacles(loaded, given=taken.given, items=taken.items)

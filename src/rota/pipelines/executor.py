@@ -9,12 +9,13 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from rota.core.pipelines.names import KIND, run_name
 from rota.core.runs.code_set import NO_CODE
 from rota.core.runs.model import Claim, Outcome, StoredStep
 from rota.engine.journal import PASSING
 
 log = logging.getLogger("rota.pipelines")
-PART_NAME, PART_QUEUE = "pipeline:/part", "pipeline-parts"
+PART_NAME, PART_QUEUE = run_name("/part"), "pipeline-parts"
 
 if TYPE_CHECKING:
     from rota.engine.context import EngineContext
@@ -25,7 +26,8 @@ if TYPE_CHECKING:
 class PipelineExecutor:
     """Performs runs of the pipelines that this process knows, and parts of others' big runs."""
 
-    kind = "pipeline"
+    kind = KIND
+    keeps_open_run = False
     replays = False
     code = NO_CODE
 
@@ -47,6 +49,6 @@ class PipelineExecutor:
             if claim.name == PART_NAME:
                 return await perform_part(self._pipelines, self._base, self._journal, claim)
             return await PipelineRunner(self._pipelines, self._base, self._journal, claim).perform()
-        except PASSING as error:  # it goes on from what is recorded when the database is back
+        except PASSING as error:  # it continues from what is recorded when the database is back
             log.warning("pipeline run %s is handed over: %s", claim.id, error)
             return Outcome(claim, "release")

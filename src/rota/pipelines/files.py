@@ -18,7 +18,7 @@ _NAME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}-[0-9]{2}-[0-9]{2}(-[0-9
 def write_whole(path: Path, pieces: Iterable[str], *, mode: int = 0o666) -> None:
     """Write a file so that a reader, or a crash, sees the old one or the new one.
 
-    When the disk is full the old file stays as it is, and OSError says so.
+    When the disk is full the old file stays unchanged, and OSError says so.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f"{path.name}.{secrets.token_hex(4)}.tmp")

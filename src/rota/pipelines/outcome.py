@@ -1,4 +1,4 @@
-"""How a pipeline run ends, and what is told while it goes on. The words of the public API."""
+"""The end of a pipeline run, and its reports while it continues. The names of the public API."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import msgspec
 OutcomeWord: TypeAlias = Literal["completed", "partial", "failed", "cancelled"]
 ItemStatus: TypeAlias = Literal["completed", "failed", "skipped", "filtered"]
 
-# What a command line answers with. A spent budget is a failed run whose error is BudgetSpent.
+# The exit code of a command line. A spent budget is a failed run with the error BudgetSpent.
 EXIT: dict[str, int] = {"completed": 0, "failed": 1, "partial": 7, "cancelled": 130}
 BUDGET_EXIT = 8
 
@@ -25,7 +25,7 @@ class ItemError(msgspec.Struct, frozen=True):
 
 
 class PipelineResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What came of a run. It is the run's output in the database, as JSON.
+    """The result of a run. It is the run's output in the database, as JSON.
 
     total = filtered + processed + failed + skipped. Skipped items were not begun: the run
     stopped before (fail_fast, max_failures, a spent budget, a cancellation, a failure).
@@ -46,7 +46,7 @@ class PipelineResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     unanswered_calls: int = 0  # of these: timed out, cut off, or lost in a crash
     tokens_in: int = 0  # of the answered calls, as are tokens_out and cost_usd
     tokens_out: int = 0
-    cost_usd: float = 0.0  # of the calls whose price is known
+    cost_usd: float = 0.0  # of the calls with a known price
     unpriced_calls: int = 0
     duration_ms: int = 0
     errors: list[ItemError] = []
@@ -66,12 +66,12 @@ class PipelineResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
 
     @property
     def exit_code(self) -> int:
-        """What a command line answers with."""
+        """The exit code of a command line."""
         return EXIT[self.outcome]
 
 
 class Progress(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a run of this process stands; told at every change.
+    """The state of a run of this process; told at every change.
 
     `phase`: begun, loading, filtering, mapping, reducing, node, ended. Counts only grow within a
     phase. `total` is None until the items are counted.
@@ -116,3 +116,10 @@ class ItemOutcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     tokens_out: int = 0
     cost_usd: float | None = None
     duration_ms: int = 0
+
+
+class ItemsPage(msgspec.Struct, frozen=True):
+    """Items of a run, in order, with what became of each. `next` is None at the end."""
+
+    items: list[ItemOutcome]
+    next: int | None

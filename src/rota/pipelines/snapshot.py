@@ -1,4 +1,4 @@
-"""What a run begins with, written down: definition, prompts, parameters, given items.
+"""The input of a run, as stored: definition, prompts, parameters, given items.
 
 It is the input of the run's row, so a crash resumes with what it began with, whatever happened to
 the files; and the input of a schedule's row, so the last good definition stays in force.
@@ -18,17 +18,15 @@ from rota.pipelines.definition.loader import Loaded
 from rota.pipelines.definition.model import Pipeline
 from rota.pipelines.definition.parameters import parameters_of
 
-NAME_PREFIX = "pipeline:"
-
 
 class Overrides(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a start may set differently from the file."""
+    """The options of a start that override the file."""
 
     model: str | None = None
     parallel: int | None = None
     timeout_ms: int | None = None
     limit: int | None = None
-    cache_from: str | None = None  # a run whose results are taken over where the content is equal
+    cache_from: str | None = None  # a run that gives its results where the content is equal
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -55,11 +53,6 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 _DECODER = msgspec.json.Decoder(Snapshot)
-
-
-def run_name(pipeline_id: str) -> str:
-    """The name of a pipeline's runs; the prefix keeps them apart from workflows."""
-    return NAME_PREFIX + pipeline_id
 
 
 def take(
@@ -101,5 +94,5 @@ def read(text: str | None) -> Snapshot:
     except msgspec.MsgspecError as error:
         raise BadInput(
             f"the stored definition cannot be read: {error}",
-            hint="It was written by another version of Rota; start the pipeline anew.",
+            hint="It was written by another version of Rota; start the pipeline again.",
         ) from error

@@ -1,8 +1,8 @@
 """Which pipelines may execute: those of the project itself, and folders that a person confirmed.
 
-A pipeline.yaml is code: it names commands, and a schedule runs them without anybody watching. A
-folder from elsewhere runs neither until `rota pipeline trust` has recorded its digest. The record
-lies in the user's own data folder, never in the folder it is about.
+A pipeline.yaml is code: it names commands, and a schedule runs them unattended. A folder from
+elsewhere runs neither until `rota pipeline trust` has recorded its digest. The record lies in the
+user's own data folder, never in the folder it is about.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _DATA = (".csv", ".tsv", ".jsonl", ".log")
 
 
 class TrustRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """What a person confirmed: a folder, and the digest of its files at that time."""
+    """The record of a person's trust: a folder, and the digest of its files at that time."""
 
     folder: str
     digest: str
@@ -118,7 +118,7 @@ class Trust:
 
 
 def records_folder() -> Path:
-    """Where trust is recorded: the data folder of the user."""
+    """The place of the trust records: the data folder of the user."""
     data = os.environ.get("XDG_DATA_HOME") or "~/.local/share"
     return Path(data).expanduser() / "rota" / "trusted"
 

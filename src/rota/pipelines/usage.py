@@ -1,7 +1,7 @@
-"""What executions took: calls, tokens and dollars, for one run and for a schedule as a whole.
+"""Usage of executions: calls, tokens and dollars, for one run and for a schedule as a whole.
 
 Each run says it in its own result, which counts all that its chain has recorded. A run without
-one (it goes on, was cancelled, or crashed for good) is counted from its recorded items.
+one (it continues, was cancelled, or crashed for good) is counted from its recorded items.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ EXECUTIONS_MAX = 10_000
 
 
 class PipelineUsage(msgspec.Struct, frozen=True, kw_only=True):
-    """A sum. Dollars are those of calls whose price is known; the others are `unpriced_calls`."""
+    """A sum. Dollars are those of calls with a known price; the others are `unpriced_calls`."""
 
     executions: int = 0
     calls: int = 0
@@ -47,15 +47,15 @@ class PipelineUsage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def of_run(client: Client, run_id: str) -> PipelineUsage:
-    """What one run took, with all its attempts."""
+    """The usage of one run, with all its attempts."""
     from rota.pipelines.run import result_reader
 
     return taken(await result_reader.result(client, run_id))
 
 
 async def of_schedule(client: Client, name: str, *, since: int = 0) -> PipelineUsage:
-    """What the executions of a schedule took that were due, or started by hand, since an instant;
-    of a long history, the newest `EXECUTIONS_MAX`."""
+    """The usage of a schedule's executions that were due, or started by hand, since an instant; of
+    a long history, the newest `EXECUTIONS_MAX`."""
     shown = await client.schedules.get(name)
     chains = await client.database.read(executions.latest, shown.schedule.id, limit=EXECUTIONS_MAX)
     total = PipelineUsage()
@@ -74,7 +74,7 @@ async def _of_chain(client: Client, attempts: list[Attempt]) -> PipelineUsage:
 
 
 def taken(result: PipelineResult) -> PipelineUsage:
-    """What one result says."""
+    """The usage of one result."""
     return PipelineUsage(
         executions=1,
         calls=result.calls,

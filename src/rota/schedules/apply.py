@@ -1,7 +1,7 @@
 """A deploy: the schedules that code and project file declare are brought into the database.
 
-What is there is never reset or destroyed. What cannot be done is said in the log, and stays
-visible at the schedule itself.
+A schedule in the database is never reset or destroyed. A declaration that cannot be applied is
+logged, and stays visible at the schedule itself.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ log = logging.getLogger("rota.app")
 
 
 class Declared(NamedTuple):
-    """One schedule as somebody declares it, and the program or file that does."""
+    """One declared schedule, and the program or file that declares it."""
 
     name: str
     workflow: Startable[..., Any]
@@ -152,7 +152,7 @@ class Deploy:
                 one.name, one.origin, one.name,
             )  # fmt: skip
         elif (shown.schedule.reason or "").startswith(GONE):
-            log.warning("schedule %s goes on: its workflow is back", one.name)
+            log.warning("schedule %s continues: its workflow is back", one.name)
             await self._schedules.resume(one.name)
         if shown.intent.owner == CODE:
             is_new = before is None or shown.intent.spec != before.intent.spec

@@ -1,6 +1,6 @@
-"""What a schedule is told to be: a definition becomes a row, an edit becomes another row.
+"""The definition of a schedule: a definition becomes a row, an edit becomes another row.
 
-Also what is left of a schedule whose row makes no sense any more. Writes nothing.
+Also the remains of a schedule with an unreadable row. Writes nothing.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from rota.core.runs.retry import RetryPolicy
 from rota.core.schedules.intent import (
     ENDED,
     NO_FURTHER,
-    PUT_ASIDE,
+    QUARANTINED_REASON,
     RUNS_DONE,
     Intent,
     Missed,
@@ -37,7 +37,7 @@ from rota.schedules.edit import Retiming
 
 When = Written | Iterable[Written]
 CODE = "code"
-GONE = f"{PUT_ASIDE}workflow"  # a deploy found its workflow gone from the code
+GONE = f"{QUARANTINED_REASON}workflow"  # a deploy found its workflow gone from the code
 LOST = "?"
 # An edit that makes more than this due at once must be confirmed.
 BURST = 1
@@ -142,7 +142,7 @@ def merged(old: Policies, words: PolicyOptions) -> Policies:
 
 
 def written(when: When) -> str:
-    """What somebody wrote, as text to show back."""
+    """The written form, as text to show back."""
     if isinstance(when, str):
         return when
     if isinstance(when, datetime):
@@ -153,7 +153,7 @@ def written(when: When) -> str:
 
 
 class ScheduleDefinition(NamedTuple):
-    """Everything a schedule is told to be when it is made, or made anew."""
+    """The definition of a schedule when it is made, or made again."""
 
     name: str
     when: When
@@ -172,7 +172,7 @@ class ScheduleDefinition(NamedTuple):
 
     @property
     def mark(self) -> str:
-        """What was said, in a word: two deploys of the same code say the same."""
+        """A digest of the definition: two deploys of the same code have the same."""
         run = self.run
         said = (written(self.when), self.zone, self.gap, self.repeat, self.start, self.end,
             self.sub_second, self.rules, run.name, run.input, run.queue, run.priority)  # fmt: skip
@@ -195,7 +195,7 @@ class ScheduleDefinition(NamedTuple):
         mark = self.mark if self.owner == CODE else None
         intent = Intent(
             self.run.name, spec, text, self.rules, self.owner, self.origin, mark,
-            paused_at=now if self.paused else 0,
+            paused_at=now if self.paused else 0, kind=self.run.kind,
         )  # fmt: skip
         at = due_at + jitter_us(self.name, self.rules)
         return Schedule(
@@ -222,7 +222,7 @@ def stored(intent: Intent) -> str:
 
 
 class ParsedDefinition(NamedTuple):
-    """What a row means: all of it, or what can still be read, and then the problem."""
+    """The meaning of a row: all of it, or what can still be read, and then the problem."""
 
     intent: Intent
     problem: str | None = None
@@ -255,7 +255,7 @@ def _salvaged(schedule: Schedule) -> Intent:
 
 def redefined(old: Schedule, told: ScheduleDefinition, *, now: int) -> Schedule:
     """A new definition under an old name: same id and history; a pause by a person stays, and a
-    timing that is written as before goes on as before (an interval keeps its anchor)."""
+    timing that is written as before continues as before (an interval keeps its anchor)."""
     before, problem = found(old)
     if told.owner == CODE and before.owner != CODE and before.workflow != LOST:
         # A person's schedule is not the code's to change. That it would is put on record.
@@ -298,7 +298,7 @@ def with_changes_noted(old: Schedule, fresh: Schedule, fields: Iterable[str]) ->
     """The row after an operator's change of `fields`, which later deploys keep."""
     before, problem = found(old)
     intent = overrides.noted(old, before, fresh, understand(fresh.spec), fields)
-    if problem is not None:  # What the code says is not known: the next deploy compares again.
+    if problem is not None:  # The declared value is not known: the next deploy compares again.
         intent = msgspec.structs.replace(intent, declared=None)
     return msgspec.structs.replace(fresh, spec=stored(intent))
 
@@ -320,7 +320,7 @@ def reset(old: Schedule, fields: Iterable[str], now: int, *, confirm: bool) -> S
 
 
 class Edit(NamedTuple):
-    """What an edit says; what it does not say stays."""
+    """An edit; fields that it does not name stay."""
 
     timing: Retiming
     words: PolicyOptions
@@ -328,7 +328,7 @@ class Edit(NamedTuple):
     confirm: bool
 
     def of(self, old: Schedule, now: int) -> tuple[Schedule, Intent]:
-        """The row after it, or an error that says what is wrong; a poison row may be mended."""
+        """The row after it, or an error that says what is wrong; a poison row may be fixed."""
         before, problem = found(old)
         if problem is not None:
             self._check_lost(old.name, before, problem)
@@ -397,7 +397,9 @@ def _placed(kept: Schedule, intent: Intent, *, mended: bool) -> Schedule:
     """The row with its state: it rests as it did, unless what made it rest is no more."""
     reason = kept.reason or ""
     awake = kept.status == Status.SCHEDULED or reason in ENDED
-    awake = awake or (mended and reason.startswith(PUT_ASIDE) and not reason.startswith(GONE))
+    awake = awake or (
+        mended and reason.startswith(QUARANTINED_REASON) and not reason.startswith(GONE)
+    )
     if not awake:
         return msgspec.structs.replace(kept, spec=stored(intent))
     if kept.due_at is None or not intent.runs_left:

@@ -1,4 +1,4 @@
-"""What an edit says about a schedule's time, laid over what it said before. Writes nothing."""
+"""An edit of a schedule's time, laid over the time before. Writes nothing."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ When = Written | Iterable[Written]
 
 
 class Retiming(NamedTuple):
-    """What an edit says about time; None, or ... where None has a meaning, is not said."""
+    """An edit of the time; None, or ... where None has a meaning, means unchanged."""
 
     when: When | None
     zone: str | None

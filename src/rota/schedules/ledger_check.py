@@ -1,8 +1,8 @@
 """The ledger has one outcome for every occurrence a schedule has passed: a run or a skipped row.
 
 `uncovered` and `doubled` are the pure questions, `ledger_faults` asks them of stored schedules.
-Tests and `rota doctor` share them. A definition answers for the occurrences from its birth (or its
-last change) up to the one it waits for; what retention may have pruned is not asked for.
+Tests and `rota doctor` share them. A definition answers for the occurrences from its creation (or
+its last change) up to the one it waits for; what retention may have pruned is not asked for.
 """
 
 from __future__ import annotations
@@ -19,14 +19,15 @@ from rota.core.schedules.intent import Intent
 from rota.core.time.instants import iso
 from rota.core.time.recurrence import Spec, count_between, next_after, previous_before
 from rota.store.backend.database import Tx
+from rota.store.schedules import outcomes
 from rota.store.schedules import templates as store
 
-ROWS_MAX = 10_000  # Of a long ledger the newest rows are looked at.
+ROWS_MAX = 10_000  # In a long ledger only the newest rows are checked.
 PAGE = 500
 
 
 class Covered(NamedTuple):
-    """What one row of the ledger answers for: one occurrence, or a range of them."""
+    """The occurrences that one row of the ledger answers for: one, or a range of them."""
 
     first_at: int
     last_at: int
@@ -34,7 +35,7 @@ class Covered(NamedTuple):
 
 
 class Hole(NamedTuple):
-    """Occurrences in a row that nobody answers for."""
+    """Occurrences in a row without an outcome."""
 
     first_at: int
     last_at: int
@@ -52,9 +53,7 @@ class LedgerFault(NamedTuple):
         first_at, last_at, count = self.hole
         if self.outcomes:
             said = f"{count} occurrence{'' if count == 1 else 's'} from {iso(first_at)} on"
-            return (
-                f"{self.schedule}: {said} stand in the ledger as {' and as '.join(self.outcomes)}"
-            )
+            return f"{self.schedule}: {said} are in the ledger as {' and as '.join(self.outcomes)}"
         if count == 1:
             return f"{self.schedule}: nothing tells what became of {iso(first_at)}"
         return (
@@ -111,7 +110,7 @@ def _short(spec: Spec, rows: Sequence[Covered], after: int, before: int) -> list
 def doubled(rows: Iterable[Run]) -> list[tuple[Hole, tuple[str, ...]]]:
     """Occurrences with two outcomes; those that two rows share are one entry.
 
-    A backfill replaces the outcome of what was skipped, so its runs are left out."""
+    A backfill replaces the outcome of what was skipped, so its runs do not count."""
     spans = [
         (one, row.label if row.status == Status.SKIPPED else "fired")
         for row in rows
@@ -134,7 +133,7 @@ def doubled(rows: Iterable[Run]) -> list[tuple[Hole, tuple[str, ...]]]:
 
 
 def covers(run: Run) -> Covered | None:
-    """What a row of the ledger answers for; a run by hand answers for no occurrence."""
+    """The occurrences that a row of the ledger answers for; a run by hand answers for none."""
     if run.due_at is None:
         return None
     if run.status == Status.SKIPPED and run.output:
@@ -151,7 +150,7 @@ async def ledger_faults(
     keep_from: int = 0,
     keeps_all: bool = True,
 ) -> list[LedgerFault]:
-    """What is wrong with the ledgers of a namespace: holes, and occurrences with two outcomes.
+    """The faults in the ledgers of a namespace: holes, and occurrences with two outcomes.
 
     Rows from before `keep_from` may have been pruned. Without `keeps_all` retention goes by
     number, and only what lies behind a schedule's oldest row is looked at.
@@ -162,9 +161,9 @@ async def ledger_faults(
         for schedule in page:
             try:
                 intent = store.read_intent(schedule.spec)
-                rows = await store.ledger(tx, schedule.id, limit=ROWS_MAX)
+                rows = await outcomes.ledger(tx, schedule.id, limit=ROWS_MAX)
                 holes = _holes(rows, schedule, intent, now, keep_from, keeps_all)
-            except Exception:  # one that makes no sense (any more) is put aside when it is due
+            except Exception:  # one that makes no sense (any more) is quarantined when it is due
                 continue
             found += [LedgerFault(schedule.name, hole) for hole in holes]
             found += [LedgerFault(schedule.name, *one) for one in doubled(rows)]

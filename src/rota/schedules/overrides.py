@@ -124,7 +124,7 @@ def checked_fields(fields: Iterable[str]) -> tuple[str, ...]:
 
 
 def differences(row: Schedule, intent: Intent) -> list[FieldDifference]:
-    """Where the row differs from its code."""
+    """The fields in which the row differs from its code."""
     code = intent.code
     if code is None:
         return []

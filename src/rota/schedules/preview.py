@@ -1,4 +1,5 @@
-"""What a schedule text means and when it fires, before there is a schedule. Needs no database.
+"""The meaning of a schedule text and its occurrences, before there is a schedule. Needs no
+database.
 
 Also owns how people write a time (`2027-03-28T02:30`, `2027-03-28`, `02:30`) and how they read one.
 """
@@ -32,7 +33,7 @@ class Preview(NamedTuple):
     zone: str
     now: int
     occurrences: list[Occurrence]
-    remarks: list[Remark]  # moves of the clock that no occurrence above tells of
+    remarks: list[Remark]  # moves of the clock that no occurrence above reports
 
 
 def look_ahead(
@@ -43,11 +44,12 @@ def look_ahead(
     count: int = 5,
     gap: str = "auto",
     repeat: str = "auto",
+    now: int | None = None,
 ) -> Preview:
-    """The next occurrences of what somebody wrote, from now or from `start`."""
+    """The next occurrences of an expression, from now or from `start`."""
     zone = zone or host_zone_name()
     zone_named(zone)
-    now = SystemClock().now()
+    now = SystemClock().now() if now is None else now
     # An occurrence at the very instant asked for is wanted, too.
     after = now if start is None else to_instant(read_time(start, zone, now), zone) - 1
     spec = parse(
@@ -67,7 +69,7 @@ def look_ahead(
 
 
 def form_of(timing: Timing) -> str:
-    """What a timing is kept as, in the shortest words that say it."""
+    """The stored form of a timing, in the shortest form that says it."""
     if timing.cron is not None:
         return timing.cron
     if timing.every_us is not None:
@@ -115,7 +117,7 @@ def _understood(when: str | list[str], zone: str) -> None:
 
 
 def read_time(text: str, zone: str, now: int) -> datetime:
-    """A time as somebody wrote it; without an offset it is wall time, and stays naive.
+    """A written time; without an offset it is wall time, and stays naive.
 
     A time of day alone is today's, in `zone`; `9am` and `yesterday 9:00` are read, too.
     """
@@ -162,7 +164,7 @@ def utc(at: int) -> str:
 
 
 def zone_of(spec: Spec) -> str:
-    """The zone whose wall a schedule goes by; UTC when it has none that is known."""
+    """The zone of a schedule's wall times; UTC when it has none that is known."""
     try:
         zone_named(spec.timings[0].zone)
         return spec.timings[0].zone

@@ -5,7 +5,7 @@ workflow = "backup"
 when = "30 2 * * *"          # or a list
 timezone = "Europe/Berlin"
 input = { what = "db" }
-overlap = "skip"             # any word of `rota schedule create`
+overlap = "skip"             # any option of `rota schedule create`
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class ScheduleTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     paused: bool = False  # only when it is made; later it stays as people left it
 
     def words(self) -> dict[str, Any]:
-        """What `Schedules.create` takes beside name, workflow and when."""
+        """The arguments of `Schedules.create` beside name, workflow and when."""
         named = {key: getattr(self, key) for key in (*PLAIN, *POLICIES)}
         chosen = {key: value for key, value in named.items() if value is not None}
         bounds = {key: self._bound(key) for key in ("start", "end")}

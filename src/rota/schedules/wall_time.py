@@ -1,4 +1,4 @@
-"""The time somebody asks about, held against a spec: which instants it may mean. Pure.
+"""A time in a question, compared with a spec: which instants it may mean. Pure.
 
 A wall time may not exist (a gap), or happen twice (a repeat); a time without seconds means its
 whole minute.

@@ -18,13 +18,13 @@ INVARIANTS: dict[str, str] = {
     "broken_open_chain": "a chain has at most one open run",
     "broken_serial": "a serial key has at most one open run",
     "broken_step": "every step belongs to a chain",
-    "broken_child_wait": "a parent that waits for children has one that goes on",
+    "broken_child_wait": "a parent that waits for children has one that continues",
     "broken_orphan": "children of a cancelled run are cancelled",
     "broken_automation_turn": "an active automation has an open run",
     "broken_automation_wait": "an automation that waits for a person says why",
-    "broken_reservation": "a reserved event belongs to a chain that goes on",
+    "broken_reservation": "a reserved event belongs to a chain that continues",
     "broken_mutation": "a chain has at most one side effect",
-    "broken_doubt": "a side effect in doubt belongs to a chain that goes on",
+    "broken_doubt": "a side effect in doubt belongs to a chain that continues",
     "broken_consumption": "no event is consumed twice",
     "broken_commit": "a committed handler run is a completed run",
     "broken_applied": "what was applied has moved its run on",
@@ -32,7 +32,7 @@ INVARIANTS: dict[str, str] = {
 
 # These read every run or step that is stored. The checks of the tables say the first two as well.
 SCANS = frozenset({"broken_lease", "broken_finish", "broken_step"})
-# What `store.schedules.overlap.release_stuck` repairs.
+# The rows that `store.schedules.overlap.release_stuck` repairs.
 REPAIRABLE = frozenset({"broken_turn", "broken_backfill"})
 
 
@@ -46,7 +46,7 @@ class BrokenInvariant(NamedTuple):
 
 async def broken(tx: Tx, *, full: bool = True) -> list[BrokenInvariant]:
     """Every invariant that does not hold; empty when all is well. Without `full`, those that read
-    everything are left out."""
+    everything are skipped."""
     found = []
     for name, sentence in INVARIANTS.items():
         if name in SCANS and not full:

@@ -1,18 +1,19 @@
-"""Counting what there is, in a handful of questions whose cost does not grow with what is over."""
+"""Counts of the present state, in a handful of questions with a cost that does not grow with the
+history."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
 from rota.core.automations.model import serial_key
-from rota.core.runs.model import WorkerRecord
+from rota.core.runs.model import Run, Schedule, WorkerRecord
 from rota.store.backend.database import Tx
 from rota.store.runs import workers
 
 
 class OpenRuns(NamedTuple):
-    """Open runs that have all this in common. A queue is told of pending and running ones, a reason
-    of those that wait, the oldest instant of pending ones, lapsed leases of running ones."""
+    """Open runs that have all this in common. A queue is reported pending and running ones, a
+    reason of those that wait, the oldest instant of pending ones, lapsed leases of running ones."""
 
     queue: str
     kind: str
@@ -34,7 +35,7 @@ class NewestRuns(NamedTuple):
 
 
 class ScheduleCounts(NamedTuple):
-    """Schedules that stand alike. `first_at` is when the first of them is to fire."""
+    """Schedules that have the same state. `first_at` is when the first of them is to fire."""
 
     status: str
     reason: str | None
@@ -44,7 +45,7 @@ class ScheduleCounts(NamedTuple):
 
 
 class AutomationCounts(NamedTuple):
-    """Automations that stand alike, with how their open runs stand."""
+    """Automations that have the same state, with the state of their open runs."""
 
     status: str
     turn_status: str | None
@@ -53,7 +54,7 @@ class AutomationCounts(NamedTuple):
 
 
 class Execution(NamedTuple):
-    """How an execution of a pipeline stands, and its result as it is stored."""
+    """How an execution of a pipeline is, and its result as it is stored."""
 
     schedule: str
     status: str
@@ -83,7 +84,7 @@ class Bounds(NamedTuple):
 async def count(tx: Tx, *, namespace: str, now: int, bounds: Bounds) -> Counted:
     """Count everything in one transaction, so that the numbers fit together."""
     open_runs = await tx.rows("count_open", namespace=namespace, now=now)
-    # Ids begin with the millisecond of their birth.
+    # Ids begin with the millisecond of their creation.
     newest = await tx.rows(
         "count_newest", namespace=namespace, since_id=f"{bounds.newest_since // 1000:012x}",
         limit=bounds.newest_max,
@@ -102,3 +103,62 @@ async def count(tx: Tx, *, namespace: str, now: int, bounds: Bounds) -> Counted:
         [Execution(*row) for row in executions],
         await workers.listing(tx, namespace=namespace),
     )
+
+
+class NewestRun(NamedTuple):
+    """The fields of a run that the charts of an overview need."""
+
+    namespace: str
+    kind: str
+    status: str
+    created_at: int
+    started_at: int | None
+    finished_at: int | None
+    available_at: int | None
+    due_at: int | None
+    trigger: str
+
+
+class RecentRuns(NamedTuple):
+    """The newest runs of all namespaces since an instant, and when those that did not succeed
+    were created; each list is bounded."""
+
+    runs: list[NewestRun]
+    unsuccessful_ids: list[str]
+
+
+async def recent(tx: Tx, *, namespace: str, since: int, limit: int) -> RecentRuns:
+    """Runs that were created since an instant, at most `limit` of each list, newest first."""
+    since_id = f"{since // 1000:012x}"
+    rows = await tx.rows("newest_runs", since_id=since_id, limit=limit)
+    failed = await tx.rows(
+        "unsuccessful_since", namespace=namespace, status="failed", since_id=since_id, limit=limit
+    )
+    crashed = await tx.rows(
+        "unsuccessful_since", namespace=namespace, status="crashed", since_id=since_id, limit=limit
+    )
+    return RecentRuns([NewestRun(*row) for row in rows], [row[0] for row in [*failed, *crashed]])
+
+
+async def busy_slots(tx: Tx, *, namespace: str) -> dict[str, int]:
+    """Runs in progress by worker id."""
+    return {row[0]: row[1] for row in await tx.rows("busy_slots", namespace=namespace)}
+
+
+async def open_runs(tx: Tx, *, namespace: str, now: int) -> list[OpenRuns]:
+    """Open runs by queue, kind and status."""
+    return [OpenRuns(*row) for row in await tx.rows("count_open", namespace=namespace, now=now)]
+
+
+async def quarantined(tx: Tx, *, namespace: str, since: int, limit: int) -> list[Run]:
+    """Runs that crashed for good."""
+    rows = await tx.rows(
+        "quarantined_runs", namespace=namespace, since_id=f"{since // 1000:012x}", limit=limit
+    )
+    return [Run(*row) for row in rows]
+
+
+async def stopped_schedules(tx: Tx, *, namespace: str, limit: int) -> list[Schedule]:
+    """Schedules that were quarantined."""
+    rows = await tx.rows("stopped_schedules", namespace=namespace, limit=limit)
+    return [Schedule(*row) for row in rows]

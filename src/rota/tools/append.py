@@ -1,8 +1,8 @@
 """Appending to a file exactly once, even if a crash tears the write.
 
-Each record carries a mark made of the key, by which it is found again. Before a record is
-written, a small journal beside the file says where it will stand; whoever comes next, under the
-lock of the file, cuts off what a killed writer left half done.
+Each record carries a mark made of the key, by which it is found again. Before a record is written,
+a small journal beside the file says where it will be. The next writer, under the lock of the file,
+truncates a partial record of a killed one.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ FIELD = "rota_mark"
 
 
 class AppendParams(msgspec.Struct, forbid_unknown_fields=True):
-    """What one call of a FileAppend takes."""
+    """The arguments of one call of a FileAppend."""
 
     path: str
     text: str | None = None
@@ -46,7 +46,7 @@ class AppendParams(msgspec.Struct, forbid_unknown_fields=True):
 class FileAppend(Tool):
     """Appends a record to a file below a folder, once for each key.
 
-    `text` is written by the pattern `line`, which says where the mark stands; `json` becomes one
+    `text` is written by the pattern `line`, which says where the mark is; `json` becomes one
     line with the mark as its last field. Idempotent, as long as the marks stay in the file.
     """
 
@@ -95,7 +95,7 @@ class FileAppend(Tool):
         return self._result(place, record) | {"already": not appended}
 
     async def look_up(self, params: AppendParams, call: Call) -> Verdict:
-        """Mend what a killed writer left, then look for the mark."""
+        """Fix what a killed writer left, then look for the mark."""
         place, mark = self._folder.place(params.path), f"rota:{mark_of(call.key)}"
         try:
             found = await in_thread(
@@ -135,7 +135,7 @@ def _append(folder: Folder, place: Path, record: bytes, mark: str, left: threadi
         with folder.opened(place, make=True) as parent:
             target = _Target(parent, place)
             with _locked(target, os.O_RDWR | os.O_CREAT | os.O_APPEND, left) as file:
-                _mend(file, target)
+                _repair(file, target)
                 if _holds(file, mark):
                     return False
                 _write(file, target, record)
@@ -181,7 +181,7 @@ def _find(folder: Folder, place: Path, mark: str, left: threading.Event) -> bool
         with folder.opened(place) as parent:
             target = _Target(parent, place)
             with _locked(target, os.O_RDWR | os.O_APPEND, left) as file:
-                _mend(file, target)
+                _repair(file, target)
                 return _holds(file, mark)
     except FileNotFoundError:
         return False
@@ -207,7 +207,7 @@ def _lock(file: int, place: Path, left: threading.Event) -> None:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             if left.wait(LOCK_EVERY_S):
-                raise NotSent(f"{place} is locked by somebody else") from None
+                raise NotSent(f"{place} is locked by another process") from None
         else:
             if left.is_set():
                 raise NotSent(f"{place} was not locked in time")
@@ -236,7 +236,7 @@ def _note(target: _Target, offset: int, record: bytes) -> None:
     parent.sync()
 
 
-def _mend(file: int, target: _Target) -> None:
+def _repair(file: int, target: _Target) -> None:
     """Cut off a record of which only a part was written."""
     try:
         note = msgspec.json.decode(target.parent.read(target.journal), type=_Note)
@@ -245,8 +245,8 @@ def _mend(file: int, target: _Target) -> None:
     record = base64.b64decode(note.record)
     size = os.fstat(file).st_size
     tail = os.pread(file, len(record), note.offset)
-    # Only a tail that is the start of the record is ours to cut: a log may have been rotated, or
-    # somebody who takes no lock may have written behind it.
+    # Only a tail that is the start of the record is ours to cut: a log may have been rotated, or a
+    # program without the lock may have written behind it.
     torn = note.offset + len(tail) == size and record.startswith(tail) and tail != record
     if tail and torn:
         os.ftruncate(file, note.offset)

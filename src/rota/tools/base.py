@@ -1,7 +1,7 @@
 """The tool protocol: one effect on the outside world, and what can be known of it afterwards.
 
-A tool declares its replay safety. `call` performs the effect; `reconcile` looks whether an
-earlier call with the same key had its effect. What `call` raises says what is known:
+A tool declares its replay safety. `call` performs the effect; `reconcile` looks whether an earlier
+call with the same key had its effect. The error of `call` says what is known:
 
     UsageError               the call was malformed; nothing was sent
     NotSent                  it did not happen; try again later, with the same key
@@ -27,6 +27,7 @@ from typing import Any, NamedTuple, Self, TypeAlias, Unpack
 from rota.core import typed
 from rota.core.automations.failure_policy import FailurePolicy, ToolPolicyOptions, checked_policy
 from rota.core.fingerprint import MadeFrom
+from rota.core.runs.failures import is_outage, kind_of
 from rota.core.runs.retry import RETRY_DELAY_S_MAX
 from rota.core.suggest import check_options
 from rota.errors import (
@@ -57,13 +58,13 @@ __all__ = [
 
 SETTLE_S = 10.0
 PARAMS_BYTES_MAX = 16 * 1024 * 1024
-# What a tool may raise as it is: each says for itself what is known of the effect. A UsageError
+# The errors that a tool may raise: each says for itself what is known of the effect. A UsageError
 # counts only before the tool begins: inside of one it may come from anything, at any time.
 _SPEAKING = (NotSent, Rejected, NeedsLogin, NeedsPermission, OutcomeUnknown)
 
 
 class Safety(StrEnum):
-    """What may be done when the outcome of a call is unknown."""
+    """The action when the outcome of a call is unknown."""
 
     READ = "read"  # changes nothing: call it again
     IDEMPOTENT = "idempotent"  # call it again with the same key: the effect happens once
@@ -92,10 +93,14 @@ class NotApplied(NamedTuple):
 
 
 class Unknown(NamedTuple):
-    """It cannot be told now; ask again later (after `retry_after_s`, if given), or a person."""
+    """The outcome is unknown now; ask again later (after `retry_after_s`, if given), or a person.
+
+    `unreachable`: the counterpart did not answer at all. Such a look does not count: Rota repeats
+    it until the counterpart answers, without a person."""
 
     why: str
     retry_after_s: float | None = None
+    unreachable: bool = False
 
 
 Verdict: TypeAlias = Applied | NotApplied | Unknown
@@ -155,7 +160,8 @@ class Tool(MadeFrom, ABC):
         except (NeedsLogin, NeedsPermission, UsageError):
             raise
         except Exception as error:
-            return Unknown(f"{self.name} could not look: {type(error).__name__}: {error}")
+            said = f"{self.name} could not look: {type(error).__name__}: {error}"
+            return Unknown(said, unreachable=is_outage(error, kind_of(error)))
         if not isinstance(verdict, Applied | NotApplied | Unknown):
             return Unknown(
                 f"{self.name} looked and answered with {type(verdict).__name__}; "
@@ -172,7 +178,7 @@ class Tool(MadeFrom, ABC):
         """The effect itself."""
 
     async def look_up(self, params: Any, call: Call) -> Verdict:
-        """Whether the effect happened; without this, nobody but a person can tell."""
+        """Whether the effect happened; without this, only a person can tell."""
         return Unknown(f"{self.name} has no way to look whether its effect happened")
 
 

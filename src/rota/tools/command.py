@@ -46,12 +46,12 @@ from rota.tools.base import (
 
 BYTES_MAX = 1024 * 1024
 KEY_VARIABLE = "ROTA_KEY"
-# What an exit code may be said to mean.
+# The meanings that an exit code may have.
 MEANINGS = ("applied", "rejected", "not_sent", "unknown", "login", "permission")
 
 
 class CommandParams(msgspec.Struct, forbid_unknown_fields=True):
-    """What one call of a Command takes."""
+    """The arguments of one call of a Command."""
 
     args: list[str] = []
     stdin: str | None = None

@@ -72,8 +72,8 @@ class FunctionTool(Tool):
         self.safety = safety
         self.settle_s = settle_s
         self.__doc__ = function.__doc__
-        self._perform = _Door(function)
-        self._look: _Door | None = None
+        self._perform = _CallChecker(function)
+        self._look: _CallChecker | None = None
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """The function itself, for tests and scripts."""
@@ -112,7 +112,8 @@ class FunctionTool(Tool):
             async with asyncio.timeout(call.timeout_s):
                 return cast(Verdict, await self._look.run(params, call))
         except TimeoutError:
-            return Unknown(f"the look of {self.name} did not end within {call.timeout_s:g} s")
+            said = f"the look of {self.name} did not end within {call.timeout_s:g} s"
+            return Unknown(said, unreachable=True)
 
     @overload
     def reconcile(self, params: Function) -> Function: ...
@@ -127,12 +128,12 @@ class FunctionTool(Tool):
                 f"{self.name} is declared {self.safety}, so there is nothing to reconcile",
                 hint='Declare it with safety="reconcilable" or "idempotent".',
             )
-        self._look = _Door(params, known=self._perform.names)
+        self._look = _CallChecker(params, known=self._perform.names)
         self.made_from = (*self.made_from, params)
         return params
 
 
-class _Door:
+class _CallChecker:
     """A function with its typed parameters, and whether it wants to see the call."""
 
     def __init__(self, function: Function, known: frozenset[str] | None = None) -> None:
@@ -141,7 +142,7 @@ class _Door:
         named = inspect.signature(function).parameters
         self._wants_call = CALL in named
         # Keys of calls in threads, which cannot be stopped. By key, not by call: two calls of one
-        # key are only made by an idempotent tool, which nobody asks.
+        # key are only made by an idempotent tool, which needs no reconciliation.
         self.at_work: set[str] = set()
         self.names = frozenset(named) - {CALL}
         needed = {name for name in self.names if named[name].default is inspect.Parameter.empty}
@@ -187,4 +188,4 @@ class _Face:
         self.__globals__ = getattr(function, "__globals__", {})
 
     def __call__(self) -> None:
-        """Never called: it only stands for the signature."""
+        """Never called: it only represents the signature."""

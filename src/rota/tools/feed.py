@@ -49,7 +49,7 @@ class FeedRead(HttpRead):
 
 def parse(raw: bytes, *, url: str, shown: str = "") -> dict[str, Any]:
     """Title, link and entries; ids, links and dates in one form whatever the format. `shown`
-    stands for the address in errors."""
+    represents the address in errors."""
     shown = shown or url
     root = _tree(raw, shown)
     feed = root if root.tag == "feed" else root.find("channel")
@@ -69,7 +69,8 @@ def _entry(item: Element, url: str) -> dict[str, Any]:
     title = _text(item, "title")
     published = _instant(_text(item, "pubDate", "published", "date", "issued"))
     return {
-        # What stays the same when the text is edited: its own id, else its address, else its name.
+        # The part that stays the same when the text is edited: its own id, otherwise its address,
+        # otherwise its name.
         "id": _text(item, "guid", "id") or link or title,
         "title": (title or "")[:TITLE_CHARS_MAX],
         "link": link,
@@ -119,7 +120,7 @@ def _joined(url: str, target: str) -> str:
 
 
 def _instant(text: str | None) -> str | None:
-    """A date of either format as ISO text in UTC; None if it is no date."""
+    """A date of either format as ISO text in UTC; None if it is not a date."""
     if not text:
         return None
     for read in (datetime.fromisoformat, parsedate_to_datetime):

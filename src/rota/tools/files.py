@@ -27,7 +27,7 @@ FILES_MAX = 10_000
 
 
 class FileWriteParams(msgspec.Struct, forbid_unknown_fields=True):
-    """What one call of a FileWrite takes."""
+    """The arguments of one call of a FileWrite."""
 
     path: str
     text: str | None = None
@@ -172,14 +172,14 @@ def _holds(parent: OpenFolder, name: str, raw: bytes) -> bool:
 
 
 class FileReadParams(msgspec.Struct, forbid_unknown_fields=True):
-    """What one call of a FileRead takes."""
+    """The arguments of one call of a FileRead."""
 
     path: str
     kind: Literal["auto", "text", "json", "base64"] = "auto"
 
 
 class FileRead(Tool):
-    """Reads a file below a folder: text, JSON, or base64 for what is no text."""
+    """Reads a file below a folder: text, JSON, or base64 for binary content."""
 
     safety = Safety.READ
 
@@ -230,7 +230,7 @@ class FileRead(Tool):
 
 
 class ListParams(msgspec.Struct, forbid_unknown_fields=True):
-    """What one call of a FileList takes."""
+    """The arguments of one call of a FileList."""
 
     glob: str = "*"
     limit: int = 1000
@@ -256,7 +256,7 @@ class FileList(Tool):
         return values
 
     async def perform(self, params: ListParams, call: Call) -> Any:
-        """Path, size and time of each; files that Rota is writing are left out."""
+        """Path, size and time of each; files that Rota is writing are skipped."""
         try:
             return await in_thread(lambda left: self._list(params, left), timeout_s=call.timeout_s)
         except TimeoutError as error:
@@ -279,7 +279,7 @@ class FileList(Tool):
         return sorted(found, key=lambda each: each["path"])[: params.limit]
 
     def _seen(self, real: Path) -> os.stat_result | None:
-        """What is known of a file, if it is one and lies inside of the folder."""
+        """The traits of a file, if it is one and lies inside of the folder."""
         if self._folder.root not in real.parents:
             return None
         with self._folder.opened(real) as parent:

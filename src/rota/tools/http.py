@@ -1,4 +1,4 @@
-"""HTTP tools: a write whose safety follows from how it is configured, and a read."""
+"""HTTP tools: a write, with a safety that follows from its configuration, and a read."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ Found = Callable[[Any], bool | None]
 
 
 class HttpWriteParams(msgspec.Struct, forbid_unknown_fields=True):
-    """What one call of an HttpWrite takes."""
+    """The arguments of one call of an HttpWrite."""
 
-    url: str = ""  # may be left out where the base is a secret
+    url: str = ""  # may be skipped where the base is a secret
     json: Any = msgspec.UNSET
     form: dict[str, str] | None = None
     body: str | None = None
@@ -59,8 +59,9 @@ class Lookup(MadeFrom):
     """The GET request that tells whether an effect happened.
 
     `url` may hold {key}, and names of the fields of the JSON that was sent. `found` looks at the
-    body of a 2xx answer (JSON if it is JSON, else text): True, False, or None for "cannot tell".
-    Without `found` the key has to be in the path: then 2xx means yes, and 404 and 410 mean no.
+    body of a 2xx answer (JSON if it is JSON, otherwise text): True, False, or None for "cannot
+    tell". Without `found` the key has to be in the path: then 2xx means yes, and 404 and 410 mean
+    no.
     """
 
     def __init__(
@@ -97,7 +98,7 @@ class HttpWrite(Tool):
     """Sends one request that changes something.
 
     Idempotent if the counterpart honours the key in `key_header`, or by nature (PUT, DELETE);
-    reconcilable with a `lookup`; else unknowable.
+    reconcilable with a `lookup`; otherwise unknowable.
     """
 
     def __init__(
@@ -123,7 +124,7 @@ class HttpWrite(Tool):
         bytes_max: int = BYTES_MAX,
     ) -> None:
         if method not in METHODS:
-            raise UsageError(f"{method!r} is no method of a write", hint=", ".join(METHODS))
+            raise UsageError(f"{method!r} is not a method of a write", hint=", ".join(METHODS))
         self.name = name
         self.settle_s = checked_settle_s(settle_s, tool=name)
         self.safety = _safety(method, key_header, lookup)
@@ -147,7 +148,7 @@ class HttpWrite(Tool):
         if len(self._applied | self._pending | self._not_sent) < sum(
             map(len, (self._applied, self._pending, self._not_sent))
         ):
-            raise UsageError(f"{name}: a status has one meaning; it stands in several lists")
+            raise UsageError(f"{name}: a status has one meaning; it is in several lists")
         self._bytes_max = bytes_max
         self._reader = typed.JsonReader(HttpWriteParams)
 
@@ -227,14 +228,15 @@ class HttpWrite(Tool):
                 request, timeout_s=call.timeout_s, bytes_max=self._bytes_max
             )
         except http.IncompleteResponse as error:
-            return Unknown(f"the lookup failed: {error}")
+            return Unknown(f"the lookup failed: {error}", unreachable=True)
         if answer.status in (404, 410) and self._lookup.found is None:
             return NotApplied(sender.told(answer))
         try:
             http.judge_read(answer, sender=sender)
         except (Rejected, NotSent) as error:
             asked_s = getattr(error, "retry_after_s", None)
-            return Unknown(f"the lookup failed: {error}", asked_s)
+            unreachable = isinstance(error, NotSent)
+            return Unknown(f"the lookup failed: {error}", asked_s, unreachable)
         return self._verdict(answer, sender)
 
     def _verdict(self, answer: http.HttpResponse, sender: http.HttpCaller) -> Verdict:
@@ -289,9 +291,9 @@ class HttpWrite(Tool):
 
 
 class HttpReadParams(msgspec.Struct, forbid_unknown_fields=True):
-    """What one call of an HttpRead takes."""
+    """The arguments of one call of an HttpRead."""
 
-    url: str = ""  # may be left out where the base is a secret
+    url: str = ""  # may be skipped where the base is a secret
     headers: dict[str, str] = {}
     etag: str | None = None
     last_modified: str | None = None
@@ -401,7 +403,7 @@ def _safety(method: str, key_header: str | None, lookup: Lookup | None) -> Safet
 
 
 def _result(answer: http.HttpResponse) -> dict[str, Any]:
-    """What is kept of an answer. Never raises: the effect has happened."""
+    """The stored part of an answer. Never raises: the effect has happened."""
     known: dict[str, Any] = {"status": answer.status} | http.content_of(answer, "auto")
     for header in ("etag", "location"):
         if header in answer.headers:

@@ -18,7 +18,7 @@ from rota.tools.base import PARAMS_BYTES_MAX
 
 
 class HttpSite(NamedTuple):
-    """Where the calls of a tool go, and what goes along with each of them."""
+    """The address of a tool's calls, and what goes along with each of them."""
 
     tool: str
     base: Text | None
@@ -148,7 +148,7 @@ def refuse_secrets(params: dict[str, Any], *, tool: str) -> None:
 
 
 class BodyFields(NamedTuple):
-    """What a tool adds to the JSON or the form of each call."""
+    """The fields that a tool adds to the JSON or the form of each call."""
 
     json: Mapping[str, Any]
     form: Mapping[str, Text]

@@ -44,7 +44,7 @@ MailLookup = Callable[[str], Awaitable[bool | None]]
 
 
 class MailParams(msgspec.Struct, forbid_unknown_fields=True):
-    """What one call of a SendMail takes."""
+    """The arguments of one call of a SendMail."""
 
     to: list[str]
     subject: str
@@ -178,7 +178,8 @@ class SendMail(Tool):
             addresses = [_address(each, self.name).addr_spec for each in recipients]
             self._expect(server.mail(self._sender.addr_spec))
             for address in addresses:
-                # One who is refused would be left out: better nobody gets it, and it is told.
+                # A refused receiver would get nothing: so no one gets the mail, and the error says
+                # so.
                 self._expect(server.rcpt(address), about=address)
             self._expect(server.docmd("DATA"), good=3)
             go()
@@ -240,7 +241,7 @@ class SendMail(Tool):
 
     @contextlib.contextmanager
     def _classified(self) -> Iterator[None]:
-        """What is raised in here and is not ours came before the body: nothing was sent."""
+        """Foreign errors in here came before the body: nothing was sent."""
         try:
             yield
         except smtplib.SMTPResponseException as error:

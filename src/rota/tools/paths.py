@@ -77,7 +77,7 @@ def _enter(handle: int, part: str, *, make: bool) -> int:
 
 
 def disk_error(error: OSError, what: str) -> Exception:
-    """What an error means that came before the effect."""
+    """The meaning of an error that came before the effect."""
     said = f"{what}: {error.strerror or error}"
     if error.errno in _FORBIDDEN:
         return NeedsPermission(said, service="file", account=None)
@@ -94,8 +94,8 @@ def mark_of(key: str) -> str:
 class OpenFolder:
     """A folder by its handle. Names in it are opened without following a link.
 
-    Where the system has no such handles (Windows), names are paths, and a link that is put into
-    the way at the right moment is followed."""
+    If the system has no such handles (Windows), names are paths. Then a link that is put into the
+    way at the right moment is followed."""
 
     def __init__(self, path: Path, handle: int | None) -> None:
         self._path = path
@@ -106,7 +106,7 @@ class OpenFolder:
         return os.open(self._name(name), flags | _NO_LINK, 0o666, dir_fd=self._handle)
 
     def stat(self, name: str) -> os.stat_result:
-        """What is known of a name; of a link, not of where it leads."""
+        """The traits of a name; of a link, not of its target."""
         return os.stat(self._name(name), dir_fd=self._handle, follow_symlinks=False)
 
     def names(self) -> list[str]:

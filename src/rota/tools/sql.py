@@ -1,7 +1,7 @@
 """SQL tools on SQLite and PostgreSQL: an effect and its key commit together, so looking is exact.
 
-The key is held (a lock) from before the effect until its commit: whoever reconciles waits until a
-call in flight is over, and what is not there then will not come.
+The key is held (a lock) from before the effect until its commit. Reconciling waits until a call in
+flight is over, and an effect that is not there then will not come.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ class SqlWrite(Tool):
         try:
             done = await self._backend.look(work, call)
         except TimeoutError as error:
-            return Unknown(f"the database did not answer: {error}")
+            return Unknown(f"the database did not answer: {error}", unreachable=True)
         return NotApplied("the key is not there") if done is None else Applied(done)
 
     async def _do(self, tx: ToolTx, params: dict[str, Any], call: Call) -> Any:
@@ -213,7 +213,7 @@ def _names_of(statements: Sequence[Statement]) -> set[str]:
 
 
 def _matched(values: dict[str, Any], names: frozenset[str], tool: str) -> dict[str, Any]:
-    """All names of the statements, and no other: a value left out is a mistake, not a NULL."""
+    """All names of the statements, and no other: a value skipped is a mistake, not a NULL."""
     missing, strange = sorted(names - set(values)), sorted(set(values) - names)
     if missing or strange:
         said = [f"needs {', '.join(missing)}"] if missing else []

@@ -98,11 +98,12 @@ class Postgres:
         try:
             yield connection
         finally:
-            # No farewell: what was not committed is rolled back, and a lost server keeps nobody.
+            # No farewell: an uncommitted transaction is rolled back, and a lost server delays no
+            # caller.
             connection.terminate()
 
     def _meaning(self, error: BaseException, stage: CallStage) -> Exception:
-        """A transaction whose commit was never sent did not happen, whatever went wrong."""
+        """A transaction without a sent commit did not happen, whatever went wrong."""
         said = f"{self._place}: {str(error) or type(error).__name__}"
         told = isinstance(error, asyncpg.PostgresError) and not isinstance(error, _LOST)
         if stage is CallStage.COMMITTING and not told:

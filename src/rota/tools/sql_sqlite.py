@@ -102,7 +102,7 @@ class Sqlite:
 
     @contextlib.contextmanager
     def _classified(self) -> Iterator[None]:
-        """What is raised in here comes before the commit: nothing happened."""
+        """Errors in here come before the commit: nothing happened."""
         try:
             yield
         except SQLITE_ERRORS as error:

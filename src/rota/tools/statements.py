@@ -13,7 +13,7 @@ import msgspec
 
 from rota.errors import UsageError
 
-# What may hold a colon that starts no parameter: strings, names, comments, casts.
+# Parts that may hold a colon that starts no parameter: strings, names, comments, casts.
 _TOKEN = re.compile(
     r"""'(?:[^']|'')*' | "(?:[^"]|"")*" | --[^\n]* | /\*.*?\*/ | \$(?P<tag>\w*)\$.*?\$(?P=tag)\$
     | :: | :(?P<name>[A-Za-z_]\w*)""",

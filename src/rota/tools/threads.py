@@ -1,4 +1,4 @@
-"""Blocking work in a thread that is told when its time is over."""
+"""Blocking work in a thread that is stopped when its time is over."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ async def in_thread(work: Callable[[threading.Event], T], *, timeout_s: float) -
     """
     left = threading.Event()
     task = asyncio.ensure_future(asyncio.to_thread(work, left))
-    task.add_done_callback(_heard)
+    task.add_done_callback(_notified)
     try:
         done, _ = await asyncio.wait({task}, timeout=timeout_s)
         if not done:
@@ -32,6 +32,6 @@ async def in_thread(work: Callable[[threading.Event], T], *, timeout_s: float) -
     return task.result()
 
 
-def _heard(task: asyncio.Future[T]) -> None:
+def _notified(task: asyncio.Future[T]) -> None:
     if not task.cancelled():
-        task.exception()  # else asyncio complains that nobody asked
+        task.exception()  # else asyncio complains that no one asked

@@ -1,1 +1,1 @@
-"""Workflows: registered Python functions whose steps are remembered."""
+"""Workflows: registered Python functions with recorded steps."""

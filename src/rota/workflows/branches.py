@@ -42,14 +42,14 @@ class Branch:
         return f"{name}#{self.path}{count}"
 
     def went_on(self) -> None:
-        """The code went on to another call: what was raised before has been caught."""
+        """The code continued to another call: what was raised before has been caught."""
         self.failures = NONE
         for child in self.children:
             if child.is_over():
                 child.went_on()
 
     def uncaught(self) -> frozenset[str]:
-        """Failures that nobody is known to have caught, here and below."""
+        """Failures that are not known to be caught, here and below."""
         return self.failures.union(*(child.uncaught() for child in self.children))
 
     def is_over(self) -> bool:
@@ -57,7 +57,7 @@ class Branch:
         return self.task is not None and self.task.done()
 
     def hush(self) -> None:
-        """The tasks below end with the run's suspension; that is no error to be reported."""
+        """The tasks below end with the run's suspension; that is not an error to be reported."""
         for child in self.children:
             if child.task is not None:
                 child.task.add_done_callback(_retrieve)
@@ -84,8 +84,8 @@ class Branch:
     def awaits_something_real(self, durable: Container[object]) -> bool:
         """Whether it, or a branch below it, waits for something that is not durable.
 
-        A branch that waits for an unknown future while somebody listens to branches below it is
-        taken to wait for them (gather, task groups, asyncio.wait)."""
+        A branch may wait for an unknown future while another task listens to branches below it.
+        Then it is taken to wait for them (gather, task groups, asyncio.wait)."""
         living = [child for child in self.children if not child.is_over()]
         if any(child.awaits_something_real(durable) for child in living):
             return True
@@ -115,7 +115,7 @@ here = cast("contextvars.ContextVar[Branch | InStep | None]", caller.here)
 
 
 def step_around() -> str | None:
-    """The name of the step whose code is running, if any."""
+    """The name of the running step, if any."""
     place = here.get()
     return place.name if isinstance(place, InStep) else None
 
@@ -128,7 +128,7 @@ def current(root: Branch) -> Branch:
 
 Factory = Callable[..., "asyncio.Future[Any]"]
 
-# The branch whose task runs in a context; a copy of the context still names the branch it is from.
+# The branch with a task in a context; a copy of the context still names the branch it is from.
 _runs_in: contextvars.ContextVar[Branch | None] = contextvars.ContextVar("rota_task", default=None)
 
 
@@ -144,7 +144,7 @@ class TaskFactory:
     def __call__(self, loop: asyncio.AbstractEventLoop, coroutine: Any, **options: Any) -> Any:
         parent = here.get()
         context: contextvars.Context | None = options.get("context")
-        # What a thread submits to the loop is the thread's own work.
+        # Work that a thread submits to the loop is the thread's own.
         if (
             not isinstance(parent, Branch)
             or parent.flow.threaded
@@ -156,7 +156,7 @@ class TaskFactory:
         elif _is_taken(context):
             coroutine.close()
             raise UsageError(
-                "two tasks of a workflow share one context, so their steps cannot be told apart",
+                "two tasks of a workflow share one context, so their steps cannot be distinguished",
                 hint="Give each task its own: `context=contextvars.copy_context()`.",
             )
         fresh = Branch(parent.flow, f"{parent.path}{len(parent.children)}.", None)
@@ -213,7 +213,7 @@ class TaskFactory:
 
 
 class _Probe:
-    """Stands for a run where there is none."""
+    """Represents a run where there is none."""
 
     threaded = False
 
@@ -233,7 +233,7 @@ def displaced(factory: object) -> UsageError:
     name = getattr(factory, "__qualname__", None) or type(factory).__qualname__
     return UsageError(
         f"the task factory {name} displaced the one of Rota, so the branches of a workflow cannot "
-        "be told apart",
+        "be distinguished",
         hint="Set it before the worker starts, or let it call the factory that was there before.",
     )
 

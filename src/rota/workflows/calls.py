@@ -7,40 +7,29 @@ from __future__ import annotations
 import inspect
 import reprlib
 from collections.abc import Coroutine
-from typing import Any, TypeVar
-
-T = TypeVar("T")
+from typing import Any
 
 _SHORT = reprlib.Repr()
 _SHORT.maxstring = _SHORT.maxother = 60
 
 
-class Calls:
-    """The calls of one run that user code has to await, until it does."""
+# Calls that user code has to await: by key, the name and the coroutine. A call removes itself when
+# it begins. (The frame of a coroutine says as much, but reading it is an audit event, which takes a
+# tenth of a step.)
+PendingCalls = dict[object, tuple[str, Coroutine[Any, Any, Any]]]
 
-    __slots__ = ("_pending", "begun")
 
-    def __init__(self) -> None:
-        self._pending: dict[object, tuple[str, Coroutine[Any, Any, Any]]] = {}
-        # Called at every step with its key and None. (The frame of a coroutine would tell as much,
-        # but each look at one is an audit event, at a tenth of what a step costs.)
-        self.begun = self._pending.pop
+def unawaited(pending: PendingCalls) -> list[str]:
+    """The names of what was called and never awaited."""
+    # A task that is cancelled before it begins has awaited its coroutine all the same.
+    return [name for name, work in pending.values() if _is_untouched(work)]
 
-    def note(self, key: object, name: str, work: Coroutine[Any, Any, T]) -> Coroutine[Any, Any, T]:
-        """Remember a call until it says that it has begun."""
-        self._pending[key] = (name, work)
-        return work
 
-    def unawaited(self) -> list[str]:
-        """The names of what was called and never awaited."""
-        # A task that is cancelled before it begins has awaited its coroutine all the same.
-        return [name for name, work in self._pending.values() if _is_untouched(work)]
-
-    def close(self) -> None:
-        """Nobody can await them any more; Python need not warn about each."""
-        for _, work in self._pending.values():
-            work.close()
-        self._pending.clear()
+def close(pending: PendingCalls) -> None:
+    """Close what was never awaited, so that Python does not warn about each."""
+    for _, work in pending.values():
+        work.close()
+    pending.clear()
 
 
 def _is_untouched(work: Coroutine[Any, Any, Any]) -> bool:

@@ -1,4 +1,5 @@
-"""What `@app.workflow` and `@app.step` make: the function, its signature and its policies.
+"""The objects that `@app.workflow` and `@app.step` make: the function, its signature and its
+policies.
 
 Calling one is a plain call anywhere but inside a workflow. There a step is remembered, and a
 workflow becomes a child run. `start` starts a run of a workflow from anywhere.
@@ -31,7 +32,7 @@ R = TypeVar("R")
 
 
 class Step(Generic[P, R]):
-    """A function whose result is remembered inside a workflow."""
+    """A function with a recorded result inside a workflow."""
 
     def __init__(
         self,
@@ -52,7 +53,7 @@ class Step(Generic[P, R]):
         self.timeout_us = None if timeout is None else timeout_micros(timeout)
         self.is_async = inspect.iscoroutinefunction(function)
         self.returns = returns_of(function)
-        # Of a call's arguments; None when they are not compared at a replay.
+        # The digest of a call's arguments; None when they are not compared at a replay.
         self.digest: Callable[[Any, Any], int | None] = _no_digest
         if check_arguments:
             parameters = tuple(inspect.signature(function).parameters)
@@ -63,10 +64,11 @@ class Step(Generic[P, R]):
         flow = current_run()
         if flow is None:
             return self.function(*args, **kwargs)
-        return cast(R, self._within(flow, flow.key_for(self.name), args, kwargs))
+        work: R = self._within(flow, flow.key_for(self.name), args, kwargs)
+        return work
 
     def keyed(self, key: str) -> Callable[P, R]:
-        """The same step under an explicit key, for calls whose order may change."""
+        """The same step under an explicit key, for calls in a changing order."""
         checked_key(str(key), f"the key of step {self.name}")
 
         def call(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -87,13 +89,17 @@ class Step(Generic[P, R]):
         if flow is None:
             value: Any = self.function(*args, **kwargs)
             return await value if self.is_async else value
-        flow.calls.begun(call, None)
+        flow.pending_calls.pop(call, None)
         return await run_step(flow, self, flow.key_for(self.name), args, kwargs)
 
     def _within(self, flow: WorkflowRun, key: str, args: Any, kwargs: Any) -> Any:
-        _check_colour(flow, "step", self.name, self.is_async)
+        if flow.in_thread() is self.is_async:
+            raise _wrong_colour("step", self.name, self.is_async)
         work = run_step(flow, self, key, args, kwargs)
-        return flow.calls.note(key, self.name, work) if self.is_async else flow.block_on(work)
+        if not self.is_async:
+            return flow.block_on(work)
+        flow.pending_calls[key] = (self.name, work)
+        return work
 
 
 class StepOptions(TypedDict, total=False):
@@ -137,7 +143,7 @@ class WorkflowStarter(Generic[P, R]):
 
 
 class Workflow(Startable[P, R]):
-    """A registered function with parameters `P` whose runs return `R` and survive crashes."""
+    """A registered function with parameters `P`; its runs return `R` and survive crashes."""
 
     kind = "workflow"
 
@@ -200,16 +206,20 @@ class Workflow(Startable[P, R]):
         if flow is None:
             self._refuse_in_step()
             return self.function(*args, **kwargs)
-        _check_colour(flow, "workflow", self.name, self.is_async)
+        if flow.in_thread() is self.is_async:
+            raise _wrong_colour("workflow", self.name, self.is_async)
         call = object()
         work = run_child(flow, self, args, kwargs, key, call=call)
-        return flow.calls.note(call, self.name, work) if self.is_async else flow.block_on(work)
+        if not self.is_async:
+            return flow.block_on(work)
+        flow.pending_calls[call] = (self.name, work)
+        return work
 
     def _refuse_in_step(self) -> None:
         step = branches.step_around()
         if step is not None:
             raise UsageError(
-                f"workflow {self.name} was called inside step {step}, where it is no child run",
+                f"workflow {self.name} was called inside step {step}, where it is not a child run",
                 hint=f"Call it in the workflow, or start it on its own: `app.start({self.name})`.",
             )
 
@@ -225,7 +235,7 @@ class AsyncWorkflow(Workflow[P, R]):
         return cast("Coroutine[Any, Any, R]", self._call(args, kwargs))
 
     def keyed(self, key: str) -> Callable[P, Coroutine[Any, Any, R]]:
-        """The same as a child under an explicit key, for calls whose order may change."""
+        """The same as a child under an explicit key, for calls in a changing order."""
         checked_key(str(key), f"the key of workflow {self.name}")
 
         def call(*args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R]:
@@ -242,7 +252,7 @@ class SyncWorkflow(Workflow[P, R]):
         return cast(R, self._call(args, kwargs))
 
     def keyed(self, key: str) -> Callable[P, R]:
-        """The same as a child under an explicit key, for calls whose order may change."""
+        """The same as a child under an explicit key, for calls in a changing order."""
         checked_key(str(key), f"the key of workflow {self.name}")
 
         def call(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -252,7 +262,7 @@ class SyncWorkflow(Workflow[P, R]):
 
 
 class WorkflowDecorator(Protocol):
-    """What `@app.workflow(...)` with options returns."""
+    """The decorator that `@app.workflow(...)` with options returns."""
 
     @overload
     def __call__(  # type: ignore[overload-overlap]  # the first that fits is meant
@@ -268,19 +278,19 @@ class WorkflowDecorator(Protocol):
 def _noted(call: object, name: str, work: Coroutine[Any, Any, R]) -> Coroutine[Any, Any, R]:
     """Have the run remember a call that user code has to await."""
     flow = current_run()
-    return work if flow is None else flow.calls.note(call, name, work)
+    if flow is not None:
+        flow.pending_calls[call] = (name, work)
+    return work
 
 
-def _check_colour(flow: WorkflowRun, what: str, name: str, is_async: bool) -> None:
-    """Refuse a plain call across the line between sync and async, which cannot work."""
-    if flow.in_thread() is not is_async:
-        return
+def _wrong_colour(what: str, name: str, is_async: bool) -> UsageError:
+    """The error for a plain call between sync and async code, which cannot work."""
     if is_async:
-        raise UsageError(
+        return UsageError(
             f"{what} {name} is async and was called in a sync workflow",
             hint=f"Write `rota.blocking.block_on({name}.aio(…))`.",
         )
-    raise UsageError(
+    return UsageError(
         f"{what} {name} is a sync function called in an async workflow",
         hint=f"Write `await {name}.aio(…)`; it then runs in a thread.",
     )
@@ -291,7 +301,7 @@ def _no_digest(_args: Any, _kwargs: Any) -> None:
 
 
 def _refuse_method(function: Callable[..., Any], what: str) -> None:
-    """Refuse a function that wants `self`: nobody would pass it, and no JSON could hold it."""
+    """Refuse a function that wants `self`: no caller would pass it, and no JSON could hold it."""
     owner = getattr(function, "__qualname__", "").rpartition("<locals>.")[2].rpartition(".")[0]
     first = next(iter(inspect.signature(function).parameters), None)
     if owner and first in ("self", "cls"):

@@ -3,27 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import contextvars
 import logging
-import random
 import threading
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-import msgspec
-
 from rota.core import typed
 from rota.core.runs.code_set import NO_CODE
-from rota.core.runs.failures import TABLE, describe, kind_of, names_of
 from rota.core.runs.ids import IdMaker
-from rota.core.runs.lifecycle import Status, Trigger
 from rota.core.runs.model import Claim, Outcome, StoredStep
-from rota.core.runs.options import BEGAN_AT, with_default
-from rota.core.runs.retry import RetryPolicy, next_try_us
+from rota.core.runs.options import StoredRunOptions
 from rota.core.time.instants import after
-from rota.engine import run_log
+from rota.engine.invoke import in_thread
 from rota.engine.journal import Journal
+from rota.engine.outcome import OutcomeMaker
 from rota.errors import (
     LeaseLost,
     RunInterrupted,
@@ -33,33 +27,21 @@ from rota.errors import (
     UsageError,
 )
 from rota.settings import Settings
-from rota.store.runs.transitions import successor
 from rota.workflows import branches
+from rota.workflows.calls import unawaited
+from rota.workflows.child_runs import ChildRuns
 from rota.workflows.definition import Workflow
-from rota.workflows.invoke import Children
 from rota.workflows.run import LINGER_S, WorkflowContext, WorkflowRun
 from rota.workflows.timeouts import undetected
 
 log = logging.getLogger("rota.workflows")
 
 
-class WorkflowRunOptions(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a start may set differently from the workflow's own policies."""
-
-    retry: RetryPolicy | None = None
-    timeout_us: int | None = None
-    seed: str | None = None  # of a fork: it draws the values its origin drew
-    began_at: int | None = None  # of a retry or recovery: when the first attempt began
-
-
-_OPTIONS = msgspec.json.Decoder(WorkflowRunOptions)
-_DEFAULTS = WorkflowRunOptions()
-
-
 class WorkflowExecutor:
     """Runs registered workflow functions."""
 
     kind = "workflow"
+    keeps_open_run = False
     replays = True
     code = NO_CODE
 
@@ -69,15 +51,14 @@ class WorkflowExecutor:
         journal: Journal,
         settings: Settings,
         ids: IdMaker,
-        children: Children,
+        children: ChildRuns,
     ) -> None:
         self._workflows = workflows
-        self._journal = journal
         self._settings = settings
-        self._ids = ids
+        self._outcomes = OutcomeMaker(journal.clock, ids)
         self._step_threads = ThreadPoolExecutor(settings.threads, thread_name_prefix="rota-step")
         # Sync workflows block a thread while their steps run, so the two never share a pool.
-        self._flow_threads = ThreadPoolExecutor(settings.seats, thread_name_prefix="rota-flow")
+        self._flow_threads = ThreadPoolExecutor(settings.slots, thread_name_prefix="rota-flow")
         self._loop = asyncio.get_running_loop()
         self._factory = branches.factory_of(self._loop)
         self._factory.install(self._loop)
@@ -101,7 +82,7 @@ class WorkflowExecutor:
     async def perform(self, claim: Claim, steps: Sequence[StoredStep]) -> Outcome:
         """Call the workflow; its end, its suspension or its error becomes an outcome."""
         workflow = self._workflows[claim.name]
-        options = _OPTIONS.decode(claim.options) if claim.options else _DEFAULTS
+        options = StoredRunOptions.read(claim.options)
         threaded = not workflow.is_async
         flow = WorkflowRun(self._room, claim, steps, threaded=threaded, seed=options.seed)
         flow.enter()
@@ -118,7 +99,7 @@ class WorkflowExecutor:
             value = await work(**arguments)
             if flow.suspending:
                 return _swallowed(flow, limit.at)
-            if problem := flow.refusal or flow.stranded() or _unawaited(flow):
+            if problem := flow.refusal or (flow.unasked and flow.stranded()) or _unawaited(flow):
                 raise problem
             output = None if value is None else self._written(value, workflow)
             return Outcome(claim, "complete", output=output)
@@ -127,7 +108,8 @@ class WorkflowExecutor:
         except BaseException as error:
             return self._ended_by(error, flow, workflow, options, limit)
         finally:
-            limit.cancel()
+            if limit is not _UNLIMITED:
+                limit.cancel()
             if flow.cancelled:
                 await _record_cancelled(flow)
             if branches_left := flow.end():
@@ -138,10 +120,10 @@ class WorkflowExecutor:
         error: BaseException,
         flow: WorkflowRun,
         workflow: Workflow[..., Any],
-        options: WorkflowRunOptions,
+        options: StoredRunOptions,
         limit: _Deadline,
     ) -> Outcome:
-        """What an exception out of user code means; LeaseLost when the run is not ours."""
+        """The meaning of an exception out of user code; LeaseLost when the run is not ours."""
         if isinstance(flow.refusal, Unstorable):  # user code was unwound as if interrupted
             return self._failed(flow, workflow, options, limit, flow.refusal)
         stopped = isinstance(error, Suspended | RunInterrupted | asyncio.CancelledError)
@@ -161,13 +143,12 @@ class WorkflowExecutor:
 
     def _in_thread(self, workflow: Workflow[..., Any]) -> Callable[..., Awaitable[Any]]:
         """A sync workflow as something to await."""
-        context = contextvars.copy_context()
-        return lambda **arguments: self._loop.run_in_executor(
-            self._flow_threads, lambda: context.run(workflow.function, **arguments)
+        return lambda **arguments: in_thread(
+            self._flow_threads, lambda: workflow.function(**arguments)
         )
 
     def _written(self, value: Any, workflow: Workflow[..., Any]) -> str:
-        """The result as JSON. One that its own type cannot read back is no result."""
+        """The result as JSON. A value that its own type cannot read back is not a result."""
         what = f"the result of workflow {workflow.name}"
         text = typed.encode(value, what=what, bytes_max=self._settings.payload_bytes_max)
         workflow.signature.returns.read(text, what=what)
@@ -177,37 +158,14 @@ class WorkflowExecutor:
         self,
         flow: WorkflowRun,
         workflow: Workflow[..., Any],
-        options: WorkflowRunOptions,
+        options: StoredRunOptions,
         limit: _Deadline,
         error: BaseException,
     ) -> Outcome:
-        claim = flow.claim
-        again = flow.uncaught()
-        kind = kind_of(error)
-        consequence = TABLE[kind]
-        detail = describe(error)
-        if consequence.status is Status.WAITING:
-            run_log.asks(claim, error)
-            return Outcome(claim, "ask", reason=kind, error=detail, again=again)
-        retry = wait_us = None
-        if consequence.retried:
-            wait_us = next_try_us(
-                options.retry or workflow.retry, attempt=claim.attempt,
-                error_names=names_of(error), chance=random.random(),
-                retry_after_s=getattr(error, "retry_after_s", None),
-            )  # fmt: skip
-            now = self._journal.clock.now()
-            # One deadline for the whole chain: no retry that could only begin after it.
-            if wait_us is not None and (limit.at is None or now + wait_us < limit.at):
-                retry = successor(
-                    claim, self._ids.make(now), trigger=Trigger.RETRY,
-                    available_at=after(now, wait_us), attempt=claim.attempt + 1, reason="retry",
-                )  # fmt: skip
-                retry = msgspec.structs.replace(
-                    retry, options=with_default(claim.options, BEGAN_AT, claim.started_at)
-                )
-        run_log.failed(claim, error, retry_in_us=wait_us)
-        return Outcome(claim, "fail", reason=kind, error=detail, retry=retry, again=again)
+        return self._outcomes.failed(
+            flow.claim, error, options.retry or workflow.retry, deadline_at=limit.at,
+            again=flow.uncaught(),
+        )  # fmt: skip
 
 
 class _Deadline:
@@ -244,9 +202,6 @@ class _Unlimited(_Deadline):
     def __init__(self) -> None:
         self.at = None
 
-    def cancel(self) -> None:
-        pass
-
 
 _UNLIMITED = _Unlimited()
 
@@ -274,8 +229,7 @@ async def _until_ended(tasks: list[asyncio.Task[Any]], flow: WorkflowRun) -> Non
 
 
 def _unawaited(flow: WorkflowRun) -> UsageError | None:
-    names = flow.calls.unawaited()
-    if not names:
+    if not flow.pending_calls or not (names := unawaited(flow.pending_calls)):
         return None
     return UsageError(
         f"workflow {flow.claim.name} called {', '.join(names[:5])} without awaiting it, so nothing "

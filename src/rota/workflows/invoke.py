@@ -3,33 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import contextvars
 from concurrent.futures import Executor as Threads
-from typing import Any, Protocol
+from typing import Any
 
-from rota.client.start import RunOptions
-from rota.core.runs.model import NewRun
 from rota.engine.clock import Clock
+from rota.engine.invoke import DeadlinePassed, in_thread, within
 from rota.errors import StepTimeout
 from rota.workflows import branches
-
-
-class Children(Protocol):
-    """How a flow makes child runs: validated like any start."""
-
-    def new_run(
-        self, flow: Any, workflow: Any, args: Any, kwargs: Any, options: RunOptions
-    ) -> NewRun:
-        """A new child run."""
-        ...
-
-    def new_id(self) -> str:
-        """An id for the next attempt of a child."""
-        ...
-
-    def started(self, *, delayed: bool = False) -> None:
-        """Tell workers that there is work, or will be."""
-        ...
 
 
 async def invoke(step: Any, args: Any, kwargs: Any, threads: Threads, clock: Clock) -> Any:
@@ -55,8 +35,7 @@ def _begin(step: Any, args: Any, kwargs: Any, threads: Threads) -> asyncio.Futur
     loop = asyncio.get_running_loop()
     if step.is_async:
         return loop.create_task(_contained(step, args, kwargs))
-    context = contextvars.copy_context()
-    return loop.run_in_executor(threads, lambda: context.run(step.function, *args, **kwargs))
+    return in_thread(threads, lambda: step.function(*args, **kwargs))
 
 
 async def _contained(step: Any, args: Any, kwargs: Any) -> Any:
@@ -68,24 +47,11 @@ async def _contained(step: Any, args: Any, kwargs: Any) -> Any:
 
 
 async def _within(work: asyncio.Future[Any], step: Any, clock: Clock) -> Any:
-    """Wait for `work`; at the timeout an async step is cancelled, a sync one is left behind."""
     if step.timeout_us is None:
         return await work
-    expired = False
-
-    def expire() -> None:
-        nonlocal expired
-        expired = True
-        work.cancel()
-
-    timer = clock.call_at(clock.now() + step.timeout_us, expire)
     try:
-        return await work
-    except asyncio.CancelledError:
-        if not expired:
-            raise
+        return await within(work, clock, clock.now() + step.timeout_us)
+    except DeadlinePassed:
         raise StepTimeout(
             f"step {step.name} took longer than {step.timeout_us / 1e6:g} s"
         ) from None
-    finally:
-        timer.cancel()

@@ -1,4 +1,4 @@
-"""What workflow code may say besides calling steps: sleep, wait_for, now, random, uuid, gather.
+"""The primitives of workflow code besides steps: sleep, wait_for, now, random, uuid, gather.
 
 Each is durable inside a workflow and an ordinary call outside of one.
 """
@@ -12,9 +12,8 @@ from collections.abc import Awaitable, Generator
 from datetime import datetime
 from typing import Any, NamedTuple, TypeVar
 
-import msgspec
-
 from rota.core.runs.names import checked_name
+from rota.core.runs.options import StoredRunOptions
 from rota.core.time.instants import (
     FIRST,
     Duration,
@@ -35,7 +34,7 @@ T = TypeVar("T")
 
 
 class ThisRun(NamedTuple):
-    """What a workflow may know about its own run."""
+    """The facts about its own run that a workflow may read."""
 
     id: str
     root_id: str
@@ -45,7 +44,7 @@ class ThisRun(NamedTuple):
     due_at: datetime | None
     external_id: str | None
     is_cancelled: bool
-    # Of a scheduled run: the occurrence that was fired before its own (nominal), if there was one.
+    # For a scheduled run: the occurrence that was fired before its own (nominal), if there was one.
     previous_due_at: datetime | None = None
 
 
@@ -69,7 +68,7 @@ def _refuse_in_step(verb: str) -> None:
 
 
 async def sleep(duration: Duration) -> None:
-    """Sleep durably: no worker is held, and a restart does not start the sleep anew."""
+    """Sleep durably: no worker is held, and a restart does not start the sleep again."""
     flow = current_run()
     if flow is None:
         _refuse_in_step("sleep")
@@ -181,25 +180,12 @@ def this_run() -> ThisRun:
     """Who this run is, and whether it has been cancelled (for sync code, which must look)."""
     flow = _inside("this_run")
     claim = flow.claim
+    previous_at = StoredRunOptions.read(claim.options).previous_due_at
     return ThisRun(
         claim.id, claim.root_id, claim.name, claim.attempt, claim.trigger,
         None if claim.due_at is None else moment(claim.due_at), claim.external_id,
-        flow.interrupted, _previous(claim.options),
+        flow.interrupted, None if previous_at is None else moment(previous_at),
     )  # fmt: skip
-
-
-class _Scheduled(msgspec.Struct):
-    """What firing adds to the options of a run."""
-
-    previous_due_at: int | None = None
-
-
-_SCHEDULED = msgspec.json.Decoder(_Scheduled)
-
-
-def _previous(options: str | None) -> datetime | None:
-    at = None if options is None else _SCHEDULED.decode(options).previous_due_at
-    return None if at is None else moment(at)
 
 
 async def gather(*work: Awaitable[T], limit: int | None = None) -> list[T]:

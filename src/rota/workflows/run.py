@@ -1,7 +1,7 @@
 """One run of a workflow while it is performed: what it remembers, does now, and waits for.
 
 Everything durable that user code awaits passes through here. When all branches of the code are
-blocked on durable waits, the flow suspends: the seat is given back, and a later claim replays the
+blocked on durable waits, the flow suspends: the slot is given back, and a later claim replays the
 code, with every finished step answered from memory. Nothing new is executed while a recorded step
 has not been asked for again: such a chain is stranded by a code change, and says so.
 """
@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import random
 import threading
-from collections.abc import Awaitable, Collection, Coroutine, Sequence
+from collections.abc import Collection, Coroutine, Sequence
 from concurrent.futures import Executor as Threads
 from typing import Any, NamedTuple, TypeVar
 
@@ -28,8 +28,10 @@ from rota.errors import (
     Unstorable,
     UsageError,
 )
-from rota.workflows import branches, invoke
-from rota.workflows.calls import Calls, shown
+from rota.workflows import branches
+from rota.workflows.calls import PendingCalls, shown
+from rota.workflows.calls import close as close_calls
+from rota.workflows.child_runs import ChildRuns
 from rota.workflows.timeouts import plain_timeout
 
 T = TypeVar("T")
@@ -40,9 +42,10 @@ FORGOTTEN = 0
 
 # Turns of the event loop without any sign of activity after which all branches count as blocked.
 QUIET_TURNS = 8
-# What plain awaits beside a durable wait get before they are cut off (and repeated at the replay).
+# The time for plain awaits beside a durable wait before they are cancelled (and repeated at the
+# replay).
 LINGER_S = 5.0
-# What new steps wait for a branch that may still ask for a recorded one.
+# The time that new steps wait for a branch that may still ask for a recorded one.
 HELD_S = 0.5
 
 
@@ -53,12 +56,12 @@ def current_run() -> WorkflowRun | None:
 
 
 class WorkflowContext(NamedTuple):
-    """What all flows of one process share."""
+    """The objects that all workflow runs of one process share."""
 
     journal: Journal
     clock: Clock
     threads: Threads
-    children: invoke.Children
+    children: ChildRuns
     payload_bytes_max: int
     loop: asyncio.AbstractEventLoop
     loop_thread: int
@@ -67,12 +70,12 @@ class WorkflowContext(NamedTuple):
 class WorkflowRun:
     """The inside of one run."""
 
-    # Thousands of these are made a second, and what is read at every call lies at hand this way.
+    # Thousands of these are made a second, and what is read at every call lies available this way.
     __slots__ = (
         "_activity", "_busy", "_checking", "_failed_before", "_held", "_lingered",
         "_patching", "_position", "_recorded", "_root", "_seed", "_undecided",
-        "_used_keys", "_waits", "calls", "cancelled", "claim", "clock", "interrupted", "refusal",
-        "room", "suspending", "task", "threaded", "unasked", "waits_for", "wake_at",
+        "_used_keys", "_waits", "cancelled", "claim", "clock", "interrupted", "pending_calls",
+        "refusal", "room", "suspending", "task", "threaded", "unasked", "waits_for", "wake_at",
     )  # fmt: skip
 
     def __init__(
@@ -103,7 +106,7 @@ class WorkflowRun:
         self._waits: dict[asyncio.Future[None], tuple[str, int | None]] = {}
         self._held: list[asyncio.Future[None]] = []
         self._undecided: list[asyncio.Future[None]] = []
-        self.calls = Calls()
+        self.pending_calls: PendingCalls = {}
         self._used_keys: set[str] = set()
         self._patching: asyncio.Lock | None = None
         self._lingered = self._checking = False
@@ -111,8 +114,8 @@ class WorkflowRun:
             self._learn(recorded)
 
     def _learn(self, recorded: Sequence[StoredStep]) -> None:
-        # A failure that ended an earlier attempt is forgotten: a retry tries that step again. One
-        # that user code caught is part of the story, and is told the same way at every replay.
+        # A failure that ended an earlier attempt is forgotten: a retry tries that step again. A
+        # failure that user code caught is recorded, and is raised again at every replay.
         self._recorded = {
             step.key: step
             for step in recorded
@@ -143,9 +146,10 @@ class WorkflowRun:
     def end(self) -> list[asyncio.Task[Any]]:
         """The workflow function has ended: cancel the branches it left behind, and return them.
 
-        What points in circles is let go: thousands of runs a second would else be left to the
-        garbage collector, at a fifth of what a run costs."""
-        self.calls.close()
+        Reference cycles are cut: thousands of runs a second would otherwise be left to the garbage
+        collector, at a fifth of the cost of a run."""
+        if self.pending_calls:
+            close_calls(self.pending_calls)
         if self.threaded:
             return []
         self.interrupted = True  # a callback that outlived the run hears so at its next call
@@ -172,7 +176,7 @@ class WorkflowRun:
         if key in self._used_keys:
             raise UsageError(
                 f"this run calls {name.removeprefix('start ')} with key {explicit!r} twice",
-                hint="Give each call its own key: a key stands for one result.",
+                hint="Give each call its own key: a key represents one result.",
             )
         self._used_keys.add(key)
         return key
@@ -203,7 +207,7 @@ class WorkflowRun:
         return tuple(sorted(self._root.uncaught()))
 
     def recall(self, key: str) -> StoredStep | None:
-        """What is recorded under a key; asking counts as having replayed it."""
+        """The record under a key; asking counts as having replayed it."""
         self._activity += 1
         if self.unasked:
             self.unasked.discard(key)
@@ -270,24 +274,16 @@ class WorkflowRun:
     async def record(self, step: StoredStep) -> None:
         """Write a step and remember it."""
         with self:
-            self.written(step, await self.write(step))
+            self.remember(step, await self.room.journal.put(self.claim, step))
 
-    def write(self, step: StoredStep) -> Awaitable[Written]:
-        """The same for a caller that is busy already; the answer goes to `written`."""
-        return self.room.journal.put(self.claim, step)
-
-    def written(self, step: StoredStep, answer: Written) -> None:
-        """Remember a step that was written, or unwind user code: the run is not ours any more, or
-        fails because the step cannot be stored."""
-        if answer is not True:
-            if isinstance(answer, Unstorable):
-                self.refuse(answer)
+    def remember(self, step: StoredStep, written: Written = True) -> None:
+        """Keep a step that was written. Otherwise unwind user code: the run is not ours any more,
+        or fails because the step cannot be stored."""
+        if written is not True:
+            if isinstance(written, Unstorable):
+                self.refuse(written)
             self.interrupted = True
             raise RunInterrupted
-        self._recorded[step.key] = step
-
-    def remember(self, step: StoredStep) -> None:
-        """Keep a step that has been written."""
         self._recorded[step.key] = step
 
     async def ours(self, write: Coroutine[Any, Any, T]) -> T:
@@ -304,7 +300,7 @@ class WorkflowRun:
 
     # -- activity, quiet, suspension -------------------------------------------------------
 
-    # `with flow:` marks work under way; while there is any, the flow does not suspend.
+    # `with flow:` marks work in progress; while there is any, the flow does not suspend.
 
     def __enter__(self) -> None:
         self._busy += 1
@@ -312,7 +308,9 @@ class WorkflowRun:
 
     def __exit__(self, *_: object) -> None:
         self._busy -= 1
-        self._note()  # the last of it has ended, perhaps: all branches may be blocked now
+        self._activity += 1
+        if self._waits or self._held or self._undecided:
+            self._note()  # this may have been the last work: all branches may be blocked now
 
     async def permit_new(self) -> None:
         """Return once it is certain that executing something new contradicts no recorded step."""
@@ -337,7 +335,7 @@ class WorkflowRun:
         """Block this branch durably until `wake_at` or until something pokes the run."""
         future: asyncio.Future[None] = self.room.loop.create_future()
         self._waits[future] = (what, wake_at)
-        # While another branch is at work the run keeps its seat, and time passes here.
+        # While another branch is at work the run keeps its slot, and time passes here.
         timer = None if wake_at is None else self.clock.call_at(wake_at, lambda: _arrive(future))
         self._note()
         try:
@@ -374,7 +372,7 @@ class WorkflowRun:
             self._all_quiet(seen)
 
     def _all_quiet(self, seen: int) -> None:
-        """Nothing of ours is under way. What a branch awaits besides gets a moment to end."""
+        """Nothing of ours is in progress. Other awaits of a branch get a moment to end."""
         durable = self._waits.keys() | {*self._held, *self._undecided}
         real = not self.threaded and self._root.awaits_something_real(durable)
         if real and not self._lingered:
@@ -431,7 +429,7 @@ class WorkflowRun:
         for future in list(self._waits):
             if not future.done():
                 future.set_exception(Suspended())
-                # A branch nobody awaits any more must not be reported as unhandled.
+                # A branch that no code awaits any more must not be reported as unhandled.
                 future.exception()
         if self.task is not None and not self.threaded:
             self.task.cancel()
@@ -448,7 +446,7 @@ class WorkflowRun:
         return asyncio.run_coroutine_threadsafe(work, self.room.loop).result()
 
     def check_open(self) -> None:
-        """Raise when user code goes on although its run has been suspended or taken away."""
+        """Raise when user code continues although its run has been suspended or taken away."""
         if self.suspending:
             raise Suspended
         if self.interrupted or (self.task is not None and self.task.cancelling()):

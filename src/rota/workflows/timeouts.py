@@ -12,12 +12,12 @@ from typing import Any
 from rota.errors import UsageError
 from rota.workflows.branches import Branch
 
-# What `asyncio.wait` and, before Python 3.12, `asyncio.wait_for` call when their time is up.
+# The callbacks of `asyncio.wait` and, before Python 3.12, `asyncio.wait_for` when their time is up.
 _RELEASE = getattr(_tasks, "_release_waiter", None)
 
 
 def undetected(loop: asyncio.AbstractEventLoop) -> str | None:
-    """What to say about an event loop that does not show its timers, as uvloop."""
+    """The error about an event loop that does not show its timers, as uvloop."""
     if hasattr(loop, "_scheduled"):
         return None
     kind = type(loop)

@@ -1,4 +1,4 @@
-"""What a workflow waits for besides time: child runs and signals. Durable, holding no worker."""
+"""The waits of a workflow besides time: child runs and signals. Durable, holding no worker."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rota.client.start import NO_OPTIONS, RunOptions
 from rota.core import typed
 from rota.core.json_schema import shape_of
 from rota.core.runs.digest import digest_of
-from rota.core.runs.ids import born_at
+from rota.core.runs.ids import created_at_of
 from rota.core.runs.model import StoredStep
 from rota.core.runs.stored_errors import end_of, read_error, run_failed
 from rota.core.time.instants import SECOND, after
@@ -27,8 +27,8 @@ SIBLINGS_MAX = 250  # children that one look asks about
 
 
 class Siblings:
-    """Children that were started together: a look after one of them is a look after many, so
-    that awaiting them one by one does not cost a transaction for each look."""
+    """Children that were started together: a look after one of them is a look after many. So
+    awaiting them one by one does not cost a transaction for each."""
 
     def __init__(self, ids: Sequence[str]) -> None:
         self._open = dict.fromkeys(ids)
@@ -134,7 +134,7 @@ async def run_child(
     call: object = None,
 ) -> Any:
     """Start a child run and wait durably for its result. `call` is what it was noted under."""
-    flow.calls.begun(call, None)
+    flow.pending_calls.pop(call, None)
     child_id = await start_child(flow, workflow, args, kwargs, explicit=explicit)
     return await child_result(flow, child_id, workflow.signature.returns)
 
@@ -173,7 +173,7 @@ async def _retry_child(flow: WorkflowRun, key: str, child_id: str) -> StoredStep
 
 def _look_again_at(child_id: str, now: int) -> int:
     """The longer it has taken already, the less a moment more matters."""
-    age = now - born_at(child_id)
+    age = now - created_at_of(child_id)
     return now + min(max(age // 8, LOOK_US_MIN), LOOK_US_MAX)
 
 
@@ -186,7 +186,7 @@ async def _child_end(flow: WorkflowRun, key: str, child_id: str, siblings: Sibli
             continue
         if seen.ended is not None:
             break
-        # The end of a run that is somebody else's child wakes only its own parent: look again.
+        # The end of another parent's child wakes only its own parent: look again.
         look_at = None if seen.is_own else _look_again_at(child_id, flow.clock.now())
         await flow.wait("child", look_at)
     ended = seen.ended
@@ -211,7 +211,7 @@ async def take_signal(
     if step is None:
         await flow.permit_new()
         deadline = None if timeout_us is None else after(flow.clock.now(), timeout_us)
-        # The shape lies where the value will: whoever sends one is told when it does not fit.
+        # The shape lies where the value will: a sender gets an error when the value does not fit.
         step = flow.new_step(
             key, "signal", status="waiting", wake_at=deadline, output=shape, digest=digest
         )

@@ -27,7 +27,7 @@ def PERSON(command: F) -> F:  # noqa: N802 - a pair of options
 
 
 def result_of(text: str | None) -> Any:
-    """What a person gives as the result of a change: JSON, or else a string."""
+    """The result of a change as a person gives it: JSON, or otherwise a string."""
     return None if text is None else values.loose(text)
 
 

@@ -71,13 +71,13 @@ def list_(call: CommonOptions, archived: bool, after: str) -> None:
 @complete.AUTOMATION
 @click.pass_obj
 def show(call: CommonOptions, name: str) -> None:
-    """Show how an automation stands, what blocks it, and what clears it.
+    """Show the state of an automation, what blocks it, and what clears it.
 
     A change that waits for approval is shown with exactly the parameters it will be made with.
     """
     story = connect.ask(call, lambda client: page.read(client, name))
     if call.json:
-        render.document(page.story_document(story))
+        render.document(page.explanation_document(story))
     else:
         page.page(story)
 
@@ -97,7 +97,7 @@ for command in (
 
 
 class Deployed(NamedTuple):
-    """What a deploy did to one automation, and which workers have other code of it."""
+    """The effect of a deploy on one automation, and which workers have other code of it."""
 
     name: str
     version: int
@@ -259,7 +259,7 @@ def _all_of(broken: Sequence[BadAutomation]) -> BadAutomation:
 def _steer(
     call: CommonOptions, name: str, verb: Callable[[Client], Awaitable[T]]
 ) -> tuple[T, AutomationView]:
-    """Do it; returns the answer, and how the automation stands after it."""
+    """Do it; returns the answer, and the state of the automation afterwards."""
 
     async def work(client: Client) -> tuple[T, AutomationView]:
         return await verb(client), await client.automations.show(name)
@@ -268,7 +268,7 @@ def _steer(
 
 
 def tell(call: CommonOptions, standing: AutomationView, words: str, **facts: Any) -> None:
-    """What was done, and how the automation stands after it."""
+    """The effect, and the state of the automation afterwards."""
     if call.json:
         render.document(page.document(standing) | facts)
         return
@@ -284,7 +284,7 @@ def tell(call: CommonOptions, standing: AutomationView, words: str, **facts: Any
 @complete.AUTOMATION
 @click.pass_obj
 def run_now(call: CommonOptions, name: str) -> None:
-    """Make every producer due now. Its schedule stays as it is.
+    """Make every producer due now. Its schedule stays unchanged.
 
     Refused while a run is active, or while something has to be resolved first.
     """
@@ -298,7 +298,7 @@ def run_now(call: CommonOptions, name: str) -> None:
 @complete.AUTOMATION
 @click.pass_obj
 def pause(call: CommonOptions, name: str) -> None:
-    """Begin nothing new. What runs is left to end, and events are kept."""
+    """Begin nothing new. A handler run in progress ends, and events are kept."""
     _, standing = _steer(call, name, lambda client: client.automations.pause(name))
     tell(call, standing, f"{name} is paused")
 
@@ -307,9 +307,9 @@ def pause(call: CommonOptions, name: str) -> None:
 @complete.AUTOMATION
 @click.pass_obj
 def resume(call: CommonOptions, name: str) -> None:
-    """Go on after a pause, or come back from the archive.
+    """Continue after a pause, or come back from the archive.
 
-    What waits for a person goes on waiting: see `rota run resolve`.
+    Handler runs that wait for a person stay waiting: see `rota run resolve`.
     """
     _, standing = _steer(call, name, lambda client: client.automations.resume(name))
     tell(call, standing, f"{name} is resumed")
@@ -344,7 +344,7 @@ def publish(
     PAYLOAD is JSON, or else a string; @file and - (stdin) hold JSON. It is checked against the
     topic's type as it was deployed. The same ID is the same event: it corrects one that no run has
     taken. A payload for an event that a run has reserved is kept, and counts only if the run lets
-    go of the event. An event that was used or skipped stays as it is.
+    go of the event. An event that was used or skipped stays unchanged.
     """
     body = _payload(payload)
 
@@ -365,7 +365,7 @@ def publish(
 
 
 def _what_came_of(event: StoredEvent | None) -> str:
-    """What publishing did; `event` is the one that it left as it was."""
+    """The result of publishing; `event` is the one that it left as it was."""
     if event is None:
         return "was published"
     if event.status == EventStatus.PENDING:
@@ -448,8 +448,8 @@ def skip(
 ) -> None:
     """Leave out a pending event, or an input with everything it leads to.
 
-    What a run has taken already is finished. To skip what a blocked run has taken, see
-    `rota run resolve`.
+    Events that a run has taken already are processed to their end. To skip what a blocked run has
+    taken, see `rota run resolve`.
     """
     if input_id is not None and topic is None:
         count, standing = _steer(

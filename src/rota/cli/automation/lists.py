@@ -224,7 +224,7 @@ async def _behind(client: Client, name: str, output_id: str) -> Trail:
     root, dash, number = output_id.partition("-")  # a change is numbered within its chain of runs
     if dash:
         with contextlib.suppress(UnknownRun):
-            root = (await client.get(root)).root_id
+            root = (await client.runs.get(root)).root_id
     wanted = f"{root}{dash}{number}"
     rows = await client.automations.outputs(name, before=f"{wanted}z", limit=1)
     if not rows or not rows[0].id.startswith(wanted):

@@ -11,7 +11,7 @@ import click
 from rota.cli import render
 from rota.core.automations.text import deed
 from rota.core.runs.ids import short_id
-from rota.core.runs.stored_errors import read_error
+from rota.core.runs.stored_errors import own_frames, read_error
 from rota.core.time.instants import SECOND
 
 if TYPE_CHECKING:
@@ -27,29 +27,29 @@ PATIENCE_S = 10
 SKIPS_SHOWN = 3
 CELL_WIDTH = 48
 
-# What can be done → the command, and what it means to the person who types it.
+# Action → the command, and what it means to the person who types it.
 ACTIONS: dict[str, tuple[str, str]] = {
     "approve": ("rota run approve {waits}", "make this change, with exactly these parameters"),
-    "reject": ("rota run reject {waits}", "go on without it; its events are skipped"),
+    "reject": ("rota run reject {waits}", "continue without it; its events are skipped"),
     "try-again": ("rota run resolve {waits} try-again", "the cause is gone: take it up again"),
     "happened": (
         "rota run resolve {waits} happened",
-        "you looked, and it is there: go on with it (--result JSON gives its result)",
+        "you looked, and it is there: continue with it (--result JSON gives its result)",
     ),
     "did-not-happen": (
         "rota run resolve {waits} did-not-happen",
         "you looked, and it is not there: it is done again",
     ),
-    "skip": ("rota run resolve {waits} skip", "go on without {skips}"),
+    "skip": ("rota run resolve {waits} skip", "continue without {skips}"),
     "deploy": ("rota automation deploy {name}", "after you have corrected the code"),
-    "resume": ("rota automation resume {name}", "let it go on"),
+    "resume": ("rota automation resume {name}", "let it continue"),
     "restart": ("rota up", "restart the workers, with the code of version {version}"),
     "rollback": ("rota automation rollback {name} {known}", "or use the code that they have"),
 }
 # The same word, where a change is in doubt: then it says something else.
 IN_DOUBT: dict[str, str] = {
     "try-again": "look again whether it happened",
-    "skip": "it does not matter: go on without it",
+    "skip": "it does not matter: continue without it",
 }
 
 
@@ -101,7 +101,7 @@ async def read(client: Client, name: str) -> AutomationPage:
 
 
 def actions(standing: AutomationView) -> list[dict[str, str]]:
-    """What a person can do: the exact commands, and what each means."""
+    """The actions that a person can take: the exact commands, and what each means."""
     waits = in_the_way(standing) or standing.turn
     names = {
         "name": standing.automation.name, "waits": waits.id if waits else "",
@@ -164,7 +164,7 @@ def document(standing: AutomationView) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def story_document(story: AutomationPage) -> dict[str, Any]:
+def explanation_document(story: AutomationPage) -> dict[str, Any]:
     """The page for machines."""
     return document(story.standing) | {
         "deployed_at": render.at(story.deployed_at),
@@ -327,7 +327,7 @@ def _error(story: AutomationPage) -> None:
     detail = read_error(story.error)
     render.heading("the error")
     click.echo(f"  {render.clean(detail['type'])}: {render.clean(detail['message'])}")
-    for line in render.own_frames(detail["trace"].rstrip()):
+    for line in own_frames(detail["trace"].rstrip()):
         click.echo(f"  {render.clean(line)}")
 
 

@@ -59,8 +59,9 @@ def _print_plan(call: CommonOptions, where: str, plan: MigrationPlan) -> None:
 
 @click.command(cls=BaseCommand)
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+@click.option("--disarmed", is_flag=True, help="Keep the copy from acting until `rota arm`.")
 @click.pass_obj
-def backup(call: CommonOptions, file: Path) -> None:
+def backup(call: CommonOptions, file: Path, disarmed: bool) -> None:
     """Copy a SQLite database to FILE while workers run.
 
     The copy holds everything committed before the command began. FILE must not exist.
@@ -71,7 +72,8 @@ def backup(call: CommonOptions, file: Path) -> None:
     place = connect.place_of(call)
     project.must_exist(place.url)
     target = str(file.absolute())
-    where, size = asyncio.run(checkup.back_up(place.url, place.settings, target))
+    copying = checkup.back_up(place.url, place.settings, target, disarmed=disarmed)
+    where, size = asyncio.run(copying)
     if call.json:
         render.document({"database": where, "file": target, "bytes": size})
     else:
@@ -90,7 +92,8 @@ def doctor(call: CommonOptions, repairs: bool, full: bool) -> int:
     """Look for what is wrong, and say what to do.
 
     Looks at the database, clock, invariants, workers, queues and stuck runs. Changes nothing
-    without --repair. Ends with 0 when nothing is bad, 3 when the database cannot be used, else 1.
+    without --repair. Ends with 0 when nothing is bad, 3 when the database cannot be used, otherwise
+    1.
     """
     from rota import project
     from rota.client import doctor as checkup

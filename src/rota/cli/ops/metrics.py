@@ -17,15 +17,15 @@ from rota.errors import BadInput
 @click.command(cls=BaseCommand)
 @click.option(
     "-o", "--output", metavar="FILE", type=click.Path(path_type=Path),
-    help="Write the text to FILE, whole or not at all, and nothing to stdout.",
+    help="Write the text to FILE at once, and nothing to stdout.",
 )  # fmt: skip
 @click.pass_obj
 def metrics(call: CommonOptions, output: Path | None) -> None:
     """Print the state of the store as Prometheus reads it.
 
     Text exposition format 0.0.4, for the textfile collector of node_exporter: let a timer run it
-    with --output. What is open is counted exactly; what is over, within the stretch that each HELP
-    line states. With --json and --output, stdout tells the file and how many numbers it has.
+    with --output. Open runs are counted exactly; ended runs, within the range that each HELP line
+    states. With --json and --output, stdout names the file and how many numbers it has.
     """
     from rota.client.metrics import collect
 

@@ -18,18 +18,21 @@ from rota import RunIdFilter
 from rota.cli import complete, connect, exit_codes, render
 from rota.cli.base import BaseCommand, CommonOptions
 from rota.core.runs.ids import short_id
+from rota.core.runs.stored_errors import own_frames
 from rota.core.time.instants import iso
 from rota.errors import UsageError
 
 if TYPE_CHECKING:
     from rota.app import Rota
+    from rota.http.options import HttpOptions
+    from rota.http.server import HttpServer
     from rota.project import ProjectLocation
 
 log = logging.getLogger("rota.up")
 
 RUNS = "rota.runs"  # the logger of each run's start, end, retry and failure
 # They log every request with its whole URL, keys and all.
-LOUD = ("httpx", "httpx2", "httpcore", "httpcore2")
+LOUD = ("uvicorn", "httpx", "httpx2", "httpcore", "httpcore2")
 
 
 @click.command(cls=BaseCommand)
@@ -42,23 +45,32 @@ LOUD = ("httpx", "httpx2", "httpcore", "httpcore2")
     help="Serve only this queue; may be repeated.",
     shell_complete=complete.queues,
 )
-@click.option("--seats", type=int, help="Runs performed at the same time. [ROTA_SEATS]")
+@click.option("--slots", type=int, help="Runs performed at the same time. [ROTA_SLOTS]")
 @click.option("--migrate", is_flag=True, help="PostgreSQL: bring the tables up to date first.")
+@click.option("--http", "address", metavar="HOST:PORT", help="Serve API and dashboard there.")
+@click.option(
+    "--no-http", is_flag=True, envvar="ROTA_NO_HTTP",
+    help="Serve no API and no dashboard. [ROTA_NO_HTTP]",
+)  # fmt: skip
 @click.pass_obj
 def up(
     call: CommonOptions,
     target: str | None,
     queues: tuple[str, ...],
-    seats: int | None,
+    slots: int | None,
     migrate: bool,
+    address: str | None,
+    no_http: bool,
 ) -> int:
     """Perform the runs of a project until told to stop.
 
     TARGET is package.module:app, path/to/file.py, file.py:app or a folder with a rota.toml;
     without one, the rota.toml of this folder or a parent.
 
-    A setting is taken from the first of: flag, environment (ROTA_DATABASE, ROTA_SEATS, …),
+    A setting is taken from the first of: flag, environment (ROTA_DATABASE, ROTA_SLOTS, …),
     rota.toml, code.
+
+    With the extra `web`, API and dashboard are on 127.0.0.1:8420, or the next free port.
 
     SIGTERM and Ctrl-C stop it gracefully: runs get `stop_s` seconds to end, the rest is handed
     over. A second one stops it at once. Logs go to stderr; with --json, one object per line.
@@ -70,7 +82,7 @@ def up(
             "there is no project here",
             hint="Name one: `rota up file.py`, or go to a folder with a rota.toml.",
         )
-    app = connect.app_of(call, found, seats=seats)
+    app = connect.app_of(call, found, slots=slots)
     if not (app.workflows or app.automations.declared):
         raise UsageError(
             f"{found.app} registers no workflow and no automation: there is nothing to perform",
@@ -79,9 +91,19 @@ def up(
     app.migrates = app.migrates or migrate
     write_logs(call)
     _warn_of_namespace(connect.known_place(call, found), app)
-    code = asyncio.run(WorkerDaemon(app, queues).live())
+    server = None if no_http else _server(app, connect.http_options(found, address), address)
+    code = asyncio.run(WorkerDaemon(app, queues, server).live())
     leave_threads(code)
     return code
+
+
+def _server(app: Rota, options: HttpOptions, address: str | None) -> HttpServer | None:
+    """The server beside the worker. A server by default does not start if it cannot."""
+    from rota.http import server
+
+    if address is None and not server.is_installed():
+        return None
+    return server.HttpServer(app, options)
 
 
 def _warn_of_namespace(place: ProjectLocation | None, app: Rota) -> None:
@@ -97,8 +119,9 @@ def _warn_of_namespace(place: ProjectLocation | None, app: Rota) -> None:
 class WorkerDaemon:
     """One worker and the signals it obeys."""
 
-    def __init__(self, app: Rota, queues: Sequence[str]) -> None:
+    def __init__(self, app: Rota, queues: Sequence[str], server: HttpServer | None = None) -> None:
         self._app = app
+        self._server = server
         self._queues = list(queues) or None
         self._stop = asyncio.Event()
         self._hurry = asyncio.Event()
@@ -117,10 +140,16 @@ class WorkerDaemon:
                 await asyncio.gather(starting, return_exceptions=True)
                 return exit_codes.INTERRUPTED
             await starting
-            await self._say_up()
-            await stopping
-            return await self._drain()
+            with self._app.own_process():
+                await self._say_up()
+                if self._server is not None:
+                    await self._server.start()
+                    log.info("API and dashboard: %s", self._server.address)
+                await stopping
+                return await self._drain()
         finally:
+            if self._server is not None:
+                await self._server.stop()
             await self._app.close()
 
     def _signalled(self) -> None:
@@ -160,9 +189,9 @@ class WorkerDaemon:
         # As it signed on, so that the first line says what others see.
         rows = [row for row in await app.workers() if row.id == worker_id]
         log.info(
-            "worker %s is up on %s: namespace %s, queues %s, %d seats, %s",
+            "worker %s is up on %s: namespace %s, queues %s, %d slots, %s",
             worker_id, app.database.place, app.settings.namespace,
-            ", ".join(name for row in rows for name in served(row)), app.settings.seats,
+            ", ".join(name for row in rows for name in served(row)), app.settings.slots,
             _performs(app),
         )  # fmt: skip
 
@@ -196,7 +225,7 @@ class _Lines(logging.Formatter):
         record.of_run = "" if said else f" [run {short_id(run_id)}]"
         if record.name == RUNS and record.exc_info:  # what failed is user code, not Rota
             trace = self.formatException(record.exc_info)
-            record.exc_text = "\n".join(render.own_frames(trace))
+            record.exc_text = "\n".join(own_frames(trace))
         if not self._call.json:
             return exit_codes.hide(super().format(record), self._call.url)
         fields = {

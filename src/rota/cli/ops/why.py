@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 )
 @click.pass_obj
 def why(call: CommonOptions, name: str, at_text: str | None) -> None:
-    """Say why a schedule or an automation ran or did not, or where a run stands.
+    """Say why a schedule or an automation ran or did not, or the state of a run.
 
     NAME is a schedule, an automation, or the id of a run. Without --at it explains the last
     occurrence, or of what keeps it from running. TIME is 2027-03-28T02:30, 02:30 or 9am today, or
@@ -29,7 +29,7 @@ def why(call: CommonOptions, name: str, at_text: str | None) -> None:
     means the whole minute. "last night", yesterday, today, a date or "last 12h" ask about all
     occurrences of that span. Changes nothing.
     """
-    found = connect.ask(call, lambda client: _ask(client, name, at_text))
+    found = connect.ask(call, lambda client: _ask(client, name, at_text), notes=False)
     if call.json:
         render.document(found._asdict())
         return

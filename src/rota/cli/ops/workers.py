@@ -39,11 +39,11 @@ def list_workers(call: CommonOptions, everyone: bool) -> None:
     lines = [
         (
             short_id(row.id), row.host.partition("/")[0], row.pid, ", ".join(_queues(row)),
-            row.seats, row.status, _heartbeat(row, settings, now), render.ago(row.started_at, now),
+            row.slots, row.status, _heartbeat(row, settings, now), render.ago(row.started_at, now),
         )
         for row in rows
     ]  # fmt: skip
-    heads = ("id", "host", "pid", "queues", "seats", "status", "heartbeat", "started")
+    heads = ("id", "host", "pid", "queues", "slots", "status", "heartbeat", "started")
     render.table(heads, lines, "no worker is on; start one with `rota up`")
 
 
@@ -100,7 +100,7 @@ async def _read_queues(client: Client) -> list[dict[str, Any]]:
     """Every queue that is declared, served or waited in."""
     now = client.clock.now()
     declared = {row.name: row for row in await client.queues()}
-    ready = await client.ready()
+    ready = await client.runs.ready()
     on = [name for row in await client.workers() for name in _queues(row)]
     names = {*declared, *on, *(row.queue for row in ready)}
     rows = []
@@ -146,7 +146,7 @@ def _limits(row: dict[str, Any]) -> str:
 @complete.QUEUE
 @click.pass_obj
 def pause(call: CommonOptions, name: str) -> None:
-    """Stop taking runs from a queue, on all workers. What runs goes on."""
+    """Stop taking runs from a queue, on all workers. Runs in progress continue."""
     _set_paused(call, name, True)
 
 

@@ -15,6 +15,7 @@ from rota.cli.pipeline.history import history
 from rota.cli.pipeline.render import render_
 from rota.cli.pipeline.resume import resume, retry
 from rota.cli.pipeline.run import run
+from rota.cli.pipeline.scheduler import scheduler
 from rota.cli.pipeline.trust import trust
 from rota.errors import BadPipeline
 
@@ -39,12 +40,14 @@ def pipeline() -> None:
     type=click.Choice(STARTERS),
     default="custom",
     show_default=True,
-    help="custom: a few items; data: rows of a CSV file; models: one question to several models; "
-    "generated: an AI makes the items.",
+    help="Kind of pipeline to begin with.",
 )
 @click.pass_obj
 def init(call: CommonOptions, folder: Path, template: str) -> None:
     """Write a pipeline to begin with into FOLDER.
+
+    The template custom has a few items, and data the rows of a CSV file. In models several models
+    get one question. In generated an AI makes the items.
 
     It runs as it is, offline, for nothing. Files that are there already are never changed.
     """
@@ -104,7 +107,7 @@ def validate(
 
 
 def _examined(paths: tuple[str, ...], given: dict[str, Any]) -> list[Listed]:
-    """Every pipeline that the paths name; a folder of pipelines stands for all in it."""
+    """Every pipeline that the paths name; a folder of pipelines represents all in it."""
     from rota.pipelines.definition.discovery import with_chains
     from rota.pipelines.definition.locate import locate, pipelines_in
     from rota.pipelines.preview.validation import examined
@@ -128,15 +131,15 @@ def _examined(paths: tuple[str, ...], given: dict[str, Any]) -> list[Listed]:
 def list_(call: CommonOptions, folder: Path) -> None:
     """List the pipelines of a folder, broken ones too.
 
-    FOLDER is this one if it is not named. Where it has no pipelines, those of its folder
-    `pipelines` (or `.vscode/pipelines`) are listed.
+    FOLDER is this one if it is not named. If it has no pipelines, those of its folder `pipelines`
+    (or `.vscode/pipelines`) are listed.
     """
     from rota.pipelines.definition.discovery import with_chains
     from rota.pipelines.definition.locate import pipelines_in
     from rota.pipelines.preview.validation import examined
 
     if not folder.is_dir():
-        raise click.UsageError(f"{folder} is no folder")
+        raise click.UsageError(f"{folder} is not a folder")
     found = with_chains([examined(each) for each in pipelines_in(folder)])
     if call.json:
         render.document([pipeline_words.list_document(each) for each in found])
@@ -176,3 +179,4 @@ def show(call: CommonOptions, path: str) -> None:
 
 for command in (render_, generate, run, resume, retry, history, trust):
     pipeline.add_command(command)
+pipeline.add_command(scheduler, "schedule")

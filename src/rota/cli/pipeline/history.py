@@ -42,7 +42,7 @@ class HistoryEntry(NamedTuple):
 
     @property
     def took_us(self) -> int | None:
-        """How long its attempts took together; None while one is under way."""
+        """How long its attempts took together; None while one is in progress."""
         ends = [(one.started_at, one.finished_at) for one in self.attempts if one.started_at]
         if not ends or any(end is None for _, end in ends):
             return None
@@ -50,7 +50,7 @@ class HistoryEntry(NamedTuple):
 
     @property
     def outcome(self) -> str:
-        """What it came to, or how far it is."""
+        """The outcome, or the progress so far."""
         if self.result is None or not self.run.is_final:
             return self.run.label
         return self.result.outcome
@@ -120,7 +120,7 @@ def _one(
 ) -> None:
     if client is None:
         raise never_ran(path)
-    story = connect.run(client, lambda opened: _story(opened, path, run_id))
+    story = connect.run(client, lambda opened: _explanation(opened, path, run_id))
     if result:
         if story.result.output is None:
             raise WrongState(
@@ -137,13 +137,13 @@ def _one(
         _page(story, path, limit)
 
 
-async def _story(client: Client, path: Path, run_id: str | None) -> PipelineRunPage:
+async def _explanation(client: Client, path: Path, run_id: str | None) -> PipelineRunPage:
     from rota.pipelines.run import result_reader
 
     run = await chosen_run(client, path, run_id)
     result = await result_reader.result(client, run.root_id)
     items = [each async for each in result_reader.items(client, run.root_id)]
-    return PipelineRunPage(run, await client.chain(run.root_id), result, items)
+    return PipelineRunPage(run, await client.runs.chain(run.root_id), result, items)
 
 
 def _page(story: PipelineRunPage, path: Path, limit: int) -> None:
@@ -159,7 +159,7 @@ def _page(story: PipelineRunPage, path: Path, limit: int) -> None:
         if value:
             click.echo(f"  {name:<12}{render.clean(str(value))}")
     render.heading("items")
-    # What went wrong is what people look for; it must not be hidden among thousands.
+    # People look for failures first; these must not be hidden among thousands.
     shown = sorted(story.items, key=lambda each: (GOOD.get(each.status, 0), each.position))[:limit]
     rows = [
         (
@@ -188,16 +188,16 @@ def _said(each: ItemOutcome) -> str:
 
 async def _entries(client: Client, path: Path, limit: int) -> Sequence[HistoryEntry]:
     """Chains by their newest attempts; a page of rows may hold several attempts of one."""
+    from rota.core.pipelines.names import run_name
     from rota.pipelines.definition.loader import entry_file
     from rota.pipelines.outcome import PipelineResult
     from rota.pipelines.run import result_reader
-    from rota.pipelines.snapshot import run_name
 
     name = run_name(entry_file(path).parent.resolve().name)
     chains: dict[str, Run] = {}
     before = ""
     while len(chains) < limit:
-        page = await client.list(name=name, before=before, limit=limit)
+        page = await client.runs.list(name=name, before=before, limit=limit)
         for run in page:
             chains.setdefault(run.root_id, run)
         if len(page) < limit:
@@ -210,7 +210,7 @@ async def _entries(client: Client, path: Path, limit: int) -> Sequence[HistoryEn
             result = msgspec.json.decode(run.output, type=PipelineResult)
         elif run.status != "skipped":  # not ended, or cut off: counted from what it has stored
             result = await result_reader.result(client, run.root_id)
-        attempts = [run] if run.id == run.root_id else await client.chain(run.root_id)
+        attempts = [run] if run.id == run.root_id else await client.runs.chain(run.root_id)
         entries.append(HistoryEntry(run, result, attempts))
     return entries
 

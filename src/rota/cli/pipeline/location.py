@@ -25,12 +25,13 @@ def root_of(folder: str | None) -> Path:
         root = Path(folder).expanduser()
         if not root.is_dir():
             raise UsageError(
-                f"{folder} is no folder", hint="Name the folder that holds the pipelines' folders."
+                f"{folder} is not a folder",
+                hint="Name the folder that holds the pipelines' folders.",
             )
         if any((root / name).is_file() for name in NAMES):
             raise UsageError(
                 f"{folder} is a pipeline itself, not a folder of pipelines",
-                hint=f"Name the folder it stands in: {root.resolve().parent}.",
+                hint=f"Name the folder it is in: {root.resolve().parent}.",
             )
         return root
     for place in map(Path, PLACES):
@@ -65,7 +66,7 @@ def place_of(call: CommonOptions, root: Path, **flags: Any) -> ProjectLocation:
 
 
 def app_of(call: CommonOptions, root: Path, *, migrate: bool | None = None, **flags: Any) -> Rota:
-    """An app on that database, without anybody's code; with the notification rules of the file."""
+    """An app on that database, without user code; with the notification rules of the file."""
     from rota.app import Rota
 
     place = place_of(call, root, **flags)
@@ -87,7 +88,7 @@ def trust_of(call: CommonOptions) -> Trust:
 
 
 def exists(url: str) -> bool:
-    """Whether a database is there, as far as this can be told without opening it."""
+    """Whether there is a database, as far as is known without opening it."""
     from rota.project import sqlite_path
 
     path = sqlite_path(url)

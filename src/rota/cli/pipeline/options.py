@@ -1,4 +1,4 @@
-"""What `render` and `run` are told alike: which pipeline, with which parameters and items."""
+"""The options that `render` and `run` share: which pipeline, with which parameters and items."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ _OPTIONS = (
     ),
     click.option(
         "--params", "params_file", metavar="FILE", type=click.Path(path_type=Path),
-        help="Parameters from a YAML or JSON file; -p wins over it, it wins over pipeline.yaml.",
+        help="Parameters from a YAML or JSON file; -p overrides them.",
     ),
     click.option(
         "--items", metavar="FILE",
-        help="Items from this .csv, .json or .jsonl instead of the pipeline's; - is stdin.",
+        help="Items from this .csv, .json or .jsonl file; - is stdin.",
     ),
     click.option(
         "--items-format", type=click.Choice(FORMATS), metavar="FORMAT",
-        help="How to read --items: csv, json, jsonl or lines; for stdin it is jsonl.",
+        help="Format of --items: csv, json, jsonl or lines. Stdin: jsonl.",
     ),
     click.option("--limit", type=click.IntRange(0), metavar="N", help="At most N items."),
     click.option("--sample", type=click.IntRange(1), metavar="N", help="N items by chance."),
@@ -103,7 +103,7 @@ def must_be_ready(found: PreparedRun, *, model: str | None, ai: Path | None) -> 
     answering = invoker_of(ai)
     for each in [model] if model else models_of(found.loaded):
         try:
-            answering.estimate(Request(each, ""))  # makes the provider, and asks nobody
+            answering.estimate(Request(each, ""))  # makes the provider, and calls no model
         except (UsageError, MissingExtra) as error:
             end = "" if error.message.endswith("?") else "."
             said.append(f"{error.message}{end} {error.advice}")
@@ -112,7 +112,7 @@ def must_be_ready(found: PreparedRun, *, model: str | None, ai: Path | None) -> 
     if said:
         raise BadInput(
             "\n  ".join([f"{found.loaded.pipeline_id} cannot run:", *dict.fromkeys(said)]),
-            hint="Nothing was started. Give what is missing (-p NAME=VALUE, --model), or mend it.",
+            hint="Nothing was started. Give what is missing (-p NAME=VALUE, --model), or fix it.",
         )
 
 
@@ -121,14 +121,14 @@ def _must_be_approved(found: PreparedRun) -> None:
     part = found.loaded.pipeline.input
     if part is not None and part.generate is not None and not part.generate.auto_approve:
         raise BadInput(
-            f"{found.loaded.pipeline_id} generates its items, and nobody has looked at them",
+            f"{found.loaded.pipeline_id} generates its items, and no person has checked them",
             hint=f"Look first: `rota pipeline generate {found.said} > items.jsonl`, then "
             f"`rota pipeline run {found.said} --items items.jsonl`; or set autoApprove: true.",
         )
 
 
 def piped() -> IO[bytes] | None:
-    """Standard input, unless it is a terminal, where nobody would think of typing items."""
+    """Standard input, unless it is a terminal: people do not type items."""
     try:
         return None if os.isatty(sys.stdin.fileno()) else sys.stdin.buffer
     except (OSError, ValueError):  # not a real file, but something that holds what was piped

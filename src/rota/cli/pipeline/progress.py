@@ -25,7 +25,7 @@ CLEAR = "\r\x1b[2K"
 
 
 class Meter:
-    """Tells where a run stands. One line that is drawn anew, or a line now and then."""
+    """Tells the state of a run. One line that is drawn again, or a line now and then."""
 
     def __init__(self, *, quiet: bool = False) -> None:
         self._is_bar = sys.stderr.isatty()
@@ -90,7 +90,7 @@ class Meter:
             sys.stderr.flush()
 
     def end(self) -> None:
-        """Nothing more will be told."""
+        """The end of the reports."""
         self.clear()
         self._drawn = False
         self._quiet = True

@@ -1,4 +1,4 @@
-"""`rota pipeline render`: the prompts and the bill, before anybody is asked."""
+"""`rota pipeline render`: the prompts and the cost, before a model is called."""
 
 from __future__ import annotations
 
@@ -32,9 +32,7 @@ UNKNOWN = "?"
     "--ai", metavar="FILE", type=click.Path(path_type=Path),
     help="AI settings, for models and prices. [ROTA_AI_FILE]",
 )  # fmt: skip
-@click.option(
-    "--run-commands", is_flag=True, help="Run the command that the items come from; else it is not."
-)
+@click.option("--run-commands", is_flag=True, help="Run the command that the items come from.")
 @click.pass_obj
 def render_(
     call: CommonOptions,
@@ -48,12 +46,12 @@ def render_(
     model: str | None,
     **chosen: Any,
 ) -> None:
-    """Show the prompts and estimate the cost; nobody is asked.
+    """Show the prompts and estimate the cost; call no model.
 
-    The dry run: the prompts as a run would send them, and the calls, tokens and cost of all of
-    it. Every item is read and counted, and the first prompts are shown. Nothing is stored, no AI
-    is called, no command is run (but see --run-commands). What only a run can tell is guessed,
-    and the notes say how. PATH is as for `rota pipeline show`.
+    The dry run: the prompts as a run would send them, and the calls, tokens and cost of all of it.
+    Every item is read and counted, and the first prompts are shown. Nothing is stored, no AI is
+    called, no command is run (but see --run-commands). Numbers that only a run can tell are
+    estimated, and the notes say how. PATH is as for `rota pipeline show`.
     """
     from rota.ai.registry import invoker_of
     from rota.pipelines.preview.dry_run import DryRunOptions, dry_run
@@ -115,7 +113,7 @@ def _page(forecast: Forecast, gallery: _Gallery, budget: str | None) -> None:
         click.echo(f"prompts not shown: {gallery.hidden} (--first N or --all shows them)")
     for note in forecast.notes:
         click.echo(f"note: {render.clean(note)}")
-    click.echo("nobody was asked, nothing was changed")
+    click.echo("Dry run: no model was called and nothing was saved")
 
 
 def _count(share: Share, number: int) -> str:

@@ -1,4 +1,4 @@
-"""`rota pipeline resume|retry`: go on with a run from what is done, paying for nothing twice."""
+"""`rota pipeline resume|retry`: continue with a run from what is done, paying for nothing twice."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def _must_have(verb: str, last: Run, path: str) -> None:
 
     if last.status == "skipped":
         raise WrongState(
-            f"run {last.root_id} was skipped, so it has nothing to go on with",
+            f"run {last.root_id} was skipped, so it has nothing to continue with",
             hint=f"Run it now: `rota pipeline run {path}`.",
         )
     if last.status != "completed":
@@ -83,7 +83,7 @@ def _must_have(verb: str, last: Run, path: str) -> None:
 
 
 def _tell_of_changes(last: Run, place: Path, path: str) -> None:
-    """Somebody who has mended the file should know that this run does not see it."""
+    """A user who has fixed the file should know that this run does not see it."""
     from rota.pipelines import snapshot
     from rota.pipelines.definition.locate import open_pipeline
 
@@ -93,7 +93,7 @@ def _tell_of_changes(last: Run, place: Path, path: str) -> None:
         now = ""
     if now != snapshot.read(last.input).digest:
         click.echo(
-            "note: the pipeline has changed since this run began; it goes on as it began (the new "
+            "note: the pipeline has changed since this run began; it continues unchanged (the new "
             f"one, without paying again for what is the same: rota pipeline run {path} "
             f"--reuse last)",
             err=True,
@@ -101,7 +101,8 @@ def _tell_of_changes(last: Run, place: Path, path: str) -> None:
 
 
 async def _must_be_free(app: Rota, last: Run, flag: str) -> None:
-    """Refuse a run that another process performs; one whose process is gone is ours to take."""
+    """Refuse a run that another process executes; a run without a living process is ours to
+    take."""
     from rota.client.doctor import absence
 
     if last.status != "running":
@@ -119,10 +120,10 @@ async def _must_be_free(app: Rota, last: Run, flag: str) -> None:
 
 resume = _again(
     "resume",
-    """Go on with a run that was cut off, from what is done.
+    """Continue with a run that was cut off, from what is done.
 
     For runs that were cancelled, failed, crashed or ran out of budget: the newest run of the
-    pipeline PATH, or --run. It goes on with the definition and the parameters it began with, and
+    pipeline PATH, or --run. It continues with the definition and the parameters it began with, and
     pays for no call twice. Exit codes are those of `rota pipeline run`.
     """,
 )
@@ -130,7 +131,7 @@ retry = _again(
     "retry",
     """Try the failed items of a run again, and only these.
 
-    Then all results are reduced anew. The newest run of the pipeline PATH, or --run. It goes on
+    Then all results are reduced again. The newest run of the pipeline PATH, or --run. It continues
     with the definition and the parameters it began with. Exit codes are those of
     `rota pipeline run`.
     """,

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 UNANSWERED = {"TruncatedReply": "cut off", "EmptyReply": "empty", "FilteredReply": "refused"}
 ERRORS_SHOWN = 5
 HINTS = {
-    "NeedsLogin": "Set the key in the environment of this command, then go on.",
-    "NeedsPermission": "Let the account do this, or pay for it, then go on.",
+    "NeedsLogin": "Set the key in the environment of this command, then continue.",
+    "NeedsPermission": "Let the account do this, or pay for it, then continue.",
 }
 
 _OUT = (
@@ -59,7 +59,7 @@ def ending(command: Any) -> Any:
 @click.option("--timeout", metavar="DURATION", help="End the run after this time, as in 30m.")
 @click.option(
     "--reuse", metavar="RUN",
-    help="Take over results of this run (an id, or last) where item, prompt and model are equal.",
+    help="Take over equal results of this run: an id, or last.",
 )  # fmt: skip
 @ending
 @click.pass_obj
@@ -83,12 +83,12 @@ def run(
     `pipelines`. stdout has the result and nothing else; progress and problems are on stderr.
 
     Every item is stored when it is done. Ctrl-C cancels and keeps what is done; `rota pipeline
-    resume` goes on from there, and `rota pipeline retry` tries failed items again: neither pays
-    for a call twice. Both go on with the definition the run began with; after a change of the
+    resume` continues from there, and `rota pipeline retry` tries failed items again: neither pays
+    for a call twice. Both continue with the definition the run began with; after a change of the
     file --reuse takes over what has not changed.
 
-    Runs are kept in --database, in that of the rota.toml of this folder, or else in `.rota.db` in
-    the folder that the pipeline's folder stands in.
+    Runs are kept in --database or in that of the rota.toml of this folder. Without both, they are
+    kept in `.rota.db` in the folder that the pipeline's folder is in.
 
     Parameters: -p wins over --params, which wins over `input.parameters` and `parameters` of the
     file; a field of an item wins over all of them. --model, --parallel, --limit and --timeout win
@@ -145,7 +145,7 @@ def live(
 
 
 def hush(call: CommonOptions) -> None:
-    """What a daemon would log is told here in other words; with --debug it is logged as well."""
+    """Log lines of a daemon are shown here in other words; with --debug they are logged as well."""
     log = logging.getLogger("rota")
     level, wire = log.level, logging.StreamHandler(sys.stderr)
     wire.setFormatter(logging.Formatter("%(levelname)s %(name)s: %(message)s"))
@@ -203,7 +203,7 @@ def result_document(result: PipelineResult) -> dict[str, Any]:
 
 
 def _sum_up(end: PipelineRunEnd, said: str) -> None:
-    """What happened, in a line; then what went wrong, and what may be done."""
+    """The outcome, in a line; then the failures, and what may be done."""
     result = end.result
     click.echo(f"{result.pipeline_id}: {summary(result)} (run {end.run_id})", err=True)
     for each in result.errors[:ERRORS_SHOWN]:
@@ -221,14 +221,14 @@ def _sum_up(end: PipelineRunEnd, said: str) -> None:
 
 
 def _emptiness(result: PipelineResult) -> list[str]:
-    """A run without items succeeds, and is seldom what somebody wanted."""
+    """A run without items succeeds, and is seldom what the user wanted."""
     if result.outcome != "completed" or result.processed:
         return []
     return ["no item passed the filter" if result.filtered else "no items came in"]
 
 
 def _advise(end: PipelineRunEnd, said: str) -> None:
-    """What may be done about it."""
+    """The commands that may help."""
     result = end.result
     if end.error_type in HINTS:
         click.echo(f"Hint: {HINTS[end.error_type]}", err=True)
@@ -240,7 +240,7 @@ def _advise(end: PipelineRunEnd, said: str) -> None:
     elif result.outcome == "partial":
         click.echo(f"try the failed items again: rota pipeline retry {said}", err=True)
     else:
-        what = "go on from what is done" if result.processed else "try again"
+        what = "continue from what is done" if result.processed else "try again"
         click.echo(f"{what}: rota pipeline resume {said}", err=True)
 
 

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 DATABASE = ".rota.db"  # as in pipelines.finding, which is loaded only when it is needed
 PAGE = 50
 REFRESH_S = 1.0
+SETTLE_S = 0.05  # between the end of an attempt and its row
 UNREDUCED = ("cancelled", "failed")
 STOP_S = 5.0  # for what is in flight when it was cancelled
 Begin = Callable[["Rota", str], Awaitable["RunHandle[PipelineResult]"]]
@@ -60,7 +61,8 @@ def client_of(call: CommonOptions, path: Path) -> Client | None:
 
 
 def flag_of(call: CommonOptions) -> str:
-    """What a command about runs needs to find this database, when nothing else would tell it."""
+    """The options that a command about runs needs to find this database, when nothing else names
+    it."""
     if call.database or not (call.url or "").endswith(f"/{DATABASE}"):
         return ""
     path = Path((call.url or "").removeprefix("sqlite:///"))
@@ -70,17 +72,17 @@ def flag_of(call: CommonOptions) -> str:
 
 async def chosen_run(app: Client, path: Path, run_id: str | None) -> Run:
     """The newest attempt of the run that is meant; skipped occurrences are none."""
+    from rota.core.pipelines.names import run_name
     from rota.pipelines.definition.loader import entry_file
-    from rota.pipelines.snapshot import run_name
 
     name = run_name(entry_file(path).parent.resolve().name)
     if run_id is not None:
-        last = (await app.chain(run_id))[-1]
+        last = (await app.runs.chain(run_id))[-1]
         if last.name != name:
             raise UnknownRun(f"run {run_id} is one of {last.name}, not of {name}", run_id=run_id)
         return last
     before = ""
-    while page := await app.list(name=name, before=before, limit=PAGE):
+    while page := await app.runs.list(name=name, before=before, limit=PAGE):
         performed = next((run for run in page if run.status != "skipped"), None)
         if performed is not None:
             return performed
@@ -89,7 +91,7 @@ async def chosen_run(app: Client, path: Path, run_id: str | None) -> Run:
 
 
 def never_ran(path: Path) -> UnknownRun:
-    """There is nothing to go on with, or to look at."""
+    """There is nothing to continue with, or to look at."""
     return UnknownRun(
         f"{path} has not run yet, as far as this database knows",
         hint=f"Run it: `rota pipeline run {path}`; or name another --database.",
@@ -109,7 +111,7 @@ class PipelineRunEnd(NamedTuple):
 
     @property
     def text(self) -> str | None:
-        """What stdout gets."""
+        """The text for stdout."""
         return self.kept if self.result.output is None else self.result.output
 
 
@@ -119,17 +121,19 @@ class Life:
     def __init__(self, app: Rota, meter: Meter) -> None:
         self._app, self._meter = app, meter
         self._interrupt = asyncio.Event()
+        self._told_end = False
         self._root_id: str | None = None
 
     async def live(self, begin: Begin, queue: str | None = None) -> PipelineRunEnd:
         """Begin the run, perform it to its end, and say how it ended."""
         app = self._app
         queue = queue or f"here-{secrets.token_hex(4)}"
-        unlisten = app.pipelines.listen(self._heard)
+        unlisten = app.pipelines.listen(self._notified)
         try:
             async with self._signals():
                 # Nothing else is performed here: no schedule is fired, no other queue is served.
                 await app.start_worker([queue], fires=False)
+                await app.operations.must_be_armed()
                 ref = await begin(app, queue)
                 self._root_id = ref.id
                 await self._ended(ref)
@@ -147,19 +151,23 @@ class Life:
             sys.stderr.flush()
             os._exit(code)
 
-    def _heard(self, progress: Progress) -> None:
+    def _notified(self, progress: Progress) -> None:
         if self._root_id in (None, progress.root_id):
             self._meter.tell(progress)
+            self._told_end = progress.phase == "ended"
 
     async def _ended(self, ref: RunHandle[PipelineResult]) -> None:
-        waiting = asyncio.ensure_future(self._app.wait(ref.id))
+        waiting = asyncio.ensure_future(self._app.runs.wait(ref.id))
         stopping = asyncio.ensure_future(self._interrupt.wait())
         try:
             while not waiting.done():
+                pause_s = SETTLE_S if self._told_end else REFRESH_S
                 await asyncio.wait(
-                    {waiting, stopping}, timeout=REFRESH_S, return_when=asyncio.FIRST_COMPLETED
+                    {waiting, stopping}, timeout=pause_s, return_when=asyncio.FIRST_COMPLETED
                 )
                 self._meter.refresh()
+                if self._told_end and (await ref.run()).status == "waiting":
+                    return  # for a person, who reads what this command prints
                 if stopping.done() and not waiting.done():
                     await self._cancel(ref)
                     await waiting
@@ -205,7 +213,7 @@ class Life:
     def _signalled(self) -> None:
         if self._interrupt.is_set():
             self._meter.end()
-            sys.stderr.write("left at once; `rota pipeline resume` goes on from what is done\n")
+            sys.stderr.write("left at once; `rota pipeline resume` continues from what is done\n")
             sys.stderr.flush()
             os._exit(exit_codes.INTERRUPTED)
         self._interrupt.set()

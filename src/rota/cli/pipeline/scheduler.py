@@ -1,4 +1,4 @@
-"""`rota scheduler …`: run the pipelines of a folder on their schedules, and steer them."""
+"""`rota pipeline schedule …`, also `rota scheduler …`: the pipelines of a folder on schedules."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ F = TypeVar("F", bound=Callable[..., Any])
 def scheduler() -> None:
     """Run the pipelines of a folder on their schedules.
 
-    All commands work while a scheduler runs and while none does. An ID is the name of the
-    pipeline's folder, or the id of its schedule. The folder of the pipelines is this one, or its
-    `pipelines`, or the one named by --folder.
+    `rota pipeline schedule` and `rota scheduler` are the same. All commands work while a scheduler
+    runs and while none does. An ID is the name of the pipeline's folder, or the id of its schedule.
+    The folder of the pipelines is this one, or its `pipelines`, or the one named by --folder.
     """
 
 
@@ -44,7 +44,7 @@ def in_folder(command: F) -> F:
     )
 
 
-def at_desk(
+def with_commands(
     call: CommonOptions,
     folder: str | None,
     work: Callable[[ScheduleCommands], Awaitable[T]],
@@ -62,20 +62,20 @@ def at_desk(
     is_there = location.exists(place.url)
     app = Rota(place.url, settings=place.settings, migrate=None if not is_there else False)
 
-    def desk(client: Client | None) -> ScheduleCommands:
+    def folder_commands(client: Client | None) -> ScheduleCommands:
         trust = location.trust_of(call)
         roster = PipelineRegistry(client, root, history_max=HISTORY_MAX, trust=trust)
         return ScheduleCommands(client, roster, now=app.clock.now)
 
     async def look(client: Client) -> T:
-        return await work(desk(client))
+        return await work(folder_commands(client))
 
     if is_there or writes:
         return connect.run(app, look)
     import asyncio
 
     async def without() -> T:
-        return await work(desk(None))
+        return await work(folder_commands(None))
 
     return asyncio.run(without())
 
@@ -89,10 +89,12 @@ def at_desk(
 def list_(call: CommonOptions, folder: str | None) -> None:
     """List the scheduled pipelines, with what they did and do next; broken ones, too."""
 
-    async def look(desk: ScheduleCommands) -> tuple[list[Scheduled], dict[str, str], int]:
-        return await desk.listing(), desk.roster.broken, desk.now()
+    async def look(
+        folder_commands: ScheduleCommands,
+    ) -> tuple[list[Scheduled], dict[str, str], int]:
+        return await folder_commands.listing(), folder_commands.roster.broken, folder_commands.now()
 
-    found, broken, now = at_desk(call, folder, look, writes=False)
+    found, broken, now = with_commands(call, folder, look, writes=False)
     if call.json:
         lines = [scheduler_page.document(info) for info in found]
         lines += [scheduler_page.broken_document(*each) for each in broken.items()]
@@ -104,7 +106,7 @@ def list_(call: CommonOptions, folder: str | None) -> None:
 
 
 def _tell_holder(folder: str | None, now: int) -> None:
-    """Whether anybody executes what is listed: on stderr, so that the list stays a list."""
+    """Whether a scheduler executes what is listed: on stderr, so that the list stays a list."""
     from rota.pipelines.folder import lock_file
 
     root = location.root_of(folder)
@@ -128,10 +130,16 @@ def status(call: CommonOptions, schedule_id: str | None, folder: str | None) -> 
 
     from rota.pipelines.folder.commands import is_looked_after
 
-    async def look(desk: ScheduleCommands) -> tuple[Scheduled, PipelineUsage | None, int]:
-        return await desk.show(schedule_id), await desk.spent(schedule_id), desk.now()
+    async def look(
+        folder_commands: ScheduleCommands,
+    ) -> tuple[Scheduled, PipelineUsage | None, int]:
+        return (
+            await folder_commands.show(schedule_id),
+            await folder_commands.spent(schedule_id),
+            folder_commands.now(),
+        )
 
-    info, spent, now = at_desk(call, folder, look, writes=False)
+    info, spent, now = with_commands(call, folder, look, writes=False)
     if call.json:
         render.document(scheduler_page.document(info) | scheduler_page.spent_document(spent))
         return
@@ -142,10 +150,10 @@ def status(call: CommonOptions, schedule_id: str | None, folder: str | None) -> 
 def _status_of_scheduler(call: CommonOptions, folder: str | None) -> None:
     from rota.pipelines.folder import lock_file
 
-    async def look(desk: ScheduleCommands) -> tuple[Path, int]:
-        return desk.roster.root, desk.now()
+    async def look(folder_commands: ScheduleCommands) -> tuple[Path, int]:
+        return folder_commands.roster.root, folder_commands.now()
 
-    root, now = at_desk(call, folder, look, writes=False)
+    root, now = with_commands(call, folder, look, writes=False)
     holder = lock_file.living(root, now=now)
     if call.json:
         render.document(scheduler_page.holder_document(holder))
@@ -168,10 +176,12 @@ def history(call: CommonOptions, schedule_id: str, limit: int, folder: str | Non
     The last 50 that took place are kept in the pipeline's folder, the others in the database.
     """
 
-    async def look(desk: ScheduleCommands) -> tuple[list[RunRecord], list[Skipped]]:
-        return await desk.history(schedule_id, limit), await desk.skipped(schedule_id, limit)
+    async def look(folder_commands: ScheduleCommands) -> tuple[list[RunRecord], list[Skipped]]:
+        return await folder_commands.history(schedule_id, limit), await folder_commands.skipped(
+            schedule_id, limit
+        )
 
-    ran, skipped = at_desk(call, folder, look, writes=False)
+    ran, skipped = with_commands(call, folder, look, writes=False)
     if call.json:
         render.document(scheduler_page.history_document(ran, skipped)[:limit])
     else:
@@ -187,10 +197,10 @@ def history(call: CommonOptions, schedule_id: str, limit: int, folder: str | Non
 def upcoming(call: CommonOptions, limit: int, folder: str | None) -> None:
     """Show what runs next, across all pipelines of the folder."""
 
-    async def look(desk: ScheduleCommands) -> tuple[list[Any], int]:
-        return await desk.upcoming(limit), desk.now()
+    async def look(folder_commands: ScheduleCommands) -> tuple[list[Any], int]:
+        return await folder_commands.upcoming(limit), folder_commands.now()
 
-    found, now = at_desk(call, folder, look, writes=False)
+    found, now = with_commands(call, folder, look, writes=False)
     if call.json:
         render.document([
             {"scheduleId": one.schedule_id, "pipelineId": one.pipeline_id,
@@ -207,16 +217,16 @@ scheduler.add_command(trigger)
 
 @scheduler.command("pause")
 @click.argument("schedule_id", metavar="ID")
-@click.option("--note", metavar="WHY", default="", help="Why, for whoever finds it paused.")
+@click.option("--note", metavar="WHY", default="", help="Reason, shown while it is paused.")
 @in_folder
 @click.pass_obj
 def pause(call: CommonOptions, schedule_id: str, note: str, folder: str | None) -> None:
-    """Skip upcoming executions until it is resumed. One that is under way goes on."""
+    """Skip upcoming executions until it is resumed. One that is in progress continues."""
 
-    async def rest(desk: ScheduleCommands) -> tuple[Scheduled, int]:
-        return await desk.pause(schedule_id, note=note), desk.now()
+    async def rest(folder_commands: ScheduleCommands) -> tuple[Scheduled, int]:
+        return await folder_commands.pause(schedule_id, note=note), folder_commands.now()
 
-    _done(call, *at_desk(call, folder, rest, writes=True))
+    _done(call, *with_commands(call, folder, rest, writes=True))
 
 
 @scheduler.command("resume")
@@ -224,12 +234,12 @@ def pause(call: CommonOptions, schedule_id: str, note: str, folder: str | None) 
 @in_folder
 @click.pass_obj
 def resume(call: CommonOptions, schedule_id: str, folder: str | None) -> None:
-    """Let a paused schedule go on with its next execution."""
+    """Let a paused schedule continue with its next execution."""
 
-    async def wake(desk: ScheduleCommands) -> tuple[Scheduled, int]:
-        return await desk.resume(schedule_id), desk.now()
+    async def wake(folder_commands: ScheduleCommands) -> tuple[Scheduled, int]:
+        return await folder_commands.resume(schedule_id), folder_commands.now()
 
-    _done(call, *at_desk(call, folder, wake, writes=True))
+    _done(call, *with_commands(call, folder, wake, writes=True))
 
 
 def _done(call: CommonOptions, info: Scheduled, now: int) -> None:
@@ -246,15 +256,15 @@ def _done(call: CommonOptions, info: Scheduled, now: int) -> None:
 @in_folder
 @click.pass_obj
 def cancel(call: CommonOptions, schedule_id: str, folder: str | None) -> None:
-    """Call off the execution that is under way, and one that waits behind it.
+    """Cancel the execution that is in progress, and one that waits behind it.
 
-    The schedule itself goes on.
+    The schedule itself continues.
     """
 
-    async def call_off(desk: ScheduleCommands) -> list[str]:
-        return await desk.cancel(schedule_id)
+    async def call_off(folder_commands: ScheduleCommands) -> list[str]:
+        return await folder_commands.cancel(schedule_id)
 
-    ids = at_desk(call, folder, call_off, writes=True)
+    ids = with_commands(call, folder, call_off, writes=True)
     if call.json:
         render.document({"cancelled": ids})
     else:

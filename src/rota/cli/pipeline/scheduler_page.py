@@ -55,7 +55,7 @@ def table(found: Sequence[Scheduled], broken: dict[str, str], now: int, empty: s
 
 
 def when(text: str | None, now: int) -> str:
-    """A time of a state file, as somebody would say it."""
+    """A time of a state file, for people."""
     if text is None:
         return "-"
     from rota.pipelines.folder.state_file import read_time
@@ -138,7 +138,7 @@ def means(info: Scheduled) -> str | None:
 
 
 def spent_document(spent: PipelineUsage | None) -> dict[str, Any]:
-    """What it has cost, for machines."""
+    """The cost so far, for machines."""
     return {"spent": msgspec.to_builtins(spent)}
 
 
@@ -152,11 +152,11 @@ def _spent(spent: PipelineUsage | None) -> str | None:
 def _advice(info: Scheduled, *, looked_after: bool) -> str:
     name = info.pipeline_id
     if info.problem is not UNSET:
-        return f"Mend the file: `rota pipeline validate {name}` tells all that is wrong with it."
+        return f"Fix the file: `rota pipeline validate {name}` tells all that is wrong with it."
     if info.state.status == "disabled":
         return "Set `enabled: true` in its pipeline.yaml to let it run."
     if info.state.status == "paused":
-        return f"`rota scheduler resume {name}` lets it go on."
+        return f"`rota scheduler resume {name}` lets it continue."
     if not looked_after:
         return "No scheduler runs here: nothing is executed until `rota scheduler start`."
     if info.state.status == "error":
@@ -167,7 +167,7 @@ def _advice(info: Scheduled, *, looked_after: bool) -> str:
 def history(
     records: Sequence[RunRecord], skipped: Sequence[Skipped] = (), limit: int = 1000
 ) -> None:
-    """Executions, newest first, with those that were left out."""
+    """Executions, newest first, with those that were skipped."""
     rows = [
         (
             run.started_at, _outcome(run), "-" if run.trigger is UNSET else run.trigger,
@@ -222,7 +222,7 @@ def _fields(run: RunRecord) -> dict[str, Any]:
 
 
 def upcoming(found: Sequence[Upcoming], now: int) -> None:
-    """What runs next."""
+    """The next execution."""
     rows = [
         (_clock_at(instant(one.next_run)), render.ago(instant(one.next_run), now), one.pipeline_id)
         for one in found
@@ -280,7 +280,7 @@ def outcome_of(event: ExecutionComplete) -> str:
 
 
 def outcome_line(result: PipelineResult) -> str:
-    """What came of an execution, in a line."""
+    """The outcome of an execution, in a line."""
     parts = [f"{result.processed} of {render.count(result.total, 'item')}"]
     if result.failed:
         parts.append(f"{result.failed} failed")

@@ -32,11 +32,11 @@ log = logging.getLogger("rota.scheduler")
     "--ai", metavar="FILE", type=click.Path(path_type=Path),
     help="AI settings: providers, limits, prices. [ROTA_AI_FILE]",
 )  # fmt: skip
-@click.option("--seats", type=int, help="Runs performed at the same time. [ROTA_SEATS]")
+@click.option("--slots", type=int, help="Runs performed at the same time. [ROTA_SLOTS]")
 @click.option("--migrate", is_flag=True, help="PostgreSQL: bring the tables up to date first.")
 @click.option(
     "--stop-timeout", metavar="DURATION", default="30s", show_default=True,
-    help="How long executions under way may take to end when it is stopped.",
+    help="Time for executions to end when the scheduler stops.",
 )  # fmt: skip
 @click.pass_obj
 def start(
@@ -46,23 +46,23 @@ def start(
     named: str | None,
     events: bool,
     ai: Path | None,
-    seats: int | None,
+    slots: int | None,
     migrate: bool,
     stop_timeout: str,
 ) -> int:
     """Run the scheduled pipelines of FOLDER until told to stop.
 
     Without FOLDER it is this folder, or its `pipelines`. Files are watched: what is added,
-    changed or removed comes into force by itself. A second scheduler for the same folder is
+    changed or removed takes effect by itself. A second scheduler for the same folder is
     refused (exit code 5).
 
-    SIGTERM and Ctrl-C stop it gracefully: what is under way gets --stop-timeout to end, the rest
+    SIGTERM and Ctrl-C stop it gracefully: what is in progress gets --stop-timeout to end, the rest
     is handed over to the next one. A second one stops it at once. Logs go to stderr; with --json,
     one object per line.
     """
     timeout_s = micros(stop_timeout) / 1e6
     root = location.root_of(folder or named)
-    app = location.app_of(call, root, migrate=True if migrate else None, seats=seats)
+    app = location.app_of(call, root, migrate=True if migrate else None, slots=slots)
     if ai is not None:
         app.pipelines.use(ai)
     write_logs(call)
@@ -114,7 +114,7 @@ class SchedulerDaemon:
         count = scheduler.begun_count
         if count:
             log.info(
-                "stopping: %s under way, %.0f s to end; a second signal stops at once",
+                "stopping: %s in progress, %.0f s to end; a second signal stops at once",
                 render.count(count, "execution"), self._timeout_s,
             )  # fmt: skip
         draining = asyncio.create_task(scheduler.stop(self._timeout_s))

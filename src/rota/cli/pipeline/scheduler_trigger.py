@@ -49,7 +49,7 @@ def trigger(
     Failures are tried again as the pipeline's retryPolicy says.
 
     The exit code is that of the execution: 0 completed, 1 failed, 7 some items failed, 8 the
-    budget was used up, 130 called off.
+    budget was used up, 130 cancelled.
     """
     if timeout is not None:
         patience_micros(timeout)
@@ -82,12 +82,12 @@ async def _live(
     try:
         trust = app.pipelines.trust
         roster = PipelineRegistry(app, root, history_max=HISTORY_MAX, trust=trust)
-        desk = ScheduleCommands(app, roster, now=app.clock.now)
-        scheduled = await desk.show(schedule_id)
+        folder_commands = ScheduleCommands(app, roster, now=app.clock.now)
+        scheduled = await folder_commands.show(schedule_id)
         holder = lock_file.living(root, now=app.clock.now())
         if holder is None:
-            return await _perform(app, desk, scheduled)
-        run_id = await desk.trigger(scheduled.schedule_id)
+            return await _perform(app, folder_commands, scheduled)
+        run_id = await folder_commands.trigger(scheduled.schedule_id)
         if wait:
             return await _await(app, run_id, timeout)
         _tell_started(call, run_id, scheduled.schedule_id, holder.pid)
@@ -103,16 +103,18 @@ def _tell_started(call: CommonOptions, run_id: str, schedule_id: str, pid: int) 
         click.echo(f"run {run_id} of {schedule_id} started; process {pid} performs it")
 
 
-async def _perform(app: Rota, desk: ScheduleCommands, scheduled: Scheduled) -> PipelineRunEnd:
+async def _perform(
+    app: Rota, folder_commands: ScheduleCommands, scheduled: Scheduled
+) -> PipelineRunEnd:
     """Do the work in this process, and nothing else: no other schedule is fired."""
     meter = Meter()
     place = _place(scheduled)
 
     async def begin(app: Rota, _: str) -> RunHandle[PipelineResult]:
         app.pipelines.know(*place)
-        run_id = await desk.trigger(scheduled.schedule_id)
+        run_id = await folder_commands.trigger(scheduled.schedule_id)
         meter.say(f"no scheduler runs here: this command performs run {run_id}")
-        return app.ref(run_id)
+        return app.runs.handle(run_id)
 
     def tried(progress: Progress) -> None:
         if progress.phase == "ended" and progress.outcome is None:
@@ -125,7 +127,7 @@ async def _perform(app: Rota, desk: ScheduleCommands, scheduled: Scheduled) -> P
     finally:
         unlisten()
     await app.connect()
-    await desk.write_down(scheduled.schedule_id)
+    await folder_commands.write_down(scheduled.schedule_id)
     return end
 
 
@@ -136,18 +138,19 @@ def _place(scheduled: Scheduled) -> tuple[str, Path]:
 
 
 async def _await(app: Rota, run_id: str, timeout: str | None) -> PipelineRunEnd:
-    """Wait for what somebody else performs; it goes on when we do not wait any longer."""
+    """Wait for a run of another process; it continues when we do not wait any longer."""
     from rota.core.runs.stored_errors import read_error
 
     look = f"Look with `rota run show {run_id}`."
     try:
         await app.wakeups.listen()
-        ended = await app.wait(run_id, timeout=timeout)
+        ended = await app.runs.wait(run_id, timeout=timeout)
     except TimeoutError as error:
-        said = f"run {run_id} has not ended within {timeout}; it goes on"
+        said = f"run {run_id} has not ended within {timeout}; it continues"
         raise exit_codes.TookTooLong(said, hint=look) from error
     except asyncio.CancelledError:
-        raise exit_codes.Interrupted(f"stopped waiting; run {run_id} goes on", hint=look) from None
+        said = f"stopped waiting; run {run_id} continues"
+        raise exit_codes.Interrupted(said, hint=look) from None
     error_type = None
     with contextlib.suppress(ValueError):
         error_type = read_error(ended.error)["type"] if ended.error else None

@@ -169,7 +169,7 @@ def budget_words(budget: PipelineBudget | None) -> str | None:
 
 
 def parts(loaded: Loaded) -> list[tuple[str, str, str, str, str]]:
-    """What the pipeline does, part by part, in its order."""
+    """The work of the pipeline, part by part, in its order."""
     pipeline = loaded.pipeline
     if pipeline.nodes is not None:
         return _nodes(loaded)

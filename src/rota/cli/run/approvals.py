@@ -1,7 +1,6 @@
 """`rota run approve|reject|resolve`: a person's answer to an automation that waits for one.
 
-Each names the change or the run that was looked at, so that nobody agrees to another change than
-the one shown.
+Each names the change or the run that was shown, so that no other change is approved.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ RESOLUTIONS = ("try-again", "happened", "did-not-happen", "skip")
 
 
 class ApprovalTarget(NamedTuple):
-    """What an answer is about: the automation, and the change or run that must still wait."""
+    """The subject of an answer: the automation, and the change or run that must still wait."""
 
     name: str
     expected: str
@@ -38,7 +37,7 @@ async def _seen(client: Client, given: str) -> ApprovalTarget:
     """The automation that this change or run belongs to, or WrongState when it is over."""
     root_id, _, number = given.partition("-")  # a change is numbered within its chain of runs
     try:
-        run = await client.get(root_id)
+        run = await client.runs.get(root_id)
     except UnknownRun as error:
         raise UnknownRun(
             error.message,
@@ -109,7 +108,7 @@ def approve(call: CommonOptions, answer_to: str, by: str | None, note: str | Non
 def reject(call: CommonOptions, answer_to: str, by: str | None, note: str | None) -> None:
     """Refuse the change that an automation's run waits with.
 
-    ID is that of the change or of the run. The automation goes on without the change; the events
+    ID is that of the change or of the run. The automation continues without the change; the events
     behind it are skipped.
     """
     _answer(
@@ -137,10 +136,10 @@ def resolve(
 
     ID is that of the run, or of the change in doubt. HOW is try-again (the cause is gone; a change
     in doubt is looked up again), happened (you looked: the change in doubt was made; the automation
-    goes on with its result), did-not-happen (you looked: it was not made, so it is made again) or
-    skip (go on without it; a change in doubt is left as it is; after a failure the events that the
-    run had taken are left out, or the one it stumbled over).
-    `rota automation show` says which of them apply.
+    continues with its result), did-not-happen (you looked: it was not made, so it is made again) or
+    skip (continue without it; a change in doubt is left unchanged; after a failure the events that
+    the run had taken are skipped, or the one it stumbled over). `rota automation show` says which
+    of them apply.
     """
 
     async def verb(ask: Automations, seen: ApprovalTarget) -> None:

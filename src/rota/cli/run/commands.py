@@ -8,18 +8,17 @@ import click
 
 from rota.cli import complete, connect, render, values
 from rota.cli.base import CommandGroup, CommonOptions
-from rota.cli.run import page
+from rota.cli.run import bulk, page
+from rota.cli.run import watch as watching
+from rota.cli.run.filters import run_filters, selection
 from rota.cli.run.start import start
 from rota.cli.run.wait import Waiter
 from rota.core.runs.ids import short_id
-from rota.core.runs.lifecycle import Status
 from rota.core.time.instants import patience_micros
 
 if TYPE_CHECKING:
     from rota.client.client import Client
     from rota.core.runs.model import Run
-
-TEMPLATES = {Status.SCHEDULED, Status.PAUSED}
 
 
 @click.group(cls=CommandGroup)
@@ -31,35 +30,39 @@ run.add_command(start)
 
 
 @run.command("list")
-@click.option("--name", help="Only runs of this workflow.", shell_complete=complete.workflows)
-@click.option(
-    "--status",
-    type=click.Choice([s.value for s in Status if s not in TEMPLATES]),
-    help="Only runs in this status.",
-)
-@click.option("--queue", help="Only runs of this queue.", shell_complete=complete.queues)
-@click.option(
-    "--external-id", metavar="ID", help="Only runs with this external id (one per workflow)."
-)
+@run_filters
 @click.option(
     "--limit", type=click.IntRange(1, 1000), default=20, show_default=True, help="How many."
 )
 @click.option("--before", metavar="ID", help="Older than this run: the next page.")
+@watching.OPTION
 @click.pass_obj
-def list_(call: CommonOptions, /, limit: int, **filters: str | None) -> None:
+def list_(
+    call: CommonOptions, /, limit: int, before: str | None, watch: bool, **given: Any
+) -> None:
     """List runs, newest first; every attempt is a run."""
-    chosen: dict[str, Any] = {name: value for name, value in filters.items() if value}
 
     async def look(client: Client) -> tuple[list[Run], int]:
-        if "before" in chosen:
-            chosen["before"] = (await client.get(chosen["before"])).id
-        return await client.list(limit=limit, **chosen), client.clock.now()
+        older = {"before": (await client.runs.get(before)).id} if before else {}
+        chosen = selection(client, given)
+        return await client.runs.list(limit=limit, **older, **chosen), client.clock.now()
 
-    found, now = connect.ask(call, look)
+    def show(found: tuple[list[Run], int]) -> None:
+        _show_list(call, *found, limit=limit, filtered=bool(before or any(given.values())))
+
+    if watch:
+        watching.watch(call, look, show, shape=lambda found: found[0])
+    else:
+        show(connect.ask(call, look))
+
+
+def _show_list(
+    call: CommonOptions, found: list[Run], now: int, *, limit: int, filtered: bool
+) -> None:
     if call.json:
         render.document([render.record(run) for run in found])
         return
-    # A narrow terminal has room for what differs only.
+    # A narrow terminal has space for what differs only.
     queues = any(run.queue != "default" for run in found)
     rows = [
         (
@@ -69,7 +72,7 @@ def list_(call: CommonOptions, /, limit: int, **filters: str | None) -> None:
         for run in found
     ]  # fmt: skip
     heads = ("id", "name", "status", *(["queue"] if queues else []), "try", "created", "took")
-    render.table(heads, rows, "no runs" + (" fit these filters" if chosen else " yet"))
+    render.table(heads, rows, "no runs" + (" fit these filters" if filtered else " yet"))
     if len(found) == limit:
         click.echo(f"more: --before {found[-1].id}", err=True)
 
@@ -80,17 +83,52 @@ def _number(run: Run) -> str:
 
 @run.command("show")
 @complete.RUN_ID
+@watching.OPTION
 @click.pass_obj
-def show_(call: CommonOptions, run_id: str) -> None:
+def show_(call: CommonOptions, run_id: str, watch: bool) -> None:
     """Show a run: attempts, steps, error, and what to do next.
 
     ID is the id of the run, its short id, a beginning that fits one run only, or its external id.
     """
-    story = connect.ask(call, lambda client: page.read(client, run_id))
-    if call.json:
-        render.document(page.document(story))
+
+    def show(story: page.RunPage) -> None:
+        if call.json:
+            render.document(page.document(story))
+        else:
+            page.page(story)
+
+    async def look(client: Client) -> page.RunPage:
+        return await page.read(client, run_id)
+
+    if watch:
+        watching.watch(
+            call, look, show, shape=lambda story: (story.attempts, story.steps),
+            is_over=lambda story: story.last.is_final,
+        )  # fmt: skip
     else:
-        page.page(story)
+        show(connect.ask(call, look))
+
+
+@run.command("logs")
+@complete.RUN_ID
+@click.option("--after", metavar="N", type=click.IntRange(0), default=0, help="After this line.")
+@click.option(
+    "--limit", type=click.IntRange(1, 1000), default=200, show_default=True, help="How many."
+)
+@click.pass_obj
+def logs(call: CommonOptions, run_id: str, after: int, limit: int) -> None:
+    """Print the log lines of a run's attempt, oldest first."""
+    found = connect.ask(call, lambda client: client.runs.logs(run_id, after=after, limit=limit))
+    if call.json:
+        render.document([render.record(line) for line in found])
+        return
+    for line in found:
+        text = f"{line.level.lower():<8}{line.logger}: {line.message}"
+        click.echo(f"{render.wall(line.at)}  {render.clean(text)}")
+    if not found:
+        click.echo("no log lines" + (f" after {after}" if after else ""))
+    if len(found) == limit:
+        click.echo(f"more: --after {found[-1].position}", err=True)
 
 
 @run.command("result")
@@ -107,7 +145,7 @@ def result(call: CommonOptions, run_id: str, timeout: str | None) -> None:
     waiter = Waiter(call, timeout)
 
     async def wait(client: Client) -> None:
-        await waiter.wait(client, (await client.get(run_id)).id)
+        await waiter.wait(client, (await client.runs.get(run_id)).id)
 
     with waiter.interruptible():
         connect.ask(call, wait)
@@ -115,14 +153,25 @@ def result(call: CommonOptions, run_id: str, timeout: str | None) -> None:
 
 
 @run.command("cancel")
-@complete.RUN_ID
+@complete.RUN_ID_OR_ALL
 @click.option(
     "--reason", metavar="WHY", default="by request", show_default=True, help="Why, for the record."
 )
+@bulk.many_options
 @click.pass_obj
-def cancel(call: CommonOptions, run_id: str, reason: str) -> None:
-    """Call off a run and everything below it."""
-    ids = list(connect.ask(call, lambda client: client.cancel(run_id, reason=reason)))
+def cancel(
+    call: CommonOptions, /, run_id: str | None, reason: str, every: bool, yes: bool, **given: Any
+) -> None:
+    """Cancel a run and its children, or with --all many runs.
+
+    With --all and filters it takes every open run that fits, at most 1,000. Without --yes it only
+    counts them.
+    """
+    bulk.check(run_id, every, given)
+    if run_id is None:
+        bulk.apply(call, "cancel", given, yes=yes, reason=reason)
+        return
+    ids = list(connect.ask(call, lambda client: client.runs.cancel(run_id, reason=reason)))
     if call.json:
         render.document({"cancelled": ids})
     else:
@@ -130,10 +179,19 @@ def cancel(call: CommonOptions, run_id: str, reason: str) -> None:
 
 
 @run.command("retry")
-@complete.RUN_ID
+@complete.RUN_ID_OR_ALL
+@bulk.many_options
 @click.pass_obj
-def retry(call: CommonOptions, run_id: str) -> None:
-    """Try a run again, from its last finished step."""
+def retry(call: CommonOptions, /, run_id: str | None, every: bool, yes: bool, **given: Any) -> None:
+    """Try a run again after its last finished step, or with --all many.
+
+    With --all and filters it takes every run that fits and failed or crashed, at most 1,000.
+    Without --yes it only counts them.
+    """
+    bulk.check(run_id, every, given)
+    if run_id is None:
+        bulk.apply(call, "retry", given, yes=yes)
+        return
     root_id, newest = connect.ask(call, lambda client: _retry(client, run_id))
     if call.json:
         render.document({"id": root_id, "run": render.record(newest)})
@@ -142,7 +200,7 @@ def retry(call: CommonOptions, run_id: str) -> None:
 
 
 async def _retry(client: Client, run_id: str) -> tuple[str, Run]:
-    ref = await client.retry(run_id)
+    ref = await client.runs.retry(run_id)
     return ref.id, await ref.run()
 
 
@@ -157,7 +215,7 @@ def signal(call: CommonOptions, run_id: str, name: str, value: str | None) -> No
     It is kept until the run asks for it. The value is JSON, or else a string.
     """
     body = None if value is None else values.loose(value)
-    connect.ask(call, lambda client: client.signal(run_id, name, body))
+    connect.ask(call, lambda client: client.runs.signal(run_id, name, body))
     if call.json:
         render.document({"id": run_id, "signal": name, "value": body})
     else:
@@ -175,11 +233,11 @@ def signal(call: CommonOptions, run_id: str, name: str, value: str | None) -> No
 )
 @click.pass_obj
 def fork(call: CommonOptions, run_id: str, from_step: str) -> None:
-    """Start anew from a step of an old run.
+    """Start again from a step of an old run.
 
     The new run has the same input and remembers every step before STEP.
     """
-    ref = connect.ask(call, lambda client: client.fork(run_id, from_step=from_step))
+    ref = connect.ask(call, lambda client: client.runs.fork(run_id, from_step=from_step))
     if call.json:
         render.document({"id": ref.id, "forked_from": run_id, "from_step": from_step})
     else:

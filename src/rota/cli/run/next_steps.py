@@ -1,4 +1,4 @@
-"""What a person may do next about a run, in one sentence."""
+"""The next action of a person about a run, in one sentence."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from rota.cli.render import ago
+from rota.core.pipelines.names import pipeline_id_of
 from rota.core.runs.failures import TABLE, Kind, advice
 from rota.core.runs.lifecycle import Status
 
@@ -18,7 +19,7 @@ SENTENCES: dict[str, str] = {
     "and `rota doctor` if it waits for long.",
     Status.RUNNING: "A worker is at it; `rota run result {id}` waits for its end.",
     Status.WAITING: "It needs help: {action} (`rota run retry {id}`).",
-    Status.CRASHED: "It took its worker down too often and was put aside. Fix the cause, then "
+    Status.CRASHED: "It took its worker down too often and was quarantined. Fix the cause, then "
     "`rota run retry {id}`.",
     Status.CANCELLED: "Nothing to do; `rota run retry {id}` would take it up again.",
 }
@@ -34,8 +35,8 @@ def next_step(run: Run, steps: Sequence[StoredStep], now: int) -> str:
     if run.status == Status.SLEEPING:
         return _sleeping(run, steps, now)
     if run.kind == "pipeline" and run.status in CUT_OFF:
-        name = run.name.removeprefix("pipeline:")
-        return f"Fix the cause, then `rota pipeline resume {name}`: it goes on from what is done."
+        name = pipeline_id_of(run.name)
+        return f"Fix the cause, then `rota pipeline resume {name}`: it continues from what is done."
     if run.status == Status.FAILED:
         return advice(run.reason, run.id)
     sentence = SENTENCES.get(run.status, "Nothing to do.")

@@ -11,11 +11,14 @@ from rota.cli import render
 from rota.cli.automation import page as automation_page
 from rota.cli.run import next_steps
 from rota.core.automations.text import deed
+from rota.core.pipelines.names import pipeline_id_of
 from rota.core.runs.ids import short_id
-from rota.core.runs.stored_errors import read_error
+from rota.core.runs.stored_errors import own_frames, read_error
+from rota.errors import UnknownRun
 
 if TYPE_CHECKING:
     from rota.client.client import Client
+    from rota.client.operations import ArchivedChain
     from rota.core.automations.model import SeenRun, Touched
     from rota.core.runs.model import Run, StoredStep
 
@@ -33,6 +36,7 @@ class RunPage(NamedTuple):
     now: int
     handler_run: SeenRun | None = None  # the newest, of an automation
     touched: Sequence[Touched] = ()
+    month: str | None = None  # of the archive, if its records were moved there
 
     @property
     def last(self) -> Run:
@@ -42,11 +46,26 @@ class RunPage(NamedTuple):
 
 async def read(client: Client, run_id: str) -> RunPage:
     """Ask for all of it."""
-    attempts = await client.chain(run_id)
+    try:
+        attempts = await client.runs.chain(run_id)
+    except UnknownRun:
+        archived = await client.operations.archived(run_id)
+        if archived is None:
+            raise
+        return _archived(archived.attempts, archived, client.clock.now())
     # A pipeline has a step for each item: `rota pipeline history` shows them as items.
-    steps = [] if attempts[-1].kind == "pipeline" else await client.steps(run_id)
+    steps = [] if attempts[-1].kind == "pipeline" else await client.runs.steps(run_id)
     story = RunPage(attempts, steps, client.clock.now())
+    if not steps and story.last.is_final:
+        archived = await client.operations.archived(attempts[0].root_id)
+        if archived is not None:
+            return _archived(attempts, archived, story.now)
     return await _with_handler(client, story) if story.last.kind == "automation" else story
+
+
+def _archived(attempts: Sequence[Run], archived: ArchivedChain, now: int) -> RunPage:
+    steps = [] if attempts[-1].kind == "pipeline" else archived.steps
+    return RunPage(attempts, steps, now, month=archived.month)
 
 
 async def _with_handler(client: Client, story: RunPage) -> RunPage:
@@ -65,8 +84,15 @@ def document(story: RunPage) -> dict[str, Any]:
         "run": render.record(story.last),
         "attempts": [render.record(run) for run in story.attempts],
         "steps": [render.record(step) for step in story.steps],
-        "hint": next_steps.next_step(story.last, story.steps, story.now),
+        "archived": story.month,
+        "hint": _next_step(story),
     }
+
+
+def _next_step(story: RunPage) -> str:
+    if story.month is not None:
+        return f"Nothing to do: it is in the archive of {story.month}."
+    return next_steps.next_step(story.last, story.steps, story.now)
 
 
 def _handler_document(story: RunPage) -> dict[str, Any]:
@@ -84,7 +110,7 @@ def _handler_document(story: RunPage) -> dict[str, Any]:
 
 
 def _handler(story: RunPage) -> None:
-    """What a handler run of an automation did: its handler, its events and its change."""
+    """The work of a handler run of an automation: its handler, its events and its change."""
     found = story.handler_run
     if found is None:
         return
@@ -113,11 +139,11 @@ def page(story: RunPage) -> None:
         render.heading("steps")
         _steps(story)
     if story.last.kind == "pipeline":
-        name = render.clean(story.last.name.removeprefix("pipeline:"))
+        name = render.clean(pipeline_id_of(story.last.name))
         click.echo(f"\nitems: rota pipeline history {name} --run {story.last.root_id}")
     _error(story.last)
     click.echo()
-    click.echo(next_steps.next_step(story.last, story.steps, story.now))
+    click.echo(_next_step(story))
 
 
 def _head(story: RunPage) -> None:
@@ -207,5 +233,5 @@ def _error(run: Run) -> None:
     detail = read_error(run.error)
     render.heading("error")
     click.echo(f"  {render.clean(detail['type'])}: {render.clean(detail['message'])}")
-    for line in render.own_frames(detail["trace"].rstrip()):
+    for line in own_frames(detail["trace"].rstrip()):
         click.echo(f"  {render.clean(line)}")

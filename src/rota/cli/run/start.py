@@ -55,9 +55,9 @@ def start(
 ) -> None:
     """Start a run of workflow NAME.
 
-    A VALUE is taken as JSON where it is JSON, else as a string: count=3 flag=true who=Ann. With a
-    project, the arguments are checked against the workflow; with only --database they are sent
-    as they are.
+    A VALUE is taken as JSON where it is JSON, otherwise as a string: count=3 flag=true who=Ann.
+    With a project, the arguments are checked against the workflow; with only --database they are
+    sent unchanged.
     """
     given, said = values.arguments(arguments, source)
     chosen = _start_options(tags, **options)
@@ -83,7 +83,7 @@ def _run(
     said: dict[str, str],
     begin: Callable[[Client, Any, dict[str, Any]], Awaitable[None]],
 ) -> None:
-    """With a project's app the input is checked; with a bare database it is sent as it is."""
+    """With a project's app the input is checked; with a bare database it is sent unchanged."""
     found = connect.project_of(call)
     if found is None or found.app is None:
         connect.ask(call, lambda client: begin(client, name, given))

@@ -1,4 +1,4 @@
-"""Waiting for the end of a run, with a limit and with Ctrl-C; the run goes on either way."""
+"""Waiting for the end of a run, with a limit and with Ctrl-C; the run continues either way."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ class Waiter:
         self._existed = existed
         await client.wakeups.listen()
         try:
-            ended = await client.wait(run_id, timeout=self._timeout)
+            ended = await client.runs.wait(run_id, timeout=self._timeout)
         except TimeoutError as error:
             raise TookTooLong(
-                f"run {run_id} has not ended within {self._timeout}; it goes on",
+                f"run {run_id} has not ended within {self._timeout}; it continues",
                 hint=f"Look with `rota run show {run_id}`, wait with `rota run result {run_id}`.",
             ) from error
         self._over = True
@@ -54,7 +54,7 @@ class Waiter:
             if self._run_id is None:
                 raise
             raise Interrupted(
-                f"stopped waiting; run {self._run_id} goes on",
+                f"stopped waiting; run {self._run_id} continues",
                 hint=f"`rota run cancel {self._run_id}` would call it off.",
             ) from None
 

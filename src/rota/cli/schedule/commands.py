@@ -78,7 +78,7 @@ def show(call: CommonOptions, name: str) -> None:
     """Show what a schedule means, does next and did last."""
     story = connect.ask(call, lambda client: page.read(client, name))
     if call.json:
-        render.document(page.story_document(story))
+        render.document(page.explanation_document(story))
     else:
         page.page(story)
 
@@ -169,11 +169,11 @@ def upcoming(call: CommonOptions, within: str, limit: int) -> None:
 
 @schedule.command("pause")
 @complete.SCHEDULE
-@click.option("--note", metavar="WHY", default="", help="Why, for whoever finds it paused.")
+@click.option("--note", metavar="WHY", default="", help="Reason, shown while it is paused.")
 @click.option("--until", metavar="TIME", help="Resume by itself at this time.")
 @click.pass_obj
 def pause(call: CommonOptions, name: str, note: str, until: str | None) -> None:
-    """Stop a schedule from firing. Runs already born are left alone."""
+    """Stop a schedule from firing. Runs already created are left alone."""
 
     async def stop(client: Client) -> ScheduleView:
         _, [until_at] = await _times(client, name, until)
@@ -185,7 +185,7 @@ def pause(call: CommonOptions, name: str, note: str, until: str | None) -> None:
 @schedule.command("resume")
 @complete.SCHEDULE
 @click.option(
-    "--catch-up", is_flag=True, help="Owe what was left out since the pause; policies decide."
+    "--catch-up", is_flag=True, help="Owe what was skipped since the pause; policies decide."
 )
 @click.pass_obj
 def resume(call: CommonOptions, name: str, catch_up: bool) -> None:
@@ -278,7 +278,7 @@ def backfill(
 @complete.SCHEDULE
 @click.pass_obj
 def delete(call: CommonOptions, name: str) -> None:
-    """Remove a schedule. The runs it fired stay, and those under way go on."""
+    """Remove a schedule. The runs it fired stay, and those in progress continue."""
     connect.ask(call, lambda client: client.schedules.delete(name))
     if call.json:
         render.document({"deleted": name})

@@ -40,7 +40,9 @@ def _count(low: int) -> Callback:
         except ValueError:
             number = low - 1
         if number < low:
-            raise click.BadParameter(f"{text!r} is no number from {low} on, nor none", param=option)
+            raise click.BadParameter(
+                f"{text!r} is not a number from {low} on, nor none", param=option
+            )
         return number
 
     return read
@@ -54,10 +56,10 @@ def _length(_: click.Context, __: click.Parameter, text: str | None) -> str | No
 
 
 def _options(command: Decorated) -> Decorated:
-    """What a schedule has beside its time; `none` takes a bound away."""
+    """The options of a schedule beside its time; `none` takes a bound away."""
     rows: list[tuple[str, Any, str | None, str]] = [
         ("--overlap", click.Choice([o.value for o in Overlap]), None,
-            "While the run before goes on: queue one or all, skip, allow, or cancel it."),
+            "While the run before continues: queue one or all, skip, allow, or cancel it."),
         ("--missed", click.Choice([m.value for m in Missed]), None,
             "Missed occurrences: run the latest, skip, or all up to --missed-max."),
         ("--missed-max", click.IntRange(min=0), "N", "With --missed all: at most so many."),
@@ -114,7 +116,7 @@ def create(
         from rota.schedules.host_zone import host_zone_name
         from rota.schedules.preview import read_when
 
-        # Not said, it stays unsaid: a schedule that is made anew keeps the zone it has.
+        # Not said, it stays unsaid: a schedule that is made again keeps the zone it has.
         zone = options.pop("zone")
         wall = zone or host_zone_name()
         words_of = _policies(options) | _bounds(options, wall, client.clock.now())
@@ -138,7 +140,7 @@ def update(call: CommonOptions, /, name: str, words: tuple[str, ...], **options:
 
     `none` takes a bound away: --max-delay none, --end none. Arguments given replace all arguments.
     An edit that would make missed occurrences due at once is refused, unless confirmed. One that
-    has ended goes on when it is given more; one that was put aside is mended.
+    has ended continues when it is given more; one that was quarantined is fixed.
     """
     pairs = [word for word in words if _PAIR.match(word)]
     when = [word for word in words if not _PAIR.match(word)]
@@ -221,7 +223,7 @@ def _checked(
     said: dict[str, str],
     work: Callable[[Client, Any, dict[str, Any]], Awaitable[ScheduleView]],
 ) -> ScheduleView:
-    """With a project's app the input is checked; with a bare database it is taken as it is."""
+    """With a project's app the input is checked; with a bare database it is taken unchanged."""
     found = connect.project_of(call)
     if found is None or found.app is None:
         return connect.ask(call, lambda client: work(client, name, given))

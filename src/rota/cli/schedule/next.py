@@ -41,8 +41,8 @@ def next_(
     """Show when WHEN would fire, in a zone's wall time and in UTC.
 
     WHEN is cron in quotes ("30 2 * * *"), an interval (5m), a time (2027-03-28T09:00) or words
-    (every friday at 5pm); several quoted ones are one schedule. Where the clock is moved, a note
-    says what happens. TIME is wall time in the zone, unless it has an offset.
+    (every friday at 5pm); several quoted ones are one schedule. When the clock changes, a note says
+    what happens. TIME is wall time in the zone, unless it has an offset.
     """
     from rota.schedules.preview import look_ahead
 
@@ -62,7 +62,7 @@ def next_(
 
 
 def occurrences(found: list[Occurrence], zone: str, now: int, *, names: bool = False) -> None:
-    """A table of what is to come; columns that would be empty are left out."""
+    """A table of what is to come; columns that would be empty are skipped."""
     from rota.schedules.preview import utc, wall
 
     noted = any(one.notes for one in found)

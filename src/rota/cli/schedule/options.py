@@ -16,11 +16,11 @@ def zone_options(command: Decorated) -> Decorated:
     """The zone, and what happens when its clock is moved."""
     for option in (
         click.option("--repeat", type=click.Choice(REPEATS),
-            help="A wall time that happens twice runs the first or second time, or both."),
+            help="Run a repeated wall time the first, second or both times."),
         click.option("--gap", type=click.Choice(GAPS),
-            help="A wall time that does not exist runs next, after the gap, or is skipped."),
+            help="Run a missing wall time after the gap (next), or skip it."),
         click.option("--zone", metavar="ZONE",
-            help="Time zone: Europe/Berlin. Of this machine, if none is given."),
+            help="Time zone: Europe/Berlin. Default: that of this machine."),
     ):  # fmt: skip
         command = option(command)
     return command

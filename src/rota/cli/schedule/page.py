@@ -62,7 +62,7 @@ async def entries(client: Client, rows: Sequence[Run]) -> list[LedgerEntry]:
     found = []
     for row in rows:
         followed = row.attempt > 1 or row.recoveries > 0
-        found.append(LedgerEntry(row, (await client.chain(row.id))[-1] if followed else row))
+        found.append(LedgerEntry(row, (await client.runs.chain(row.id))[-1] if followed else row))
     return found
 
 
@@ -97,7 +97,7 @@ def document(shown: ScheduleView) -> dict[str, Any]:
 
 
 def note(shown: ScheduleView) -> str:
-    """What people should know of a schedule beside its state."""
+    """Notes about a schedule beside its state."""
     ignored = shown.intent.ignored
     said = [shown.schedule.reason or ""]
     if ignored is not None:
@@ -108,7 +108,7 @@ def note(shown: ScheduleView) -> str:
     return "; ".join(text for text in said if text)
 
 
-def story_document(story: SchedulePage) -> dict[str, Any]:
+def explanation_document(story: SchedulePage) -> dict[str, Any]:
     """The page for machines."""
     from rota.schedules.preview import zone_of
 
@@ -140,7 +140,7 @@ def entry_document(entry: LedgerEntry) -> dict[str, Any]:
 
 
 def outcome(row: Run) -> str:
-    """What became of an occurrence, in one word."""
+    """The outcome of an occurrence, in one word."""
     if row.status == Status.SKIPPED:
         return "merged" if row.reason == "merged" else "skipped"
     return {"schedule": "fired", "backfill": "backfilled"}.get(row.trigger, row.trigger)
@@ -242,7 +242,7 @@ def _label(run: Run) -> str:
 
 
 def _detail(row: Run) -> str | None:
-    """What was noted about an occurrence that did not run, beyond its reason."""
+    """The note about an occurrence that did not run, beyond its reason."""
     return read_error(row.error)["message"] if row.error else None
 
 
@@ -258,7 +258,7 @@ def _note(row: Run, zone: str) -> str:
             why = f"paused since {wall(pause.paused_at, zone)} ({pause.note})"
         if count == 1:
             return "" if row.reason == "merged" else why
-        # The row itself stands at the last of them.
+        # The row itself is at the last of them.
         return f"{why}: {count:,} since {wall(first, zone)}"
     late = row.created_at - (row.due_at if row.due_at is not None else row.created_at)
     is_late = row.trigger == "schedule" and late > 30_000_000

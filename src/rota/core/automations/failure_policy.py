@@ -1,5 +1,5 @@
-"""What follows a failed handler run: the policies of tool, handler and automation, and the one
-place that resolves them. Pure.
+"""The consequence of a failed handler run: the policies of tool, handler and automation, and the
+one place that resolves them. Pure.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from rota.errors import BadSetting
 
 FailedReads = Literal["stop", "skip"]
 JITTER = 0.3
+TRIES_COUNTED = 64
 
 
 class ToolPolicyOptions(TypedDict, total=False):
@@ -31,7 +32,7 @@ class HandlerPolicyOptions(ToolPolicyOptions, total=False):
 
 
 class FailurePolicy(NamedTuple):
-    """What one level says about failures; None leaves it to the next level."""
+    """The policy of one level; None leaves it to the next level."""
 
     retries: int | RetryPolicy | None = None
     failed_reads: FailedReads | None = None
@@ -71,7 +72,7 @@ class Pace(NamedTuple):
 
 
 class EffectivePolicy(NamedTuple):
-    """What holds for one failure, after all levels were asked."""
+    """The policy for one failure, after all levels were asked."""
 
     own: RetryPolicy  # for what the handler's code raised
     outage: RetryPolicy  # for reads and unsent calls
@@ -80,8 +81,8 @@ class EffectivePolicy(NamedTuple):
 
 
 def effective(levels: Sequence[FailurePolicy], pace: Pace) -> EffectivePolicy:
-    """What holds: for each option the first of `levels` that has it, the most specific first;
-    then the settings. Outages are tried again without end unless a level sets a limit."""
+    """The policy that holds: for each option the first of `levels` that has it, the most specific
+    first; then the settings. Outages are tried again without end unless a level sets a limit."""
     retries = next((one.retries for one in levels if one.retries is not None), None)
     reads = next((one.failed_reads for one in levels if one.failed_reads is not None), "stop")
     after = next((one.skip_after for one in levels if one.skip_after is not None), None)
@@ -97,6 +98,18 @@ def _retry(retries: int | RetryPolicy, pace: Pace) -> RetryPolicy:
     if isinstance(retries, RetryPolicy):
         return retries
     return RetryPolicy(1 + retries, pace.backoff_s, 2.0, pace.backoff_s_max, JITTER)
+
+
+def tries_within(policy: RetryPolicy, elapsed_us: int) -> int:
+    """The number of the try that is due after so long, if each failed at once. It stays below a
+    number by which every pause has its full length."""
+    waited_us, number = 0, 1
+    while number < TRIES_COUNTED:
+        waited_us += policy.delay_us(number, 0)
+        if waited_us > elapsed_us:
+            break
+        number += 1
+    return number
 
 
 class Outage(NamedTuple):
@@ -127,8 +140,8 @@ class AfterFailure(NamedTuple):
 def after_failure(
     policy: EffectivePolicy, failed: FailedAttempt, *, number: int, chance: float
 ) -> AfterFailure:
-    """What follows. `number` is how many such failures there were in a row: tries of an outage,
-    or failures of the handler itself. An outage is never the fault of the item."""
+    """The consequence. `number` counts such failures in a row: tries of an outage, or failures of
+    the handler itself. An outage is never the fault of the item."""
     if failed.failed_read and policy.skips_failed_reads:
         return AfterFailure(skips=True)
     limited = not failed.outage and policy.skip_after is not None

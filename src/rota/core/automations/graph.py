@@ -87,10 +87,15 @@ def _handlers(graph: AutomationGraph) -> Iterator[str]:
         what = f"{one.kind} {one.name}"
         for word, topics in (("subscribes to", one.subscribes), ("publishes to", one.publishes)):
             yield from (
-                f"{what} {word} {t}, which is no topic of it" for t in topics if t not in known
+                f"{what} {word} {t}, which is not one of its topics"
+                for t in topics
+                if t not in known
             )
         if one.dead_letter is not None and one.dead_letter not in known:
-            yield f"{what} has the dead-letter topic {one.dead_letter}, which is no topic of it"
+            yield (
+                f"{what} has the dead-letter topic {one.dead_letter}, "
+                "which is not one of its topics"
+            )
         if one.dead_letter in one.subscribes:
             yield f"{what} reads its own dead letters from {one.dead_letter}"
         if one.kind == "producer" and not one.publishes:
@@ -108,11 +113,11 @@ def _topics(graph: AutomationGraph) -> Iterator[str]:
     for topic in graph.topics:
         readers = [one.name for one in graph.consumers if topic.name in one.subscribes]
         if not readers and topic.name not in graph.dead_letters:
-            yield f"topic {topic.name} is read by nobody"
+            yield f"topic {topic.name} has no reader"
         if len(readers) > 1:
             yield f"topic {topic.name} has more than one consumer: {', '.join(readers)}"
         if topic.name not in fed and not topic.external:
-            yield f"topic {topic.name} is fed by nobody; say external=True if others publish to it"
+            yield f"topic {topic.name} has no producer; say external=True if others publish to it"
 
 
 def _cycles(graph: AutomationGraph) -> Iterator[str]:

@@ -25,7 +25,7 @@ class DeployedAutomation(msgspec.Struct, frozen=True, gc=False):
     fixes: int
     created_at: int
     updated_at: int
-    # What it waits for, since when, and how often it was tried.
+    # The thing it waits for, since when, and how often it was tried.
     waits_for: str | None = None
     waits_since: int | None = None
     waits_count: int = 0
@@ -39,7 +39,7 @@ class DeployedAutomation(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def serial_key(self) -> str:
-        """What keeps it to one open run."""
+        """The key that keeps it to one open run."""
         return serial_key(self.name)
 
 
@@ -91,7 +91,7 @@ class StoredEvent(msgspec.Struct, frozen=True, gc=False):
 
 
 class DeadLetter(msgspec.Struct, frozen=True):
-    """The payload of an event in a dead-letter topic: what was left out, and why. `topic` and `id`
+    """The payload of an event in a dead-letter topic: what was skipped, and why. `topic` and `id`
     name the event as it was published."""
 
     topic: str
@@ -173,7 +173,7 @@ class NewAnswer(NamedTuple):
 
 
 class AnswerRow(msgspec.Struct, frozen=True, gc=False):
-    """What a person answered: about a change, a run, an event or an input."""
+    """The answer of a person: about a change, a run, an event or an input."""
 
     id: str
     act: str
@@ -240,7 +240,7 @@ class SeenRun(NamedTuple):
 
 
 class Touched(NamedTuple):
-    """What a run did to an event."""
+    """The effect of a run on an event."""
 
     topic: str
     message_id: str
@@ -273,7 +273,7 @@ class NewInput(NamedTuple):
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """What makes it the same input again."""
+        """The key that makes it the same input again."""
         return (self.source, self.type, self.external_id)
 
 
@@ -287,7 +287,7 @@ class NewEvent(NamedTuple):
 
 
 class HandlerPlan(msgspec.Struct, frozen=True):
-    """What `prepare` decided, as it is stored: pinned events, its own values, and the wake time."""
+    """The decision of `prepare`, as stored: pinned events, its own values, and the wake time."""
 
     reservations: dict[str, list[str]] = {}
     data: msgspec.Raw = msgspec.Raw("null")

@@ -1,7 +1,7 @@
 """How far a handler run got (phase), what it may do there, and what that means after an
 interruption: tables. Store guards, CHECK constraints, docs and tests are made from them. Pure.
 
-The phase only moves forward and never says why a run stands still; that is the run's status.
+The phase only moves forward and never says why a run stopped; that is the run's status.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 
 class Phase(StrEnum):
-    """Where a handler run is; the text is what the database stores."""
+    """The phase of a handler run; the text is what the database stores."""
 
     EXECUTING = "executing"  # a producer at work
     PREPARING = "preparing"
@@ -42,7 +42,7 @@ def goes_forward(before: Phase, after: Phase) -> bool:
 
 
 class Act(StrEnum):
-    """What a handler may ask of the host."""
+    """The calls that a handler may make."""
 
     READ = "call a read tool"
     MUTATE = "call a tool that changes something"
@@ -61,7 +61,7 @@ ALLOWED: dict[Phase, frozenset[Act]] = {
 
 
 class Mutation(StrEnum):
-    """What the ledger knows about the one side effect of a chain."""
+    """The state of the one side effect of a chain in the ledger."""
 
     PROPOSED = "proposed"  # waits for approval; nothing was called
     IN_FLIGHT = "in_flight"  # written before the call: it may have happened
@@ -69,10 +69,10 @@ class Mutation(StrEnum):
     FAILED = "failed"  # it certainly did not happen
     NEEDS_RECONCILE = "needs_reconcile"
     INDETERMINATE = "indeterminate"  # only a person can tell
-    SKIPPED = "skipped"  # a person decided to go on without it
+    SKIPPED = "skipped"  # a person decided to continue without it
 
 
-# What may follow what. FAILED, APPLIED and SKIPPED are the ends.
+# The transitions. FAILED, APPLIED and SKIPPED are the ends.
 LEDGER: dict[Mutation, frozenset[Mutation]] = {
     Mutation.PROPOSED: frozenset({Mutation.IN_FLIGHT, Mutation.FAILED, Mutation.SKIPPED}),
     Mutation.IN_FLIGHT: frozenset(
@@ -93,7 +93,7 @@ DECIDED = frozenset({Mutation.APPLIED, Mutation.SKIPPED})
 
 
 class EventStatus(StrEnum):
-    """Where an event stands."""
+    """The state of an event."""
 
     PENDING = "pending"
     RESERVED = "reserved"  # pinned for the chain of a run
@@ -106,7 +106,7 @@ class Way(StrEnum):
 
     CHOOSE = "choose"  # nothing is left: pick a handler
     AGAIN = "again"  # release the events, start the same handler afresh
-    ON = "on"  # the same run goes on where it stood
+    ON = "on"  # the same run continues where it was
     RECONCILE = "reconcile"  # the world may have changed: find out first
     EMIT = "emit"  # the outcome is known: go forward to the end
     ASK = "ask"  # an approval is still missing
@@ -114,18 +114,18 @@ class Way(StrEnum):
 
 
 class Left(NamedTuple):
-    """What a chain has left behind: its last handler run, and its ledger."""
+    """The records that a chain has left behind: its last handler run, and its ledger."""
 
     phase: Phase
-    own: bool  # the run that takes over is the one that stood still
+    own: bool  # the run that takes over is the one that stopped
     mutation: Mutation | None
     found_out: bool = False  # FAILED was found out afterwards, by the tool or by a person
     approved: bool = False
 
 
 def take_up(left: Left | None) -> Way:
-    """The phase reset rules: before the mutation is applied a run may start over, after it
-    must go forward; what nobody knows is reconciled first. Keyed on the ledger, not on phases."""
+    """The phase reset rules: before the mutation is applied a run may start over, after it must go
+    forward; an unknown outcome is reconciled first. Keyed on the ledger, not on phases."""
     if left is None or left.phase is Phase.COMMITTED:
         return Way.CHOOSE
     if left.mutation in UNCERTAIN:

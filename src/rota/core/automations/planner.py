@@ -103,7 +103,7 @@ class Wake(NamedTuple):
 
 
 def clamp_wake(asked: object, *, now: int, least_us: int, most_us: int) -> Wake:
-    """Not sooner than `least_us`, not later than `most_us` from now; what is no time is ignored."""
+    """Not sooner than `least_us`, not later than `most_us` from now; an invalid time is ignored."""
     if asked is None:
         return Wake(None)
     try:

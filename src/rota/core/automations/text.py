@@ -1,4 +1,4 @@
-"""What people are told about an automation: one word for its state and one plain sentence. Pure."""
+"""The text for people about an automation: one word for its state and one plain sentence. Pure."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ WAITS: dict[str, tuple[str, tuple[str, ...]]] = {
     "permission": ("Waiting for you to grant a permission", ("try-again",)),
     "approval": ("Waiting for your approval", ("approve", "reject")),
     "reconciliation": (
-        "Nobody knows whether a change happened",
+        "It is unknown whether a change happened",
         ("try-again", "happened", "did-not-happen", "skip"),
     ),
     "logic": ("The code failed", ("try-again", "skip", "deploy")),
@@ -140,7 +140,7 @@ def _say(
 
 
 def word_of(status: str, turn_status: str | None, turn_reason: str | None) -> Word:
-    """The word alone, from how an automation and its turn stand: what `say` begins with."""
+    """The word alone, from how an automation and its turn are: what `say` begins with."""
     if status == "archived" or (status == "paused" and turn_status != Status.WAITING):
         return Word.STOPPED
     if turn_status is None or turn_status == Status.WAITING:
@@ -151,7 +151,7 @@ def word_of(status: str, turn_status: str | None, turn_reason: str | None) -> Wo
 
 
 def can_skip(turn: Run | None) -> bool:
-    """Whether it stands still in a way that leaving out events may clear."""
+    """Whether it stops in a way that leaving out events may clear."""
     if turn is None or turn.reason == "reconciliation":
         return False
     if turn.status == Status.SLEEPING:
@@ -178,8 +178,8 @@ def _looks(mutation: LedgerRow | None, in_: str) -> str:
 
 
 def _answers(mutation: LedgerRow | None) -> tuple[str, ...]:
-    """What a person can say about a change in doubt. One that cannot look is not tried again. An
-    idempotent one keeps its key, and "did not happen" would give it another."""
+    """The answers that a person can give about a change in doubt. A tool that cannot look is not
+    tried again. An idempotent one keeps its key, and "did not happen" would give it another."""
     safety = None if mutation is None else mutation.safety
     never = {"unknowable": "try-again", "idempotent": "did-not-happen"}.get(safety or "")
     return tuple(one for one in WAITS["reconciliation"][1] if one != never)
@@ -216,7 +216,8 @@ def _whose(error: str | None) -> str:
 
 
 def deed(run: HandlerRun, change: LedgerRow | None) -> str:
-    """What a handler run did, in one sentence: "Processed 3 emails → added to spreadsheet"."""
+    """The summary of a handler run, in one sentence: "Processed 3 emails → added to
+    spreadsheet"."""
     done = run.phase == Phase.COMMITTED
     if run.kind == "producer":
         found = _some(run.published_count, "event")

@@ -15,6 +15,8 @@ TEXT_CHARS_MAX = 600
 ERROR_CHARS_MAX = 2000
 # The names of Rota's own workflows begin so; their ends are not news.
 OWN = "rota."
+# The workflow that tells the receivers of a schedule about its executions.
+NOTIFY = "rota.notify"
 
 Source: TypeAlias = Literal["workflow", "schedule", "automation", "pipeline"]
 KindName: TypeAlias = Literal[
@@ -25,19 +27,19 @@ SOURCES: tuple[Source, ...] = ("workflow", "schedule", "automation", "pipeline")
 
 
 class NotificationKind(StrEnum):
-    """What happened; the text is what the database stores."""
+    """The event; the text is what the database stores."""
 
     NEEDS_ATTENTION = "needs_attention"  # it stopped until a person acts
     APPROVAL_WANTED = "approval_wanted"  # a proposed change waits for a person
-    UNKNOWN_OUTCOME = "unknown_outcome"  # nobody knows whether a change happened
-    QUARANTINED = "quarantined"  # put aside: it crashed too often, or cannot be read
+    UNKNOWN_OUTCOME = "unknown_outcome"  # it is unknown whether a change happened
+    QUARANTINED = "quarantined"  # quarantined: it crashed too often, or cannot be read
     FAILED = "failed"  # it failed, and no retry is left
     RECOVERED = "recovered"  # it works again, after one of the above
     MISSED = "missed"  # an occurrence of a schedule did not run
 
 
 KINDS: tuple[str, ...] = tuple(kind.value for kind in NotificationKind)
-# What a later success ends with `recovered`.
+# The events that a later success ends with `recovered`.
 TROUBLES = frozenset(NotificationKind) - {NotificationKind.RECOVERED, NotificationKind.MISSED}
 
 _WAITS = {
@@ -109,7 +111,7 @@ class Notification(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
     @property
     def title(self) -> str:
-        """What it is about: `schedule nightly (backup)`."""
+        """The subject: `schedule nightly (backup)`."""
         if self.schedule is None:
             return one_line(f"{self.source} {self.name}")
         inner = f" ({self.name})" if self.name != self.schedule else ""
@@ -138,7 +140,7 @@ class Notification(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
             case NotificationKind.UNKNOWN_OUTCOME:
                 return f"does not know whether a change happened{cause}"
             case NotificationKind.QUARANTINED:
-                return f"was put aside{cause}"
+                return f"was quarantined{cause}"
             case NotificationKind.NEEDS_ATTENTION:
                 why = f" ({details.reason})" if details.reason else ""
                 return f"needs attention{why}{cause}"

@@ -64,7 +64,7 @@ class HeldNotifications(msgspec.Struct, frozen=True):
 
 
 class RuleProgress(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a rule has sent since `began_at`, and what it holds."""
+    """The messages of a rule since `began_at`, and those it holds."""
 
     began_at: int = 0
     sent_count: int = 0
@@ -82,7 +82,7 @@ class DigestEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
 
 class NotificationMessage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What one receiver gets at once: one notification, or a digest of several."""
+    """One message to one receiver: one notification, or a digest of several."""
 
     id: str
     entries: tuple[DigestEntry, ...]
@@ -90,7 +90,7 @@ class NotificationMessage(msgspec.Struct, frozen=True, kw_only=True, omit_defaul
 
     @property
     def count(self) -> int:
-        """How many notifications it stands for."""
+        """How many notifications it represents."""
         return sum(entry.count for entry in self.entries) + self.others
 
     @property
@@ -132,7 +132,7 @@ def alone(one: Notification) -> NotificationMessage:
 
 
 class DispatchPlan(NamedTuple):
-    """What a rule sends now, what it remembers, and when it has to look again."""
+    """The messages to send now, the state to remember, and when to look again."""
 
     messages: list[NotificationMessage]
     state: RuleProgress

@@ -20,7 +20,7 @@ def batched(
 ) -> Iterator[list[T]]:
     """Batches of at most `size` in the order they fill up; things of another key never mix.
 
-    What belongs together (one model, one set of shared values) has one key. Reads no further
+    Items that belong together (one model, one set of shared values) have one key. Reads no further
     than it must, so an endless stream is fine.
     """
     waiting: dict[Hashable, list[T]] = {}
@@ -41,7 +41,7 @@ def halves(batch: Sequence[T]) -> list[Sequence[T]]:
 
 
 def fitting(sizes: Sequence[int], limit: int, between: int = 1) -> list[BatchRange]:
-    """Parts of neighbours whose sizes, with what stands between them, are within the limit.
+    """Groups of neighbours within the limit of size, separators included.
 
     One that is larger than the limit is a part by itself.
     """
@@ -61,8 +61,8 @@ def fitting(sizes: Sequence[int], limit: int, between: int = 1) -> list[BatchRan
 def tree_parts(sizes: Sequence[int], limit: int, between: int = 1) -> list[BatchRange]:
     """The next level of a reduce that does not fit in one call: fewer parts than things, always.
 
-    When hardly two fit together they are paired all the same, so that every level is smaller
-    than the one below and the last is one call.
+    If hardly two fit together they are paired all the same. So every level is smaller than the one
+    below, and the last is one call.
     """
     parts = fitting(sizes, limit, between)
     if len(parts) == 1 or 2 * len(parts) <= len(sizes) + 1:

@@ -1,11 +1,11 @@
 """Filter rules over items: one meaning of every comparison. Pure.
 
-A field that is missing or null makes every comparison false, the negative ones too. Two values
-are equal as numbers when one of them is a number and the other is one or is text that spells one
-(`5` and `"5"`; never `"007"` or `"1.10"` among texts), as true and false when one of them is a
-boolean and the other is one or spells it, and as text else, where capital letters count. Greater
-and less compare numbers, and dates and times in ISO form; anything else is false. `contains` looks
-into text without regard to capital letters, or for an equal element of a list.
+A field that is missing or null makes every comparison false, the negative ones too. A number equals
+a number, and text that spells one: `5` and `"5"`. Two texts are never numbers: `"007"`, `"1.10"`. A
+boolean equals a boolean, and text that spells one. Otherwise they are compared as text, where
+capital letters count. Greater and less compare numbers, and dates and times in ISO form; anything
+else is false. `contains` looks into text without regard to capital letters, or for an equal element
+of a list.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Test:
 
 @dataclass(frozen=True, slots=True)
 class AllOf:
-    """True when all are; also when there are none."""
+    """True when all are; even when there are none."""
 
     rules: tuple[Rule, ...]
 

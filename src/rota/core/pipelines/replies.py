@@ -31,7 +31,7 @@ _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f"}
 
 
 class NoJson(Exception):
-    """The reply holds no JSON that anybody could use."""
+    """The reply holds no usable JSON."""
 
 
 def extract(text: str, accept: Callable[[Any], bool] = lambda _: True) -> Any:
@@ -45,7 +45,7 @@ def extract(text: str, accept: Callable[[Any], bool] = lambda _: True) -> Any:
 
 
 def _candidates(text: str) -> Iterator[Any]:
-    """All values, the likeliest first: the whole, fenced blocks, whatever stands in the prose."""
+    """All values, the likeliest first: the whole, fenced blocks, whatever is in the prose."""
     whole = text.strip()
     with contextlib.suppress(ValueError, RecursionError):
         yield json.loads(whole, parse_constant=_no_constant)
@@ -111,7 +111,7 @@ class _Lenient:
 
     def __init__(self, text: str) -> None:
         self._text = text
-        self.reached = 0  # how far it came, also when it failed
+        self.reached = 0  # how far it came, even when it failed
 
     def value(self, at: int, depth: int) -> tuple[Any, int]:
         at = self.reached = self._space(at)

@@ -28,5 +28,5 @@ class Reservoir(Generic[T]):
         self._seen += 1
 
     def chosen(self) -> list[T]:
-        """What was kept, in the order it came."""
+        """The chosen items, in the order they came."""
         return [thing for _, thing in sorted(self._kept, key=lambda each: each[0])]

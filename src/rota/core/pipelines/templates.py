@@ -1,9 +1,9 @@
 """Prompt templates: one pass, literal values, an escape. Pure.
 
 `{{name}}` is replaced by the value of a name; dots lead into nested values; spaces around it are
-allowed. `\\{{name}}` stays as `{{name}}`. What a value holds is never looked at again, so item
+allowed. `\\{{name}}` stays as `{{name}}`. A value is never looked at again, so item
 text with braces, dollars or backslashes comes out as it went in. Double braces around anything
-that is no name (`{{ "a": 1 }}`) are text.
+that is not a name (`{{ "a": 1 }}`) are text.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _PLACEHOLDER = re.compile(r"(?<!\\)(\\*)\{\{[ \t]*(\w(?:[\w .-]*[\w-])?)[ \t]*\}
 
 
 class Missing(StrEnum):
-    """What to do about a name without a value."""
+    """The advice about a name without a value."""
 
     ERROR = "error"
     EMPTY = "empty"
@@ -100,7 +100,7 @@ class Template:
 
 
 def _advice(name: str, known: Iterable[str]) -> str:
-    """The nearest name; a reserved one only to somebody who wrote capitals."""
+    """The nearest name; a reserved one only if the name is in capitals."""
     return did_you_mean(name, [each for each in known if each not in RESERVED or name.isupper()])
 
 
@@ -110,7 +110,7 @@ def render(text: str, values: Mapping[str, Any], missing: Missing = Missing.ERRO
 
 
 def text_of(value: Any) -> str:
-    """A value in a prompt: text as it is, null as nothing, the rest as JSON."""
+    """A value in a prompt: text unchanged, null as nothing, the rest as JSON."""
     if isinstance(value, str):
         return value
     try:

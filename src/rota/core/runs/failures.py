@@ -12,7 +12,7 @@ from rota.core.runs.lifecycle import Status
 
 
 class Kind(StrEnum):
-    """What sort of failure it is; doubles as the run's `reason`."""
+    """The class of a failure; also the run's `reason`."""
 
     TRANSIENT = "transient"
     TIMEOUT = "timeout"
@@ -25,16 +25,17 @@ class Kind(StrEnum):
 
 
 class Consequence(NamedTuple):
-    """What a failure class leads to."""
+    """The consequence of a failure class."""
 
     status: Status
     retried: bool  # by the retry policy, while it has attempts left
     action: str
+    passes: bool = False  # the cause may go away by itself
 
 
 TABLE: dict[Kind, Consequence] = {
-    Kind.TRANSIENT: Consequence(Status.FAILED, True, "back off, new run"),
-    Kind.TIMEOUT: Consequence(Status.FAILED, True, "back off, new run"),
+    Kind.TRANSIENT: Consequence(Status.FAILED, True, "back off, new run", passes=True),
+    Kind.TIMEOUT: Consequence(Status.FAILED, True, "back off, new run", passes=True),
     Kind.LOGIC: Consequence(Status.FAILED, True, "new run if the policy says so"),
     Kind.AUTH: Consequence(Status.WAITING, False, "a person renews credentials, then retries"),
     Kind.PERMISSION: Consequence(Status.WAITING, False, "a person grants it, then retries"),
@@ -42,10 +43,10 @@ TABLE: dict[Kind, Consequence] = {
     Kind.STRANDED: Consequence(
         Status.FAILED, False, "restore the code or patch it, then retry; or fork"
     ),
-    Kind.INTERNAL: Consequence(Status.FAILED, False, "put aside, alert"),
+    Kind.INTERNAL: Consequence(Status.FAILED, False, "quarantined, alert"),
 }
 
-# First match wins, so subclasses stand before their bases; Exception makes the table total.
+# First match wins, so subclasses are before their bases; Exception makes the table total.
 _KINDS: tuple[tuple[type[BaseException], Kind], ...] = (
     (errors.Transient, Kind.TRANSIENT),
     (errors.NeedsLogin, Kind.AUTH),
@@ -80,8 +81,14 @@ def kind_of(error: BaseException) -> Kind:
     return next(kind for cls, kind in _KINDS if isinstance(error, cls))
 
 
+def is_outage(error: BaseException, kind: Kind) -> bool:
+    """Whether a call failed because its counterpart does not answer. A file that is not ours to
+    read does not come back by itself."""
+    return TABLE[kind].passes and not isinstance(error, PermissionError)
+
+
 def advice(reason: str | None, run_id: str) -> str:
-    """What to do about a run that failed for this reason."""
+    """The advice about a run that failed for this reason."""
     if reason == Kind.STRANDED:
         return f"{errors.Stranded.hint} `rota run show {run_id}` names the steps."
     return (

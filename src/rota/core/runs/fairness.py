@@ -5,24 +5,32 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, TypedDict
 
-from rota.core.time.instants import Duration
+from rota.core.runs.model import Queue
+from rota.core.runs.names import checked_name
+from rota.core.time.instants import Duration, micros, shown
 from rota.errors import BadInput
 
 
-class QueueOptions(TypedDict, total=False):
-    """The limits of a queue, for `app.queue`.
+class QueueLimits(TypedDict, total=False):
+    """The limits of a queue across all workers.
 
-    `open_per_key` counts runs from their first claim to their end, `running_per_key` only while a
-    worker executes them. Waiting for `age` raises a run's priority by one."""
+    `open_per_key` counts runs from their first claim to their end, `concurrency_per_key` only
+    while a worker executes them. Waiting for `age` raises a run's priority by one."""
 
-    seats: int | None
-    running: int | None
-    running_per_key: int | None
+    concurrency: int | None
+    concurrency_per_key: int | None
     rate: tuple[int, Duration] | None
     open_per_key: int | None
-    weight: int | None
     age: Duration | None
     round_robin: bool
+
+
+class QueueOptions(QueueLimits, total=False):
+    """The limits of a queue, for `app.queue`. `worker_concurrency` and `weight` count in this
+    process."""
+
+    worker_concurrency: int | None
+    weight: int | None
 
 
 class Contender(NamedTuple):
@@ -51,7 +59,33 @@ def shares(free: int, queues: Sequence[Contender]) -> dict[str, int]:
     return {name: count for name, count in given.items() if count}
 
 
-_ORDERS = ("running_per_key", "open_per_key", "age", "round_robin")
+COUNT_MAX = 2**31 - 1
+_COUNTS = ("concurrency", "concurrency_per_key", "open_per_key")
+
+
+def stored_queue(namespace: str, name: str, limits: Mapping[str, Any]) -> Queue:
+    """The row of a queue with these limits, or BadInput."""
+    checked_name(name, "queue")
+    check_queue(name, limits)
+    rate, age = limits.get("rate"), limits.get("age")
+    count, per_us = (None, None) if rate is None else (rate[0], micros(rate[1]))
+    for option, value in [*((one, limits.get(one)) for one in _COUNTS), ("rate", count)]:
+        if value is not None and (
+            isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= COUNT_MAX
+        ):
+            raise BadInput(
+                f"{option}={shown(value)} of queue {name!r} is not a limit",
+                hint=f"Give a whole number from 1 to {COUNT_MAX:,}, or leave it out.",
+            )
+    return Queue(
+        namespace, name, limits.get("concurrency"), limits.get("concurrency_per_key"),
+        count, per_us, key_open_max=limits.get("open_per_key"),
+        age_us=None if age is None else micros(age),
+        round_robin=int(bool(limits.get("round_robin", False))),
+    )  # fmt: skip
+
+
+_ORDERS = ("concurrency_per_key", "open_per_key", "age", "round_robin")
 
 
 def check_queue(name: str, options: Mapping[str, Any]) -> None:

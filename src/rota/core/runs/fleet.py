@@ -24,8 +24,8 @@ class Fleet(NamedTuple):
 
 
 class WakeupCall(NamedTuple):
-    """A notification: its topic, how often workers passed it on, and what decides the lots.
-    Without a seed everybody is asked."""
+    """A notification: its topic, how often workers passed it on, and what decides the lots. Without
+    a seed all workers are asked."""
 
     topic: str
     round: int = 0

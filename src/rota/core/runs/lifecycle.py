@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 
 
 class Status(StrEnum):
-    """Where a run stands; the text is what the database stores."""
+    """The state of a run; the text is what the database stores."""
 
     PENDING = "pending"  # may be claimed now
     RUNNING = "running"  # a worker holds its lease
@@ -25,7 +25,7 @@ class Status(StrEnum):
 
 
 class Trigger(StrEnum):
-    """Why a run was born."""
+    """Why a run was created."""
 
     MANUAL = "manual"
     SCHEDULE = "schedule"
@@ -64,7 +64,7 @@ RULES: dict[str, Transition] = {
     "claim": Transition(_from(P), R, "none", "a worker takes the run and its lease"),
     "complete": Transition(_from(R), Status.COMPLETED, "held", "it returned a result"),
     "fail": Transition(_from(R), Status.FAILED, "held", "it raised; a retry is a new run"),
-    "suspend": Transition(_from(R), S, "held", "it gives its seat back until a time or an event"),
+    "suspend": Transition(_from(R), S, "held", "it gives its slot back until a time or an event"),
     "skip": Transition(
         _from(R), Status.SKIPPED, "held", "what it depends on is not so; it did nothing"
     ),
@@ -72,7 +72,7 @@ RULES: dict[str, Transition] = {
     "release": Transition(_from(R), P, "held", "a stopping worker hands it over"),
     "wake": Transition(_from(S), P, "none", "its time came, or what it waited for arrived"),
     "resolve": Transition(_from(W), P, "none", "the person or the reconciliation answered"),
-    "cancel": Transition(_from(P, R, S, W), Status.CANCELLED, "any", "somebody called it off"),
+    "cancel": Transition(_from(P, R, S, W), Status.CANCELLED, "any", "an operator cancelled it"),
     "expire": Transition(
         _from(P, S), Status.SKIPPED, "none", "it waited too long before it began; it did nothing"
     ),
@@ -80,12 +80,12 @@ RULES: dict[str, Transition] = {
         _from(R), Status.CRASHED, "lapsed", "its worker is gone; a recovery takes over"
     ),
     "pause": Transition(_from(Status.SCHEDULED), Status.PAUSED, "none", "the schedule rests"),
-    "resume": Transition(_from(Status.PAUSED), Status.SCHEDULED, "none", "the schedule goes on"),
+    "resume": Transition(_from(Status.PAUSED), Status.SCHEDULED, "none", "the schedule continues"),
 }
 
-# The statuses a row may be born with. Waiting: the next attempt of an automation that a person
+# The statuses a row may be created with. Waiting: the next attempt of an automation that a person
 # has to let begin.
-BIRTHS = frozenset({P, S, W, Status.SCHEDULED, Status.PAUSED, Status.SKIPPED})
+INITIAL = frozenset({P, S, W, Status.SCHEDULED, Status.PAUSED, Status.SKIPPED})
 # Verbs by which a worker settles what it holds.
 SETTLING = frozenset(verb for verb, rule in RULES.items() if rule.lease == "held")
 FINAL = frozenset(Status) - {source for rule in RULES.values() for source in rule.sources}
@@ -109,7 +109,7 @@ def label(status: str, reason: str | None) -> str:
 def diagram() -> str:
     """The table as a Mermaid state diagram, for the docs."""
     lines = ["stateDiagram-v2"]
-    lines += [f"    [*] --> {status}" for status in sorted(BIRTHS)]
+    lines += [f"    [*] --> {status}" for status in sorted(INITIAL)]
     for verb, rule in RULES.items():
         lines += [f"    {source} --> {rule.target}: {verb}" for source in sorted(rule.sources)]
     lines += [f"    {status} --> [*]" for status in sorted(FINAL)]

@@ -21,7 +21,6 @@ class Run(msgspec.Struct, frozen=True):
     priority: int
     status: str
     reason: str | None
-    phase: str | None
     available_at: int | None
     due_at: int | None
     schedule_id: str | None
@@ -85,7 +84,7 @@ class Schedule(msgspec.Struct, frozen=True, gc=False):
 
 
 class NewRun(msgspec.Struct, frozen=True, gc=False):
-    """A run about to be born. `available_at` after now makes it sleep first."""
+    """A run to be inserted. `available_at` after now makes it sleep first."""
 
     id: str
     namespace: str
@@ -190,6 +189,17 @@ class StoredStep(msgspec.Struct, frozen=True, gc=False):
     digest: int | None = None  # of the arguments; None: not compared
 
 
+class LogLine(msgspec.Struct, frozen=True, gc=False):
+    """One line that user code logged in a run; positions of a run begin with 1."""
+
+    run_id: str
+    position: int
+    at: int
+    level: str
+    logger: str
+    message: str
+
+
 class StepRecord(msgspec.Struct, frozen=True, gc=False):
     """A step to write, with the claim that fences it."""
 
@@ -207,7 +217,7 @@ class WorkerRecord(msgspec.Struct, frozen=True):
     pid_started: str
     queues: str
     names: str
-    seats: int
+    slots: int
     status: str
     version: str
     started_at: int

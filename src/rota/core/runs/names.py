@@ -5,10 +5,11 @@ from __future__ import annotations
 from rota.core.time.instants import shown
 from rota.errors import BadInput
 
-# A name and a key stand together in one index entry, which PostgreSQL bounds at 2,700 bytes.
+# A name and a key are together in one index entry, which PostgreSQL bounds at 2,700 bytes.
 NAME_BYTES_MAX = 255
 KEY_BYTES_MAX = 1_000
 PRIORITY_MAX = 2**31 - 1
+LIMIT_MAX = 1_000
 
 
 def checked_name(name: object, what: str) -> str:
@@ -29,6 +30,25 @@ def checked_priority(priority: object) -> int:
             hint=f"Give a whole number from {-PRIORITY_MAX:,} to {PRIORITY_MAX:,}.",
         )
     return priority
+
+
+def checked_limit(limit: object, at_most: int = LIMIT_MAX) -> int:
+    """How many rows a list returns, or BadInput."""
+    if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= at_most:
+        raise BadInput(
+            f"limit={shown(limit)} is out of range",
+            hint=f"Give a whole number from 1 to {at_most:,}.",
+        )
+    return limit
+
+
+def checked_position(position: object) -> int:
+    """A position in a list, or BadInput."""
+    if isinstance(position, bool) or not isinstance(position, int) or not 0 <= position < 2**63:
+        raise BadInput(
+            f"{shown(position)} is not a position", hint="Give a whole number from 0 on."
+        )
+    return position
 
 
 def _checked(text: object, what: str, bytes_max: int) -> str:

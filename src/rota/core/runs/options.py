@@ -1,28 +1,41 @@
-"""The stored options of a run: JSON that travels along its chain, one field at a time. Pure."""
+"""The stored options of a run: the one owner of the JSON in `runs.options`. Pure."""
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 
-# When the first attempt began. The timeout of a chain counts from here.
-BEGAN_AT = "began_at"
+from rota.core.runs.retry import RetryPolicy
 
 
-def with_default(options: str | None, name: str, value: Any) -> str:
-    """The options with a field set, unless they have it already."""
-    fields = _fields(options)
-    fields.setdefault(name, value)
-    return msgspec.json.encode(fields).decode()
+class StoredRunOptions(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The options of a run beside its columns. Each attempt of a chain inherits them."""
+
+    retry: RetryPolicy | None = None  # of the start, instead of the workflow's
+    timeout_us: int | None = None  # likewise
+    seed: str | None = None  # of a fork: it draws the random values that its origin drew
+    began_at: int | None = None  # of a retry or recovery: when the first attempt began
+    previous_due_at: int | None = None  # of a scheduled run: the occurrence fired before it
+    recovers: int = 0  # of a retry: its chain has failed with a notification
+
+    @classmethod
+    def read(cls, text: str | None) -> StoredRunOptions:
+        """The options as they are stored."""
+        return _READER.decode(text) if text else _NONE
+
+    def text(self) -> str | None:
+        """As they are stored: None when nothing is set."""
+        return None if self == _NONE else msgspec.json.encode(self).decode()
+
+    def begun(self, at: int) -> StoredRunOptions:
+        """For a further attempt: the timeout of the chain counts from its first one."""
+        return self if self.began_at is not None else msgspec.structs.replace(self, began_at=at)
+
+    def fired_after(self, previous_at: int | None) -> StoredRunOptions:
+        """For a fired run. The instant stays, whatever becomes of the row of that occurrence."""
+        if previous_at is None:
+            return self
+        return msgspec.structs.replace(self, previous_due_at=previous_at)
 
 
-def without(options: str | None, name: str) -> str | None:
-    """The options without a field."""
-    fields = _fields(options)
-    fields.pop(name, None)
-    return msgspec.json.encode(fields).decode() if fields else None
-
-
-def _fields(options: str | None) -> dict[str, Any]:
-    return msgspec.json.decode(options, type=dict[str, Any]) if options else {}
+_NONE = StoredRunOptions()
+_READER = msgspec.json.Decoder(StoredRunOptions)

@@ -8,6 +8,8 @@ the run for good (unless `recoveries_max` is below 2).
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from rota.core.runs.model import Run
 
 # The claim queries and the index `runs_alone` name the same number.
@@ -21,9 +23,9 @@ def runs_alone(recoveries: int) -> bool:
     return recoveries >= ALONE_FROM
 
 
-def is_recovered(run: Run, recoveries_max: int) -> bool:
-    """Whether a run whose worker died gets a successor.
+def is_recovered(run: Run, recoveries_max: int, kept_kinds: Collection[str]) -> bool:
+    """Whether a run of a dead worker gets a successor.
 
-    An automation always keeps its open run: after too many crashes that run asks an operator.
+    Kinds of `kept_kinds` always keep an open run: after too many crashes it asks an operator.
     """
-    return run.recoveries < recoveries_max or run.kind == "automation"
+    return run.recoveries < recoveries_max or run.kind in kept_kinds

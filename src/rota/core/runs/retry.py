@@ -26,10 +26,10 @@ def capped_delay_s(asked_s: object) -> float | None:
 class RetryPolicy(msgspec.Struct, frozen=True):
     """How often and how patiently to try again.
 
-    `attempts` counts all tries, the first included. Delays grow from `delay_s` by `factor`
-    up to `delay_s_max`, which is at most 7 days; `jitter` spreads each by up to that share of
-    itself, downwards. A Retry-After replaces the delay, within the same 7 days.
-    Errors whose class name (or a base class name) is in `never` are not tried again.
+    `attempts` counts all tries, the first included. Delays grow from `delay_s` by `factor` up to
+    `delay_s_max`, which is at most 7 days; `jitter` spreads each by up to that share of itself,
+    downwards. A Retry-After replaces the delay, within the same 7 days. An error is not tried again
+    if the name of its class, or of a base class, is in `never`.
     """
 
     attempts: int = 1

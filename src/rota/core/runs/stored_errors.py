@@ -7,6 +7,8 @@ from typing import Any
 
 from rota.errors import RunCancelled, RunCrashed, RunFailed
 
+PACKAGE = __file__.removesuffix("core/runs/stored_errors.py")
+
 
 def read_error(text: str | None) -> dict[str, str]:
     """A stored error, with every field present."""
@@ -27,13 +29,27 @@ def end_of(status: str, reason: str | None, error: str | None) -> str:
 
 
 def run_failed(run_id: str, text: str | None) -> RunFailed:
-    """The error for somebody who awaits a run that ended without a result."""
+    """The error for the caller of a run that ended without a result."""
     detail: dict[str, Any] = json.loads(text) if text else {}
     status = str(detail.get("status", "failed"))
     cls = {"cancelled": RunCancelled, "crashed": RunCrashed}.get(status, RunFailed)
     what = f": {detail['type']}: {detail['message']}" if "type" in detail else ""
     reason = f" ({detail['reason']})" if detail.get("reason") and not what else ""
-    # What the error itself advises comes first: it knows more than "look at the run".
+    # The advice of the error itself comes first: it knows more than "look at the run".
     advice = " ".join(str(detail.get("notes", "")).removeprefix("Hint: ").split("\n"))
     hint = advice if "`rota run show" in advice else f"{advice} {cls.hint}".strip()
     return cls(f"run {run_id} {status}{reason}{what}", hint=hint, run_id=run_id, detail=detail)
+
+
+def own_frames(trace: str) -> list[str]:
+    """A stored traceback without the frames of Rota itself: they are never what is wrong."""
+    kept: list[str] = []
+    ours = False
+    for line in trace.splitlines():
+        if line.startswith('  File "'):
+            ours = line.startswith(f'  File "{PACKAGE}')
+        elif not line.startswith("    "):
+            ours = False
+        if not ours:
+            kept.append(line)
+    return kept

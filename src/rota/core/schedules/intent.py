@@ -22,13 +22,13 @@ from rota.errors import BadSchedule
 RUNS_DONE = "all its runs are done"
 NO_FURTHER = "no further occurrence"
 ENDED = (RUNS_DONE, NO_FURTHER)
-PUT_ASIDE = "put aside: "
+QUARANTINED_REASON = "quarantined: "
 # A few skips in a row stay single entries; more become one.
 SINGLE_MAX = 3
 
 
 class Overlap(StrEnum):
-    """What to do when the run before has not ended."""
+    """The policy when the run before has not ended."""
 
     QUEUE = "queue"  # let one wait; further ones merge into it
     QUEUE_ALL = "queue-all"  # let every one wait for its turn
@@ -38,7 +38,7 @@ class Overlap(StrEnum):
 
 
 class Missed(StrEnum):
-    """What to do with occurrences that nobody was there to fire."""
+    """The policy for missed occurrences."""
 
     RUN = "run"  # once, the latest
     SKIP = "skip"
@@ -79,7 +79,7 @@ class Policies(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class CodeValues(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What the code says about a schedule in which an operator has changed fields."""
+    """The declared values of a schedule in which an operator has changed fields."""
 
     workflow: str
     spec: Spec
@@ -106,8 +106,9 @@ class Intent(msgspec.Struct, frozen=True, omit_defaults=True):
     changed_at: int = 0  # when that definition was replaced
     forgiven_at: int = 0  # failures of occurrences before this do not count any more
     paused_at: int = 0  # since when it rests, if it does
-    ignored: str | None = None  # the program whose declaration of this name is ignored
+    ignored: str | None = None  # the program with the ignored declaration of this name
     code: CodeValues | None = None  # what the code says, where an operator has changed it
+    kind: str = "workflow"  # of its runs: which executor performs them
 
     @property
     def runs_left(self) -> int:
@@ -143,7 +144,7 @@ class Fire(NamedTuple):
 
 
 class FiringPlan(NamedTuple):
-    """What to do about one due schedule."""
+    """The decision about one due schedule."""
 
     fires: list[Fire]
     skips: list[Skip]
@@ -153,7 +154,7 @@ class FiringPlan(NamedTuple):
 
 
 class Before(NamedTuple):
-    """What is still open from earlier occurrences of a schedule."""
+    """The open runs of earlier occurrences of a schedule."""
 
     running: int = 0  # claimed or claimable
     waiting: int = 0  # waits for its turn
@@ -274,13 +275,13 @@ def _overlap(
         return _every(chosen.dues(chosen.size), overlap, before), [], False
     open_count = before.running + before.waiting
     if overlap is Overlap.CANCEL:
-        # Of several at once only the newest can survive the others.
+        # If several are due at once, only the newest can survive the others.
         rest, newest = chosen.split(chosen.size - 1)
         return [Fire(newest.last, False)], _skips(rest, "overtaken"), open_count > 0
     if overlap is Overlap.SKIP:
         kept, rest = chosen.split(0 if open_count else 1)
         return [Fire(due, False) for due in kept.dues(1)], _skips(rest, "overlap"), False
-    # One runs at once if nobody is before it, and one waits if nobody does already.
+    # One runs at once if none is before it, and one waits if none does already.
     runs = 0 if open_count else 1
     if chosen.size == 1 and not before.waiting:
         return [Fire(chosen.dues(1)[0], not runs)], [], False

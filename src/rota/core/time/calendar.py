@@ -1,8 +1,8 @@
 """Wall-clock times of a cron expression, as if there were no time zones. Pure.
 
-A wall time is a count of seconds since 1970-01-01 00:00 on the clock on the wall. Days are kept
-as one number of 366 bits for each of the 14 kinds of year, times of day as 1,440 bits for the
-minutes and 60 for the seconds, so that every question is a few shifts, however rare the answer.
+A wall time is a count of seconds since 1970-01-01 00:00 on the clock on the wall. Days are kept as
+one number of 366 bits for each of the 14 kinds of year. Times of day are 1,440 bits for the minutes
+and 60 for the seconds. So every question is a few shifts, however rare the answer.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Days:
                 by_weekday |= 1 << number
         for item in self._weekday.items:
             by_weekday |= _weekday_bit(item.kind, item.first, item.last, length, first)
-        # Cron's rule of old: a field that begins with a star narrows, else either may fit.
+        # Cron's rule of old: a field that begins with a star narrows, otherwise either may fit.
         if self._day.starred or self._weekday.starred:
             return by_day & by_weekday
         return by_day | by_weekday

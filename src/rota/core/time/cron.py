@@ -58,7 +58,7 @@ PLACES = (SECOND, MINUTE, HOUR, DAY, MONTH, WEEKDAY)
 
 
 class Item(NamedTuple):
-    """One member of a list. What `first`, `last` and `step` mean depends on the kind.
+    """One member of a list. The meaning of `first`, `last` and `step` depends on the kind.
 
     any, range: first to last by step, wrapping past the end. value: first. end: `first` days
     before the last of the month. near, near-end: the weekday nearest day `first`, or nearest
@@ -126,7 +126,7 @@ ALIASES = {
 
 
 class _Piece(NamedTuple):
-    """A part of the expression, and where it stands, so that an error can point at it."""
+    """A part of the expression, and where it is, so that an error can point at it."""
 
     expression: str
     column: int
@@ -255,7 +255,7 @@ def _step(piece: _Piece) -> int:
     if not piece.text:
         piece.refuse("the step after / is missing")
     if not _is_number(piece.text):
-        piece.refuse(f"{piece.text} is no step; write a number after the /")
+        piece.refuse(f"{piece.text} is not a step; write a number after the /")
     step = int(piece.text)
     if step == 0:
         piece.refuse("a step of 0 goes nowhere")

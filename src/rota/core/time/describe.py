@@ -16,7 +16,7 @@ _MONTHS = ("January", "February", "March", "April", "May", "June", "July", "Augu
 _OF_THE_MONTH = "of the month"
 _COUNTS = ("first", "second", "third", "fourth", "fifth")
 _UNITS = (("week", 604_800), ("day", 86_400), ("hour", 3_600), ("minute", 60), ("second", 1))
-TIMES_MAX = 6  # More times of day than this are told as a pattern.
+TIMES_MAX = 6  # More times of day than this are described as a pattern.
 
 
 def describe(spec: Spec) -> str:
@@ -64,7 +64,7 @@ def _timing(timing: Timing) -> str:
         return f"once at {_moment(timing.at, timing.zone)}"
     said = describe_cron(timing.cron or "")
     if timing.gap != "auto":
-        gap = {"next": "run after the gap", "skip": "are left out"}[timing.gap]
+        gap = {"next": "run after the gap", "skip": "are skipped"}[timing.gap]
         said += f", times that the clock skips {gap}"
     if timing.repeat != "auto":
         repeat = "run both times" if timing.repeat == "both" else f"run the {timing.repeat} time"
@@ -182,7 +182,7 @@ def _spans(hour: Field) -> list[tuple[int, int]]:
 def _unwrapped(cron: Cron) -> Cron:
     """The same with the hours of each calendar day in order: 0-6,22-23 for 22-6.
 
-    On some days only, "from 22:00 to 06:00" would seem to go on into the day after."""
+    On some days only, "from 22:00 to 06:00" would seem to continue into the day after."""
     whole_days = _is_every(cron.day) and _is_every(cron.weekday)
     wraps = any(item.kind == "range" and item.first > item.last for item in cron.hour.items)
     if whole_days or not wraps or not _spans(cron.hour):

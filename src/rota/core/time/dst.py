@@ -1,8 +1,8 @@
 """When a zone's offset changes, and what that does to the clock on the wall. Pure.
 
-The standard library tells the offset at an instant but not when it changes, so changes are found
-by asking every other day and then halving. In the whole zone database no offset has ever lasted
-less than three and a half days, nor was a clock moved by more than one; a test watches both.
+The standard library tells the offset at an instant but not its next change. So changes are found by
+bisection between days. In the whole zone database no offset has ever lasted less than three and a
+half days. No clock was moved by more than one day. A test watches both.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ class Change(NamedTuple):
 
     @property
     def gap(self) -> bool:
-        """True when wall times are left out, false when they come twice."""
+        """True when wall times are skipped, false when they come twice."""
         return self.now > self.was
 
     @property
     def walls(self) -> tuple[int, int]:
-        """The wall times left out or doubled: from the first up to but without the second."""
+        """The wall times skipped or doubled: from the first up to but without the second."""
         return self.at + min(self.was, self.now), self.at + max(self.was, self.now)
 
 
@@ -100,8 +100,8 @@ def _instant_of(zone: ZoneInfo, low: int, high: int, was: int) -> int:
 class OffsetPeriod(NamedTuple):
     """A time of constant offset, with the rule for gaps and repeats worked in.
 
-    Instants are lo <= t < hi. The wall times that may fire in it are entry <= w < end. Where a
-    gap at `lo` fires after it, `entry` lies before lo + offset, at the beginning of the gap.
+    Instants are lo <= t < hi. The wall times that may fire in it are entry <= w < end. If a gap at
+    `lo` fires after it, `entry` lies before lo + offset, at the beginning of the gap.
     """
 
     lo: int
@@ -142,9 +142,9 @@ class Timeline:
         changes = _chunk_changes(self.name, chunk)
         inside = [change.at for change in changes if low < change.at < high]
         bounds = [low, *inside, high]
-        return tuple(self._stretch(lo, hi, changes) for lo, hi in pairwise(bounds))
+        return tuple(self._range(lo, hi, changes) for lo, hi in pairwise(bounds))
 
-    def _stretch(self, lo: int, hi: int, changes: tuple[Change, ...]) -> OffsetPeriod:
+    def _range(self, lo: int, hi: int, changes: tuple[Change, ...]) -> OffsetPeriod:
         """Chunks cut stretches too, so changes a little outside still count for the rule."""
         offset = offset_at(self._zone, max(lo, FIRST_S))
         entry, end = lo + offset, min(hi, LAST_S) + offset

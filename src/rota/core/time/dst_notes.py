@@ -1,4 +1,4 @@
-"""What moving the clock does to a spec, in words a person understands. Pure."""
+"""The effect of clock changes on a spec, as text for people. Pure."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def _rule(timing: Timing) -> tuple[str, str]:
 
 
 def _change_text(timing: Timing, change: Change) -> str | None:
-    """What becomes of the wall times that this move of the clock leaves out or doubles."""
+    """The outcome of the wall times that this clock change skips or repeats."""
     low, high = change.walls
     walls = Walls(read_cron(timing.cron or ""))
     count = walls.count(low, high)

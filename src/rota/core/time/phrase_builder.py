@@ -243,7 +243,7 @@ def _joined(numbers: list[int] | tuple[int, ...]) -> str:
 def _day_fields(clause: Clause, rate: PhraseRate, choices: Choices) -> list[str]:
     """The last three fields: day of month, month, day of week; one text for each kind of day."""
     months = _months(clause, rate)
-    days = _bound_alike(_counted_alike(_of_rate(clause, rate, choices), choices), choices)
+    days = _same_bound(_same_count(_of_rate(clause, rate, choices), choices), choices)
     if not days:
         return [_without_days(clause, rate, months)]
     grouped: dict[tuple[str, tuple[str, ...]], list[str]] = {}
@@ -334,7 +334,7 @@ def _last_of_months(day: Day, number: int, choices: Choices) -> Day:
     return day._replace(months=names[0 if first else number - 1 :: number])
 
 
-def _counted_alike(days: list[Day], choices: Choices) -> list[Day]:
+def _same_count(days: list[Day], choices: Choices) -> list[Day]:
     """ "the first monday and friday": is the friday counted, too?"""
     alike: list[Day] = []
     for said in days:
@@ -350,7 +350,7 @@ def _counted_alike(days: list[Day], choices: Choices) -> list[Day]:
     return alike
 
 
-def _bound_alike(days: list[Day], choices: Choices) -> list[Day]:
+def _same_bound(days: list[Day], choices: Choices) -> list[Day]:
     """ "the 1st of june and the 15th": is the 15th one of june, too?"""
     bound = [day.months for day in days if day.months]
     open_ = [

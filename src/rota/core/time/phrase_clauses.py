@@ -1,8 +1,8 @@
 """Puts the segments of a phrase together into clauses; each clause becomes timings of its own.
 
 "monday at 9am and friday at 5pm" is two clauses. "monday and friday at 9am and 5pm" is one: a day
-alone joins the days beside it, a time alone the times beside it. Where a segment could go either
-way, the choice stays open. Pure.
+alone joins the days beside it, a time alone the times beside it. If a segment could go either way,
+the choice stays open. Pure.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def _same_list(left: Clause, right: Clause) -> bool:
 
 
 def _options(before: Clause | None, one: Clause, ahead: Clause | None) -> list[str]:
-    """Where a segment may belong: to the clause before it, to the next one, or alone."""
+    """The clauses that a segment may belong to: the one before it, the next one, or its own."""
     options = []
     if before is not None and one.before != ";" and _goes_back(before, one):
         options.append("back")

@@ -25,7 +25,7 @@ class ClockTime(NamedTuple):
 
     @property
     def wall(self) -> Wall:
-        """On the 24-hour clock; a bare hour is taken as it stands."""
+        """On the 24-hour clock; a bare hour is taken as written."""
         hour = self.hour
         if self.mark in ("am", "pm"):
             hour = hour % 12 + (12 if self.mark == "pm" else 0)

@@ -140,7 +140,8 @@ def _counted(cursor: Cursor, choices: Choices, *, every: bool) -> list[Day] | No
 
 
 def _within_period(cursor: Cursor, days: list[Day]) -> list[Day] | None:
-    """The days of a month, quarter or year that the phrase goes on to name; None if it does not."""
+    """The days of a month, quarter or year that the phrase continues to name; None if it does
+    not."""
     tail = _tail(cursor)
     if tail in ("month", "quarter", "year"):
         return [of_period(day, tail) for day in days]

@@ -1,6 +1,6 @@
-"""Reads the tokens of a phrase into segments: what stands between "and", commas and semicolons.
+"""Reads the tokens of a phrase into segments: what is between "and", commas and semicolons.
 
-Each rule reads one part (days, a time, a rate …) as a clause with one filled slot; parts that stand
+Each rule reads one part (days, a time, a rate …) as a clause with one filled slot; parts that are
 side by side make up a segment. Pure.
 """
 
@@ -139,7 +139,7 @@ class Reader:
         if rate is None:
             return None
         if rate.number < 1:
-            refuse("invalid", f"every {rate.number} {rate.unit}s is no interval")
+            refuse("invalid", f"every {rate.number} {rate.unit}s is not an interval")
         return Clause(rate=rate, order=[RATE])
 
     def _past(self) -> Clause | None:
@@ -192,7 +192,7 @@ class Reader:
     def _add(self, part: Clause, joint: str) -> None:
         part.before = joint
         last = self._segments[-1] if self._segments and not joint else None
-        if last is not None and _stands_beside(last, part):
+        if last is not None and _is_beside(last, part):
             self._segments[-1] = last.joined(part)
         else:
             self._segments.append(part)
@@ -238,7 +238,7 @@ class Reader:
         refuse("unknown", f'"{word}" has no meaning here')
 
 
-def _stands_beside(segment: Clause, part: Clause) -> bool:
+def _is_beside(segment: Clause, part: Clause) -> bool:
     """Whether a part that follows without a separator says more about the same segment."""
     slot = part.first
     if part.rate == DAILY and segment.days:

@@ -213,5 +213,5 @@ class Cursor:
         return (TENS[word] + ones, 2 + dash) if word in TENS and ones < 10 else None
 
     def to(self, ahead: int = 0) -> bool:
-        """Whether "to", or a dash, stands there."""
+        """Whether "to", or a dash, is there."""
         return self.word(ahead) in TO or self.peek(ahead).kind == "dash"

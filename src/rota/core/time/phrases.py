@@ -1,9 +1,9 @@
 """Schedules in words: "every friday at 5pm" → cron texts and intervals. Pure.
 
 A phrase is cut into tokens (`phrase_tokens`), read into segments (`phrase_reader`), put together
-into clauses (`phrase_clauses`), and each clause becomes timings (`phrase_builder`). Where the
-grammar leaves a choice open, every choice is tried: when they come to one reading, that is the
-meaning; when they come to several, the phrase is refused and the readings are offered.
+into clauses (`phrase_clauses`), and each clause becomes timings (`phrase_builder`). If the grammar
+leaves a choice open, every choice is tried. One reading is the meaning; with several, the phrase is
+refused and the readings are offered.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def _read(phrase: str) -> Reading:
 def _readings(phrase: str) -> tuple[list[Reading], PhraseRefusal | None, str]:
     """All readings by all choices, one more that cannot be expressed, and why there was a choice.
 
-    A choice that leads to a contradiction is no reading. One that is clear but that cron cannot
+    A choice that leads to a contradiction is not a reading. One that is clear but that cron cannot
     express is: it may be what was meant.
     """
     readings: list[Reading] = []

@@ -72,8 +72,8 @@ def parse(
     """One or several schedules as a Spec, or BadSchedule or UnknownZone that says what is wrong.
 
     Takes cron, @aliases, intervals, times (ISO text or datetime; without an offset they are wall
-    time in `zone`), words, Timings, and lists of these. Intervals count from `anchor_at`, else
-    from `start_at`, else from `now`. `sub_second` allows intervals of less than one second.
+    time in `zone`), words, Timings, and lists of these. Intervals count from `anchor_at`, otherwise
+    from `start_at`, otherwise from `now`. `sub_second` allows intervals of less than one second.
     """
     place_named(zone)
     _check_options(gap, repeat, start_at, end_at)
@@ -108,10 +108,10 @@ def _listed(text_or_list: Written | Iterable[Written]) -> list[Written]:
 
 def _check_options(gap: str, repeat: str, start_at: int | None, end_at: int | None) -> None:
     if gap not in GAPS:
-        raise BadSchedule(f"gap={gap!r} is no rule", hint=f"Use one of: {', '.join(GAPS)}.")
+        raise BadSchedule(f"gap={gap!r} is not a rule", hint=f"Use one of: {', '.join(GAPS)}.")
     if repeat not in REPEATS:
         raise BadSchedule(
-            f"repeat={repeat!r} is no rule", hint=f"Use one of: {', '.join(REPEATS)}."
+            f"repeat={repeat!r} is not a rule", hint=f"Use one of: {', '.join(REPEATS)}."
         )
     if start_at is not None and end_at is not None and end_at < start_at:
         raise BadSchedule(
@@ -121,7 +121,7 @@ def _check_options(gap: str, repeat: str, start_at: int | None, end_at: int | No
 
 
 def _timings(written: object, plain: Timing) -> list[Timing]:
-    """The timings of one thing somebody wrote."""
+    """The timings of one expression."""
     if isinstance(written, Timing):
         zone_named(written.zone)
         return [written]
@@ -174,7 +174,7 @@ def _not_a_schedule(written: object) -> BadSchedule:
 def _looks_like_cron(text: str) -> bool:
     """Words that only cron has, or nothing else than what cron may hold, with numbers in front.
 
-    "1 jan" is a date in words, "0930" a time; "every", "at" and the like never stand in cron.
+    "1 jan" is a date in words, "0930" a time; "every", "at" and the like are never in cron.
     """
     words = text.split(" ")
     if any(_NUMERIC.fullmatch(word) and "*" in word for word in words):
@@ -201,7 +201,7 @@ def _alias(plain: Timing, text: str) -> Timing:
         except BadInput as error:
             raise BadSchedule(f"@every {rest}: {error.message}", hint=error.advice) from error
     if rest or name not in ALIASES:
-        extra = " A worker's start is no time." if name == "@reboot" else ""
+        extra = " A worker's start is not a time." if name == "@reboot" else ""
         raise BadSchedule(
             f"{text!r} is not an alias", hint=f"Use {', '.join(ALIASES)} or @every 5m.{extra}"
         )

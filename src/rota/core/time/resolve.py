@@ -1,10 +1,10 @@
 """The one place where wall-clock times become instants. Pure.
 
 The rule: a time that does not exist (a gap) fires at the first instant after the gap, or not at
-all; one that happens twice (a repeat) fires at the first, the second, or both. `auto` means next
-and first for expressions that name their times of day, skip and both for those that step through
-the hour or the minute, which so follow elapsed time. Several wall times that land on one instant
-are one occurrence.
+all; one that happens twice (a repeat) fires at the first, the second, or both. For expressions that
+name their times of day, `auto` means next and first. For those that step through the hour or the
+minute it means skip and both, so that they follow elapsed time. Several wall times that land on one
+instant are one occurrence.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from rota.core.time.cron import Cron, read_cron
 from rota.core.time.dst import DAY_S, FIRST_S, LAST_S, Timeline, timeline
 from rota.core.time.instants import SECOND
 
-# A wall time that never exists (02:30 on the day of the change, with gaps skipped) would be
-# looked for until the end of the calendar; after so many stretches the search gives up.
+# A wall time that never exists (02:30 on the day of the change, with gaps skipped) has no end of
+# search. So the search gives up after so many ranges.
 STRETCHES_MAX = 400
 _FAR_S = 2 * DAY_S
 
@@ -37,7 +37,7 @@ class Times(Protocol):
 
 
 def rule_of(cron: Cron, gap: str, repeat: str) -> tuple[str, str]:
-    """What `auto` means for this expression."""
+    """The meaning of `auto` for this expression."""
     if gap == "auto":
         gap = "next" if cron.fixed else "skip"
     if repeat == "auto":

@@ -1,4 +1,4 @@
-"""What a schedule says about time, as intent: wall times with their zone, never only instants."""
+"""The timing of a schedule, as intent: wall times with their zone, never only instants."""
 
 from __future__ import annotations
 

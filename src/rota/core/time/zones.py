@@ -1,7 +1,7 @@
 """Names of time zones: looking one up, and guessing the host's. Pure but for the zone files.
 
-The zone files are read by the standard library alone. What the host says about itself is handed
-in by the caller.
+The zone files are read by the standard library alone. The caller passes in the settings of the
+host.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def place_named(name: str) -> ZoneInfo:
 
 
 def nearest_zones(name: str, count: int = 3) -> list[str]:
-    """Up to `count` zone names that somebody who wrote `name` may have meant."""
+    """Up to `count` zone names that `name` may be a misspelling of."""
     wanted = str(name).strip().replace(" ", "_")
     for folder in _REFUSED_FOLDERS:
         wanted = wanted.removeprefix(folder)
@@ -123,7 +123,7 @@ def host_zone(environ: Mapping[str, str], read: Callable[[str], str | None]) -> 
 
 
 def _in_zone_folder(path: str) -> str:
-    """The part of a path below the zone folder; a bare name is left as it is."""
+    """The part of a path below the zone folder; a bare name is left unchanged."""
     name = path.rpartition("zoneinfo/")[2]
     for folder in _REFUSED_FOLDERS:
         name = name.removeprefix(folder)

@@ -1,4 +1,5 @@
-"""What types cannot say about the linear form: which keys go together, and what they must hold."""
+"""The rules of the linear form that types cannot express: which keys go together, and what they
+must hold."""
 
 from __future__ import annotations
 
@@ -52,11 +53,11 @@ def _check_mode(written: set[str], report: ProblemReport) -> None:
     linear = [key for key in LINEAR if key in written]
     if "nodes" in written:
         for key in [*linear, *(["job"] if "job" in written else [])]:
-            report.error((key,), f"{key} and nodes cannot stand together; choose one", at_key=True)
+            report.error((key,), f"{key} and nodes exclude each other; choose one", at_key=True)
         return
     if "job" in written:
         for key in linear:
-            report.error((key,), f"{key} and job cannot stand together; choose one", at_key=True)
+            report.error((key,), f"{key} and job exclude each other; choose one", at_key=True)
         return
     if not linear:
         report.error((), "there is nothing to do: give input, map and reduce; or job; or nodes")
@@ -91,7 +92,7 @@ def _check_input(part: Input, report: ProblemReport) -> None:
             report.warning(
                 path,
                 "input.generate without autoApprove: a person must look at the items before the"
-                " run goes on",
+                " run continues",
                 at_key=True,
             )
 
@@ -126,18 +127,18 @@ def check_fields(
     *,
     identifiers: bool = False,
 ) -> None:
-    """Each field once; for generated items, names that can stand in a template."""
+    """Each field once; for generated items, names that can be in a template."""
     seen: set[str] = set()
     for index, field in enumerate(fields):
         name = field if isinstance(field, str) else field.name
         if not name.strip():
             report.error((*path, index), f"{path_text(path)}: a field has no name")
         elif name in seen:
-            report.error((*path, index), f'{path_text(path)}: "{name}" stands here twice')
+            report.error((*path, index), f'{path_text(path)}: "{name}" is here twice')
         elif identifiers and not _IDENTIFIER.fullmatch(name):
             report.error(
                 (*path, index),
-                f'{path_text(path)}: "{name}" is no name; use letters, digits and _, '
+                f'{path_text(path)}: "{name}" is not a name; use letters, digits and _, '
                 "a letter first",
             )
         if isinstance(field, OutputField) and field.enum == []:
@@ -148,7 +149,7 @@ def check_fields(
 def check_asking(
     part: AiSection, path: Path, report: ProblemReport, *, required: bool = True
 ) -> None:
-    """Exactly one prompt, and fields that stand once."""
+    """Exactly one prompt, and fields that are once."""
     where = path_text(path)
     if part.prompt is not None and part.prompt_file is not None:
         report.error(
@@ -175,7 +176,7 @@ def check_call_options(part: CallOptions, path: Path, report: ProblemReport) -> 
     if names:
         report.error(
             (*path, "system"),
-            f"system is sent as it is, so {{{{{names[0]}}}}} would not be filled in; put it into "
+            f"system is sent unchanged, so {{{{{names[0]}}}}} would not be filled in; put it into "
             "the prompt",
         )
 

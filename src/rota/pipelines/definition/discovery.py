@@ -21,7 +21,7 @@ from rota.pipelines.definition.yaml_tree import read_yaml
 
 
 class Listed(NamedTuple):
-    """A pipeline that was found; `loaded` when it is good, else the problems say why not."""
+    """A pipeline that was found; `loaded` when it is good, otherwise the problems say why not."""
 
     pipeline_id: str
     folder: Path
@@ -32,7 +32,7 @@ class Listed(NamedTuple):
 def discover(root: Path, *, now: int, host_zone: str | None = None) -> list[Listed]:
     """Every pipeline below a folder. One that is broken disturbs no other."""
     if not root.is_dir():
-        raise BadInput(f"{root} is no folder", hint="Name the folder that holds the pipelines.")
+        raise BadInput(f"{root} is not a folder", hint="Name the folder that holds the pipelines.")
     folders = sorted(
         folder for folder in root.iterdir()
         if folder.is_dir() and any((folder / name).is_file() for name in NAMES)
@@ -96,7 +96,7 @@ def _plain(folder: Path, error: Exception) -> Problem:
 
 
 def input_kind(loaded: Loaded) -> tuple[str, int | None]:
-    """What a list says about the input, and how many items, as far as the file alone tells."""
+    """The summary of an input, and how many items, as far as the file alone tells."""
     pipeline = loaded.pipeline
     if pipeline.mode == "job":
         return "job", 1

@@ -1,4 +1,5 @@
-"""Fields of a reply: what the model is told, how its reply is read, what it is told when wrong.
+"""Fields of a reply: the instructions to the model, the parser, and the correction of a wrong
+reply.
 
 A plain name takes any value as it is; a field with a type is checked, and only then converted.
 Nothing is guessed: `007` stays text and `no` stays "no" unless the field says otherwise.
@@ -35,11 +36,11 @@ def fields_of(output: Sequence[str | OutputField]) -> list[OutputField]:
     ]
 
 
-# -- what the model is told ----------------------------------------------------------------
+# -- instructions to the model ---------------------------------------------------------------
 
 
 def instruction(fields: Fields, batch: int | None = None) -> str:
-    """What is appended to a prompt so that the reply can be read; nothing in text mode."""
+    """The text appended to a prompt so that the reply can be read; nothing in text mode."""
     if not fields and batch is None:
         return ""
     shape = _shape(fields)
@@ -179,7 +180,7 @@ def _from_lines(text: str, names: Sequence[str]) -> dict[str, Any] | None:
 
 
 def _get(value: Mapping[str, Any], name: str) -> Any:
-    """A field by its name; else by its letters, whatever their case and what joins them."""
+    """A field by its name; otherwise by its letters, whatever their case and what joins them."""
     if name in value:
         return value[name]
     wanted = _letters(name)
@@ -226,7 +227,7 @@ def _listed_value(got: Any, field: OutputField, problems: list[str]) -> Any:
 
 
 def _converted(value: Any, kind: str) -> Any:
-    """A value as the type asks, if nothing is lost by it; else _MISSING."""
+    """A value as the type asks, if nothing is lost by it; otherwise _MISSING."""
     if kind == "any":
         return value
     if kind == "string":

@@ -38,7 +38,9 @@ def check_graph(nodes: Mapping[str, Node], ids: Collection[str], report: Problem
         report.error(("nodes",), "nodes is empty: a graph has at least one node", at_key=True)
     for node_id, node in nodes.items():
         if not _ID.fullmatch(node_id):
-            report.error(("nodes", node_id), f'"{node_id}" is no id: use letters, digits, _ . -')
+            report.error(
+                ("nodes", node_id), f'"{node_id}" is not an id: use letters, digits, _ . -'
+            )
         _check_parents(node_id, node, ids, report)
         _check_node(node, ("nodes", node_id), report)
     for cycle in cycles({each: parents_of(node) for each, node in nodes.items()}):
@@ -54,7 +56,7 @@ def _check_parents(node_id: str, node: Node, ids: Collection[str], report: Probl
         if parent not in ids:
             report.error(place, f'no node is called "{parent}"{did_you_mean(parent, ids)}')
         elif parent in parents[:index]:
-            report.error(place, f'"{parent}" stands here twice')
+            report.error(place, f'"{parent}" is here twice')
     if isinstance(node, LoadNode):
         if parents:
             report.warning(path, "a load node takes no items; from only delays it")
@@ -127,7 +129,7 @@ def cycles(parents: Mapping[str, list[str]]) -> list[list[str]]:
 
 
 def _from_first(trail: list[str], ids: list[str]) -> list[str]:
-    """A cycle in the direction of the items, from the node that stands first in the file."""
+    """A cycle in the direction of the items, from the node that is first in the file."""
     cycle = trail[::-1]
     first = cycle.index(min(cycle, key=ids.index))
     return cycle[first:] + cycle[:first]

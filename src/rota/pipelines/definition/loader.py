@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec import inspect
 
+from rota.core.pipelines.names import run_name
 from rota.core.time.recurrence import next_after
 from rota.core.time.zones import zone_named
 from rota.errors import BadInput, BadPipeline, RotaError, UnknownZone
@@ -138,7 +139,7 @@ def _converted(value: dict[str, Any], report: ProblemReport) -> tuple[Pipeline, 
 
 
 def _converts(value: dict[str, Any], sound: str | None, report: ProblemReport) -> bool:
-    """Whether a part becomes what it should; a `sound` one that does not is told about."""
+    """Whether a part becomes what it should; a `sound` one that does not is reported."""
     try:
         msgspec.convert(value, Pipeline)
     except msgspec.ValidationError as error:
@@ -156,7 +157,7 @@ def _in_list(path: Path) -> int:
 
 
 def _without(value: dict[Any, Any], paths: list[Path]) -> dict[Any, Any]:
-    """A copy of the value without what stands at these paths."""
+    """A copy of the value without what is at these paths."""
     copy = dict(value)
     for key in {path[0] for path in paths if path}:
         inner = [path[1:] for path in paths if path and path[0] == key]
@@ -233,7 +234,7 @@ def _schedule(
         block = ScheduleBlock(cron=block.cron)
     try:
         plain = msgspec.structs.replace(block, timezone=zone)
-        made = timed(plain, workflow=f"pipeline:{pipeline_id}", host_zone=zone)
+        made = timed(plain, workflow=run_name(pipeline_id), host_zone=zone)
     except RotaError as error:
         report.error(("schedule", "cron"), _told(error))
         return None
@@ -274,6 +275,6 @@ def _told(error: RotaError) -> str:
 
 
 def problems_of(error: BadPipeline) -> list[Problem]:
-    """What a refused pipeline carries."""
+    """The content of a refused pipeline."""
     found = error.facts.get("problems", [])
     return list(found) if isinstance(found, list) else []

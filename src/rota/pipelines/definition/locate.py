@@ -1,6 +1,6 @@
-"""From what somebody typed to a pipeline: a file, its folder, or the name of one nearby.
+"""From the typed text to a pipeline: a file, its folder, or the name of one nearby.
 
-Also where the runs of a folder of pipelines are kept when nobody says otherwise.
+Also the default place for the runs of a folder of pipelines.
 """
 
 from __future__ import annotations
@@ -55,13 +55,13 @@ def next_of(loaded: Loaded) -> tuple[int | None, int]:
 
 
 def root_of(path: Path) -> Path:
-    """The folder of pipelines that a pipeline (its file or its folder) stands in."""
+    """The folder of pipelines that a pipeline (its file or its folder) is in."""
     folder = path.parent if path.is_file() else path
     return folder.resolve().parent
 
 
 def database_url(root: Path) -> str:
-    """Where the runs of a folder of pipelines are kept, when nobody says otherwise."""
+    """The default place for the runs of a folder of pipelines."""
     return f"sqlite:///{root.resolve() / DATABASE}"
 
 

@@ -1,7 +1,7 @@
-"""What a pipeline.yaml may say, as types: the one source of checks, JSON Schema and reference.
+"""The content of a pipeline.yaml, as types: the one source of checks, JSON Schema and reference.
 
-Keys in the file are camelCase. What types alone cannot say (exactly one of two keys, names that
-must exist) is in `checks` and `graph`.
+Keys in the file are camelCase. Rules that types alone cannot express (exactly one of two keys,
+names that must exist) are in `checks` and `graph`.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Name: TypeAlias = Annotated[str, Meta(min_length=1)]
 class Generate(CallOptions, frozen=True, kw_only=True):
     """Items made by an AI call."""
 
-    prompt: Annotated[Name, Meta(description="What to ask for.")]
+    prompt: Annotated[Name, Meta(description="The request.")]
     schema: Annotated[
         list[str | OutputField],
         Meta(min_length=1, description="The fields of each item; names, or fields with a type."),
@@ -56,7 +56,7 @@ class Sample(Section, frozen=True, kw_only=True):
 
 
 class Input(Section, frozen=True, kw_only=True):
-    """Where items come from: exactly one of items, from and generate."""
+    """The source of items: exactly one of items, from and generate."""
 
     items: Annotated[
         list[Item] | None,
@@ -84,7 +84,7 @@ class Input(Section, frozen=True, kw_only=True):
 
 
 class Filter(Section, frozen=True, kw_only=True):
-    """Which items go on to the map."""
+    """Which items continue to the map."""
 
     type: Annotated[
         Literal["rule", "ai", "hybrid"], Meta(description="By rules, by an AI, or by both.")
@@ -103,12 +103,15 @@ class Filter(Section, frozen=True, kw_only=True):
 class Pipeline(Section, frozen=True, kw_only=True):
     """A whole pipeline.yaml: input, map and reduce; or a job; or nodes."""
 
-    name: Annotated[Name, Meta(description="What people call it.")]
+    name: Annotated[Name, Meta(description="The display name.")]
     description: Annotated[str | None, Meta(description="One line for lists.")] = None
     schedule: Annotated[ScheduleBlock | None, Meta(description="When it runs by itself.")] = None
     working_directory: Annotated[
         str | None,
-        Meta(description="Where AI sessions and commands run; relative to the pipeline's folder."),
+        Meta(
+            description="Working folder of AI sessions and commands; relative to the pipeline's"
+            " folder."
+        ),
     ] = None
     parameters: Annotated[
         list[Parameter] | dict[str, Any],
@@ -117,8 +120,8 @@ class Pipeline(Section, frozen=True, kw_only=True):
     settings: Annotated[PipelineSettings, Meta(description="Defaults for every part.")] = (
         PipelineSettings()
     )
-    input: Annotated[Input | None, Meta(description="Where items come from.")] = None
-    filter: Annotated[Filter | None, Meta(description="Which items go on.")] = None
+    input: Annotated[Input | None, Meta(description="The source of items.")] = None
+    filter: Annotated[Filter | None, Meta(description="Which items continue.")] = None
     map: Annotated[MapStep | None, Meta(description="One AI call for each item.")] = None
     reduce: Annotated[ReduceStep | None, Meta(description="All results into one.")] = None
     job: Annotated[Job | None, Meta(description="A single AI call instead of items.")] = None

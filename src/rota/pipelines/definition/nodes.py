@@ -20,12 +20,14 @@ from rota.pipelines.definition.sources import LoadSource
 Meta = msgspec.Meta
 
 Parents: TypeAlias = Annotated[
-    list[str] | str, Meta(description="The nodes whose items this one takes, in this order.")
+    list[str] | str, Meta(description="The nodes that give their items to this one, in this order.")
 ]
-Label: TypeAlias = Annotated[str | None, Meta(description="What people see instead of the id.")]
+Label: TypeAlias = Annotated[str | None, Meta(description="The display name instead of the id.")]
 Failing: TypeAlias = Annotated[
     OnError | None,
-    Meta(description="abort ends the run, warn goes on without items; else settings.onError."),
+    Meta(
+        description="abort ends the run, warn continues without items; default: settings.onError."
+    ),
 ]
 
 
@@ -38,7 +40,7 @@ class GraphNode(Section, frozen=True, kw_only=True):
 
 
 class AiGraphNode(AiSection, frozen=True, kw_only=True):
-    """A node that asks an AI. (A struct can have one base only, so three keys stand twice.)"""
+    """A node that asks an AI. (A struct can have one base only, so three keys are twice.)"""
 
     parents: Parents = msgspec.field(default_factory=list, name="from")
     label: Label = None
@@ -48,7 +50,7 @@ class AiGraphNode(AiSection, frozen=True, kw_only=True):
 class LoadNode(GraphNode, frozen=True, kw_only=True, tag="load", tag_field="type"):
     """Reads items."""
 
-    source: Annotated[LoadSource, Meta(description="Where items come from.")]
+    source: Annotated[LoadSource, Meta(description="The source of items.")]
     offset: Annotated[Natural, Meta(description="Leave out so many items at the front.")] = 0
     limit: Annotated[Natural | None, Meta(description="Take at most so many items.")] = None
 
@@ -57,7 +59,7 @@ class ScriptNode(GraphNode, frozen=True, kw_only=True, tag="script", tag_field="
     """Runs a command over the items."""
 
     run: Annotated[str, Meta(min_length=1, description="The command line, for the shell.")]
-    args: Annotated[list[str], Meta(description="Further arguments, passed as they are.")] = (
+    args: Annotated[list[str], Meta(description="Further arguments, passed unchanged.")] = (
         msgspec.field(default_factory=list)
     )
     env: Annotated[dict[str, str], Meta(description="Variables for its environment.")] = (
@@ -143,7 +145,9 @@ TransformOp: TypeAlias = SelectOp | DropOp | RenameOp | AddOp
 class TransformNode(GraphNode, frozen=True, kw_only=True, tag="transform", tag_field="type"):
     """Changes the fields of each item."""
 
-    ops: Annotated[list[TransformOp], Meta(min_length=1, description="What to do, in this order.")]
+    ops: Annotated[
+        list[TransformOp], Meta(min_length=1, description="The operations, in this order.")
+    ]
 
 
 class AiNode(AiGraphNode, frozen=True, kw_only=True, tag="ai", tag_field="type"):

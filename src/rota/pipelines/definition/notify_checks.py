@@ -1,4 +1,5 @@
-"""What types cannot say about `notify`: addresses that can be called, receivers that are one."""
+"""The rules of `notify` that types cannot express: addresses that can be called, receivers that are
+one."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ EVENTS = ("success", "failure", "recovery", "missed")
 
 
 def check_notify(notify: Notify, report: ProblemReport) -> None:
-    """Check every receiver; a message that could never go out is told before it has to."""
+    """Check every receiver; a message that could never go out is reported before it has to."""
     for event in EVENTS:
         given: Any = getattr(notify, f"on_{event}")
         path: Path = ("schedule", "notify", f"on_{event}")
@@ -31,7 +32,9 @@ def _check_receiver(given: str | Notice, path: Path, report: ProblemReport) -> N
         _check_address(given, path, report)
         return
     if given.webhook is None and given.command is None:
-        report.error(path, f"{path_text(path)} names nobody: give webhook or command", at_key=True)
+        report.error(
+            path, f"{path_text(path)} names no receiver: give webhook or command", at_key=True
+        )
     if given.webhook is not None:
         _check_address(given.webhook, (*path, "webhook"), report)
     if given.command is not None and not given.command.strip():
@@ -61,5 +64,5 @@ def _check_address(text: str, path: Path, report: ProblemReport) -> None:
     if text.startswith(ENV):
         report.error(path, f"{path_text(path)}: env: is followed by the name of a variable")
     else:
-        told = "is no address; write it as https://host/path, or env:NAME"
+        told = "is not an address; write it as https://host/path, or env:NAME"
         report.error(path, f"{path_text(path)} {told}")

@@ -34,7 +34,7 @@ def values_for(
     parameters: Mapping[str, Any],
     filled: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """What a template of one item sees."""
+    """The values of a template for one item."""
     return {**parameters, **item, **(filled or {})}
 
 

@@ -18,8 +18,8 @@ REDUCE = RESERVED
 def check_names(pipeline: Pipeline, prompts: Mapping[str, str], report: ProblemReport) -> None:
     """Check the prompts against parameters and inline items; `prompts` by their place.
 
-    What a scheduled pipeline lacks nobody will give, so that is an error. Without a schedule
-    the value may still be given at the start: a warning.
+    A scheduled pipeline gets no values at the start, so a missing one is an error. Without a
+    schedule the value may still be given at the start: a warning.
     """
     level = Level.WARNING if pipeline.schedule is None else Level.ERROR
     checking = _Checking(report, level, list(parameters_of(pipeline)))
@@ -40,7 +40,7 @@ def check_names(pipeline: Pipeline, prompts: Mapping[str, str], report: ProblemR
 
 
 def inline_items(part: Input | None) -> Sequence[Mapping[str, Any]]:
-    """The items that stand in the file itself."""
+    """The items that are in the file itself."""
     if part is None:
         return []
     return part.source if isinstance(part.source, list) else part.items or []
@@ -64,7 +64,7 @@ class _Checking:
         nowhere = {absent.name: absent.advice for absent in template.missing(every)}
         for name in template.names:
             if name in nowhere:
-                self._say(path, name, f"is no field of the items{nowhere[name]}")
+                self._say(path, name, f"is not a field of the items{nowhere[name]}")
                 continue
             lacking = list(_lacking(name, items, [*self._parameters, *BATCH]))
             if lacking:

@@ -1,4 +1,4 @@
-"""What is wrong with a pipeline: every problem at once, each with its place in the file."""
+"""The problems of a pipeline: all at once, each with its place in the file."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def errors_of(problems: Iterable[Problem]) -> list[Problem]:
 
 
 def refusal(file: str, problems: Iterable[Problem]) -> BadPipeline:
-    """The error that carries them all; warnings are told along, after the errors."""
+    """The error that carries them all; warnings come along, after the errors."""
     told = sorted(ordered(problems), key=lambda each: each.level is Level.WARNING)
     count = len(errors_of(told))
     head = f"{file}: 1 problem" if count == 1 else f"{file}: {count} problems"

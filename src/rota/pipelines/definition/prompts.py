@@ -22,7 +22,7 @@ class SkillText(NamedTuple):
 
 
 def prompt_places(name: str, folder: Path) -> list[Path]:
-    """Where a prompt file is looked for, in this order."""
+    """The folders in which a prompt file is looked for, in this order."""
     wanted = Path(name).expanduser()
     if wanted.is_absolute():
         return [wanted]
@@ -45,7 +45,8 @@ def read_prompt(name: str, folder: Path) -> str:
 
 
 def skill_folders(folder: Path, root: Path | None = None) -> list[Path]:
-    """Where skills are looked for: in the pipeline, beside it, and in .github/skills above it."""
+    """The folders in which skills are looked for: in the pipeline, beside it, and in .github/skills
+    above it."""
     around = [folder, *folder.resolve().parents]
     if root is not None:
         around = [folder, root]
@@ -57,7 +58,7 @@ def read_skill(name: str, folders: Sequence[Path]) -> SkillText:
     """The text of a skill without its front matter."""
     if not _SKILL_NAME.fullmatch(name) or ".." in name:
         raise BadInput(
-            f'"{name}" is no name of a skill; it names a folder, without separators and dots'
+            f'"{name}" is not the name of a skill; it names a folder, without separators and dots'
         )
     places = [folder / name / SKILL_FILE for folder in folders]
     found = next((place for place in places if place.is_file()), None)

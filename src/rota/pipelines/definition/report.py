@@ -13,7 +13,7 @@ class ProblemReport:
         self.problems: list[Problem] = list(document.problems)
         self.document = document
         self.file = file
-        self.wrong: set[Path] = set()  # what does not have the right shape, and is left out
+        self.wrong: set[Path] = set()  # what does not have the right shape, and is skipped
         self._lines = text.splitlines()
 
     def error(self, path: Path, message: str, *, at_key: bool = False) -> None:
@@ -21,7 +21,7 @@ class ProblemReport:
         self._say(path, message, at_key, Level.ERROR)
 
     def missing(self, path: Path, message: str) -> None:
-        """Note that something is not there; unless something wrong is, which was told already."""
+        """Note that something is missing, unless something wrong was reported there already."""
         if not any(each[: len(path)] == path for each in self.wrong if len(each) > len(path)):
             self._say(path, message, True, Level.ERROR)
 

@@ -24,7 +24,7 @@ SHORT = {"eq": "equals", "neq": "not_equals", "nin": "not_in", "gt": "greater_th
 Field: TypeAlias = Annotated[
     str, Meta(min_length=1, description="A field of the item; dots lead into nested values.")
 ]
-Single: TypeAlias = Annotated[Any, Meta(description="What to compare with.")]
+Single: TypeAlias = Annotated[Any, Meta(description="The value to compare with.")]
 Several: TypeAlias = Annotated[
     list[Any] | None, Meta(description="For in and not_in: the values to compare with.")
 ]
@@ -73,7 +73,7 @@ class AiRule(CallOptions, frozen=True, kw_only=True, tag="ai", tag_field="type")
     """A question to the AI; yes is true."""
 
     prompt: Annotated[str, Meta(min_length=1, description="The question about the item.")]
-    model: Annotated[str | None, Meta(description="The model; else settings.model.")] = None
+    model: Annotated[str | None, Meta(description="The model; otherwise settings.model.")] = None
     concurrency: Annotated[Positive | None, Meta(description="Calls at the same time; 5.")] = None
     timeout_ms: Annotated[Positive | None, Meta(description="Milliseconds for one call.")] = None
 
@@ -116,7 +116,7 @@ def _tree_of_rule(rule: Rule) -> core.Rule:
 
 
 def tree_of_node(rule: NodeRule) -> core.Rule:
-    """The rule of a filter node as one tree; questions to the AI are numbered as they stand."""
+    """The rule of a filter node as one tree; questions to the AI are numbered as written."""
     return _Numbering().tree(rule)
 
 

@@ -7,6 +7,7 @@ from typing import Annotated, Literal, NamedTuple
 
 import msgspec
 
+from rota.core.pipelines.names import KIND
 from rota.core.runs.retry import RetryPolicy
 from rota.core.schedules.intent import Intent, Missed, Overlap, Policies
 from rota.core.time.instants import MINUTE, instant
@@ -41,7 +42,8 @@ class Window(Section, frozen=True, kw_only=True):
 
 
 class Condition(Section, frozen=True, kw_only=True):
-    """What must be so for an execution to begin; else it is skipped, and the history says why."""
+    """The condition for an execution to begin; otherwise it is skipped, and the history says
+    why."""
 
     file_exists: Annotated[
         str | list[str] | None, Meta(description="Files that must be there.")
@@ -66,7 +68,7 @@ class ScheduleBlock(Section, frozen=True, kw_only=True):
         ),
     ]
     timezone: Annotated[
-        str | None, Meta(description="An IANA name; else the zone of the machine.")
+        str | None, Meta(description="An IANA name; otherwise the zone of the machine.")
     ] = None
     enabled: Annotated[bool, Meta(description="Whether it is active.")] = True
     start_paused: Annotated[
@@ -80,7 +82,7 @@ class ScheduleBlock(Section, frozen=True, kw_only=True):
     ] = Missed.RUN
     window: Annotated[Window, Meta(description="Limits of an execution's time.")] = Window()
     overlap: Annotated[
-        Overlap, Meta(description="What to do when the execution before has not ended.")
+        Overlap, Meta(description="Policy when the execution before has not ended.")
     ] = Overlap.QUEUE
     jitter: Annotated[
         str | None, Meta(description='Spread the start over so much time, such as "5m".')
@@ -101,8 +103,8 @@ class ScheduleBlock(Section, frozen=True, kw_only=True):
         str | list[str],
         Meta(description="Pipelines (their folders' names) that must have completed first."),
     ] = msgspec.field(default_factory=list)
-    condition: Annotated[Condition | None, Meta(description="What must be so to begin.")] = None
-    notify: Annotated[Notify | None, Meta(description="Who is told.")] = None
+    condition: Annotated[Condition | None, Meta(description="Conditions to begin.")] = None
+    notify: Annotated[Notify | None, Meta(description="The receivers.")] = None
     gap: Annotated[
         Literal["auto", "next", "skip"],
         Meta(description="A wall time that the clock leaves out: see the page about cron."),
@@ -129,8 +131,8 @@ class Timed(NamedTuple):
 def timed(block: ScheduleBlock, *, workflow: str, host_zone: str) -> Timed:
     """The intent of a schedule block, or BadSchedule or UnknownZone that says what is wrong.
 
-    The same file means the same intent whenever it is read: intervals count from the epoch (or
-    from `start`), and times that are over are no error.
+    The same file means the same intent whenever it is read: intervals count from the epoch (or from
+    `start`), and times in the past are not an error.
     """
     zone = block.timezone or host_zone
     zone_named(zone)
@@ -138,7 +140,9 @@ def timed(block: ScheduleBlock, *, workflow: str, host_zone: str) -> Timed:
         block.cron, zone=zone, now=0, gap=block.gap, repeat=block.repeat,
         start_at=bound("start", block.start, zone), end_at=bound("end", block.end, zone),
     )  # fmt: skip
-    intent = Intent(workflow=workflow, spec=spec, text=block.cron, policies=policies_of(block))
+    intent = Intent(
+        workflow=workflow, spec=spec, text=block.cron, policies=policies_of(block), kind=KIND
+    )
     return Timed(intent, block.enabled, block.start_paused)
 
 

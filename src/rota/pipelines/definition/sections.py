@@ -1,4 +1,4 @@
-"""The parts of a pipeline.yaml that stand in the linear and in the graph form alike."""
+"""The parts of a pipeline.yaml that are in the linear and in the graph form alike."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class OutputField(Section, frozen=True, kw_only=True):
     """A field of a reply, with what it must look like."""
 
     name: Annotated[str, Meta(min_length=1, description="The key in the reply.")]
-    type: Annotated[FieldType, Meta(description="What the value must be.")] = "any"
+    type: Annotated[FieldType, Meta(description="The type of the value.")] = "any"
     enum: Annotated[
         list[str | int | float | bool] | None, Meta(description="The values allowed.")
     ] = None
@@ -55,7 +55,7 @@ Skills: TypeAlias = Annotated[
     list[str], Meta(description="Several skills to put before the prompt, in this order.")
 ]
 Model: TypeAlias = Annotated[
-    str | None, Meta(description="The model; may hold {{placeholders}} where items are at hand.")
+    str | None, Meta(description="The model; may hold {{placeholders}} where items are available.")
 ]
 Timeout: TypeAlias = Annotated[
     Positive | None, Meta(description="Milliseconds for one call; it is really cancelled then.")
@@ -108,7 +108,7 @@ class ResultsFiles(Section, frozen=True, kw_only=True):
 
 
 class CallOptions(Section, frozen=True, kw_only=True):
-    """What is sent with the prompt. A part wins over settings; headers and body are merged."""
+    """The options sent with the prompt. A part wins over settings; headers and body are merged."""
 
     max_tokens: Annotated[
         Positive | None,
@@ -119,7 +119,7 @@ class CallOptions(Section, frozen=True, kw_only=True):
         Meta(description="How freely the model answers; 0 is the least."),
     ] = None
     system: Annotated[
-        str | None, Meta(description="The system prompt, sent as it is: no {{placeholders}}.")
+        str | None, Meta(description="The system prompt, sent unchanged: no {{placeholders}}.")
     ] = None
     headers: Annotated[
         dict[str, str], Meta(description="Further HTTP headers, such as anthropic-beta. No keys.")
@@ -140,7 +140,9 @@ class PipelineSettings(CallOptions, frozen=True, kw_only=True):
     model: Annotated[str | None, Meta(description="Model where none is named.")] = None
     concurrency: Annotated[Positive | None, Meta(description="Calls at the same time.")] = None
     timeout_ms: Timeout = None
-    on_error: Annotated[OnError, Meta(description="What a failed node does to the run.")] = "abort"
+    on_error: Annotated[OnError, Meta(description="The effect of a failed node on the run.")] = (
+        "abort"
+    )
     working_directory: Annotated[
         str | None, Meta(description="As workingDirectory of the pipeline, which wins.")
     ] = None
@@ -156,7 +158,7 @@ class PipelineSettings(CallOptions, frozen=True, kw_only=True):
 
 
 class AiSection(CallOptions, frozen=True, kw_only=True):
-    """What every AI call has in common."""
+    """The common options of every AI call."""
 
     prompt: Prompt = None
     prompt_file: PromptFile = None

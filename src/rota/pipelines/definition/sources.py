@@ -1,4 +1,4 @@
-"""Where items come from, as written in a pipeline.yaml."""
+"""The sources of items, as written in a pipeline.yaml."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class CsvSource(Section, frozen=True, kw_only=True, tag="csv", tag_field="type")
     path: FilePath
     delimiter: Delimiter = ","
     has_headers: Annotated[
-        bool, Meta(description="Whether the first row names the columns; else col0, col1, …")
+        bool, Meta(description="Whether the first row names the columns; otherwise col0, col1, …")
     ] = True
     encoding: Encoding = "utf-8"
     types: Types = msgspec.field(default_factory=dict)
@@ -71,7 +71,7 @@ class GlobSource(Section, frozen=True, kw_only=True, tag="glob", tag_field="type
 
 
 class CommandSource(Section, frozen=True, kw_only=True, tag="command", tag_field="type"):
-    """What a command prints."""
+    """The output of a command."""
 
     run: Annotated[str, Meta(min_length=1, description="The command line, for the shell.")]
     format: Annotated[Format, Meta(description="How to read what it prints.")] = "json"
@@ -86,7 +86,7 @@ class CommandSource(Section, frozen=True, kw_only=True, tag="command", tag_field
 
 
 class StdinSource(Section, frozen=True, kw_only=True, tag="stdin", tag_field="type"):
-    """What is piped into `rota pipeline run`."""
+    """The standard input of `rota pipeline run`."""
 
     format: Annotated[Format, Meta(description="How to read it.")] = "jsonl"
     delimiter: Delimiter = ","
@@ -102,7 +102,7 @@ class InlineSource(Section, frozen=True, kw_only=True, tag="inline", tag_field="
 class AiSource(CallOptions, frozen=True, kw_only=True, tag="ai", tag_field="type"):
     """Items made by an AI call."""
 
-    prompt: Annotated[str, Meta(min_length=1, description="What to ask for.")]
+    prompt: Annotated[str, Meta(min_length=1, description="The request.")]
     schema: Annotated[
         list[str | OutputField], Meta(min_length=1, description="The fields of each item.")
     ]

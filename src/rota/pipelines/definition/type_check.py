@@ -213,7 +213,7 @@ def _options(kind: inspect.Type) -> list[str]:
 
 
 def _wanted(kind: inspect.Type) -> str:
-    """What a type asks for, in words."""
+    """The expected type, as text."""
     match kind:
         case inspect.IntType(ge=low) | inspect.FloatType(ge=low):
             number = "a whole number" if isinstance(kind, inspect.IntType) else "a number"
@@ -235,9 +235,9 @@ def _wanted(kind: inspect.Type) -> str:
 
 
 def _is(value: Any) -> str:
-    """What a value is, in words."""
+    """The type of a value, as text."""
     if value is None:
-        return "nothing stands here"
+        return "there is no value here"
     if isinstance(value, dict | list):
         return "it is a mapping" if isinstance(value, dict) else "it is a list"
     shown = _plain(value)

@@ -30,7 +30,7 @@ _FLOAT = re.compile(r"[-+]?(\.[0-9]+|(0|[1-9][0-9]*)(\.[0-9]*)?)([eE][-+]?[0-9]+
 
 
 class Document(NamedTuple):
-    """The value of a file, and where each of its parts stands. An empty path is the whole."""
+    """The value of a file, and where each of its parts is. An empty path is the whole."""
 
     value: Any
     places: dict[Path, FilePosition]
@@ -38,13 +38,13 @@ class Document(NamedTuple):
     problems: list[Problem]
 
     def place(self, path: Path) -> FilePosition:
-        """Where a value stands, or the nearest thing around it."""
+        """The place of a value, or of the nearest thing around it."""
         while path not in self.places and path:
             path = path[:-1]
         return self.places.get(path, FilePosition(1, 1))
 
     def key_place(self, path: Path) -> FilePosition:
-        """Where the key of a value stands; items of a list have none, so where they stand."""
+        """The place of the key of a value; items of a list have none, so their own."""
         return self.key_places.get(path) or self.place(path)
 
 
@@ -86,7 +86,8 @@ def read_yaml(raw: bytes | str, file: str) -> Document:
 
 
 def _too_deep(text: str) -> FilePosition | None:
-    """Where nesting gets too deep; the composer of the C parser would crash the interpreter."""
+    """The first place with too deep nesting; the composer of the C parser would crash the
+    interpreter."""
     depth = 0
     for event in yaml.parse(text, Loader=_Loader):
         if isinstance(event, yaml.CollectionStartEvent):
@@ -118,7 +119,7 @@ def _syntax(file: str, text: str, error: yaml.YAMLError) -> Document:
     line = lines[mark.line] if mark.line < len(lines) else ""
     if "\t" in line[: len(line) - len(line.lstrip())]:
         tab = FilePosition(place.line, line.index("\t") + 1)
-        return _broken(file, tab, "a tab stands in the indentation; YAML takes spaces only")
+        return _broken(file, tab, "there is a tab in the indentation; YAML takes spaces only")
     return _broken(file, place, f"this is not YAML: {_explained(error, line[mark.column :])}")
 
 
@@ -151,7 +152,7 @@ class _Reading:
         self._within: list[int] = []  # ids of the nodes around, to see an anchor inside itself
         self._nodes = 0
         self._chars = 0
-        self._full = False  # a bound is passed: the rest is left out
+        self._full = False  # a bound is passed: the rest is skipped
 
     def value(self, node: yaml.Node, path: Path) -> Any:
         if not self._enters(node):
@@ -205,14 +206,14 @@ class _Reading:
             inner = (*path, key)
             if key in found:
                 first = self.key_places[inner].line
-                self._bad(key_node, f'"{key}" stands here twice; the first is in line {first}')
+                self._bad(key_node, f'"{key}" is here twice; the first is in line {first}')
                 continue
             self.key_places[inner] = _place(key_node)
             found[key] = self.value(value_node, inner)
         return merged | found
 
     def _merge(self, node: yaml.Node, path: Path, merged: dict[str, Any]) -> None:
-        """`<<: *anchor` or a list of them: what stands first wins, and all lose to plain keys."""
+        """`<<: *anchor` or a list of them: what is first wins, and all lose to plain keys."""
         many = node.value if isinstance(node, yaml.SequenceNode) else [node]
         for each in many:
             if not isinstance(each, yaml.MappingNode):
@@ -230,12 +231,12 @@ class _Reading:
 
 
 def plain_value(text: str) -> Any:
-    """What a scalar without quotes means."""
+    """The meaning of a scalar without quotes."""
     if text in _NULLS:
         return None
     if text in _BOOLS:
         return _BOOLS[text]
-    if len(text) > 300:  # A number so long is none that anybody computes with.
+    if len(text) > 300:  # No one computes with a number so long.
         return text
     if _INT.fullmatch(text):
         return int(text)

@@ -1,7 +1,7 @@
 """The verbs of people about scheduled pipelines, with or without a scheduler that runs.
 
-While one runs, it hears of every change through the store and writes the state files. While none
-does, whoever changes something writes them.
+While a scheduler runs, it is notified of every change through the store and writes the state files.
+Otherwise the process that changes something writes them.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ UPCOMING = 10
 
 
 class Scheduled(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What is known of one scheduled pipeline. `problem`: its file is broken, and the last good
+    """The state of one scheduled pipeline. `problem`: its file is broken, and the last good
     definition is in force."""
 
     schedule_id: str
@@ -80,7 +80,7 @@ class ScheduleCommands:
         self.roster = roster
         self.now = now
         self._files = state_file_sync.StateFileSync()
-        # A scheduler that runs keeps the roster itself; else it is read anew every time.
+        # A running scheduler keeps the registry itself; otherwise it is read again every time.
         self.syncs = True  # whether a verb first brings the store in step with the file
         self.refresh: Callable[[], Awaitable[None]] = self._read
         self.told: Callable[[ScheduledPipeline], Awaitable[None]] = self._wrote
@@ -103,7 +103,7 @@ class ScheduleCommands:
         return self._shown(await self._entry(schedule_id))
 
     async def upcoming(self, limit: int = UPCOMING) -> list[Upcoming]:
-        """What runs next, across all schedules, soonest first."""
+        """The next executions, across all schedules, soonest first."""
         await self.refresh()
         now = self.now()
         found: list[tuple[int, str, str, Intent, int]] = []
@@ -131,7 +131,7 @@ class ScheduleCommands:
         return chosen
 
     def _plain(self, limit: int) -> list[Upcoming]:
-        """What the files alone say: the next one of each."""
+        """The next execution of each, by the files alone."""
         found = [
             Upcoming(e.schedule_id, e.pipeline_id, moment(read_time(e.state.next_run)))
             for e in self.roster.entries.values()
@@ -145,7 +145,7 @@ class ScheduleCommands:
         return list(entry.state.history[:limit])
 
     async def skipped(self, schedule_id: str, limit: int) -> list[Skipped]:
-        """Executions that were left out, newest first, as far as the store remembers them."""
+        """Executions that were skipped, newest first, as far as the store remembers them."""
         entry = await self._entry(schedule_id)
         if self._client is None or entry.row is None:
             return []
@@ -161,7 +161,7 @@ class ScheduleCommands:
         ]
 
     async def spent(self, schedule_id: str) -> PipelineUsage | None:
-        """What its executions have cost, as far as the store remembers them."""
+        """The cost of its executions, as far as the store remembers them."""
         entry = await self._entry(schedule_id)
         if self._client is None or entry.row is None:
             return None
@@ -170,13 +170,13 @@ class ScheduleCommands:
     # -- steering --------------------------------------------------------------------------
 
     async def pause(self, schedule_id: str, *, note: str = "") -> Scheduled:
-        """Skip upcoming executions until it is resumed; one under way goes on."""
+        """Skip upcoming executions until it is resumed; one in progress continues."""
         entry = await self._stored(schedule_id)
         await self._open.schedules.pause(entry.schedule_id, note=note)
         return await self._after(entry)
 
     async def resume(self, schedule_id: str) -> Scheduled:
-        """Go on with the next execution."""
+        """Continue with the next execution."""
         entry = await self._stored(schedule_id)
         if entry.row is not None and entry.row.reason == DISABLED:
             raise WrongState(
@@ -192,7 +192,7 @@ class ScheduleCommands:
         return await self._open.schedules.trigger(entry.schedule_id)
 
     async def cancel(self, schedule_id: str) -> list[str]:
-        """Call off the executions that are under way or wait for their turn."""
+        """Cancel the executions that are in progress or wait for their turn."""
         entry = await self._stored(schedule_id)
         assert entry.row is not None
         roots = await self._open.database.read(store.open_roots, [entry.row.id])
@@ -203,7 +203,7 @@ class ScheduleCommands:
             )
         cancelled: list[str] = []
         for root_id in dict.fromkeys(roots):
-            cancelled += await self._open.cancel(root_id)
+            cancelled += await self._open.runs.cancel(root_id)
         await self._after(entry)
         return cancelled
 
@@ -240,7 +240,7 @@ class ScheduleCommands:
         if broken is not None:
             return UnknownSchedule(
                 f"pipeline {schedule_id} is broken, so it has no schedule: {broken}",
-                hint=f"Mend it; `rota pipeline validate {schedule_id}` tells all that is wrong.",
+                hint=f"Fix it; `rota pipeline validate {schedule_id}` tells all that is wrong.",
             )
         if schedule_id in self.roster.names:
             return UnknownSchedule(

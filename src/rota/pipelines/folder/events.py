@@ -1,6 +1,6 @@
-"""What a scheduler of pipelines tells its host: six events, as objects and as lines of JSON.
+"""The events of a pipeline scheduler for its host: six, as objects and as lines of JSON.
 
-A host that makes trouble when it is told something disturbs nobody else.
+An error of one listener does not disturb the others.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class ExecutionWaiting(OfSchedule, frozen=True, kw_only=True, rename="camel"):
 
 
 class ScheduleChanged(OfSchedule, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """A schedule was added, updated or removed; `problem` tells of an edit that is not in force."""
+    """A schedule was added, updated or removed; `problem` reports an edit that is not in force."""
 
     name = "schedule:changed"
     change: Change
@@ -107,7 +107,7 @@ Listener: TypeAlias = Callable[[Any], object]
 
 
 class Events:
-    """Who wants to be told what."""
+    """The listeners, by event."""
 
     def __init__(self) -> None:
         self._listeners: dict[str, list[Listener]] = {name: [] for name in (*NAMES, EVERY)}
@@ -122,7 +122,7 @@ class Events:
             self._of(name).remove(listener)
 
     def clear(self) -> None:
-        """Nobody is told anything any more."""
+        """No listener is called any more."""
         for listeners in self._listeners.values():
             listeners.clear()
 
@@ -133,7 +133,7 @@ class Events:
                 listener(event)
             except Exception:
                 log.exception(
-                    "a listener of %s failed; the others are told all the same", event.name
+                    "a listener of %s failed; the others are called all the same", event.name
                 )
 
     def _of(self, name: str) -> list[Listener]:

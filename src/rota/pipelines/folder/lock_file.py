@@ -214,7 +214,7 @@ def _raw(path: Path) -> bytes | None:
 
 
 def _content(raw: bytes) -> LockContent | None:
-    """What a lock says; one that cannot be read is as good as none."""
+    """The content of a lock; an unreadable one is as good as none."""
     try:
         content = msgspec.json.decode(raw, type=LockContent)
         _instant(content.heartbeat)

@@ -19,7 +19,7 @@ log = logging.getLogger("rota.pipelines")
 
 
 class LockHeartbeat:
-    """The lock of one folder; `lost` is called once when somebody else has it."""
+    """The lock of one folder; `lost` is called once when another process has it."""
 
     def __init__(
         self,
@@ -55,12 +55,12 @@ class LockHeartbeat:
             clock = self._clock()
             await clock.wait(asyncio.Event(), clock.now() + self._beat_us)
             if not self._folder.is_dir():
-                continue  # away, as a mount may be: nobody else can take it either
+                continue  # away, as a mount may be: no other process can take it either
             try:
                 self._lock = lock_file.heartbeat(self._lock, now=clock.now())
             except SchedulerLockError as error:
                 log.error("%s %s", error, error.advice)
                 self.lost, self._lock = error, None
                 self._tell_lost()
-            except OSError as error:  # a full disk is no reason to leave the folder alone
+            except OSError as error:  # a full disk does not mean that the folder is left alone
                 log.warning("the heartbeat of the lock cannot be written: %s", error)

@@ -1,7 +1,7 @@
 """The scheduled pipelines of a folder, as files and store know them, and how the two are joined.
 
 Only looking changes nothing. Syncing makes schedules for new blocks, brings changed ones in step,
-and lets go of those whose block or pipeline is gone. What is broken keeps its last good schedule.
+and lets go of those without a block or pipeline. A broken one keeps its last good schedule.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class PipelineRegistry:
             self.entries[name] = entry
 
     def _in_step(self, listed: Listed, row: Schedule, now: int) -> Schedule:
-        """A schedule as it will be as soon as somebody brings it in step with its file."""
+        """A schedule as it will be after the next sync with its file."""
         if listed.loaded is None or self._client is None:
             return row
         block = Block(row.name, row.namespace, self.origin, listed.loaded)
@@ -107,7 +107,7 @@ class PipelineRegistry:
     async def _discover(self, now: int) -> None:
         if not self.root.is_dir():
             raise BadInput(
-                f"{self.root} is no folder", hint="Name the folder that holds the pipelines."
+                f"{self.root} is not a folder", hint="Name the folder that holds the pipelines."
             )
         try:
             names = await asyncio.to_thread(names_in, self.root)
@@ -128,7 +128,7 @@ class PipelineRegistry:
         self.beside = {name: self._files_beside(each) for name, each in self._listed.items()}
 
     def _files_beside(self, listed: Listed) -> list[str]:
-        """What is watched beside pipeline.yaml: prompts, skills, and whether it is trusted."""
+        """The watched files beside pipeline.yaml: prompts, skills, and whether it is trusted."""
         trusted = [] if self._trust is None else [str(self._trust.record_file(listed.folder))]
         return prompt_files(listed) + trusted
 
@@ -161,7 +161,7 @@ class PipelineRegistry:
     def _entry(
         self, listed: Listed, row: Schedule | None, name: str, now: int
     ) -> ScheduledPipeline | None:
-        """What is known of a pipeline; None when it has no schedule, or none that ever worked."""
+        """The state of a pipeline; None when it has no schedule, or none that ever worked."""
         loaded = listed.loaded
         problem = told(listed.problems) if loaded is None else None
         config, title = in_force(listed, row)
@@ -178,8 +178,8 @@ class PipelineRegistry:
         )
 
     async def _id_of(self, listed: Listed, row: Schedule | None) -> str:
-        """The schedule's id: the one it has, the one it had in a folder that was copied here, or,
-        where that one is looked after too, one of its own."""
+        """The schedule's id: the one it has, or the one it had in a folder that was copied here. If
+        that one is in use too, a new one."""
         own = content_keys.schedule_id(listed.pipeline_id, listed.folder)
         state = state_file_sync.peek(listed.folder)
         if row is not None:
@@ -197,7 +197,7 @@ class PipelineRegistry:
         return state_file_sync.caught_up(state, chains, history_max=self._history_max)
 
     async def look_at(self, entry: ScheduledPipeline) -> None:
-        """What is under way, and where the schedule stands."""
+        """The executions in progress, and the state of the schedule."""
         assert self._client is not None
         assert entry.row is not None
         entry.under_way = await self._client.database.read(_open_of, entry.row.id)
@@ -266,7 +266,7 @@ class PipelineRegistry:
             name, listed.pipeline_id, listed.folder, title, config, synced.row, found.state
         )
         mended = entry.problem is not None
-        # The same entry: whoever follows its executions goes on doing so.
+        # The same entry: the tracker of its executions continues.
         entry.title, entry.config, entry.row, entry.problem = title, config, synced.row, None
         if before is None and row is not None:
             entry.state = await self._followed(entry.state, synced.row)
@@ -329,7 +329,7 @@ class PipelineRegistry:
         return moved
 
     async def _drop(self, name: str, row: Schedule | None, now: int) -> list[Moved]:
-        """Let go of a schedule; its runs stay, and those under way go on."""
+        """Let go of a schedule; its runs stay, and those in progress continue."""
         assert self._client is not None
         if row is None:
             return []

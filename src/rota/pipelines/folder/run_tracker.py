@@ -1,6 +1,6 @@
-"""Follows the executions of a folder's schedules, whoever performs them: events and state files.
+"""Tracks the executions of a folder's schedules on all workers: events and state files.
 
-The store is asked; what somebody tells in between only makes it be asked sooner.
+The store is asked; a notification in between only makes it be asked sooner.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from rota.pipelines.folder.registry import PipelineRegistry
 from rota.pipelines.folder.scheduled_pipeline import ScheduledPipeline
 from rota.store.backend.database import Tx
 from rota.store.schedules import attempts as executions
-from rota.store.schedules.attempts import Attempt, Born
+from rota.store.schedules.attempts import Attempt, CreatedExecution
 
 if TYPE_CHECKING:
     from rota.client.client import Client
@@ -38,19 +38,19 @@ if TYPE_CHECKING:
 log = logging.getLogger("rota.pipelines")
 
 OVERLAP_US = 60_000_000
-REMEMBERED = 10_000  # chains whose events were told; one may be taken up again later
+REMEMBERED = 10_000  # chains with reported events; one may be taken up again later
 
 
 @dataclass
 class ReportedAttempts:
-    """How many tries of a chain were told about: their beginnings, and their ends."""
+    """How many tries of a chain were reported: their beginnings, and their ends."""
 
     starts: int = 0
     ends: int = 0
 
 
 class Asked(NamedTuple):
-    """What one look asks for."""
+    """The questions of one poll."""
 
     rows: list[Schedule]
     since: dict[str, int]  # by schedule: occurrences after this are news
@@ -60,17 +60,17 @@ class Asked(NamedTuple):
 
 
 class TrackedRuns(NamedTuple):
-    """What one look at the store finds."""
+    """The answers of one poll of the store."""
 
-    rows: dict[str, Schedule]  # by id; without those that somebody has deleted
+    rows: dict[str, Schedule]  # by id; without deleted ones
     open_roots: list[tuple[str, str]]  # schedule and root
     by_hand: list[tuple[str, str]]  # the same of what was started by hand, ended or not
-    born: list[Born]
+    born: list[CreatedExecution]
     chains: dict[str, list[Attempt]]
 
 
 class RunTracker:
-    """Tells what happens to the schedules of a roster, each thing once."""
+    """Reports what happens to the schedules of a registry, each thing once."""
 
     def __init__(
         self, client: Client, roster: PipelineRegistry, events: Events, *, history_max: int
@@ -97,14 +97,14 @@ class RunTracker:
 
     @property
     def begun_count(self) -> int:
-        """Executions that are under way."""
+        """Executions that are in progress."""
         under_way = [chain for e in self._roster.entries.values() for chain in e.under_way]
         return sum(state_file_sync.has_begun(chain[-1]) for chain in under_way)
 
     # -- beginning and end -----------------------------------------------------------------
 
     def take(self, entry: ScheduledPipeline) -> None:
-        """Follow a schedule from here on; what it did before is nobody's news any more."""
+        """Track a schedule from here on; its earlier executions are not reported any more."""
         assert entry.row is not None
         for chain in entry.under_way:
             past = [one for one in chain if one.is_final]
@@ -116,13 +116,13 @@ class RunTracker:
         self._expect(entry.row)
 
     def _expect(self, row: Schedule) -> None:
-        """What is news: the occurrence that a schedule waits for, and all after it. An edit may
-        have put that before the one it waited for until then."""
+        """The news: the occurrence that a schedule waits for, and all after it. An edit may have
+        put that before the one it waited for until then."""
         if row.due_at is not None and row.id in self._since:
             self._since[row.id] = min(self._since[row.id], row.due_at - 1)
 
     def drop(self, entry: ScheduledPipeline) -> None:
-        """Its schedule is gone; executions under way are followed to their end."""
+        """Its schedule is gone; executions in progress are followed to their end."""
         self._files.forget(entry.folder)
         if entry.row is not None:
             self._since.pop(entry.row.id, None)
@@ -149,14 +149,14 @@ class RunTracker:
     # -- following -------------------------------------------------------------------------
 
     async def follow(self) -> list[str]:
-        """Look once, tell what is new, and write what has changed. Returns the pipelines whose
-        schedule is gone from the store, though nobody took it out of their files."""
+        """Poll once, report what is new, and write what has changed. Returns the pipelines with a
+        schedule in their files that is gone from the store."""
         entries = {e.row.id: e for e in self._roster.entries.values() if e.row is not None}
         rows = [entry.row for entry in entries.values() if entry.row is not None]
         since = {row_id: self._since[row_id] for row_id in entries if row_id in self._since}
         asked = Asked(rows, since, self._dues, self._hands_since(), list(self._open))
         seen = await self._client.database.read(_look, asked)
-        self._note_born(seen.born, entries)
+        self._note_created(seen.born, entries)
         for row_id, row in seen.rows.items():
             entries[row_id].row = row
             self._expect(row)
@@ -174,7 +174,7 @@ class RunTracker:
         self._await_ends()
         try:
             await self.write()
-        finally:  # whoever is told finds it in the files
+        finally:  # a listener finds it in the files
             news, self._news = self._news, []
             for event in news:
                 self._events.emit(event)
@@ -189,7 +189,9 @@ class RunTracker:
         before, self._looked_at = self._looked_at, now
         return max(self._begun_at, before - OVERLAP_US)
 
-    def _note_born(self, born: Sequence[Born], entries: dict[str, ScheduledPipeline]) -> None:
+    def _note_created(
+        self, born: Sequence[CreatedExecution], entries: dict[str, ScheduledPipeline]
+    ) -> None:
         for one in born:
             entry = entries.get(one.schedule_id)
             if entry is None:
@@ -287,7 +289,7 @@ class RunTracker:
 
 
 def _result(attempt: Attempt) -> Any:
-    """What a run answered, as it is known to people."""
+    """The answer of a run, for people."""
     result = state_file_sync.result_of(attempt)
     if result is not None:
         return result
@@ -295,7 +297,7 @@ def _result(attempt: Attempt) -> Any:
 
 
 async def _look(tx: Tx, asked: Asked) -> TrackedRuns:
-    """Everything at one moment: where the schedules stand, what is open, what is new. A schedule
+    """Everything at one moment: the state of the schedules, what is open, what is new. A schedule
     that waits for the same occurrence as before has no news."""
     ids = [row.id for row in asked.rows]
     if not ids:
@@ -304,11 +306,11 @@ async def _look(tx: Tx, asked: Asked) -> TrackedRuns:
     standing = await executions.standings(tx, asked.rows)
     open_roots = await executions.open_chains(tx, ids)
     by_hand = await executions.by_hand(tx, ids, asked.by_hand_since)
-    born: list[Born] = []
+    born: list[CreatedExecution] = []
     for row_id, row in standing.items():
         is_news = row_id not in asked.dues or asked.dues[row_id] != row.due_at
         if row_id in asked.since and is_news:
-            born += await executions.born_since(tx, row_id, asked.since[row_id])
+            born += await executions.created_since(tx, row_id, asked.since[row_id])
     roots = {root for _, root in [*open_roots, *by_hand]} | set(asked.known)
     roots |= {one.root_id for one in born if one.status != Status.SKIPPED}
     chains = await executions.chains(tx, sorted(roots)) if roots else {}

@@ -11,12 +11,13 @@ from typing import NamedTuple
 
 import msgspec
 
+from rota.core.pipelines.names import pipeline_id_of
 from rota.core.runs.lifecycle import Status, Trigger
 from rota.core.runs.model import Schedule
 from rota.core.schedules.intent import (
     ENDED,
     NO_FURTHER,
-    PUT_ASIDE,
+    QUARANTINED_REASON,
     RUNS_DONE,
     Intent,
     jitter_us,
@@ -43,7 +44,7 @@ PRIORITY = 0
 
 
 class Block(NamedTuple):
-    """What a file says about its schedule, ready to become a row."""
+    """The schedule of a file, ready to become a row."""
 
     name: str  # the schedule's id, such as daily-report-a1b2c3
     namespace: str
@@ -60,7 +61,7 @@ class Block(NamedTuple):
 
     @property
     def mark(self) -> str:
-        """What the files say, in a word."""
+        """The digest of the files."""
         return self.loaded.digest
 
     @property
@@ -70,18 +71,20 @@ class Block(NamedTuple):
 
 
 class Synced(NamedTuple):
-    """What became of a block: the row as it is now, and whether that is something new."""
+    """The effect of a block: the row as it is now, and whether that is something new."""
 
     row: Schedule
     change: Change | None
 
 
-def born(block: Block, state: ScheduleState | None, *, schedule_id: str, now: int) -> Schedule:
+def new_schedule(
+    block: Block, state: ScheduleState | None, *, schedule_id: str, now: int
+) -> Schedule:
     """The row of a schedule that the store does not know; a state that came along is continued:
     what it was about to do, and whether it rests."""
     intent = block.intent
     due_at = _first_due(block, intent, state, now)
-    reason = _rest_at_birth(block, state)
+    reason = _rest_at_creation(block, state)
     if due_at is None:
         reason = NO_FURTHER
     intent = msgspec.structs.replace(
@@ -96,7 +99,7 @@ def born(block: Block, state: ScheduleState | None, *, schedule_id: str, now: in
     )  # fmt: skip
 
 
-def _rest_at_birth(block: Block, state: ScheduleState | None) -> str | None:
+def _rest_at_creation(block: Block, state: ScheduleState | None) -> str | None:
     assert block.loaded.schedule is not None
     if not block.is_enabled:
         return DISABLED
@@ -106,7 +109,7 @@ def _rest_at_birth(block: Block, state: ScheduleState | None) -> str | None:
 
 
 def _first_due(block: Block, intent: Intent, state: ScheduleState | None, now: int) -> int | None:
-    """The next occurrence, or the one that was missed while the folder was looked after by nobody.
+    """The next occurrence, or the one that was missed while no scheduler ran for the folder.
 
     The state keeps when it would have run; the occurrence is before that by the schedule's jitter.
     """
@@ -169,7 +172,7 @@ def _in_zone_of(before: Intent, block: Block) -> Intent:
 
 def _rests_no_more(reason: str) -> bool:
     """Whether what made a schedule rest was in its file, so that another file may wake it."""
-    return reason == DISABLED or reason in ENDED or reason.startswith(PUT_ASIDE)
+    return reason == DISABLED or reason in ENDED or reason.startswith(QUARANTINED_REASON)
 
 
 def _resting(row: Schedule, intent: Intent, reason: str, now: int) -> Schedule:
@@ -194,7 +197,7 @@ async def put(
     """Make the schedule, or bring it in step with its file."""
     old = await store.find(tx, namespace=block.namespace, name=block.name, lock=True)
     if old is None:
-        row = born(block, state, schedule_id=new_ids[0], now=now)
+        row = new_schedule(block, state, schedule_id=new_ids[0], now=now)
         await store.put(tx, row, trigger=Trigger.DEPLOY, now=now)
         await schedule_ends.put(tx, row.id, _receivers(block.loaded))
         return Synced(row, "added")
@@ -217,7 +220,7 @@ def is_ours(row: Schedule, origin: str) -> bool:
 
 def pipeline_of(row: Schedule) -> str:
     """The pipeline that a schedule runs."""
-    return definition.found(row).intent.workflow.removeprefix(snapshot.NAME_PREFIX)
+    return pipeline_id_of(definition.found(row).intent.workflow)
 
 
 def still_there(row: Schedule) -> bool:

@@ -1,4 +1,4 @@
-"""What is known of one scheduled pipeline, and how that is read from its files. Writes nothing."""
+"""The state of one scheduled pipeline, and how it is read from its files. Writes nothing."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ class ScheduledPipeline:
 
 @dataclass
 class Moved:
-    """What a look at the files has changed about one schedule."""
+    """The changes of one schedule after a look at its files."""
 
     entry: ScheduledPipeline
     change: Change
 
 
 def told(problems: Sequence[Problem]) -> str:
-    """What is wrong with a file, in a line: the first error with its place, and how many more."""
+    """The problem of a file, in a line: the first error with its place, and how many more."""
     wrong = errors_of(list(problems)) or list(problems)
     if not wrong:
         return "it cannot be read"

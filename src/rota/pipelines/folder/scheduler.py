@@ -46,9 +46,9 @@ if TYPE_CHECKING:
 log = logging.getLogger("rota.pipelines")
 
 STOP_S = 30.0
-# How often executions are looked after when nobody tells of them: while some are open, and else.
+# How often executions are polled without notifications: while some are open, and otherwise.
 BUSY_US, IDLE_US = 1_000_000, 10_000_000
-GAP_US = 50_000  # between two looks, however much is told
+GAP_US = 50_000  # between two polls, however many notifications come
 
 
 class PipelineScheduler:
@@ -80,7 +80,7 @@ class PipelineScheduler:
         self._watch_us = None if watch is None else micros(watch)
         self._history_max = history_max
         self._events = Events()
-        self._begin_anew()
+        self._begin_again()
         self._watched: Watch | None = None
         self._owns_worker = False
         self._tasks: list[asyncio.Task[None]] = []
@@ -92,7 +92,7 @@ class PipelineScheduler:
         self.stopped = asyncio.Event()
         self.stopped.set()
 
-    def _begin_anew(self) -> None:
+    def _begin_again(self) -> None:
         """Know nothing yet: everything is read when it is asked for, or at the start."""
         self._roster = PipelineRegistry(
             self._app, self.directory, history_max=self._history_max,
@@ -145,12 +145,13 @@ class PipelineScheduler:
             raise WrongState(f"the scheduler is {self.standing} already")
         if not self.directory.is_dir():
             raise BadInput(
-                f"{self.directory} is no folder", hint="Name the folder that holds the pipelines."
+                f"{self.directory} is not a folder",
+                hint="Name the folder that holds the pipelines.",
             )
         await self._app.connect()
         self._holding.take()
         self.stopped.clear()
-        self._begin_anew()
+        self._begin_again()
         self._emit_status("starting")
         try:
             self._begin("heartbeat", self._holding.beat)
@@ -169,7 +170,7 @@ class PipelineScheduler:
             self._take(entry)
         await self._follower.write()
         self._tell(moved)
-        # Prompt files are known only now. What has changed since it was read is a change.
+        # Prompt files are known only now. A change since the pipeline was read counts as a change.
         seen = await self._look_at_files() or {}
         same = {name: each for name, each in seen.items() if name in before}
         same = {name: e for name, e in same.items() if e[: len(before[name])] == before[name]}
@@ -186,7 +187,7 @@ class PipelineScheduler:
         self._desk.told = self._follow_up
         self._desk.syncs = False  # the watching does
         self._unlisten = self._engine.pipelines.listen(self._progressed)
-        self._app.wakeups.subscribe(self._heard)
+        self._app.wakeups.subscribe(self._notified)
         self._engine.pipelines.serve()
         self._owns_worker = self._engine.runtime is None
         if self._owns_worker:
@@ -196,9 +197,10 @@ class PipelineScheduler:
             self._begin("watch", self._watch)
 
     async def stop(self, timeout: Duration = STOP_S) -> None:
-        """Stop gracefully: nothing new is begun, and what is under way gets so much time to end.
+        """Stop gracefully: nothing new is begun, and what is in progress gets so much time to end.
 
-        What does not end is handed over: the next scheduler goes on with it where it stopped.
+        An execution that does not end is handed over: the next scheduler continues with it where it
+        stopped.
         """
         if self.standing in ("stopped", "stopping"):
             await self.stopped.wait()
@@ -207,13 +209,13 @@ class PipelineScheduler:
         await self._end(micros(timeout) / 1e6)
 
     async def stop_at_once(self) -> None:
-        """Hand over whatever is under way, also in the middle of a graceful stop."""
+        """Hand over whatever is in progress, also in the middle of a graceful stop."""
         if not self.stopped.is_set():
             await self._end(0)
 
     @property
     def begun_count(self) -> int:
-        """Executions that are under way."""
+        """Executions that are in progress."""
         return self._follower.begun_count
 
     async def _end(self, timeout_s: float) -> None:
@@ -227,12 +229,12 @@ class PipelineScheduler:
         if self._unlisten is not None:
             self._unlisten()
             self._unlisten = None
-            self._app.wakeups.unsubscribe(self._heard)
+            self._app.wakeups.unsubscribe(self._notified)
             await self._quietly(self._follow)
         self._follower.close()
         await self._cease("heartbeat")
         self._holding.release()
-        self._begin_anew()
+        self._begin_again()
         self._emit_status("stopped")
         self.stopped.set()
 
@@ -246,7 +248,7 @@ class PipelineScheduler:
                 await self._clock.wait(self._follower.nudge, min(until, self._now() + BUSY_US))
 
     def dispose(self) -> None:
-        """Let go of everything at once, without waiting for anybody."""
+        """Let go of everything at once, without waiting."""
         for task in self._tasks:
             task.cancel()
         self._tasks.clear()
@@ -255,7 +257,7 @@ class PipelineScheduler:
         if self._unlisten is not None:
             self._unlisten()
             self._unlisten = None
-            self._app.wakeups.unsubscribe(self._heard)
+            self._app.wakeups.unsubscribe(self._notified)
         self._holding.release()
         self.standing = "stopped"
         self.stopped.set()
@@ -278,10 +280,10 @@ class PipelineScheduler:
             await act()
         except (RotaError, OSError) as error:
             if str(error) != self._trouble:
-                log.warning("the scheduler goes on, but: %s", error)
+                log.warning("the scheduler continues, but: %s", error)
             self._trouble = str(error)
         except Exception:
-            log.exception("the scheduler goes on, but something failed")
+            log.exception("the scheduler continues, but something failed")
         else:
             self._trouble = ""
 
@@ -297,13 +299,13 @@ class PipelineScheduler:
         async with self._changing:
             gone = await self._follower.follow()
         if gone and self.is_running:  # what the files say is what counts
-            log.warning("deleted by somebody, but still in its file: %s", ", ".join(gone))
+            log.warning("deleted, but still in its file: %s", ", ".join(gone))
             await self.refresh(gone)
 
     async def _follow_up(self, entry: ScheduledPipeline) -> None:
         await self._follow()
 
-    def _heard(self, topic: str) -> None:
+    def _notified(self, topic: str) -> None:
         self._follower.nudge.set()
 
     def _progressed(self, progress: Progress) -> None:
@@ -312,7 +314,8 @@ class PipelineScheduler:
         self._tell_wait(progress)
 
     def _tell_wait(self, progress: Progress) -> None:
-        """Emit an event when an execution begins to wait for its provider, and when it goes on."""
+        """Emit an event when an execution begins to wait for its provider, and when it
+        continues."""
         root_id = progress.root_id
         if (progress.waiting is not None) == (root_id in self._waiting):
             return
@@ -341,7 +344,7 @@ class PipelineScheduler:
             await self._quietly(self.look)
 
     async def look(self) -> None:
-        """Look at the files once; what has changed, and has settled, comes into force."""
+        """Look at the files once; what has changed, and has settled, takes effect."""
         assert self._watched is not None
         seen = await self._look_at_files()
         if seen is None:
@@ -395,7 +398,7 @@ class PipelineScheduler:
         """Run it now, beside its schedule, and wait for the result; RunFailed when it fails."""
         run_id = await self._desk.trigger(schedule_id)
         self._follower.nudge.set()
-        ended = await self._app.wait(run_id)
+        ended = await self._app.runs.wait(run_id)
         if self.is_running:
             await self._follow()
         if ended.status != Status.COMPLETED:
@@ -403,19 +406,19 @@ class PipelineScheduler:
         return msgspec.json.decode(ended.output or "null", type=PipelineResult)
 
     async def pause(self, schedule_id: str, *, note: str = "") -> Scheduled:
-        """Skip upcoming executions until it is resumed; one under way goes on."""
+        """Skip upcoming executions until it is resumed; one in progress continues."""
         return await self._desk.pause(schedule_id, note=note)
 
     async def resume(self, schedule_id: str) -> Scheduled:
-        """Go on with the next execution."""
+        """Continue with the next execution."""
         return await self._desk.resume(schedule_id)
 
     async def cancel(self, schedule_id: str) -> list[str]:
-        """Call off what is under way or waits for its turn; returns the ids of the runs."""
+        """Cancel what is in progress or waits for its turn; returns the ids of the runs."""
         return await self._desk.cancel(schedule_id)
 
     async def get_upcoming(self, limit: int = UPCOMING) -> list[Upcoming]:
-        """What runs next, across all schedules, soonest first."""
+        """The next executions, across all schedules, soonest first."""
         return await self._desk.upcoming(limit)
 
     async def get_history(self, schedule_id: str, limit: int | None = None) -> list[RunRecord]:

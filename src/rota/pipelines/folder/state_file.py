@@ -79,7 +79,7 @@ def load_state(
 ) -> LoadedState:
     """The state of a pipeline's folder; a new one when there is none, or none that can be read.
 
-    A file that cannot be read is put aside, not overwritten.
+    A file that cannot be read is quarantined, not overwritten.
     """
     path = folder / STATE_FILE
     new = ScheduleState(
@@ -102,7 +102,7 @@ def load_state(
             new,
             fresh=True,
             warning=f"{path} cannot be read ({error}); it is now {aside.name}, "
-            "and the schedule begins anew",
+            "and the schedule begins again",
         )
     return LoadedState(state, fresh=False)
 

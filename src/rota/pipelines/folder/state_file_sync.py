@@ -1,7 +1,7 @@
 """The state file of a pipeline, kept like the store: what its runs did, what it does next.
 
-What is said of executions is pure. A file that cannot be written now is written later; a
-schedule runs all the same.
+The text about executions is pure. A file that cannot be written now is written later; a schedule
+runs all the same.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ ARCHIVE = ".schedule-state.archived.json"
 
 
 def result_of(attempt: Attempt) -> PipelineResult | None:
-    """What came of a try, if it said."""
+    """The outcome of a try, if it has one."""
     if attempt.output is None:
         return None
     try:
@@ -62,7 +62,7 @@ def outcome_of(attempt: Attempt) -> str:
 
 
 def error_of(attempt: Attempt) -> str | None:
-    """Why a try is no success, in a sentence; None when it is one."""
+    """The reason why a try did not succeed, in a sentence; None when it did."""
     result = result_of(attempt)
     if attempt.status == RunStatus.COMPLETED:
         if result is None or result.outcome == "completed":
@@ -77,7 +77,7 @@ def error_of(attempt: Attempt) -> str | None:
 
 
 def with_start(state: ScheduleState, attempts: Sequence[Attempt]) -> ScheduleState:
-    """An execution is under way; tries after the first belong to the same one."""
+    """An execution is in progress; tries after the first belong to the same one."""
     tries = _uncounted(state, attempts)
     last = state.last_run
     under_way = last is not None and last.completed_at is None
@@ -89,13 +89,13 @@ def with_start(state: ScheduleState, attempts: Sequence[Attempt]) -> ScheduleSta
 def with_end(
     state: ScheduleState, attempts: Sequence[Attempt], *, history_max: int = HISTORY_MAX
 ) -> ScheduleState:
-    """An execution is over after its last try; one that is in the history stays as it is."""
+    """An execution is over after its last try; one that is in the history stays unchanged."""
     last = attempts[-1]
     if last.status == RunStatus.SKIPPED:
         return _unbegun(state, last.root_id)
     tries = _uncounted(state, attempts)
     if not tries or last.finished_at is None:
-        return state  # it is counted, or was called off before it began
+        return state  # it is counted, or was cancelled before it began
     result = result_of(last)
     return ended(
         state, started_at=tries[0].started_at or 0, completed_at=last.finished_at,
@@ -131,13 +131,13 @@ def _uncounted(state: ScheduleState, attempts: Sequence[Attempt]) -> list[Attemp
 def caught_up(
     state: ScheduleState, chains: Iterable[Sequence[Attempt]], *, history_max: int = HISTORY_MAX
 ) -> ScheduleState:
-    """The state with executions that ended while nobody wrote it; chains come newest first."""
+    """The state with executions that ended while no process wrote it; chains come newest first."""
     over = [chain for chain in chains if chain[-1].is_final and chain[-1].finished_at is not None]
     over.sort(key=lambda chain: chain[-1].finished_at or 0)
     full = len(state.history) >= history_max
     oldest = state.history[-1].completed_at if full else None
     for chain in over:
-        # Of a full history the oldest ones may have been counted and forgotten.
+        # In a full history the oldest ones may have been counted and forgotten.
         if oldest is None or iso(chain[-1].finished_at or 0) > oldest:
             state = with_end(state, chain, history_max=history_max)
     return state
@@ -146,7 +146,7 @@ def caught_up(
 def placed(
     state: ScheduleState, row: Schedule, open_chains: Sequence[Sequence[Attempt]]
 ) -> ScheduleState:
-    """The state with where the schedule stands now, and when it runs next."""
+    """The state with the present state of the schedule, and when it runs next."""
     rests = row.status == RunStatus.PAUSED
     is_disabled = rests and row.reason == DISABLED
     state = planned(state, None if rests else row.available_at)
@@ -163,11 +163,14 @@ def placed(
     return msgspec.structs.replace(state, status=status, enabled=not is_disabled)
 
 
+RESTING = (RunStatus.PENDING, RunStatus.WAITING, RunStatus.SKIPPED)
+
+
 def has_begun(attempt: Attempt) -> bool:
-    """Whether a try is really under way, or was: one that waits for another pipeline, or that a
-    stopping scheduler has handed over, is not."""
+    """Whether a try is really in progress, or was: one that waits for another pipeline, or that a
+    stopping scheduler has handed over, is not. Nor is one that waits for a person."""
     waits = attempt.status == RunStatus.SLEEPING and attempt.reason == AFTER
-    rests = waits or attempt.status in (RunStatus.PENDING, RunStatus.SKIPPED)
+    rests = waits or attempt.status in RESTING
     return attempt.started_at is not None and not rests
 
 
@@ -187,7 +190,7 @@ def _failed(record: RunRecord) -> bool:
 
 
 def peek(folder: Path) -> ScheduleState | None:
-    """What the file says, if it can be read. Changes nothing."""
+    """The content of the file, if it can be read. Changes nothing."""
     try:
         return msgspec.json.decode((folder / STATE_FILE).read_bytes(), type=ScheduleState)
     except (OSError, msgspec.MsgspecError, UnicodeError, RecursionError):
@@ -197,9 +200,9 @@ def peek(folder: Path) -> ScheduleState | None:
 def take_over(
     folder: Path, *, schedule_id: str, pipeline_id: str, is_known: bool, now: int
 ) -> LoadedState:
-    """The state to go on from, under this schedule's id; one that was archived comes back.
+    """The state to continue from, under this schedule's id; one that was archived comes back.
 
-    Where the store knows the schedule, it also knows what became of a run that was under way.
+    If the store knows the schedule, it also knows what became of a run that was in progress.
     """
     archived = folder / ARCHIVE
     if not (folder / STATE_FILE).exists() and archived.exists():
@@ -243,7 +246,7 @@ class StateFileSync:
         return not is_there and folder.is_dir()
 
     def save_all(self, states: Sequence[tuple[Path, ScheduleState]]) -> None:
-        """Write them. A full disk is told of once, tried again, and disturbs no other."""
+        """Write them. A full disk is reported once, tried again, and disturbs no other."""
         for folder, state in states:
             try:
                 save_state(folder, state)
@@ -258,12 +261,12 @@ class StateFileSync:
     def _complain(self, folder: Path, error: OSError) -> None:
         if folder not in self._unwritten:
             log.warning(
-                "%s cannot be written: %s. The schedule goes on; the file follows when it can.",
+                "%s cannot be written: %s. The schedule continues; the file follows when it can.",
                 folder / STATE_FILE, error.strerror or error,
             )  # fmt: skip
         self._unwritten.add(folder)
 
     def forget(self, folder: Path) -> None:
-        """Nobody keeps this file any more."""
+        """No process keeps this file any more."""
         self._written.pop(folder, None)
         self._unwritten.discard(folder)

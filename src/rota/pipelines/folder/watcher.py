@@ -16,12 +16,12 @@ from rota.pipelines.definition.loader import NAMES
 
 SETTLED_US = SECOND // 2
 
-# What is seen of one pipeline: of each of its files the path, and when there, its traits.
+# The state of one pipeline: the path of each of its files, and its traits if it exists.
 Seen: TypeAlias = tuple[tuple[str, int, int, int], ...]
 
 
 def look(root: Path, more: Mapping[str, Iterable[str]] | None = None) -> dict[str, Seen] | None:
-    """What is there now: every pipeline by the name of its folder; None when the folder is gone.
+    """The present state: every pipeline by the name of its folder; None when the folder is gone.
 
     `more` are files beside pipeline.yaml that a pipeline is made of, such as prompt files.
     """

@@ -1,1 +1,1 @@
-"""What can be said of a pipeline without running it: verdict, prompts, cost."""
+"""The preview of a pipeline without running it: verdict, prompts, cost."""

@@ -1,7 +1,8 @@
-"""A dry run: the prompts as they would be sent, and what a run would take. Asks and changes nobody.
+"""A dry run: the prompts as they would be sent, and an estimate of the cost. Calls no model and
+changes nothing.
 
-Files are read, since the prompts are made of them. Commands are run only on request. What only
-the run itself can tell (replies, generated items) is bounded, and the notes say how.
+Files are read, since the prompts are made of them. Commands are run only on request. Values that
+only the run itself can tell (replies, generated items) are bounded, and the notes say how.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ class PreviewedPrompt(msgspec.Struct, frozen=True):
 
 
 class Share(msgspec.Struct):
-    """What one part of the pipeline would take."""
+    """The estimate of one part of the pipeline."""
 
     place: str
     calls: int = 0
@@ -53,7 +54,7 @@ class Share(msgspec.Struct):
     tokens_out: int = 0
     cost_usd: float | None = 0.0  # None: no price is known for a model
     is_bound: bool = False  # at most this
-    is_open: bool = False  # there may be more; nobody knows how many
+    is_open: bool = False  # there may be more; the number is unknown
 
     def add(self, asked: PreviewedPrompt, times: int = 1) -> None:
         """Count a call."""
@@ -65,7 +66,7 @@ class Share(msgspec.Struct):
 
 
 class Forecast(msgspec.Struct):
-    """What a run would take, part by part."""
+    """The estimate of a run, part by part."""
 
     items: int | None = None  # that come in; None: only the run will tell
     kept: int | None = None  # that pass the filter, at most
@@ -100,7 +101,7 @@ class Forecast(msgspec.Struct):
 
 
 class DryRunOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What a run was to be started with."""
+    """The options that a run was to be started with."""
 
     parameters: Mapping[str, Any] = {}
     model: str | None = None
@@ -109,7 +110,7 @@ class DryRunOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PromptPreview:
-    """Where questions are written, priced and shown, but not sent."""
+    """A place where questions are written, priced and shown, but not sent."""
 
     def __init__(
         self,
@@ -138,7 +139,7 @@ class PromptPreview:
     def open_question(
         self, place: str, part: AiSection, times: int, batch: int | None = None
     ) -> None:
-        """Show and count one whose item is not known yet: its names stay as they are."""
+        """Show and count a prompt with an unknown item: its names stay as they are."""
         text = Template(self.loaded.prompts[place]).render(self.parameters, Missing.KEEP)
         prompt = text + instruction(fields_of(part.output), batch)
         model = self.model(part.model, self.parameters)
@@ -199,7 +200,7 @@ class PromptPreview:
     def open_results(
         self, place: str, part: AiSection, base: Mapping[str, Any], replies: int
     ) -> None:
-        """The last call over replies that nobody has yet: as long as they are guessed to be."""
+        """The last call over unknown replies: as long as they are guessed to be."""
         room = part.max_chars if isinstance(part, ReduceStep) else ReduceStep(type="ai").max_chars
         chars = replies * ANSWER_TOKENS * ASCII_CHARS
         parts = max(1, -(-chars // room))
@@ -296,7 +297,7 @@ class _Line:
             desk.open_results("reduce", reduce, {**desk.parameters, **counts}, calls)
 
     def _unknown(self) -> int:
-        """Items nobody knows: one question to look at, as many as the limit allows."""
+        """Unknown items: one question to look at, as many as the limit allows."""
         desk = self._desk
         generate = self._input.generate
         if generate is not None:
@@ -341,7 +342,7 @@ class _Line:
 
     @contextlib.contextmanager
     def _telling(self, number: int) -> Iterator[None]:
-        """An item that cannot be rendered is told, and counted no further."""
+        """An item that cannot be rendered is reported, and counted no further."""
         try:
             yield
         except BadInput as error:

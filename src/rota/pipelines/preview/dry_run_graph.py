@@ -28,7 +28,7 @@ from rota.pipelines.definition.sources import AiSource, InlineSource
 from rota.pipelines.preview.dry_run import Item, PromptPreview, known_items
 from rota.pipelines.run.transforms import merged, transformed
 
-# What a node hands on: items, or only their number (at most), or None when nobody knows.
+# The result of a node: items, or only their number (at most), or None when it is unknown.
 Flow = list[Item] | int | None
 
 

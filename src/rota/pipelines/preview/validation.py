@@ -23,8 +23,8 @@ from rota.pipelines.run.readiness import obstacles
 def examined(path: Path, given: Mapping[str, Any] | None = None) -> Listed:
     """One pipeline, good or broken, and what would be in the way of a run with these parameters.
 
-    What the file says wrong is an error. What a run could still be given, or may find when it
-    starts, is a warning: a name without a value, a file that is not there yet.
+    A wrong statement in the file is an error. A value that a run could still be given, or may find
+    when it starts, is a warning: a name without a value, a file that is not there yet.
     """
     file = entry_file(path)
     folder = file.parent
@@ -38,7 +38,7 @@ def examined(path: Path, given: Mapping[str, Any] | None = None) -> Listed:
 
 
 def _remarks(loaded: Loaded, given: Mapping[str, Any]) -> list[Problem]:
-    """What the file alone does not tell: its input, and parameters that nobody asks for."""
+    """The parts that the file alone does not tell: its input, and unused parameters."""
     document = read_yaml(loaded.file.read_bytes(), str(loaded.file))
     known = {each.message.partition("}}")[0] for each in loaded.warnings}
     found = []
@@ -71,7 +71,7 @@ def _keys_of(obstacle: str) -> Keys:
 
 
 def models_of(loaded: Loaded) -> list[str]:
-    """The models that its calls name, "" for the default; those that items name are left out."""
+    """The models that its calls name, "" for the default; those that items name are skipped."""
     pipeline = loaded.pipeline
     parts: list[Any] = [pipeline.job, pipeline.map, pipeline.filter and pipeline.filter.ai]
     if pipeline.reduce is not None and pipeline.reduce.type == "ai":

@@ -1,1 +1,1 @@
-"""One run of a pipeline, stage by stage; everything durable goes through its notebook."""
+"""One run of a pipeline, stage by stage; everything durable goes through its run store."""

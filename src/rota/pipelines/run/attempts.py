@@ -1,4 +1,4 @@
-"""The tries of one question: what follows a failure or a reply that is no answer.
+"""The tries of one question: the consequence of a failure or an unusable reply.
 
 A failed call is an attempt, and `maxRetries` bounds them. An open breaker is waited for, as many
 times as there are retries. A provider that throttles, and limits of ours, are waited for and cost
@@ -7,14 +7,12 @@ no attempt. No wait, and no sum of waits for a provider, is longer than `wait_s_
 
 from __future__ import annotations
 
-import random
-
 import msgspec
 
 from rota.ai.base import Reply, Request
-from rota.core.runs.failures import Kind, kind_of, names_of
-from rota.core.runs.retry import RetryPolicy, next_try_us
+from rota.core.runs.retry import RetryPolicy
 from rota.core.time.instants import SECOND
+from rota.engine.outcome import passes, policy_delay_us
 from rota.errors import (
     BadSetting,
     BudgetSpent,
@@ -28,9 +26,8 @@ from rota.errors import (
 )
 from rota.pipelines.run.prompt_builder import ModelPrompt
 
-# What concerns every item alike: the run stops, and what is done is kept.
+# Failures that concern every item: the run stops, and what is done is kept.
 STOPPING = (NeedsLogin, NeedsPermission, BudgetSpent, BadSetting, MissingExtra)
-RETRIED = frozenset({Kind.TRANSIENT, Kind.TIMEOUT})
 WAIT_S_MIN = 0.1
 # For a provider that throttles without saying how long.
 THROTTLED = RetryPolicy(attempts=1_000_000, delay_s=1.0, delay_s_max=60.0, jitter=0.5)
@@ -68,7 +65,7 @@ class Attempts:
         elif isinstance(error, Transient) and error.facts.get("why") == "broken":
             self._shut_out += 1
             wait_s = self._next_s(self._question.retry, self._shut_out, error)
-        elif kind_of(error) in RETRIED:
+        elif passes(error):
             self._attempt += 1
             wait_s = self._next_s(self._question.retry, self._attempt, error)
         else:
@@ -79,10 +76,7 @@ class Attempts:
         return wait_s
 
     def _next_s(self, policy: RetryPolicy, attempt: int, error: Exception) -> float:
-        wait_us = next_try_us(
-            policy, attempt=attempt, error_names=names_of(error),
-            retry_after_s=getattr(error, "retry_after_s", None), chance=random.random(),
-        )  # fmt: skip
+        wait_us = policy_delay_us(error, policy, attempt=attempt)
         if wait_us is None:
             raise error
         return wait_us / SECOND

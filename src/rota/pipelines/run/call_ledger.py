@@ -1,8 +1,8 @@
-"""The calls of a run, written down before they are sent: what they took, and what is under way.
+"""The calls of a run, written down before they are sent: what they took, and what is in progress.
 
 Each call has a slot, and each slot one step of the chain, `us/<writer>/<slot>`. The step holds the
-sum of the calls that ended in this slot, and the most that the one under way may take. A process
-that dies leaves that last amount behind: nobody knows whether the call was sent, so it counts.
+sum of the calls that ended in this slot, and the most that the one in progress may take. A process
+that dies leaves that last amount behind: the call may have been sent, so it counts.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class CallTotals(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     tokens_out: int = 0
     cost_usd: float = 0.0
     unpriced: int = 0
-    unanswered: int = 0  # of `calls`: nobody knows what they took
+    unanswered: int = 0  # of `calls`: their cost is unknown
     unanswered_tokens: int = 0  # at most
     unanswered_nano_usd: int = 0  # at most
 
@@ -49,7 +49,7 @@ class CallTotals(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class SlotRecord(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What the step of a slot holds."""
+    """The content of the step of a slot."""
 
     ended: CallTotals = CallTotals()
     under_way: CallTotals | None = None
@@ -87,7 +87,7 @@ class Slot:
         self._end(of_reply(reply))
 
     def _end(self, took: CallTotals | None) -> None:
-        """What it took is written with the next step of the run, or by `flush`."""
+        """Its cost is written with the next step of the run, or by `flush`."""
         if self.record.under_way is None:
             return  # it was never sent
         ended = self.record.ended if took is None else self.record.ended.plus(took)
@@ -149,7 +149,7 @@ class CallLedger:
         self._free += [self._slots[step.number] for step in steps]
 
     async def write(self, slot: Slot) -> None:
-        """Write a slot whose call begins."""
+        """Write a slot with a call that begins."""
         await self._put([self._step(slot)])
 
     async def flush(self) -> None:
@@ -165,7 +165,7 @@ class CallLedger:
 
 
 async def totals(steps: AsyncIterator[StoredStep]) -> CallTotals:
-    """The sum of all slots of a chain; a call that was left under way has no answer."""
+    """The sum of all slots of a chain; a call that was left in progress has no answer."""
     whole = CallTotals()
     async for step in steps:
         record = msgspec.json.decode(step.output or "{}", type=SlotRecord)

@@ -1,13 +1,13 @@
 """Whether an execution may begin: `after` and `condition` of its schedule block.
 
 Asked when it is about to begin, and not again once it has recorded something. It goes, or waits
-(asleep, no seat is held), or is skipped with a sentence that says why. A start or a retry by hand
+(asleep, no slot is held), or is skipped with a sentence that says why. A start or a retry by hand
 is never held back.
 
 The rule of `after`: let X be the last time, up to the time this execution is for, at which the
 other pipeline was due. It must have completed an execution for X or later; one by hand since X
 counts. While that may still happen, this one waits, at most as long as the time to its own next
-execution. When it cannot happen any more (failed, called off, skipped, paused), it is skipped.
+execution. When it cannot happen any more (failed, cancelled, skipped, paused), it is skipped.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from pathlib import Path
 
 import msgspec
 
+from rota.core.pipelines.names import run_name
 from rota.core.runs.lifecycle import OPEN, Status, label
 from rota.core.runs.model import Claim, Outcome, Schedule
 from rota.core.time.instants import DAY, SECOND, iso, span
@@ -26,7 +27,7 @@ from rota.engine.context import EngineContext
 from rota.errors import RotaError
 from rota.notifications import command
 from rota.pipelines.definition.schedule_block import Condition, ScheduleBlock
-from rota.pipelines.snapshot import Snapshot, run_name
+from rota.pipelines.snapshot import Snapshot
 from rota.store.backend.database import Tx
 from rota.store.pipelines import dependencies
 from rota.store.schedules.templates import read_intent
@@ -37,7 +38,7 @@ AFTER, CONDITION = "after", "condition"
 
 
 class DependencyState(msgspec.Struct, frozen=True):
-    """How it stands with a pipeline that comes before: done, under way, or why it will not be."""
+    """The state of a pipeline that comes before: done, in progress, or why it will not be."""
 
     done: bool = False
     hopeless: str | None = None
@@ -46,7 +47,7 @@ class DependencyState(msgspec.Struct, frozen=True):
 async def decide(
     base: EngineContext, claim: Claim, snapshot: Snapshot, folder: Path | None = None
 ) -> Outcome | None:
-    """None to begin now; else how to settle the run instead. `folder`: where it stands here."""
+    """None to begin now; otherwise how to settle the run instead. `folder`: where it is here."""
     block = snapshot.pipeline.schedule
     if block is None or claim.schedule_id is None or claim.due_at is None:
         return None
@@ -86,7 +87,7 @@ async def _after(base: EngineContext, claim: Claim, block: ScheduleBlock) -> Out
 
 
 async def standing(tx: Tx, own: Schedule, pipeline_id: str, *, due_at: int) -> DependencyState:
-    """How it stands with a pipeline of the same folder, for an execution due at an instant."""
+    """The state of a pipeline of the same folder, for an execution due at an instant."""
     other = await dependencies.beside(tx, own, run_name(pipeline_id))
     if other is None:
         return DependencyState(hopeless=f"{pipeline_id} has no schedule in this folder")
@@ -108,13 +109,14 @@ async def standing(tx: Tx, own: Schedule, pipeline_id: str, *, due_at: int) -> D
 
 
 def patience_us(own: Schedule, due_at: int) -> int:
-    """How long an execution waits for those before it: until its next one, counted from birth."""
+    """How long an execution waits for those before it: until its next one, counted from
+    creation."""
     upcoming = next_after(read_intent(own.spec).spec, due_at)
     return DAY if upcoming is None else upcoming - due_at
 
 
 async def unmet_condition(condition: Condition, folder: Path) -> str | None:
-    """What is not as it must be, in words; None when all is well."""
+    """The condition that does not hold, as text; None when all hold."""
     for text in _listed(condition.file_exists):
         if not await asyncio.to_thread(_is_there, folder, text):
             return f"{text} is not there"

@@ -1,4 +1,4 @@
-"""Content keys: the same item, prompt and model is the same step, whoever asks and whenever."""
+"""Content keys: the same item, prompt and model is the same step, in every run and at any time."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ VERSION = 1  # raise it when what is hashed changes: old results are then not fo
 
 
 def canonical(value: Any) -> str:
-    """A value as JSON whose keys are in order, so that equal values are equal texts."""
+    """A value as JSON with sorted keys, so that equal values are equal texts."""
     return json.dumps(
         value, sort_keys=True, ensure_ascii=False, separators=(",", ":"), allow_nan=False
     )

@@ -1,4 +1,4 @@
-"""What every stage of a run works with: definition, notebook, asker, and whoever is told."""
+"""The context of every stage of a run: definition, run store, model caller, and listeners."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Listener = Callable[[Progress], object]
 
 
 class RunUsage:
-    """What this process has spent on the run."""
+    """The amounts that this process has spent on the run."""
 
     def __init__(self) -> None:
         self.calls = self.tokens = 0
@@ -41,7 +41,7 @@ class RunUsage:
 
 
 class ProgressReporter:
-    """Counts, and tells those who listen. A listener that fails is left out of the story."""
+    """Counts, and tells those who listen. A listener that fails is skipped of the story."""
 
     def __init__(self, claim: Claim, pipeline_id: str, listeners: Iterable[Listener]) -> None:
         self._claim = claim
@@ -67,7 +67,7 @@ class ProgressReporter:
         return own
 
     def count(self, record: ItemRecord) -> None:
-        """What a call took."""
+        """The cost of a call."""
         self.bill.add(record)
 
     def wait_for(self, said: str | None) -> None:
@@ -76,7 +76,7 @@ class ProgressReporter:
         self.tell()
 
     def tell(self, outcome: OutcomeWord | None = None) -> None:
-        """Say where the run stands."""
+        """Say the state of the run."""
         listeners = list(self._listeners)
         if not listeners:
             return
@@ -113,7 +113,7 @@ class Cache:
 
     async def find(self, stage: str, key: str) -> Hit | None:
         """A result of the same content as that of this key, or None; the key's own comes first."""
-        async with self._lock:  # whoever asks first reads for all
+        async with self._lock:  # the first reader reads for all
             if stage not in self._stages:
                 self._stages[stage] = await self._read(stage)
         known = self._stages[stage].get(content_of(key), [])

@@ -1,4 +1,4 @@
-"""The filter: rules first, the AI only about items they leave open. What is dropped says why.
+"""The filter: rules first, the AI only about items they leave open. A dropped item says why.
 
 An item about which the AI cannot be asked has failed: it stays on the list, withheld from what
 comes next, and a retry asks again.
@@ -28,7 +28,7 @@ from rota.pipelines.run.stages import ERROR
 from rota.pipelines.run.transforms import tree_of_filter
 from rota.pipelines.run.withheld import Withheld
 
-DROPPED = ".dropped"  # the shelf beside the one with what was kept: items and reasons
+DROPPED = ".dropped"  # the item list beside the one with what was kept: items and reasons
 
 
 class Sieve(NamedTuple):
@@ -76,9 +76,9 @@ def sieve_of_node(room: PipelineContext, rule: NodeRule) -> Sieve:
 
 
 async def filter_items(
-    room: PipelineContext, stage: str, shelf: str, out: str, sieve: Sieve
+    room: PipelineContext, stage: str, item_list: str, out: str, sieve: Sieve
 ) -> int:
-    """Fill the shelf `out` with what is kept of another one; answers how many."""
+    """Fill the item list `out` with the kept items of another one; answers how many."""
     notebook = room.notebook
     kept, dropped = notebook.fill(out), notebook.fill(out + DROPPED)
     held: list[Withheld] = []
@@ -86,7 +86,7 @@ async def filter_items(
     async def judge(placed: PositionedItem) -> Judged:
         return await _judged(room, stage, sieve, placed)
 
-    async with aclosing(in_order(notebook.items(shelf), sieve.parallel, judge)) as judged:
+    async with aclosing(in_order(notebook.items(item_list), sieve.parallel, judge)) as judged:
         async for each in judged:
             item = each.placed.item
             if each.error is not None:
@@ -126,9 +126,9 @@ async def ask_again(room: PipelineContext, stage: str, out: str, sieve: Sieve) -
 
 
 async def _failed(
-    reader: RunReader, shelf: str, held: dict[int, Withheld]
+    reader: RunReader, item_list: str, held: dict[int, Withheld]
 ) -> AsyncIterator[PositionedItem]:
-    async for placed in reader.items(shelf):
+    async for placed in reader.items(item_list):
         if placed.position in held and held[placed.position].is_failed:
             yield placed
 

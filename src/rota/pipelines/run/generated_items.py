@@ -21,11 +21,11 @@ from rota.pipelines.snapshot import Snapshot
 
 
 def generate_question(snapshot: Snapshot, part: Generate | AiSource) -> ModelPrompt:
-    """The question that asks for items; parameters may stand in its prompt."""
+    """The question that asks for items; parameters may be in its prompt."""
     fields = fields_of(part.schema)
     asked = AskingPart(prompt=part.prompt, model=part.model, **part.call_options)
     asking = PromptBuilder(snapshot, "", asked)
-    # As for a batch, but nobody knows how many there will be.
+    # As for a batch, but without a known length.
     told = instruction(fields, 0).replace("exactly 0 elements, ", "")
     told = told.replace(", in the order of ITEMS.", ".")
     question = asking.without_item(more=told)
@@ -55,7 +55,7 @@ def read_items_reply(text: str, fields: Sequence[OutputField]) -> list[Item]:
     items: list[Item] = []
     for number, each in enumerate(_listed(found) or [], start=1):
         if not isinstance(each, dict):
-            raise BadReply(f"Item {number} is no object.")
+            raise BadReply(f"Item {number} is not an object.")
         try:
             items.append(read_reply(json.dumps(each), fields))
         except BadReply as error:

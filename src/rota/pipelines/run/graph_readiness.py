@@ -1,4 +1,4 @@
-"""What can be known to be wrong with a graph before its first call is paid for.
+"""The errors of a graph that can be known before its first call is paid for.
 
 Follows the fields of items from node to node, as far as the files and the definition tell them.
 """

@@ -1,8 +1,9 @@
 """The graph form: every node begins as soon as its parents are done.
 
-A node whose shelf is full was done before. A retry does again what failed, and all that came of
-it; what a node asked is found by its content, so nothing is paid for twice. What a failed node does
-to the run is its own word, or that of the settings: abort it, or warn and go on without items.
+A node with a full item list was done before. A retry does again what failed, and all that came of
+it. The answers to a node's questions are found by content, so nothing is paid for twice. A failed
+node aborts the run, or warns and continues without items, by its own option or by that of the
+settings.
 """
 
 from __future__ import annotations
@@ -52,30 +53,35 @@ class GraphRunner:
     async def _placed(self, node_id: str, node: Node) -> None:
         for parent in self._parents[node_id]:
             await self._done[parent].wait()
-        done = await self._room.notebook.shelf(node_output(node_id))
+        done = await self._room.notebook.item_list(node_output(node_id))
         moved = done is not None and await self._is_older(done, self._parents[node_id])
         if done is None or moved or self._may_have_more(done):
             await self._performed(node_id, node, moved=moved)
         self._done[node_id].set()
 
     async def _is_older(self, done: ItemList, parents: list[str]) -> bool:
-        """Whether a parent was done again since; the shelves tell, so a crash forgets nothing."""
-        shelves = [await self._room.notebook.shelf(node_output(parent)) for parent in parents]
-        return any(shelf is not None and shelf.attempt > done.attempt for shelf in shelves)
+        """Whether a parent was done again since; the item lists tell, so a crash forgets
+        nothing."""
+        item_lists = [
+            await self._room.notebook.item_list(node_output(parent)) for parent in parents
+        ]
+        return any(
+            item_list is not None and item_list.attempt > done.attempt for item_list in item_lists
+        )
 
     def _may_have_more(self, done: ItemList) -> bool:
         return not done.whole and done.attempt < self._room.notebook.claim.attempt
 
     async def _performed(self, node_id: str, node: Node, *, moved: bool) -> None:
         room, parents = self._room, self._parents[node_id]
-        shelf = node_input(room.snapshot, node_id)
+        item_list = node_input(room.snapshot, node_id)
         if len(parents) > 1 and not isinstance(node, MergeNode):
-            await room.notebook.put_items(shelf, self._joined(parents))
-        found = await room.notebook.shelf(shelf) if parents else None
+            await room.notebook.put_items(item_list, self._joined(parents))
+        found = await room.notebook.item_list(item_list) if parents else None
         moved = moved or may_have_moved(found)
         own = room._replace(board=room.board.apart(node_id, found.count if found else None))
         try:
-            await NodeWork(own, node_id, shelf, parents, moved=moved).perform(node)
+            await NodeWork(own, node_id, item_list, parents, moved=moved).perform(node)
         except (*LOST, *STOPPING):
             raise
         except Exception as error:
@@ -91,7 +97,7 @@ class GraphRunner:
                 yield placed.item
 
     async def _output(self) -> None:
-        """A single reduce at the end is the output as it is; else the items of all ends."""
+        """A single reduce at the end is the output as it is; otherwise the items of all ends."""
         notebook = self._room.notebook
         self._room.board.enter("reducing")
         ends = leaves(self._parents)

@@ -107,7 +107,7 @@ def opened(path: Path) -> IO[bytes]:
 
 
 def lines_of(raw: IO[bytes], name: str, encoding: str) -> Iterator[str]:
-    """Lines with their ends; a line that is not in the encoding is told by its number."""
+    """Lines with their ends; an error of encoding names the number of the line."""
     text = io.TextIOWrapper(
         io.BufferedReader(_Borrowed(raw)), encoding=_codec(encoding, name), newline=""
     )
@@ -124,7 +124,7 @@ def lines_of(raw: IO[bytes], name: str, encoding: str) -> Iterator[str]:
 
 
 class _Borrowed(io.RawIOBase):
-    """Bytes that somebody else closes."""
+    """Bytes that the caller closes."""
 
     def __init__(self, raw: IO[bytes]) -> None:
         self._raw = raw
@@ -185,7 +185,7 @@ def _globbed(source: GlobSource, folder: Path) -> Iterator[Item]:
     try:
         found = sorted(path for path in base.glob(inner) if path.is_file())
     except (ValueError, NotImplementedError) as error:
-        raise BadInput(f"{source.pattern!r} is no pattern: {error}") from error
+        raise BadInput(f"{source.pattern!r} is not a pattern: {error}") from error
     for path in found:
         shown = path if pattern.is_absolute() else path.relative_to(base)
         item: Item = {
@@ -215,7 +215,7 @@ async def command_items(source: CommandSource, folder: Path) -> AsyncIterator[It
 
 
 def existing(folder: Path, command: str) -> Path:
-    """The folder a command works in; a missing one is told as what it is."""
+    """The folder a command works in; a missing one has its own error."""
     if not folder.is_dir():
         raise BadInput(
             f"`{command}` cannot run: its folder {folder} is not there",

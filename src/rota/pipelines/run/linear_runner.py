@@ -40,22 +40,22 @@ async def perform_linear(room: PipelineContext, parting: Sharding | None = None)
         room.board.filtered, total = total - kept + late, kept
     assert pipeline.map is not None
     assert pipeline.reduce is not None
-    shelf = mapped_list(room.snapshot)
+    item_list = mapped_list(room.snapshot)
     room.board.enter("mapping", total=total - len(held))
-    parts = await _map(room, pipeline.map, Source(room.notebook, shelf, MAP, (), held), parting)
+    parts = await _map(room, pipeline.map, Source(room.notebook, item_list, MAP, (), held), parting)
     room.board.enter("reducing", total=total)
     with Spool() as spool:
-        await spool.take(outcomes(Source(room.notebook, shelf, MAP, parts, held)))
+        await spool.take(outcomes(Source(room.notebook, item_list, MAP, parts, held)))
         check_items(spool)
         await _reduce(room, pipeline.reduce, spool)
 
 
 async def _filter(room: PipelineContext, part: Filter, total: int) -> int:
-    done = await room.notebook.shelf(FILTER)
+    done = await room.notebook.item_list(FILTER)
     if done is None:
         room.board.enter("filtering", total=total)
         return await filter_items(room, FILTER, INPUT, FILTER, sieve_of_filter(room, part))
-    held = await room.notebook.shelf(FILTER + withheld.SHELF)
+    held = await room.notebook.item_list(FILTER + withheld.SHELF)
     if held is not None and held.count and held.attempt < room.notebook.claim.attempt:
         room.board.enter("filtering", total=held.count)
         await ask_again(room, FILTER, FILTER, sieve_of_filter(room, part))
@@ -65,13 +65,13 @@ async def _filter(room: PipelineContext, part: Filter, total: int) -> int:
 async def _map(
     room: PipelineContext, part: MapStep, source: Source, parting: Sharding | None
 ) -> list[RunReader]:
-    listed = await room.notebook.shelf(source.shelf)
+    listed = await room.notebook.item_list(source.item_list)
     total = listed.count if listed else 0
     unasked = sum(each.is_failed for each in source.withheld.values())
     stage = map_stage(room, part, total, failed_before=unasked)
-    parts = [] if parting is None else await parting.parts_of(room, source.shelf, total)
+    parts = [] if parting is None else await parting.parts_of(room, source.item_list, total)
     await stage.mark(parts)
-    items = room.notebook.items(source.shelf)
+    items = room.notebook.items(source.item_list)
     await stage.perform(withheld.without(items, source.withheld))
     return parts
 
@@ -89,7 +89,7 @@ def map_stage(
 
 
 def check_items(spool: Spool) -> None:
-    """A run all of whose items failed has failed too; there is nothing to reduce."""
+    """A run in which all items failed has failed too; there is nothing to reduce."""
     tally = spool.tally
     if tally.failed and not tally.processed:
         first = tally.errors[0]
@@ -123,7 +123,7 @@ def text_of(record: ItemRecord) -> str:
 
 
 async def perform_job(room: PipelineContext) -> None:
-    """One call, whose reply is the result."""
+    """One call; its reply is the result."""
     part = room.snapshot.pipeline.job
     assert part is not None
     room.board.enter("mapping", total=1)

@@ -20,7 +20,7 @@ from rota.pipelines.run.stages import INPUT
 
 async def load_input(room: PipelineContext) -> int:
     """Write the items of the linear form down, unless that was done; answers how many."""
-    found = await room.notebook.shelf(INPUT)
+    found = await room.notebook.item_list(INPUT)
     if found is not None:
         return found.count
     room.board.enter("loading")

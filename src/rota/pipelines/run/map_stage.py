@@ -1,7 +1,8 @@
-"""The map: a sliding window of calls over items, each result durable before its seat is free.
+"""The map: a sliding window of calls over items, each result durable before its slot is free.
 
-What an earlier attempt has finished is passed over; what failed in this attempt stays failed, what
-failed in an earlier one is tried again. One that fails is a result too, not an exception.
+Items that an earlier attempt has finished are passed over. Items that failed in this attempt stay
+failed; those of an earlier attempt are tried again. A failed item is a result too, not an
+exception.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ class MapStage:
         moved: bool = False,
         failed_before: int = 0,
     ) -> None:
-        """`moved`: its items may not stand where they stood; results are found by content.
+        """`moved`: its items may be at other positions; results are found by content.
 
         `failed_before`: so many items failed in an earlier stage, and count among the failures.
         """
@@ -80,7 +81,7 @@ class MapStage:
         self._room.board.tell()
         self._check_ceiling()
         count = max(1, min(self._pace.parallel, len(self._marks)))
-        await sweep(self._works(items), count, self._seated, lambda: self._stopped is not None)
+        await sweep(self._works(items), count, self._in_slot, lambda: self._stopped is not None)
         if self._stopped is not None:
             raise self._stopped
 
@@ -112,7 +113,7 @@ class MapStage:
             elif key.run_attempt == notebook.claim.attempt and not self._marks[key.position]:
                 self._mark(key.position, failed=True)
 
-    async def _seated(self, work: list[PositionedItem]) -> None:
+    async def _in_slot(self, work: list[PositionedItem]) -> None:
         board = self._room.board
         board.running += len(work)
         try:
@@ -179,7 +180,7 @@ class MapStage:
             if hit is None:
                 continue
             if hit.key == key and cache.reader.root_id == self._room.notebook.root_id:
-                self._count()  # it stands there already
+                self._count()  # it is there already
             else:
                 await self._keep(placed, content, free(hit.record), started_at)
             return True
@@ -202,7 +203,7 @@ class MapStage:
             if count == 1:
                 await self._fail_all(group, error, usage, started_at)
                 return
-            # What the wrong answer took is told with the first half.
+            # The cost of the wrong answer is reported with the first half.
             for number, half in enumerate(halves(group)):
                 await self._batch(list(half), usage if number == 0 else Usage())
             return
@@ -306,7 +307,7 @@ class MapStage:
 
 
 def reader_of(fields: Fields) -> Callable[[str], Any]:
-    """What makes a value of a reply: its fields, or the text as it is."""
+    """The reader of a reply: its fields, or the text unchanged."""
     return (lambda text: read_reply(text, fields)) if fields else (lambda text: text)
 
 

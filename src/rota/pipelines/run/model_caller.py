@@ -1,8 +1,8 @@
 """Asks: one call with all that may go wrong around it. Every AI call of a run goes through here.
 
-Tries again by the class of the failure, never what was rejected; waits where a provider or our own
-limits ask for it, which is no attempt; asks once more when a reply cannot be read; stops before a
-budget is passed; and counts what it took.
+Tries again by the class of the failure, never what was rejected. Waits where a provider or our own
+limits ask for it; that does not count as an attempt. Asks once more when a reply cannot be read,
+stops before a budget is passed, and counts its cost.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# What is about our own database: never the fault of an item, and over when it is back.
+# Errors of our own database: never the fault of an item, and over when it is back.
 LOST = (LeaseLost, *PASSING)
 
 
 class Usage:
-    """What the calls about one thing took; also when they came to nothing."""
+    """The cost of the calls about one thing; even when they came to nothing."""
 
     def __init__(self) -> None:
         self.calls = self.tokens_in = self.tokens_out = self.unpriced = 0
@@ -67,7 +67,8 @@ class Usage:
             self.calls += may_be_billed(error)
 
     def record(self, share: int = 1, *, first: bool = True, **more: object) -> ItemRecord:
-        """What is kept; a `share` of several items splits the tokens, the first has the rest."""
+        """The stored usage; a `share` of several items splits the tokens, the first has the
+        rest."""
         ms = round((asyncio.get_running_loop().time() - self._began) * 1000)
         cost = None if self.cost_usd is None else self.cost_usd / share
         return ItemRecord(
@@ -110,16 +111,16 @@ class ModelCaller:
 
     @property
     def warnings(self) -> list[str]:
-        """What the result tells about the calls."""
+        """The part of the result about the calls."""
         excess = self._budget.excess.tokens if self._budget.bounds_answers else 0
         if not excess:
             return []
         return [f"an answer took {excess} tokens more than its bound: its provider ignores it"]
 
     async def ask(self, question: ModelPrompt, usage: Usage, read: Callable[[str], T]) -> T:
-        """What `read` makes of the reply. A reply that it refuses is asked for once more.
+        """The value that `read` makes of the reply. A reply that it refuses is asked for once more.
 
-        What the calls took is durable when this raises, whatever the caller does next.
+        The cost of the calls is durable when this raises, whatever the caller does next.
         """
         try:
             return await self._ask(question, usage, read)
@@ -167,7 +168,7 @@ class ModelCaller:
             await self._pause(wait_s)
 
     def _after(self, error: Exception, tries: Attempts, took_s: float) -> float:
-        """Seconds until the next try. Nobody waits again for a provider that stays away."""
+        """Seconds until the next try. A provider that stays away is not waited for again."""
         is_down = isinstance(error, Transient) and error.facts.get("why") == "broken"
         provider = error.facts.get("provider") if isinstance(error, Transient) else None
         if is_down and provider in self._given_up:

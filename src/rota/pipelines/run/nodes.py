@@ -1,4 +1,4 @@
-"""What each of the eight kinds of nodes does: it takes a shelf of items and fills one."""
+"""The work of each of the eight kinds of nodes: it takes a list of items and fills one."""
 
 from __future__ import annotations
 
@@ -46,19 +46,19 @@ class NodeWork:
         self,
         room: PipelineContext,
         node_id: str,
-        shelf: str,
+        item_list: str,
         parents: Sequence[str],
         *,
         moved: bool,
     ) -> None:
-        if moved:  # what was told about its items before is found by their content
+        if moved:  # earlier answers about its items are found by content
             room = room._replace(caches=(Cache(room.notebook), *room.caches))
-        self._room, self._id, self._shelf, self._parents = room, node_id, shelf, parents
+        self._room, self._id, self._shelf, self._parents = room, node_id, item_list, parents
         self._stage, self._out = node_stage(node_id), node_output(node_id)
         self._moved = moved
 
     async def perform(self, node: Node) -> None:
-        """Fill the node's shelf."""
+        """Fill the node's item list."""
         match node:
             case LoadNode():
                 await self._put(await self._loaded(node))
@@ -81,13 +81,13 @@ class NodeWork:
     async def _put(self, items: AsyncIterator[Item], *, whole: bool = True) -> None:
         await self._room.notebook.put_items(self._out, items, whole=whole)
 
-    async def _items(self, shelf: str | None = None) -> AsyncIterator[Item]:
-        if shelf is None and not self._parents:
+    async def _items(self, item_list: str | None = None) -> AsyncIterator[Item]:
+        if item_list is None and not self._parents:
             return
-        async for placed in self._room.notebook.items(shelf or self._shelf):
+        async for placed in self._room.notebook.items(item_list or self._shelf):
             yield placed.item
 
-    # -- nodes that ask nobody -------------------------------------------------------------
+    # -- nodes that call no model ------------------------------------------------------------
 
     async def _loaded(self, node: LoadNode) -> AsyncIterator[Item]:
         source = node.source
@@ -133,7 +133,7 @@ class NodeWork:
 
     async def _map(self, node: MapNode) -> None:
         room = self._room
-        found = await room.notebook.shelf(self._shelf)
+        found = await room.notebook.item_list(self._shelf)
         total = found.count if found else 0
         pace = MapOptions(parallel_of(room.snapshot, node.concurrency), node.batch_size)
         asking = PromptBuilder(room.snapshot, self._id, node)
@@ -178,7 +178,7 @@ class NodeWork:
 
 
 def item_after(outcome: ItemOutcome) -> Item:
-    """What a map node hands on: the item with its fields or its text, or with its error."""
+    """The result of a map node: the item with its fields or its text, or with its error."""
     if outcome.status != "completed":
         return {ERROR: outcome.error or "it was not begun", **outcome.item}
     more = outcome.output if outcome.output is not None else {RESULT: outcome.text}

@@ -1,4 +1,4 @@
-"""What a run that never came to its reduce has to show: its items, in the form asked for."""
+"""The result of a run that never came to its reduce: its items, in the requested form."""
 
 from __future__ import annotations
 

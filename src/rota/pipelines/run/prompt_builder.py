@@ -33,7 +33,7 @@ class ModelPrompt(NamedTuple):
     """One call to be made."""
 
     prompt: str
-    model: str  # "" means the default of whoever answers
+    model: str  # "" means the default of the invoker
     fields: Fields
     timeout_s: float
     retry: RetryPolicy
@@ -70,7 +70,7 @@ class PromptBuilder:
         self._parameters = snapshot.parameters
         self._cwd = working_directory(snapshot)
         self.options = options_of(part, settings)
-        # What an answer depends on beside the prompt; a longer bound would have given the same.
+        # The inputs of an answer beside the prompt; a longer bound would have given the same.
         self._more = [
             each for each in (self.options.system, self.options.temperature, self.options.body)
             if each not in (None, {})
@@ -122,7 +122,8 @@ class PromptBuilder:
         return self.model.render(values_for(item, self._parameters))
 
     def shared(self, item: Item) -> tuple[str, ...]:
-        """What items must have in common to share a batch: the model, and all names but ITEMS."""
+        """The values that items must have in common to share a batch: the model, and all names but
+        ITEMS."""
         values = values_for(item, self._parameters)
         names = [name for name in self.template.names if name != "ITEMS"]
         return (
@@ -139,7 +140,7 @@ class PromptBuilder:
 
 
 def options_of(part: CallOptions, settings: CallOptions) -> CallOptions:
-    """What is sent with the prompts of a part: its own words over those of the settings."""
+    """The options sent with the prompts of a part: its own over those of the settings."""
     own, default = part.call_options, settings.call_options
     chosen = {name: default[name] if value is None else value for name, value in own.items()}
     for name in ("headers", "body"):
@@ -157,7 +158,7 @@ def policy_of(retry: Retry) -> RetryPolicy:
 
 
 def working_directory(snapshot: Snapshot) -> str | None:
-    """Where commands that answer work."""
+    """The folder in which commands that answer work."""
     chosen = snapshot.pipeline.working_directory or snapshot.pipeline.settings.working_directory
     return None if chosen is None else str(snapshot.place / chosen)
 

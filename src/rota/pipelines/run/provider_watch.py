@@ -40,7 +40,7 @@ class ProviderWatch:
             await self._write(ProviderWait(said, self._since, until))
 
     async def answered(self) -> None:
-        """A provider has answered, so the run goes on."""
+        """A provider has answered, so the run continues."""
         if self._since is None:
             return
         self._since = None

@@ -1,4 +1,4 @@
-"""What can be known to be wrong with a run before the first call is paid for."""
+"""The errors of a run that can be known before the first call is paid for."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ PREFIX = "out_"  # of output columns, so that a field may be called like a colum
 
 
 class ItemResult(NamedTuple):
-    """What became of one item: fields (`output`) or a text; or an error."""
+    """The result of one item: fields (`output`) or a text; or an error."""
 
     item: dict[str, Any]
     output: dict[str, Any] | None = None
@@ -124,7 +124,7 @@ def _indented(value: Any) -> str:
 
 
 def as_text(results: Results) -> Iterator[str]:
-    """The replies; a single one as it is, several with a line between. Failed ones are left out."""
+    """The replies; a single one as it is, several with a line between. Failed ones are skipped."""
     kept = ((number, each) for number, each in enumerate(results(), start=1) if each.success)
     first, second = next(kept, None), next(kept, None)
     if first is None:
@@ -160,7 +160,7 @@ def _fields(each: ItemResult) -> dict[str, Any]:
 
 
 class Counts(NamedTuple):
-    """What a reduce prompt may say about the items."""
+    """The values about the items that a reduce prompt may use."""
 
     total: int
     success: int

@@ -43,7 +43,7 @@ async def reduce_by_form(room: PipelineContext, name: str, kind: str, results: R
 
 
 async def put_whole(room: PipelineContext, name: str, text: str) -> int:
-    """Write down a text that is at hand."""
+    """Write down a text that is available."""
     cuts = iter([text[at : at + PIECE_CHARS] for at in range(0, len(text), PIECE_CHARS)])
     return await room.notebook.put_text(name, _pieces(lambda _: next(cuts, "")))
 
@@ -54,7 +54,7 @@ async def _pieces(read: Callable[[int], str]) -> AsyncIterator[str]:
 
 
 class AiReduce(NamedTuple):
-    """What an AI reduce is made of; `pieces` gives each result as JSON, from the first."""
+    """The input of an AI reduce; `pieces` gives each result as JSON, from the first."""
 
     room: PipelineContext
     stage: str
@@ -64,7 +64,7 @@ class AiReduce(NamedTuple):
     chars_max: int
 
     async def perform(self) -> ItemRecord:
-        """Reduce in one call, or in parts whose replies are reduced again until one is left."""
+        """Reduce in one call, or in groups; their replies are reduced again until one is left."""
         if "RESULTS" not in self.asking.template.names:
             return await self._last("", 0)
         pieces, level = self.pieces, 0

@@ -4,15 +4,22 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 import msgspec
 
 from rota.core.runs.model import Run
 from rota.core.runs.stored_errors import read_error
-from rota.errors import WrongState
+from rota.core.time.instants import shown
+from rota.errors import BadInput, WrongState
 from rota.pipelines import snapshot as snapshots
-from rota.pipelines.outcome import ItemOutcome, OutcomeWord, PipelineResult
+from rota.pipelines.outcome import (
+    ItemOutcome,
+    ItemsPage,
+    ItemStatus,
+    OutcomeWord,
+    PipelineResult,
+)
 from rota.pipelines.run.reduce_stage import OUTPUT
 from rota.pipelines.run.run_store import RunReader
 from rota.pipelines.run.summary import item_outcomes, result_of, save_results, standing
@@ -22,8 +29,11 @@ if TYPE_CHECKING:
     from rota.client.client import Client
 
 WHOLE = 1 << 62
+# Items that one page looks at.
+LOOK_MAX = 2_000
 _WORDS: dict[str, OutcomeWord] = {
     "completed": "completed", "cancelled": "cancelled", "failed": "failed", "crashed": "failed",
+    "waiting": "failed",
 }  # fmt: skip
 
 
@@ -36,10 +46,10 @@ class PipelineRun:
 
 
 async def find(client: Client, run_id: str) -> PipelineRun:
-    """The newest attempt of a run; WrongState when it is no pipeline's."""
-    run = (await client.chain(run_id))[-1]
+    """The newest attempt of a run; WrongState when it is not a pipeline's."""
+    run = (await client.runs.chain(run_id))[-1]
     if run.kind != "pipeline":
-        raise WrongState(f"run {run_id} is no pipeline run", hint="See `rota run show`.")
+        raise WrongState(f"run {run_id} is not a pipeline run", hint="See `rota run show`.")
     return PipelineRun(client, run, snapshots.read(run.input))
 
 
@@ -67,6 +77,29 @@ async def items(client: Client, run_id: str) -> AsyncIterator[ItemOutcome]:
     found = await find(client, run_id)
     async for each in item_outcomes(found.reader, found.snapshot):
         yield each
+
+
+async def items_page(
+    client: Client, run_id: str, *, after: int, limit: int, status: str | None
+) -> ItemsPage:
+    """One page of the items. It reads from the first item on: positions of a graph's nodes and of
+    shards have no common order in the database."""
+    if status is not None and status not in get_args(ItemStatus):
+        raise BadInput(
+            f"there is no status {shown(status)} of items",
+            hint=f"There are: {', '.join(get_args(ItemStatus))}.",
+        )
+    found: list[ItemOutcome] = []
+    number = 0
+    async for each in items(client, run_id):
+        number += 1
+        if number <= after:
+            continue
+        if status is None or each.status == status:
+            found.append(each)
+        if len(found) == limit or number - after >= max(LOOK_MAX, limit):
+            return ItemsPage(found, number)
+    return ItemsPage(found, None)
 
 
 async def output(client: Client, run_id: str) -> AsyncIterator[str]:

@@ -36,10 +36,11 @@ from rota.pipelines.snapshot import Snapshot
 
 
 class Source(NamedTuple):
-    """Where the items of a stage and their results are: own chain first, then those of parts."""
+    """The place of the items of a stage and their results: own chain first, then those of
+    shards."""
 
     reader: RunReader
-    shelf: str
+    item_list: str
     stage: str
     parts: Sequence[RunReader] = ()
     withheld: Mapping[int, Withheld] = MappingProxyType({})
@@ -49,7 +50,7 @@ class Source(NamedTuple):
 
 
 def may_have_moved(items: ItemList | None) -> bool:
-    """Whether a list was filled again by a retry, so that its items may stand elsewhere."""
+    """Whether a list was filled again by a retry, so that its items may be elsewhere."""
     return items is not None and items.attempt > 1
 
 
@@ -57,9 +58,9 @@ async def source_of_node(
     reader: RunReader, snapshot: Snapshot, node_id: str, node: MapNode
 ) -> Source:
     """The items and results of a map node of a graph."""
-    shelf = node_input(snapshot, node_id)
-    source = Source(reader, shelf, node_stage(node_id))
-    if not may_have_moved(await reader.shelf(shelf)):
+    item_list = node_input(snapshot, node_id)
+    source = Source(reader, item_list, node_stage(node_id))
+    if not may_have_moved(await reader.item_list(item_list)):
         return source
     asking, in_batch = PromptBuilder(snapshot, node_id, node), node.batch_size > 1
     return source._replace(content=lambda item: asking.content_of(item, in_batch=in_batch))
@@ -69,7 +70,7 @@ async def outcomes(source: Source) -> AsyncIterator[ItemOutcome]:
     """Every item of the stage with what became of it, in order."""
     own = Ahead(_by_position(source.reader.steps(stage_prefix(source.stage))))
     theirs = Ahead(_of_parts(source))
-    async for placed in source.reader.items(source.shelf):
+    async for placed in source.reader.items(source.item_list):
         held = source.withheld.get(placed.position)
         if held is not None:
             if held.is_failed:
@@ -103,12 +104,12 @@ async def dropped_items(
             count += 1
 
 
-async def unasked(reader: RunReader, shelf: str) -> AsyncIterator[ItemOutcome]:
+async def unasked(reader: RunReader, item_list: str) -> AsyncIterator[ItemOutcome]:
     """The items about which a filter node could not ask."""
-    held = await withheld.read(reader, shelf)
+    held = await withheld.read(reader, item_list)
     if not held:
         return
-    async for placed in reader.items(shelf):
+    async for placed in reader.items(item_list):
         if placed.position in held:
             item = {name: value for name, value in placed.item.items() if name != ERROR}
             yield _unasked(item, held[placed.position])

@@ -1,11 +1,11 @@
-"""What a run has written down: items, calls, texts, as steps of its chain, in pages.
+"""The records of a run: items, calls, texts, as steps of its chain, in pages.
 
 Keys sort by stage and position, so a page is a range of the primary key and memory stays flat:
 
-    in/<shelf>/<writer>/<position>   a chunk of items; `in/<shelf>/~end/<attempt>` tells who wrote
+    in/<list>/<writer>/<position>    a chunk of items; `in/<list>/~end/<attempt>` names the writer
     at/<stage>/<position>/<content>  what became of one item, or of one call
-    to/<name>/<writer>/<number>      a piece of a text; `to/<name>/~end/<attempt>` tells who wrote
-    us/<writer>/<slot>               what the calls of a slot took, and the one under way
+    to/<name>/<writer>/<number>      a piece of a text; `to/<name>/~end/<attempt>` names the writer
+    us/<writer>/<slot>               what the calls of a slot took, and the one in progress
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ T = TypeVar("T")
 
 
 class PositionedItem(NamedTuple):
-    """An item and its place among those of its shelf."""
+    """An item and its place among those of its list."""
 
     position: int
     item: Item
 
 
 class ItemRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What is kept of one item or one call: the output of its step."""
+    """The record of one item or one call: the output of its step."""
 
     output: dict[str, Any] | None = None
     text: str | None = None
@@ -65,7 +65,7 @@ class ItemRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class ItemList(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A shelf, or a text, that was written to its end."""
+    """An item list, or a text, that was written to its end."""
 
     writer: str
     count: int
@@ -117,8 +117,8 @@ class RunReader:
                 return
             after = page[-1].key
 
-    async def shelf(self, name: str) -> ItemList | None:
-        """Whether a shelf was written to its end, and by whom; the last attempt counts."""
+    async def item_list(self, name: str) -> ItemList | None:
+        """Whether an item list was written to its end, and by whom; the last attempt counts."""
         return await self._end(f"in/{plain(name)}/{_END}/")
 
     async def _end(self, prefix: str) -> ItemList | None:
@@ -128,16 +128,16 @@ class RunReader:
         return None if last is None else msgspec.json.decode(last.output or "", type=ItemList)
 
     async def items(self, name: str) -> AsyncIterator[PositionedItem]:
-        """The items of a shelf, in order."""
-        shelf = await self.shelf(name)
-        if shelf is None:
+        """The items of a list, in order."""
+        item_list = await self.item_list(name)
+        if item_list is None:
             return
-        async for step in self.steps(f"in/{plain(name)}/{shelf.writer}/", limit=4):
+        async for step in self.steps(f"in/{plain(name)}/{item_list.writer}/", limit=4):
             for number, item in enumerate(chunk_items(step)):
                 yield PositionedItem(step.position + number, item)
 
     async def call_totals(self) -> CallTotals:
-        """What all calls of the chain took, also those whose answers were lost."""
+        """The cost of all calls of the chain, also of those with lost answers."""
         return await call_ledger.totals(self.steps(call_ledger.PREFIX))
 
     async def text(self, name: str) -> AsyncIterator[str]:
@@ -156,7 +156,7 @@ class RunStore(RunReader):
         super().__init__(database, claim.root_id)
         self.claim = claim
         self._journal = journal
-        # Written again after a hand-over, a shelf must not mix with what stood there before.
+        # Written again after a hand-over, an item list must not mix with what was there before.
         self._writer = f"{claim.id}.{claim.claim_count}"
         self.calls = CallLedger(self._put_slots, self._writer)
 
@@ -217,15 +217,15 @@ class RunStore(RunReader):
         await asyncio.gather(*(self._journal.record(self.claim, step) for step in steps))
 
     def fill(self, name: str) -> ItemListWriter:
-        """Begin to fill a shelf; what a crashed writer left there is not looked at again."""
+        """Begin to fill an item list; chunks of a crashed writer are not looked at again."""
         return ItemListWriter(self, f"in/{plain(name)}", self._writer)
 
     async def put_items(self, name: str, items: AsyncIterator[Item], *, whole: bool = True) -> int:
-        """Fill a shelf to its end; answers how many items it holds."""
-        shelf = self.fill(name)
+        """Fill an item list to its end; answers how many items it holds."""
+        item_list = self.fill(name)
         async for item in items:
-            await shelf.add(item)
-        return await shelf.close(whole=whole)
+            await item_list.add(item)
+        return await item_list.close(whole=whole)
 
     async def end(
         self, place: str, count: int, *, whole: bool = True, replaces: bool = False
@@ -253,7 +253,7 @@ class RunStore(RunReader):
 
 
 class ItemListWriter:
-    """Fills a shelf, chunk by chunk. It counts only when it was closed."""
+    """Fills an item list, chunk by chunk. It counts only when it was closed."""
 
     def __init__(self, notebook: RunStore, place: str, writer: str) -> None:
         self._notebook, self._place, self._writer = notebook, place, writer
@@ -284,9 +284,9 @@ class ItemListWriter:
 
 
 async def chunk_prefix(reader: RunReader, name: str) -> str:
-    """What the keys of a shelf's chunks begin with."""
-    shelf = await reader.shelf(name)
-    return f"in/{plain(name)}/{shelf.writer if shelf else ''}/"
+    """The prefix of the keys of a list's chunks."""
+    item_list = await reader.item_list(name)
+    return f"in/{plain(name)}/{item_list.writer if item_list else ''}/"
 
 
 async def _larger(pieces: AsyncIterator[str]) -> AsyncIterator[str]:
@@ -304,7 +304,7 @@ async def _larger(pieces: AsyncIterator[str]) -> AsyncIterator[str]:
 
 
 def plain(name: str) -> str:
-    """A name that can stand between slashes."""
+    """A name that can be between slashes."""
     return "".join(_NODES.get(letter, letter) for letter in name)
 
 
@@ -314,7 +314,7 @@ def item_key(stage: str, position: int, content: str) -> str:
 
 
 def stage_prefix(stage: str) -> str:
-    """What the keys of a stage begin with."""
+    """The prefix of the keys of a stage."""
     return f"at/{plain(stage)}/"
 
 
@@ -329,7 +329,7 @@ def chunk_items(step: StoredStep) -> list[Item]:
 
 
 def record_of(step: StoredStep) -> ItemRecord:
-    """What is kept of an item."""
+    """The record of an item."""
     return msgspec.json.decode(step.output or "{}", type=ItemRecord)
 
 

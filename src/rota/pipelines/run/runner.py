@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from rota.core.runs.failures import TABLE, Kind, describe, kind_of, names_of
-from rota.core.runs.lifecycle import Status, Trigger
-from rota.core.runs.model import Claim, NewRun, Outcome
-from rota.core.runs.retry import RetryPolicy, next_try_us
+from rota.core.runs.model import Claim, Outcome
+from rota.core.runs.options import StoredRunOptions
+from rota.core.runs.retry import RetryPolicy
 from rota.core.time.instants import after
-from rota.engine import run_log
 from rota.engine.context import EngineContext
+from rota.engine.invoke import DeadlinePassed, within
 from rota.engine.journal import Journal
+from rota.engine.outcome import OutcomeMaker
 from rota.errors import BadInput, RotaError, RunTimeout
 from rota.notifications import workflow
 from rota.pipelines import snapshot as snapshots
@@ -31,17 +30,9 @@ from rota.pipelines.run.run_store import RunStore
 from rota.pipelines.run.sharding import Sharding, ShardsRunning
 from rota.pipelines.run.summary import OUTPUT_CHARS_MAX, result_of, save_results, standing
 from rota.pipelines.snapshot import Snapshot
-from rota.store.runs.transitions import successor
 
 if TYPE_CHECKING:
     from rota.pipelines.client import PipelineClient
-
-
-class PipelineRunOptions(msgspec.Struct, frozen=True):
-    """What a start or a schedule says about the run as a whole."""
-
-    retry: RetryPolicy = RetryPolicy()
-    timeout_us: int | None = None
 
 
 class PipelineRunner:
@@ -53,7 +44,7 @@ class PipelineRunner:
         self._pipelines, self._base, self._claim = pipelines, base, claim
         self._journal = journal
         self._notebook = RunStore(base.database, journal, claim)
-        self._options = msgspec.json.decode(claim.options or "{}", type=PipelineRunOptions)
+        self._options = StoredRunOptions.read(claim.options)
         self._asker: ModelCaller | None = None
 
     async def perform(self) -> Outcome:
@@ -146,7 +137,7 @@ class PipelineRunner:
             )
 
     def _here(self, snapshot: Snapshot) -> Snapshot:
-        """With the pipeline's folder as it is on this machine, where it may stand elsewhere."""
+        """With the pipeline's folder as it is on this machine, where it may be elsewhere."""
         known = self._pipelines.folder_of(snapshot.pipeline_id)
         if snapshot.place.is_dir() or known is None or not known.is_dir():
             return snapshot
@@ -162,17 +153,16 @@ class PipelineRunner:
         if limit_us is None:
             await work
             return
-        left_us = self._claim.started_at + limit_us - self._base.clock.now()
-        limit = asyncio.timeout(max(0.0, left_us / 1e6))
         try:
-            async with limit:
-                await work
-        except TimeoutError as error:
-            if not limit.expired():
-                raise
+            await within(
+                asyncio.ensure_future(work),
+                self._base.clock,
+                after(self._claim.started_at, limit_us),
+            )
+        except DeadlinePassed:
             raise RunTimeout(
                 f"run {self._claim.id} ({self._claim.name}) took longer than {limit_us / 1e6:g} s"
-            ) from error
+            ) from None
 
     async def _result(
         self,
@@ -181,7 +171,7 @@ class PipelineRunner:
         outcome: OutcomeWord | None = None,
         error: str | None = None,
     ) -> PipelineResult:
-        """What is written down about the run, and the results file beside the pipeline."""
+        """The records of the run, and the results file beside the pipeline."""
         found = await standing(self._notebook, snapshot, chars_max=OUTPUT_CHARS_MAX)
         ms = (self._base.clock.now() - self._claim.started_at) // 1000
         warnings = [*warnings, *(self._asker.warnings if self._asker else ())]
@@ -199,27 +189,11 @@ class PipelineRunner:
     # -- failures --------------------------------------------------------------------------
 
     def _failed(self, error: Exception, result: PipelineResult | None) -> Outcome:
-        kind = kind_of(error)
-        retry = self._successor(kind, error)
-        wait_us = None if retry is None else retry.available_at - self._base.clock.now()
-        run_log.failed(self._claim, error, retry_in_us=wait_us)
         output = None if result is None else _text(result)
-        return Outcome(self._claim, "fail", kind, output, describe(error), retry=retry)
-
-    def _successor(self, kind: Kind, error: Exception) -> NewRun | None:
-        if not TABLE[kind].retried or TABLE[kind].status is not Status.FAILED:
-            return None
-        wait_us = next_try_us(
-            self._options.retry, attempt=self._claim.attempt, error_names=names_of(error),
-            retry_after_s=getattr(error, "retry_after_s", None), chance=random.random(),
-        )  # fmt: skip
-        if wait_us is None:
-            return None
-        now = self._base.clock.now()
-        return successor(
-            self._claim, self._base.ids.make(now), trigger=Trigger.RETRY,
-            available_at=after(now, wait_us), attempt=self._claim.attempt + 1, reason="retry",
-        )  # fmt: skip
+        policy = self._options.retry or RetryPolicy()
+        return OutcomeMaker(self._base.clock, self._base.ids).failed(
+            self._claim, error, policy, output=output
+        )
 
 
 def _text(result: PipelineResult) -> str:

@@ -28,7 +28,7 @@ SHELLS = {
 async def script_items(
     node: ScriptNode, folder: Path, items: AsyncIterator[Item]
 ) -> AsyncIterator[Item]:
-    """What comes out of a script: items it prints, one with its text, or those that went in."""
+    """The output of a script: items it prints, one with its text, or those that went in."""
     with (
         tempfile.TemporaryFile() as given,
         tempfile.TemporaryFile() as out,

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from rota.core.runs.failures import describe, kind_of
 from rota.core.runs.model import Claim, Outcome
 from rota.engine.context import EngineContext
 from rota.engine.journal import Journal
+from rota.engine.outcome import judge
 from rota.errors import RunCancelled
 from rota.pipelines import snapshot as snapshots
 from rota.pipelines.run import withheld
@@ -34,7 +34,7 @@ log = logging.getLogger("rota.pipelines")
 async def perform_part(
     pipelines: PipelineClient, base: EngineContext, journal: Journal, claim: Claim
 ) -> Outcome:
-    """Map the items of the part. What it cannot do is left to the run it is a part of."""
+    """Map the items of the shard. Items that it cannot do are left to the parent run."""
     given = msgspec.json.decode(claim.input or "", type=ShardInput)
     try:
         snapshot = await _snapshot(base, given)
@@ -49,7 +49,8 @@ async def perform_part(
         raise
     except Exception as error:
         log.warning("part %s of run %s stopped: %s", claim.id, given.whole, error)
-        return Outcome(claim, "fail", kind_of(error), error=describe(error))
+        failure = judge(error)
+        return Outcome(claim, "fail", failure.kind, error=failure.detail)
     done = ShardOutput(room.board.done, room.board.failed)
     return Outcome(claim, "complete", output=msgspec.json.encode(done).decode())
 

@@ -22,7 +22,7 @@ from rota.pipelines.run.run_store import RunReader, chunk_prefix
 from rota.store.pipelines.steps import StepKey
 from rota.store.runs import history
 
-PARTS = "pt/"  # what the steps begin with that tell of parts
+PARTS = "pt/"  # what the steps begin with that report parts
 PARTS_MIN = 2  # a map of fewer parts is not worth sharing
 PART_ITEMS = 200
 PART_CHUNKS = 16  # of large items, of which a chunk holds few
@@ -33,7 +33,7 @@ class ShardsRunning(Exception):
 
 
 class ShardInput(msgspec.Struct, frozen=True):
-    """What a part goes over: neighbouring chunks of a shelf of the whole run."""
+    """The range of a shard: neighbouring chunks of an item list of the whole run."""
 
     whole: str  # the chain of the whole run
     chunks: list[str]  # their keys
@@ -42,7 +42,7 @@ class ShardInput(msgspec.Struct, frozen=True):
 
 
 class ShardOutput(msgspec.Struct, frozen=True):
-    """What became of its items."""
+    """The outcome of its items."""
 
     done: int
     failed: int
@@ -75,7 +75,7 @@ class Sharding(NamedTuple):
     journal: Journal
     claim: Claim
 
-    async def parts_of(self, room: PipelineContext, shelf: str, total: int) -> list[RunReader]:
+    async def parts_of(self, room: PipelineContext, item_list: str, total: int) -> list[RunReader]:
         """The chains of the parts, all of them over; none when the run goes alone."""
         if not self._is_worth_it(room):
             return []
@@ -83,7 +83,7 @@ class Sharding(NamedTuple):
         if not known:
             if self.claim.attempt > 1:
                 return []  # what is left after a failure is the run's own
-            known = await self._share_out(room, shelf, total)
+            known = await self._share_out(room, item_list, total)
         children = [step.child_id for step in known if step.child_id is not None]
         ended = await self.base.database.read(history.ended, children)
         if len(ended) < len(children):
@@ -101,8 +101,10 @@ class Sharding(NamedTuple):
             and not room.asker.is_limited
         )
 
-    async def _share_out(self, room: PipelineContext, shelf: str, total: int) -> list[StoredStep]:
-        prefix = await chunk_prefix(room.notebook, shelf)
+    async def _share_out(
+        self, room: PipelineContext, item_list: str, total: int
+    ) -> list[StoredStep]:
+        prefix = await chunk_prefix(room.notebook, item_list)
         groups = grouped([key async for key in room.notebook.keys(prefix)], total)
         if len(groups) < PARTS_MIN:
             return []

@@ -19,7 +19,7 @@ async def call(
     read: Callable[[str], Any],
     position: int = 0,
 ) -> ItemRecord:
-    """The record of the call, from an earlier attempt if there is one; else it is made now.
+    """The record of the call, from an earlier attempt if there is one; otherwise it is made now.
 
     A failure is written down with what it took, and raised.
     """
@@ -50,7 +50,7 @@ async def call(
 
 
 async def _known(room: PipelineContext, stage: str, key: str, position: int) -> ItemRecord | None:
-    """What an earlier attempt, or an earlier run of equal content, has been told."""
+    """The answer to an earlier attempt, or to an earlier run of equal content."""
     notebook = room.notebook
     if not notebook.claim.is_fresh:
         found = await notebook.step(key)

@@ -23,7 +23,7 @@ async def sweep(
     """Do all works, in any order; begin no further ones once it is stopped."""
     lock = asyncio.Lock()
 
-    async def seat() -> None:
+    async def slot() -> None:
         while not stopped():
             async with lock:
                 work = await anext(works, None)
@@ -34,7 +34,7 @@ async def sweep(
     try:
         async with asyncio.TaskGroup() as group:
             for _ in range(parallel):
-                group.create_task(seat())
+                group.create_task(slot())
     except BaseExceptionGroup as errors:
         raise first_of(errors) from None
     finally:
@@ -44,17 +44,17 @@ async def sweep(
 async def in_order(
     works: AsyncIterator[T], parallel: int, one: Callable[[T], Awaitable[R]]
 ) -> AsyncGenerator[R, None]:
-    """What comes of each work, in the order of the works, with few of them in memory."""
-    seats = asyncio.Semaphore(parallel)
+    """The result of each work, in the order of the works, with few of them in memory."""
+    slots = asyncio.Semaphore(parallel)
     waiting: deque[asyncio.Task[R]] = deque()
 
-    async def seated(work: T) -> R:
-        async with seats:
+    async def in_slot(work: T) -> R:
+        async with slots:
             return await one(work)
 
     try:
         async for work in works:
-            waiting.append(asyncio.create_task(seated(work)))
+            waiting.append(asyncio.create_task(in_slot(work)))
             if len(waiting) >= AHEAD * parallel:
                 yield await waiting.popleft()
         while waiting:

@@ -1,4 +1,4 @@
-"""The fields that the items of a source have, as far as can be told without running anything."""
+"""The fields of the items of a source, as far as they are known without running anything."""
 
 from __future__ import annotations
 

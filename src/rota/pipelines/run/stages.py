@@ -1,4 +1,4 @@
-"""Which stages of a pipeline go over items, and where those items stand. For all who read back."""
+"""Which stages of a pipeline go over items, and where those items are. For all who read back."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from rota.pipelines.snapshot import Snapshot
 
 INPUT, FILTER, MAP, REDUCE, JOB = "input", "filter", "map", "reduce", "job"
 # The field that says why a map node failed with an item. Such an item is handed on as it is, up to
-# a reduce: nobody asks about it again.
+# a reduce; no node asks about it again.
 ERROR = "$error"
 
 
@@ -17,13 +17,13 @@ def mapped_list(snapshot: Snapshot) -> str:
 
 
 def map_nodes(snapshot: Snapshot) -> list[tuple[str, MapNode]]:
-    """The nodes of a graph whose items are counted."""
+    """The nodes of a graph with counted items."""
     nodes = (snapshot.pipeline.nodes or {}).items()
     return [(node_id, node) for node_id, node in nodes if isinstance(node, MapNode)]
 
 
 def filter_stages(snapshot: Snapshot) -> list[str]:
-    """The filters of the linear form, whose dropped items belong to the result."""
+    """The filters of the linear form; their dropped items belong to the result."""
     return [FILTER] if snapshot.pipeline.filter is not None else []
 
 
@@ -39,12 +39,12 @@ def node_stage(node_id: str) -> str:
 
 
 def node_output(node_id: str) -> str:
-    """The shelf with the items that come out of a node."""
+    """The list of the items that come out of a node."""
     return f"out {node_id}"
 
 
 def node_input(snapshot: Snapshot, node_id: str) -> str:
-    """The shelf with the items that go into a node: its parent's, or one of its own for several."""
+    """The list of the items that go into a node: its parent's, or one of its own for several."""
     node = (snapshot.pipeline.nodes or {})[node_id]
     parents = parents_of(node)
     return node_output(parents[0]) if len(parents) == 1 else f"in {node_id}"

@@ -1,4 +1,4 @@
-"""How a run stands, from what it has written down: counts, costs, output, results file.
+"""The state of a run, from what it has written down: counts, costs, output, results file.
 
 Works on any chain, also one that was cancelled in the middle.
 """
@@ -51,11 +51,11 @@ from rota.pipelines.run.stages import (
 from rota.pipelines.snapshot import Snapshot
 
 log = logging.getLogger("rota.pipelines")
-OUTPUT_CHARS_MAX = 2000  # of the text that stands in the run's own row
+OUTPUT_CHARS_MAX = 2000  # of the text that is in the run's own row
 
 
 class RunSummary(NamedTuple):
-    """What was found out about a chain."""
+    """The findings about a chain."""
 
     tally: Tally
     totals: CallTotals
@@ -95,8 +95,8 @@ async def item_outcomes(
     for source in await _sources(reader, snapshot, parts, held):
         async for outcome in outcomes(source):
             yield outcome
-    for shelf in filter_nodes(snapshot):
-        async for outcome in unasked(reader, shelf):
+    for item_list in filter_nodes(snapshot):
+        async for outcome in unasked(reader, item_list):
             yield outcome
     for stage in filter_stages(snapshot) if dropped else ():
         async for outcome in dropped_items(reader, stage, held):
@@ -109,7 +109,7 @@ async def _sources(
     parts: list[RunReader],
     held: Mapping[int, withheld.Withheld],
 ) -> list[Source]:
-    """The stages whose items are counted: the map, or the map nodes of a graph."""
+    """The stages with counted items: the map, or the map nodes of a graph."""
     if snapshot.pipeline.mode == "map-reduce":
         return [Source(reader, mapped_list(snapshot), MAP, parts, held)]
     nodes = map_nodes(snapshot)
@@ -119,7 +119,7 @@ async def _sources(
 async def _filtered(reader: RunReader, snapshot: Snapshot) -> int:
     count = 0
     for stage in filter_stages(snapshot):
-        kept, before = await reader.shelf(stage), await reader.shelf(INPUT)
+        kept, before = await reader.item_list(stage), await reader.item_list(INPUT)
         count += before.count - kept.count if kept and before else 0
         held = await withheld.read(reader, stage)
         count += sum(not each.is_failed for each in held.values())
@@ -177,7 +177,7 @@ async def save_results(
     reader: RunReader, snapshot: Snapshot, result: PipelineResult, *, run_id: str, started_at: int,
     folder: Path,
 ) -> str | None:  # fmt: skip
-    """Write the results file beside the pipeline; a disk that will not is told in the log."""
+    """Write the results file beside the pipeline; a disk that refuses is reported in the log."""
     files = snapshot.pipeline.settings.results
     if files.keep == 0:
         return None

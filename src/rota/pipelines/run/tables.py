@@ -1,8 +1,8 @@
 """Rows of text into items, and items into rows: CSV as people and programs write it.
 
 Reading is a stream. A byte-order mark and blank lines are passed over; quotes may hold delimiters,
-newlines and doubled quotes; missing cells are empty. What would lose or mangle a cell is an error
-with its line: an open quote, text after a closing quote, more cells than columns.
+newlines and doubled quotes; missing cells are empty. A row that would lose or mangle a cell is an
+error with its line: an open quote, text after a closing quote, more cells than columns.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def _columns(row: Sequence[str], has_headers: bool, name: str) -> list[str]:
     twice = [column for column, count in Counter(columns).items() if count > 1]
     if twice:
         raise BadInput(
-            f"{name}:1: the column {', '.join(twice)} stands there twice",
+            f"{name}:1: the column {', '.join(twice)} is there twice",
             hint="Give every column a name of its own.",
         )
     return columns
@@ -99,7 +99,7 @@ def _check_types(types: Mapping[str, str], columns: list[str], name: str) -> Non
     absent = [column for column in types if column not in columns]
     if absent:
         raise BadInput(
-            f"{name}: types names {', '.join(absent)}, which is no column",
+            f"{name}: types names {', '.join(absent)}, which is not a column",
             hint=f"The columns are {', '.join(columns)}.",
         )
 

@@ -1,4 +1,4 @@
-"""What filters, transform and merge nodes do with items, as far as no AI is asked. Pure."""
+"""The work of filter, transform and merge nodes on items, as far as no AI is asked. Pure."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""Items that a filter put on its list but that must not go on: not asked about, or dropped later.
+"""Items that a filter put on its list but that must not continue: not asked about, or dropped
+later.
 
 An item about which the model could not be asked has failed. It keeps its place on the list, so that
-a retry moves no other item; once it was asked about it goes on, or is dropped where it is.
+a retry moves no other item; once it was asked about it continues, or is dropped where it is.
 """
 
 from __future__ import annotations
@@ -37,15 +38,17 @@ def failed(position: int, source: int, error: Exception) -> Withheld:
     return Withheld(position, source, said, type(error).__name__)
 
 
-async def read(reader: RunReader, shelf: str) -> dict[int, Withheld]:
-    """What is withheld of a list, by position."""
-    found = [msgspec.convert(placed.item, Withheld) async for placed in reader.items(shelf + SHELF)]
+async def read(reader: RunReader, item_list: str) -> dict[int, Withheld]:
+    """The withheld items of a list, by position."""
+    found = [
+        msgspec.convert(placed.item, Withheld) async for placed in reader.items(item_list + SHELF)
+    ]
     return {each.position: each for each in found}
 
 
-async def write(store: RunStore, shelf: str, withheld: Iterable[Withheld]) -> None:
+async def write(store: RunStore, item_list: str, withheld: Iterable[Withheld]) -> None:
     """Write what this attempt withholds; it takes the place of what earlier ones did."""
-    listed = store.fill(shelf + SHELF)
+    listed = store.fill(item_list + SHELF)
     for each in withheld:
         await listed.add(msgspec.to_builtins(each))
     await listed.close(replaces=True)
@@ -54,7 +57,7 @@ async def write(store: RunStore, shelf: str, withheld: Iterable[Withheld]) -> No
 async def without(
     items: AsyncIterator[PositionedItem], withheld: Mapping[int, Withheld]
 ) -> AsyncIterator[PositionedItem]:
-    """The items that go on."""
+    """The items that continue."""
     async for placed in items:
         if placed.position not in withheld:
             yield placed

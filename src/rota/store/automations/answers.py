@@ -1,4 +1,4 @@
-"""What people answered: who, when and why. Each is written in the transaction that acts on it."""
+"""Answers of people: who, when and why. Each is written in the transaction that acts on it."""
 
 from __future__ import annotations
 

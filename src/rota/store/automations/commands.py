@@ -1,4 +1,4 @@
-"""What people do to automations: pause, run now, publish, approve, resolve, skip. Each is one
+"""Commands of people to automations: pause, run now, publish, approve, resolve, skip. Each is one
 transaction under the automation's lock: it applies as a whole, or says why not and changes nothing.
 """
 
@@ -27,7 +27,7 @@ from rota.store.automations.state import IDLE, Rest, TopicSchema
 from rota.store.backend.database import Tx
 
 WAITS = "reconciliation"
-SLEEPS = (WAITS, *RETRIED)  # it goes on by itself, and a person may know better
+SLEEPS = (WAITS, *RETRIED)  # it continues by itself, and a person may know better
 RESOLUTIONS = ("try-again", "happened", "did-not-happen", "skip")
 _REPLAYABLE = ("idempotent", "reconcilable")
 
@@ -52,7 +52,7 @@ class LockedAutomation(NamedTuple):
         return turn
 
     def answers(self, expected: str | None, row: LedgerRow | None) -> None:
-        """Whoever answers has seen this very change, or this very run; else WrongState."""
+        """The answer names this very change, or this very run; otherwise WrongState."""
         now = [one.id for one in (row, self.turn) if one is not None]
         if expected is not None and expected not in now:
             name = self.automation.name
@@ -84,7 +84,7 @@ async def stop(tx: Tx, namespace: str, name: str, *, status: str, now: int) -> N
 
 
 async def resume(tx: Tx, namespace: str, name: str, *, now: int, new_id: str) -> None:
-    """Go on, from a pause or from the archive. One that waits for a person goes on waiting."""
+    """Continue, from a pause or from the archive. One that waits for a person continues waiting."""
     await take(tx, namespace, name)
     automation = await state.find(tx, namespace=namespace, name=name)
     assert automation is not None
@@ -191,7 +191,7 @@ async def approve(
 async def reject(
     tx: Tx, namespace: str, name: str, *, answer: NewAnswer, now: int, expected: str | None = None
 ) -> LedgerRow:
-    """Go on without the change: its events are skipped, `next` is told."""
+    """Continue without the change: its events are skipped, and `next` sees that."""
     hand = await take(tx, namespace, name)
     turn = hand.waiting("approval")
     row = await _entry(tx, turn)
@@ -213,8 +213,8 @@ async def resolve(
     expected: str | None = None,
     result: str | None = None,
 ) -> list[EventName]:
-    """Clear what stands in the way: try again, say whether it happened (with its `result`), or
-    skip it. Returns the events that were left out at once."""
+    """Clear what blocks it: try again, say whether it happened (with its `result`), or
+    skip it. Returns the events that were skipped at once."""
     if how not in RESOLUTIONS:
         raise BadInput(f"{how!r} resolves nothing", hint=f"Use one of: {', '.join(RESOLUTIONS)}.")
     hand = await take(tx, namespace, name)
@@ -282,7 +282,7 @@ async def _skip(
     chosen = found.get(hand.place.automation, [])
     if not chosen:
         raise WrongState(
-            f"automation {hand.automation.name} has no event to skip that would let it go on",
+            f"automation {hand.automation.name} has no event to skip that would let it continue",
             hint="Try again when the cause is gone, or correct the code and deploy.",
         )
     owner = turn.retry_of or turn.id
@@ -326,7 +326,7 @@ async def skip_input(
     tx: Tx, namespace: str, name: str, input_id: str, *, answer: NewAnswer, now: int
 ) -> int:
     """Skip an input: its pending events, and those it still leads to; returns how many at once.
-    What a run holds already is finished."""
+    Events that a run holds already are processed."""
     hand = await take(tx, namespace, name)
     found = await tx.rows("skip_input", namespace=namespace, automation=name, id=input_id, now=now)
     if not found:

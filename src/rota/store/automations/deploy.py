@@ -18,7 +18,7 @@ from rota.store.automations import refused, state
 from rota.store.automations.events import AutomationKey
 from rota.store.backend.database import Row, Tx
 
-# What a person waits to hear about, and a new version of the code answers.
+# The questions that wait for a person, and that a new version of the code answers.
 CURED_BY_CODE = frozenset({"logic", "internal", "transient", "timeout", "fatal", "crashes"})
 
 
@@ -55,8 +55,8 @@ class NewVersion(NamedTuple):
 
 
 class Deployment(NamedTuple):
-    """What a deploy did: the version in force, the one before it, and the handlers that are gone
-    with their state. `held_back`: a rollback stands, so the version was not put in force."""
+    """The result of a deploy: the version in force, the one before it, and the handlers that are
+    gone with their state. `held_back`: a rollback holds, so the version was not put in force."""
 
     version: int
     before: int | None
@@ -65,7 +65,7 @@ class Deployment(NamedTuple):
 
 
 class VersionParts(msgspec.Struct, frozen=True):
-    """What a stored version needs beside its graph to be put in force again."""
+    """The parts of a stored version beside its graph that put it in force again."""
 
     queue: str
     handlers: list[NewHandler]
@@ -90,7 +90,7 @@ async def deploy_new(
     tx: Tx, namespace: str, fresh: Sequence[NewVersion], *, now: int, new_ids: Iterator[str]
 ) -> frozenset[str]:
     """Put first versions in force, every handler of theirs due at once. Returns the names; what
-    is missing was there already, and is left as it is."""
+    is missing was there already, and is left unchanged."""
     rows = await tx.many(
         "add_automations", [(one.name, one.queue, one.digest) for one in fresh],
         namespace=namespace, now=now,
@@ -105,9 +105,10 @@ async def deploy_new(
     await tx.many("put_handlers", parts, namespace=namespace)
     await tx.many("put_topics", [row for one in born for row in _topics(one)], namespace=namespace)
     turns = [
-        (new_id, one.name, one.queue, _first_trigger(one), serial_key(one.name))
+        (new_id, one.name, one.queue, Status.PENDING, None, now, None, new_id, 1,
+         _first_trigger(one), serial_key(one.name))
         for one, new_id in zip(born, islice(new_ids, len(born)), strict=True)
-    ]
+    ]  # fmt: skip
     await tx.many("insert_turns", turns, namespace=namespace, now=now)
     if names:
         await refused.forget(tx, namespace, sorted(names))
@@ -226,7 +227,7 @@ async def _change_parts(
 
 
 def _renames(fresh: NewVersion, before: Mapping[str, DeployedHandler]) -> dict[str, str]:
-    """Deployed handlers that go on under another name, old names to new."""
+    """Deployed handlers that continue under another name, old names to new."""
     declared = {one.name for one in fresh.handlers}
     found: dict[str, str] = {}
     for one in fresh.handlers:

@@ -33,12 +33,12 @@ async def all_of_chain(tx: Tx, root_id: str) -> list[LedgerRow]:
 
 
 async def of_chain(tx: Tx, root_id: str) -> LedgerRow | None:
-    """What matters of a chain's ledger: its one live entry, or else its last failure."""
+    """The relevant entry of a chain's ledger: its one live entry, or otherwise its last failure."""
     return what_matters(await all_of_chain(tx, root_id))
 
 
 async def of_chains(tx: Tx, root_ids: Sequence[str]) -> dict[str, LedgerRow]:
-    """The same for several chains, by their roots; those without an entry are left out."""
+    """The same for several chains, by their roots; those without an entry are skipped."""
     found: dict[str, list[LedgerRow]] = {}
     for row in await tx.rows("mutations_of_chains", root_ids=list(root_ids)):
         entry = LedgerRow(*row)

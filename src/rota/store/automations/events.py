@@ -1,6 +1,6 @@
 """Events of an automation's topics: published by message id, pinned for a chain, used or released.
 
-Each function is a step of a transaction that holds the automation's lock. What a run did to an
+Each function is a step of a transaction that holds the automation's lock. The effect of a run on an
 event is noted in `reservations`, which only grows.
 """
 
@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from rota.core.automations.model import EventName, NewEvent, NewInput, StoredEvent
 from rota.core.automations.phases import EventStatus
 from rota.errors import BadReservation
-from rota.store.backend.database import Tx
+from rota.store.backend.database import Row, Tx
 
 
 class AutomationKey(NamedTuple):
@@ -27,7 +27,7 @@ class EventChanged(Exception):
 
 
 class Published(NamedTuple):
-    """What publishing changed: new or corrected events, and the consumers that should look. An
+    """The effect of publishing: new or corrected events, and the consumers that should look. An
     event that a run has reserved is not among them: its newer payload waits."""
 
     events: list[EventName]
@@ -120,6 +120,27 @@ async def peek(tx: Tx, place: AutomationKey, topic: str, limit: int) -> list[Sto
     return [StoredEvent(*row) for row in rows]
 
 
+class Peek(NamedTuple):
+    """A look of a handler: the oldest pending events of a topic."""
+
+    place: AutomationKey
+    topic: str
+    limit: int
+
+
+async def peek_all(tx: Tx, asked: Sequence[Peek]) -> list[list[StoredEvent]]:
+    """The same for several handlers of one namespace; one round trip where that counts."""
+    if len(asked) == 1 or not tx.dialect.fuses:
+        return [await peek(tx, *one) for one in asked]
+    items = [
+        (number, one.place.automation, one.topic, one.limit) for number, one in enumerate(asked)
+    ]
+    found: list[list[StoredEvent]] = [[] for _ in asked]
+    for row in await tx.many("peek_topics", items, namespace=asked[0].place.namespace, alone=True):
+        found[row[0]].append(StoredEvent(*row[1:]))
+    return found
+
+
 async def named(tx: Tx, place: AutomationKey, topic: str, ids: Sequence[str]) -> list[StoredEvent]:
     """Events by message id, in any status."""
     rows = await tx.rows(
@@ -147,7 +168,7 @@ class Reservation(NamedTuple):
 
     @property
     def items(self) -> list[tuple[str, str, int]]:
-        """Topic, message id and revision; -1 for one whose payload the run has not seen."""
+        """Topic, message id and revision; -1 if the run has not seen the payload."""
         names = [(topic, each) for topic, ids in self.ids.items() for each in ids]
         return [(*name, self.seen.get(name, -1)) for name in names]
 
@@ -177,8 +198,8 @@ def _changed(names: Sequence[Sequence[str]]) -> EventChanged:
 
 
 async def complain(tx: Tx, place: AutomationKey, run_id: str, wanted: Reservation) -> None:
-    """BadReservation with what cannot be pinned for the run, or EventChanged. What the run holds
-    already is no reason: the answer to an earlier try was lost."""
+    """BadReservation with what cannot be pinned for the run, or EventChanged. An event that the run
+    holds already is fine: the answer to an earlier try was lost."""
     complaints, changed = [], list[tuple[str, str]]()
     for topic, ids in wanted.ids.items():
         found = {one.message_id: one for one in await named(tx, place, topic, ids)}
@@ -224,10 +245,10 @@ async def release_corrected(tx: Tx, run_id: str, *, now: int) -> int:
     return len(rows)
 
 
-async def use(tx: Tx, run_id: str, status: EventStatus, *, now: int) -> None:
-    """Consume or skip what a chain has reserved: its newest run holds all of it."""
-    await tx.rows("note_held", run_id=run_id, act=str(status), now=now)
-    await tx.rows("use_events", run_id=run_id, status=status, now=now)
+async def use(tx: Tx, ends: Sequence[Row], *, now: int) -> None:
+    """Consume or skip what chains have reserved: the newest run of each holds all of it."""
+    await tx.many("note_used", ends, now=now)
+    await tx.many("use_events", ends, now=now)
 
 
 async def transfer(tx: Tx, root_id: str, run_id: str, *, now: int) -> int:

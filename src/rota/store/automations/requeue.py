@@ -1,4 +1,4 @@
-"""Giving events back to their reader that were left out: skipped ones, and those behind dead
+"""Giving events back to their reader that were skipped: skipped ones, and those behind dead
 letters. One transaction under the automation's lock.
 """
 
@@ -71,7 +71,7 @@ async def _again(tx: Tx, event: StoredEvent, now: int) -> EventName:
     if not await tx.rows("requeue_event", id=event.id, now=now):
         raise WrongState(
             f"event {event.topic}/{event.message_id} is {event.status}, not skipped",
-            hint="Only what was left out can be given back.",
+            hint="Only what was skipped can be given back.",
         )
     await tx.rows("unskip_inputs", event_id=event.id)
     return EventName(event.id, event.topic, event.message_id)

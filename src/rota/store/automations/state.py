@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+import msgspec
+
 from rota.core.automations.failure_policy import Outage
 from rota.core.automations.model import AutomationVersion, DeployedAutomation, serial_key
 from rota.core.automations.planner import DeployedHandler, NextWork, next_due
@@ -18,6 +20,7 @@ from rota.core.runs.model import Run
 from rota.store.automations.events import AutomationKey
 from rota.store.backend.database import Tx
 
+_SOURCES = msgspec.json.Decoder(dict[str, dict[str, str]])
 # Why a turn sleeps when there is nothing to do: until a time, or until an event.
 IDLE, EVENT, PAUSED = "idle", "event", "paused"
 
@@ -45,7 +48,7 @@ async def listing(
 
 
 async def digests(tx: Tx, *, namespace: str) -> dict[str, str]:
-    """What is deployed, in one question."""
+    """The deployed version, in one question."""
     return {row[0]: row[1] for row in await tx.rows("automation_digests", namespace=namespace)}
 
 
@@ -99,7 +102,7 @@ async def handlers_of_all(
 
 
 class TopicSchema(NamedTuple):
-    """What somebody who publishes must know of a topic."""
+    """The facts about a topic that a publisher needs."""
 
     external: bool
     shape: str | None
@@ -117,6 +120,17 @@ async def versions(tx: Tx, place: AutomationKey, *, limit: int = 100) -> list[Au
         "definitions_of", namespace=place.namespace, automation=place.automation, limit=limit
     )
     return [AutomationVersion(*row) for row in rows]
+
+
+async def fix_sources(
+    tx: Tx, deployed: Sequence[DeployedAutomation]
+) -> list[dict[str, dict[str, str]]]:
+    """The source that fixes since the last deploy have written for each of these automations of
+    one namespace, by handler and phase; nothing where the version in force is not a fix."""
+    items = [(one.name, one.version) for one in deployed]
+    rows = await tx.many("fix_sources", items, namespace=deployed[0].namespace, alone=True)
+    found = {row[0]: _SOURCES.decode(row[1] or "{}") for row in rows}
+    return [found.get(one.name, {}) for one in deployed]
 
 
 # -- the turn ----------------------------------------------------------------------------------
@@ -171,25 +185,27 @@ def rest_of(automation: DeployedAutomation, found: Iterable[DeployedHandler], no
     return rest(next_due(list(found)), now)
 
 
-async def put_turn(
-    tx: Tx,
-    automation: DeployedAutomation,
-    new_id: str,
-    at: Rest,
-    *,
-    now: int,
-    retry_of: str | None = None,
-    root_id: str | None = None,
-    attempt: int = 1,
-) -> bool:
-    """Insert a turn; False when one is open already."""
-    rows = await tx.rows(
-        "insert_turn", id=new_id, namespace=automation.namespace, name=automation.name,
-        queue=automation.queue, status=at.status, reason=at.reason, available_at=at.available_at,
-        retry_of=retry_of, root_id=root_id or new_id, attempt=attempt, trigger=at.trigger,
-        serial_key=automation.serial_key, now=now,
-    )  # fmt: skip
-    return bool(rows)
+class NewTurn(NamedTuple):
+    """A turn to insert; of a chain that continues, with what it continues."""
+
+    automation: DeployedAutomation
+    id: str
+    at: Rest
+    retry_of: str | None = None
+    root_id: str | None = None
+    attempt: int = 1
+
+
+async def put_turns(tx: Tx, turns: Sequence[NewTurn], *, now: int) -> None:
+    """Insert turns of one namespace; an automation that has one open gets none."""
+    items = [
+        (one.id, one.automation.name, one.automation.queue, one.at.status, one.at.reason,
+         one.at.available_at, one.retry_of, one.root_id or one.id, one.attempt, one.at.trigger,
+         one.automation.serial_key)
+        for one in turns
+    ]  # fmt: skip
+    if turns:
+        await tx.many("insert_turns", items, namespace=turns[0].automation.namespace, now=now)
 
 
 async def ensure_turn(tx: Tx, automation: DeployedAutomation, *, now: int, new_id: str) -> Rest:
@@ -197,9 +213,9 @@ async def ensure_turn(tx: Tx, automation: DeployedAutomation, *, now: int, new_i
     at = await look_ahead(tx, automation, now)
     turn = await open_turn(tx, automation)
     if turn is None:
-        await put_turn(tx, automation, new_id, at, now=now)
+        await put_turns(tx, [NewTurn(automation, new_id, at)], now=now)
     elif turn.status == Status.SLEEPING and turn.reason == PAUSED and at.reason != PAUSED:
-        # It may have been in the middle of something; whoever claims it finds out.
+        # It may have been in the middle of something; the claim finds out.
         at = Rest(Status.PENDING, None, now, turn.trigger)
         await retime(tx, turn, at)
     elif turn.status == Status.SLEEPING and turn.reason in (IDLE, EVENT):
@@ -260,7 +276,7 @@ async def count_troubles(
 
 
 async def resolve(tx: Tx, run_id: str, *, now: int) -> bool:
-    """Let a waiting turn go on."""
+    """Let a waiting turn continue."""
     resolved = bool(await tx.rows("resolve_turn", id=run_id, now=now))
     if resolved:
         await tx.rows("forget_error", run_id=run_id)

@@ -1,4 +1,4 @@
-"""What people see of automations: inputs and what became of them, outputs, activity. Only looks."""
+"""Views of automations: inputs and their outcomes, outputs, activity. Only reads."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ OPEN = (EventStatus.PENDING, EventStatus.RESERVED)
 async def to_skip(
     tx: Tx, namespace: str, turns: Sequence[Run], ledger: Mapping[str, LedgerRow]
 ) -> dict[str, list[EventName]]:
-    """What a skip would leave out, by automation, where it could clear the way: what the run that
-    stands still has pinned or could not read; if it took nothing, the oldest that it would read.
-    `ledger` has the live change of each chain."""
+    """The events that a skip would leave out, by automation, if a skip could let it continue: those
+    that the stopped run has pinned or could not read. If it took nothing, the oldest event that it
+    would read. `ledger` has the live change of each chain."""
     settled = UNCERTAIN | DECIDED
     wanted = {
         turn.root_id: turn
@@ -49,8 +49,8 @@ async def to_skip(
 async def events_in_the_way(
     tx: Tx, namespace: str, runs: Sequence[HandlerRun]
 ) -> dict[str, list[EventName]]:
-    """What these failed runs had pinned or could not read, by automation; for one that took
-    nothing, the oldest event that it would read. A producer has none."""
+    """The events that these failed runs had pinned or could not read, by automation; for one that
+    took nothing, the oldest event that it would read. A producer has none."""
     last = [run for run in runs if run.kind == "consumer"]
     taken: dict[str, list[Row]] = {}
     for row in await tx.rows("taken_by_runs", run_ids=[run.run_id for run in last]):
@@ -86,7 +86,7 @@ async def list_events(
 async def list_inputs(
     tx: Tx, place: AutomationKey, *, before: str = "", limit: int = 50, input_id: str = ""
 ) -> list[SeenInput]:
-    """What came in, newest first."""
+    """The inputs, newest first."""
     rows = await tx.rows(
         "list_inputs", namespace=place.namespace, automation=place.automation, before=before,
         id=input_id, until=LATEST, limit=limit,
@@ -97,7 +97,7 @@ async def list_inputs(
 async def unfinished_inputs(
     tx: Tx, place: AutomationKey, *, until: int = LATEST, limit: int = 50
 ) -> list[SeenInput]:
-    """What came in before an instant and is not done, oldest first."""
+    """The inputs before an instant that are not done, oldest first."""
     rows = await tx.rows(
         "list_unfinished_inputs", namespace=place.namespace, automation=place.automation,
         until=until, limit=limit,
@@ -184,8 +184,8 @@ async def count_pending(
 
 
 async def last_errors(tx: Tx, turns: Sequence[Run]) -> dict[str, str]:
-    """What each of these open runs, or else the attempt before it, complained about, by chain. The
-    attempts before that are not read: an outage may have a thousand of them."""
+    """The complaint of each of these open runs, or otherwise of the attempt before it, by chain.
+    The attempts before that are not read: an outage may have a thousand of them."""
     return await _errors_of(tx, [one for turn in turns for one in (turn.retry_of, turn.id)])
 
 
@@ -196,7 +196,7 @@ async def _errors_of(tx: Tx, runs: Iterable[str | None]) -> dict[str, str]:
 
 
 async def hung_handlers(tx: Tx, *, namespace: str) -> list[tuple[str, str]]:
-    """Automations that could not go on because a thread of theirs hangs, and what was told."""
+    """Automations that could not continue because a thread of theirs hangs, and the message."""
     turns = await tx.rows("late_turns", namespace=namespace, limit=LATE_MAX)
     errors = await _errors_of(tx, [one for row in turns for one in (row[3], row[2])])
     told = {name: read_error(errors[root]) for name, root, *_ in turns if root in errors}
@@ -204,5 +204,5 @@ async def hung_handlers(tx: Tx, *, namespace: str) -> list[tuple[str, str]]:
 
 
 async def touched(tx: Tx, run_id: str) -> list[Touched]:
-    """What a run did to which events, in order."""
+    """The events of a run and what it did to them, in order."""
     return [Touched(*row) for row in await tx.rows("reservations_of_run", run_id=run_id)]

@@ -1,4 +1,4 @@
-"""Gathers what waits into one call: whoever asks while a call is under way shares the next one.
+"""Gathers waiting requests into one call: requests during a call share the next one.
 
 This is what turns many small durable writes into few commits, on both databases.
 """
@@ -28,21 +28,30 @@ class Batch(Generic[I, O]):
         self._waiting: list[tuple[I, asyncio.Future[O]]] = []
         self._sending = False
 
-    async def put(self, item: I) -> O:
-        """Wait until `item` is written, then return its answer."""
-        return await (self.join(item) or self._lead(item))
-
-    def join(self, item: I) -> asyncio.Future[O] | None:
-        """The answer to come, if a call is under way; None when somebody has to make one."""
+    def put(self, item: I) -> Awaitable[O]:
+        """The answer for `item`, once it is written."""
         if not self._sending:
-            return None
+            return self._lead(item)
         # Not `loop.create_future()`, which adds a call to the same at every step of every run.
         future: asyncio.Future[O] = asyncio.Future()
         self._waiting.append((item, future))
         return future
 
+    def gather(self, item: I) -> asyncio.Future[O]:
+        """The same without a rush: what is asked for in the same pass of the event loop goes
+        together."""
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[O] = loop.create_future()
+        self._waiting.append((item, future))
+        if not self._sending:
+            self._sending = True
+            self._follow = loop.create_task(self._drain(), context=own_context())
+        return future
+
     async def _lead(self, item: I) -> O:
         """The first to come sends at once, without waiting for company."""
+        if self._sending:  # another was awaited before this one
+            return await self.put(item)
         self._sending = True
         try:
             return (await self._send([item]))[0]

@@ -1,7 +1,7 @@
-"""What the rest of Rota sees of a database: submit a function, await its result.
+"""The interface of a database: submit a function, await its result.
 
-Nobody borrows a connection. `write` runs a store function in a transaction that is durable when
-the call returns; `read` runs one that only looks. Knows no table.
+Callers borrow no connection. `write` runs a store function in a transaction that is durable when
+the call returns; `read` runs one that only reads. Knows no table.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ READY = "ready"
 
 
 class Taken(Exception):
-    """A unique key stood in the way of a statement that has no `on conflict`; nothing was written.
+    """A unique key blocked it of a statement that has no `on conflict`; nothing was written.
 
     Such a statement is the quicker way where hardly ever something is in the way. Another may
     follow it if it was alone, or on SQLite."""
@@ -128,8 +128,9 @@ class Database(Protocol):
         """Run `work`, which may be many transactions, while no other process migrates."""
         ...
 
-    async def backup(self, target: str) -> int:
-        """Copy one moment of the database to a new file; returns the bytes of the copy."""
+    async def backup(self, target: str, *, disarmed_at: int | None = None) -> int:
+        """Copy one moment of the database to a new file; returns the bytes of the copy. With
+        `disarmed_at` the copy is disarmed."""
         ...
 
     async def shrink(self) -> bool:
@@ -148,8 +149,8 @@ class Database(Protocol):
         """Wake other processes soon, at most once per few milliseconds, by the event loop."""
         ...
 
-    async def listen(self, heard: Callable[[str], None]) -> None:
-        """Call `heard` when another process tells something. A hint only: it may be lost."""
+    async def listen(self, notified: Callable[[str], None]) -> None:
+        """Call `notified` when another process tells something. A hint only: it may be lost."""
         ...
 
 
@@ -203,7 +204,7 @@ def postgres_url(url: str) -> tuple[SplitResult, dict[str, str]]:
         raise BadDatabaseUrl(f"{_without_secret(url)!r} is not a PostgreSQL URL")
     options = dict(parse_qsl(parts.query))
     if "," in hosts_of(parts, options):
-        # Of a primary and its standbys, only the primary can do anything for us.
+        # With a primary and standbys, only the primary can do anything for us.
         options.setdefault("target_session_attrs", "read-write")
     return parts, options
 

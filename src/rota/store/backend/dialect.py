@@ -6,10 +6,12 @@ Queries are written once with these tokens:
   {from items: a int, b text} the rows of a set-based statement, seen as `item.a`, `item.b`
   {, items: a int, b text}    the same, joined to other tables
   {served runs}               what a claim may take (by queries.py)
+  {fits seen}                 what a list of runs selects by (by queries.py)
   {query name}                another query's text, put in here (by queries.py)
   {skip_locked} {lock} {share}  row locks, where the database has rows to lock
   {int} {text} {key} {strict} types and table options in migrations; {clustered} for a table that is
                               read by its primary key alone, and stored in it where that is possible
+  {by_month}                  a table whose months are partitions, where there are any
   {postgres}                  before a line of a migration that only PostgreSQL needs
   {seed}                      what a NOTIFY carries beside its topic
 """
@@ -29,7 +31,7 @@ _PARAMETER = re.compile(r"(?<![:\w]):([a-z_]+)\b")
 class Compiled(NamedTuple):
     """A query ready for one database: text, item columns, then parameters, in order.
 
-    `single` is the same for exactly one item, whose columns stand in the text as values.
+    `single` is the same for exactly one item; its columns are in the text as values.
     """
 
     text: str
@@ -77,7 +79,7 @@ def _compile_sqlite(text: str) -> Compiled:
 
 
 def _single(text: str, values: dict[str, str]) -> str:
-    """With the values in the place of the columns; each value has to stand somewhere."""
+    """With the values in the place of the columns; each value must appear."""
     if values.keys() == set(_ITEM.findall(text)):
         return _ITEM.sub(lambda match: values[match.group(1)], _ITEMS.sub("", text))
     row = ", ".join(f"{value} as {name}" for name, value in values.items())
@@ -120,6 +122,7 @@ SQLITE = Dialect(
         "key": "text",
         "strict": "strict",
         "clustered": "strict, without rowid",
+        "by_month": "strict",
         "postgres": "-- ",
     },
     compile=_compile_sqlite,
@@ -138,6 +141,7 @@ POSTGRES = Dialect(
         "key": 'text collate "C"',
         "strict": "",
         "clustered": "",
+        "by_month": "partition by list (month)",
         # Decides which of many listeners look (core/runs/fleet.py).
         "seed": "' ' || (random() * 1000000000)::bigint",
         "postgres": "",

@@ -1,8 +1,8 @@
 """Forward-only migrations: numbered files, each recorded with its checksum.
 
 SQLite, and a new database on PostgreSQL, get all of them in one transaction. On a PostgreSQL
-database that has rows, a migration with long parts (`migration_plan`) is recorded as unfinished,
-the long parts follow while work continues, and the next `rota migrate` continues after a crash.
+database that has rows, a migration with long parts (`migration_plan`) is recorded as unfinished.
+The long parts follow while work continues, and the next `rota migrate` continues after a crash.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ _LOG = """create table if not exists migrations (
     number {int} primary key, name {text} not null, checksum {text} not null,
     applied_at {int} not null
 ) {strict}"""
-# Every view that a version of Rota has shipped; all others belong to somebody else.
+# Every view that a version of Rota has shipped; all others are the user's.
 VIEWS = ("readable_runs", "readable_steps", "readable_workers")
-# PostgreSQL: who waits longer for a lock on a table holds up everybody who comes later.
+# PostgreSQL: a statement that waits for a lock on a table blocks all later ones.
 LOCK_TIMEOUT = "5s"
-# Before the checksum of a migration whose long parts are not done.
+# Before the checksum of a migration with unfinished long parts.
 _UNFINISHED = "unfinished "
 
 
@@ -39,7 +39,7 @@ class Migration(NamedTuple):
 
     @property
     def checksum(self) -> str:
-        """Of the text as shipped; a change to an applied migration is found out."""
+        """The checksum of the text as shipped; a change to an applied migration is found out."""
         return hashlib.sha256(self.text.encode()).hexdigest()[:16]
 
     @property
@@ -49,7 +49,8 @@ class Migration(NamedTuple):
 
 
 class MigrationState(NamedTuple):
-    """What a database lacks: the migration whose long parts are not done, and those to come."""
+    """The missing parts of a database: the migration with unfinished long parts, and those to
+    come."""
 
     unfinished: Migration | None
     missing: list[Migration]
@@ -90,7 +91,7 @@ async def check(tx: Tx) -> None:
     if state.unfinished is not None:
         raise SchemaMissing(
             f"migration {state.unfinished.title} is not finished",
-            hint="Wait for the `rota migrate` that is under way, or run it again: it continues.",
+            hint="Wait for the `rota migrate` that is in progress, or run it again: it continues.",
         )
     if state.missing:
         raise SchemaMissing(
@@ -99,7 +100,7 @@ async def check(tx: Tx) -> None:
 
 
 async def plan(tx: Tx) -> list[PlannedMigration]:
-    """What `rota migrate` would do now."""
+    """The plan of `rota migrate`."""
     state = _compared(await applied(tx))
     existing = set() if state.is_new else {row[0] for row in await tx.rows("list_tables")}
     rest = await unfinished(tx)
@@ -175,7 +176,7 @@ async def _swap(tx: Tx, text: str) -> None:
 
 
 def _compared(done: dict[int, str]) -> MigrationState:
-    """What is recorded, beside what this version ships."""
+    """The recorded migrations, beside those that this version ships."""
     ours = {migration.number: migration for migration in shipped()}
     newer = sorted(set(done) - set(ours))
     if newer:

@@ -1,4 +1,4 @@
-"""What a migration does, statement by statement, and how to do it beside running work.
+"""The statements of a migration, and how to execute them beside running work.
 
 On PostgreSQL a table that has rows must not be locked while an index is built or a constraint is
 checked. Such statements are split: a brief part inside the transaction of the migration, and a

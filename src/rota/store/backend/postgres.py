@@ -27,6 +27,7 @@ from rota.settings import Settings
 from rota.store.backend.background import own_context
 from rota.store.backend.database import Row, Taken, hosts_of, postgres_url
 from rota.store.backend.dialect import POSTGRES
+from rota.store.backend.postgres_abandoned import AbandonedProcesses
 from rota.store.backend.postgres_connection import CONNECT_TIMEOUT_S, Connector
 from rota.store.backend.postgres_errors import UNSTORABLE, ends_connection, translate
 from rota.store.backend.postgres_watchdog import ConnectionWatchdog
@@ -37,7 +38,7 @@ T = TypeVar("T")
 log = logging.getLogger("rota.store")
 
 # A brief write within the first of another notification sends none: listeners look again later
-# than that (`rota.engine.wakeups.LOOK_AGAIN_S`). If the event loop goes on, a task sends it after
+# than that (`rota.engine.wakeups.LOOK_AGAIN_S`). If the event loop continues, a task sends it after
 # the second.
 NOTIFY_EVERY_S, NOTIFY_ALONE_S = 0.01, 0.015
 SILENCE_S_MIN = 5.0
@@ -168,14 +169,15 @@ class PostgresDatabase:
         self._own: set[int] = set()  # server processes that work for us
         # A connection that went silent must not hold a worker longer than its leases last; but a
         # server that has its hands full is not silent.
-        self._silence = ConnectionWatchdog(max(settings.lease_s, SILENCE_S_MIN))
+        self._abandoned = AbandonedProcesses(self.place)
+        self._silence = ConnectionWatchdog(max(settings.lease_s, SILENCE_S_MIN), self._abandon)
 
     async def open(self) -> None:
         """Connect once, to find out early whether the server answers."""
         await self.clock_us()
 
     async def close(self) -> None:
-        """Tell what is still to be told, then disconnect."""
+        """Send the notifications that are still due, then disconnect."""
         if self._teller is not None:
             with contextlib.suppress(Exception):
                 await self._teller
@@ -260,7 +262,7 @@ class PostgresDatabase:
             try:
                 return await self._perform(tx, function, args, kwargs)
             finally:
-                if self._closed:  # in the meantime; nobody else knows this connection
+                if self._closed:  # in the meantime; no other code knows this connection
                     connection.terminate()
                 elif not connection.is_closed():
                     self._free.append(connection)
@@ -272,7 +274,7 @@ class PostgresDatabase:
             return await _in_transaction(tx, function, args, kwargs)
         except asyncio.CancelledError:
             # Cancelled in the middle of a statement: the connection's state is unknown.
-            connection.terminate()
+            self._abandon(connection)
             raise
         except errors.RotaError:
             raise
@@ -294,7 +296,7 @@ class PostgresDatabase:
         return None
 
     async def migrating(self, work: Callable[[], Awaitable[T]]) -> T:
-        """Hold a lock in a transaction of its own connection while `work` goes on."""
+        """Hold a lock in a transaction of its own connection while `work` continues."""
         connection = await self._connected()
         try:
             await connection.execute("begin")
@@ -308,7 +310,7 @@ class PostgresDatabase:
         finally:
             connection.terminate()
 
-    async def backup(self, target: str) -> int:
+    async def backup(self, target: str, *, disarmed_at: int | None = None) -> int:
         """The server has its own tool for this, which knows its roles, versions and options."""
         raise errors.UsageError(
             f"{self.place}: a PostgreSQL database is copied with pg_dump",
@@ -331,7 +333,7 @@ class PostgresDatabase:
         """NOTIFY now, in a transaction of its own; `often`: only now and then."""
         if often and self._is_recent(topics):
             for topic in topics:
-                self.tell(topic)  # sooner than listeners look again, if the event loop goes on
+                self.tell(topic)  # sooner than listeners look again, if the event loop continues
             return
 
         async def send(tx: PostgresTx) -> None:
@@ -359,13 +361,13 @@ class PostgresDatabase:
             if self._topics:
                 await self.notify(sorted(self._topics))
 
-    async def listen(self, heard: Callable[[str], None]) -> None:
+    async def listen(self, notified: Callable[[str], None]) -> None:
         """Keep one connection listening, for as long as this database is open."""
         ready = asyncio.Event()
-        self._listening = asyncio.create_task(self._keep_listening(heard, ready))
+        self._listening = asyncio.create_task(self._keep_listening(notified, ready))
         await ready.wait()
 
-    async def _keep_listening(self, heard: Callable[[str], None], ready: asyncio.Event) -> None:
+    async def _keep_listening(self, notified: Callable[[str], None], ready: asyncio.Event) -> None:
         pause_s = 0.1
         while True:
             try:
@@ -379,9 +381,9 @@ class PostgresDatabase:
                 connection.add_termination_listener(lambda *_, gone=gone: gone.set())
                 try:
                     async with asyncio.timeout(CONNECT_TIMEOUT_S):
-                        await connection.add_listener(self._channel(), self._listener(heard))
+                        await connection.add_listener(self._channel(), self._listener(notified))
                     ready.set()
-                    heard("*")  # notifications were lost while nobody listened
+                    notified("*")  # notifications were lost while there was no listener
                     pause_s = 0.1
                     await gone.wait()
                 except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
@@ -392,10 +394,10 @@ class PostgresDatabase:
             await asyncio.sleep(pause_s)
             pause_s = min(pause_s * 2, 5.0)
 
-    def _listener(self, heard: Callable[[str], None]) -> Callable[..., None]:
+    def _listener(self, notified: Callable[[str], None]) -> Callable[..., None]:
         def listener(_: Any, pid: int, *told: str) -> None:
-            if pid not in self._own:  # this process was told when it happened
-                heard(told[-1])
+            if pid not in self._own:  # this process was notified when it happened
+                notified(told[-1])
 
         return listener
 
@@ -411,7 +413,27 @@ class PostgresDatabase:
                 raise
             raise ours from error
 
+    def _abandon(self, connection: Any) -> None:
+        if self._connector.pooled:  # the pooler bounds the server's processes
+            connection.terminate()
+        else:
+            self._abandoned.abandon(connection)
+
     async def _connect(self) -> Any:
+        if not self._abandoned:
+            return await self._open_connection()
+        async with self._abandoned.lock:
+            connection = await self._open_connection()
+            try:
+                # Twice the pool: what is in use, and as much that hangs.
+                most = 2 * self._settings.connections + (self._listening is not None)
+                await self._abandoned.admit(connection, most - len(self._own))
+            except BaseException:
+                connection.terminate()
+                raise
+            return connection
+
+    async def _open_connection(self) -> Any:
         connection = await self._connector.connect()
         if not self._connector.pooled:  # a pooler has processes of its own
             pid = connection.get_server_pid()
@@ -433,7 +455,7 @@ class PostgresDatabase:
             if tuple(await connection.fetchrow(query)) != await self.read(identify):
                 raise errors.BadDatabaseUrl(
                     f"{self.place}: listen_url leads to another database or server",
-                    hint="Name the same database past the pooler; polling goes on meanwhile.",
+                    hint="Name the same database past the pooler; polling continues meanwhile.",
                 )
         except BaseException:
             connection.terminate()

@@ -1,6 +1,6 @@
 """Connections to PostgreSQL, direct or through a pooler, each checked once after it is made.
 
-A pooler such as pgbouncer refuses or drops the settings that a connection asks for, and gives the
+A pooler such as pgbouncer refuses or drops the settings of a connection. It also gives the
 transactions of one connection to several server processes. So statements name their schema, and
 behind a pooler none is prepared under a name.
 """
@@ -18,7 +18,7 @@ from rota import errors
 CONNECT_TIMEOUT_S = 10.0
 APPLICATION = {"application_name": "rota"}
 SESSION = {
-    # Our statements are few and simple; planning them anew costs more than they do.
+    # Our statements are few and simple; planning them again costs more than they do.
     "plan_cache_mode": "force_generic_plan",
     # Stricter levels of a role or database make writers fail that need not.
     "default_transaction_isolation": "read committed",

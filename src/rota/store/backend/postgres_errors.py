@@ -38,7 +38,7 @@ _READ_ONLY = (
     " With several hosts, add target_session_attrs=read-write to the URL."
 )
 
-# What to do, by what the server or the system says.
+# The advice, by the error of the server or the system.
 _HINTS: tuple[tuple[type[BaseException] | tuple[type[BaseException], ...], str], ...] = (
     (asyncpg.ReadOnlySQLTransactionError, _READ_ONLY),
     (

@@ -1,31 +1,33 @@
-"""Connections that went silent: a firewall forgot them, the other machine stands still.
+"""Connections that went silent: a firewall forgot them, the other machine stops.
 
-One look now and then at all that is under way, instead of a timer for every statement: setting and
-cancelling one of those is a tenth of what a short statement costs on an idle machine.
+One look now and then at all that is in progress, instead of a timer for every statement: setting
+and cancelling one of those is a tenth of what a short statement costs on an idle machine.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any, Protocol
 
 # Looks that find the same statement before its connection is given up. Looks are counted, not
-# seconds: an event loop that was held up has the answer already when it goes on.
+# seconds: an event loop that was held up has the answer already when it continues.
 LOOKS = 4
 
 
 class WatchedConnection(Protocol):
-    """Somebody who talks to the server, one statement after the other."""
+    """A user of the server, one statement after the other."""
 
     connection: Any
     looks: int  # how often it was seen with its present statement; back to 0 with every other
 
 
 class ConnectionWatchdog:
-    """Ends connections whose statement gets no answer for a time."""
+    """Ends connections with a statement that gets no answer for a time."""
 
-    def __init__(self, limit_s: float) -> None:
+    def __init__(self, limit_s: float, abandon: Callable[[Any], None]) -> None:
         self._every_s = limit_s / LOOKS
+        self._abandon = abandon
         self._asking: set[WatchedConnection] = set()
         self._timer: asyncio.TimerHandle | None = None
 
@@ -49,6 +51,6 @@ class ConnectionWatchdog:
         for one in list(self._asking):
             one.looks += 1
             if one.looks > LOOKS:
-                one.connection.terminate()
-        # It goes on through idle times: a timer that is always there costs nothing to set.
+                self._abandon(one.connection)
+        # It continues through idle times: a timer that is always there costs nothing to set.
         self._timer = asyncio.get_running_loop().call_later(self._every_s, self._look)

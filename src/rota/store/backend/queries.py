@@ -8,6 +8,7 @@ from functools import cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 
+from rota.core.access.model import ApiToken, AuditEntry, Session
 from rota.core.automations.model import (
     AnswerRow,
     AutomationVersion,
@@ -18,7 +19,7 @@ from rota.core.automations.model import (
     StoredEvent,
 )
 from rota.core.automations.planner import DeployedHandler
-from rota.core.runs.model import Claim, Queue, Run, Schedule, StoredStep, WorkerRecord
+from rota.core.runs.model import Claim, LogLine, Queue, Run, Schedule, StoredStep
 from rota.store.backend.dialect import POSTGRES, SQLITE, Compiled, Dialect
 
 _QUERY = re.compile(r"\{query (\w+)\}")
@@ -26,7 +27,7 @@ _CREATE_TABLE = re.compile(r"^create table (\w+)", re.MULTILINE)
 _SERVED = re.compile(r"\{served (\w+)\}")
 _ALIAS = re.compile(r" as \w+$")
 _NAME = re.compile(r"^-- name: (\w+)\s*$", re.MULTILINE)
-# They are for readers: SQLite prepares a statement that begins with one anew at every execution.
+# They are for readers: SQLite prepares a statement that begins with one again at every execution.
 _REMARK = re.compile(r"^\s*--.*\n", re.MULTILINE)
 
 # Column lists come from the records that read them, so the two cannot drift apart.
@@ -34,7 +35,6 @@ _RECORDS = {
     "run": (Run, "runs"),
     "claim": (Claim, "runs"),
     "step": (StoredStep, "steps"),
-    "worker": (WorkerRecord, "workers"),
     "queue": (Queue, "queues"),
     "schedule": (Schedule, "runs"),
     "automation": (DeployedAutomation, "automations"),
@@ -45,6 +45,10 @@ _RECORDS = {
     "mutation": (LedgerRow, "mutations"),
     "input": (InputRow, "inputs"),
     "answer": (AnswerRow, "answers"),
+    "token": (ApiToken, "api_tokens"),
+    "session": (Session, "sessions"),
+    "audit": (AuditEntry, "audit"),
+    "log line": (LogLine, "run_logs"),
 }
 
 
@@ -87,6 +91,31 @@ _SERVED_BY_CODE = (
     " where automations.namespace = runs.namespace and automations.name = runs.name)))"
 )
 _BY_CODE = "_by_code"
+# `{claimable runs}`: what a queue without limits holds for a worker. Runs that crashed twice are
+# executed alone.
+_CLAIMABLE = (
+    "namespace = :namespace and queue = :queue and status = 'pending' and {served runs}"
+    " and recoveries < 2"
+)
+
+# `{fits seen}`: what a list of runs selects by, with the alias of rows that have these columns.
+_FILTERED = ("id", "namespace", "kind", "name", "status", "queue", "schedule_id", "external_id",
+    "root_id", "tags")  # fmt: skip
+_FITS = re.compile(r"\{fits (\w+)\}")
+_EQUAL = ("name", "status", "queue", "kind", "schedule_id", "external_id", "root_id")
+
+
+def _fits(alias: str) -> str:
+    """The filters that an index did not decide. An empty text selects everything."""
+    equal = [f"(:{name} = '' or {alias}.{name} = :{name})" for name in _EQUAL]
+    tags = f"coalesce({alias}.tags, '')"
+    return "\n    and ".join(
+        [
+            f"{alias}.namespace = :namespace and {alias}.kind <> 'schedule'",
+            *equal,
+            f"(:tag = '' or replace({tags}, :tag, '') <> {tags})",
+        ]
+    )
 
 
 def served_query(name: str, code_id: str) -> str:
@@ -110,7 +139,7 @@ _WIDE = {
 
 
 def shared_files(folder: Traversable) -> Iterator[Traversable]:
-    """The files whose queries both databases share, folder by folder."""
+    """The files with queries for both databases, folder by folder."""
     for path in sorted(folder.iterdir(), key=lambda path: path.name):
         if path.is_dir():
             yield from shared_files(path)
@@ -136,7 +165,7 @@ def compiled(dialect_name: str, schema: str = "rota") -> dict[str, Compiled]:
     found = texts(dialect_name)
     ready: dict[str, Compiled] = {}
     for name, text in found.items():
-        whole = _include(text, found)
+        whole = _include(text, found).replace("{claimable runs}", _CLAIMABLE)
         ready[name] = dialect.compile(_expand(whole, _SERVED_BY_NAME))
         if _SERVED.search(whole):
             ready[f"{name}{_BY_CODE}"] = dialect.compile(_expand(whole, _SERVED_BY_CODE))
@@ -154,13 +183,20 @@ def qualified(text: str, schema: str) -> str:
 
 
 @cache
-def _tables() -> re.Pattern[str]:
+def table_names() -> frozenset[str]:
+    """Every table that the migrations create."""
     folder = files("rota.store") / "migrations"
     found = {"migrations"}
     for path in folder.iterdir():
         if path.name[:4].isdigit():
             found.update(_CREATE_TABLE.findall(path.read_text()))
-    return re.compile(rf"\b(from|join|into|update)\s+({'|'.join(sorted(found))})\b(?!\.)")
+    return frozenset(found)
+
+
+@cache
+def _tables() -> re.Pattern[str]:
+    names = "|".join(sorted(table_names()))
+    return re.compile(rf"\b(from|join|into|update)\s+({names})\b(?!\.)")
 
 
 def _include(text: str, found: dict[str, str]) -> str:
@@ -171,8 +207,10 @@ def _include(text: str, found: dict[str, str]) -> str:
 
 
 def _expand(text: str, served: str) -> str:
-    """Replace `{served alias}` by the condition of a claim, then lists of columns."""
+    """Replace `{served alias}` and `{fits alias}` by their conditions, then lists of columns."""
     text = _SERVED.sub(lambda match: served.replace("runs.", f"{match.group(1)}."), text)
+    text = _FITS.sub(lambda match: _fits(match.group(1)), text)
+    text = text.replace("{filter columns}", ", ".join(f"runs.{name}" for name in _FILTERED))
     for record in _RECORDS:
         if f"{{{record} columns}}" in text:
             text = text.replace(f"{{{record} columns}}", _columns(record))

@@ -1,7 +1,7 @@
 """SQLite: one writer thread per process, group commit, a reader thread beside it.
 
 The writer takes every function that waits, runs each under its own savepoint inside one
-transaction, commits once, and answers all of them. A brief write that finds nobody at work is done
+transaction, commits once, and answers all of them. A brief write that finds the writer idle is done
 on the spot: two thread switches cost more than it does. apsw brings its own SQLite, so the version
 (and its fixes) is ours. Knows no table.
 """
@@ -134,9 +134,13 @@ class SqliteDatabase:
         **kwargs: P.kwargs,
     ) -> T:
         """Commit, then wake the other processes on this file."""
-        write = self.write_brief if brief else self.write
-        value = await write(function, *args, **kwargs)
-        await self.notify(topics)
+        call = self._writer.call_brief if brief else self._writer.call
+        try:
+            value = cast(T, await call(function, args, kwargs))
+        except apsw.Error as error:
+            raise translate(error, self.place) from error
+        for topic in topics:
+            self.tell(topic)
         return value
 
     async def read(
@@ -156,15 +160,19 @@ class SqliteDatabase:
         """One transaction migrates a file, so that its lock is enough."""
         return await work()
 
-    async def backup(self, target: str) -> int:
-        """Copy the database as it is at one moment; readers and writers go on meanwhile."""
+    async def backup(self, target: str, *, disarmed_at: int | None = None) -> int:
+        """Copy the database as it is at one moment; readers and writers continue meanwhile."""
         if self._memory:
             raise errors.UsageError(
                 "a database in memory has no file to copy", hint="Use sqlite:///path/to/rota.db."
             )
         try:
             return await asyncio.to_thread(
-                sqlite_backup.backup, self.path, target, self._settings.busy_s
+                sqlite_backup.backup,
+                self.path,
+                target,
+                self._settings.busy_s,
+                disarmed_at=disarmed_at,
             )
         except apsw.Error as error:
             raise translate(error, self.place) from error
@@ -187,10 +195,10 @@ class SqliteDatabase:
         if self._signal is not None:
             self._signal.tell(topic)
 
-    async def listen(self, heard: Callable[[str], None]) -> None:
+    async def listen(self, notified: Callable[[str], None]) -> None:
         """Hear the other processes on this file."""
         if self._signal is not None:
-            await self._signal.listen(heard)
+            await self._signal.listen(notified)
 
     def _connect(self, *, write: bool) -> SqliteTx:
         if not self._memory and not os.path.isdir(os.path.dirname(self.path) or "."):
@@ -221,8 +229,8 @@ class SqliteDatabase:
         tx = SqliteTx(connection)
         busy_s = self._settings.busy_s
         connection.set_busy_handler(lambda tries: tx.wait_for_lock(tries, busy_s))
-        # Plans that do not depend on values. Otherwise SQLite compiles a statement anew whenever it
-        # gets other values that might decide about a partial index, which is nearly always here.
+        # Plans that do not depend on values. Otherwise SQLite compiles a statement again whenever
+        # it gets other values that might decide about a partial index, which is nearly always here.
         connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
         if not self._memory and write:
             self._use_log(connection)

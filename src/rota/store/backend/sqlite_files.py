@@ -1,8 +1,8 @@
 """The files of one SQLite database: still those that Rota opened?
 
 A process loses its POSIX locks on a file when any code in it closes that file. Another process may
-then take itself for the last user, and delete the log. What Rota commits afterwards goes into a
-file without a name, and is lost with the process. So no answer is given before a look at both.
+then take itself for the last user, and delete the log. Later commits of Rota go into a file without
+a name, and are lost with the process. So both are checked before every answer.
 
 A look at their folder is enough while no file in it was created, renamed or deleted.
 """
@@ -28,7 +28,7 @@ SETTLED_S = 0.1
 
 
 def identity(path: str) -> Identity:
-    """What stays the same about a file whatever its name."""
+    """The identity of a file, whatever its name."""
     found = os.stat(path)
     return found.st_dev, found.st_ino
 
@@ -104,6 +104,6 @@ class OpenFiles:
         return found.st_dev, found.st_ino, found.st_mtime_ns
 
     def keep_from_checkpoint_if_gone(self) -> None:
-        """Do not let SQLite copy a dead log into a file that others went on with."""
+        """Do not let SQLite copy a dead log into a file that others continued with."""
         if self.gone() is not None:
             self._connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)

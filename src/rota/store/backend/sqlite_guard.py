@@ -1,7 +1,7 @@
 """A file that Rota holds is refused to all other code in this process.
 
 The system forgets a process's locks on a file when any part of it closes that file. Two things do
-that: Python's `sqlite3` (and what stands on it: SQLAlchemy, aiosqlite), which is another library
+that: Python's `sqlite3` (and what uses it: SQLAlchemy, aiosqlite), which is another library
 than Rota's, and a plain copy (`shutil.copy`). Without its locks the log of the database is deleted
 by the next process that closes the file, and two libraries damage it at once. The log itself
 carries no locks and may be read.

@@ -1,4 +1,4 @@
-"""What a person should know about a SQLite file. Only looks."""
+"""The facts about a SQLite file for a person. Only reads."""
 
 from __future__ import annotations
 

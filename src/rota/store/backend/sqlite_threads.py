@@ -103,7 +103,7 @@ class SqliteThread:
         self._turn.release()
 
     async def call_brief(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-        """Serve the call here and now, unless somebody is being served or the disk is slow."""
+        """Serve the call here and now, unless another call is being served or the disk is slow."""
         tx = self._tx
         if tx is None or self._took_s > QUICK_COMMIT_S or not self._calls.empty():
             return await self.call(function, args, kwargs)

@@ -21,6 +21,7 @@ T = TypeVar("T")
 
 # Raised by the driver, or by the JSON that carries a batch, for a value that SQLite cannot hold.
 _UNSTORABLE = (OverflowError, ValueError, apsw.TooBigError)
+_LISTS = frozenset((list, tuple))
 _TAKEN = (apsw.SQLITE_CONSTRAINT_UNIQUE, apsw.SQLITE_CONSTRAINT_PRIMARYKEY)
 
 
@@ -131,8 +132,10 @@ def _json(values: Sequence[Any]) -> str:
         raise errors.Unstorable(f"SQLite cannot store a value: {error}") from error
 
 
-def _plain(values: Sequence[Any]) -> list[Any]:
+def _plain(values: Sequence[Any]) -> Sequence[Any]:
     """Lists as JSON, everything else as it is."""
+    if _LISTS.isdisjoint(map(type, values)):
+        return values
     return [_json(value) if isinstance(value, (list, tuple)) else value for value in values]
 
 

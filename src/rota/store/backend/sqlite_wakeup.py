@@ -25,13 +25,13 @@ _LISTENER = re.compile(r"([1-9][0-9]{0,4})-([0-9a-f]{16})", re.ASCII)
 
 
 class _Listener(asyncio.DatagramProtocol):
-    def __init__(self, heard: Callable[[str], None], token: bytes) -> None:
-        self._heard = heard
+    def __init__(self, notified: Callable[[str], None], token: bytes) -> None:
+        self._heard = notified
         self._token = token
 
     def datagram_received(self, data: bytes, addr: object) -> None:
         topic = data.removeprefix(self._token)
-        if topic and len(topic) < len(data):  # the empty one only tests whether somebody listens
+        if topic and len(topic) < len(data):  # the empty one only tests whether there is a listener
             self._heard(topic.decode(errors="replace"))
 
 
@@ -46,23 +46,23 @@ class LocalSignal:
         self._closed = False
         self._transport: asyncio.DatagramTransport | None = None
 
-    async def listen(self, heard: Callable[[str], None]) -> None:
-        """Open the socket. Where that is impossible (no loopback, no write), polling must do."""
+    async def listen(self, notified: Callable[[str], None]) -> None:
+        """Open the socket. If that is impossible (no loopback, no write), polling must do."""
         token = secrets.token_bytes(TOKEN_BYTES)
         try:
             loop = asyncio.get_running_loop()
             self._transport, _ = await loop.create_datagram_endpoint(
-                lambda: _Listener(heard, token), local_addr=(_LOOPBACK, 0)
+                lambda: _Listener(notified, token), local_addr=(_LOOPBACK, 0)
             )
             port = self._transport.get_extra_info("sockname")[1]
             self._name = f"{port}-{token.hex()}"
             self._make_folder()
             (self._folder / self._name).touch(mode=0o600)
         except OSError:
-            self._close_ear()
+            self._close_socket()
 
     def _make_folder(self) -> None:
-        """For those who may open the database, and nobody else."""
+        """Readable by those who may open the database, and by no other user."""
         mode = os.stat(self._database).st_mode & 0o777
         with contextlib.suppress(FileExistsError):
             self._folder.mkdir(mode=mode | (mode & 0o444) >> 2)
@@ -91,7 +91,7 @@ class LocalSignal:
                 self._send(name, int(found[1]), bytes.fromhex(found[2]) + topic.encode())
 
     def _send(self, name: str, port: int, message: bytes) -> None:
-        # A connected socket learns that nobody listens (ICMP), an unconnected one would not.
+        # A connected socket learns that there is no listener (ICMP), an unconnected one would not.
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as out:
             try:
                 out.setblocking(False)
@@ -105,14 +105,14 @@ class LocalSignal:
                 return
 
     def close(self) -> None:
-        """Close the ear and remove its file."""
+        """Close the socket and remove its file."""
         for topic, more in self._resting.items():
             if more:
                 self._send_all(topic)
         self._closed = True
-        self._close_ear()
+        self._close_socket()
 
-    def _close_ear(self) -> None:
+    def _close_socket(self) -> None:
         if self._transport is not None:
             with contextlib.suppress(RuntimeError):  # its event loop is closed
                 self._transport.close()

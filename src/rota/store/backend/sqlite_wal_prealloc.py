@@ -1,8 +1,8 @@
 """The write-ahead log of SQLite: room made before it is needed, and checkpoints.
 
-A commit that lengthens the log costs the disk half as much again as one that writes over what is
-there: the file system has to make the new length durable too. So a log that grows by small commits
-is lengthened a mebibyte at a time, with zeros, which SQLite takes for the end of the log.
+A commit that lengthens the log costs the disk half as much again as one that overwrites: the file
+system has to make the new length durable too. So a log that grows by small commits is lengthened a
+mebibyte at a time, with zeros. SQLite takes them for the end of the log.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class WalPreallocation:
             self._file = None
 
     def make(self) -> None:
-        """Called with the write lock held: nobody else may add to the log meanwhile."""
+        """Called with the write lock held: no other process may add to the log meanwhile."""
         if self._used + AHEAD <= self._room or self._used - self._before > AHEAD:
             return
         try:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from rota.core.notifications.model import (
     ERROR_CHARS_MAX,
@@ -20,17 +21,17 @@ from rota.core.notifications.model import (
     NotificationKind,
     kind_of_wait,
 )
-from rota.core.runs import options
+from rota.core.pipelines.names import PREFIX
 from rota.core.runs.lifecycle import Trigger
 from rota.core.runs.model import Claim, Outcome, Run
-from rota.core.runs.options import BEGAN_AT
+from rota.core.runs.options import StoredRunOptions
 from rota.core.runs.stored_errors import read_error
 from rota.core.schedules.intent import Skip
 from rota.store.backend.database import Tx
 from rota.store.notifications.schedule_ends import id_from
 
-# Noted in the options of a retry: its chain has failed with a notification.
-RECOVERS = "recovers"
+# A pipeline's runs are known by its own name, which follows the prefix.
+NAMED_FROM = len(PREFIX) + 1
 
 
 class Cause(NamedTuple):
@@ -51,11 +52,13 @@ async def record(tx: Tx, causes: Iterable[Cause], *, now: int) -> bool:
          msgspec.json.encode(one.details).decode(), int(one.kind in TROUBLES))
         for one in causes
     )  # fmt: skip
-    return bool(rows and await tx.many("record_notifications", rows, now=now))
+    return bool(
+        rows and await tx.many("record_notifications", rows, named_from=NAMED_FROM, now=now)
+    )
 
 
 def subject_of(run: Claim | Run) -> str:
-    """What recovers: the schedule that started the run, or the run's chain."""
+    """The subject that recovers: the schedule that started the run, or the run's chain."""
     return run.schedule_id or run.root_id
 
 
@@ -67,7 +70,7 @@ def is_own_news(run: Claim | Run) -> bool:
 
 def error_text(stored: str | None, *, bare: bool = False) -> str | None:
     """Class and message of a stored error, or the message alone. Settling never fails here: a text
-    that is not a stored error is taken as it is."""
+    that is not a stored error is taken unchanged."""
     if not stored:
         return None
     try:
@@ -89,7 +92,7 @@ async def settled(tx: Tx, outcomes: Sequence[Outcome], *, now: int, continues: b
 
 def recovers(claim: Claim) -> bool:
     """Whether the completion of a run may be a recovery, as its chain had failed before."""
-    return claim.options is not None and f'"{RECOVERS}"' in claim.options
+    return bool(StoredRunOptions.read(claim.options).recovers)
 
 
 def _cause_of(outcome: Outcome, continues: bool) -> Cause | None:
@@ -133,16 +136,16 @@ def _quarantined(run: Run) -> Cause:
 
 
 def missed(run_id: str, schedule_id: str, skip: Skip) -> Cause:
-    """The cause for occurrences that firing left out."""
+    """The cause for occurrences that firing skipped."""
     details = Details(reason=skip.reason, due_at=skip.due_at, occurrences=skip.occurrences)
     return Cause(NotificationKind.MISSED, run_id, schedule_id, details)
 
 
 def unreadable(schedule_id: str, error: str, due_at: int | None) -> Cause:
-    """The cause for a schedule that was put aside, since it cannot be read."""
+    """The cause for a schedule that was quarantined, since it cannot be read."""
     text = error[:ERROR_CHARS_MAX].encode("utf-8", "replace").decode()
     details = Details(reason="unreadable", error=text, due_at=due_at)
-    # A schedule that is repaired may be put aside again at a later time.
+    # A schedule that is repaired may be quarantined again at a later time.
     return Cause(NotificationKind.QUARANTINED, schedule_id, schedule_id, details, due_at or 1)
 
 
@@ -156,7 +159,7 @@ async def skipped(tx: Tx, rows: Sequence[tuple[str, str, int | None]], *, now: i
 
 
 async def recovered(tx: Tx, claims: Sequence[Claim], *, now: int) -> bool:
-    """Record recoveries: of those of these runs whose subject is in trouble."""
+    """Record recoveries of those of these runs with a subject in trouble."""
     by_subject = {subject_of(claim): claim for claim in claims}
     rows = await tx.rows("close_troubles", subjects=sorted(by_subject))
     better = {row[0] for row in rows}
@@ -171,10 +174,18 @@ async def recovered(tx: Tx, claims: Sequence[Claim], *, now: int) -> bool:
 async def retry_options(tx: Tx, last: Run) -> str | None:
     """The options for a further attempt of a chain that had ended. Its timeout begins again: a
     person (or the parent) has decided to spend more time."""
-    kept = options.without(last.options, BEGAN_AT)
+    kept = replace(StoredRunOptions.read(last.options), began_at=None)
     if await tx.rows("open_troubles", subjects=[subject_of(last)]):
-        kept = options.with_default(kept, RECOVERS, 1)
-    return kept
+        kept = replace(kept, recovers=1)
+    return kept.text()
+
+
+async def resumed(tx: Tx, run_id: str, subject: str, kept: str | None) -> None:
+    """Forget the error of a run that a person lets continue; note whether its end is a recovery."""
+    await tx.rows("forget_error", run_id=run_id)
+    if await tx.rows("open_troubles", subjects=[subject]):
+        noted = replace(StoredRunOptions.read(kept), recovers=1)
+        await tx.rows("set_options", id=run_id, options=noted.text())
 
 
 async def listing(
@@ -188,7 +199,7 @@ async def listing(
 
 
 async def latest(tx: Tx, run: Run) -> tuple[Notification, str | None] | None:
-    """The newest notification about a run whose trouble is not over, as `listing` gives it."""
+    """The newest notification about a run that has not recovered, as `listing` gives it."""
     rows = await tx.rows("latest_notification", subject=subject_of(run), run_id=run.id)
     return (read(rows[0][:-1]), rows[0][-1]) if rows else None
 

@@ -1,8 +1,8 @@
 """Whom a schedule tells about its executions, and the runs that do the telling.
 
-Such a run is born in the transaction in which an execution ends or is skipped, so nothing that
-happens afterwards can lose it; its external id is the id of what it tells of, so it is born once.
-What `body` says, and how to send it, is for `rota.notifications` to know.
+Such a run is created in the transaction in which an execution ends or is skipped, so nothing that
+happens afterwards can lose it; its external id is the id of what it reports, so it is created once.
+`rota.notifications` knows the meaning of `body`, and how to send it.
 """
 
 from __future__ import annotations
@@ -11,23 +11,24 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from rota.core.runs.ids import IdMaker
-from rota.core.runs.model import Run
-from rota.store.backend.database import Tx
+import msgspec
 
-NOTIFY = "rota.notify"
+from rota.core.notifications.model import NOTIFY
+from rota.core.runs.ids import IdMaker
+from rota.core.runs.model import Outcome, Run
+from rota.store.backend.database import Tx
 
 
 class ScheduleEnd(NamedTuple):
-    """Something to tell of: the run of a schedule, and what happened to it."""
+    """Something to report: the run of a schedule, and what happened to it."""
 
     schedule_id: str
     run_id: str
-    what: str  # "began", "ended" or "skipped"
+    what: str  # "began", "waits" (for a person), "ended" or "skipped"
 
 
 async def put(tx: Tx, schedule_id: str, body: str | None) -> None:
-    """Set whom a schedule tells; None: nobody."""
+    """Set the receivers of a schedule; None: no one."""
     if body is None:
         await tx.rows("delete_notice", schedule_id=schedule_id)
     else:
@@ -35,30 +36,40 @@ async def put(tx: Tx, schedule_id: str, body: str | None) -> None:
 
 
 async def of(tx: Tx, schedule_ids: Iterable[str]) -> dict[str, str]:
-    """What is set for these schedules; those that tell nobody are not in it."""
+    """The receivers of these schedules; those without receivers are not in it."""
     rows = await tx.rows("notices_of", ids=sorted(set(schedule_ids)))
     return {row[0]: row[1] for row in rows}
 
 
 async def tell(tx: Tx, things: Sequence[ScheduleEnd], *, now: int) -> int:
-    """Give birth to the runs that tell of these; returns how many there are to be performed."""
+    """Insert the runs that report these; returns how many there are to be performed."""
     bodies = await of(tx, [thing.schedule_id for thing in things])
     rows = [_row(thing, bodies[thing.schedule_id], now) for thing in things
             if thing.schedule_id in bodies]  # fmt: skip
-    return len(await tx.many("start_notices", rows, now=now)) if rows else 0
+    return len(await tx.many("start_notices", rows, name=NOTIFY, now=now)) if rows else 0
 
 
 async def tell_ends(tx: Tx, roots: Mapping[str, str], *, now: int) -> int:
-    """Tell of chains that are over; `roots` maps them to their schedules."""
+    """Report chains that are over; `roots` maps them to their schedules."""
     rows = await tx.rows("ends_of_chains", roots=list(roots))
     return await tell(
         tx, [ScheduleEnd(roots[root], run_id, "ended") for run_id, root in rows], now=now
     )
 
 
-async def told_before(tx: Tx, run_ids: Sequence[str], *, namespace: str) -> set[str]:
-    """Which of these runs have been told of."""
-    rows = await tx.rows("told_of", ids=list(run_ids), namespace=namespace)
+async def tell_waits(tx: Tx, outcomes: Sequence[Outcome], *, now: int) -> bool:
+    """Report executions that wait for a person."""
+    asks = [
+        ScheduleEnd(o.claim.schedule_id, o.claim.id, "waits")
+        for o in outcomes
+        if o.verb == "ask" and o.claim.schedule_id is not None
+    ]
+    return bool(asks and await tell(tx, asks, now=now))
+
+
+async def notified_before(tx: Tx, run_ids: Sequence[str], *, namespace: str) -> set[str]:
+    """Which of these runs have been reported."""
+    rows = await tx.rows("told_of", ids=list(run_ids), namespace=namespace, name=NOTIFY)
     return {row[0] for row in rows}
 
 
@@ -73,12 +84,14 @@ async def end_before(tx: Tx, run: Run) -> tuple[str, str | None] | None:
 
 
 def _row(thing: ScheduleEnd, body: str, now: int) -> tuple[str, str, str, str]:
-    key = f"{thing.run_id}:began" if thing.what == "began" else thing.run_id
-    text = f'{{"run_id":"{thing.run_id}","what":"{thing.what}","tells":{body}}}'
+    lasts = thing.what in ("began", "waits")  # the end of the run is not reported yet
+    key = f"{thing.run_id}:{thing.what}" if lasts else thing.run_id
+    fields = {"run_id": thing.run_id, "what": thing.what, "tells": msgspec.Raw(body.encode())}
+    text = msgspec.json.encode(fields).decode()
     return id_from(key, now), thing.schedule_id, key, text
 
 
 def id_from(key: str, now: int) -> str:
-    """An id that follows from what is told: no chance is needed to make it one of its kind."""
+    """An id derived from the event: it needs no random number to be unique."""
     chance = int.from_bytes(hashlib.sha256(key.encode()).digest())
     return IdMaker(lambda bits: chance % (1 << bits)).make(now)

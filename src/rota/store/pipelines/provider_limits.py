@@ -1,6 +1,6 @@
 """The state of a provider's limits: one row that every worker changes in turn.
 
-What the text means is for `rota.ai` to know; here it is read, changed and written under a lock.
+`rota.ai` knows the meaning of the text; here it is read, changed and written under a lock.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ T = TypeVar("T")
 async def change(
     tx: Tx, step: Callable[[str], tuple[str, T]], *, namespace: str, name: str, blank: str
 ) -> T:
-    """Apply `step` to the stored text, as if nobody else were there; `blank` is the first one."""
+    """Apply `step` to the stored text, without regard to other workers; `blank` is the first
+    one."""
     rows = await tx.rows("lock_ai_limits", namespace=namespace, name=name)
     if not rows:
         await tx.rows("put_ai_limits", namespace=namespace, name=name, state=blank)

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from rota.core.runs.lifecycle import FINAL, Trigger
+from rota.core.runs.lifecycle import FINAL, Status, Trigger
 from rota.core.runs.model import Run, StoredStep
 from rota.store.backend.database import Tx
 from rota.store.runs import transitions
@@ -39,7 +39,7 @@ async def step(tx: Tx, *, root_id: str, key: str) -> StoredStep | None:
 
 
 async def provider_wait(tx: Tx, *, root_id: str) -> ProviderWait | None:
-    """What a pipeline run waits for, if it does."""
+    """The dependency that a pipeline run waits for, if it does."""
     found = await step(tx, root_id=root_id, key=PROVIDER_WAIT)
     if found is None or found.output in (None, "{}"):
         return None
@@ -47,7 +47,7 @@ async def provider_wait(tx: Tx, *, root_id: str) -> ProviderWait | None:
 
 
 async def page(tx: Tx, *, root_id: str, after: str, until: str, limit: int) -> list[StoredStep]:
-    """Steps whose keys lie between two texts, in the order of their keys."""
+    """Steps with keys between two texts, in the order of their keys."""
     rows = await tx.rows(
         "steps_page", root_id=root_id, after=after, until=until, limit=limit, alone=True
     )
@@ -80,6 +80,9 @@ async def again(
     return last
 
 
-async def move(tx: Tx, root_id: str, *, queue: str) -> None:
-    """Put the open run of a chain into another queue; one that is performed stays where it is."""
-    await tx.rows("move_to_queue", root_id=root_id, queue=queue)
+async def take_up(tx: Tx, run: Run, *, queue: str | None, now: int) -> None:
+    """Let an open run continue, in another queue if one is named. A run in progress stays."""
+    if run.status == Status.WAITING:
+        await transitions.resolve(tx, run.id, now=now)
+    if queue is not None:
+        await tx.rows("move_to_queue", root_id=run.root_id, queue=queue)

@@ -10,6 +10,7 @@ import msgspec
 
 from rota.core.runs import limits
 from rota.core.runs.model import Claim, Queue
+from rota.core.runs.positions import QueuePosition, claim_order
 from rota.core.time.instants import HOUR
 from rota.store.backend.database import Row, Tx
 from rota.store.backend.queries import served_query
@@ -18,19 +19,11 @@ from rota.store.backend.queries import served_query
 KEYS_MAX = 10_000
 # A key that was served longer ago than this counts as new.
 TURN_US = HOUR
-NO_KEY = ""  # stands for runs without a key where keys take turns
-
-
-class QueuePosition(NamedTuple):
-    """A place in the order of a queue: that of the last run claimed from it."""
-
-    priority: int
-    available_at: int
-    id: str
+NO_KEY = ""  # represents runs without a key where keys take turns
 
 
 class ClaimRequest(msgspec.Struct, frozen=True):
-    """Who claims what: up to `room` runs from queues in their order, each with its free seats.
+    """Who claims what: up to `room` runs from queues in their order, each with its free slots.
 
     `after` names positions before which nothing is left, except what came late: a claim passes
     over them, but not over higher priorities. (PostgreSQL only: elsewhere nothing is in the way.)
@@ -59,43 +52,43 @@ class ClaimRequest(msgspec.Struct, frozen=True):
 
 
 class Claimed(NamedTuple):
-    """What a claim got, and when a rate limit will allow more (if one stood in the way)."""
+    """The result of a claim, and when a rate limit will allow more (if one blocked it)."""
 
     claims: list[Claim]
     retry_at: int | None = None
 
 
 async def claim(tx: Tx, request: ClaimRequest, *, alone: bool = True) -> Claimed:
-    """Take up to the free seats, queue by queue, highest priority and oldest first."""
+    """Take up to the free slots, queue by queue, highest priority and oldest first."""
     taken: list[Claim] = []
     retry_at: int | None = None
     alone = alone and len(request.queues) == 1
     for queue, free in request.queues:
-        seats = min(free, request.room - len(taken))
-        if seats <= 0:
+        slots = min(free, request.room - len(taken))
+        if slots <= 0:
             break
         if queue in request.limited or request.one_alone:
-            rows, free_at = await _claim_limited(tx, request, queue, seats)
+            rows, free_at = await _claim_limited(tx, request, queue, slots)
             retry_at = free_at if retry_at is None else min(retry_at, free_at or retry_at)
             taken += _in_order(rows)
         else:
-            taken += await _claim_ready(tx, request, queue, seats, alone)
+            taken += await _claim_ready(tx, request, queue, slots, alone)
     return Claimed(taken, retry_at)
 
 
 async def _claim_ready(
-    tx: Tx, request: ClaimRequest, queue: str, seats: int, alone: bool
+    tx: Tx, request: ClaimRequest, queue: str, slots: int, alone: bool
 ) -> list[Claim]:
     """The first in line of a queue without limits."""
     if tx.dialect.fuses:
-        values = values_of(request, queue, seats)
+        values = values_of(request, queue, slots)
         if queue in request.after:
             rows = await tx.rows(request.query("claim_runs_after"), alone=alone, **values)
         else:
             rows = await tx.rows(request.query("claim_runs"), alone=alone, **values)
         return _in_order(rows)
     [[ready, places]] = await tx.rows(
-        request.query("ready_runs"), namespace=request.namespace, queue=queue, limit=seats,
+        request.query("ready_runs"), namespace=request.namespace, queue=queue, limit=slots,
         now=request.now, worker_id=request.worker_id, **request.served,
     )  # fmt: skip
     claims = _CLAIMS.decode(ready)
@@ -128,18 +121,13 @@ def _in_order(rows: Sequence[Row]) -> list[Claim]:
     return sorted((Claim(*row) for row in rows), key=claim_order)
 
 
-def claim_order(claim: Claim) -> tuple[int, int, str]:
-    """The line: highest priority, then oldest."""
-    return (-claim.priority, claim.available_at, claim.id)
-
-
 async def _claim_limited(
-    tx: Tx, request: ClaimRequest, queue: str, seats: int
+    tx: Tx, request: ClaimRequest, queue: str, slots: int
 ) -> tuple[list[Row], int | None]:
     """Count and claim under the queue's lock, so that a limit holds across all workers."""
     found = await tx.rows("lock_queue", namespace=request.namespace, name=queue)
     limit = Queue(*found[0]) if found else Queue(request.namespace, queue)
-    room = await _room(tx, limit, seats)
+    room = await _room(tx, limit, slots)
     rate = limits.Rate(limit.rate_count or 0, limit.rate_per_us or 0)
     if rate.count:
         room = min(room, limits.room(rate, ready_at=limit.ready_at, now=request.now))
@@ -155,13 +143,13 @@ async def _claim_limited(
     return rows, limits.next_free_at(rate, ready_at=ready_at) if exhausted else None
 
 
-async def _room(tx: Tx, limit: Queue, seats: int) -> int:
+async def _room(tx: Tx, limit: Queue, slots: int) -> int:
     if limit.paused:
         return 0
     if not limit.running_max:
-        return seats
+        return slots
     running = await tx.rows("count_running", namespace=limit.namespace, queue=limit.name)
-    return min(seats, limit.running_max - int(running[0][0]))
+    return min(slots, limit.running_max - int(running[0][0]))
 
 
 async def _claim_picked(tx: Tx, request: ClaimRequest, limit: Queue, room: int) -> list[Row]:
@@ -191,7 +179,7 @@ def _place(request: ClaimRequest, limit: Queue) -> dict[str, Any]:
 
 
 def _queue_order(row: Row) -> tuple[int, int, str]:
-    """Of id, priority and instant: highest priority, then oldest."""
+    """The order by id, priority and instant: highest priority, then oldest."""
     return (-row[1], row[2], row[0])
 
 
@@ -274,7 +262,8 @@ async def _pick_in_turn(tx: Tx, request: ClaimRequest, limit: Queue, room: int) 
 
 
 async def _turn_of_unkeyed(tx: Tx, where: dict[str, Any], keys: Sequence[str]) -> int:
-    """Where runs without a key stand among these keys, which are in the order of their turns."""
+    """The position of runs without a key among these keys, which are in the order of their
+    turns."""
     turns = await tx.rows("turns_of", keys=[NO_KEY, *keys], **where)
     served = {row[0]: row[1] for row in turns}
     return sum(served.get(key, 0) < served.get(NO_KEY, 0) for key in keys)

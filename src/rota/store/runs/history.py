@@ -42,7 +42,7 @@ async def get(tx: Tx, *, namespace: str, run_id: str) -> Run:
 
 
 async def _like(tx: Tx, namespace: str, given: str) -> list[Run]:
-    """The newest runs that somebody may mean by less than a whole id."""
+    """The newest runs that an incomplete id may mean."""
     limit = CANDIDATES_MAX + 1
     beyond = f"{given}{chr(sys.maxunicode)}"
     rows = await tx.rows(
@@ -67,31 +67,23 @@ async def chain(tx: Tx, *, root_id: str) -> list[Run]:
     return [Run(*row) for row in await tx.rows("chain_of", root_id=root_id)]
 
 
+async def children(tx: Tx, *, root_id: str, after: str, limit: int) -> list[Run]:
+    """First attempts of the children of a chain, in the order of their creation."""
+    rows = await tx.rows("children_of", parent_id=root_id, after=after, limit=limit)
+    return [Run(*row) for row in rows]
+
+
+async def last_ids(tx: Tx, roots: Sequence[str]) -> set[str]:
+    """The ids of the last attempts of these chains."""
+    rows = await tx.rows("last_attempt_ids", roots=list(roots)) if roots else []
+    return {row[0] for row in rows}
+
+
 async def ended(tx: Tx, roots: Sequence[str], *, alone: bool = True) -> list[ChainResult]:
     """Those of the chains that have ended."""
     return [
         ChainResult(*row) for row in await tx.rows("ended_chains", roots=list(roots), alone=alone)
     ]
-
-
-async def page(
-    tx: Tx,
-    *,
-    namespace: str,
-    name: str = "",
-    status: str = "",
-    queue: str = "",
-    external_id: str = "",
-    root_id: str = "",
-    before: str = "",
-    limit: int = 50,
-) -> list[Run]:
-    """Newest first; `before` is the last id of the page before."""
-    rows = await tx.rows(
-        "list_runs", namespace=namespace, name=name, status=status, queue=queue,
-        external_id=external_id, root_id=root_id, before=before, limit=limit,
-    )  # fmt: skip
-    return [Run(*row) for row in rows]
 
 
 async def counts(tx: Tx, *, namespace: str) -> dict[str, int]:
@@ -109,5 +101,5 @@ class Ready(NamedTuple):
 
 
 async def ready(tx: Tx, *, namespace: str) -> list[Ready]:
-    """What could be claimed now, by queue and name."""
+    """The claimable runs, by queue and name."""
     return [Ready(*row) for row in await tx.rows("count_ready", namespace=namespace)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from rota.core.runs.ids import id_bound
@@ -9,7 +10,7 @@ from rota.store.backend.database import Tx
 
 
 class Pruned(NamedTuple):
-    """What one batch did, and the id after which the next one begins; None at the end."""
+    """The result of one batch, and the id after which the next one begins; None at the end."""
 
     chains: int
     after_id: str | None
@@ -26,21 +27,38 @@ async def prune(
 ) -> Pruned:
     """Look at one page of runs created before an id. Delete the chains that finished before an
     instant, with their steps."""
+    roots, next_id = await finished_chains(
+        tx, namespace=namespace, before_id=before_id, before_at=before_at, after_id=after_id,
+        limit=limit,
+    )  # fmt: skip
+    if roots:
+        await delete_records(tx, roots)
+        await tx.rows("delete_chains", roots=roots)
+    return Pruned(len(roots), next_id)
+
+
+async def finished_chains(
+    tx: Tx, *, namespace: str, before_id: str, before_at: int, after_id: str, limit: int
+) -> tuple[list[str], str | None]:
+    """One page of runs: the chains among them that may go, locked, and the id after which the
+    next page begins; None at the end."""
     window = await tx.rows(
         "retention_window", namespace=namespace, after_id=after_id, before_id=before_id,
         before_at=before_at, limit=limit,
     )  # fmt: skip
     ids = [row[0] for row in window if row[1]]
-    roots = [
-        row[0]
-        for row in await tx.rows(
-            "prunable_chains", ids=ids, before_id=before_id, before_at=before_at
-        )
-    ] if ids else []  # fmt: skip
-    if roots:
-        await tx.rows("delete_steps", roots=roots)
-        await tx.rows("delete_chains", roots=roots)
-    return Pruned(len(roots), window[-1][0] if len(window) == limit else None)
+    found = (
+        await tx.rows("prunable_chains", ids=ids, before_id=before_id, before_at=before_at)
+        if ids
+        else []
+    )
+    return [row[0] for row in found], window[-1][0] if len(window) == limit else None
+
+
+async def delete_records(tx: Tx, roots: Sequence[str]) -> None:
+    """Delete the steps and log lines of chains."""
+    await tx.rows("delete_steps", roots=roots)
+    await tx.rows("delete_log_lines", roots=roots)
 
 
 async def backlog(tx: Tx, *, namespace: str, before_at: int, limit: int) -> int:
@@ -55,8 +73,8 @@ async def backlog(tx: Tx, *, namespace: str, before_at: int, limit: int) -> int:
 async def prune_events(
     tx: Tx, *, namespace: str, before_id: str, before_at: int, limit: int
 ) -> int:
-    """Delete events born before an id that were used or skipped before an instant, and the
-    inputs that led to nothing else. What is pending or held by a run stays."""
+    """Delete events created before an id that were used or skipped before an instant, and the
+    inputs that led to nothing else. Events that are pending or held by a run stay."""
     rows = await tx.rows(
         "prunable_events", namespace=namespace, before_id=before_id, before_at=before_at,
         limit=limit,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from operator import attrgetter
 from typing import NamedTuple
 
 import msgspec
@@ -17,40 +18,21 @@ from rota.store.backend.database import Row, Tx
 from rota.store.runs import history, transitions
 from rota.store.runs.history import ChainResult
 
-
-def _row(record: StepRecord) -> Row:
-    claim, step = record.claim, record.step
-    return (
-        claim.id, claim.claim_count, claim.lease_owner, step.key, step.position, step.kind,
-        step.status, step.attempt,
-        step.run_attempt, step.output, step.error, step.wake_at, step.child_id, step.started_at,
-        step.finished_at, step.digest,
-    )  # fmt: skip
-
-
-def _own(record: StepRecord) -> Row:
-    """What hardly two steps of one commit have in common."""
-    claim, step = record.claim, record.step
-    return (
-        claim.id, claim.claim_count, step.key, step.position, step.output, step.started_at,
-        step.finished_at, step.digest,
-    )  # fmt: skip
-
-
-def _shared(record: StepRecord) -> Row:
-    """What they mostly share."""
-    step = record.step
-    return (
-        record.claim.lease_owner, step.kind, step.status, step.attempt, step.run_attempt,
-        step.error, step.wake_at, step.child_id,
-    )  # fmt: skip
+# Made by the C code of `operator`: the writer's thread needs the interpreter lock for these.
+_run_id = attrgetter("claim.id")
+_row = attrgetter(
+    "claim.id", "claim.claim_count", "claim.lease_owner", "step.key", "step.position", "step.kind",
+    "step.status", "step.attempt", "step.run_attempt", "step.output", "step.error", "step.wake_at",
+    "step.child_id", "step.started_at", "step.finished_at", "step.digest",
+)  # fmt: skip
 
 
 async def record(tx: Tx, records: Sequence[StepRecord], *, alone: bool = True) -> list[bool]:
     """Write steps under their claims. For each: whether it was ours to write."""
     # Sorted, so that two batches which lock the same runs cannot wait for each other.
-    in_order = sorted(records, key=lambda record: record.claim.id)
-    if await _write(tx, in_order, alone) == len(records):
+    in_order = sorted(records, key=_run_id)
+    rows: list[Row] = list(map(_row, in_order))
+    if await tx.change("record_steps", rows, alone=alone) == len(records):
         return [True] * len(records)
     asked = [
         (*_fence(record.claim), record.step.key, record.step.started_at) for record in in_order
@@ -58,18 +40,6 @@ async def record(tx: Tx, records: Sequence[StepRecord], *, alone: bool = True) -
     rows = await tx.many("recorded_of", asked, alone=alone)
     stand = {(row[0], row[1]) for row in rows}
     return [(record.claim.root_id, record.step.key) in stand for record in records]
-
-
-async def _write(tx: Tx, records: Sequence[StepRecord], alone: bool) -> int:
-    alike = set(map(_shared, records))
-    if len(alike) != 1:
-        return await tx.change("record_steps", list(map(_row, records)), alone=alone)
-    [(owner, kind, status, attempt, run_attempt, error, wake_at, child_id)] = alike
-    return await tx.change(
-        "record_alike", list(map(_own, records)), lease_owner=owner, kind=kind,
-        status=status, attempt=attempt,
-        run_attempt=run_attempt, error=error, wake_at=wake_at, child_id=child_id, alone=alone,
-    )  # fmt: skip
 
 
 async def load(tx: Tx, roots: Sequence[str]) -> dict[str, list[StoredStep]]:
@@ -93,7 +63,7 @@ async def record_children(
 ) -> list[Started | None]:
     """Start children and remember them, both or neither, so that each is inserted exactly once.
 
-    None for a child whose parent is no longer held."""
+    None for a child with a parent that is no longer held."""
     held = await _held(tx, [start.record.claim for start in starts])
     ours = [start for start in starts if _fence(start.record.claim) in held]
     started = await transitions.start(tx, [start.child for start in ours], now=now, alone=False)
@@ -178,7 +148,7 @@ async def await_signal(
 
 
 class ChildEnd(NamedTuple):
-    """What a parent finds when it looks after a child: its end, if any, and whose child it is."""
+    """The state of a child for its parent: its end, if any, and the parent it belongs to."""
 
     ended: ChainResult | None
     is_own: bool

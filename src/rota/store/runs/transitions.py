@@ -1,4 +1,4 @@
-"""Runs: birth, settlement, recovery. Each function is one step of a transaction.
+"""Runs: creation, settlement, recovery. Each function is one step of a transaction.
 
 Every change names the status and the claim it expects; no row is an answer with a name.
 """
@@ -6,33 +6,35 @@ Every change names the status and the claim it expects; no row is an answer with
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Sequence
-from operator import itemgetter
+from collections.abc import Collection, Iterable, Sequence
+from operator import attrgetter, itemgetter
 from typing import Any, NamedTuple
 
 import msgspec
 
-from rota.core.runs import options
 from rota.core.runs.lifecycle import FINAL, PARENT_ENDED, RULES, Status, Trigger
 from rota.core.runs.model import Claim, NewRun, Outcome, Run, Started
-from rota.core.runs.options import BEGAN_AT
+from rota.core.runs.options import StoredRunOptions
+from rota.core.runs.positions import claim_order
 from rota.core.runs.recovery import is_recovered, runs_alone
 from rota.errors import WrongState
 from rota.store.backend.database import READY, Row, Taken, Tx
 from rota.store.notifications import record
-from rota.store.runs.claim import Claimed, ClaimRequest, claim, claim_order, values_of
+from rota.store.notifications.schedule_ends import tell_waits
+from rota.store.runs.claim import Claimed, ClaimRequest, claim, values_of
 from rota.store.schedules.overlap import EndedChain, release_next
 
 # Larger bodies live in `payloads`: a claim or a settlement rewrites the row, not the body.
 INLINE_BYTES_MAX = 4096
 WAKE_BATCH = 500
+_completion = attrgetter("claim.id", "claim.claim_count", "output")
 
 PlainItem = tuple[str, str | None]  # id, input
 BulkItem = tuple[str, str | None, str | None, str | None]  # id, external id, limit key, input
 
 
 class SettleResult(NamedTuple):
-    """What became of a settlement: ids that were ours, and whether others should look for work."""
+    """The result of a settlement: ids that were ours, and whether others should look for work."""
 
     ids: frozenset[str]
     woke: bool
@@ -43,7 +45,7 @@ def _row(run: NewRun, now: int) -> Row:
     body = run.input
     return (
         run.id, run.namespace, run.kind, run.name, run.queue, run.priority,
-        _birth(run, now), run.reason, run.available_at, run.due_at, run.schedule_id,
+        _insertion(run, now), run.reason, run.available_at, run.due_at, run.schedule_id,
         run.retry_of, run.root_id or run.id, run.parent_id, run.attempt, run.recoveries,
         run.trigger, run.external_id, run.serial_key, run.limit_key, run.version, run.tags,
         run.options,
@@ -64,18 +66,18 @@ def _inline(body: str | None) -> str | None:
 
 
 async def start(tx: Tx, runs: Sequence[NewRun], *, now: int, alone: bool = True) -> list[Started]:
-    """Insert runs. A run whose external id or id exists already is answered with that run."""
-    if len(runs) == 1 and _is_lone(runs[0]) and (alone or not tx.dialect.fuses):
+    """Insert runs. If the external id or id of a run exists already, the answer is that run."""
+    if len(runs) == 1 and _is_single(runs[0]) and (alone or not tx.dialect.fuses):
         [run] = runs
         row = (run.id, run.input)
         try:
             channel = tx.take_notification(READY) if alone else None
             if channel is None:
-                await tx.change("start_plain", [row], alone=alone, **_alike(run, now))
+                await tx.change("start_plain", [row], alone=alone, **_uniform(run, now))
             else:
                 await tx.change(
                     "start_plain_and_notify", [row], alone=True, channel=channel,
-                    **_alike(run, now),
+                    **_uniform(run, now),
                 )  # fmt: skip
             return [Started(run.id, existed=False)]
         except Taken:
@@ -96,8 +98,8 @@ async def start(tx: Tx, runs: Sequence[NewRun], *, now: int, alone: bool = True)
     return await _with_existing(tx, runs, born)
 
 
-def _is_lone(run: NewRun) -> bool:
-    """Whether nothing but its id could stand in its way, and its row holds all of it."""
+def _is_single(run: NewRun) -> bool:
+    """Whether only its id could conflict, and its row holds all of it."""
     return (
         run.attempt == 1 and run.recoveries == 0
         and run.external_id is None and run.retry_of is None and run.parent_id is None
@@ -107,11 +109,11 @@ def _is_lone(run: NewRun) -> bool:
     )  # fmt: skip
 
 
-def _alike(run: NewRun, now: int) -> dict[str, Any]:
-    """What runs of one bulk have in common."""
+def _uniform(run: NewRun, now: int) -> dict[str, Any]:
+    """The values that runs of one bulk share."""
     return {
         "namespace": run.namespace, "kind": run.kind, "name": run.name, "queue": run.queue,
-        "priority": run.priority, "status": _birth(run, now), "available_at": run.available_at,
+        "priority": run.priority, "status": _insertion(run, now), "available_at": run.available_at,
         "trigger": run.trigger, "version": run.version, "tags": run.tags, "options": run.options,
         "now": now,
     }  # fmt: skip
@@ -120,25 +122,25 @@ def _alike(run: NewRun, now: int) -> dict[str, Any]:
 async def start_plain(
     tx: Tx, template: NewRun, items: Sequence[PlainItem], *, now: int
 ) -> dict[str, str]:
-    """Give birth to many runs that differ only in id and input. Answers as `start_alike` does."""
+    """Insert many runs that differ only in id and input. Answers as `start_uniform` does."""
     if max(map(len, filter(None, map(itemgetter(1), items))), default=0) <= INLINE_BYTES_MAX:
         with contextlib.suppress(Taken):
-            await tx.change("start_plain", items, alone=True, **_alike(template, now))
+            await tx.change("start_plain", items, alone=True, **_uniform(template, now))
             return {}
-    return await start_alike(tx, template, [(i, None, None, body) for i, body in items], now=now)
+    return await start_uniform(tx, template, [(i, None, None, body) for i, body in items], now=now)
 
 
-async def start_alike(
+async def start_uniform(
     tx: Tx, template: NewRun, items: Sequence[BulkItem], *, now: int
 ) -> dict[str, str]:
-    """Give birth to many runs that differ only in id, external id, limit key and input; those that
+    """Insert many runs that differ only in id, external id, limit key and input; those that
     existed already are answered, the id that was meant for each and the id it has.
 
     The columns they share travel once: in bulk that is most of the work.
     """
     if any(item[3] is not None and len(item[3]) > INLINE_BYTES_MAX for item in items):
         started = await start(tx, [_unlike(template, item) for item in items], now=now)
-    elif await tx.change("start_alike", items, alone=True, **_alike(template, now)) == len(items):
+    elif await tx.change("start_alike", items, alone=True, **_uniform(template, now)) == len(items):
         return {}
     else:
         born = {row[0] for row in await tx.rows("find_ids", ids=[item[0] for item in items])}
@@ -153,7 +155,7 @@ def _unlike(template: NewRun, item: BulkItem) -> NewRun:
     )
 
 
-def _birth(run: NewRun, now: int) -> Status:
+def _insertion(run: NewRun, now: int) -> Status:
     return Status.SLEEPING if run.available_at > now else Status.PENDING
 
 
@@ -172,7 +174,7 @@ async def _with_existing(tx: Tx, runs: Sequence[NewRun], born: set[str]) -> list
 
 
 async def _in_the_way(tx: Tx, run: NewRun, holders: dict[tuple[Any, ...], str]) -> str:
-    """The run that stands where this one wanted to be born."""
+    """The run that is where this one wanted to be created."""
     holder = holders.get((run.namespace, run.name, run.external_id))
     if holder is None:
         rows = await tx.rows(
@@ -191,8 +193,10 @@ async def settle(
     A run that is no longer ours changes nothing, has no successor, and is not in the answer. Rows
     are locked by id, as renewals do. `continues`: the caller starts the next attempt itself."""
     owner = outcomes[0].claim.lease_owner if outcomes else ""
-    plain = [o for o in outcomes if _is_plain(o, owner)]
-    others = [o for o in outcomes if not _is_plain(o, owner)]
+    kinds: tuple[list[Outcome], list[Outcome]] = ([], [])
+    for outcome in outcomes:
+        kinds[_is_plain(outcome, owner)].append(outcome)
+    others, plain = kinds
     done = await _complete(tx, plain, worker_id=owner, now=now, alone=alone and not others)
     if not others:
         return SettleResult(done, woke=False)
@@ -201,7 +205,8 @@ async def settle(
 
 
 def _is_plain(outcome: Outcome, owner: str) -> bool:
-    """A completion by this worker from which nothing follows, whose output fits into the row."""
+    """A completion by this worker from which nothing follows, with an output that fits into the
+    row."""
     claim, output = outcome.claim, outcome.output
     if outcome.verb != "complete" or outcome.reason is not None or claim.lease_owner != owner:
         return False
@@ -211,13 +216,8 @@ def _is_plain(outcome: Outcome, owner: str) -> bool:
 
 
 async def _complete(tx: Tx, outcomes: Sequence[Outcome], **shared: Any) -> frozenset[str]:
-    items = sorted((o.claim.id, o.claim.claim_count, o.output) for o in outcomes)
-    if len(items) > 1 and {item[1:] for item in items} == {(1, None)}:
-        ids = [item[:1] for item in items]
-        done = await tx.change("complete_silent", ids, **shared)
-    else:
-        done = await tx.change("complete_runs", items, **shared)
-    if done == len(items):
+    items = sorted(map(_completion, outcomes))
+    if await tx.change("complete_runs", items, **shared) == len(items):
         return frozenset([item[0] for item in items])
     return frozenset([row[0] for row in await tx.many("completed_of", items, **shared)])
 
@@ -267,13 +267,13 @@ async def _follow(tx: Tx, outcomes: Sequence[Outcome], now: int) -> bool:
     retries = [outcome.retry for outcome in outcomes if outcome.retry]
     if retries:
         await start(tx, retries, now=now, alone=False)
-    ended = [o for o in outcomes if not o.retry and RULES[o.verb].target in FINAL]
-    after = [EndedChain.of(outcome) for outcome in ended]
-    return await _after_ends(tx, after, now) or bool(retries)
+    after = [EndedChain.of(o) for o in outcomes if not o.retry and RULES[o.verb].target in FINAL]
+    woke = await _after_ends(tx, after, now) or bool(retries)
+    return await tell_waits(tx, outcomes, now=now) or woke
 
 
 async def _after_ends(tx: Tx, ended: Sequence[EndedChain], now: int) -> bool:
-    """What follows when chains are over: parents wake, the next of a schedule gets its turn."""
+    """The consequences of ended chains: parents wake, the next of a schedule is released."""
     parents = [end.parent_id for end in ended if end.parent_id]
     if parents:
         await poke(tx, parents, now=now)
@@ -285,7 +285,7 @@ async def _after_ends(tx: Tx, ended: Sequence[EndedChain], now: int) -> bool:
 async def begin(
     tx: Tx, fresh: Sequence[NewRun], request: ClaimRequest
 ) -> tuple[list[Started], Claimed]:
-    """Give birth to runs and claim as many, in one commit."""
+    """Insert runs and claim as many, in one commit."""
     started = await start(tx, fresh, now=request.now, alone=False)
     return started, await claim(tx, request, alone=False)
 
@@ -306,7 +306,7 @@ async def _turn_at_once(
     tx: Tx, outcomes: Sequence[Outcome], request: ClaimRequest, queue: str, limit: int
 ) -> tuple[SettleResult, Claimed]:
     """The plain case of a turn as one statement."""
-    items = sorted((o.claim.id, o.claim.claim_count, o.output) for o in outcomes)
+    items = sorted(map(_completion, outcomes))
     values = values_of(request, queue, limit)
     if queue in request.after:
         rows = await tx.many(request.query("complete_and_claim_after"), items, alone=True, **values)
@@ -365,12 +365,13 @@ async def reap(
     lapsed_before: int | None = None,
     recoveries_max: int,
     new_ids: Sequence[str],
+    kept_kinds: Collection[str] = (),
 ) -> list[tuple[Run, bool]]:
     """Mark lapsed runs crashed and give each a successor, while it may have one.
 
     `gone` are workers known to be dead; leases that ended before `lapsed_before` (now, if not
-    given) have lapsed. `held` are runs the caller itself performs: a late renewal
-    is no reason to take them from itself. `new_ids` bounds the batch and names the successors.
+    given) have lapsed. `held` are runs the caller itself executes: a late renewal must not take
+    them from itself. `new_ids` bounds the batch and names the successors.
     """
     rows = await tx.rows(
         "lapsed_runs", namespace=namespace, now=now if lapsed_before is None else lapsed_before,
@@ -385,17 +386,15 @@ async def reap(
     ]
     done = {row[0] for row in await tx.many("crash_runs", crashed, now=now)}
     lapsed = [run for run in lapsed if run.id in done]
-    heirs = [
-        _recovery(run, new_id, now)
-        for run, new_id in zip(lapsed, new_ids, strict=False)
-        if is_recovered(run, recoveries_max)
-    ]
+    follows = {run.id for run in lapsed if is_recovered(run, recoveries_max, kept_kinds)}
+    pairs = zip(lapsed, new_ids, strict=False)
+    heirs = [_recovery(run, new_id, now) for run, new_id in pairs if run.id in follows]
     await start(tx, heirs, now=now, alone=False)
-    over = [run for run in lapsed if not is_recovered(run, recoveries_max)]
+    over = [run for run in lapsed if run.id not in follows]
     await _after_ends(tx, [EndedChain(r.parent_id, r.schedule_id, r.root_id) for r in over], now)
     await _cancel_children(tx, [run.root_id for run in over], now)
     await record.crashed(tx, over, now=now)
-    return [(run, is_recovered(run, recoveries_max)) for run in lapsed]
+    return [(run, run.id in follows) for run in lapsed]
 
 
 def _recovery(run: Run, new_id: str, now: int) -> NewRun:
@@ -406,7 +405,7 @@ def _recovery(run: Run, new_id: str, now: int) -> NewRun:
             run, new_id, trigger="recovery", available_at=min(run.available_at or now, now),
             recoveries=run.recoveries + 1,
         ),
-        options=options.with_default(run.options, BEGAN_AT, began_at),
+        options=StoredRunOptions.read(run.options).begun(began_at).text(),
     )  # fmt: skip
 
 
@@ -444,9 +443,9 @@ async def return_strays(tx: Tx, *, namespace: str, worker_id: str, held: Sequenc
 
 
 async def cancel(tx: Tx, root_ids: Sequence[str], *, reason: str, now: int) -> list[str]:
-    """Call off the open runs of these chains and of all chains below them."""
+    """Cancel the open runs of these chains and of all chains below them."""
     cancelled: list[Row] = []
-    # Again until nobody is left: while we waited for a row, a child or a successor may have come.
+    # Again until none is left: while we waited for a row, a child or a successor may have come.
     while found := await tx.rows("open_of_chains", roots=await _family(tx, root_ids)):
         ids = sorted(row[0] for row in found)
         cancelled += await tx.rows("cancel_runs", ids=ids, reason=reason, now=now)
@@ -493,8 +492,8 @@ async def retry_chain(tx: Tx, root_id: str, new_id: str, *, now: int) -> Run | N
 
 
 async def resolve(tx: Tx, run_id: str, *, now: int) -> bool:
-    """Let a waiting run go on; what it complained about is forgotten."""
-    resolved = bool(await tx.rows("resolve_run", id=run_id, now=now))
-    if resolved:
-        await tx.rows("forget_error", run_id=run_id)
-    return resolved
+    """Let a waiting run continue; what it complained about is forgotten."""
+    rows = await tx.rows("resolve_run", id=run_id, now=now)
+    for row in rows:
+        await record.resumed(tx, *row)
+    return bool(rows)

@@ -17,7 +17,7 @@ async def register(tx: Tx, worker: WorkerRecord, code: CodeSet = NO_CODE) -> Non
     await tx.rows(
         "put_worker", id=worker.id, namespace=worker.namespace, host=worker.host, pid=worker.pid,
         pid_started=worker.pid_started, queues=worker.queues, names=worker.names,
-        seats=worker.seats,
+        slots=worker.slots,
         version=worker.version, started_at=worker.started_at,
         heartbeat_at=worker.heartbeat_at, code_id=code.id or None,
     )  # fmt: skip
@@ -93,6 +93,6 @@ async def queues(tx: Tx, *, namespace: str) -> list[Queue]:
 
 
 async def pause_queue(tx: Tx, *, namespace: str, name: str, paused: bool) -> bool:
-    """Stop or resume claiming from a queue; one nobody declared is remembered from now on."""
+    """Stop or resume claiming from a queue; an undeclared one is remembered from now on."""
     await tx.rows("pause_queue", namespace=namespace, name=name, paused=int(paused), alone=True)
     return True

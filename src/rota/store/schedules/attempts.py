@@ -34,7 +34,7 @@ class Attempt(NamedTuple):
         return self.status in FINAL
 
 
-class Born(NamedTuple):
+class CreatedExecution(NamedTuple):
     """An occurrence that has its outcome row: a run, or that it was skipped."""
 
     schedule_id: str
@@ -45,7 +45,7 @@ class Born(NamedTuple):
 
 
 async def standings(tx: Tx, rows: Sequence[Schedule]) -> dict[str, Schedule]:
-    """The same schedules as they are now, by id; those that are gone are left out."""
+    """The same schedules as they are now, by id; those that are gone are skipped."""
     known = {row.id: row for row in rows}
     found: dict[str, Schedule] = {}
     for row_id, *values in await tx.rows("standings_of", ids=list(known)):
@@ -69,9 +69,12 @@ async def by_hand(tx: Tx, schedule_ids: Sequence[str], since: int) -> list[tuple
     return [(row[0], row[1]) for row in rows]
 
 
-async def born_since(tx: Tx, schedule_id: str, since: int) -> list[Born]:
+async def created_since(tx: Tx, schedule_id: str, since: int) -> list[CreatedExecution]:
     """Occurrences of a schedule after an instant, oldest first."""
-    return [Born(*row) for row in await tx.rows("occurrences_since", id=schedule_id, since=since)]
+    return [
+        CreatedExecution(*row)
+        for row in await tx.rows("occurrences_since", id=schedule_id, since=since)
+    ]
 
 
 async def chains(tx: Tx, roots: Sequence[str]) -> dict[str, list[Attempt]]:

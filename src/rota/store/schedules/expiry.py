@@ -11,13 +11,12 @@ BATCH = 500
 
 
 async def put(tx: Tx, rows: Sequence[Row]) -> None:
-    """Note when runs expire: id and instant. A run that was not inserted is left out."""
+    """Note when runs expire: id and instant. A run that was not inserted is skipped."""
     await tx.change("put_expiries", rows)
 
 
 async def expire(tx: Tx, *, namespace: str, now: int) -> tuple[int, bool]:
-    """End the runs whose time is over and that have not begun; returns how many, and whether
-    there may be more."""
+    """End the expired runs that have not begun; returns how many, and whether there may be more."""
     rows = await tx.rows("due_expiries", namespace=namespace, now=now, limit=BATCH)
     ids = [row[0] for row in rows]
     if not ids:

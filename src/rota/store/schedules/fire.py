@@ -14,7 +14,7 @@ import msgspec
 from rota.core.runs.lifecycle import Status, Trigger
 from rota.core.runs.model import Schedule
 from rota.core.schedules.intent import (
-    PUT_ASIDE,
+    QUARANTINED_REASON,
     Before,
     FiringPlan,
     Intent,
@@ -41,7 +41,7 @@ from rota.store.schedules.templates import (
 PAUSES = 1000
 # A transaction stays bounded, however many occurrences are caught up on.
 RUNS_MAX = 5000
-# Left out as it should be: what it was for is done by another one, or was never to come.
+# Skipped as it should be: what it was for is done by another one, or was never to come.
 NO_NEWS = frozenset({"merged", "max runs"})
 
 
@@ -57,13 +57,13 @@ class DueSchedule(NamedTuple):
 
 
 class Fired(NamedTuple):
-    """What a round of firing did."""
+    """The result of a round of firing."""
 
     due_count: int
     run_count: int
-    put_aside: list[tuple[str, str]]  # name and reason
+    quarantined: list[tuple[str, str]]  # name and reason
     next_at: int | None
-    cancelled: bool = False  # runs were called off to make room
+    cancelled: bool = False  # runs were cancelled to make room
     more: bool = False  # it stopped before the end, so that its transaction stays small
 
 
@@ -74,7 +74,7 @@ async def fire(tx: Tx, *, namespace: str, now: int, limit: int, new_ids: Iterato
     intents = {one.id: _understood(one.spec) for one in due}
     before = await _before(tx, intents)
     stuck = [key for key, found in before.items() if found.waiting and not found.running]
-    if stuck:  # It waits behind nobody: it goes, and the next occurrence waits behind it.
+    if stuck:  # It waits behind no run: it goes, and the next occurrence waits behind it.
         await tx.change("take_turns", [(key,) for key in stuck], now=now)
         before |= {key: before[key].released for key in stuck}
     made = _Round(now, new_ids)
@@ -91,14 +91,14 @@ async def fire(tx: Tx, *, namespace: str, now: int, limit: int, new_ids: Iterato
     more = len(due) == limit or made.run_count >= RUNS_MAX
     upcoming = None if more else (await tx.rows("next_schedule", namespace=namespace))[0][0]
     born = made.run_count + told + len(stuck)
-    return Fired(len(due), born, made.put_aside, upcoming, bool(made.cancels), more)
+    return Fired(len(due), born, made.quarantined, upcoming, bool(made.cancels), more)
 
 
 _IDLE = Before()
 
 
 class _Round:
-    """What one round of firing writes."""
+    """The rows that one round of firing writes."""
 
     def __init__(self, now: int, new_ids: Iterator[str]) -> None:
         self._now = now
@@ -109,12 +109,12 @@ class _Round:
         self.moved: list[Row] = []
         self.expiries: list[Row] = []
         self.cancels: list[str] = []
-        self.put_aside: list[tuple[str, str]] = []
+        self.quarantined: list[tuple[str, str]] = []
         self.news: list[Cause] = []
-        self.untold: list[ScheduleEnd] = []  # occurrences that were left out, for who wants to know
+        self.untold: list[ScheduleEnd] = []  # occurrences that were skipped, for who wants to know
 
     def decide(self, one: DueSchedule, intent: Intent | Exception, before: Before) -> None:
-        """Plan one schedule; a poison one is put aside and never blocks the others."""
+        """Plan one schedule; a poison one is quarantined and never blocks the others."""
         try:
             if isinstance(intent, Exception):
                 raise intent
@@ -124,8 +124,8 @@ class _Round:
                 most=RUNS_MAX - self.run_count,
             )  # fmt: skip
         except Exception as error:
-            reason = f"{PUT_ASIDE}{error}"
-            self.put_aside.append((one.name, reason))
+            reason = f"{QUARANTINED_REASON}{error}"
+            self.quarantined.append((one.name, reason))
             self.news.append(record.unreadable(one.id, str(error), one.due_at))
             self.moved.append(
                 (one.id, one.due_at, Status.PAUSED, reason, None, one.due_at, None, None)
@@ -146,7 +146,7 @@ class _Round:
         self.moved.append(self._moved(one, intent, plan, spread))
 
     async def write(self, tx: Tx) -> None:
-        """Insert what is born and move the schedules on."""
+        """Insert what is created and move the schedules on."""
         if self.plain and tx.dialect.fuses:
             await tx.change("fire_and_advance", self.plain, now=self._now)
         elif self.plain:
@@ -163,7 +163,7 @@ class _Round:
         upcoming = plan.next_due_at
         assert upcoming is not None
         self.plain.append(
-            (next(self._ids), one.id, intent.workflow, one.due_at + spread, one.due_at,
+            (next(self._ids), one.id, intent.kind, intent.workflow, one.due_at + spread, one.due_at,
              with_previous(one.options, one.fired_at), upcoming + spread, upcoming)
         )  # fmt: skip
         self.run_count += 1
@@ -179,7 +179,7 @@ class _Round:
             )
             run_id = next(self._ids)
             self.born.append(
-                (run_id, one.id, intent.workflow, *place, due_at, Trigger.SCHEDULE,
+                (run_id, one.id, intent.kind, intent.workflow, *place, due_at, Trigger.SCHEDULE,
                  with_previous(one.options, previous_at), None, None)
             )  # fmt: skip
             previous_at = due_at
@@ -202,7 +202,7 @@ class _Round:
 
 
 def _is_plain(one: DueSchedule, intent: Intent, plan: FiringPlan) -> bool:
-    """Whether it fires one run, ready at once, and goes on to its next time; nothing else."""
+    """Whether it fires one run, ready at once, and continues to its next time; nothing else."""
     return (
         len(plan.fires) == 1
         and not plan.skips
@@ -231,7 +231,8 @@ def _understood(text: str) -> Intent | Exception:
 
 
 async def _before(tx: Tx, intents: dict[str, Intent | Exception]) -> dict[str, Before]:
-    """What is open, and what failed, of those whose policies ask for it: two questions in all."""
+    """The open and the failed runs, for the schedules with policies that ask for it: two questions
+    in all."""
     known = {key: value for key, value in intents.items() if isinstance(value, Intent)}
     asking = [key for key, it in known.items() if it.policies.overlap is not Overlap.ALLOW]
     found: dict[str, Before] = {}
@@ -250,13 +251,13 @@ async def _before(tx: Tx, intents: dict[str, Intent | Exception]) -> dict[str, B
 async def end_pauses(
     tx: Tx, *, namespace: str, now: int, new_ids: Iterator[str]
 ) -> tuple[int, list[tuple[str, str]]]:
-    """Resume schedules whose timed pause is over; returns how many, and which were put aside.
+    """Resume schedules after their timed pause; returns how many, and which were quarantined.
 
-    What fell into the pause is skipped. What came after its end, when perhaps nobody was there,
-    is owed like anything else that was missed."""
+    Occurrences within the pause are skipped. Occurrences after its end, when perhaps no scheduler
+    was there, count as missed."""
     skipped: list[Row] = []
     moved: list[Row] = []
-    put_aside: list[tuple[str, str]] = []
+    quarantined: list[tuple[str, str]] = []
     news: list[Cause] = []
     rows = await tx.rows("due_pauses", namespace=namespace, now=now, limit=PAUSES)
     for row in rows:
@@ -266,8 +267,10 @@ async def end_pauses(
             fresh = after_pause(old, intent, old.available_at or now)
             skipped += left_out(old, intent, fresh, now, next(new_ids))
         except Exception as error:  # poison: it stays paused, and says why
-            fresh = msgspec.structs.replace(old, reason=f"{PUT_ASIDE}{error}", available_at=None)
-            put_aside.append((old.name, fresh.reason or ""))
+            fresh = msgspec.structs.replace(
+                old, reason=f"{QUARANTINED_REASON}{error}", available_at=None
+            )
+            quarantined.append((old.name, fresh.reason or ""))
             news.append(record.unreadable(old.id, str(error), old.due_at))
         moved.append(
             (old.id, old.due_at, fresh.status, fresh.reason, fresh.available_at, fresh.due_at,
@@ -278,7 +281,7 @@ async def end_pauses(
     if moved:
         await tx.many("advance_schedules", moved, was=Status.PAUSED)
     await record.record(tx, news, now=now)
-    return len(rows), put_aside
+    return len(rows), quarantined
 
 
 async def next_pause_end(tx: Tx, *, namespace: str) -> int | None:

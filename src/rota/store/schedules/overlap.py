@@ -12,12 +12,12 @@ from rota.core.runs.model import Claim, Outcome
 from rota.store.backend.database import Tx
 from rota.store.notifications import record, schedule_ends
 
-# What a schedule starts; naming the kinds lets the query about stuck runs use its index.
+# The kinds that a schedule starts; naming them lets the query about stuck runs use its index.
 KINDS = ["workflow", "pipeline"]
 
 
 class EndedChain(NamedTuple):
-    """A chain that is over: whose child it was, which schedule's, and its first run."""
+    """A chain that is over: its parent, its schedule, and its first run."""
 
     parent_id: str | None
     schedule_id: str | None
@@ -47,7 +47,7 @@ async def release_next(tx: Tx, ended: Sequence[EndedChain], now: int) -> bool:
 
 
 async def _tell(tx: Tx, ended: Sequence[EndedChain], tells: set[str], now: int) -> bool:
-    """Begin to tell of the ends of schedules that want it; in this very transaction."""
+    """Begin to report the ends of schedules that want it; in this very transaction."""
     roots = {end.root_id: end.schedule_id for end in ended if end.schedule_id in tells}
     chosen = {root: schedule_id for root, schedule_id in roots.items() if schedule_id}
     return bool(chosen and await schedule_ends.tell_ends(tx, chosen, now=now))
@@ -60,7 +60,7 @@ async def _recover(tx: Tx, ended: Sequence[EndedChain], troubled: set[str], now:
 
 
 async def _release_turns(tx: Tx, schedule_ids: Sequence[str], now: int) -> int:
-    """Of each schedule without a run under way, release the first that waits for its turn.
+    """For each schedule without a run in progress, release the first queued occurrence.
 
     The trigger of the chain that ended does not matter: a firing waits behind every open run but
     a backfill's, so the end of any of them may be the one that it waited for."""
@@ -86,13 +86,13 @@ async def _release_backfill(tx: Tx, schedule_id: str | None, count: int, now: in
 
 
 async def release_stuck(tx: Tx, *, namespace: str, now: int) -> int:
-    """Release runs that wait behind nobody; returns how many.
+    """Release runs that wait behind no other; returns how many.
 
     No end of a run leaves one behind today. One that an earlier version or a repair by hand left
     would wait for ever, and every later occurrence would merge into it."""
     found = await _stuck(tx, namespace)
     await tx.rows("lock_templates", ids=sorted({key for keys in found for key in keys}))
-    turns, backfills = await _stuck(tx, namespace)  # Nobody can end or fire one now.
+    turns, backfills = await _stuck(tx, namespace)  # No process can end or fire one now.
     count = await _release_turns(tx, turns, now) if turns else 0
     for schedule_id in backfills:
         count += await _release_backfill(tx, schedule_id, 1, now)
@@ -100,7 +100,7 @@ async def release_stuck(tx: Tx, *, namespace: str, now: int) -> int:
 
 
 async def _stuck(tx: Tx, namespace: str) -> tuple[list[str], list[str]]:
-    """Schedules with a run that waits for its turn, or in a backfill, behind nobody."""
+    """Schedules with a queued occurrence, or one of a backfill, behind no run."""
     turns = await tx.rows("stuck_turns", namespace=namespace, kinds=KINDS)
     backfills = await tx.rows("stuck_backfills", namespace=namespace, kinds=KINDS)
     return [str(row[0]) for row in turns], [str(row[0]) for row in backfills]

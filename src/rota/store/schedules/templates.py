@@ -13,6 +13,7 @@ import msgspec
 
 from rota.core.runs.lifecycle import Status, Trigger
 from rota.core.runs.model import Run, Schedule
+from rota.core.runs.options import StoredRunOptions
 from rota.core.schedules.intent import (
     NO_FURTHER,
     RUNS_DONE,
@@ -25,6 +26,7 @@ from rota.core.schedules.intent import (
 from rota.core.time.occurrence_range import OccurrenceRange
 from rota.core.time.recurrence import next_after
 from rota.store.backend.database import Row, Tx
+from rota.store.schedules.outcomes import LedgerPosition, ledger
 
 LATEST = 1 << 62
 PAGE = 1000
@@ -42,12 +44,8 @@ def stored(intent: Intent) -> str:
 
 
 def with_previous(options: str | None, previous_at: int | None) -> str | None:
-    """A run's options: those of the template, and the occurrence fired before it.
-
-    There they belong to the run for good, whatever becomes of the row of that occurrence."""
-    if previous_at is None:
-        return options
-    return f'{{"previous_due_at":{previous_at}{"," + options[1:] if options else "}"}'
+    """A run's options: those of the template, and the occurrence fired before it."""
+    return StoredRunOptions.read(options).fired_after(previous_at).text()
 
 
 def skip_row(
@@ -58,8 +56,8 @@ def skip_row(
     if skip.occurrences > 1 or more:
         fields = {"from_at": skip.first_at, "to_at": skip.due_at, "count": skip.occurrences, **more}
         output = msgspec.json.encode(fields).decode()
-    return (new_id, schedule_id, intent.workflow, Status.SKIPPED, skip.reason, None, skip.due_at,
-            Trigger.SCHEDULE, None, output, now)  # fmt: skip
+    return (new_id, schedule_id, intent.kind, intent.workflow, Status.SKIPPED, skip.reason, None,
+            skip.due_at, Trigger.SCHEDULE, None, output, now)  # fmt: skip
 
 
 async def put(tx: Tx, schedule: Schedule, *, trigger: str, now: int) -> bool:
@@ -76,7 +74,7 @@ async def put(tx: Tx, schedule: Schedule, *, trigger: str, now: int) -> bool:
 
 
 async def change(tx: Tx, schedule: Schedule) -> bool:
-    """Write every part of a template anew."""
+    """Rewrite every part of a template."""
     rows = await tx.rows(
         "change_schedule", id=schedule.id, queue=schedule.queue, priority=schedule.priority,
         status=schedule.status, reason=schedule.reason, available_at=schedule.available_at,
@@ -116,7 +114,7 @@ async def origins_in(tx: Tx, *, namespace: str, package: str) -> list[str]:
 
 
 async def ailing(tx: Tx, *, namespace: str, limit: int) -> list[Schedule]:
-    """Schedules that somebody should look after."""
+    """Schedules that an operator should look at."""
     rows = await tx.rows("ailing_schedules", namespace=namespace, limit=limit)
     return [Schedule(*row) for row in rows]
 
@@ -124,7 +122,7 @@ async def ailing(tx: Tx, *, namespace: str, limit: int) -> list[Schedule]:
 async def soonest(tx: Tx, *, namespace: str, now: int, until: int, limit: int) -> list[Schedule]:
     """The schedules of which one may be among the next `limit` to fire after now.
 
-    Of those that are overdue all: when they fire next is not stored."""
+    All overdue ones are included: their next time is not stored."""
     rows = await tx.rows(
         "soonest_schedules", namespace=namespace, now=now, until=until, limit=limit
     )
@@ -141,8 +139,8 @@ async def soonest(tx: Tx, *, namespace: str, now: int, until: int, limit: int) -
 async def delete(tx: Tx, schedule_id: str, *, now: int = 0) -> bool:
     """Remove a template. The runs it fired stay; their `schedule_id` becomes null.
 
-    Runs that wait for their turn go now: nobody would give it to them any more. The lock keeps
-    a firing from adding another one in between."""
+    Queued occurrences go now: nothing would release them any more. The lock keeps a firing from
+    adding another one in between."""
     await tx.rows("lock_templates", ids=[schedule_id])
     await tx.rows("free_waiting", id=schedule_id, now=now)
     rows = await tx.rows("delete_schedule", id=schedule_id)
@@ -156,7 +154,7 @@ async def delete(tx: Tx, schedule_id: str, *, now: int = 0) -> bool:
 
 
 class DeletedSchedule(NamedTuple):
-    """What is kept of a schedule that was deleted."""
+    """The record of a deleted schedule."""
 
     workflow: str
     written: str
@@ -197,7 +195,8 @@ async def backfill(tx: Tx, rows: Sequence[Row], *, parallel: int, now: int) -> l
 
 
 async def replace(tx: Tx, old: Schedule, fresh: Schedule, *, now: int, new_id: str) -> Schedule:
-    """Write a changed template. What it owed and will not run any more goes into the ledger."""
+    """Write a changed template. Occurrences that it owed and will not run any more go into the
+    ledger."""
     before, after = _readable(old.spec), _readable(fresh.spec)
     if after is None:  # poison as before: only its state changes
         await change(tx, fresh)
@@ -209,7 +208,7 @@ async def replace(tx: Tx, old: Schedule, fresh: Schedule, *, now: int, new_id: s
         fresh = msgspec.structs.replace(fresh, spec=stored(after))
     await change(tx, fresh)
     if after.policies.overlap is Overlap.ALLOW:
-        # Runs stand beside each other from now on, so that there might always be one before it.
+        # Runs are beside each other from now on, so that there might always be one before it.
         await tx.rows("free_turns", id=fresh.id, now=now)
     row = left_out(old, before, fresh, now, new_id)
     if row:
@@ -218,10 +217,10 @@ async def replace(tx: Tx, old: Schedule, fresh: Schedule, *, now: int, new_id: s
 
 
 async def end_pause(tx: Tx, old: Schedule, *, now: int, new_id: str) -> Schedule:
-    """The schedule after its timed pause, where that is over and nobody has ended it yet.
+    """The schedule after its timed pause, if that is over and was not ended yet.
 
-    Whoever changes a schedule does this first: what fell into the pause is skipped, what came
-    after its end is owed, and no occurrence is both."""
+    A change of a schedule does this first: occurrences within the pause are skipped, those after
+    its end are owed, and none is both."""
     if old.status != Status.PAUSED or old.available_at is None or old.available_at > now:
         return old
     intent = _readable(old.spec)
@@ -247,14 +246,14 @@ def _readable(text: str) -> Intent | None:
 def left_out(
     old: Schedule, before: Intent | None, fresh: Schedule, now: int, new_id: str
 ) -> list[Row]:
-    """The row that tells of what a template owed before a change and does not owe after it."""
+    """The row that reports what a template owed before a change and does not owe after it."""
     if old.due_at is None:
         return []
     until = now if fresh.due_at is None else min(now, fresh.due_at - 1)
     if until < old.due_at:
         return []
     if before is None:  # what cannot be read owed this one; more could not be named
-        skip = Skip(old.due_at, "put aside", old.due_at, 1)
+        skip = Skip(old.due_at, "quarantined", old.due_at, 1)
         return [skip_row(new_id, old.id, read_intent(fresh.spec), skip, now)]
     part = OccurrenceRange.of(before.spec, old.due_at - 1, until)
     if not part.size:
@@ -280,16 +279,6 @@ def resumed(schedule: Schedule, intent: Intent, *, now: int, catch_up: bool = Fa
     )  # fmt: skip
 
 
-async def ledger(
-    tx: Tx, schedule_id: str, *, from_at: int = 0, to_at: int = 0, limit: int = 50
-) -> list[Run]:
-    """Occurrences and their outcomes, newest first; runs by hand stand where they were started."""
-    rows = await tx.rows(
-        "ledger", id=schedule_id, from_at=from_at, to_at=to_at or LATEST, limit=limit
-    )
-    return [Run(*row) for row in rows]
-
-
 async def fired_between(tx: Tx, schedule_id: str, *, from_at: int, to_at: int) -> set[int]:
     """The occurrences of a range that have a run."""
     rows = await tx.rows("fired_between", id=schedule_id, from_at=from_at, to_at=to_at)
@@ -301,11 +290,22 @@ _OUTCOME = ("status", "reason", "available_at", "attempt", "recoveries", "lease_
 
 
 async def history(
-    tx: Tx, schedule_id: str, *, from_at: int = 0, to_at: int = 0, limit: int = 50
+    tx: Tx,
+    schedule_id: str,
+    *,
+    from_at: int = 0,
+    to_at: int = 0,
+    limit: int = 50,
+    before: LedgerPosition = LedgerPosition(),  # noqa: B008
 ) -> list[Run]:
     """The ledger with the outcome of each chain: a row keeps the identity of the first attempt
-    and tells how the newest one stands."""
-    rows = await ledger(tx, schedule_id, from_at=from_at, to_at=to_at, limit=limit)
+    and shows the state of the newest one."""
+    rows = await ledger(tx, schedule_id, from_at=from_at, to_at=to_at, limit=limit, before=before)
+    return await with_outcomes(tx, rows)
+
+
+async def with_outcomes(tx: Tx, rows: Sequence[Run]) -> list[Run]:
+    """First attempts with the state of the newest attempt of each chain."""
     roots = [row.id for row in rows if row.status != Status.SKIPPED]
     found = await tx.rows("last_attempts", roots=roots) if roots else []
     lasts = {last.root_id: last for last in (Run(*row) for row in found)}
@@ -347,7 +347,7 @@ class SchedulePause(NamedTuple):
 
 
 def read_pause(run: Run) -> SchedulePause | None:
-    """The pause a skipped row tells of."""
+    """The pause a skipped row reports."""
     fields = msgspec.json.decode(run.output) if run.output else {}
     if not fields.get("paused_at"):
         return None
@@ -364,7 +364,8 @@ def extra_row(
 ) -> Row:
     """A row for `add_runs`."""
     return (
-        fields["id"], schedule.id, intent.workflow, fields.get("status", Status.PENDING),
+        fields["id"], schedule.id, intent.kind, intent.workflow,
+        fields.get("status", Status.PENDING),
         fields.get("reason"), fields.get("available_at"), fields.get("due_at"), fields["trigger"],
         with_previous(schedule.options, previous_at), None, None,
     )  # fmt: skip

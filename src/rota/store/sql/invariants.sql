@@ -22,9 +22,15 @@ where schedule_id is not null and due_at is not null and retry_of is null and st
 group by schedule_id, due_at having count(*) > 1
 
 -- name: broken_turn
--- A run that waits for its turn must have one before it that goes on, and no backfill is that.
-select waiting.id, waiting.schedule_id from runs as waiting
-where waiting.status = 'sleeping' and waiting.reason = 'turn' and not exists (
+-- A run that waits for its turn must have one before it that continues, and no backfill is that.
+select waiting.id, waiting.schedule_id from (
+    select id, schedule_id from runs
+    where status = 'sleeping' and reason = 'turn' and available_at is null
+    union all
+    select id, schedule_id from runs
+    where status = 'sleeping' and reason = 'turn' and available_at is not null
+) as waiting
+where not exists (
     select 1 from runs as other join runs as root on root.id = other.root_id
     where other.schedule_id = waiting.schedule_id and other.id <> waiting.id
         and root.trigger <> 'backfill'
@@ -32,9 +38,15 @@ where waiting.status = 'sleeping' and waiting.reason = 'turn' and not exists (
             or (other.status = 'sleeping' and coalesce(other.reason, '') <> 'turn')))
 
 -- name: broken_backfill
--- A run that waits in a backfill must have one before it that goes on.
-select waiting.id, waiting.schedule_id from runs as waiting
-where waiting.status = 'sleeping' and waiting.reason = 'backfill' and not exists (
+-- A run that waits in a backfill must have one before it that continues.
+select waiting.id, waiting.schedule_id from (
+    select id, schedule_id from runs
+    where status = 'sleeping' and reason = 'backfill' and available_at is null
+    union all
+    select id, schedule_id from runs
+    where status = 'sleeping' and reason = 'backfill' and available_at is not null
+) as waiting
+where not exists (
     select 1 from runs as other join runs as root on root.id = other.root_id
     where other.schedule_id = waiting.schedule_id and other.id <> waiting.id
         and root.trigger = 'backfill'
@@ -52,13 +64,24 @@ where heir.root_id <> before.root_id
     or before.status not in ('failed', 'crashed', 'cancelled', 'completed')
 
 -- name: broken_open_chain
-select root_id, count(*) from runs
-where status in ('pending', 'running', 'sleeping', 'waiting')
+-- Each part has an index that holds nothing else.
+select root_id, count(*) from (
+    select root_id from runs where status = 'pending'
+    union all
+    select root_id from runs where status = 'running'
+    union all
+    select root_id from runs where status = 'sleeping' and available_at is not null
+    union all
+    select root_id from runs where status = 'sleeping' and available_at is null
+    union all
+    select root_id from runs where status = 'waiting'
+) as unfinished
 group by root_id having count(*) > 1
 
 -- name: broken_serial
 select namespace, serial_key, count(*) from runs
-where serial_key is not null and status in ('pending', 'running', 'sleeping', 'waiting')
+where serial_key is not null and finished_at is null
+    and status in ('pending', 'running', 'sleeping', 'waiting')
 group by namespace, serial_key having count(*) > 1
 
 -- name: broken_step
@@ -75,7 +98,7 @@ where parent.status = 'sleeping' and parent.reason = 'child' and parent.availabl
         and child.status in ('pending', 'running', 'sleeping', 'waiting'))
 
 -- name: broken_orphan
--- A child of a cancelled chain must not go on, unless it was started detached.
+-- A child of a cancelled chain must not continue, unless it was started detached.
 select child.id, child.status from runs as child join runs as parent on parent.id = child.parent_id
 where child.status in ('pending', 'running', 'sleeping') and parent.status = 'cancelled'
     and not exists (select 1 from runs as later where later.retry_of = parent.id)
@@ -95,7 +118,7 @@ select id, name from runs
 where kind = 'automation' and status = 'waiting' and coalesce(reason, '') = ''
 
 -- name: broken_reservation
--- A reserved event belongs to a chain that goes on.
+-- A reserved event belongs to a chain that continues.
 select events.id, events.reserved_by from events
 where events.status = 'reserved' and not exists (
     select 1 from runs as owner join runs as heir
@@ -109,7 +132,7 @@ select root_id, count(*) from mutations
 where status <> 'failed' group by root_id having count(*) > 1
 
 -- name: broken_doubt
--- A side effect that is not settled belongs to a chain that goes on.
+-- A side effect that is not settled belongs to a chain that continues.
 select mutations.id, mutations.status from mutations
 where mutations.status <> 'applied' and mutations.status <> 'failed' and mutations.status <> 'skipped'
     and not exists (select 1 from runs
@@ -129,7 +152,7 @@ from handler_runs join runs on runs.id = handler_runs.run_id
 where (handler_runs.phase = 'committed') <> (runs.status = 'completed')
 
 -- name: broken_applied
--- What was applied has moved its run on.
+-- An applied change has moved its run on.
 select mutations.id, handler_runs.phase from mutations
 join handler_runs on handler_runs.run_id = mutations.run_id
 where mutations.status = 'applied' and handler_runs.phase in ('executing', 'preparing', 'prepared')

@@ -1,4 +1,4 @@
--- What `rota metrics` counts. Asked at every scrape, so nothing here reads all that is over.
+-- The counts of `rota metrics`. Asked at every scrape, so nothing here reads all that is over.
 
 -- name: count_open
 -- Open runs. Each part has an index that holds nothing else; the last two are what sleeps until
@@ -45,7 +45,7 @@ where namespace = :namespace and kind = 'schedule'
 group by status, reason
 
 -- name: count_automations
--- With how the one open run of each stands.
+-- With how the one open run of each is.
 select automations.status, turn.status, turn.reason, count(*)
 from automations
 left join runs as turn on turn.namespace = automations.namespace
@@ -55,13 +55,13 @@ where automations.namespace = :namespace
 group by automations.status, turn.status, turn.reason
 
 -- name: recent_executions
--- Of every schedule of a pipeline, the last attempt of each execution that was due, or was started
+-- For every schedule of a pipeline, the last attempt of each execution that was due, or was started
 -- by hand, since an instant; of very many, the newest.
 with recent as (
     select template.name as schedule, runs.id as id
     from runs as template join runs on runs.schedule_id = template.id
     where template.namespace = :namespace and template.kind = 'schedule'
-        and template.spec like '%"workflow":"pipeline:%'
+        and template.spec like '%"kind":"pipeline"%'
         and runs.schedule_id is not null and runs.due_at >= :since
         and runs.kind = 'pipeline' and runs.status <> 'skipped'
         and not exists (select 1 from runs as later where later.retry_of = runs.id)
@@ -69,7 +69,7 @@ with recent as (
     select template.name as schedule, runs.id as id
     from runs as template join runs on runs.schedule_id = template.id
     where template.namespace = :namespace and template.kind = 'schedule'
-        and template.spec like '%"workflow":"pipeline:%'
+        and template.spec like '%"kind":"pipeline"%'
         and runs.schedule_id is not null and runs.due_at is null and runs.created_at >= :since
         and runs.kind = 'pipeline' and runs.status <> 'skipped'
         and not exists (select 1 from runs as later where later.retry_of = runs.id)
@@ -78,3 +78,34 @@ with recent as (
 select recent.schedule, runs.status, coalesce(runs.output, (select body from payloads
     where run_id = runs.id and part = 'output')) as output
 from recent join runs on runs.id = recent.id
+
+-- name: newest_runs
+-- The newest runs, up to a limit, for the charts of an overview.
+select namespace, kind, status, created_at, started_at, finished_at, available_at, due_at, trigger
+from runs where id >= :since_id order by id desc limit :limit
+
+-- name: busy_slots
+-- Runs in progress by worker.
+select lease_owner, count(*) from runs
+where namespace = :namespace and status = 'running'
+group by lease_owner
+
+-- name: unsuccessful_since
+select id from runs
+where namespace = :namespace and status = :status and finished_at is not null
+    and status <> 'completed' and id >= :since_id
+order by id desc limit :limit
+
+-- name: quarantined_runs
+-- The newest runs that crashed for good: nothing takes them over.
+select {run columns} from runs
+where namespace = :namespace and status = 'crashed' and finished_at is not null
+    and status <> 'completed' and id >= :since_id
+    and not exists (select 1 from runs as later where later.retry_of = runs.id)
+order by id desc limit :limit
+
+-- name: stopped_schedules
+-- Schedules that were quarantined, because they cannot be read.
+select {schedule columns} from runs
+where namespace = :namespace and kind = 'schedule' and reason like 'quarantined: %'
+order by name limit :limit

@@ -11,17 +11,18 @@ delete from notices where schedule_id = :schedule_id
 select schedule_id, body from notices where schedule_id {in ids}
 
 -- name: ends_of_chains
--- The last attempt of each of these chains; one that was called off is nobody's news.
+-- The last attempt of each of these chains; a cancelled one is not reported.
 select runs.id, runs.root_id from runs
 where (runs.id {in roots} or (runs.root_id {in roots} and runs.retry_of is not null))
     and runs.status <> 'cancelled'
     and not exists (select 1 from runs as later where later.retry_of = runs.id)
 
 -- name: start_notices
--- The run that tells, beside what it tells of; its external id makes it one, whoever comes again.
+-- The notifying run, beside what it reports; its external id makes it one, however often it is
+-- sent.
 insert into runs (id, namespace, kind, name, queue, priority, status, available_at, root_id,
     attempt, recoveries, trigger, external_id, input, created_at)
-select item.id, runs.namespace, 'workflow', 'rota.notify', runs.queue, runs.priority, 'pending',
+select item.id, runs.namespace, 'workflow', :name, runs.queue, runs.priority, 'pending',
     :now, item.id, 1, 0, 'event', item.external_id, item.input, :now
 from runs {, items: id text, schedule_id text, external_id text, input text}
 where runs.id = item.schedule_id
@@ -29,9 +30,9 @@ on conflict do nothing
 returning id
 
 -- name: told_of
--- Which of these runs have been told of.
+-- Which of these runs have been reported.
 select external_id from runs
-where namespace = :namespace and name = 'rota.notify' and external_id {in ids}
+where namespace = :namespace and name = :name and external_id {in ids}
     and external_id is not null
 
 -- name: execution_before
@@ -56,14 +57,14 @@ select before.status, before.reason from (
 order by before.finished_at desc, before.id desc limit 1
 
 -- name: record_notifications
--- What happened to these runs, if a rule of the namespace wants to know. A run of a schedule is
+-- The events of these runs, if a rule of the namespace wants to know. A run of a schedule is
 -- known by the schedule's name, too.
 insert into notifications (id, namespace, kind, source, name, schedule, queue, tags, subject,
     run_id, details, created_at, is_open)
 select item.id, runs.namespace, item.kind,
     case when runs.kind = 'workflow' and runs.schedule_id is not null then 'schedule'
         else runs.kind end,
-    case when runs.name like 'pipeline:%' then substr(runs.name, 10) else runs.name end,
+    case when runs.kind = 'pipeline' then substr(runs.name, :named_from) else runs.name end,
     case when runs.kind = 'schedule' then runs.name else template.name end,
     runs.queue, runs.tags, item.subject, runs.id, item.details, :now, item.is_open
 from runs left join runs as template on template.id = runs.schedule_id
@@ -97,7 +98,7 @@ where namespace = :namespace and kind {in kinds} and id < :before_id
 order by id desc limit :limit
 
 -- name: latest_notification
--- The newest about a run whose trouble is not over.
+-- The newest about a run that has not recovered.
 select id, kind, source, name, schedule, queue, tags, run_id, details, created_at, sent_to
 from notifications
 where subject = :subject and is_open = 1 and run_id = :run_id

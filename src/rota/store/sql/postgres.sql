@@ -1,4 +1,4 @@
--- What PostgreSQL says differently; each is counted.
+-- The overrides for PostgreSQL; each is counted.
 
 -- name: has_migrations
 select count(*) from pg_tables where schemaname = '{schema}' and tablename = 'migrations'
@@ -21,6 +21,25 @@ select tablename from pg_tables where schemaname = '{schema}'
 
 -- name: server_identity
 select current_database(), pg_postmaster_start_time()::text
+
+-- name: table_grants
+select tablename, tableowner::text, pg_has_role(tableowner, 'usage'),
+    has_table_privilege(format('%I.%I', schemaname, tablename), 'select'),
+    has_table_privilege(format('%I.%I', schemaname, tablename), 'insert'),
+    has_table_privilege(format('%I.%I', schemaname, tablename), 'update'),
+    has_table_privilege(format('%I.%I', schemaname, tablename), 'delete')
+from pg_tables where schemaname = '{schema}' order by tablename
+
+-- name: role_state
+select current_user::text, has_schema_privilege('{schema}', 'create')
+
+-- name: default_grants
+-- The rights of this role on tables that the owner makes later.
+select distinct lower(acl.privilege_type)
+from pg_default_acl as defaults, aclexplode(defaults.defaclacl) as acl
+where defaults.defaclobjtype = 'r' and defaults.defaclrole = :owner::text::regrole
+    and defaults.defaclnamespace in (0, (select oid from pg_namespace where nspname = '{schema}'))
+    and (acl.grantee = 0 or pg_has_role(acl.grantee, 'usage'))
 
 -- name: store_version
 select 'PostgreSQL ' || current_setting('server_version')
@@ -49,8 +68,7 @@ returning pg_notify(:channel, 'ready' || {seed})
 -- so that they stay where they are: by their places they need not be looked up once more.
 with picked as (
     select ctid from runs
-    where namespace = :namespace and queue = :queue and status = 'pending' and {served runs}
-        and recoveries < 2
+    where {claimable runs}
         and not exists (select 1 from queues
             where queues.namespace = :namespace and queues.name = :queue and queues.paused = 1)
     order by priority desc, available_at, id
@@ -64,24 +82,22 @@ where ctid = any (array(select ctid from picked))
 returning {claim columns}
 
 -- name: claim_runs_after
--- The same, passing over what was claimed before. While a snapshot is open, the server keeps the
--- entries of all of that in the index, and a claim from the front reads every one of them.
+-- The same, passing over what was claimed before. While a snapshot is open, the server
+-- keeps the entries of claimed runs in the index. A claim from the front reads every one of them.
 with unpaused as (
     select 1 where not exists (select 1 from queues
         where queues.namespace = :namespace and queues.name = :queue and queues.paused = 1)
 ),
 higher as (
     select ctid from runs
-    where namespace = :namespace and queue = :queue and status = 'pending' and {served runs}
-        and recoveries < 2 and exists (select 1 from unpaused) and priority > :after_priority
+    where {claimable runs} and exists (select 1 from unpaused) and priority > :after_priority
     order by priority desc, available_at, id
     limit :limit
     {skip_locked}
 ),
 behind as (
     select ctid from runs
-    where namespace = :namespace and queue = :queue and status = 'pending' and {served runs}
-        and recoveries < 2 and exists (select 1 from unpaused) and priority = :after_priority
+    where {claimable runs} and exists (select 1 from unpaused) and priority = :after_priority
         and (available_at, id) > (:after_at, :after_id)
     order by priority desc, available_at, id
     limit :limit - (select count(*) from higher)
@@ -89,8 +105,7 @@ behind as (
 ),
 lower as (
     select ctid from runs
-    where namespace = :namespace and queue = :queue and status = 'pending' and {served runs}
-        and recoveries < 2 and exists (select 1 from unpaused) and priority < :after_priority
+    where {claimable runs} and exists (select 1 from unpaused) and priority < :after_priority
     order by priority desc, available_at, id
     limit :limit - (select count(*) from higher) - (select count(*) from behind)
     {skip_locked}
@@ -212,9 +227,21 @@ moved as (
 )
 select (select count(*) from ended), (select count(*) from moved)
 
--- name: close_consumer
--- What a run that publishes nothing leaves, but for its end.
-with noted as ({query note_held}),
+-- name: close_handler_runs
+-- The writes of handler runs that publish nothing, but for the ends of their runs.
+with noted as ({query note_used}),
 used as ({query use_events}),
-ended as ({query commit_handler_run})
-{query commit_consumer}
+ended as ({query commit_handler_runs})
+{query commit_handlers}
+
+-- name: peek_topics
+-- Events of several topics, each found by the index: SQLite has no `lateral`, and no round trips.
+select item.place, found.*
+from (values (1)) as always (one) {, items: place int, automation text, topic text, most int}
+cross join lateral (
+    select {event columns} from events
+    where events.namespace = :namespace and events.automation = item.automation
+        and events.topic = item.topic and events.status = 'pending'
+    order by events.id limit item.most
+) as found
+order by item.place, found.id

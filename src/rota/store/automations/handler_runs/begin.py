@@ -1,12 +1,13 @@
-"""The beginning of a turn: what it is for, written down before any of it happens. One transaction
-under the automation's lock and the run's claim; a worker that lost its lease changes nothing.
+"""The beginning of handler runs: what each is for, written down before any of it happens. One
+transaction under the locks of the automations and the claims of the runs; a worker that lost its
+lease changes nothing. Runs that begin at the same time share the transaction and its statements.
 
-What follows is in `checkpoints`, and its end in `handler_ends`.
+The later steps are in `checkpoint`, and the end in `commit`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -20,7 +21,7 @@ from rota.core.runs.model import Claim, Outcome
 from rota.errors import LeaseLost
 from rota.store.automations import effects, events
 from rota.store.automations.events import AutomationKey
-from rota.store.automations.state import Rest, put_turn, rest_of
+from rota.store.automations.state import NewTurn, Rest, put_turns, rest_of
 from rota.store.backend.database import Tx
 from rota.store.runs import transitions
 
@@ -29,7 +30,7 @@ _OWN = len(DeployedAutomation.__struct_fields__)
 
 
 class Work(NamedTuple):
-    """A handler run to perform, from where it stands."""
+    """A handler run to perform, from where it is."""
 
     automation: DeployedAutomation
     handler: DeployedHandler | None  # None: it is no longer declared
@@ -46,7 +47,7 @@ class HandlerRunSettled(NamedTuple):
 
 
 class Notes(NamedTuple):
-    """What a run leaves for people: its log lines, and what the host remarked."""
+    """The records that a run leaves for people: its log lines, and the remarks of the host."""
 
     logs: str | None = None
     remark: str | None = None
@@ -65,33 +66,74 @@ class Held(NamedTuple):
 
 
 def lost(claim: Claim) -> LeaseLost:
-    """Somebody else has taken over: nothing of ours counts."""
+    """Another worker has taken over: no write of this one counts."""
     return LeaseLost(f"{claim.id}: the run is no longer held by this worker", run_id=claim.id)
 
 
 async def hold(tx: Tx, claim: Claim) -> Held:
     """Lock the automation and make sure that its run is ours."""
-    rows = await tx.rows(
-        "hold_turn", namespace=claim.namespace, name=claim.name, run_id=claim.id,
-        claim_count=claim.claim_count, lease_owner=claim.lease_owner,
-    )  # fmt: skip
-    if not rows:
+    held = await hold_all(tx, [claim])
+    if not held:
         raise lost(claim)
-    found = [DeployedHandler(*row[_OWN:]) for row in rows]
-    return Held(DeployedAutomation(*rows[0][:_OWN]), {one.name: one for one in found})
+    return held[claim.id]
 
 
-async def begin(
-    tx: Tx, claim: Claim, *, digest: str, recoveries_max: int, now: int, new_ids: Iterator[str]
+async def hold_all(tx: Tx, claims: Sequence[Claim]) -> dict[str, Held]:
+    """The same for several runs, by run id; those that are no longer ours are missing."""
+    items = [(one.id, one.claim_count, one.lease_owner) for one in claims]
+    found: dict[str, Held] = {}
+    for run_id, *row in await tx.many("hold_turns", items):
+        if run_id not in found:
+            found[run_id] = Held(DeployedAutomation(*row[:_OWN]), {})
+        handler = DeployedHandler(*row[_OWN:])
+        found[run_id].handlers[handler.name] = handler
+    return found
+
+
+class Beginning(NamedTuple):
+    """A claimed turn, and the digest of the code that this worker has for it."""
+
+    claim: Claim
+    digest: str
+
+
+class Group(NamedTuple):
+    """Turns that begin in one transaction: what they share, and the handler runs to insert."""
+
+    recoveries_max: int
+    now: int
+    new_ids: Iterator[str]
+    puts: list[HandlerRun]
+
+
+async def begin_all(
+    tx: Tx,
+    beginnings: Sequence[Beginning],
+    *,
+    recoveries_max: int,
+    now: int,
+    new_ids: Iterator[str],
+) -> list[Work | HandlerRunSettled | LeaseLost]:
+    """Decide what each of these turns is for, and write it down before any of it happens."""
+    held = await hold_all(tx, [one.claim for one in beginnings])
+    group = Group(recoveries_max, now, new_ids, [])
+    answers: list[Work | HandlerRunSettled | LeaseLost] = []
+    for claim, digest in beginnings:
+        ours = held.get(claim.id)
+        answers.append(await _begin(tx, claim, ours, digest, group) if ours else lost(claim))
+    await _put_runs(tx, beginnings[0].claim.namespace, group)
+    return answers
+
+
+async def _begin(
+    tx: Tx, claim: Claim, held: Held, digest: str, group: Group
 ) -> Work | HandlerRunSettled:
-    """Decide what this turn is for, and write it down before any of it happens."""
-    held = await hold(tx, claim)
-    automation = held.automation
+    automation, now = held.automation, group.now
     if automation.digest != digest:
         return HandlerRunSettled(stale=True)
     if automation.status != "active":
         return await _sleep(tx, claim, held, now)
-    if claim.recoveries >= max(1, recoveries_max):
+    if claim.recoveries >= max(1, group.recoveries_max):
         text = f"its worker died {claim.recoveries} times while it ran"
         await settle(tx, Outcome(claim, "ask", reason="crashes", error=_error(text)), now)
         return HandlerRunSettled()
@@ -99,14 +141,14 @@ async def begin(
     mutation = await effects.of_chain(tx, claim.root_id) if last else None
     way = take_up(_left(claim, last, mutation))
     if last is None or way is Way.CHOOSE:
-        return await _choose(tx, claim, held, now)
+        return await _choose(tx, claim, held, group)
     handler = held.handlers.get(last.handler)
     if way is Way.AGAIN or (way is Way.ON and handler is None):
         await let_go(tx, claim, mutation, now)
         if handler is None:
-            return await _choose(tx, claim, held, now)
-        return await _start(tx, claim, automation, handler, _again(claim), now)
-    return await _go_on(tx, claim, Work(automation, handler, last, way, mutation), now, new_ids)
+            return await _choose(tx, claim, held, group)
+        return _start(claim, automation, handler, _again(claim), group)
+    return await _go_on(tx, claim, Work(automation, handler, last, way, mutation), group)
 
 
 def is_first(claim: Claim) -> bool:
@@ -121,17 +163,15 @@ async def _last_run(tx: Tx, claim: Claim) -> HandlerRun | None:
     return HandlerRun(*rows[0]) if rows else None
 
 
-async def _go_on(
-    tx: Tx, claim: Claim, work: Work, now: int, new_ids: Iterator[str]
-) -> Work | HandlerRunSettled:
+async def _go_on(tx: Tx, claim: Claim, work: Work, group: Group) -> Work | HandlerRunSettled:
     if work.way is Way.GIVE_WAY:
-        return await _give_way(tx, claim, work.automation, now, next(new_ids))
+        return await _give_way(tx, claim, work.automation, group.now, next(group.new_ids))
     if work.way is Way.ASK:
-        await settle(tx, Outcome(claim, "ask", reason="approval"), now)
+        await settle(tx, Outcome(claim, "ask", reason="approval"), group.now)
         return HandlerRunSettled()
     if work.run.run_id == claim.id:
         return work
-    return work._replace(run=await _adopt(tx, claim, work, now))
+    return work._replace(run=await _adopt(tx, claim, work, group))
 
 
 def _left(claim: Claim, last: HandlerRun | None, mutation: LedgerRow | None) -> Left | None:
@@ -157,52 +197,52 @@ async def let_go(tx: Tx, claim: Claim, mutation: LedgerRow | None, now: int) -> 
         await effects.move(tx, mutation, Mutation.FAILED, now=now, resolved_by="never called")
 
 
-async def _choose(tx: Tx, claim: Claim, held: Held, now: int) -> Work | HandlerRunSettled:
-    handlers = list(held.handlers.values())
+async def _choose(tx: Tx, claim: Claim, held: Held, group: Group) -> Work | HandlerRunSettled:
+    handlers, now = list(held.handlers.values()), group.now
     several = in_line(handlers, now=now) > 1
     oldest = await events.oldest(tx, held.place) if several else {}
     turn = choose(handlers, oldest, now=now)
     if turn is None:
         return await _sleep(tx, claim, held, now)
-    return await _start(tx, claim, held.automation, held.handlers[turn.name], turn.cause, now)
+    return _start(claim, held.automation, held.handlers[turn.name], turn.cause, group)
 
 
-async def _start(
-    tx: Tx,
+def _start(
     claim: Claim,
     automation: DeployedAutomation,
     handler: DeployedHandler,
     cause: str,
-    now: int,
+    group: Group,
 ) -> Work:
     phase = PRODUCER[0] if handler.kind == "producer" else CONSUMER[0]
     run = HandlerRun(
         claim.id, claim.root_id, automation.name, handler.name, handler.kind, automation.version,
-        cause, phase, handler.marked, None, handler.state, None, None, None, None, 0, 0, now, None,
+        cause, phase, handler.marked, None, handler.state, None, None, None, None, 0, 0, group.now,
+        None,
     )  # fmt: skip
-    await _put_run(tx, automation, run, now)
+    group.puts.append(run)
     return Work(automation, handler, run, Way.CHOOSE, None)
 
 
-async def _put_run(tx: Tx, automation: DeployedAutomation, run: HandlerRun, now: int) -> None:
-    await tx.rows(
-        "put_handler_run", run_id=run.run_id, root_id=run.root_id, namespace=automation.namespace,
-        automation=run.automation, handler=run.handler, kind=run.kind, version=run.version,
-        cause=run.cause, phase=run.phase, seen=run.seen, prepared=run.prepared,
-        state_before=run.state_before, reserved_count=run.reserved_count, now=now,
-    )  # fmt: skip
+async def _put_runs(tx: Tx, namespace: str, group: Group) -> None:
+    items = [
+        (run.run_id, run.root_id, run.automation, run.handler, run.kind, run.version, run.cause,
+         run.phase, run.seen, run.prepared, run.state_before, run.reserved_count)
+        for run in group.puts
+    ]  # fmt: skip
+    await tx.many("put_handler_runs", items, namespace=namespace, now=group.now)
 
 
-async def _adopt(tx: Tx, claim: Claim, work: Work, now: int) -> HandlerRun:
-    """A new run goes on with what the one before it has prepared and reserved."""
-    await events.transfer(tx, claim.root_id, claim.id, now=now)
+async def _adopt(tx: Tx, claim: Claim, work: Work, group: Group) -> HandlerRun:
+    """A new run continues with what the one before it has prepared and reserved."""
+    await events.transfer(tx, claim.root_id, claim.id, now=group.now)
     await effects.adopt(tx, claim)
     run = replace(
         work.run, run_id=claim.id, cause=_again(claim), version=work.automation.version,
-        logs=None, remark=None, error_kind=None, started_at=now, finished_at=None,
+        logs=None, remark=None, error_kind=None, started_at=group.now, finished_at=None,
         phase=Phase.EMITTING if work.way is Way.EMIT else Phase.MUTATING,
     )  # fmt: skip
-    await _put_run(tx, work.automation, run, now)
+    group.puts.append(run)
     return run
 
 
@@ -232,17 +272,21 @@ async def succeed(
     tx: Tx, claim: Claim, automation: DeployedAutomation, new_id: str, at: Rest, now: int
 ) -> None:
     """Give the chain its next run."""
-    await put_turn(
-        tx, automation, new_id, at, now=now, retry_of=claim.id, root_id=claim.root_id,
-        attempt=claim.attempt + 1,
-    )  # fmt: skip
+    turn = NewTurn(automation, new_id, at, claim.id, claim.root_id, claim.attempt + 1)
+    await put_turns(tx, [turn], now=now)
 
 
 async def settle(tx: Tx, outcome: Outcome, now: int) -> None:
     """End or suspend the run, or LeaseLost."""
-    settled = await transitions.settle(tx, [outcome], now=now, alone=False, continues=True)
-    if outcome.claim.id not in settled.ids:
-        raise lost(outcome.claim)
+    await settle_all(tx, [outcome], now)
+
+
+async def settle_all(tx: Tx, outcomes: Sequence[Outcome], now: int) -> None:
+    """The same for several; LeaseLost if one of them is not ours."""
+    settled = await transitions.settle(tx, outcomes, now=now, alone=False, continues=True)
+    for outcome in outcomes:
+        if outcome.claim.id not in settled.ids:
+            raise lost(outcome.claim)
 
 
 def _error(message: str, kind: str = "host") -> str:

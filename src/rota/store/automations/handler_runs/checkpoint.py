@@ -1,7 +1,7 @@
-"""Checkpoints of a handler run between its beginning and its end: each is one transaction under
-the run's claim, which it locks. They concern this run's chain alone, so the automation is not
-locked: others publish to it meanwhile. Where one statement may write several times, the usual
-ones are one statement. Each may be repeated: its answer may have been lost.
+"""Checkpoints of a handler run between its beginning and its end: each is one transaction under the
+run's claim, which it locks. They concern this run's chain alone, so the automation is not locked:
+others publish to it meanwhile. If one statement may write several times, the usual ones are one
+statement. Each may be repeated: its answer may have been lost.
 """
 
 from __future__ import annotations
@@ -66,8 +66,8 @@ async def prepared(
 async def call_begins(
     tx: Tx, claim: Claim, wanted: effects.Wanted, *, approval: bool, now: int
 ) -> LedgerRow:
-    """Checkpoint: the ledger knows of the call before it is made. Where a person must agree, the
-    exact parameters are proposed instead; agreeing to others is not agreeing."""
+    """Checkpoint: the ledger knows of the call before it is made. If a person must agree, the exact
+    parameters are proposed instead; agreeing to others is not agreeing."""
     status = Mutation.PROPOSED if approval else Mutation.IN_FLIGHT
     if is_first(claim):
         return await _first_call(tx, claim, wanted, status, now)
@@ -106,7 +106,7 @@ async def _first_call(
 
 
 async def _put_before(tx: Tx, claim: Claim, wanted: effects.Wanted) -> LedgerRow:
-    """The entry that this very run wrote, whose answer was lost: nothing was called since."""
+    """The entry that this very run wrote and got no answer for: nothing was called since."""
     if not await tx.rows(
         "held_run", run_id=claim.id, claim_count=claim.claim_count, lease_owner=claim.lease_owner
     ):

@@ -1,11 +1,11 @@
-"""The end of a turn: commit or stop. Settling it and giving birth to the next one is one act,
+"""The end of handler runs: commit or stop. Settling a run and inserting the next one is one act,
 together with state, events and schedule: a restart has nothing to recover.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -23,9 +23,10 @@ from rota.core.notifications.model import NotificationKind
 from rota.core.runs.lifecycle import Status, Trigger
 from rota.core.runs.model import Claim, Outcome
 from rota.core.time.instants import after as plus
+from rota.errors import LeaseLost
 from rota.store.automations import deploy, effects, events
 from rota.store.automations import state as automations
-from rota.store.automations.events import Published
+from rota.store.automations.events import AutomationKey, Published
 from rota.store.automations.handler_runs.begin import (
     HandlerRunSettled,
     Held,
@@ -33,14 +34,17 @@ from rota.store.automations.handler_runs.begin import (
     Work,
     encoded,
     hold,
+    hold_all,
     is_first,
     let_go,
+    lost,
     settle,
+    settle_all,
     succeed,
 )
 from rota.store.automations.handler_runs.skip import LeftOut, SkipTarget, leave_out
-from rota.store.automations.state import Rest, put_turn, rest_of
-from rota.store.backend.database import Tx
+from rota.store.automations.state import NewTurn, Rest, put_turns, rest_of
+from rota.store.backend.database import Row, Tx
 from rota.store.notifications import record
 
 
@@ -56,45 +60,110 @@ class Commit(NamedTuple):
     notes: Notes
 
 
-async def commit(
-    tx: Tx, claim: Claim, work: Work, done: Commit, *, now: int, new_ids: Iterator[str]
-) -> HandlerRunSettled:
-    """State, events, inputs, used events, schedule, this run's end and the next turn: one act."""
-    held = await hold(tx, claim)
-    handler = held.handlers.get(work.run.handler)
-    if handler is not None and handler.kind != work.run.kind:
-        handler = None  # another one of that name
-    told = Published([], {})
-    if _is_rejected(work):
-        await events.release_corrected(tx, claim.id, now=now)
-    if tx.dialect.fuses and handler is not None and _only_takes(done):
-        changed: DeployedHandler | None = await _close(tx, claim, work, done, handler, now)
+class Ending(NamedTuple):
+    """A handler run that succeeded, and all that it leaves."""
+
+    claim: Claim
+    work: Work
+    done: Commit
+
+    @property
+    def publishes(self) -> bool:
+        """Whether it has events or inputs to store."""
+        return bool(self.done.events or self.done.inputs)
+
+
+async def commit_all(
+    tx: Tx, endings: Sequence[Ending], *, now: int, new_ids: Iterator[str]
+) -> list[HandlerRunSettled | LeaseLost]:
+    """State, events, inputs, used events, schedule, the ends of these runs and the next turns: one
+    act. Runs that end at the same time share its statements."""
+    held = await hold_all(tx, [one.claim for one in endings])
+    ours = [one for one in endings if one.claim.id in held]
+    ends = await _close(tx, ours, held, now, new_ids)
+    outcomes = [
+        Outcome(one.claim, "complete", output=encoded({"handler": one.work.run.handler}))
+        for one in ours
+    ]
+    await settle_all(tx, outcomes, now)
+    again = [one.claim for one in ours if not is_first(one.claim)]
+    if again:
+        await record.recovered(tx, again, now=now)
+    rests: dict[str, Rest] = {}
+    for one in ours:
+        automation = held[one.claim.id].automation
+        await automations.count_troubles(tx, automation, failures=0, fixes=0)
+        rests[one.claim.id] = rest_of(automation, ends[one.claim.id], now)
+    turns = [NewTurn(held[key].automation, next(new_ids), at) for key, at in rests.items()]
+    await put_turns(tx, turns, now=now)
+    return [
+        HandlerRunSettled(rests[one.claim.id].available_at)
+        if one.claim.id in rests
+        else lost(one.claim)
+        for one in endings
+    ]
+
+
+async def _close(
+    tx: Tx, ours: Sequence[Ending], held: Mapping[str, Held], now: int, new_ids: Iterator[str]
+) -> dict[str, list[DeployedHandler]]:
+    """Store what the runs leave; returns the handlers of each automation as they are then."""
+    for one in ours:
+        if _is_rejected(one.work):
+            await events.release_corrected(tx, one.claim.id, now=now)
+    rows = [_end_of(one) for one in ours]
+    told: dict[str, Published] = {}
+    namespace = ours[0].claim.namespace if ours else ""
+    if tx.dialect.fuses and not any(one.publishes for one in ours):
+        kept = await tx.many("close_handler_runs", rows, namespace=namespace, now=now)
     else:
-        told = await _use_and_publish(tx, claim, work, done, held, now, new_ids)
-        changed = await _keep(tx, claim, work, done, handler, now) if handler else None
-        end = _end_of(claim, work, done, len(told.events), now)
-        await tx.rows("commit_handler_run", **end)
-    output = encoded({"handler": work.run.handler})
-    await settle(tx, Outcome(claim, "complete", output=output), now)
-    if not is_first(claim):
-        await record.recovered(tx, [claim], now=now)
-    await automations.count_troubles(tx, held.automation, failures=0, fixes=0)
-    at = rest_of(held.automation, _after_run(held, told.readers, changed), now)
-    await put_turn(tx, held.automation, next(new_ids), at, now=now)
-    return HandlerRunSettled(at.available_at)
+        told = await _use_and_publish(tx, ours, now, new_ids)
+        rows = [
+            (*row[:-1], len(told[one.claim.id].events) if one.claim.id in told else 0)
+            for row, one in zip(rows, ours, strict=True)
+        ]
+        await tx.many("commit_handler_runs", rows, now=now)
+        kept = await tx.many("commit_handlers", rows, namespace=namespace, now=now)
+    marks = {automation: marks for automation, *marks in kept}
+    return {
+        one.claim.id: _after_run(
+            held[one.claim.id], told[one.claim.id].readers if one.claim.id in told else {},
+            _changed(one, held[one.claim.id], marks.get(one.claim.name)),
+        )
+        for one in ours
+    }  # fmt: skip
+
+
+def _changed(one: Ending, held: Held, marks: Sequence[int] | None) -> DeployedHandler | None:
+    """The handler as its run leaves it; None: it is gone, or another one has its name."""
+    if marks is None:
+        return None
+    [marked, cleared] = marks
+    return replace(
+        held.handlers[one.work.run.handler], next_run_at=one.done.next_run_at, queued_at=None,
+        wake_at=one.done.plan.wake_at, marked=marked, cleared=cleared,
+    )  # fmt: skip
 
 
 async def _use_and_publish(
-    tx: Tx, claim: Claim, work: Work, done: Commit, held: Held, now: int, new_ids: Iterator[str]
-) -> Published:
-    took = done.plan.count > 0
-    inherited = await events.inherited(tx, claim.id) if took and done.events else ()
-    if took:
-        await events.use(tx, claim.id, _used(work), now=now)
-    return await events.publish(
-        tx, held.place, done.events, new_ids=new_ids, created_by=claim.id, now=now,
-        inherited=inherited, inputs=done.inputs,
-    )  # fmt: skip
+    tx: Tx, ours: Sequence[Ending], now: int, new_ids: Iterator[str]
+) -> dict[str, Published]:
+    """Use the events of these runs and publish theirs; returns what was published, by run id."""
+    takers = [one for one in ours if one.done.plan.count]
+    inherited = {
+        one.claim.id: await events.inherited(tx, one.claim.id) for one in takers if one.done.events
+    }
+    if takers:
+        await events.use(tx, [_end_of(one) for one in takers], now=now)
+    return {
+        one.claim.id: await events.publish(
+            tx, AutomationKey(one.claim.namespace, one.claim.name), one.done.events,
+            new_ids=new_ids, created_by=one.claim.id, now=now,
+            inherited=inherited.get(one.claim.id, ()), inputs=one.done.inputs,
+        )
+        for one in ours
+        if one.publishes
+    }  # fmt: skip
 
 
 def _is_rejected(work: Work) -> bool:
@@ -107,15 +176,16 @@ def _used(work: Work) -> EventStatus:
     return EventStatus.SKIPPED if skipped else EventStatus.CONSUMED
 
 
-def _end_of(claim: Claim, work: Work, done: Commit, published: int, now: int) -> dict[str, Any]:
-    stored = (
-        done.plan.count > 0 or work.run.kind == "producer"
-    )  # the plan is there, or there is none
-    return {
-        "run_id": claim.id, "logs": done.notes.logs, "remark": done.notes.remark,
-        "prepared": None if stored else encoded(done.plan), "state_after": done.state,
-        "published_count": published, "now": now,
-    }  # fmt: skip
+def _end_of(one: Ending) -> Row:
+    """The item of a handler run in the statements of a commit."""
+    claim, work, done = one
+    took = done.plan.count > 0
+    stored = took or work.run.kind == "producer"  # the plan is stored already, or there is none
+    return (
+        claim.id, claim.name, work.run.handler, work.run.kind, done.state, int(done.keeps_state),
+        done.next_run_at, done.plan.wake_at, int(took), work.run.seen, _used(work),
+        done.notes.logs, done.notes.remark, None if stored else encoded(done.plan), 0,
+    )  # fmt: skip
 
 
 def _after_run(
@@ -131,45 +201,6 @@ def _after_run(
     return list(after.values())
 
 
-def _only_takes(done: Commit) -> bool:
-    return done.plan.count > 0 and not done.events and not done.inputs
-
-
-async def _close(
-    tx: Tx, claim: Claim, work: Work, done: Commit, handler: DeployedHandler, now: int
-) -> DeployedHandler:
-    """Used events, what the handler keeps, and the end of its run, in one statement."""
-    used = _used(work)
-    words = _kept(claim, work, done) | _end_of(claim, work, done, 0, now)
-    [(marked, cleared)] = await tx.rows("close_consumer", act=used, status=used, **words)
-    return replace(handler, wake_at=done.plan.wake_at, marked=marked, cleared=cleared)
-
-
-async def _keep(
-    tx: Tx, claim: Claim, work: Work, done: Commit, handler: DeployedHandler, now: int
-) -> DeployedHandler:
-    """What the handler keeps and waits for from now on."""
-    if handler.kind == "producer":
-        await tx.rows(
-            "commit_producer", namespace=claim.namespace, automation=claim.name,
-            name=handler.name, run_id=claim.id, state=done.state,
-            keeps_state=int(done.keeps_state), next_run_at=done.next_run_at, now=now,
-        )  # fmt: skip
-        return replace(handler, next_run_at=done.next_run_at, queued_at=None)
-    words = _kept(claim, work, done)
-    [(marked, cleared)] = await tx.rows("commit_consumer", now=now, **words)
-    return replace(handler, wake_at=done.plan.wake_at, marked=marked, cleared=cleared)
-
-
-def _kept(claim: Claim, work: Work, done: Commit) -> dict[str, Any]:
-    """What a consumer keeps, and how far it has looked."""
-    return {
-        "namespace": claim.namespace, "automation": claim.name, "name": work.run.handler,
-        "run_id": claim.id, "state": done.state, "keeps_state": int(done.keeps_state),
-        "wake_at": done.plan.wake_at, "took": int(done.plan.count > 0), "seen": work.run.seen,
-    }  # fmt: skip
-
-
 class NewFix(NamedTuple):
     """A new version of some functions, found by the hook and checked."""
 
@@ -179,7 +210,7 @@ class NewFix(NamedTuple):
 
 
 class Stop(NamedTuple):
-    """Why a handler run could not go on, how far it had got, and what may follow."""
+    """Why a handler run could not continue, how far it had got, and what may follow."""
 
     phase: Phase
     kind: str
@@ -187,12 +218,12 @@ class Stop(NamedTuple):
     notes: Notes
     failed: FailedAttempt = FailedAttempt()
     waits_for: str | None = None  # the counterpart that does not answer
-    asks: bool = False  # a person has to act; then the same run goes on
+    asks: bool = False  # a person has to act; then the same run continues
     wake_at: int | None = None  # the same run looks again then
     fix: NewFix | None = None
     refused: Sequence[str] = ()  # ids of events that it could not read
-    next_run_at: int | None = None  # of a producer, if this check is left out
-    dead_letter: str | None = None  # the topic that receives what is left out
+    next_run_at: int | None = None  # of a producer, if this check is skipped
+    dead_letter: str | None = None  # the topic that receives what is skipped
 
 
 async def stop(
@@ -206,7 +237,7 @@ async def stop(
     now: int,
     new_ids: Iterator[str],
 ) -> HandlerRunSettled:
-    """End or suspend a run that could not go on. Its phase stays; its events are released unless
+    """End or suspend a run that could not continue. Its phase stays; its events are released unless
     the world may have changed because of them."""
     held = await hold(tx, claim)
     await events.note_refused(tx, claim.id, stop.refused, now=now)
@@ -276,10 +307,10 @@ def _counted(automation: DeployedAutomation, stop: Stop, now: int) -> _Count:
 async def _begin_again(
     tx: Tx, held: Held, left_out: LeftOut, now: int, new_id: str
 ) -> HandlerRunSettled:
-    """What stood in the way is left out: the chain is over, and a new one takes what is next."""
+    """Skip what blocked it: the chain is over, and a new one takes what is next."""
     await automations.count_troubles(tx, held.automation, failures=0, fixes=0)
     at = rest_of(held.automation, _after_run(held, left_out.readers, left_out.changed), now)
-    await put_turn(tx, held.automation, new_id, at, now=now)
+    await put_turns(tx, [NewTurn(held.automation, new_id, at)], now=now)
     return HandlerRunSettled(at.available_at)
 
 

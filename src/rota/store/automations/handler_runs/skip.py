@@ -21,19 +21,19 @@ from rota.store.backend.database import Tx
 
 
 class SkipTarget(NamedTuple):
-    """What a skip needs to know of the failed run."""
+    """The facts about the failed run that a skip needs."""
 
     place: AutomationKey
     run: HandlerRun
     handler: DeployedHandler | None
     error: str
     failures: int
-    dead_letter: str | None  # the topic that receives what is left out
+    dead_letter: str | None  # the topic that receives what is skipped
     next_run_at: int | None  # of a producer
 
 
 class LeftOut(NamedTuple):
-    """What was left out, for people, and whom that gave reason to look."""
+    """The text about a skip, for people, and the handlers that should look."""
 
     remark: str
     readers: dict[str, int]
@@ -43,8 +43,8 @@ class LeftOut(NamedTuple):
 async def leave_out(
     tx: Tx, target: SkipTarget, *, now: int, new_ids: Iterator[str]
 ) -> LeftOut | None:
-    """Leave out a producer's check, or the events of a consumer that stand in the way; None when
-    there is nothing whose absence would let it go on."""
+    """Skip a producer's check, or the events of a consumer that block it; None when there is
+    nothing to skip that would let it continue."""
     if target.run.kind == "producer":
         return await _leave_out_check(tx, target, now)
     found = await views.events_in_the_way(tx, target.place.namespace, [target.run])
@@ -63,12 +63,11 @@ async def _leave_out_check(tx: Tx, target: SkipTarget, now: int) -> LeftOut | No
     if target.handler is None:
         return None
     await tx.rows(
-        "commit_producer", namespace=target.place.namespace, automation=target.place.automation,
-        name=target.handler.name, run_id=target.run.run_id, state=None, keeps_state=1,
-        next_run_at=target.next_run_at, now=now,
+        "leave_out_check", namespace=target.place.namespace, automation=target.place.automation,
+        name=target.handler.name, next_run_at=target.next_run_at, now=now,
     )  # fmt: skip
     changed = replace(target.handler, next_run_at=target.next_run_at, queued_at=None)
-    return LeftOut("this check was left out", {}, changed)
+    return LeftOut("this check was skipped", {}, changed)
 
 
 async def _bury(
@@ -102,4 +101,4 @@ def _remark(chosen: Sequence[EventName], dead_letter: str | None) -> str:
     named = ", ".join(f"{one.topic}/{one.message_id}" for one in chosen[:3])
     more = f" and {len(chosen) - 3} more" if len(chosen) > 3 else ""
     where = f", dead letter in topic {dead_letter}" if dead_letter else ""
-    return f"left out {named}{more}{where}"
+    return f"skipped {named}{more}{where}"

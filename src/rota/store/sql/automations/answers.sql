@@ -1,4 +1,4 @@
--- What people answered: who, when, why.
+-- Answers of people: who, when, why.
 
 -- name: put_answer
 insert into answers (id, namespace, automation, act, mutation_id, run_id, event_id, input_id, person,

@@ -2,7 +2,7 @@
 
 -- name: publish_events
 -- The last write wins while the event is pending. A reserved event keeps the payload that its run
--- has seen; a newer one waits beside it. The same again is no change.
+-- has seen; a newer one waits beside it. The same again does not count as a change.
 insert into events (id, namespace, automation, topic, message_id, payload, status, created_by,
     created_at, updated_at)
 select item.id, :namespace, :automation, item.topic, item.message_id, item.payload, 'pending',
@@ -89,7 +89,7 @@ select :run_id, id, :act, :now from events where reserved_by = :run_id
 on conflict do nothing
 
 -- name: release_events
--- What was published meanwhile counts from here on.
+-- Events published meanwhile count from here on.
 update events set status = 'pending', reserved_by = null, attempt = attempt + 1, updated_at = :now,
     payload = coalesce(correction, payload), correction = null,
     revision = case when correction is null then revision else revision + 1 end
@@ -103,9 +103,17 @@ update events set status = 'pending', reserved_by = null, attempt = attempt + 1,
 where reserved_by = :run_id and correction is not null
 returning id
 
+-- name: note_used
+insert into reservations (run_id, event_id, act, at)
+select item.run_id, events.id, item.used, :now
+from events {, items: run_id text, automation text, handler text, kind text, state text, keeps_state int, next_run_at int, wake_at int, took int, seen int, used text, logs text, remark text, prepared text, published_count int}
+where events.reserved_by = item.run_id
+on conflict do nothing
+
 -- name: use_events
-update events set status = :status, reserved_by = null, updated_at = :now
-where reserved_by = :run_id
+update events set status = item.used, reserved_by = null, updated_at = :now
+{from items: run_id text, automation text, handler text, kind text, state text, keeps_state int, next_run_at int, wake_at int, took int, seen int, used text, logs text, remark text, prepared text, published_count int}
+where events.reserved_by = item.run_id
 
 -- name: transfer_events
 update events set reserved_by = :run_id, updated_at = :now
@@ -120,7 +128,7 @@ where namespace = :namespace and automation = :automation and topic = :topic
 returning id
 
 -- name: requeue_event
--- Its inputs are no longer skipped either: whoever gives the event back wants what it leads to.
+-- Its inputs are no longer skipped either: giving the event back includes what it leads to.
 update events set status = 'pending', attempt = attempt + 1, updated_at = :now
 where id = :id and status = 'skipped'
 returning id
@@ -153,7 +161,7 @@ select 1 from inputs
 where namespace = :namespace and automation = :automation and skipped_at is not null limit 1
 
 -- name: taken_by_runs
--- What these runs pinned or could not read, whatever became of it.
+-- The events that these runs pinned or could not read, whatever became of them.
 select distinct reservations.run_id, events.status, events.id, events.topic, events.message_id
 from reservations join events on events.id = reservations.event_id
 where reservations.run_id {in run_ids}

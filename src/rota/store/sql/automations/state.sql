@@ -1,21 +1,23 @@
 -- Automations: what is deployed, and the one open run of each.
 
 -- name: lock_automation
--- Whoever publishes to an automation, steers it or settles its turn takes this lock first, so that
--- no trigger falls between the look for work and the row that sleeps until the next.
+-- Publishing to an automation, commands to it and settling its run take this lock first. So no
+-- trigger is lost between the look for work and the row that sleeps.
 select {automation columns} from automations
 where namespace = :namespace and name = :name
 {lock}
 
--- name: hold_turn
--- The same for a turn at work, with its claim and its handlers: whoever lost the claim gets no row.
-select {automation columns}, {handler columns} from automations
+-- name: hold_turns
+-- The same for runs in progress, with their claims and handlers; after a lost claim there is no row.
+-- Locked by run id, as renewals do, an automation before its run: no other transaction locks several.
+select runs.id, {automation columns}, {handler columns} from automations
 join runs on runs.namespace = automations.namespace and runs.name = automations.name
 join handlers on handlers.namespace = automations.namespace
     and handlers.automation = automations.name
-where automations.namespace = :namespace and automations.name = :name
-    and runs.id = :run_id and runs.claim_count = :claim_count and runs.lease_owner = :lease_owner
-order by handlers.position
+{, items: run_id text, claim_count int, lease_owner text}
+where runs.id = item.run_id and runs.claim_count = item.claim_count
+    and runs.lease_owner = item.lease_owner
+order by runs.id, handlers.position
 {lock}
 
 -- name: held_run
@@ -111,7 +113,7 @@ where handlers.namespace = :namespace and handlers.automation = :automation
     and handlers.name = item.before
 
 -- name: rename_handlers_of_chain
--- A run in the middle of its work goes on under the new name.
+-- A run in the middle of its work continues under the new name.
 update handler_runs set handler = item.name
 {from items: name text, before text}
 where handler_runs.root_id = :root_id and handler_runs.handler = item.before
@@ -120,6 +122,12 @@ where handler_runs.root_id = :root_id and handler_runs.handler = item.before
 select {definition columns} from definitions
 where namespace = :namespace and automation = :automation
 order by version desc limit :limit
+
+-- name: fix_sources
+select definitions.automation, definitions.source from definitions
+{, items: automation text, version int}
+where definitions.namespace = :namespace and definitions.automation = item.automation
+    and definitions.version = item.version and definitions.made_by = 'fix'
 
 -- name: put_handlers
 insert into handlers (namespace, automation, name, kind, position, digest, spec, written, next_run_at, marked)
@@ -175,23 +183,16 @@ where namespace = :namespace and name = :name
 update automations set version = :version, fixes = :fixes, updated_at = :now
 where namespace = :namespace and name = :name
 
--- name: insert_turn
+-- name: insert_turns
 insert into runs (id, namespace, kind, name, queue, priority, status, reason, available_at, retry_of,
     root_id, attempt, recoveries, trigger, serial_key, created_at)
-values (:id, :namespace, 'automation', :name, :queue, 0, :status, :reason, :available_at, :retry_of,
-    :root_id, :attempt, 0, :trigger, :serial_key, :now)
-on conflict do nothing
-returning id
-
--- name: insert_turns
--- The first turns of new automations: there is work for each.
-insert into runs (id, namespace, kind, name, queue, priority, status, available_at, root_id, attempt,
-    recoveries, trigger, serial_key, created_at)
-select item.id, :namespace, 'automation', item.name, item.queue, 0, 'pending', :now, item.id, 1, 0,
-    item.trigger, item.serial_key, :now
-{from items: id text, name text, queue text, trigger text, serial_key text}
+select item.id, :namespace, 'automation', item.name, item.queue, 0, item.status, item.reason,
+    item.available_at, item.retry_of, item.root_id, item.attempt, 0, item.trigger, item.serial_key,
+    :now
+{from items: id text, name text, queue text, status text, reason text, available_at int, retry_of text, root_id text, attempt int, trigger text, serial_key text}
 where true
 on conflict do nothing
+returning id
 
 -- name: open_turn
 select {run columns} from runs
@@ -203,7 +204,7 @@ where namespace = :namespace and serial_key {in serial_keys} and serial_key is n
     and finished_at is null
 
 -- name: poke_turn
--- Only a turn that has nothing to do is moved: a pause, a back-off or a reconciliation goes on.
+-- Only a turn that has nothing to do is moved: a pause, a back-off or a reconciliation continues.
 update runs set status = 'pending', reason = null, available_at = :now
 where namespace = :namespace and serial_key = :serial_key and status = 'sleeping'
     and finished_at is null and (reason = 'idle' or reason = 'event')
@@ -215,7 +216,7 @@ where id = :id and (status = 'pending' or status = 'sleeping')
 returning id
 
 -- name: resolve_turn
--- A person let it go on: what it complained about is forgotten, and its crashes are forgiven.
+-- A person let it continue: what it complained about is forgotten, and its crashes are forgiven.
 update runs set status = 'pending', reason = null, available_at = :now, error = null,
     attempt = attempt + 1, recoveries = 0
 where id = :id and status = 'waiting'

@@ -1,4 +1,4 @@
--- What people see of automations. Only looks.
+-- Views of automations. Only reads.
 
 -- name: list_events
 select {event columns} from events
@@ -60,7 +60,7 @@ where namespace = :namespace and automation = :automation
 order by id desc limit :limit
 
 -- name: list_activity
--- What a run that has committed complained about on its way is over.
+-- The complaint of a run that has committed is over.
 select {handler run columns}, runs.status, runs.reason, runs.attempt, runs.retry_of,
     case when runs.status <> 'completed' then coalesce(runs.error,
         (select body from payloads where payloads.run_id = runs.id and part = 'error')) end
@@ -82,7 +82,7 @@ where namespace = :namespace and automation {in automations} and status = 'pendi
 group by automation, topic order by automation, topic
 
 -- name: errors_of_runs
--- What each of these runs complained about, the newest attempt of a chain last.
+-- The complaint of each of these runs, the newest attempt of a chain last.
 select runs.root_id,
     coalesce(runs.error, (select body from payloads where payloads.run_id = runs.id and part = 'error'))
 from runs
@@ -90,7 +90,7 @@ where runs.id {in ids}
 order by runs.attempt, runs.recoveries
 
 -- name: count_forgotten_events
--- Used events of an input whose run was pruned, and the ledger with it.
+-- Used events of an input with a pruned run, and the ledger with it.
 select count(*) from causes join events on events.id = causes.event_id
 where causes.input_id = :input_id and events.status = 'consumed'
     and not exists (select 1 from reservations
@@ -102,7 +102,7 @@ where event_id {in ids} and (act = 'consumed' or act = 'skipped')
 order by at
 
 -- name: late_turns
--- Open turns whose last attempt took too long.
+-- Open runs with a last attempt that took too long.
 select name, root_id, id, retry_of from runs
 where namespace = :namespace and kind = 'automation' and reason = 'timeout'
     and (status = 'sleeping' or status = 'waiting') and finished_at is null

@@ -1,4 +1,4 @@
--- What an execution waits for: its own beginning, and the executions that come before it.
+-- The dependencies of an execution: its own beginning, and the executions that come before it.
 
 -- name: has_begun
 -- Whether a chain has recorded anything.
@@ -8,7 +8,7 @@ select exists (select 1 from steps where root_id = :root_id)
 select {schedule columns} from runs where id = :id and kind = 'schedule'
 
 -- name: ends_since
--- How the executions of a schedule stand that were due at an instant or later, or were started by
+-- How the executions of a schedule are that were due at an instant or later, or were started by
 -- hand since then; of each the last attempt.
 select runs.status, runs.reason from runs
 where runs.schedule_id = :id and runs.schedule_id is not null

@@ -1,4 +1,5 @@
--- Claims from queues whose limits hold until the end, or that are fair among keys or priorities.
+-- Claims from queues with limits that hold until the end, or that are fair among keys or
+-- priorities.
 
 -- name: waiting_keys
 -- A loose scan over the keys that wait.

@@ -7,7 +7,7 @@ order by id
 limit :limit
 
 -- name: prunable_chains
--- Of finished first runs: nothing that is open or young, or whose parent is open, goes.
+-- Finished first runs: nothing that is open or young, or that has an open parent, goes.
 select root.id from runs as root
 where root.id {in ids}
     and not exists (select 1 from runs as later where later.root_id = root.id

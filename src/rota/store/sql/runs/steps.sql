@@ -2,8 +2,9 @@
 
 -- name: record_steps
 -- Fenced by a join with the run's claim. The share lock keeps a reaper from taking the run between
--- the check and the commit, so a recovery always sees every step recorded before it.
--- A finished step never changes; the same writing sent again after a broken connection is no change.
+-- the check and the commit. So a recovery always sees every step recorded before it.
+-- A finished step never changes; the same write sent again after a broken connection changes
+-- nothing.
 insert into steps (root_id, key, position, kind, status, attempt, run_attempt, output,
     error, wake_at, child_id,
     started_at, finished_at, digest)
@@ -20,27 +21,8 @@ set status = excluded.status, attempt = excluded.attempt, run_attempt = excluded
     finished_at = excluded.finished_at, digest = excluded.digest
 where steps.status <> 'completed' or steps.started_at = excluded.started_at
 
--- name: record_alike
--- The same for steps that share all but six columns, as those of a fan-out mostly do: what they
--- share travels once.
-insert into steps (root_id, key, position, kind, status, attempt, run_attempt, output,
-    error, wake_at, child_id,
-    started_at, finished_at, digest)
-select runs.root_id, item.key, item.position, :kind, :status, :attempt, :run_attempt, item.output,
-    :error, :wake_at, :child_id, item.started_at, item.finished_at, item.digest
-from runs {, items: run_id text, claim_count int, key text, position int, output text, started_at int, finished_at int, digest int}
-where runs.id = item.run_id and runs.claim_count = item.claim_count
-    and runs.lease_owner = :lease_owner
-{share}
-on conflict (root_id, key) do update
-set status = excluded.status, attempt = excluded.attempt, run_attempt = excluded.run_attempt,
-    output = excluded.output,
-    error = excluded.error, wake_at = excluded.wake_at, started_at = excluded.started_at,
-    finished_at = excluded.finished_at, digest = excluded.digest
-where steps.status <> 'completed' or steps.started_at = excluded.started_at
-
 -- name: recorded_of
--- Which of these steps stand as they were written, when the count says: not all.
+-- Which of these steps are as they were written, when the count says: not all.
 select steps.root_id, steps.key
 from steps join runs on runs.root_id = steps.root_id {, items: run_id text, claim_count int, lease_owner text, key text, started_at int}
 where runs.id = item.run_id and runs.claim_count = item.claim_count
@@ -54,7 +36,7 @@ select {step columns} from steps where root_id = :root_id and key = :key
 select {step columns} from steps where root_id {in roots} order by root_id, position
 
 -- name: forget_failures
--- The failures that ended an attempt are no part of the next one (see workflows/run.py).
+-- The failures that ended an attempt do not belong to the next one (see workflows/run.py).
 update steps set wake_at = 0
 {from items: root_id text, key text}
 where steps.root_id = item.root_id and steps.key = item.key and steps.status = 'failed'
@@ -89,7 +71,7 @@ where root_id = :root_id and name = :name and taken_by is null
 order by id
 
 -- name: signal_waits
--- What a chain waits for now; `output` holds the shape of the value until there is one.
+-- The signal that a chain waits for now; `output` holds the shape of the value until there is one.
 select key, output from steps
 where root_id = :root_id and kind = 'signal' and status = 'waiting'
 

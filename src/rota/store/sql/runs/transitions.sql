@@ -1,4 +1,4 @@
--- Runs: birth, claim, settlement. One text for both databases.
+-- Runs: creation, claim, settlement. One text for both databases.
 
 -- name: start_runs
 insert into runs (id, namespace, kind, name, queue, priority, status, reason, available_at, due_at,
@@ -68,8 +68,7 @@ returning {claim columns}
 -- name: pick_unkeyed
 -- Runs without a key, and all runs of a queue without a limit per key.
 select id, priority, available_at from runs
-where namespace = :namespace and queue = :queue and status = 'pending' and {served runs}
-    and recoveries < 2
+where {claimable runs}
     and (limit_key is null or :per_key = 0)
 order by priority desc, available_at, id
 limit :limit
@@ -125,10 +124,10 @@ limit 1
 select count(*) from runs where namespace = :namespace and queue = :queue and status = 'running'
 
 -- name: settle_runs
--- `lease_owner` says `running` (a check keeps the two equal) without tempting the planner
--- to walk the index of running rows, which is full of dead entries under load.
+-- `lease_owner` says `running` (a check keeps the two equal). A condition on the status would make the
+-- planner walk the index of running rows, which is full of dead entries under load.
 -- Fenced: only the claim that holds the run may settle it. A wake-up that came while the run was
--- giving its seat back is honoured here, or it would be lost.
+-- giving its slot back is honoured here, or it would be lost.
 update runs
 set status = case when item.status = 'sleeping' and runs.wake_requested = 1
         then 'pending' else item.status end,
@@ -152,14 +151,6 @@ set status = 'completed', reason = null, output = item.output, finished_at = :no
 where runs.id = item.id and runs.claim_count = item.claim_count
     and runs.lease_owner = :worker_id
 
--- name: complete_silent
--- The same for runs that were claimed once and return nothing: only their ids differ.
-update runs
-set status = 'completed', reason = null, output = null, finished_at = :now,
-    lease_owner = null, lease_until = null
-where id in (select item.id {from items: id text}) and claim_count = 1
-    and lease_owner = :worker_id
-
 -- name: completed_of
 -- Which of these claims have completed their runs, when the count says: not all. Who held a run is
 -- gone with its end; an equal output is as good.
@@ -175,8 +166,8 @@ where runs.id = item.id and runs.claim_count = item.claim_count
 returning runs.id
 
 -- name: lock_roots
--- Whoever sends something to a chain and whoever in it looks for it take this lock first, so that
--- neither can miss the other while one attempt gives way to the next.
+-- A sender to a chain and a reader in it take this lock first, so that neither can miss the other
+-- between two attempts.
 select id from runs where id {in roots} order by id
 {lock}
 
@@ -262,7 +253,10 @@ returning id, parent_id, schedule_id, root_id, due_at
 update runs set status = 'pending', reason = null, available_at = :now, error = null,
     attempt = attempt + 1
 where id = :id and status = 'waiting'
-returning id
+returning id, coalesce(schedule_id, root_id), options
+
+-- name: set_options
+update runs set options = :options where id = :id
 
 -- name: forget_error
 delete from payloads where run_id = :run_id and part = 'error'
@@ -291,7 +285,7 @@ where id = :root_id or (root_id = :root_id and retry_of is not null)
 order by runs.attempt, runs.recoveries
 
 -- name: ended_chains
--- Of these chains, the last attempts that are final.
+-- The last attempts of these chains that are final.
 select runs.root_id, runs.status, runs.reason,
     coalesce(runs.output, (select body from payloads
         where run_id = runs.id and part = 'output')) as output,
@@ -301,18 +295,6 @@ from runs
 where (runs.id {in roots} or (runs.root_id {in roots} and runs.retry_of is not null))
     and runs.status in ('completed', 'failed', 'cancelled', 'crashed', 'skipped')
     and not exists (select 1 from runs as later where later.retry_of = runs.id)
-
--- name: list_runs
-select {run columns} from runs
-where namespace = :namespace and kind <> 'schedule'
-    and (:name = '' or name = :name)
-    and (:status = '' or status = :status)
-    and (:queue = '' or queue = :queue)
-    and (:external_id = '' or external_id = :external_id)
-    and (:root_id = '' or root_id = :root_id)
-    and (:before = '' or id < :before)
-order by id desc
-limit :limit
 
 -- name: count_by_status
 select status, count(*) from runs where namespace = :namespace group by status

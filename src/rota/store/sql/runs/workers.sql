@@ -3,7 +3,7 @@
 -- name: put_worker
 insert into workers (id, namespace, host, pid, pid_started, queues, names, seats, status, version,
     started_at, heartbeat_at, code_id)
-values (:id, :namespace, :host, :pid, :pid_started, :queues, :names, :seats, 'online', :version,
+values (:id, :namespace, :host, :pid, :pid_started, :queues, :names, :slots, 'online', :version,
     :started_at, :heartbeat_at, :code_id)
 
 -- name: put_code_set
@@ -37,7 +37,9 @@ returning id, exists (select 1 from runs where runs.namespace = workers.namespac
 update workers set status = 'offline', stopped_at = :now where id {in ids} and status <> 'offline'
 
 -- name: list_workers
-select {worker columns} from workers
+select id, namespace, host, pid, pid_started, queues, names, seats, status, version, started_at,
+    heartbeat_at, stopped_at, code_id
+from workers
 where namespace = :namespace and (:all_of_them = 1 or status <> 'offline')
 order by started_at, id
 

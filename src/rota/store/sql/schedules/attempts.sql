@@ -1,7 +1,7 @@
--- Executions of schedules, read back for whoever follows them. Inputs are left out: they are large.
+-- Executions of schedules, read back for their tracker. Inputs are omitted: they are large.
 
 -- name: standings_of
--- Where schedules stand now. What they hand on to their runs is large, and left out.
+-- The state of schedules. The options for their runs are large, and omitted.
 select id, status, reason, available_at, due_at, cron_expr, spec, started_at from runs
 where id {in ids} and kind = 'schedule'
 
@@ -12,13 +12,13 @@ where schedule_id {in ids} and schedule_id is not null
     and finished_at is null and status >= 'pending'
 
 -- name: occurrences_since
--- What became of the occurrences after an instant: the first run of each chain, or a skipped row.
+-- The outcomes of the occurrences after an instant: the first run of each chain, or a skipped row.
 select schedule_id, root_id, status, reason, due_at from runs
 where schedule_id = :id and schedule_id is not null and due_at > :since and retry_of is null
 order by due_at, root_id
 
 -- name: started_by_hand
--- Executions beside the schedule, which no occurrence tells of; they are few.
+-- Executions beside the schedule, which no occurrence reports; they are few.
 select schedule_id, root_id from runs
 where schedule_id {in ids} and schedule_id is not null and due_at is null and retry_of is null
     and created_at >= :since and status <> 'skipped'

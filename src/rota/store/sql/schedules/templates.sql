@@ -47,10 +47,10 @@ where parent_id > :after and parent_id < :before and parent_id is not null
 order by parent_id
 
 -- name: ailing_schedules
--- Put aside, or in the way of a declaration that is ignored. For the doctor, who may take his time.
+-- Quarantined, or in the way of a declaration that is ignored. For the doctor, who may take his time.
 select {schedule columns} from runs
 where namespace = :namespace and kind = 'schedule'
-    and (reason like 'put aside: %' or (parent_id is not null and spec like '%"ignored":%'))
+    and (reason like 'quarantined: %' or (parent_id is not null and spec like '%"ignored":%'))
 order by name limit :limit
 
 -- name: soonest_schedules
@@ -114,8 +114,8 @@ select min(available_at) from runs
 where namespace = :namespace and status = 'paused' and available_at is not null
 
 -- name: open_of_schedules
--- That the status lies in a range says nothing new, but shows SQLite that the index of open runs
--- is narrower than that of all runs of a schedule, however long its history is. A backfill stands
+-- The range of the status says nothing new. It shows SQLite that the index of open runs is narrower
+-- than that of all runs of a schedule. A backfill is
 -- beside the schedule with all its attempts; only the first one carries its trigger.
 select schedule_id,
     sum(case when status = 'sleeping' and reason = 'turn' then 0 else 1 end),
@@ -158,10 +158,10 @@ insert into runs (id, namespace, kind, name, queue, priority, status, reason, av
     schedule_id, root_id, attempt, recoveries, trigger, tags, options, input, output, created_at,
     finished_at)
 select item.id, runs.namespace,
-    case when item.workflow like 'pipeline:%' then 'pipeline' else 'workflow' end, item.workflow, runs.queue, runs.priority, item.status,
+    item.kind, item.workflow, runs.queue, runs.priority, item.status,
     item.reason, item.available_at, item.due_at, runs.id, item.id, 1, 0, item.trigger, runs.tags,
     coalesce(item.options, runs.options), runs.input, item.output, :now, item.finished_at
-from runs {, items: id text, schedule_id text, workflow text, status text, reason text, available_at int, due_at int, trigger text, options text, output text, finished_at int}
+from runs {, items: id text, schedule_id text, kind text, workflow text, status text, reason text, available_at int, due_at int, trigger text, options text, output text, finished_at int}
 where runs.id = item.schedule_id
 on conflict do nothing
 returning id
@@ -171,22 +171,22 @@ returning id
 insert into runs (id, namespace, kind, name, queue, priority, status, available_at, due_at,
     schedule_id, root_id, attempt, recoveries, trigger, tags, options, input, created_at)
 select item.id, runs.namespace,
-    case when item.workflow like 'pipeline:%' then 'pipeline' else 'workflow' end, item.workflow, runs.queue, runs.priority, 'pending',
+    item.kind, item.workflow, runs.queue, runs.priority, 'pending',
     item.available_at, item.due_at, runs.id, item.id, 1, 0, 'schedule', runs.tags,
     coalesce(item.options, runs.options), runs.input, :now
-from runs {, items: id text, schedule_id text, workflow text, available_at int, due_at int, options text, next_at int, next_due_at int}
+from runs {, items: id text, schedule_id text, kind text, workflow text, available_at int, due_at int, options text, next_at int, next_due_at int}
 where runs.id = item.schedule_id
 on conflict do nothing
 
 -- name: advance_plain
--- The same, for those that simply go on. A column that is not written spares its indexes.
+-- The same, for those that simply continue. A column that is not written spares its indexes.
 update runs
 set available_at = item.next_at, due_at = item.next_due_at, started_at = item.due_at
-{from items: id text, schedule_id text, workflow text, available_at int, due_at int, options text, next_at int, next_due_at int}
+{from items: id text, schedule_id text, kind text, workflow text, available_at int, due_at int, options text, next_at int, next_due_at int}
 where runs.id = item.schedule_id and runs.status = 'scheduled' and runs.due_at = item.due_at
 
 -- name: advance_schedules
--- Compare and set: whoever fired this occurrence first has moved `due_at` already.
+-- Compare and set: the first to fire this occurrence has moved `due_at` already.
 update runs
 set status = item.status, reason = item.reason, available_at = item.available_at,
     due_at = item.next_due_at, spec = coalesce(item.spec, runs.spec),
@@ -227,7 +227,7 @@ where namespace = :namespace and status = 'sleeping' and available_at is null
 returning id
 
 -- name: stuck_turns
--- Schedules with a run that waits for its turn behind nobody.
+-- Schedules with a queued occurrence behind no run.
 select distinct waiting.schedule_id from runs as waiting
 where waiting.namespace = :namespace and waiting.status = 'sleeping' and waiting.available_at is null
     and waiting.kind {in kinds} and waiting.reason = 'turn' and waiting.schedule_id is not null
@@ -240,7 +240,7 @@ where waiting.namespace = :namespace and waiting.status = 'sleeping' and waiting
             where root.id = other.root_id and root.trigger = 'backfill'))
 
 -- name: stuck_backfills
--- Schedules with a run of a backfill that waits behind nobody.
+-- Schedules with a run of a backfill that waits behind no other.
 select distinct waiting.schedule_id from runs as waiting
 where waiting.namespace = :namespace and waiting.status = 'sleeping' and waiting.available_at is null
     and waiting.kind {in kinds} and waiting.reason = 'backfill' and waiting.schedule_id is not null
@@ -264,7 +264,7 @@ from runs where id {in ids} order by id
 select id, trigger, available_at from runs where id {in ids}
 
 -- name: take_turns
--- Of each of these schedules the run that waits longest for its turn gets it.
+-- For each of these schedules, the occurrence that has been queued longest is released.
 with picked as (
     select (select next.id from runs as next
         where next.schedule_id = item.schedule_id and next.schedule_id is not null
@@ -279,13 +279,6 @@ where id in (select id from picked) and status = 'sleeping'
 -- name: take_turn
 update runs set status = 'pending', reason = null, available_at = :now
 where id {in ids} and status = 'sleeping'
-
--- name: ledger
-select {run columns} from runs
-where schedule_id = :id and retry_of is null
-    and coalesce(due_at, created_at) >= :from_at and coalesce(due_at, created_at) <= :to_at
-order by coalesce(due_at, created_at) desc, id desc
-limit :limit
 
 -- name: fired_between
 select due_at from runs

@@ -1,0 +1,5 @@
+"""`python -m rota`: the command line where the installed command is not on the PATH."""
+
+from rota.cli.main import main
+
+main()

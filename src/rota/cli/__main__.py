@@ -1,5 +1,0 @@
-"""`python -m rota.cli`, where the installed command is not on the PATH."""
-
-from rota.cli.main import main
-
-main()

@@ -1,0 +1,78 @@
+"""Calls user code: async on the loop, sync in a thread, with a deadline on the engine's clock.
+
+Steps of workflows, handlers of automations and pipelines all come here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import logging
+from collections.abc import Callable
+from concurrent.futures import Executor as Threads
+from typing import TypeVar
+
+from rota.engine.clock import Clock
+
+log = logging.getLogger("rota.engine")
+T = TypeVar("T")
+
+
+class DeadlinePassed(Exception):
+    """The work did not end in time; it was cancelled."""
+
+
+def in_thread(threads: Threads, function: Callable[[], T]) -> asyncio.Future[T]:
+    """Begin a sync function in a thread, with the context of the caller."""
+    context = contextvars.copy_context()
+    return asyncio.get_running_loop().run_in_executor(threads, lambda: context.run(function))
+
+
+async def within(work: asyncio.Future[T], clock: Clock, at: int) -> T:
+    """Wait for `work`. At the instant `at` it is cancelled, and DeadlinePassed is raised when it
+    has ended. A thread cannot be cancelled: it is left behind at once."""
+    passed = False
+
+    def expire() -> None:
+        nonlocal passed
+        passed = True
+        work.cancel()
+
+    timer = clock.call_at(at, expire)
+    try:
+        return await work
+    except asyncio.CancelledError:
+        if not passed:
+            raise
+        raise DeadlinePassed from None
+    finally:
+        timer.cancel()
+
+
+async def within_or_left(
+    work: asyncio.Future[T], clock: Clock, at: int, *, unwind_s: float, what: str
+) -> T:
+    """The same for `work` that may swallow its cancellation: it is left behind after `unwind_s`,
+    even if the caller is cancelled."""
+    over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def end(_: object = None) -> None:
+        if not over.done():
+            over.set_result(None)
+
+    work.add_done_callback(end)
+    timer = clock.call_at(at, end)
+    try:
+        await over
+        if work.done():
+            return work.result()
+    finally:
+        timer.cancel()
+        if not work.done():
+            work.cancel()
+            await asyncio.wait([work], timeout=unwind_s)
+            if not work.done():
+                log.error("%s swallowed its cancellation and is left behind", what)
+            elif not work.cancelled():
+                work.exception()  # seen: what it raised while it was stopped does not matter
+    raise DeadlinePassed

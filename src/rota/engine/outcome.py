@@ -1,0 +1,112 @@
+"""The meaning of an exception for a run: the one place that asks the failure table and the retry
+rule, for workflows, automations and pipelines.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import NamedTuple
+
+import msgspec
+
+from rota.core.runs.failures import TABLE, Kind, describe, kind_of, names_of
+from rota.core.runs.ids import IdMaker
+from rota.core.runs.lifecycle import Status, Trigger
+from rota.core.runs.model import Claim, NewRun, Outcome
+from rota.core.runs.options import StoredRunOptions
+from rota.core.runs.retry import RetryPolicy, next_try_us
+from rota.core.time.instants import after
+from rota.engine import run_log
+from rota.engine.clock import Clock
+from rota.store.runs.transitions import successor
+
+
+class JudgedFailure(NamedTuple):
+    """An exception, judged."""
+
+    kind: Kind
+    detail: str  # as it is stored
+    asks: bool  # a person has to act first
+    passes: bool  # the cause may go away by itself
+    names: tuple[str, ...]  # of its class and the bases, for `never` lists
+    retry_after_s: float | None  # what the counterpart asks for
+
+
+def judge(error: BaseException) -> JudgedFailure:
+    """The class of a failure and what follows from it."""
+    kind = kind_of(error)
+    return JudgedFailure(
+        kind, describe(error), TABLE[kind].status is Status.WAITING, passes(error),
+        names_of(error), getattr(error, "retry_after_s", None),
+    )  # fmt: skip
+
+
+def judge_handler(error: BaseException) -> JudgedFailure:
+    """The same in a handler of an automation. One that gives up has a fault in its code, which a
+    fix may change: it counts as one of logic."""
+    found = judge(error)
+    if found.kind in (Kind.FATAL, Kind.STRANDED):
+        return found._replace(kind=Kind.LOGIC)
+    return found
+
+
+def passes(error: BaseException) -> bool:
+    """Whether the cause may go away by itself, so that trying again is worth it."""
+    return TABLE[kind_of(error)].passes
+
+
+def retry_delay_us(error: BaseException, policy: RetryPolicy, *, attempt: int) -> int | None:
+    """Microseconds until the next try after `attempt` failed; None when there is none."""
+    if not TABLE[kind_of(error)].retried:
+        return None
+    return policy_delay_us(error, policy, attempt=attempt)
+
+
+def policy_delay_us(error: BaseException, policy: RetryPolicy, *, attempt: int) -> int | None:
+    """The same for an error that the caller tries again whatever its class is."""
+    return next_try_us(
+        policy, attempt=attempt, error_names=names_of(error),
+        retry_after_s=getattr(error, "retry_after_s", None), chance=random.random(),
+    )  # fmt: skip
+
+
+class OutcomeMaker:
+    """Makes the outcome of a failed attempt: wait for a person, try again, or fail."""
+
+    def __init__(self, clock: Clock, ids: IdMaker) -> None:
+        self._clock = clock
+        self._ids = ids
+
+    def failed(
+        self,
+        claim: Claim,
+        error: BaseException,
+        policy: RetryPolicy,
+        *,
+        deadline_at: int | None = None,
+        output: str | None = None,
+        again: tuple[str, ...] = (),
+    ) -> Outcome:
+        """The outcome. No retry begins after `deadline_at`, which is one for the whole chain;
+        `again` are failed steps that a further attempt tries again."""
+        failure = judge(error)
+        if failure.asks:
+            run_log.asks(claim, error)
+            return Outcome(claim, "ask", failure.kind, error=failure.detail, again=again)
+        wait_us = retry_delay_us(error, policy, attempt=claim.attempt)
+        run_log.failed(claim, error, retry_in_us=wait_us)
+        retry = None if wait_us is None else self._retry(claim, wait_us, deadline_at)
+        return Outcome(
+            claim, "fail", failure.kind, output, failure.detail, retry=retry, again=again
+        )
+
+    def _retry(self, claim: Claim, wait_us: int, deadline_at: int | None) -> NewRun | None:
+        now = self._clock.now()
+        if deadline_at is not None and now + wait_us >= deadline_at:
+            return None
+        retry = successor(
+            claim, self._ids.make(now), trigger=Trigger.RETRY, available_at=after(now, wait_us),
+            attempt=claim.attempt + 1, reason="retry",
+        )  # fmt: skip
+        options = StoredRunOptions.read(claim.options).begun(claim.started_at)
+        return msgspec.structs.replace(retry, options=options.text())

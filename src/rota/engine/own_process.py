@@ -1,0 +1,37 @@
+"""Settings of the interpreter in a process that belongs to Rota: `rota up` and `run_forever`.
+
+A library must not change them in a process of its user.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import sys
+from collections.abc import Iterator
+
+# A thread that waits for the interpreter lock asks a busy event loop for it after this. Python's
+# own 5 ms are more than a commit takes, and SQLite's writer needs the lock between two statements.
+SWITCH_S, PYTHON_SWITCH_S = 0.0005, 0.005
+
+
+@contextlib.contextmanager
+def own_process(*, uses_threads: bool) -> Iterator[None]:
+    """Tune the interpreter for a worker, until the block ends. Values that were chosen before
+    stay. `uses_threads`: the database is used by a thread (SQLite)."""
+    switch_s = sys.getswitchinterval()
+    switches = uses_threads and switch_s == PYTHON_SWITCH_S
+    freezes = gc.isenabled() and not gc.get_freeze_count()
+    if switches:
+        sys.setswitchinterval(SWITCH_S)
+    if freezes:
+        # The code and its modules stay for good: no full collection walks through them again.
+        gc.collect()
+        gc.freeze()
+    try:
+        yield
+    finally:
+        if freezes:
+            gc.unfreeze()
+        if switches:
+            sys.setswitchinterval(switch_s)
