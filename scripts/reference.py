@@ -14,8 +14,11 @@ from pathlib import Path
 from rota import errors
 from rota.cli import reference
 from rota.core.runs import failures, lifecycle
-from rota.core.runs.lifecycle import BIRTHS, FINAL, OPEN, RULES, Status
+from rota.core.runs.lifecycle import FINAL, INITIAL, OPEN, RULES, Status
+from rota.http import reference as http_reference
+from rota.http.routes import ROUTES
 from rota.pipelines.definition import schema
+from scripts.python_reference import python_page
 
 FOLDER = Path(__file__).resolve().parents[1] / "docs" / "reference"
 
@@ -37,7 +40,7 @@ STATUS_MEANS = {
     Status.WAITING: "for a person, or for a reconciliation",
     Status.COMPLETED: "it returned a result",
     Status.FAILED: "it raised; the reason says what sort of failure it was",
-    Status.CANCELLED: "somebody called it off",
+    Status.CANCELLED: "it was cancelled",
     Status.CRASHED: "its worker died or went silent",
     Status.SCHEDULED: "a template that makes runs",
     Status.PAUSED: "a template that rests",
@@ -79,7 +82,7 @@ def lifecycle_page() -> str:
 def _statuses() -> Iterator[tuple[str, ...]]:
     for status in Status:
         kind = "final" if status in FINAL else "open" if status in OPEN else "template"
-        born = ", may be born so" if status in BIRTHS else ""
+        born = ", may be created so" if status in INITIAL else ""
         yield f"`{status}`", kind + born, STATUS_MEANS[status]
 
 
@@ -121,6 +124,8 @@ PAGES: dict[str, Callable[[], str]] = {
     "lifecycle": lifecycle_page,
     "errors": errors_page,
     "pipeline": schema.reference_page,
+    "python": python_page,
+    "http": lambda: http_reference.page(ROUTES),
     **{name.removesuffix(".md"): page for name, page in reference.PAGES.items()},
 }
 

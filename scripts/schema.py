@@ -49,7 +49,7 @@ from pg_proc where pronamespace = current_schema()::regnamespace order by pronam
 """
 _RELATIONS = """
 select oid, relname, relkind::text from pg_class
-where relnamespace = current_schema()::regnamespace and relkind in ('r', 'v')
+where relnamespace = current_schema()::regnamespace and relkind in ('r', 'p', 'v')
 order by relkind, relname
 """
 

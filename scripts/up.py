@@ -19,10 +19,11 @@ from rota.engine import liveness
 
 ROOT = Path(__file__).resolve().parents[1]
 EXAMPLE = ROOT / "examples" / "hello"
+PIPELINE = ROOT / "examples" / "tickets-to-report" / "pipelines" / "triage"
 STATE = ROOT / ".rota"
 LOG = STATE / "up.log"
 DAEMON = STATE / "up.json"
-ROTA = [sys.executable, "-m", "rota.cli"]
+ROTA = [sys.executable, "-m", "rota"]
 
 START_S, STOP_S = 30.0, 30.0
 TAIL_LINES = 20
@@ -48,7 +49,7 @@ def main() -> int:
 def start() -> tuple[int, str]:
     """Start the daemon and wait until its worker is online; returns its pid and any problem."""
     with LOG.open("wb") as out:
-        # Its own session, and no pipe of ours: whoever called `make up` gets the terminal back.
+        # Its own session, and no pipe of ours: the caller of `make up` gets the terminal back.
         daemon = subprocess.Popen(
             [*ROTA, "up"], cwd=EXAMPLE, stdin=subprocess.DEVNULL, stdout=out, stderr=out,
             start_new_session=True, env=environment(),
@@ -88,8 +89,19 @@ def show() -> int:
     rota("run", "show", ended["id"])
     command = f"{shown(Path(sys.executable).with_name('rota'))} --project {shown(EXAMPLE)}"
     print(f"\nLook further, for example:\n  {command} run list\n  {command} doctor")
+    fill()
+    address = rota("open", "--print", capture=True).stdout.strip()
+    print(f"\nThe dashboard: {address or 'not served, install the extra web'}")
     print(f"The code is in {shown(EXAMPLE / 'hello.py')}. Stop the worker with `make down`.")
     return 0
+
+
+def fill() -> None:
+    """Something to look at: an entry that waits for approval, and the run of a pipeline."""
+    rota("automation", "publish", "guestbook", "visits", "v-1", '{"name": "Ann"}', capture=True)
+    if PIPELINE.exists():
+        database = f"sqlite:///{EXAMPLE / 'hello.db'}"
+        rota("pipeline", "run", str(PIPELINE), "--database", database, capture=True)
 
 
 def stop() -> int:

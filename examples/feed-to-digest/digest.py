@@ -36,7 +36,8 @@ write_digest = FileWrite(HERE / "digests", name="write_digest")
 
 @news.producer(every="15m", publishes=[articles])
 async def poll(ctx: Context, state: dict[str, str] | None) -> dict[str, Any]:
-    """Publish what the feed holds; an article that was published before is no second event."""
+    """Publish the articles of the feed; one that was published before does not become a second
+    event."""
     asked = {"last_modified": state["last_modified"]} if state else {}
     feed = await ctx.call(read_feed, url=FEED, **asked)
     for entry in feed["entries"]:
@@ -67,7 +68,7 @@ class Digest:
         await ctx.call(write_digest, path=path, text=prepared.data["text"])
 
     async def next(self, ctx: Context, prepared: Prepared, mutation: MutationResult) -> Any:
-        """Remember the day, also when there was no news."""
+        """Remember the day, even when there was no news."""
         return {"day": prepared.data["day"]}
 
 

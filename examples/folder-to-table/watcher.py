@@ -51,7 +51,7 @@ make_table()
 
 @stock.producer(every="10s", publishes=[files])
 async def watch(ctx: Context, state: dict[str, dict[str, str]] | None) -> dict[str, Any]:
-    """Tell of a file when it looks the same twice: one that still grows is left alone."""
+    """Report a file when it looks the same twice: one that still grows is left alone."""
     before = state or {"seen": {}, "told": {}}
     found = await ctx.call(list_files, glob="*.csv")
     seen = {one["path"]: f"{one['modified_at']} {one['bytes']} bytes" for one in found}

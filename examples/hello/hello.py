@@ -6,11 +6,17 @@ Start the worker with `rota up` in this folder, then for example:
     rota run start approval what="a new kettle"
     rota run list
     rota why morning-letter        # a schedule, declared in rota.toml
+    rota automation publish guestbook visits v-1 '{"name": "Ann"}'   # then approve the entry
 """
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 from rota import RetryPolicy, Rota, Transient, gather, sleep, wait_for
+from rota.automations import Context, Prepared
+from rota.tools import FileAppend
 
 app = Rota("sqlite:///hello.db")
 
@@ -56,3 +62,24 @@ async def approval(what: str) -> str:
     """Waits for a person: `rota run signal ID answer true`."""
     granted = await wait_for("answer", timeout="7d", type=bool)
     return f"{what}: {'granted' if granted else 'refused'}"
+
+
+guestbook = app.automation("guestbook")
+visits = guestbook.topic("visits", dict[str, str], external=True)
+write_entry = FileAppend(Path(__file__).resolve().parent, name="write_entry")
+
+
+@guestbook.consumer("sign", subscribes=[visits], approval=True)
+class Sign:
+    """One visit, one line in guestbook.txt, once a person has agreed to it."""
+
+    async def prepare(self, ctx: Context, state: Any) -> Prepared | None:
+        """Take the oldest visit."""
+        events = (await ctx.peek(visits))[:1]
+        if not events:
+            return None
+        return Prepared(events, events[0].payload, f"Sign for {events[0].payload['name']}")
+
+    async def mutate(self, ctx: Context, prepared: Prepared) -> None:
+        """The side effect; Rota knows whether it happened."""
+        await ctx.call(write_entry, path="guestbook.txt", text=f"{prepared.data['name']} was here")

@@ -3,7 +3,7 @@
     GET  /inbox?after=N   the messages after number N
     POST /hook            takes a message, notes it in received.jsonl, and answers, mostly:
                           every second answer is lost on its way, every third message is refused
-    GET  /hook/ID         200 if that message was taken, else 404
+    GET  /hook/ID         200 if that message was taken, otherwise 404
 
 Start it with `python counterpart.py`.
 """
@@ -21,7 +21,7 @@ HERE = Path(__file__).resolve().parent
 
 
 class Shop(ThreadingHTTPServer):
-    """What the shop knows: its messages, and what it was told."""
+    """The state of the shop: its messages, and the requests it received."""
 
     def __init__(self, port: int = 8766, folder: Path = HERE) -> None:
         super().__init__(("127.0.0.1", port), Visit)
@@ -32,7 +32,7 @@ class Shop(ThreadingHTTPServer):
 
     @property
     def url(self) -> str:
-        """Where it is."""
+        """The address."""
         return f"http://127.0.0.1:{self.server_address[1]}"
 
     def taken(self) -> list[str]:
