@@ -49,7 +49,7 @@ from rota.schedules.edit import Retiming
 from rota.schedules.host_zone import host_zone_name
 from rota.schedules.overrides import FieldDifference, checked_fields, differences, run_options
 from rota.store.backend.database import Tx
-from rota.store.runs import transitions
+from rota.store.runs.start import start_runs
 from rota.store.schedules import templates as store
 
 PREVIEW_MAX = 1000
@@ -357,7 +357,7 @@ class Schedules(SchedulePages):
             trigger=Trigger.MANUAL, schedule_id=template.id,
             options=store.with_previous(template.options, template.started_at),
         )  # fmt: skip
-        [started] = await self._client.database.write(transitions.start, [row], now=now)
+        [started] = await self._client.database.write(start_runs, [row], now=now)
         await self._client.wakeups.announce(READY)
         return started.id
 

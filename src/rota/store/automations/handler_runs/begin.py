@@ -23,7 +23,7 @@ from rota.store.automations import effects, events
 from rota.store.automations.events import AutomationKey
 from rota.store.automations.state import NewTurn, Rest, put_turns, rest_of
 from rota.store.backend.database import Tx
-from rota.store.runs import transitions
+from rota.store.runs.settle import settle_runs
 
 # How many columns of a held turn are the automation's.
 _OWN = len(DeployedAutomation.__struct_fields__)
@@ -283,7 +283,7 @@ async def settle(tx: Tx, outcome: Outcome, now: int) -> None:
 
 async def settle_all(tx: Tx, outcomes: Sequence[Outcome], now: int) -> None:
     """The same for several; LeaseLost if one of them is not ours."""
-    settled = await transitions.settle(tx, outcomes, now=now, alone=False, continues=True)
+    settled = await settle_runs(tx, outcomes, now=now, alone=False, continues=True)
     for outcome in outcomes:
         if outcome.claim.id not in settled.ids:
             raise lost(outcome.claim)
