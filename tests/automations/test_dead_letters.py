@@ -13,7 +13,7 @@ from rota.errors import BadAutomation, NeedsLogin, NotSent, WrongState
 from rota.explain.automation import explain_automation
 from rota.testing import World, virtual
 from rota.tools import Safety
-from tests.automations.kit import QUIET, Outside, sound, sql, statuses, turn
+from tests.automations.kit import QUIET, Outside, open_run_state, sound, sql, statuses
 
 
 class Letters(Rota):
@@ -91,7 +91,7 @@ async def test_without_skip_after_the_line_stops(database_url: str) -> None:
     async with virtual(app, url=database_url) as world:
         await app.feed("bad", "good")
         await world.advance("1h")
-        assert await turn(app) == "waiting:logic"
+        assert await open_run_state(app) == "waiting:logic"
         assert await app.events_of("work") == {"bad": "pending", "good": "pending"}
 
 
@@ -114,7 +114,7 @@ async def test_an_item_is_left_out_without_a_dead_letter_topic_too(database_url:
     ids=["outage", "login"],
 )
 async def test_an_outage_or_a_missing_login_is_not_the_fault_of_the_item(
-    database_url: str, error: Exception, stands: str
+    database_url: str, error: Exception, state: str
 ) -> None:
     app = Letters(skip_after=1)
     app.bad = "nothing is bad"
@@ -126,7 +126,7 @@ async def test_an_outage_or_a_missing_login_is_not_the_fault_of_the_item(
         app.outside.before = refuse
         await app.feed("e1", "e2")
         await world.advance("30m")
-        assert await turn(app) == stands
+        assert await open_run_state(app) == state
         assert await app.letters() == []
 
 
@@ -140,7 +140,7 @@ async def test_an_item_whose_change_has_happened_is_not_left_out(database_url: s
     async with virtual(app, url=database_url) as world:
         await app.feed("e1")
         await world.advance("1h")
-        assert await turn(app) == "waiting:logic"
+        assert await open_run_state(app) == "waiting:logic"
         assert await app.events_of("work") == {"e1": "reserved"}
         await sound(app)
 
