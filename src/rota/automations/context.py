@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from rota.automations.call_sites import LEAVES, CallSite, site_of, use_after, use_elsewhere
 from rota.automations.definition import Automation, Handler, Topic
+from rota.core import redaction
 from rota.core.automations.model import NewEvent, NewInput, StoredEvent
 from rota.core.automations.phases import ALLOWED, Act, Phase
 from rota.core.time.instants import moment
@@ -247,6 +248,7 @@ class Context:
         """The payload, typed. One from the days of another type is noted, so that it can be
         skipped."""
         self.seen[topic.name, stored.message_id] = stored.revision
+        redaction.learn(stored.payload)
         try:
             return topic.decode(stored.payload, stored.message_id)
         except RotaError as error:

@@ -29,7 +29,7 @@ from rota.http.pages.text import (
 from rota.http.pages.view import PageProblem, after, clock_of, link, page
 from rota.http.request import Answer, Download, WebRequest
 from rota.pipelines.client import PipelineClient
-from rota.pipelines.outcome import ItemOutcome, ItemsPage, PipelineResult
+from rota.pipelines.outcome import ItemOutcome, ItemsPage, PipelineResult, shown_item
 from rota.pipelines.snapshot import Snapshot
 from rota.pipelines.snapshot import read as read_snapshot
 
@@ -274,6 +274,7 @@ def title_of(one: ItemOutcome) -> str:
 
 def item_view(one: ItemOutcome) -> ItemView:
     """An item in a table."""
+    one = shown_item(one)
     answer = ""
     if one.output:
         answer = ", ".join(

@@ -9,6 +9,7 @@ from urllib.parse import quote
 
 import msgspec
 
+from rota.core.redaction import REDACTED, shown
 from rota.core.time.instants import DAY, HOUR, MINUTE, SECOND, iso, moment
 from rota.core.time.zones import zone_named
 
@@ -178,9 +179,6 @@ class Value:
     raw: str = ""
 
 
-REDACTED = "[redacted]"
-
-
 def stored_value(text: str | None) -> Value:
     """A stored JSON text as fields or as text."""
     if text is None or text in ("", "null", "{}", "[]"):
@@ -189,6 +187,7 @@ def stored_value(text: str | None) -> Value:
         value = msgspec.json.decode(text)
     except (msgspec.DecodeError, RecursionError):
         return Value(_cut(text), raw=_cut(text))
+    value = shown(value)
     # Calls are stored as {"args": […], "kwargs": {…}} or as one of them; see `typed`.
     if isinstance(value, dict | list):
         return Value("", fields=_fields(value, 1), raw=_cut(pretty(value)))
