@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import html
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -140,6 +142,32 @@ async def test_a_large_input_can_be_edited_and_used_again(database_url: str) -> 
                 assert text in (await http.get(path)).text, path
 
 
+async def test_an_untouched_trigger_form_keeps_the_secrets_that_it_does_not_show(
+    database_url: str,
+) -> None:
+    app = Rota(keep_days=0, secret_fields=["pin"])
+
+    @app.workflow(name="pay")
+    async def pay(pin: str, amount: int = 1) -> str:
+        return f"{len(pin)} digits"
+
+    async with virtual(app, url=database_url) as world:
+        await app.schedules.create("pays", "pay", "every 1h", zone="UTC", input={"pin": "4711"})
+        async with browsing(app) as http:
+            http.headers.update(ASKS)
+            text = (await http.get("/schedules/pays")).text
+            assert "4711" not in text
+            shown = html.unescape(re.findall(r'id="t-input"[^>]*>([^<]*)<', text)[0])
+            done = await http.post("/schedules/pays/trigger", data={"input": shown})
+            await world.settle()
+            run = await app.runs.get(done.headers["location"].split("/")[2].partition("?")[0])
+            assert run.output == '"4 digits"'
+            changed = shown.replace("{", '{"amount": 2,', 1)
+            refused = await http.post("/schedules/pays/trigger", data={"input": changed})
+            assert refused.status_code == 422
+            assert "Write the secret itself" in refused.text
+
+
 async def test_what_did_not_run_is_found_beyond_the_first_page(database_url: str) -> None:
     app = shop()
     async with virtual(app, url=database_url) as world:
@@ -167,7 +195,7 @@ async def test_a_schedule_is_found_among_many_and_counted_over_all(database_url:
             assert "tenant-69</a>" not in first  # it is on the second page
             assert "tenant-69</a>" in (await http.get("/schedules?show=paused")).text
             found = (await http.get("/schedules?q=NANT-4")).text
-            assert found.count("</a><span class=\"sub\">") == 10
+            assert found.count('</a><span class="sub">') == 10
             second = (await http.get("/schedules?after=tenant-49")).text
             assert "20 of 70 schedules shown" in second
 

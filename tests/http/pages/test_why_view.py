@@ -47,7 +47,12 @@ def test_the_clause_that_decided_is_marked(verdict: str, reason: str, head: str)
 
 def test_clauses_before_it_held_and_later_ones_were_not_reached() -> None:
     clauses = schedule_walk(explained("skipped", reason="missed"))
-    assert [one.head for one in clauses if one.tone == "ok"] == ["Times", "Clock", "Bounds", "Pause"]
+    assert [one.head for one in clauses if one.tone == "ok"] == [
+        "Times",
+        "Clock",
+        "Bounds",
+        "Pause",
+    ]
     assert clauses[-1].text == "Overlap, run: not reached"
 
 
@@ -57,7 +62,9 @@ def test_nothing_is_marked_when_all_is_well() -> None:
 
 
 def test_a_run_that_a_limit_holds_back() -> None:
-    state = RunState("queue_limit", "waits: it is full", {"workers_on": 2, "queue": "heavy"}, "Wait.")
+    state = RunState(
+        "queue_limit", "waits: it is full", {"workers_on": 2, "queue": "heavy"}, "Wait."
+    )
     clauses = run_walk(state, "work")
     assert decided(clauses) == "Limit"
     assert clauses[0].text == "2 workers alive; queue heavy is served"

@@ -28,7 +28,6 @@ from rota.http.table import Page, PageHandler
 __all__ = ["PAGES", "problem_page"]
 
 
-
 def _counted(page: Page) -> Page:
     """The same page with the count of what waits in its navigation."""
     if page.role == "open" or page.path == "/":

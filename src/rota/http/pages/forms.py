@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 
+from rota.core.redaction import REDACTED
 from rota.errors import BadInput
-from rota.http.pages.text import REDACTED
 
 
 def read_json(text: str, what: str) -> Any:

@@ -30,7 +30,7 @@ from rota.http.pages.text import (
 from rota.http.pages.view import PageProblem, after, clock_of, link, page
 from rota.http.request import Answer, Download, WebRequest
 from rota.pipelines.client import PipelineClient
-from rota.pipelines.outcome import ItemOutcome, ItemsPage, PipelineResult
+from rota.pipelines.outcome import ItemOutcome, ItemsPage, PipelineResult, shown_item
 from rota.pipelines.snapshot import Snapshot
 from rota.pipelines.snapshot import read as read_snapshot
 
@@ -279,7 +279,9 @@ def grid_of(found: ItemsPage, run: Run) -> GridView:
     cells = []
     for one in sorted(items, key=lambda each: (each.status == "filtered", each.position)):
         kind, shape = _KINDS[one.status]
-        cells.append(ItemCell(kind, shape, f"{one.position + 1}: {clipped(title_of(one), 60)}"))
+        cells.append(
+            ItemCell(kind, shape, f"{one.position + 1}: {clipped(title_of(shown_item(one)), 60)}")
+        )
     words = {
         "completed": "done", "filtered": "filtered", "failed": "failed",
         "skipped": "to come" if run.status in OPEN else "not begun",
@@ -308,6 +310,7 @@ def title_of(one: ItemOutcome) -> str:
 
 def item_view(one: ItemOutcome) -> ItemView:
     """An item in a table."""
+    one = shown_item(one)
     answer = ""
     if one.output:
         answer = ", ".join(

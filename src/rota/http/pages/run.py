@@ -464,4 +464,3 @@ async def signal(request: WebRequest) -> Answer:
         return f"/runs/{run_id}?done=signalled"
 
     return await after(request, act, show)
-

@@ -132,9 +132,7 @@ async def show(
     )  # fmt: skip
 
 
-def _steer_form(
-    request: WebRequest, view: ScheduleView, problem: PageProblem | None
-) -> SteerForm:
+def _steer_form(request: WebRequest, view: ScheduleView, problem: PageProblem | None) -> SteerForm:
     """The forms of the page: as the schedule is, or as they were typed when they were refused."""
     stored = form_text(view.schedule.input)
     if request.method != "POST" or problem is None:
@@ -353,7 +351,10 @@ async def trigger(request: WebRequest) -> Answer:
 
     async def act() -> str:
         client, name = request.client, request.parameters["name"]
-        given = read_input(request.form().get("input"))
+        typed = request.form().get("input").strip().replace("\r\n", "\n")
+        stored = form_text((await client.schedules.get(name)).schedule.input)
+        # An unchanged field means the stored input: a page does not know its secrets.
+        given = None if typed == stored else read_input(typed)
         run_id = await client.schedules.trigger(name, input=given)
         return f"/runs/{run_id}?done=triggered"
 

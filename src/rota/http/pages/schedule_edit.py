@@ -220,9 +220,7 @@ def _typed(request: WebRequest) -> ScheduleForm:
     form = request.form()
     names = [one.name for one in fields(ScheduleForm) if one.name != "asks_confirm"]
     # Browsers send the rows of a text area with CRLF.
-    values: dict[str, Any] = {
-        name: form.get(name).strip().replace("\r\n", "\n") for name in names
-    }
+    values: dict[str, Any] = {name: form.get(name).strip().replace("\r\n", "\n") for name in names}
     return ScheduleForm(**values)
 
 

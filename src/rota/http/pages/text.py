@@ -11,6 +11,7 @@ from urllib.parse import quote
 
 import msgspec
 
+from rota.core.redaction import REDACTED, shown
 from rota.core.time.instants import DAY, HOUR, MINUTE, SECOND, iso, moment
 from rota.core.time.zones import zone_named
 
@@ -181,9 +182,6 @@ class Value:
     is_long: bool = False  # shown in a frame of its own that scrolls
 
 
-REDACTED = "[redacted]"
-
-
 def stored_value(text: str | None) -> Value:
     """A stored JSON text as fields or as text."""
     if text is None or text in ("", "null", "{}", "[]"):
@@ -192,6 +190,7 @@ def stored_value(text: str | None) -> Value:
         value = msgspec.json.decode(text)
     except (msgspec.DecodeError, RecursionError):
         return Value(_cut(text))
+    value = shown(value)
     # Calls are stored as {"args": […], "kwargs": {…}} or as one of them; see `typed`.
     if isinstance(value, dict | list):
         return Value("", fields=_fields(value, 1), is_long=len(text) > LONG_CHARS)
@@ -203,7 +202,7 @@ def form_text(text: str | None) -> str:
     if text is None or text in ("", "null", "{}", "[]"):
         return ""
     try:
-        return pretty(msgspec.json.decode(text))
+        return pretty(shown(msgspec.json.decode(text)))
     except (msgspec.DecodeError, RecursionError):
         return text
 
