@@ -377,7 +377,7 @@ class Worker:
 
     async def _perform(self, claim: Claim, recorded: Sequence[StoredStep]) -> None:
         outcome: Outcome | None = None
-        run_log.begins(claim)
+        run_log.begins(claim, recorded, self._settings.secret_fields)
         try:
             outcome = await self._executors[claim.kind].perform(claim, recorded)
         except LeaseLost as lost:
