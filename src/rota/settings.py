@@ -195,6 +195,7 @@ def _plain(refused: str) -> str:
 
 
 def _nearest(name: str, known: Iterable[str]) -> str | None:
+    # Settings lie below the core, so `core.suggest` cannot be imported here.
     near = difflib.get_close_matches(name, sorted(known), 3, 0.6)
     return f"Did you mean {', '.join(near)}?" if near else None
 
