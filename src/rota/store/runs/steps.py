@@ -152,6 +152,7 @@ class ChildEnd(NamedTuple):
 
     ended: ChainResult | None
     is_own: bool
+    is_gone: bool = False  # pruned or archived
 
     @property
     def ended_with_parent(self) -> bool:
@@ -179,6 +180,7 @@ async def look_after_children(tx: Tx, looks: Sequence[ChildLook]) -> list[ChildE
         ChildEnd(
             ended.get(look.child_id),
             look.child_id not in doubtful or parents.get(look.child_id) == look.claim.root_id,
+            look.child_id in doubtful and look.child_id not in parents,
         )
         for look in looks
     ]

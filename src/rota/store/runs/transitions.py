@@ -474,8 +474,9 @@ async def _family(tx: Tx, root_ids: Sequence[str]) -> list[str]:
 async def retry_chain(tx: Tx, root_id: str, new_id: str, *, now: int) -> Run | None:
     """Give a chain that ended without a result another attempt; None when it has not ended so."""
     await tx.rows("lock_roots", roots=[root_id])
-    last = Run(*(await tx.rows("chain_of", root_id=root_id))[-1])
-    if last.status not in (Status.FAILED, Status.CANCELLED, Status.CRASHED):
+    attempts = [Run(*row) for row in await tx.rows("chain_of", root_id=root_id)]
+    last = attempts[-1] if attempts else None  # None: pruned or archived
+    if last is None or last.status not in (Status.FAILED, Status.CANCELLED, Status.CRASHED):
         return None
     heir = successor(
         last, new_id, trigger=Trigger.RETRY, available_at=now, attempt=last.attempt + 1,
