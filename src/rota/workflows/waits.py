@@ -12,17 +12,21 @@ from rota.client.start import NO_OPTIONS, RunOptions
 from rota.core import typed
 from rota.core.json_schema import shape_of
 from rota.core.runs.digest import digest_of
+from rota.core.runs.failures import describe
 from rota.core.runs.ids import created_at_of
 from rota.core.runs.model import StoredStep
 from rota.core.runs.stored_errors import end_of, read_error, run_failed
 from rota.core.time.instants import SECOND, after
-from rota.errors import BadInput
+from rota.errors import BadInput, UnknownRun
+from rota.store.runs.history import ChainResult
 from rota.store.runs.steps import ChildEnd
 from rota.workflows.run import WorkflowRun
 
 log = logging.getLogger("rota.workflows")
 
 LOOK_US_MIN, LOOK_US_MAX = SECOND, 60 * SECOND
+GONE = "its record was pruned or archived before its result was awaited"
+GONE_HINT = "Await a child within `keep_days` of its end, or start it again."
 SIBLINGS_MAX = 250  # children that one look asks about
 
 
@@ -177,7 +181,8 @@ def _look_again_at(child_id: str, now: int) -> int:
     return now + min(max(age // 8, LOOK_US_MIN), LOOK_US_MAX)
 
 
-async def _child_end(flow: WorkflowRun, key: str, child_id: str, siblings: Siblings) -> StoredStep:
+async def _awaited(flow: WorkflowRun, key: str, child_id: str, siblings: Siblings) -> ChainResult:
+    """Wait until a child has ended, or until its record is gone."""
     while True:
         with flow:
             seen = await flow.ours(siblings.look(flow, child_id))
@@ -185,11 +190,17 @@ async def _child_end(flow: WorkflowRun, key: str, child_id: str, siblings: Sibli
             await _retry_child(flow, key, child_id)
             continue
         if seen.ended is not None:
-            break
+            return seen.ended
+        if seen.is_gone:
+            gone = describe(UnknownRun(GONE, hint=GONE_HINT))
+            return ChainResult(child_id, "failed", None, None, gone)
         # The end of another parent's child wakes only its own parent: look again.
         look_at = None if seen.is_own else _look_again_at(child_id, flow.clock.now())
         await flow.wait("child", look_at)
-    ended = seen.ended
+
+
+async def _child_end(flow: WorkflowRun, key: str, child_id: str, siblings: Siblings) -> StoredStep:
+    ended = await _awaited(flow, key, child_id, siblings)
     good = ended.status == "completed"
     error = None if good else end_of(ended.status, ended.reason, ended.error)
     step = flow.new_step(

@@ -155,6 +155,7 @@ class ChildEnd(NamedTuple):
 
     ended: ChainResult | None
     is_own: bool
+    is_gone: bool = False  # pruned or archived
 
     @property
     def ended_with_parent(self) -> bool:
@@ -182,6 +183,7 @@ async def read_child_ends(tx: Tx, queries: Sequence[ChildQuery]) -> list[ChildEn
         ChildEnd(
             ended.get(query.child_id),
             query.child_id not in unsure or parents.get(query.child_id) == query.claim.root_id,
+            query.child_id in unsure and query.child_id not in parents,
         )
         for query in queries
     ]
