@@ -23,7 +23,7 @@ from rota.workflows.run import WorkflowRun
 log = logging.getLogger("rota.workflows")
 
 LOOK_US_MIN, LOOK_US_MAX = SECOND, 60 * SECOND
-SIBLINGS_MAX = 250  # children that one look asks about
+SIBLINGS_MAX = 1000  # children that one look asks about
 
 
 class Siblings:
