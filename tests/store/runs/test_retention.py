@@ -33,8 +33,12 @@ from tests.kit.builders import (
 CUT = f"{(NOW + DAY) // 1000:012x}"  # a day after everything here was created
 
 
-async def prune(db: Database, before_id: str = CUT, limit: int = 100) -> int:
-    done = await db.write(retention.prune, namespace=SPACE, before_id=before_id, limit=limit)
+async def prune(
+    db: Database, before_id: str = CUT, limit: int = 100, before_at: int = 1 << 62
+) -> int:
+    done = await db.write(
+        retention.prune, namespace=SPACE, before_id=before_id, before_at=before_at, limit=limit
+    )
     return done.chains
 
 
@@ -100,6 +104,25 @@ async def test_a_child_whose_parents_retry_is_open_stays(db: Database) -> None:
     retry = successor(parent, fresh_id(), trigger="retry", available_at=NOW, attempt=2)
     await settle(db, parent, "fail", retry=retry)
     assert await prune(db) == 0
+
+
+async def test_a_child_whose_failed_parent_stays_may_be_needed_by_its_retry(db: Database) -> None:
+    parent = await begin(db, name="parent")
+    child = await _over(db, parent_id=parent.id)
+    below = await _over(db, "fail", parent_id=child.id)
+    await settle(db, parent, "fail", now=NOW + 2 * DAY)
+    assert await prune(db, before_at=NOW + DAY) == 1, "no retry of a completed child needs its own"
+    assert await left(db) == [parent.id, child.id]
+    assert below.id not in await left(db)
+    assert await prune(db, before_at=NOW + 3 * DAY) == 2
+
+
+async def test_a_child_whose_completed_parent_stays_goes(db: Database) -> None:
+    parent = await begin(db, name="parent")
+    child = await _over(db, parent_id=parent.id)
+    await settle(db, parent, now=NOW + 2 * DAY)
+    assert await prune(db, before_at=NOW + DAY) == 1
+    assert child.id not in await left(db)
 
 
 async def test_an_open_child_stays_when_its_parent_goes(db: Database) -> None:
