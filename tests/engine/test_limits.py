@@ -9,8 +9,9 @@ import pytest
 from rota import RetryPolicy, Rota, sleep
 from rota.core.time.instants import SECOND, Duration
 from rota.errors import BadInput
-from rota.store.runs import claim, transitions
+from rota.store.runs import claim
 from rota.store.runs.claim import ClaimRequest
+from rota.store.runs.wake import wake_due
 from rota.testing import virtual
 from tests.engine.kit import Gate, beside, eventually, live
 from tests.workflows.kit import result
@@ -344,7 +345,7 @@ async def test_a_recovered_run_keeps_its_place(database_url: str) -> None:
         await world.settle()
         second = await app.options(key="k").start(flow, 2)
         await world.advance("1m")
-        await app.database.write(transitions.wake_due, namespace="default", now=1 << 60)
+        await app.database.write(wake_due, namespace="default", now=1 << 60)
         request = ClaimRequest(
             "default", "ghost", ["flow"], [("q", 5)], 5, frozenset({"q"}), world.clock.now(),
             world.clock.now() + SECOND,

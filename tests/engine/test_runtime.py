@@ -44,7 +44,10 @@ def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("error", [StoreUnreachable("away"), StoreFull("full"), KeyError("a bug")])
-@pytest.mark.parametrize("function", ["claim", "settle", "wake_due", "beat", "renew", "reap"])
+@pytest.mark.parametrize(
+    "function",
+    ["claim", "settle_and_claim", "wake_due", "beat", "renew_leases", "reap_runs"],
+)
 async def test_every_loop_goes_on_after_an_error(
     database_url: str, error: Exception, function: str
 ) -> None:
@@ -66,6 +69,8 @@ async def test_every_loop_goes_on_after_an_error(
             await pass_time(clock, "5s")
         assert [await result(run) for run in started] == [0, 1, 2]
         assert await result(delayed) == 9
+        # Leases are renewed only while a run is held.
+        assert failures or function == "renew_leases", f"nothing calls {function}"
 
 
 async def test_a_failing_loop_says_so_and_says_what_to_do(

@@ -17,7 +17,7 @@ from rota.client.start import RunOptions
 from rota.engine.wakeups import READY, Wakeups
 from rota.settings import Settings
 from rota.store.backend.database import open_url
-from rota.store.runs import transitions
+from rota.store.runs.start import start_runs
 from rota.testing import VirtualClock
 from tests.engine.kit import Gate, beside, eventually, live, pass_time
 from tests.workflows.kit import result
@@ -95,7 +95,7 @@ async def silently(other: Rota, flow: Any) -> list[RunHandle[Any]]:
     runs = [
         other.new_run(flow, (n,), {}, RunOptions(delay=delay)) for n, delay in ((1, 0), (2, "7s"))
     ]
-    await other.database.write(transitions.start, runs, now=other.clock.now())
+    await other.database.write(start_runs, runs, now=other.clock.now())
     return [other.runs.handle(run.id, flow) for run in runs]
 
 

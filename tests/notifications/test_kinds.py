@@ -198,6 +198,22 @@ async def test_a_pipeline_fails_recovers_and_is_skipped(database_url: str, tmp_p
         assert "stop" in kept[2].text
 
 
+async def test_a_pipeline_run_that_a_person_retries_recovers(
+    database_url: str, tmp_path: Path
+) -> None:
+    app = Rota(keep_days=0)
+    kept = keep(app)
+    async with yard(database_url, tmp_path, app) as place:
+        place.broken.add("two")
+        await place.add("sums", 'cron: "0 0 1 1 *"', titles=("one", "two"))
+        run = await app.pipelines.start(tmp_path / "sums")
+        await place.world.drain("1h")
+        place.broken.clear()
+        await app.pipelines.retry(run.id)
+        await place.world.drain("1h")
+        assert kept.lines == [("failed", "pipeline", "sums"), ("recovered", "pipeline", "sums")]
+
+
 # -- automations ---------------------------------------------------------------------------------
 
 

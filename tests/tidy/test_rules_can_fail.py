@@ -62,7 +62,7 @@ GOOD = [
     ("module_docstrings", SRC, '"""Owns x."""'),
     ("plain_names", SRC, "class Handler: ...\nclass Metadata: ...\ndef processed(): ..."),
     ("no_retired_names", SRC, "class QueueSlots: ...\ndef researcher(early): ..."),
-    ("sql_in_store_only", "src/rota/store/runs/transitions.py", "q = 'select id from runs'"),
+    ("sql_in_store_only", "src/rota/store/runs/settle.py", "q = 'select id from runs'"),
     (
         "sql_in_store_only",
         SRC,

@@ -17,7 +17,8 @@ from rota import (
     wait_for,
 )
 from rota.core.runs.ids import id_bound
-from rota.store.runs import retention, transitions
+from rota.store.runs import retention
+from rota.store.runs.wake import poke
 from rota.testing import virtual
 from tests.engine.kit import Gate, StoreTap, ghost_claim, live
 from tests.workflows.kit import (
@@ -147,7 +148,7 @@ async def test_children_of_a_parent_that_crashed_for_good_are_cancelled(database
         run = await app.start(elder, 1)
         await world.settle()
         [below] = await children(app, run)
-        await app.database.write(transitions.poke, [run.id], now=world.clock.now())
+        await app.database.write(poke, [run.id], now=world.clock.now())
         await ghost_claim(app, "ghost")
         await world.advance("1m")
         await world.beat()

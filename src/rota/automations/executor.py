@@ -29,7 +29,14 @@ from rota.errors import LeaseLost, ReadFailed, RotaError, StoreError
 from rota.store.automations import state
 from rota.store.automations.events import AutomationKey
 from rota.store.automations.handler_runs import commit
-from rota.store.automations.handler_runs.begin import HandlerRunSettled, Notes, Work
+from rota.store.automations.handler_runs.begin import (
+    Beginning,
+    HandlerRunSettled,
+    Notes,
+    Work,
+    died_of,
+    host_error,
+)
 from rota.store.automations.handler_runs.commit import NewFix, Stop
 from rota.tools.base import Tool
 
@@ -62,7 +69,10 @@ class AutomationExecutor:
 
     async def perform(self, claim: Claim, steps: Sequence[StoredStep]) -> Outcome | None:
         """Take up the turn, run one handler, settle. None: it is settled."""
-        begun = await self._room.journal.begin(claim, self.code.digests.get(claim.name, ""))
+        digest = self.code.digests.get(claim.name, "")
+        begun = await self._room.journal.begin(
+            Beginning(claim, digest, self._skip_after(claim) if claim.recoveries else {})
+        )
         if isinstance(begun, Work):
             begun = await self._run(claim, begun)
         if begun.stale:
@@ -70,6 +80,18 @@ class AutomationExecutor:
             return Outcome(claim, "release")
         self._tell(begun)
         return None
+
+    def _skip_after(self, claim: Claim) -> dict[str, int]:
+        """By consumer: after so many failures an item is skipped."""
+        declared = self._declared.get(claim.name)
+        handlers = declared.handlers.values() if declared else ()
+        levels = {
+            one.node.name: (one.policy.skip_after, declared.policy.skip_after)
+            for one in handlers
+            if declared is not None and one.node.kind == "consumer"
+        }
+        found = {name: own if own is not None else base for name, (own, base) in levels.items()}
+        return {name: count for name, count in found.items() if count is not None}
 
     def _tell(self, settled: HandlerRunSettled) -> None:
         # Without a next time a person is asked: the notifier has to look.
@@ -85,6 +107,8 @@ class AutomationExecutor:
             log.error("automation %s continues without its fix: %s", claim.name, error)
         performance = HandlerRunner(self._room, claim, work, declared, handler)
         try:
+            if work.killer is not None:
+                return await self._leave_out(claim, work, performance)
             return await performance.perform()
         except (LeaseLost, asyncio.CancelledError):
             raise
@@ -101,6 +125,18 @@ class AutomationExecutor:
         stop = Stop(
             performance.phase, pause.reason, describe(pause), performance.notes(),
             asks=pause.wake_at is None, wake_at=pause.wake_at,
+        )  # fmt: skip
+        return await self._stop(claim, work, performance, stop)
+
+    async def _leave_out(
+        self, claim: Claim, work: Work, performance: HandlerRunner
+    ) -> HandlerRunSettled:
+        """End the run of an item that kills its workers, without executing it once more."""
+        text = died_of(claim.recoveries)
+        log.error("automation %s, %s: %s", claim.name, work.run.handler, text)
+        stop = Stop(
+            performance.phase, "crashes", host_error(text, "crashes"), performance.notes(),
+            FailedAttempt(crashes=claim.recoveries), dead_letter=performance.dead_letter,
         )  # fmt: skip
         return await self._stop(claim, work, performance, stop)
 

@@ -233,14 +233,17 @@ class HandlerRunner:
         self._ctx = ctx
         function = handler.bound(name)
         assert function is not None
+        left_behind: NotAllowed | None = None
         try:
             value = await call(self._room, function, is_async, ctx, *args)
+            left_behind = ctx.left_behind()
         finally:
             forgotten = ctx.end()
             self._logs += ctx.logs
             self.refused += ctx.refused
-        if forgotten is not None:
-            raise forgotten
+        error = forgotten or left_behind
+        if error is not None:
+            raise error
         return value
 
     def _known(self) -> Handler:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from typing import Any
 
 from rota.automations.context import Context
@@ -35,7 +36,9 @@ async def call(
         ctx.stopped = ctx.stopped or HostStop(error)
         raise error from None
     except HostStop as stop:
-        raise (stop.cause or stop) from None
+        # Another task may have been refused something while this one made its change.
+        first = ctx.stopped or stop
+        raise (first.cause or stop.cause or stop) from None
     except asyncio.CancelledError:
         if task.cancelled() and not _is_cancelled():
             raise UsageError("a handler let a CancelledError of its own escape") from None
@@ -72,6 +75,7 @@ async def _threaded(
     room: AutomationEnvironment, function: Function, ctx: Context, *args: Any
 ) -> Any:
     def run() -> Any:
+        ctx.thread = threading.get_ident()
         try:
             return function(ctx, *args)
         except (Exception, HostStop):

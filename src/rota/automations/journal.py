@@ -46,9 +46,9 @@ class HandlerJournal:
         self._fixes: Batch[DeployedAutomation, dict[str, dict[str, str]]]
         self._fixes = Batch(self._send_fixes, TOGETHER)
 
-    async def begin(self, claim: Claim, digest: str) -> Work | HandlerRunSettled:
+    async def begin(self, beginning: Beginning) -> Work | HandlerRunSettled:
         """Decide what the claimed run is for; LeaseLost when it is no longer ours."""
-        answer = await self._beginnings.gather(Beginning(claim, digest))
+        answer = await self._beginnings.gather(beginning)
         if isinstance(answer, LeaseLost):
             raise answer
         return answer

@@ -24,7 +24,8 @@ from rota.store import disarm
 from rota.store.access import audit
 from rota.store.disarm import Disarmed
 from rota.store.notifications import record
-from rota.store.runs import retention, transitions, workers
+from rota.store.runs import retention, workers
+from rota.store.runs.recover import reap_runs
 from rota.store.schedules import templates
 from rota.store.schedules.overlap import release_stuck
 
@@ -170,7 +171,7 @@ class Maintenance:
     async def _reap_some(self, now: int, gone: list[str]) -> int:
         steady = self._clock.steady_for() >= micros(self._settings.lease_s)
         reaped = await self._database.write(
-            transitions.reap,
+            reap_runs,
             namespace=self._settings.namespace,
             now=now,
             # After a jump of the clock every lease looks lapsed until its holder has renewed it.

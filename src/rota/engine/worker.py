@@ -27,10 +27,12 @@ from rota.engine.wakeups import ANY, CANCEL, DONE, READY, TIMER
 from rota.errors import LeaseLost, StoreError, UsageError
 from rota.store.backend.database import BRIEF
 from rota.store.runs import claim as claiming
-from rota.store.runs import steps, transitions
+from rota.store.runs import steps, wake
 from rota.store.runs.claim import Claimed, ClaimRequest
 from rota.store.runs.history import ChainResult
-from rota.store.runs.transitions import SettleResult
+from rota.store.runs.recover import renew_leases, return_strays
+from rota.store.runs.settle import SettleResult, settle_and_claim, settle_runs
+from rota.store.runs.start import start_and_claim
 
 log = logging.getLogger("rota.worker")
 
@@ -165,9 +167,7 @@ class Worker:
                 frozenset(), now, now + self._lease_us, code_id=self.code.id,
             )  # fmt: skip
             try:
-                started, claimed = await self._database.write_brief(
-                    transitions.begin, fresh, request
-                )
+                started, claimed = await self._database.write_brief(start_and_claim, fresh, request)
             except BaseException:
                 self._doubtful = True
                 raise
@@ -248,14 +248,14 @@ class Worker:
         if request is None and not outcomes:
             return nothing
         if request is None:
-            return await self._database.write(transitions.settle, outcomes, now=now), nothing[1]
+            return await self._database.write(settle_runs, outcomes, now=now), nothing[1]
         if not outcomes and self.idle:  # a caller waits for the first of them to begin
             return nothing[0], await self._database.write_brief(claiming.claim, request)
         if not outcomes:
             return nothing[0], await self._database.write(claiming.claim, request)
         if len(outcomes) <= BRIEF and len(self._tasks) <= BRIEF:
-            return await self._database.write_brief(transitions.turn, outcomes, request)
-        return await self._database.write(transitions.turn, outcomes, request)
+            return await self._database.write_brief(settle_and_claim, outcomes, request)
+        return await self._database.write(settle_and_claim, outcomes, request)
 
     def _request(self, now: int, settling: bool) -> ClaimRequest | None:
         """The next claim. While outcomes flow, wait until a fair part of the slots is free: claims
@@ -318,14 +318,14 @@ class Worker:
             return False
         calls = self._calls
         woken = await self._database.write(
-            transitions.wake_due, namespace=self._settings.namespace, now=now
+            wake.wake_due, namespace=self._settings.namespace, now=now
         )
         self._due_at = woken.next_at if calls == self._calls else 0
         if woken.one_alone:
             self.expect_alone(True)
         if woken.total:
             self._feed()
-            if woken.total >= transitions.WAKE_BATCH:
+            if woken.total >= wake.WAKE_BATCH:
                 self._due_at = now
                 self._wakeups.tell(READY)
         return bool(woken.total)
@@ -333,7 +333,7 @@ class Worker:
     async def _return_strays(self) -> None:
         """After a broken connection: a claim may have been made without an answer."""
         await self._database.write(
-            transitions.return_strays, namespace=self._settings.namespace, worker_id=self.id,
+            return_strays, namespace=self._settings.namespace, worker_id=self.id,
             held=list(self.held.values()),
         )  # fmt: skip
         self._doubtful = False
@@ -377,7 +377,7 @@ class Worker:
 
     async def _perform(self, claim: Claim, recorded: Sequence[StoredStep]) -> None:
         outcome: Outcome | None = None
-        run_log.begins(claim)
+        run_log.begins(claim, recorded, self._settings.secret_fields)
         try:
             outcome = await self._executors[claim.kind].perform(claim, recorded)
         except LeaseLost as lost:
@@ -468,7 +468,7 @@ class Worker:
         if not held:
             return
         lease_until = self._clock.now() + self._lease_us
-        ours = await self._database.write(transitions.renew, held, lease_until=lease_until)
+        ours = await self._database.write(renew_leases, held, lease_until=lease_until)
         for claim in held:
             if claim.id not in ours and self.held.get(claim.id) is claim:
                 self._interrupt(claim)

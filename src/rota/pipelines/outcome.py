@@ -6,6 +6,8 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
+from rota.core.redaction import shown
+
 OutcomeWord: TypeAlias = Literal["completed", "partial", "failed", "cancelled"]
 ItemStatus: TypeAlias = Literal["completed", "failed", "skipped", "filtered"]
 
@@ -116,6 +118,11 @@ class ItemOutcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     tokens_out: int = 0
     cost_usd: float | None = None
     duration_ms: int = 0
+
+
+def shown_item(one: ItemOutcome) -> ItemOutcome:
+    """An item for people: without the values of secret fields."""
+    return msgspec.structs.replace(one, item=shown(one.item), output=shown(one.output))
 
 
 class ItemsPage(msgspec.Struct, frozen=True):

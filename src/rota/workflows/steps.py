@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any, Protocol
 
-from rota.core import typed
+from rota.core import redaction, typed
 from rota.core.runs.failures import describe
 from rota.core.runs.model import StoredStep
 from rota.core.runs.retry import RetryPolicy
@@ -61,6 +61,7 @@ async def run_step(flow: WorkflowRun, step: StepLike, key: str, args: Any, kwarg
                     output = typed.encode(
                         result, what=step.result_name, bytes_max=flow.room.payload_bytes_max
                     )
+                    redaction.learn(output)
                     # Read back at once: live and replayed code see the same value, and one that
                     # does not fit its hint fails here instead of in every replay.
                     value = step.returns.read(output, what=step.result_name)

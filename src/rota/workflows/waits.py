@@ -181,6 +181,11 @@ def _look_again_at(child_id: str, now: int) -> int:
     return now + min(max(age // 8, LOOK_US_MIN), LOOK_US_MAX)
 
 
+def _gone(child_id: str) -> ChainResult:
+    error = UnknownRun(GONE, hint=GONE_HINT, run_id=child_id)
+    return ChainResult(child_id, "failed", None, None, describe(error))
+
+
 async def _child_end(flow: WorkflowRun, key: str, child_id: str, siblings: Siblings) -> StoredStep:
     while True:
         with flow:
@@ -188,13 +193,8 @@ async def _child_end(flow: WorkflowRun, key: str, child_id: str, siblings: Sibli
         if seen.ended_with_parent:
             await _retry_child(flow, key, child_id)
             continue
-        if seen.ended is not None:
-            ended = seen.ended
-            break
-        if seen.is_gone:
-            ended = ChainResult(
-                child_id, "failed", None, None, describe(UnknownRun(GONE, hint=GONE_HINT))
-            )
+        ended = _gone(child_id) if seen.is_gone else seen.ended
+        if ended is not None:
             break
         # The end of another parent's child wakes only its own parent: look again.
         look_at = None if seen.is_own else _look_again_at(child_id, flow.clock.now())

@@ -16,7 +16,7 @@ from rota.automations import Automation, Context, MutationResult, Prepared
 from rota.core.automations.phases import shown
 from rota.core.runs.recovery import runs_alone
 from rota.store import invariants
-from rota.store.runs import transitions
+from rota.store.runs.recover import reap_runs
 from rota.testing import World, virtual
 from rota.tools import Applied, Call, NotApplied, Safety, Tool, Unknown, Verdict
 from tests.kit.builders import raw
@@ -261,7 +261,7 @@ async def bury(app: Rota) -> int:
     assert app.runtime is not None
     now = app.clock.now()
     reaped = await app.database.write(
-        transitions.reap, namespace="default", now=now, gone=[app.runtime.worker.id],
+        reap_runs, namespace="default", now=now, gone=[app.runtime.worker.id],
         recoveries_max=app.settings.recoveries_max, new_ids=list(app.ids.take(now, 10)),
         kept_kinds=KEPT_KINDS,
     )  # fmt: skip

@@ -16,7 +16,8 @@ from rota.core.time.recurrence import parse
 from rota.store.backend.database import Database
 from rota.store.notifications import schedule_ends
 from rota.store.notifications.schedule_ends import ScheduleEnd
-from rota.store.runs import transitions
+from rota.store.runs.cancel import cancel_chains
+from rota.store.runs.settle import settle_runs
 from rota.store.schedules import fire, templates
 from tests.kit.builders import (
     LEASE,
@@ -60,7 +61,7 @@ async def _told(db: Database) -> list[dict[str, Any]]:
 async def test_an_end_is_told_in_the_transaction_that_settles_it(db: Database) -> None:
     schedule_id = await _schedule(db)
     held = await begin(db, schedule_id=schedule_id, due_at=NOW)
-    done = await db.write(transitions.settle, [Outcome(held, "complete")], now=NOW)
+    done = await db.write(settle_runs, [Outcome(held, "complete")], now=NOW)
     assert done.woke, "somebody has to look for the new run"
     [told] = await _told(db)
     assert told == {"run_id": held.id, "what": "ended", "tells": msgspec.json.decode(BODY)}
@@ -118,7 +119,7 @@ async def test_a_run_that_crashed_for_good_is_told_and_one_that_is_taken_over_is
 async def test_one_that_is_called_off_is_nobodys_news(db: Database) -> None:
     schedule_id = await _schedule(db)
     held = await begin(db, schedule_id=schedule_id, due_at=NOW)
-    await db.write(transitions.cancel, [held.root_id], reason="by request", now=NOW)
+    await db.write(cancel_chains, [held.root_id], reason="by request", now=NOW)
     assert await _told(db) == []
 
 

@@ -11,10 +11,15 @@ from typing import Any
 import pytest
 
 from rota import Client, Fatal, Rota, sleep
+from rota.core.runs.ids import id_bound
+from rota.core.time.instants import DAY
 from rota.errors import BadInput, UnknownRun
 from rota.store import invariants
+from rota.store.backend.database import Database
+from rota.store.runs import archive, steps
 from rota.testing import World, virtual
 from tests.kit import select
+from tests.kit.builders import NOW, SPACE, begin, settle, sql, step_of
 
 START = datetime(2026, 9, 29, tzinfo=UTC)
 HELD = "select count(*) from {}"
@@ -205,6 +210,23 @@ async def test_two_that_archive_at_once_share_the_work(database_url: str) -> Non
             moved = await asyncio.gather(*moves, other.operations.archive("2026-10"))
         assert sum(moved) == 20
         assert await held(database_url, "runs", "steps", "archive") == [0, 0, 20]
+
+
+@pytest.mark.parametrize("reason", ["partial", None])
+async def test_a_pipeline_run_that_completed_in_part_keeps_what_its_retry_needs(
+    db: Database, reason: str | None
+) -> None:
+    whole = await begin(db, name="pipeline:p", kind="pipeline", external_id="o-1")
+    await db.write(steps.record, [step_of(whole, "item")])
+    shard = await begin(db, name="pipeline:p", kind="pipeline", parent_id=whole.id)
+    await settle(db, shard)
+    await settle(db, whole, reason=reason)
+    moved = await db.write(
+        archive.move, namespace=SPACE, before_id=id_bound(NOW + DAY), before_at=NOW + DAY,
+        after_id="", limit=10,
+    )  # fmt: skip
+    assert moved.chains == (0 if reason else 2)
+    assert await sql(db, "select count(*) from steps") == [(1 if reason else 0,)]
 
 
 async def test_a_month_must_have_begun_and_be_one(database_url: str) -> None:

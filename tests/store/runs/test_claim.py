@@ -13,7 +13,9 @@ from rota.core.runs.positions import QueuePosition
 from rota.core.time.instants import SECOND
 from rota.store.backend.database import Database
 from rota.store.runs import claim as claiming
-from rota.store.runs import transitions, workers
+from rota.store.runs import workers
+from rota.store.runs.settle import settle_and_claim
+from rota.store.runs.start import successor
 from tests.kit.builders import (
     LEASE,
     NOW,
@@ -78,7 +80,7 @@ async def test_a_turn_after_a_position_settles_and_claims(db: Database) -> None:
     await start(db, passed, behind, now=NOW + 1)
     after = {"default": QueuePosition(0, held.available_at, held.id)}
     wanted = request(now=NOW + 1, after=after)
-    settled, claimed = await db.write(transitions.turn, [Outcome(held, "complete")], wanted)
+    settled, claimed = await db.write(settle_and_claim, [Outcome(held, "complete")], wanted)
     assert settled.ids == {held.id}
     assert _ids(claimed.claims) == [behind.id]
 
@@ -286,15 +288,15 @@ async def test_a_turn_settles_and_claims_in_one_commit(db: Database, slots: int)
     fresh = [new_run() for _ in range(3)]
     await start(db, *fresh)
     outcome = Outcome(held, "complete", output='"ok"')
-    settled, claimed = await db.write(transitions.turn, [outcome], request(slots=slots))
+    settled, claimed = await db.write(settle_and_claim, [outcome], request(slots=slots))
     assert settled.ids == {held.id}
     assert _ids(claimed.claims) == [run.id for run in fresh[:slots]]
 
 
 async def test_a_turn_claims_the_retry_it_has_just_made(db: Database) -> None:
     held = await begin(db)
-    retry = transitions.successor(held, "f" * 32, trigger="retry", available_at=NOW, attempt=2)
+    retry = successor(held, "f" * 32, trigger="retry", available_at=NOW, attempt=2)
     _, claimed = await db.write(
-        transitions.turn, [Outcome(held, "fail", reason="logic", retry=retry)], request()
+        settle_and_claim, [Outcome(held, "fail", reason="logic", retry=retry)], request()
     )
     assert _ids(claimed.claims) == ["f" * 32]

@@ -10,7 +10,8 @@ import pytest
 from rota.core.runs.model import Claim, Started, StoredStep
 from rota.errors import LeaseLost
 from rota.store.backend.database import Database, Tx
-from rota.store.runs import steps, transitions
+from rota.store.runs import steps
+from rota.store.runs.cancel import cancel_chains
 from tests.kit.builders import (
     BIG,
     LEASE,
@@ -353,5 +354,5 @@ async def test_a_forked_chain_is_a_chain_of_its_own(db: Database) -> None:
     held = await begin(db)
     fork = new_run(trigger="fork")
     await db.write(steps.fork, fork, from_root=held.id, position=1, now=NOW)
-    assert await db.write(transitions.cancel, [held.id], reason="no", now=NOW) == [held.id]
+    assert await db.write(cancel_chains, [held.id], reason="no", now=NOW) == [held.id]
     assert await status(db, fork.id) == "pending"

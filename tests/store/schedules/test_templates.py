@@ -19,7 +19,7 @@ from rota.core.time.recurrence import parse
 from rota.schedules.ledger_check import ledger_faults
 from rota.store.backend.database import Database, Row, Tx
 from rota.store.backend.dialect import Dialect
-from rota.store.runs import transitions
+from rota.store.runs.settle import settle_runs
 from rota.store.schedules import fire as firing
 from rota.store.schedules import outcomes, templates
 from tests.kit.builders import SPACE, claim, fresh_id, get, settle, sound, sql
@@ -319,7 +319,7 @@ async def _ended_at_once(db: Database, count: int) -> list[str]:
 
     async def watched(tx: Tx) -> None:
         ends = [Outcome(one, "complete") for one in held]
-        await transitions.settle(Watched(tx, seen), ends, now=START + 3 * HOUR)
+        await settle_runs(Watched(tx, seen), ends, now=START + 3 * HOUR)
 
     await db.write(watched)
     ready = await sql(db, "select count(*) from runs where status = 'pending'")

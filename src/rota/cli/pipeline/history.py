@@ -138,11 +138,12 @@ def _one(
 
 
 async def _explanation(client: Client, path: Path, run_id: str | None) -> PipelineRunPage:
+    from rota.pipelines.outcome import shown_item
     from rota.pipelines.run import result_reader
 
     run = await chosen_run(client, path, run_id)
     result = await result_reader.result(client, run.root_id)
-    items = [each async for each in result_reader.items(client, run.root_id)]
+    items = [shown_item(each) async for each in result_reader.items(client, run.root_id)]
     return PipelineRunPage(run, await client.runs.chain(run.root_id), result, items)
 
 

@@ -12,6 +12,7 @@ from rota.cli.automation import page as automation_page
 from rota.cli.run import next_steps
 from rota.core.automations.text import deed
 from rota.core.pipelines.names import pipeline_id_of
+from rota.core.redaction import shown_text
 from rota.core.runs.ids import short_id
 from rota.core.runs.stored_errors import own_frames, read_error
 from rota.errors import UnknownRun
@@ -166,12 +167,18 @@ def _head(story: RunPage) -> None:
         ("wakes", run.status == "sleeping" and run.available_at
             and _when(run.available_at, story.now)),
         ("worker", run.lease_owner),
-        ("input", first.input or "none"),
-        ("output", run.output or ("null" if run.status == "completed" else None)),
+        ("input", shown_text(first.input or "none")),
+        ("output", _output(run)),
     ]  # fmt: skip
     for name, value in lines:
         if value:
             click.echo(f"  {name:<12}{render.short(str(value), VALUE_WIDTH)}")
+
+
+def _output(run: Run) -> str | None:
+    if run.output is None:
+        return "null" if run.status == "completed" else None
+    return shown_text(run.output)
 
 
 def _when(at: int, now: int) -> str:
@@ -224,7 +231,7 @@ def _outcome(step: StoredStep) -> str:
         return _said(step.error)
     if step.kind == "child":
         return f"run {short_id(step.child_id or '')}"
-    return render.short(step.output, CELL_WIDTH)
+    return render.short(shown_text(step.output or ""), CELL_WIDTH)
 
 
 def _error(run: Run) -> None:

@@ -9,6 +9,7 @@ import click
 
 from rota.cli import render
 from rota.cli.schedule.next import occurrence_document, occurrences
+from rota.core.redaction import shown_text
 from rota.core.runs.ids import short_id
 from rota.core.runs.lifecycle import Status
 from rota.core.runs.stored_errors import read_error
@@ -188,7 +189,7 @@ def _lines(shown: ScheduleView, now: int) -> list[tuple[str, object]]:
         ("means", shown.text),
         ("written", intent.text if forms in said else f"{intent.text}  [{forms}]"),
         ("workflow", f"{intent.workflow}, queue {row.queue}, priority {row.priority}"),
-        ("input", row.input or "none"),
+        ("input", shown_text(row.input or "none")),
         ("policies", _policies(intent.policies)),
         ("runs", runs_max and f"{intent.fired_count} of {runs_max}"),
         ("note", note(shown)),

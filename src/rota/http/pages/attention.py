@@ -13,15 +13,19 @@ from rota.core.runs.lifecycle import Status
 from rota.core.runs.model import Run
 from rota.core.runs.stored_errors import error_line
 from rota.core.time.instants import DAY, instant, moment
+from rota.http.pages.nav_count import is_fresh, remember_count
 from rota.http.pages.occurrence_view import missed_count, noun, outcome_of, outcome_word
 from rota.http.pages.run_row import PIPELINE_PREFIX, run_href
 from rota.http.pages.status import STATES, StatusView, run_state
 from rota.http.pages.text import Stamp, WallClock, clipped, segment
+from rota.http.pages.view import clock_of
 from rota.http.request import WebRequest
 
 FAILED_LOOK = 50
 FAILED_US = DAY
 TEXT_WIDTH = 200
+SCHEDULES_MAX = 200
+LAST = 20
 
 
 @dataclass(frozen=True)
@@ -39,6 +43,16 @@ class InboxItem:
     since_at: int
     action: str
     post: str = ""  # where the action is sent; empty: it is a page
+
+
+async def count_attention(request: WebRequest) -> None:
+    """Count what waits, unless that was done a moment ago."""
+    client = request.client
+    if is_fresh(client):
+        return
+    names = [one.schedule.name for one in await client.schedules.list(limit=SCHEDULES_MAX)]
+    outcomes = await client.schedules.last_outcomes(names, last=LAST) if names else {}
+    remember_count(client, len(await inbox_of(request, outcomes, clock_of(request))))
 
 
 async def inbox_of(

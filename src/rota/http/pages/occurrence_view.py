@@ -127,6 +127,8 @@ def ledger_line(run: Run, name: str, policies: Policies, clock: WallClock) -> Le
     words = {Trigger.MANUAL: "By hand", Trigger.BACKFILL: "Backfilled"}
     word = words.get(Trigger(run.trigger), "Fired late" if is_late else "Fired")
     text = state.word.lower()
+    if state.tone == "bad":
+        word = f"{word}, {text}"
     if run.status == Status.RUNNING and run.started_at:
         text = f"running, {rough(clock.now - run.started_at)} so far"
     elif run.error:
@@ -246,7 +248,7 @@ def _day(
             row.append(Cell("future"))
         else:
             row.append(Cell("none"))
-    notable = [f"{sums[one]} {one}" for one in _LEGEND if sums[one] and one not in ("fired",)]
+    notable = [f"{sums[one]} {one}" for one in _WORST if sums[one] and one != "fired"]
     label = f"{day:%a} {day.day}"
     return CalendarDay(day.isoformat(), label, row, ", ".join(notable))
 

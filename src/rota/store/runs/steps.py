@@ -15,8 +15,11 @@ from rota.core.runs.lifecycle import PARENT_ENDED
 from rota.core.runs.model import Claim, NewRun, Started, StepRecord, StoredStep
 from rota.errors import BadInput, LeaseLost
 from rota.store.backend.database import Row, Tx
-from rota.store.runs import history, transitions
+from rota.store.runs import history
 from rota.store.runs.history import ChainResult
+from rota.store.runs.retry import retry_chain
+from rota.store.runs.start import start_runs
+from rota.store.runs.wake import poke
 
 # Made by the C code of `operator`: the writer's thread needs the interpreter lock for these.
 _run_id = attrgetter("claim.id")
@@ -66,7 +69,7 @@ async def record_children(
     None for a child with a parent that is no longer held."""
     held = await _held(tx, [start.record.claim for start in starts])
     ours = [start for start in starts if _fence(start.record.claim) in held]
-    started = await transitions.start(tx, [start.child for start in ours], now=now, alone=False)
+    started = await start_runs(tx, [start.child for start in ours], now=now, alone=False)
     answers = dict(zip([start.child.id for start in ours], started, strict=True))
     steps = [
         StepRecord(
@@ -189,7 +192,7 @@ async def look_after_children(tx: Tx, looks: Sequence[ChildLook]) -> list[ChildE
 async def retry_child(tx: Tx, waiting: StepRecord, child_id: str, new_id: str, *, now: int) -> None:
     """Try a child again that failed in an earlier attempt of its parent, once for this attempt."""
     await _hold(tx, waiting.claim)
-    await transitions.retry_chain(tx, child_id, new_id, now=now)
+    await retry_chain(tx, child_id, new_id, now=now)
     await record(tx, [waiting], alone=False)
 
 
@@ -206,7 +209,7 @@ async def send_signal(
     await tx.rows("lock_roots", roots=[root_id])
     await _check_signal(tx, root_id, name, body)
     await tx.many("send_signal", [(signal_id, root_id, name, body)], now=now)
-    await transitions.poke(tx, [root_id], now=now)
+    await poke(tx, [root_id], now=now)
 
 
 async def _check_signal(tx: Tx, root_id: str, name: str, body: str | None) -> None:
@@ -226,6 +229,6 @@ async def _check_signal(tx: Tx, root_id: str, name: str, body: str | None) -> No
 
 async def fork(tx: Tx, run: NewRun, *, from_root: str, position: int, now: int) -> Started:
     """Start a new chain that already knows the steps before `position`."""
-    [started] = await transitions.start(tx, [run], now=now, alone=False)
+    [started] = await start_runs(tx, [run], now=now, alone=False)
     await tx.rows("copy_steps", to_root=started.id, from_root=from_root, position=position)
     return started

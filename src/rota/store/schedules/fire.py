@@ -27,7 +27,7 @@ from rota.store.backend.database import Row, Tx
 from rota.store.notifications import record, schedule_ends
 from rota.store.notifications.record import Cause
 from rota.store.notifications.schedule_ends import ScheduleEnd
-from rota.store.runs import transitions
+from rota.store.runs.cancel import cancel_chains
 from rota.store.schedules import expiry
 from rota.store.schedules.templates import (
     after_pause,
@@ -84,7 +84,7 @@ async def fire(tx: Tx, *, namespace: str, now: int, limit: int, new_ids: Iterato
         made.decide(one, intents[one.id], before.get(one.id, _IDLE))
     if made.cancels:
         roots = await open_roots(tx, made.cancels)
-        await transitions.cancel(tx, roots, reason="overtaken by the next occurrence", now=now)
+        await cancel_chains(tx, roots, reason="overtaken by the next occurrence", now=now)
     await made.write(tx)
     told = await schedule_ends.tell(tx, made.untold, now=now) if made.untold else 0
     told += await record.record(tx, made.news, now=now)
