@@ -42,7 +42,7 @@ async def fleet(apps: list[Rota], url: str) -> AsyncIterator[list[StoreTap]]:
             await stack.enter_async_context(live(app, url, clock))
         for app in apps:
             assert app.runtime is not None
-            await app.runtime.upkeep.beat()
+            await app.runtime.maintenance.beat()
         yield [StoreTap(app) for app in apps]
 
 

@@ -132,7 +132,7 @@ async def test_a_worker_that_lost_its_run_writes_nothing_more_about_it(database_
         assert await run.status() == "crashed:worker gone"
 
 
-async def test_a_cancel_is_heard_at_once(database_url: str) -> None:
+async def test_a_cancel_is_received_at_once(database_url: str) -> None:
     gate = Gate()
     app, flow = gated(gate)
     async with live(app, database_url):
@@ -144,7 +144,7 @@ async def test_a_cancel_is_heard_at_once(database_url: str) -> None:
             await result(run)
 
 
-async def test_a_cancel_from_another_process_is_heard_at_once(database_url: str) -> None:
+async def test_a_cancel_from_another_process_is_received_at_once(database_url: str) -> None:
     gate = Gate()
     app, flow = gated(gate)
     other = Rota()
@@ -155,7 +155,7 @@ async def test_a_cancel_from_another_process_is_heard_at_once(database_url: str)
         await eventually(lambda: gate.interrupted == [1])
 
 
-async def test_a_cancel_nobody_heard_is_found_at_the_next_renewal(
+async def test_a_cancel_nobody_received_is_found_at_the_next_renewal(
     database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gate = Gate()

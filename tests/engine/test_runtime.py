@@ -157,7 +157,7 @@ async def test_a_healthy_app_says_so(database_url: str) -> None:
         assert app.healthy()
 
 
-class Ear(logging.Handler):
+class RecordsHandler(logging.Handler):
     """Hears what the watchdog's thread says; each word can be waited for."""
 
     def __init__(self) -> None:
@@ -169,20 +169,20 @@ class Ear(logging.Handler):
 
 
 @pytest.fixture
-def ear() -> Iterator[Ear]:
-    ear = Ear()
-    logging.getLogger("rota.watchdog").addHandler(ear)
-    yield ear
-    logging.getLogger("rota.watchdog").removeHandler(ear)
+def handler() -> Iterator[RecordsHandler]:
+    handler = RecordsHandler()
+    logging.getLogger("rota.watchdog").addHandler(handler)
+    yield handler
+    logging.getLogger("rota.watchdog").removeHandler(handler)
 
 
-async def test_a_stuck_loop_fails_health_and_says_where_it_hangs(ear: Ear) -> None:
+async def test_a_stuck_loop_fails_health_and_says_where_it_hangs(handler: RecordsHandler) -> None:
     watchdog = Watchdog(0.05)
     watchdog.start()
     try:
         assert watchdog.stuck_for_s() == 0
         # Blocks the loop, as user code would, until the watchdog has noticed.
-        word = ear.words.get(timeout=30)
+        word = handler.words.get(timeout=30)
         assert watchdog.stuck_for_s() > 0.05
         await eventually(lambda: watchdog.stuck_for_s() == 0)
         assert "the event loop is stuck" in word
@@ -191,15 +191,17 @@ async def test_a_stuck_loop_fails_health_and_says_where_it_hangs(ear: Ear) -> No
         watchdog.stop()
 
 
-async def test_a_watchdog_reports_once_for_every_time_the_loop_gets_stuck(ear: Ear) -> None:
+async def test_a_watchdog_reports_once_for_every_time_the_loop_gets_stuck(
+    handler: RecordsHandler,
+) -> None:
     watchdog = Watchdog(0.05)
     watchdog.start()
     try:
-        assert ear.words.get(timeout=30)
+        assert handler.words.get(timeout=30)
         with pytest.raises(queue.Empty):
-            ear.words.get(timeout=0.15)  # still the same time
+            handler.words.get(timeout=0.15)  # still the same time
         await eventually(lambda: watchdog.stuck_for_s() == 0)
-        assert ear.words.get(timeout=30)
+        assert handler.words.get(timeout=30)
     finally:
         watchdog.stop()
 

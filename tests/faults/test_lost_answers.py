@@ -116,7 +116,7 @@ async def test_each_single_lost_answer_changes_nothing(database_url: str, nth: i
         return await note(label)
 
     @app.workflow
-    async def tells(name: str) -> list[str]:
+    async def reports(name: str) -> list[str]:
         said = [await note(f"{name}-first")]
         await sleep(0.02)
         said.append(await child(f"{name}-child"))
@@ -126,7 +126,7 @@ async def test_each_single_lost_answer_changes_nothing(database_url: str, nth: i
 
     async with app:
         names = ["a", "b", "c"]
-        told = [await app.start(tells, name) for name in names]
+        told = [await app.start(reports, name) for name in names]
         for run in told:
             await run.signal("word", "word")
         lose_answers(app, is_nth)

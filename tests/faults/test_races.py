@@ -115,7 +115,7 @@ async def test_cancel_reaches_a_chain_that_fails_and_is_retried_at_that_moment(
         assert await broken(server_url) == []
 
 
-async def test_a_signal_sent_while_an_attempt_gives_way_to_the_next_is_heard(
+async def test_a_signal_sent_while_an_attempt_gives_way_to_the_next_is_received(
     server_url: str,
 ) -> None:
     app = Rota(server_url, **QUICK)
@@ -152,7 +152,7 @@ async def test_a_signal_sent_while_an_attempt_gives_way_to_the_next_is_heard(
                 await run.cancel()
 
 
-async def test_the_end_of_a_child_is_heard_while_the_parent_gives_way_to_its_next_attempt(
+async def test_the_end_of_a_child_is_received_while_the_parent_gives_way_to_its_next_attempt(
     server_url: str,
 ) -> None:
     app = Rota(server_url, **QUICK)

@@ -118,7 +118,7 @@ def request(
     slots: int = 100,
     now: int = NOW,
     queues: Sequence[tuple[str, int]] | None = None,
-    room: int = 100,
+    runs_max: int = 100,
     names: Iterable[str] = ("work",),
     limited: Iterable[str] = (),
     namespace: str = SPACE,
@@ -127,8 +127,8 @@ def request(
 ) -> claiming.ClaimRequest:
     """Who claims what."""
     return claiming.ClaimRequest(
-        namespace, worker, list(names), queues or [("default", slots)], room, frozenset(limited),
-        now, now + LEASE, alone, after or {},
+        namespace, worker, list(names), queues or [("default", slots)], runs_max,
+        frozenset(limited), now, now + LEASE, alone, after or {},
     )  # fmt: skip
 
 

@@ -127,14 +127,14 @@ class Store(RuleBasedStateMachine):
     @rule(fresh=st.lists(births, min_size=1, max_size=3))
     def start(self, fresh: list[Birth]) -> None:
         for name, delay, priority, external, serial in fresh:
-            self.born(
+            self.created(
                 new_run(
                     name, id=fresh_id(self.now), available_at=self.now + delay, priority=priority,
                     external_id=external, serial_key=serial,
                 )
             )  # fmt: skip
 
-    def born(self, fresh: NewRun) -> None:
+    def created(self, fresh: NewRun) -> None:
         holder = next(
             (
                 life.id
@@ -328,7 +328,7 @@ class Store(RuleBasedStateMachine):
             parent_id=last.parent, attempt=last.attempt + 1, priority=last.priority,
             serial_key=last.serial, available_at=self.now, trigger="retry",
         )  # fmt: skip
-        self.born(heir)
+        self.created(heir)
 
     @precondition(lambda self: self.model.runs)
     @rule(pick=picks)

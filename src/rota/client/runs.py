@@ -283,7 +283,7 @@ class Runs(BulkVerbs):
         run = await self.get(run_id)
         if run.kind == "automation":
             raise WrongState(
-                f"{run_id} is a turn of the automation {run.name}",
+                f"{run_id} is a run of the automation {run.name}",
                 hint=f"Use `rota automation` and its name, {run.name}.",
             )
         if run.kind == "schedule":

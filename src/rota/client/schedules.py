@@ -302,7 +302,7 @@ class Schedules(SchedulePages):
             return definition.with_changes_noted(old, fresh, fields)
 
         changed = await self._change(name, edit)
-        self._client.wakeups.tell(READY)  # Another overlap policy may have released a run.
+        self._client.wakeups.notify_soon(READY)  # Another overlap policy may have released a run.
         return changed
 
     async def reset(self, name: str, *fields: str, confirm: bool = False) -> ScheduleView:
@@ -318,7 +318,7 @@ class Schedules(SchedulePages):
             return definition.reset(old, chosen, now, confirm=confirm)
 
         changed = await self._change(name, restore)
-        self._client.wakeups.tell(READY)  # Another overlap policy may have released a run.
+        self._client.wakeups.notify_soon(READY)  # Another overlap policy may have released a run.
         return changed
 
     async def forget_declaration(self, name: str) -> None:
@@ -409,9 +409,11 @@ class Schedules(SchedulePages):
             )
             for place, (run_id, due) in enumerate(zip(ids, dues, strict=True))
         ]  # fmt: skip
-        born = await self._client.database.write(store.backfill, rows, parallel=parallel, now=now)
+        created = await self._client.database.write(
+            store.backfill, rows, parallel=parallel, now=now
+        )
         await self._client.wakeups.announce(READY)
-        return Backfill(count, len(born), born)
+        return Backfill(count, len(created), created)
 
     async def _change(
         self, name: str, edit: Callable[[Schedule], Schedule], *, ends_pause: bool = True

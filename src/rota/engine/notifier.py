@@ -55,9 +55,9 @@ class Notifier:
 
     def _notified(self, topic: str) -> None:
         if topic in (READY, ANY):
-            self.look()
+            self.poll()
 
-    def look(self) -> None:
+    def poll(self) -> None:
         """Look for recorded notifications at once."""
         self.next_at = 0
         self._wake.set()
@@ -94,7 +94,7 @@ class Notifier:
             if done.taken < BATCH:
                 break
         if started:
-            self._base.wakeups.tell(READY)
+            self._base.wakeups.notify_soon(READY)
         self.next_at = done.next_at
         return started
 

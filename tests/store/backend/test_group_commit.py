@@ -111,7 +111,7 @@ async def test_when_the_whole_transaction_is_lost_everybody_learns_it(sqlite_url
         assert await sql(db, "select count(*) from runs") == [(1,)]
 
 
-async def test_a_commit_that_fails_is_told_to_all_and_leaves_nothing(
+async def test_a_commit_that_fails_is_reported_to_all_and_leaves_nothing(
     sqlite_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def strike(point: str) -> None:

@@ -68,7 +68,7 @@ async def test_of_brief_writes_in_a_row_one_notifies_and_a_slow_one_does(
     listener = await listening(db)
     module = importlib.import_module(type(db).__module__)
     database: Any = db
-    database.tell = lambda topic: None  # as if the event loop stopped after each
+    database.report_all = lambda topic: None  # as if the event loop stopped after each
 
     async def slow(tx: Any) -> None:
         # As if it took longer than listeners wait before they look again.

@@ -142,7 +142,7 @@ def test_a_shared_text_computes_no_time_and_casts_nothing(name: str) -> None:
     assert not re.search(banned, text), "time, chance and types are arguments"
 
 
-def test_few_queries_are_told_twice() -> None:
+def test_few_queries_are_reported_twice() -> None:
     sqlite, postgres = _file("sqlite.sql"), _file("postgres.sql")
     twice = (set(sqlite) | set(postgres)) - ONE_SIDED
     assert len(twice) * 10 <= len(NAMES), f"more than one in ten: {sorted(twice)}"

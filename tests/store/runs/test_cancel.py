@@ -139,14 +139,14 @@ async def _begun(db: Database) -> Claim:
     return await begin(db, worker="w1")
 
 
-async def test_a_child_born_at_the_moment_of_the_cancel_is_cancelled_too(db: Database) -> None:
+async def test_a_child_created_at_the_moment_of_the_cancel_is_cancelled_too(db: Database) -> None:
     parent = await _begun(db)
     child = new_run("child", parent_id=parent.id, trigger="child")
 
-    async def give_birth(tx: Tx) -> None:
+    async def start_child(tx: Tx) -> None:
         await record_child(tx, step_of(parent, "child#1"), child, now=NOW)
 
-    await _meet(db, give_birth, lambda: cancel(db, parent.id))
+    await _meet(db, start_child, lambda: cancel(db, parent.id))
     assert await status(db, parent.id) == "cancelled:by request"
     assert await sound(db)
     assert await status(db, child.id) == "cancelled:by request"
@@ -176,7 +176,7 @@ async def test_a_recovery_made_at_the_moment_of_the_cancel_is_cancelled(db: Data
     assert [run.status for run in await chain(db, held.id)] == ["crashed", "cancelled"]
 
 
-async def test_an_end_at_the_moment_of_the_cancel_stands(db: Database) -> None:
+async def test_an_end_at_the_moment_of_the_cancel_stays(db: Database) -> None:
     held = await _begun(db)
 
     async def complete(tx: Tx) -> None:
@@ -186,7 +186,7 @@ async def test_an_end_at_the_moment_of_the_cancel_stands(db: Database) -> None:
     assert await status(db, held.id) == "completed"
 
 
-async def test_a_child_is_not_born_to_a_cancelled_run(db: Database) -> None:
+async def test_a_child_is_not_created_to_a_cancelled_run(db: Database) -> None:
     parent = await _begun(db)
     await cancel(db, parent.id)
     child = new_run("child", parent_id=parent.id)

@@ -60,7 +60,7 @@ async def test_a_run_of_another_namespace_is_not_found(db: Database) -> None:
             await get(db, given)
 
 
-async def test_a_chain_is_told_first_to_last(db: Database) -> None:
+async def test_a_chain_is_reported_first_to_last(db: Database) -> None:
     held = await begin(db, worker="w0")
     retry = successor(held, fresh_id(), trigger="retry", available_at=NOW, attempt=2)
     await settle(db, held, "fail", retry=retry)
@@ -83,7 +83,7 @@ async def test_a_chain_retried_by_hand_after_recoveries_keeps_its_order(db: Data
     assert (await db.read(history.chain, root_id=held.id))[-1].id == heir.id
 
 
-async def test_only_chains_that_have_ended_are_told_as_ended(db: Database) -> None:
+async def test_only_chains_that_have_ended_are_reported_as_ended(db: Database) -> None:
     done, failing, open_ = await begin(db), await begin(db), await begin(db)
     await settle(db, done, output=BIG)
     retry = successor(failing, fresh_id(), trigger="retry", available_at=NOW, attempt=2)

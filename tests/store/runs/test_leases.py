@@ -56,7 +56,7 @@ async def test_a_lost_claim_is_missing_from_the_answer(db: Database) -> None:
     assert await db.write(renew_leases, [], lease_until=NOW) == frozenset()
 
 
-async def test_a_lapsed_run_is_crashed_and_has_an_heir(db: Database) -> None:
+async def test_a_lapsed_run_is_crashed_and_has_a_successor(db: Database) -> None:
     held = await begin(db, priority=4, limit_key="k", available_at=NOW - 5, input=BIG)
     [(run, recovered)] = await reap(db, now=LAPSED)
     assert (run.id, recovered) == (held.id, True)
@@ -136,7 +136,7 @@ async def test_the_last_crash_wakes_the_parent_and_others_do_not(db: Database) -
     assert await sound(db)
 
 
-async def test_a_serial_key_passes_to_the_heir(db: Database) -> None:
+async def test_a_serial_key_passes_to_the_successor(db: Database) -> None:
     held = await begin(db, serial_key="one")
     await reap(db, now=LAPSED)
     heir = (await chain(db, held.id))[1]
@@ -154,7 +154,7 @@ async def test_reaping_is_bounded_and_goes_on(db: Database) -> None:
     assert await sound(db)
 
 
-async def test_reapers_at_once_make_one_heir_each(db: Database) -> None:
+async def test_reapers_at_once_make_one_successor_each(db: Database) -> None:
     for _ in range(10):
         await begin(db)
     answers = await asyncio.gather(*(reap(db, now=LAPSED, batch=20) for _ in range(4)))
@@ -207,7 +207,7 @@ async def test_a_claim_that_the_server_forgot_counts_no_more_than_a_lost_one(db:
     assert (await get(db, second.id)).output == "2"
 
 
-async def test_a_turn_settles_nothing_of_a_claim_that_the_server_forgot(db: Database) -> None:
+async def test_an_iteration_settles_nothing_of_a_claim_that_the_server_forgot(db: Database) -> None:
     first = await begin(db)
     await sql(db, FORGET)
     [second] = await claim(db, "w2")

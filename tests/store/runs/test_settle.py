@@ -319,7 +319,7 @@ async def test_a_sleeper_without_a_time_is_left_to_its_signal(db: Database) -> N
     assert await sound(db)
 
 
-async def test_more_sleepers_than_a_batch_wake_in_turns(db: Database) -> None:
+async def test_more_sleepers_than_a_batch_wake_in_batches(db: Database) -> None:
     await start(db, *(new_run(available_at=NOW + 1) for _ in range(WAKE_BATCH + 1)))
     assert await db.write(wake_due, namespace=SPACE, now=NOW + 1) == (
         WAKE_BATCH, NOW + 1, False,

@@ -146,7 +146,7 @@ async def _alike(
     return await db.write(start_uniform, template, items, now=NOW)
 
 
-async def test_runs_that_are_alike_are_born_like_any_other(db: Database) -> None:
+async def test_runs_that_are_alike_are_created_like_any_other(db: Database) -> None:
     items = _items(3)
     assert await _alike(db, items) == {}
     plain = new_run("ship", queue="mail", priority=2, tags='{"a":"b"}', limit_key="k", input="1")
@@ -214,7 +214,7 @@ async def test_a_serial_key_is_free_again_when_its_run_is_over(db: Database) -> 
     assert await sound(db)
 
 
-async def test_a_second_successor_is_not_born(db: Database) -> None:
+async def test_a_second_successor_is_not_created(db: Database) -> None:
     held = await begin(db)
     heirs = [
         successor(held, fresh_id(), trigger="retry", available_at=NOW, attempt=2) for _ in range(2)

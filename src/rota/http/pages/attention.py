@@ -87,12 +87,12 @@ async def inbox_of(
 
 
 def _automation(view: AutomationView, clock: WallClock) -> InboxItem:
-    turn, name = view.turn, view.automation.name
-    unknown = turn is not None and turn.reason == "reconciliation"
-    approval = turn is not None and turn.reason == "approval"
+    open_run, name = view.open_run, view.automation.name
+    unknown = open_run is not None and open_run.reason == "reconciliation"
+    approval = open_run is not None and open_run.reason == "approval"
     state = STATES["unknown" if unknown else "waiting" if approval else "attention"]
     what = "Outcome unknown" if unknown else "Waiting for your approval" if approval else state.word
-    since = turn.created_at if turn is not None else view.automation.updated_at
+    since = open_run.created_at if open_run is not None else view.automation.updated_at
     text = view.sentence.partition(": ")[2] or view.sentence
     return InboxItem(
         f"automation/{name}", state, name, f"/automations/{segment(name)}", "", what,

@@ -10,7 +10,7 @@ from rota.core.runs.lifecycle import OPEN, Status
 from rota.core.runs.model import Run
 from rota.http.pages.chart import Bar, share
 from rota.http.pages.run import Fact
-from rota.http.pages.run_row import BORN, PIPELINE_PREFIX
+from rota.http.pages.run_row import PIPELINE_PREFIX, TRIGGERS
 from rota.http.pages.runs import Chip
 from rota.http.pages.status import ITEMS, StatusView, named, run_state
 from rota.http.pages.text import (
@@ -361,7 +361,7 @@ def facts_of(run: Run, snapshot: Snapshot, clock: WallClock) -> list[Fact]:
     cache = snapshot.overrides.cache_from
     facts = [
         Fact("Run", run.id, is_id=True),
-        Fact("Why", BORN.get(run.trigger, run.trigger)),
+        Fact("Why", TRIGGERS.get(run.trigger, run.trigger)),
         Fact("Created", clock.day(run.created_at)),
         Fact("Took", took(run.started_at, until)),
         Fact("Attempt", str(run.attempt)) if run.attempt > 1 else None,

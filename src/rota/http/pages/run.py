@@ -14,7 +14,7 @@ from rota.core.time.instants import SECOND
 from rota.explain.run import RunExplainer, RunState
 from rota.http.pages import chart
 from rota.http.pages.forms import read_json
-from rota.http.pages.run_row import BORN, RunRowView, run_row, tags_of
+from rota.http.pages.run_row import TRIGGERS, RunRowView, run_row, tags_of
 from rota.http.pages.status import STATES, StatusView, run_state, state_of
 from rota.http.pages.text import (
     MISSING,
@@ -377,11 +377,11 @@ def facts_of(run: Run, chain: Sequence[Run], clock: WallClock) -> list[Fact]:
     first = chain[0]
     started = run.started_at
     waited = None if started is None else started - (run.available_at or run.created_at)
-    born = BORN.get(first.trigger, first.trigger)
+    trigger = TRIGGERS.get(first.trigger, first.trigger)
     facts = [
         Fact("Run", run.id, is_id=True),
         Fact("Chain", first.id, f"/runs/{first.id}", is_id=True) if len(chain) > 1 else None,
-        Fact("Why", born),
+        Fact("Why", trigger),
         Fact("Parent", first.parent_id or "", f"/runs/{first.parent_id}", is_id=True)
         if first.parent_id
         else None,

@@ -174,19 +174,23 @@ function say(on) {
   if (live.textContent !== text) live.textContent = text;
 }
 
-function listen(tell) {
-  const stream = new EventSource(`${EVENTS}?topics=${TOPICS}`);
-  let opened = false;
+function listen(tell, opened = false) {
+  let stream = new EventSource(`${EVENTS}?topics=${TOPICS}`);
+  let timer = 0;
   stream.onopen = () => {
     tell({ on: true });
     if (opened) tell({ topic: "reset" }); // Hints may be lost while the stream was down.
     opened = true;
   };
-  stream.onerror = () => tell({ on: false });
+  stream.onerror = () => {
+    tell({ on: false });
+    // A refusal (too many streams, a restart behind a proxy) ends an EventSource for good.
+    if (stream.readyState === EventSource.CLOSED) timer = setTimeout(() => { stream = listen(tell, true); }, RETRY_MS);
+  };
   for (const topic of [...TOPICS.split(","), "reset"]) {
     stream.addEventListener(topic, () => tell({ topic }));
   }
-  return stream;
+  return { close: () => { clearTimeout(timer); stream.close(); } };
 }
 
 function heard(hint) {

@@ -28,11 +28,9 @@ async def retry_chain(
     `queue` moves the new attempt. `even_completed` also retries what completed in part.
     """
     await tx.rows("lock_roots", roots=[root_id])
-    attempts = await tx.rows("chain_of", root_id=root_id)
-    if not attempts:  # pruned or archived
-        return None
-    last = Run(*attempts[-1])
-    if last.status not in (FINAL if even_completed else WITHOUT_RESULT):
+    attempts = [Run(*row) for row in await tx.rows("chain_of", root_id=root_id)]
+    last = attempts[-1] if attempts else None  # None: pruned or archived
+    if last is None or last.status not in (FINAL if even_completed else WITHOUT_RESULT):
         return None
     following = successor(
         last, new_id, trigger=Trigger.RETRY, available_at=now, attempt=last.attempt + 1,

@@ -14,7 +14,7 @@ from rota.core.runs.model import Claim, Outcome
 from rota.core.runs.positions import claim_order
 from rota.store.backend.database import Row, Tx
 from rota.store.notifications import record
-from rota.store.notifications.schedule_ends import tell_waits
+from rota.store.notifications.schedule_ends import report_waits
 from rota.store.runs.cancel import cancel_children
 from rota.store.runs.chain_end import after_ends
 from rota.store.runs.claim import Claimed, ClaimRequest, claim, values_of
@@ -60,7 +60,7 @@ async def settle_and_claim(
     fuses = tx.dialect.fuses and not more and queue not in request.limited
     if outcomes and fuses and all(_is_minimal(o, request.worker_id) for o in outcomes):
         return await _settle_and_claim_at_once(
-            tx, outcomes, request, queue, min(free, request.room)
+            tx, outcomes, request, queue, min(free, request.runs_max)
         )
     settled = await settle_runs(tx, outcomes, now=request.now, alone=False)
     return settled, await claim(tx, request, alone=False)
@@ -143,4 +143,4 @@ async def _follow(tx: Tx, outcomes: Sequence[Outcome], now: int) -> bool:
         await start_runs(tx, retries, now=now, alone=False)
     after = [EndedChain.of(o) for o in outcomes if not o.retry and RULES[o.verb].target in FINAL]
     woke = await after_ends(tx, after, now) or bool(retries)
-    return await tell_waits(tx, outcomes, now=now) or woke
+    return await report_waits(tx, outcomes, now=now) or woke

@@ -164,28 +164,28 @@ class ChildEnd(NamedTuple):
         return self.is_own and ended is not None and ended.reason == PARENT_ENDED
 
 
-class ChildLook(NamedTuple):
+class ChildQuery(NamedTuple):
     """A parent that looks after one of its children."""
 
     claim: Claim
     child_id: str
 
 
-async def look_after_children(tx: Tx, looks: Sequence[ChildLook]) -> list[ChildEnd]:
+async def read_child_ends(tx: Tx, queries: Sequence[ChildQuery]) -> list[ChildEnd]:
     """How children ended, seen under their parents' locks: an end pokes later, or is seen now."""
-    await tx.rows("lock_roots", roots=sorted({look.claim.root_id for look in looks}))
-    ids = sorted({look.child_id for look in looks})
+    await tx.rows("lock_roots", roots=sorted({query.claim.root_id for query in queries}))
+    ids = sorted({query.child_id for query in queries})
     ended = {end.root_id: end for end in await history.ended(tx, ids, alone=False)}
-    doubtful = [i for i in ids if i not in ended or ended[i].reason == PARENT_ENDED]
-    rows = await tx.rows("parents_of", ids=doubtful) if doubtful else []
+    unsure = [i for i in ids if i not in ended or ended[i].reason == PARENT_ENDED]
+    rows = await tx.rows("parents_of", ids=unsure) if unsure else []
     parents = {row[0]: row[1] for row in rows}
     return [
         ChildEnd(
-            ended.get(look.child_id),
-            look.child_id not in doubtful or parents.get(look.child_id) == look.claim.root_id,
-            look.child_id in doubtful and look.child_id not in parents,
+            ended.get(query.child_id),
+            query.child_id not in unsure or parents.get(query.child_id) == query.claim.root_id,
+            query.child_id in unsure and query.child_id not in parents,
         )
-        for look in looks
+        for query in queries
     ]
 
 
