@@ -12,11 +12,12 @@ import pytest
 
 from rota import Client, Fatal, Rota, sleep
 from rota.core.runs.ids import id_bound
+from rota.core.runs.model import Run
 from rota.core.time.instants import DAY
 from rota.errors import BadInput, UnknownRun
 from rota.store import invariants
 from rota.store.backend.database import Database
-from rota.store.runs import archive, steps
+from rota.store.runs import archive, history, steps
 from rota.testing import World, virtual
 from tests.kit import select
 from tests.kit.builders import NOW, SPACE, begin, settle, sql, step_of
@@ -179,6 +180,25 @@ async def test_verbs_say_that_a_run_is_in_the_archive(database_url: str) -> None
             with pytest.raises(UnknownRun, match="is in the archive of 2026-09") as caught:
                 await verb(failed.id)
             assert "rota run show" in caught.value.advice
+
+
+async def test_a_run_that_is_archived_during_a_retry_is_refused(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with world(database_url) as (time, flow):
+        app = time.app
+        failed = await flow.start(0)
+        await time.advance("4d")
+        real = history.chain
+
+        async def archived_first(tx: Any, *, root_id: str) -> list[Run]:
+            await tx.rows("delete_chains", roots=[root_id])
+            return await real(tx, root_id=root_id)
+
+        monkeypatch.setattr(history, "chain", archived_first)
+        monkeypatch.setattr(app.database, "read", app.database.write)
+        with pytest.raises(UnknownRun, match=f"no run '{failed.id}'"):
+            await app.runs.retry(failed.id)
 
 
 async def test_a_month_is_dropped_without_counting_the_others(
