@@ -47,6 +47,7 @@ class ReportedAttempts:
 
     starts: int = 0
     ends: int = 0
+    waits: bool = False  # that it waits for a person was reported
 
 
 class Asked(NamedTuple):
@@ -109,7 +110,8 @@ class RunTracker:
         for chain in entry.under_way:
             past = [one for one in chain if one.is_final]
             begun = [one for one in chain if one.is_final or state_file_sync.has_begun(one)]
-            self._told.setdefault(chain[0].root_id, ReportedAttempts(len(begun), len(past)))
+            waits = state_file_sync.waits(chain)
+            self._told.setdefault(chain[0].root_id, ReportedAttempts(len(begun), len(past), waits))
         now = self._client.clock.now()
         self._begun_at = now if self._begun_at is None else self._begun_at
         self._since.setdefault(entry.row.id, entry.row.started_at or now)
@@ -220,6 +222,8 @@ class RunTracker:
                 entry.state = state_file_sync.with_end(
                     entry.state, attempts, history_max=self._history_max
                 )
+            elif state_file_sync.waits(attempts):
+                entry.state = state_file_sync.with_wait(entry.state, attempts)
             else:
                 entry.state = state_file_sync.with_start(entry.state, attempts)
         while len(self._told) > REMEMBERED:
@@ -255,6 +259,10 @@ class RunTracker:
                 told.ends = number + 1
                 if told.starts > number:
                     self._tell_end(entry, attempts, number)
+        waits = state_file_sync.waits(attempts)
+        if waits and not told.waits:
+            self._tell_wait(entry, attempts[-1])
+        told.waits = waits
 
     def _tell_start(self, entry: ScheduledPipeline, attempt: Attempt, number: int) -> None:
         self._news.append(
@@ -262,6 +270,16 @@ class RunTracker:
                 at=attempt.started_at or 0, schedule_id=entry.schedule_id,
                 pipeline_id=entry.pipeline_id, run_id=attempt.root_id, trigger=attempt.trigger,
                 retry_attempt=number or UNSET,
+            )
+        )  # fmt: skip
+
+    def _tell_wait(self, entry: ScheduledPipeline, attempt: Attempt) -> None:
+        self._news.append(
+            ExecutionError(
+                at=self._client.clock.now(), schedule_id=entry.schedule_id,
+                pipeline_id=entry.pipeline_id, run_id=attempt.root_id,
+                error=state_file_sync.error_of(attempt) or attempt.status, will_retry=False,
+                waits=True,
             )
         )  # fmt: skip
 
