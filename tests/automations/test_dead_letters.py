@@ -13,7 +13,7 @@ from rota.errors import BadAutomation, NeedsLogin, NotSent, WrongState
 from rota.explain.automation import explain_automation
 from rota.testing import World, virtual
 from rota.tools import Safety
-from tests.automations.kit import QUIET, Outside, dying, sound, sql, statuses, turn
+from tests.automations.kit import QUIET, Outside, dying, open_run_state, sound, sql, statuses
 
 
 class Letters(Rota):
@@ -91,7 +91,7 @@ async def test_without_skip_after_the_line_stops(database_url: str) -> None:
     async with virtual(app, url=database_url) as world:
         await app.feed("bad", "good")
         await world.advance("1h")
-        assert await turn(app) == "waiting:logic"
+        assert await open_run_state(app) == "waiting:logic"
         assert await app.events_of("work") == {"bad": "pending", "good": "pending"}
 
 
@@ -157,7 +157,7 @@ async def test_an_item_that_kills_its_worker_is_left_out_too(
         assert letter.run_id == crashed[0].run.run_id
         remarks = [one.run.remark for one in await app.automations.activity("line")]
         assert "skipped work/bad, dead letter in topic letters" in remarks
-        assert [turn for turn in app.outside.effects if "bad" in str(turn)] == []
+        assert [open_run for open_run in app.outside.effects if "bad" in str(open_run)] == []
         await sound(app)
         app.bad = "nothing is bad"
         [name] = await app.events_of("letters")
@@ -173,7 +173,7 @@ async def test_without_skip_after_an_item_that_kills_its_worker_asks_a_person(
     async with virtual(app, url=database_url) as world:
         await app.feed("bad", "good")
         await world.advance("1h")
-        assert await turn(app) == "waiting:crashes"
+        assert await open_run_state(app) == "waiting:crashes"
         assert await app.events_of("work") == {"bad": "reserved", "good": "pending"}
 
 
@@ -192,7 +192,7 @@ async def test_an_item_whose_change_has_happened_is_not_left_out_for_killing_its
     async with virtual(app, url=database_url) as world:
         await app.feed("e1")
         await world.advance("1h")
-        assert await turn(app) == "waiting:crashes"
+        assert await open_run_state(app) == "waiting:crashes"
         assert await app.events_of("work") == {"e1": "reserved"}
         assert app.outside.calls == 1
         await sound(app)
@@ -204,7 +204,7 @@ async def test_an_item_whose_change_has_happened_is_not_left_out_for_killing_its
     ids=["outage", "login"],
 )
 async def test_an_outage_or_a_missing_login_is_not_the_fault_of_the_item(
-    database_url: str, error: Exception, stands: str
+    database_url: str, error: Exception, state: str
 ) -> None:
     app = Letters(skip_after=1)
     app.bad = "nothing is bad"
@@ -216,7 +216,7 @@ async def test_an_outage_or_a_missing_login_is_not_the_fault_of_the_item(
         app.outside.before = refuse
         await app.feed("e1", "e2")
         await world.advance("30m")
-        assert await turn(app) == stands
+        assert await open_run_state(app) == state
         assert await app.letters() == []
 
 
@@ -230,7 +230,7 @@ async def test_an_item_whose_change_has_happened_is_not_left_out(database_url: s
     async with virtual(app, url=database_url) as world:
         await app.feed("e1")
         await world.advance("1h")
-        assert await turn(app) == "waiting:logic"
+        assert await open_run_state(app) == "waiting:logic"
         assert await app.events_of("work") == {"e1": "reserved"}
         await sound(app)
 

@@ -16,7 +16,7 @@ import pytest
 
 from rota.automations import Context, Prepared, context
 from rota.automations.call_sites import use_after
-from tests.automations.kit import Line, begun, event_statuses, last, sound, turn
+from tests.automations.kit import Line, begun, event_statuses, last, open_run_state, sound
 
 KEPT: list[Context] = []
 Mutate = Callable[[Any, Context, Prepared], Any]
@@ -35,7 +35,7 @@ def mutates(app: Line, function: Any) -> None:
 
 async def stopped_by(app: Line) -> str:
     """The sentence of an automation that waits for a person."""
-    assert await turn(app) == "waiting:logic"
+    assert await open_run_state(app) == "waiting:logic"
     return (await app.automations.show("line")).sentence
 
 
@@ -249,11 +249,11 @@ async def test_a_second_change_that_nobody_can_foresee_fails_the_run(database_ur
         assert [params for _, params in app.outside.effects] == [{"items": 1}]
         assert await last(app, 1) == ["mutated failed:logic"]
         assert await event_statuses(app) == {"e1": "reserved"}
-        assert app.told == []
+        assert app.reported == []
         await sound(app)
         await app.automations.resolve("line", "try-again")
         await world.settle()
-        assert [one.status for one in app.told] == ["applied"]
+        assert [one.status for one in app.reported] == ["applied"]
         assert app.outside.calls == 1
         assert await event_statuses(app) == {"e1": "consumed"}
         await sound(app)
@@ -358,7 +358,7 @@ async def test_a_peek_without_await_fails_the_run_too(database_url: str) -> None
         )
 
 
-async def test_an_error_of_the_handler_is_told_rather_than_a_missing_await(
+async def test_an_error_of_the_handler_is_reported_rather_than_a_missing_await(
     database_url: str,
 ) -> None:
     app = Line()

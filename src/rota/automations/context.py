@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from rota.automations.call_sites import LEAVES, CallSite, site_of, use_after, use_elsewhere
 from rota.automations.definition import Automation, Handler, Topic
+from rota.core import redaction
 from rota.core.automations.model import NewEvent, NewInput, StoredEvent
 from rota.core.automations.phases import ALLOWED, Act, Phase
 from rota.core.time.instants import moment
@@ -76,7 +77,7 @@ class MutationResult(NamedTuple):
     problem: str | None = None
 
 
-class _Asked(NamedTuple):
+class _HandlerCall(NamedTuple):
     """A call of a handler: where, and its coroutines."""
 
     asks: str
@@ -113,7 +114,7 @@ class Context:
         self._change: CallSite | None = None
         self._numbers = itertools.count()
         # Calls that the handler made and did not await yet.
-        self._unawaited: dict[int, _Asked] = {}
+        self._unawaited: dict[int, _HandlerCall] = {}
 
     @property
     def place(self) -> tuple[str, str]:
@@ -222,7 +223,7 @@ class Context:
             )
         later = use_after(frame, self) or (use_elsewhere(self) if self._loop is None else None)
         if later is not None:
-            lost = "the next turn of the loop around it" if later == here else str(later)
+            lost = "the next iteration of the loop around it" if later == here else str(later)
             self._refuse(
                 f"a run makes one change, and its call ends mutate: after the call in {here}, "
                 f"{lost} would never be executed",
@@ -247,6 +248,7 @@ class Context:
         """The payload, typed. One from the days of another type is noted, so that it can be
         skipped."""
         self.seen[topic.name, stored.message_id] = stored.revision
+        redaction.learn(stored.payload)
         try:
             return topic.decode(stored.payload, stored.message_id)
         except RotaError as error:
@@ -258,7 +260,7 @@ class Context:
         number = next(self._numbers)
         guarded = self._guarded(number, work)
         if self._loop is None:
-            self._unawaited[number] = _Asked(asks, guarded, work)
+            self._unawaited[number] = _HandlerCall(asks, guarded, work)
             return guarded
         return asyncio.run_coroutine_threadsafe(guarded, self._loop).result()
 

@@ -54,7 +54,7 @@ class HandlerJournal:
         return answer
 
     async def commit(self, claim: Claim, work: Work, done: Commit) -> HandlerRunSettled:
-        """The end of a handler run and the next turn; LeaseLost when it is no longer ours."""
+        """The end of a handler run and the next open run; LeaseLost when it is no longer ours."""
         answer = await self._endings.gather(Ending(claim, work, done))
         if isinstance(answer, LeaseLost):
             raise answer

@@ -22,11 +22,11 @@ from rota.core.runs.model import Claim, Outcome
 from rota.errors import LeaseLost
 from rota.store.automations import effects, events
 from rota.store.automations.events import AutomationKey
-from rota.store.automations.state import NewTurn, Rest, put_turns, rest_of
+from rota.store.automations.state import NewOpenRun, NextStart, next_start_of, put_open_runs
 from rota.store.backend.database import Tx
-from rota.store.runs import transitions
+from rota.store.runs.settle import settle_runs
 
-# How many columns of a held turn are the automation's.
+# How many columns of a held open run are the automation's.
 _OWN = len(DeployedAutomation.__struct_fields__)
 
 
@@ -42,7 +42,7 @@ class Work(NamedTuple):
 
 
 class HandlerRunSettled(NamedTuple):
-    """The turn is over: when the next one is due."""
+    """The open run is over: when the next one is due."""
 
     next_at: int | None = None
     stale: bool = False  # another version of the code is deployed
@@ -56,7 +56,7 @@ class Notes(NamedTuple):
 
 
 class Held(NamedTuple):
-    """A turn at work that is ours: its automation, locked, with its handlers by name."""
+    """An open run at work that is ours: its automation, locked, with its handlers by name."""
 
     automation: DeployedAutomation
     handlers: dict[str, DeployedHandler]
@@ -84,7 +84,7 @@ async def hold_all(tx: Tx, claims: Sequence[Claim]) -> dict[str, Held]:
     """The same for several runs, by run id; those that are no longer ours are missing."""
     items = [(one.id, one.claim_count, one.lease_owner) for one in claims]
     found: dict[str, Held] = {}
-    for run_id, *row in await tx.many("hold_turns", items):
+    for run_id, *row in await tx.many("hold_open_runs", items):
         if run_id not in found:
             found[run_id] = Held(DeployedAutomation(*row[:_OWN]), {})
         handler = DeployedHandler(*row[_OWN:])
@@ -117,7 +117,7 @@ async def begin_all(
     now: int,
     new_ids: Iterator[str],
 ) -> list[Work | HandlerRunSettled | LeaseLost]:
-    """Decide what each of these turns is for, and write it down before any of it happens."""
+    """Decide what each of these open runs is for, and write it down before any of it happens."""
     held = await hold_all(tx, [one.claim for one in beginnings])
     group = Group(recoveries_max, now, new_ids, [])
     answers: list[Work | HandlerRunSettled | LeaseLost] = []
@@ -221,10 +221,10 @@ async def _choose(tx: Tx, claim: Claim, held: Held, group: Group) -> Work | Hand
     handlers, now = list(held.handlers.values()), group.now
     several = in_line(handlers, now=now) > 1
     oldest = await events.oldest(tx, held.place) if several else {}
-    turn = choose(handlers, oldest, now=now)
-    if turn is None:
+    planned = choose(handlers, oldest, now=now)
+    if planned is None:
         return await _sleep(tx, claim, held, now)
-    return _start(claim, held.automation, held.handlers[turn.name], turn.cause, group)
+    return _start(claim, held.automation, held.handlers[planned.name], planned.cause, group)
 
 
 def _start(
@@ -268,7 +268,7 @@ async def _adopt(tx: Tx, claim: Claim, work: Work, group: Group) -> HandlerRun:
 
 async def _sleep(tx: Tx, claim: Claim, held: Held, now: int) -> HandlerRunSettled:
     """There is nothing to do after all: the same row rests on."""
-    at = rest_of(held.automation, held.handlers.values(), now)
+    at = next_start_of(held.automation, held.handlers.values(), now)
     if at.status == Status.PENDING:  # it became due between two looks; claimed again at once
         await settle(tx, Outcome(claim, "release"), now)
         return HandlerRunSettled(now)
@@ -283,17 +283,17 @@ async def _give_way(
     await events.release(tx, claim.root_id, now=now)
     error = host_error("the side effect did not happen; a new run starts afresh")
     await settle(tx, Outcome(claim, "fail", reason="not applied", error=error), now)
-    at = Rest(Status.PENDING, None, now, Trigger.RETRY)
+    at = NextStart(Status.PENDING, None, now, Trigger.RETRY)
     await succeed(tx, claim, automation, new_id, at, now)
     return HandlerRunSettled(now)
 
 
 async def succeed(
-    tx: Tx, claim: Claim, automation: DeployedAutomation, new_id: str, at: Rest, now: int
+    tx: Tx, claim: Claim, automation: DeployedAutomation, new_id: str, at: NextStart, now: int
 ) -> None:
     """Give the chain its next run."""
-    turn = NewTurn(automation, new_id, at, claim.id, claim.root_id, claim.attempt + 1)
-    await put_turns(tx, [turn], now=now)
+    planned = NewOpenRun(automation, new_id, at, claim.id, claim.root_id, claim.attempt + 1)
+    await put_open_runs(tx, [planned], now=now)
 
 
 async def settle(tx: Tx, outcome: Outcome, now: int) -> None:
@@ -303,7 +303,7 @@ async def settle(tx: Tx, outcome: Outcome, now: int) -> None:
 
 async def settle_all(tx: Tx, outcomes: Sequence[Outcome], now: int) -> None:
     """The same for several; LeaseLost if one of them is not ours."""
-    settled = await transitions.settle(tx, outcomes, now=now, alone=False, continues=True)
+    settled = await settle_runs(tx, outcomes, now=now, alone=False, continues=True)
     for outcome in outcomes:
         if outcome.claim.id not in settled.ids:
             raise lost(outcome.claim)
