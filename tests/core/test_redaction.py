@@ -54,7 +54,7 @@ def test_texts_about_a_run_hide_the_values_it_knows() -> None:
     )
 
 
-def test_a_placeholder_that_comes_back_stands_for_the_stored_value() -> None:
+def test_a_placeholder_that_comes_back_represents_the_stored_value() -> None:
     stored = {"user": "ann", "login": [{"password": "p"}]}
     given = {"user": "bob", "login": [{"password": REDACTED}]}
     assert BY_NAME.restored(given, stored) == {"user": "bob", "login": [{"password": "p"}]}

@@ -133,9 +133,9 @@ def attack(
     def check(case: Any) -> None:
         names = set(known) & set(case.path_parameters or {})
         case.path_parameters.update({name: known[name] for name in names})
-        told = {**case.as_transport_kwargs(base_url=BASE)}
-        told.pop("stream", None)
-        request = requests.Request(**told).prepare()
+        reported = {**case.as_transport_kwargs(base_url=BASE)}
+        reported.pop("stream", None)
+        request = requests.Request(**reported).prepare()
         request.headers.setdefault("content-type", "application/json")
         case.validate_response(runner.run(send(request)), checks=CHECKED)
 

@@ -50,7 +50,7 @@ from rota.schedules.edit import Retiming
 from rota.schedules.host_zone import host_zone_name
 from rota.schedules.overrides import checked_fields, run_options
 from rota.store.backend.database import Tx
-from rota.store.runs import transitions
+from rota.store.runs.start import start_runs
 from rota.store.schedules import templates as store
 
 PREVIEW_MAX = 1000
@@ -296,7 +296,7 @@ class Schedules(SchedulePages):
             return definition.with_changes_noted(old, fresh, fields)
 
         changed = await self._change(name, edit, if_match=if_match)
-        self._client.wakeups.tell(READY)  # Another overlap policy may have released a run.
+        self._client.wakeups.notify_soon(READY)  # Another overlap policy may have released a run.
         return changed
 
     async def reset(self, name: str, *fields: str, confirm: bool = False) -> ScheduleView:
@@ -312,7 +312,7 @@ class Schedules(SchedulePages):
             return definition.reset(old, chosen, now, confirm=confirm)
 
         changed = await self._change(name, restore)
-        self._client.wakeups.tell(READY)  # Another overlap policy may have released a run.
+        self._client.wakeups.notify_soon(READY)  # Another overlap policy may have released a run.
         return changed
 
     async def forget_declaration(self, name: str) -> None:
@@ -375,7 +375,7 @@ class Schedules(SchedulePages):
             trigger=Trigger.MANUAL, schedule_id=template.id, external_id=external_id,
             options=store.with_previous(template.options, template.started_at),
         )  # fmt: skip
-        [started] = await self._client.database.write(transitions.start, [row], now=now)
+        [started] = await self._client.database.write(start_runs, [row], now=now)
         await self._client.wakeups.announce(READY)
         return started
 
@@ -424,9 +424,11 @@ class Schedules(SchedulePages):
             )
             for place, (run_id, due) in enumerate(zip(ids, dues, strict=True))
         ]  # fmt: skip
-        born = await self._client.database.write(store.backfill, rows, parallel=parallel, now=now)
+        created = await self._client.database.write(
+            store.backfill, rows, parallel=parallel, now=now
+        )
         await self._client.wakeups.announce(READY)
-        return Backfill(count, len(born), born)
+        return Backfill(count, len(created), created)
 
     async def _change(
         self,
@@ -460,9 +462,7 @@ class Schedules(SchedulePages):
         return view_of(changed)
 
     def _restored(self, given: dict[str, Any], stored: Any) -> dict[str, Any]:
-        redactor = Redactor(self._client.settings.secret_fields)
-        value: dict[str, Any] = redactor.restored(given, stored)
-        return value
+        return dict(Redactor(self._client.settings.secret_fields).restored(given, stored))
 
     async def _unknown(self, name: str) -> UnknownSchedule:
         names = [shown.schedule.name for shown in await self.list()]

@@ -22,7 +22,7 @@ from rota.core.suggest import check_options, suggestion
 from rota.core.time.instants import Duration, bounded, instant, micros, timeout_micros
 from rota.errors import BadInput, UnknownWorkflow
 from rota.settings import Settings
-from rota.store.runs.transitions import BulkItem, PlainItem
+from rota.store.runs.start import BulkItem, MinimalItem
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -178,7 +178,7 @@ class Bulk(NamedTuple):
     """Many new runs: what they share, and a row for each."""
 
     template: NewRun
-    rows: Sequence[PlainItem] | Sequence[BulkItem]
+    rows: Sequence[MinimalItem] | Sequence[BulkItem]
     plain: bool  # whether only id and input differ
 
 
