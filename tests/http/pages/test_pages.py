@@ -146,7 +146,7 @@ async def test_a_large_input_can_be_edited_and_used_again(database_url: str) -> 
 async def test_an_untouched_trigger_form_keeps_the_secrets_that_it_does_not_show(
     database_url: str,
 ) -> None:
-    app = Rota(keep_days=0, secret_fields=["pin"])
+    app = Rota(keep_days=0, secret_fields=("pin",))
 
     @app.workflow(name="pay")
     async def pay(pin: str, amount: int = 1) -> str:
