@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Literal, TypedDict
 
 import msgspec
@@ -159,7 +159,7 @@ class SettingOptions(TypedDict, total=False):
     wake_s_min: float
     wake_s_max: float
     stale_days: float
-    secret_fields: Sequence[str]
+    secret_fields: tuple[str, ...]
 
 
 def load(values: Mapping[str, Any], *, source: str) -> Settings:

@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 
 from rota.client.overview import ActivitySeries
 from rota.client.schedule_pages import LastOutcomes
-from rota.client.schedules import Occurrence, ScheduleView
+from rota.client.schedule_view import ScheduleView
+from rota.client.schedules import Occurrence
 from rota.core.runs.lifecycle import Status
 from rota.core.runs.model import Run
 from rota.core.schedules.intent import jitter_us

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from datetime import datetime, time, timedelta
 
 from rota.client.schedule_pages import OutcomeCalendar
-from rota.client.schedules import Occurrence, ScheduleView
+from rota.client.schedule_view import ScheduleView
+from rota.client.schedules import Occurrence
 from rota.core.runs.lifecycle import Status
 from rota.core.runs.model import Run
 from rota.core.schedules.intent import ENDED

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from rota.client.schedules import ScheduleView
+from rota.client.schedule_view import ScheduleView
 from rota.core.runs.model import Run
 from rota.core.time.zones import zone_named
 from rota.errors import BadInput
