@@ -66,6 +66,19 @@ async def test_lines_of_workflows_steps_and_threads_are_kept_for_their_run(
         assert (await kept(app, first.id, 3))[0][2] == "ann begins"
 
 
+async def test_values_of_secret_fields_are_not_in_the_lines(database_url: str) -> None:
+    app = Rota(secret_fields=["pin"])
+
+    @app.workflow
+    async def flow(pin: str) -> None:
+        log.info("the pin is %s", pin)
+
+    async with live(app, database_url):
+        run = await app.start(flow, "4711-4711")
+        await result(run)
+        assert [line[2] for line in await kept(app, run.id, 1)] == ["the pin is [redacted]"]
+
+
 async def test_a_replay_does_not_repeat_lines(database_url: str) -> None:
     app = Rota()
 

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 from rota.core.runs.model import Claim
+from rota.core.redaction import without_secrets
 from rota.core.runs.user_log import is_kept, with_trace
 from rota.engine.context import EngineContext
 from rota.engine.run_log import current_claim
@@ -86,7 +87,7 @@ class LogCapture:
             log.warning("%d log lines of runs came too fast and are not kept", self._lost)
             self._lost = 0
         if wrote:
-            self._wakeups.tell(LOG)
+            self._wakeups.notify_soon(LOG)
 
     def take(self, claim: Claim, record: logging.LogRecord) -> None:
         """Keep a record of a run; called in the thread that logs."""
@@ -110,7 +111,7 @@ def _text(record: logging.LogRecord) -> str:
     except Exception:  # the handler of the user's program reports it
         message = str(record.msg)
     trace = _formatter.formatException(record.exc_info) if record.exc_info else ""
-    return with_trace(message, trace)
+    return without_secrets(with_trace(message, trace))
 
 
 def _made(*args: Any, **kwargs: Any) -> logging.LogRecord:

@@ -12,7 +12,9 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
+from rota.core import redaction
 from rota.core.meters import HTTP_REQUESTS, HTTP_SECONDS
+from rota.core.redaction import Redactor
 from rota.core.time.zones import zone_named
 from rota.errors import StoreError, UnknownZone
 from rota.http import files, pages
@@ -57,6 +59,7 @@ class Site:
     ) -> None:
         self.client = client
         self._options = options
+        self._redactor = Redactor(client.settings.secret_fields)
         logins = Logins(client, https=options.is_https)
         self._gate = Gate(client, options, port, logins)
         self._hub = EventHub(client)
@@ -80,6 +83,7 @@ class Site:
     async def answer(self, raw: RawRequest) -> Answer:
         """The answer to one request, with the headers that every answer has."""
         request_id = secrets.token_hex(8)
+        redaction.serve(self._redactor)
         began = time.perf_counter()
         try:
             found = await self._answer(raw, request_id)

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any, Protocol
 
-from rota.core import spans, typed
+from rota.core import redaction, spans, typed
 from rota.core.runs.failures import describe
 from rota.core.runs.model import StoredStep
 from rota.core.runs.retry import RetryPolicy
@@ -60,8 +60,9 @@ async def run_step(flow: WorkflowRun, step: StepLike, key: str, args: Any, kwarg
                     result = await _invoked(flow, step, key, attempt, args, kwargs)
                     flow.check_open()  # a step that swallowed its cancellation has no result
                     output = typed.encode(
-                        result, what=step.result_name, bytes_max=flow.room.payload_bytes_max
+                        result, what=step.result_name, bytes_max=flow.context.payload_bytes_max
                     )
+                    redaction.learn(output)
                     # Read back at once: live and replayed code see the same value, and one that
                     # does not fit its hint fails here instead of in every replay.
                     value = step.returns.read(output, what=step.result_name)
@@ -74,7 +75,7 @@ async def run_step(flow: WorkflowRun, step: StepLike, key: str, args: Any, kwarg
                     attempt, flow.claim.attempt, output, problem, wake_at, None, began,
                     flow.clock.now(), digest,
                 )  # fmt: skip
-                flow.remember(known, await flow.room.journal.put(flow.claim, known))
+                flow.remember(known, await flow.context.journal.put(flow.claim, known))
         except asyncio.CancelledError as stop:
             begun = StoredStep(
                 flow.claim.root_id, key, position, "step", "failed", attempt, flow.claim.attempt,
@@ -91,7 +92,7 @@ def _invoked(
     flow: WorkflowRun, step: StepLike, key: str, attempt: int, args: Any, kwargs: Any
 ) -> Coroutine[Any, Any, Any]:
     """One execution of a step, inside a span if anything is traced."""
-    work = invoke.invoke(step, args, kwargs, flow.room.threads, flow.clock)
+    work = invoke.invoke(step, args, kwargs, flow.context.threads, flow.clock)
     return _traced(work, step.name, key, attempt) if spans.is_on() else work
 
 

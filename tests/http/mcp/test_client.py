@@ -77,4 +77,18 @@ async def test_it_steers_over_http_where_that_is_allowed(url: str, mode: Mode) -
         assert [one.verb for one in await app.audit.list()] == ["mcp cancel_run"]
 
 
+async def test_declared_secret_fields_are_hidden_over_stdio(url: str, tmp_path: Path) -> None:
+    (tmp_path / "rota.toml").write_text('[settings]\nsecret_fields = ["pin"]\n')
+    base = ["-m", "rota", "--database", url]
+    subprocess.run([sys.executable, *base, "migrate"], check=True, capture_output=True)
+    async with Client(url) as client:
+        run = await client.start("anything", pin="4711")
+    server = mcp.StdioServerParameters(
+        command=sys.executable, args=[*base, "mcp"], cwd=str(tmp_path)
+    )
+    async with mcp.Client(server) as assistant:
+        shown, _ = await called(assistant, "show_run", run_id=run.id)
+    assert shown["input"] == {"pin": "[redacted]"}
+
+
 async def _work() -> None: ...

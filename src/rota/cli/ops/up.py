@@ -61,7 +61,7 @@ def up(
     address: str | None,
     no_http: bool,
 ) -> int:
-    """Perform the runs of a project until told to stop.
+    """Run a worker of a project until it is stopped.
 
     TARGET is package.module:app, path/to/file.py, file.py:app or a folder with a rota.toml;
     without one, the rota.toml of this folder or a parent.

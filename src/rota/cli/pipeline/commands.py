@@ -78,7 +78,7 @@ def init(call: CommonOptions, folder: Path, template: str) -> None:
 def validate(
     call: CommonOptions, paths: tuple[str, ...], params: tuple[str, ...], strict: bool
 ) -> int:
-    """Check pipelines and tell everything that is wrong with them.
+    """Check pipelines and report every problem.
 
     PATH is a pipeline.yaml, its folder, a folder of pipelines, or a name; without one it is this
     folder. Each problem is a line `file:line:column: level: message`, on stdout. Errors stop a

@@ -50,7 +50,7 @@ def start(
     migrate: bool,
     stop_timeout: str,
 ) -> int:
-    """Run the scheduled pipelines of FOLDER until told to stop.
+    """Run the scheduled pipelines of FOLDER until stopped.
 
     Without FOLDER it is this folder, or its `pipelines`. Files are watched: what is added,
     changed or removed takes effect by itself. A second scheduler for the same folder is

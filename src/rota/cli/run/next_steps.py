@@ -31,7 +31,7 @@ CUT_OFF = (Status.FAILED, Status.CRASHED, Status.CANCELLED)
 def next_step(run: Run, steps: Sequence[StoredStep], now: int) -> str:
     """The sentence for the newest attempt of a chain."""
     if run.kind == "automation" and not run.is_final:
-        return f"It is the turn of an automation: see `rota automation show {run.name}`."
+        return f"It is a run of an automation: see `rota automation show {run.name}`."
     if run.status == Status.SLEEPING:
         return _sleeping(run, steps, now)
     if run.kind == "pipeline" and run.status in CUT_OFF:
