@@ -13,8 +13,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from rota.core.runs.model import Claim
 from rota.core.redaction import without_secrets
+from rota.core.runs.model import Claim
 from rota.core.runs.user_log import is_kept, with_trace
 from rota.engine.context import EngineContext
 from rota.engine.run_log import current_claim
