@@ -25,6 +25,7 @@ except ImportError as missing:
 from rota import errors, faults
 from rota.settings import Settings
 from rota.store.backend.background import own_context
+from rota.store.backend.call_meter import counted
 from rota.store.backend.database import Row, Taken, hosts_of, postgres_url
 from rota.store.backend.dialect import POSTGRES
 from rota.store.backend.postgres_abandoned import AbandonedProcesses
@@ -199,7 +200,7 @@ class PostgresDatabase:
         **kwargs: P.kwargs,
     ) -> T:
         """Run `function` in a transaction; a deadlock or serialisation clash is tried again."""
-        return cast(T, await self._retried(function, args, kwargs))
+        return cast(T, await counted(function, self._retried(function, args, kwargs)))
 
     async def _retried(
         self, function: Any, args: Any, kwargs: Any, topics: Sequence[str] = ()
@@ -234,7 +235,7 @@ class PostgresDatabase:
             return value
         self._note_notification(topics)
         try:
-            return cast(T, await self._retried(function, args, kwargs, topics))
+            return cast(T, await counted(function, self._retried(function, args, kwargs, topics)))
         except BaseException:
             self._notified_at.clear()
             raise
