@@ -126,7 +126,7 @@ class SchedulePages:
         end: datetime,
         *,
         by: CalendarUnit = "day",
-        zone: str | None = None,
+        timezone: str | None = None,
     ) -> OutcomeCalendar:
         """Outcomes of occurrences from `start` until before `end`, counted by day or by hour in the
         schedule's zone or another one. Runs by hand do not count."""
@@ -141,7 +141,7 @@ class SchedulePages:
                 hint=f"Give an end after the start, at most {days} days later.",
             )
         timings = found.intent.spec.timings
-        where = zone or (timings[0].zone if timings else "UTC")
+        where = timezone or (timings[0].zone if timings else "UTC")
         zone_named(where)
         counted = await self._client.database.read(
             store.counts, found.schedule.id, from_at=from_at, to_at=to_at, limit=CALENDAR_RUNS_MAX
@@ -169,7 +169,7 @@ class SchedulePages:
         self,
         when: str,
         *,
-        zone: str | None = None,
+        timezone: str | None = None,
         count: int = 5,
         gap: str = "auto",
         repeat: str = "auto",
@@ -181,7 +181,7 @@ class SchedulePages:
         now = self._client.clock.now()
         checked_key(when, "when")
         return look_ahead(
-            [when], zone=zone, count=checked_limit(count, 100), gap=gap, repeat=repeat, now=now
+            [when], zone=timezone, count=checked_limit(count, 100), gap=gap, repeat=repeat, now=now
         )
 
     async def diff(
@@ -189,7 +189,7 @@ class SchedulePages:
         name: str,
         *,
         when: When | None = None,
-        zone: str | None = None,
+        timezone: str | None = None,
         gap: str | None = None,
         repeat: str | None = None,
         start: datetime | EllipsisType | None = ...,
@@ -203,7 +203,7 @@ class SchedulePages:
         checked_limit(count, 100)
         found = await self._client.schedules.get(name)
         now = self._client.clock.now()
-        timing = Retiming(when, zone, gap, repeat, start, end, sub_second=True)
+        timing = Retiming(when, timezone, gap, repeat, start, end, sub_second=True)
         _, intent = Edit(timing, words, None, confirm=True).of(found.schedule, now)
         refused = None
         try:

@@ -99,7 +99,7 @@ class Schedules(SchedulePages):
         workflow: Startable[..., Any] | str,
         when: When,
         *,
-        zone: str | None = None,
+        timezone: str | None = None,
         owner: str = "operator",
         origin: str | None = None,
         replace: bool = False,
@@ -121,12 +121,14 @@ class Schedules(SchedulePages):
         args, named = tuple(options.get("args", ())), dict(options.get("input") or {})
         run = self._client.new_run(workflow, args, named, shared)
         told = ScheduleDefinition(
-            name, when, zone, host_zone_name(), options.get("gap", "auto"),
+            name, when, timezone, host_zone_name(), options.get("gap", "auto"),
             options.get("repeat", "auto"), options.get("start"), options.get("end"),
             options.get("sub_second", False), rules, run, owner, origin,
             options.get("paused", False),
         )  # fmt: skip
-        fresh = told.made(zone or told.host_zone, schedule_id=self._client.ids.make(now), now=now)
+        fresh = told.made(
+            timezone or told.host_zone, schedule_id=self._client.ids.make(now), now=now
+        )
         if not await self._client.database.write(store.put, fresh, trigger="manual", now=now):
             if not replace:
                 raise BadSchedule(
@@ -256,7 +258,7 @@ class Schedules(SchedulePages):
         *,
         when: When | None = None,
         workflow: Startable[..., Any] | str | None = None,
-        zone: str | None = None,
+        timezone: str | None = None,
         gap: str | None = None,
         repeat: str | None = None,
         start: datetime | EllipsisType | None = ...,
@@ -276,7 +278,7 @@ class Schedules(SchedulePages):
         now = self._client.clock.now()
         target = None if workflow is None or isinstance(workflow, str) else workflow.name
         change = Edit(
-            Retiming(when, zone, gap, repeat, start, end, sub_second), words,
+            Retiming(when, timezone, gap, repeat, start, end, sub_second), words,
             target or (workflow if isinstance(workflow, str) else None), confirm,
         )  # fmt: skip
         # Arguments belong to their workflow: an operator's workflow keeps the operator's.

@@ -135,7 +135,7 @@ class NotificationSender:
                 case "ping":
                     await self._ping(delivery)
         except Exception as error:
-            log.warning("%s of %s was not told (%s): %s", delivery.way, tells.pipeline_id,
+            log.warning("%s for pipeline %s failed (event %s): %s", delivery.way, tells.pipeline_id,
                 delivery.event, names_of(error)[0])  # fmt: skip
             raise
         return "sent"

@@ -53,7 +53,7 @@ async def browsed(url: str) -> AsyncIterator[tuple[Rota, httpx2.AsyncClient, dic
     """The shop, a client of its site, and the parameters of its pages."""
     app = shop()
     async with virtual(app, url=url) as world:
-        await app.schedules.create(NAME, "work", "every 1h", zone="UTC", input={"fails": False})
+        await app.schedules.create(NAME, "work", "every 1h", timezone="UTC", input={"fails": False})
         run = await app.start("work", True)
         await app.automations.publish("payments", "due", "bill-1", "5 EUR")
         await world.advance("3h")

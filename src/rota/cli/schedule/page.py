@@ -81,7 +81,7 @@ def document(shown: ScheduleView) -> dict[str, Any]:
         "input": render.parsed(row.input),
         "when": intent.text, "text": shown.text,
         "forms": [form_of(timing) for timing in intent.spec.timings],
-        "zone": zone_of(intent.spec),
+        "timezone": zone_of(intent.spec),
         "start_at": render.at(intent.spec.start_at), "end_at": render.at(intent.spec.end_at),
         "policies": policy_words(intent.policies),
         "fired_count": intent.fired_count,

@@ -242,8 +242,8 @@ def why_clauses(found: Explanation) -> list[WhyClause]:
     is_good = found.verdict in _GOOD
     shape, tone = ("g-check", "ok") if is_good else ("s-warn", "warn")
     clauses = [WhyClause("", found.sentence, shape, tone, is_hit=not is_good)]
-    names = {"queue": "Queue", "zone": "Zone", "workers_on": "Workers alive", "trigger": "Trigger",
-        "attempt": "Attempt", "note": "Note", "count": "Occurrences"}  # fmt: skip
+    names = {"queue": "Queue", "timezone": "Zone", "workers_on": "Workers alive",
+        "trigger": "Trigger", "attempt": "Attempt", "note": "Note", "count": "Occurrences"}  # fmt: skip
     for key, label in names.items():
         value = found.facts.get(key)
         if value not in (None, ""):
