@@ -37,7 +37,7 @@ def make_app(url: str) -> Rota:
         return double(n)
 
     @app.workflow
-    def story(n: int) -> dict[str, Any]:
+    def trace(n: int) -> dict[str, Any]:
         began = blocking.now()
         blocking.sleep("300ms")
         child = blocking.block_on(app.start(twice, n))

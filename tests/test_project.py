@@ -236,7 +236,7 @@ def test_a_missing_database_is_named_with_its_whole_path(
     assert str(caught.value) == f"there is no database file {tmp_path / 's.db'}"
 
 
-def test_relative_paths_start_at_the_project_wherever_one_stands(tmp_path: Path) -> None:
+def test_relative_paths_start_at_the_project_from_any_folder(tmp_path: Path) -> None:
     write(tmp_path, jobs=APP, toml='[project]\napp = "jobs:app"\n')
     assert configured(tmp_path, {}).url == f"sqlite:///{tmp_path}/code.db"
     absolute, memory = "sqlite:////var/x.db", "sqlite:///:memory:"
@@ -266,7 +266,7 @@ def test_notification_rules_of_the_file_join_those_of_the_code(tmp_path: Path) -
     assert rules["ops"].channel.webhook == "env:HOOK"
 
 
-async def test_a_configured_app_starts_runs_where_it_was_told(tmp_path: Path) -> None:
+async def test_a_configured_app_starts_runs_where_it_was_configured(tmp_path: Path) -> None:
     code = APP + "@app.workflow\nasync def work() -> None: ...\n"
     write(tmp_path, jobs=code, toml=TOML)
     app = configured(tmp_path, {}, namespace="ann")

@@ -98,8 +98,8 @@ async def two_days() -> None:
     """From midnight on: the first morning has news, the second has none and writes nothing."""
     async with virtual(app) as world:
         await world.advance("48h")
-        standing = await app.automations.show("news")
-        print(f"{world.clock.moment():%Y-%m-%d %H:%M}  {standing.status}: {standing.sentence}")
+        view = await app.automations.show("news")
+        print(f"{world.clock.moment():%Y-%m-%d %H:%M}  {view.status}: {view.sentence}")
     for path in sorted((HERE / "digests").glob("*.md")):
         print(f"\n--- digests/{path.name}\n{path.read_text()}")
 

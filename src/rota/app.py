@@ -416,7 +416,7 @@ class Rota(DeclaresNotifications, DeclaresWebhooks, Client):
 
     def healthy(self) -> bool:
         """Whether the worker's loop turns (no worker is healthy too)."""
-        return self.runtime is None or self.runtime.upkeep.is_healthy()
+        return self.runtime is None or self.runtime.maintenance.is_healthy()
 
     # -- starting --------------------------------------------------------------------------
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any, Literal, TypedDict
 
 import msgspec
@@ -119,6 +119,13 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     stale_days: Annotated[
         float, Meta(gt=0, description="Automations: an input pending longer than this is stale.")
     ] = 7.0
+    secret_fields: Annotated[
+        tuple[Annotated[str, Meta(pattern=r"^[^\s,]{1,100}$")], ...],
+        Meta(
+            description="Names of fields that no surface shows, at any depth; errors and log lines"
+            " hide their values. In the environment separated by commas."
+        ),
+    ] = ()
 
 
 class SettingOptions(TypedDict, total=False):
@@ -152,6 +159,7 @@ class SettingOptions(TypedDict, total=False):
     wake_s_min: float
     wake_s_max: float
     stale_days: float
+    secret_fields: Sequence[str]
 
 
 def load(values: Mapping[str, Any], *, source: str) -> Settings:
@@ -165,12 +173,20 @@ def load(values: Mapping[str, Any], *, source: str) -> Settings:
             hint=hint or f"Known settings: {', '.join(sorted(known))}.",
         )
     try:
-        return msgspec.convert(values, Settings, strict=False)
+        return msgspec.convert(_listed(values), Settings, strict=False)
     except msgspec.ValidationError as error:
         refused, _, path = str(error).partition(" - at `$.")
         name = path.rstrip("`")
         shown = f"{name} = {values[name]!r}: " if name in values else ""
         raise BadSetting(f"{source}: {shown}{_plain(refused)}") from error
+
+
+def _listed(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Values with lists in the place of texts that separate their parts by commas."""
+    given = values.get("secret_fields")
+    if not isinstance(given, str):
+        return dict(values)
+    return {**values, "secret_fields": [one.strip() for one in given.split(",") if one.strip()]}
 
 
 def _plain(refused: str) -> str:
@@ -199,7 +215,7 @@ def from_environment(environ: Mapping[str, str]) -> dict[str, str]:
     found = {names[key]: value for key, value in environ.items() if key in names}
     for name, value in found.items():
         try:
-            msgspec.convert({name: value}, Settings, strict=False)
+            msgspec.convert(_listed({name: value}), Settings, strict=False)
         except msgspec.ValidationError as error:
             refused = _plain(str(error).partition(" - at `")[0])
             raise BadSetting(

@@ -134,25 +134,25 @@ class World:
         self.clock = clock
         assert app.runtime is not None
         self._worker: Worker = app.runtime.worker
-        self._upkeep: Maintenance = app.runtime.upkeep
+        self._maintenance: Maintenance = app.runtime.maintenance
         self._scheduler = app.runtime.scheduler
         self._notifier = app.runtime.notifier
         self._calls = _Calls(app.database)
 
     async def settle(self) -> None:
         """Do everything that can be done without time passing."""
-        self._worker.look()
+        self._worker.poll()
         while True:
             if self._schedule_is_due():
                 await self._scheduler.tick()
             if self._notifier is not None and self._notifier.is_due():
                 await self._notifier.tick()
-            # Before the turn, not after it: a run may end while the turn looks elsewhere.
+            # Before the iteration, not after it: a run may end while the worker looks elsewhere.
             self._worker.wake.clear()
-            while await self._worker.turn():
+            while await self._worker.iterate():
                 pass
             if self._worker.wake.is_set():
-                continue  # a run ended, or more work came, after the last turn had looked
+                continue  # a run ended, or more work came, after the last iteration had looked
             if self._worker.idle or not await self._some_run_ended():
                 return
 
@@ -204,7 +204,7 @@ class World:
     async def beat(self) -> None:
         """One heartbeat: report, renew, reap, prune."""
         await self._worker.renew()
-        await self._upkeep.beat()
+        await self._maintenance.beat()
 
 
 @contextlib.asynccontextmanager

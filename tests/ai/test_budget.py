@@ -78,7 +78,7 @@ async def test_dollars_are_counted_without_drift() -> None:
             pass
 
 
-async def test_a_call_waits_while_those_under_way_may_leave_room() -> None:
+async def test_a_call_waits_while_those_under_way_may_leave_tokens() -> None:
     budget = Budget(limit_tokens=100)
     begun: list[str] = []
     gate = asyncio.Event()

@@ -128,7 +128,7 @@ async def test_a_question_given_up_while_its_program_starts_leaves_nothing(
 ) -> None:
     """The program may have children before we know that it runs."""
     parent = shell(PARENT, cwd=str(tmp_path))
-    await given_up(lambda: parent.ask(ASK), tmp_path, turns=12)
+    await given_up(lambda: parent.ask(ASK), tmp_path, forks=12)
 
 
 async def test_a_grandchild_that_stays_is_not_waited_for(tmp_path: Path) -> None:
@@ -152,7 +152,7 @@ async def test_a_grandchild_that_stays_is_not_waited_for(tmp_path: Path) -> None
         ('{"result": "Hi", "usage": {"input_tokens": -3}, "total_cost_usd": "x"}', None, None),
     ],
 )
-async def test_a_program_may_tell_its_tokens_and_its_cost(
+async def test_a_program_may_show_its_tokens_and_its_cost(
     out: str, cost: float | None, used: tuple[int, int] | None
 ) -> None:
     reply = await shell(f"printf '%s' '{out}'", output="json").ask(ASK)

@@ -339,7 +339,7 @@ async def test_a_stream_without_a_last_word_is_taken_when_it_said_why_it_ends() 
 
 
 @both
-async def test_a_refusal_that_echoes_the_key_does_not_tell_it(make: Make) -> None:
+async def test_a_refusal_that_echoes_the_key_does_not_show_it(make: Make) -> None:
     echo = Say(status=401, raw=error("x", "bad key sk-very-secret here"))
     async with talking(make, echo) as (_, ai):
         with pytest.raises(NeedsLogin) as told:

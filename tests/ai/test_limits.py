@@ -66,7 +66,7 @@ def test_no_window_ever_sees_more_tokens_than_it_may(
 
 
 @given(per_minute, bursts, gaps, st.integers(0, 300))
-def test_the_wait_that_is_told_is_just_enough(
+def test_the_wait_that_is_reported_is_just_enough(
     count: int, burst_s: float, gaps: list[int], tokens: int
 ) -> None:
     limits = Limits(requests_per_minute=count, tokens_per_minute=count, burst_s=burst_s)
@@ -188,7 +188,7 @@ def limiter(clock: Clock, limits: Limits, **options: Any) -> Limiter:
 ASK = Request("m", "x" * 40, max_tokens=10)
 
 
-async def test_questions_wait_for_their_turn_in_order() -> None:
+async def test_questions_wait_in_the_queue_in_order() -> None:
     clock = Clock()
     done: list[int] = []
     ai = limiter(clock, Limits(requests_per_minute=60, burst_s=2))
@@ -257,7 +257,7 @@ async def test_a_refusal_is_no_sign_of_being_broken(error: Exception) -> None:
     assert inner.calls == 6
 
 
-async def test_one_who_gives_up_leaves_its_turn_to_the_next() -> None:
+async def test_one_who_gives_up_leaves_its_slot_to_the_next() -> None:
     class Endless:
         name = "endless"
         estimate = Offline().estimate

@@ -49,7 +49,9 @@ def test_a_text_names_a_provider_and_a_model(
         (None, "zzz:claude", "'zzz' is not a provider"),
     ],
 )
-def test_a_wrong_name_is_told_with_the_nearest(default: str | None, text: str, says: str) -> None:
+def test_a_wrong_name_is_reported_with_the_nearest(
+    default: str | None, text: str, says: str
+) -> None:
     ai = invoker_of({"model": default, "providers": PROVIDERS}, env={})
     with pytest.raises(UsageError, match=says):
         ai.route(text)
@@ -78,7 +80,7 @@ def test_a_wrong_name_is_told_with_the_nearest(default: str | None, text: str, s
         ({"prices": "nowhere.yaml"}, "cannot be read"),
     ],
 )
-def test_settings_that_cannot_be_are_told_at_once(settings: Any, says: str) -> None:
+def test_settings_that_cannot_be_are_reported_at_once(settings: Any, says: str) -> None:
     if says == "nothing":
         invoker_of(settings, env={})
         return

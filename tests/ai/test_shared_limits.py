@@ -82,7 +82,7 @@ async def test_no_window_ever_sees_more_than_it_may_however_many_ask(database_ur
             all_ = keepers(databases, clock, f"provider-{history}")
             given: list[tuple[int, int]] = []
 
-            async def turn(
+            async def one_call(
                 keeper: Shared, limits: Limits = limits, clock: Clock = clock,
                 given: list[tuple[int, int]] = given,
             ) -> None:  # fmt: skip
@@ -95,7 +95,7 @@ async def test_no_window_ever_sees_more_than_it_may_however_many_ask(database_ur
                     given.append((clock.at, size))
 
             for _ in range(8):
-                await asyncio.gather(*(turn(keeper) for keeper in all_ for _ in range(5)))
+                await asyncio.gather(*(one_call(keeper) for keeper in all_ for _ in range(5)))
                 clock.at += chance.randrange(10 * SECOND)
             burst = max(1, int(per_minute * limits.burst_s / 60))
             check_windows([(at, 1) for at, _ in given], per_minute=per_minute, burst=burst)
@@ -129,7 +129,7 @@ async def test_processes_share_one_limit(database_url: str, tmp_path: Path) -> N
     assert len(given) > per_minute / 60 * seconds / 2  # and most of what may be asked is
 
 
-async def test_a_wait_that_one_was_told_holds_for_all(database_url: str) -> None:
+async def test_a_wait_that_one_caller_got_holds_for_all(database_url: str) -> None:
     clock = Clock()
     throttled = Offline("acme", replies=[passing("429", retry_after_s=7, throttled=True)])
     async with workers(database_url, 2) as (here, there):
@@ -166,7 +166,7 @@ async def test_a_breaker_that_one_opened_is_open_for_all_and_one_probes(
         assert '"open_until":0' in text
 
 
-async def test_a_worker_hears_of_a_wait_soon_though_it_looks_seldom(database_url: str) -> None:
+async def test_a_worker_learns_of_a_wait_soon_though_it_looks_seldom(database_url: str) -> None:
     clock = Clock()
     async with workers(database_url, 2) as (here, there):
         calm = limited(there, clock, Offline("acme"), Limits())
@@ -217,7 +217,7 @@ async def test_those_who_ask_at_the_same_time_share_a_write(database_url: str) -
         assert counted.writes < 20
 
 
-async def test_one_who_gives_up_costs_a_turn_and_holds_nobody_up(database_url: str) -> None:
+async def test_one_who_gives_up_costs_a_slot_and_holds_nobody_up(database_url: str) -> None:
     clock = Clock()
     async with workers(database_url, 1) as [database]:
         ai = limited(database, clock, Offline("acme"), Limits(requests_per_minute=600))

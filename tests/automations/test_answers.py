@@ -20,9 +20,9 @@ from tests.automations.kit import (
     Outside,
     begun,
     event_statuses,
+    open_run_state,
     raising,
     sound,
-    turn,
 )
 
 LOST = OutcomeUnknown("the answer never came")
@@ -81,7 +81,7 @@ async def test_a_result_is_only_taken_for_a_change_that_happened(database_url: s
             await app.automations.resolve("line", "skip", result=1)
         with pytest.raises(UsageError, match="result of the change"):
             await app.automations.resolve("line", "happened", result=object())
-        assert await turn(app) == "waiting:logic"
+        assert await open_run_state(app) == "waiting:logic"
         assert await answered(app) == []
 
 
@@ -95,9 +95,13 @@ async def test_the_ledger_records_who_approved_when_and_why(database_url: str) -
         await app.automations.approve("line", by="anna", note="the amount is right")
         await world.settle()
         [row] = await app.automations.outputs("line")
-        [told] = await app.automations.answers("line", change_id=row.id)
-        assert (told.act, told.person, told.note) == ("approved", "anna", "the amount is right")
-        assert f"{moment(told.at):%H:%M}" == "00:05"
+        [reported] = await app.automations.answers("line", change_id=row.id)
+        assert (reported.act, reported.person, reported.note) == (
+            "approved",
+            "anna",
+            "the amount is right",
+        )
+        assert f"{moment(reported.at):%H:%M}" == "00:05"
         [run] = [one for one in await app.automations.activity("line") if one.answers]
         assert run.run.run_id == row.run_id
         assert run.answers[0].words == "approved by anna: the amount is right"
@@ -143,7 +147,7 @@ async def test_an_answer_that_is_refused_is_not_recorded(database_url: str) -> N
         with pytest.raises(UnknownOption, match="'why'"):
             await app.automations.approve("line", why="x")  # type: ignore[call-arg]
         assert await answered(app) == []
-        assert await turn(app) == "waiting:approval"
+        assert await open_run_state(app) == "waiting:approval"
 
 
 # -- one answer for many -----------------------------------------------------------------------
@@ -155,7 +159,7 @@ class Many(Rota):
     def __init__(self, *names: str) -> None:
         super().__init__("sqlite://:memory:", **QUIET)
         self.tools: dict[str, Outside] = {}
-        self.told: dict[str, list[MutationResult]] = {name: [] for name in names}
+        self.reported: dict[str, list[MutationResult]] = {name: [] for name in names}
         for name in names:
             self._declare(name)
 
@@ -172,12 +176,12 @@ class Many(Rota):
             await ctx.call(outside)
 
         async def emit(ctx: Context, prepared: Prepared, mutation: MutationResult) -> None:
-            self.told[name].append(mutation)
+            self.reported[name].append(mutation)
 
         one.consumer("worker", subscribes=[work], prepare=prepare, mutate=mutate, next=emit)
 
     async def feed(self) -> None:
-        for name in self.told:
+        for name in self.reported:
             await self.automations.publish(name, "work", "e1")
 
 
@@ -193,7 +197,7 @@ async def test_one_answer_for_all_that_wait_is_counted_first_and_then_given(
         ask = app.automations
         counted = await ask.answer_all("happened", dry_run=True)
         assert (counted.count, counted.names) == (3, ["a1", "a2", "b1"])
-        assert await turn(app, "a1") == "waiting:reconciliation"
+        assert await open_run_state(app, "a1") == "waiting:reconciliation"
         assert (await ask.answer_all("happened", dry_run=True, name="a*")).count == 2
         assert (await ask.answer_all("happened", dry_run=True, tool="tool-b")).names == ["b1"]
         assert (await ask.answer_all("happened", dry_run=True, reason="logic")).count == 0
@@ -201,9 +205,9 @@ async def test_one_answer_for_all_that_wait_is_counted_first_and_then_given(
         done = await ask.answer_all("happened", result=5, name="a*", by="anna", note="checked")
         assert (done.names, done.refused) == (["a1", "a2"], {})
         await world.settle()
-        told = MutationResult("applied", 5)
-        assert (app.told["a1"][-1], app.told["a2"][-1]) == (told, told)
-        assert await turn(app, "b1") == "waiting:reconciliation"
+        reported = MutationResult("applied", 5)
+        assert (app.reported["a1"][-1], app.reported["a2"][-1]) == (reported, reported)
+        assert await open_run_state(app, "b1") == "waiting:reconciliation"
         assert await answered(app, "a2") == [("happened", "anna", "checked")]
         await sound(app)
 
@@ -217,7 +221,7 @@ async def test_all_automations_of_an_outage_are_tried_again_with_one_answer(
             tool.before = raising(NotSent("down"), 1000)
         await app.feed()
         await world.advance("1h")
-        assert await turn(app, "a1") == "sleeping:transient"
+        assert await open_run_state(app, "a1") == "sleeping:transient"
         for tool in app.tools.values():
             tool.before = None
         assert (await app.automations.answer_all("try-again", reason="transient")).count == 2

@@ -17,9 +17,9 @@ from tests.automations.kit import (
     begun,
     dying,
     event_statuses,
+    open_run_state,
     raising,
     sound,
-    turn,
 )
 
 
@@ -40,10 +40,10 @@ async def test_nobody_answers_for_other_parameters_than_those_shown(
         other = (await app.automations.show("line")).mutation
         assert other is not None
         assert other.params != seen.params
-        with pytest.raises(WrongState, match="nothing was changed") as told:
+        with pytest.raises(WrongState, match="nothing was changed") as reported:
             await getattr(app.automations, verb)("line", expected=seen.id)
-        assert "rota automation show line" in told.value.advice
-        assert await turn(app) == "waiting:approval"
+        assert "rota automation show line" in reported.value.advice
+        assert await open_run_state(app) == "waiting:approval"
         assert app.outside.effects == []
         row = await getattr(app.automations, verb)("line", expected=other.id)
         assert row.id == other.id
@@ -58,14 +58,14 @@ async def test_an_answer_may_name_the_run_instead(database_url: str) -> None:
         app.outside.after = raising(OutcomeUnknown("lost"))
         await app.feed("e1")
         await world.settle()
-        standing = await app.automations.show("line")
-        assert standing.turn is not None
+        view = await app.automations.show("line")
+        assert view.open_run is not None
         with pytest.raises(WrongState, match="nothing was changed"):
             await app.automations.resolve("line", "skip", expected="another")
-        assert await turn(app) == "waiting:reconciliation"
-        await app.automations.resolve("line", "skip", expected=standing.turn.id)
+        assert await open_run_state(app) == "waiting:reconciliation"
+        await app.automations.resolve("line", "skip", expected=view.open_run.id)
         await world.settle()
-        assert await turn(app) == "sleeping:event"
+        assert await open_run_state(app) == "sleeping:event"
         await sound(app)
 
 
@@ -80,9 +80,9 @@ async def test_a_failure_in_prepare_is_skipped_with_the_event_that_is_named(
         app.in_prepare = raising(ValueError("cannot read the first one"))
         await app.feed("e1", "e2")
         await world.settle()
-        standing = await app.automations.show("line")
-        assert standing.said.actions == ("try-again", "skip", "deploy")
-        assert [(one.topic, one.message_id) for one in standing.skips] == [("work", "e1")]
+        view = await app.automations.show("line")
+        assert view.said.actions == ("try-again", "skip", "deploy")
+        assert [(one.topic, one.message_id) for one in view.skips] == [("work", "e1")]
         skipped = await app.automations.resolve("line", "skip")
         assert [one.message_id for one in skipped] == ["e1"]
         await world.settle()
@@ -95,11 +95,11 @@ async def test_skip_is_offered_only_where_there_is_something_to_skip(database_ur
     async with virtual(app, url=database_url) as world:
         app.in_prepare = raising(ValueError("nothing came, and that is too much"), 2)
         await world.settle()
-        standing = await app.automations.show("line")
-        assert (standing.said.actions, standing.skips) == (("try-again", "deploy"), ())
+        view = await app.automations.show("line")
+        assert (view.said.actions, view.skips) == (("try-again", "deploy"), ())
         with pytest.raises(WrongState, match="no event to skip"):
             await app.automations.resolve("line", "skip")
-        assert await turn(app) == "waiting:logic"
+        assert await open_run_state(app) == "waiting:logic"
         await app.feed("e1")
         assert "skip" in (await app.automations.show("line")).said.actions
         await app.automations.skip_event("line", "work", "e1")
@@ -137,8 +137,8 @@ async def test_what_was_skipped_by_name_is_not_replaced_by_another(database_url:
         await app.feed("e1", "e2")
         await world.settle()
         await app.automations.skip_event("line", "work", "e1")
-        standing = await app.automations.show("line")
-        assert (standing.said.actions, standing.skips) == (("try-again", "deploy"), ())
+        view = await app.automations.show("line")
+        assert (view.said.actions, view.skips) == (("try-again", "deploy"), ())
 
 
 @pytest.mark.parametrize("moment", ["in_prepare", "in_mutate"])
@@ -148,10 +148,10 @@ async def test_an_event_that_kills_workers_can_be_skipped(database_url: str, mom
         setattr(app, moment, dying(app, times=9))
         await app.feed("e1", "e2")
         await world.settle()
-        standing = await app.automations.show("line")
-        assert await turn(app) == "waiting:crashes"
-        assert [one.message_id for one in standing.skips] == ["e1"]
-        assert "skip" in standing.said.actions
+        view = await app.automations.show("line")
+        assert await open_run_state(app) == "waiting:crashes"
+        assert [one.message_id for one in view.skips] == ["e1"]
+        assert "skip" in view.said.actions
         setattr(app, moment, None)
         await app.automations.resolve("line", "skip")
         await world.settle()
@@ -189,7 +189,7 @@ async def test_what_the_tool_said_stays_visible_while_nobody_knows(database_url:
             await world.advance("1h")
 
 
-async def test_a_change_that_only_a_person_can_tell_of_keeps_the_words_of_its_tool(
+async def test_a_change_that_only_a_person_can_settle_keeps_the_words_of_its_tool(
     database_url: str,
 ) -> None:
     app = Line(Safety.UNKNOWABLE)
@@ -213,7 +213,7 @@ async def test_a_change_whose_worker_died_says_so(database_url: str) -> None:
         assert "its worker stopped during the call" in read_error(row.error)["message"]
 
 
-async def test_a_turn_that_no_worker_has_taken_waits_for_one(database_url: str) -> None:
+async def test_an_open_run_that_no_worker_has_taken_waits_for_one(database_url: str) -> None:
     app = Line()
     seen: list[str] = []
     async with begun(app, database_url) as world:
@@ -236,12 +236,12 @@ async def test_a_crash_that_may_not_be_recovered_shows_a_reason_and_what_clears_
         app.in_mutate = dying(app)
         await app.feed("e1")
         await world.settle()
-        standing = await app.automations.show("line")
-        assert (standing.status, standing.said.actions) == (
+        view = await app.automations.show("line")
+        assert (view.status, view.said.actions) == (
             "Needs attention", ("try-again", "skip"),
         )  # fmt: skip
-        assert standing.sentence.startswith("Its worker died too often while it ran")
-        assert await turn(app) == "waiting:crashes"
+        assert view.sentence.startswith("Its worker died too often while it ran")
+        assert await open_run_state(app) == "waiting:crashes"
         await sound(app)
         await app.automations.resolve("line")
         await world.settle()
@@ -255,9 +255,9 @@ async def test_run_now_that_is_refused_says_where_to_look(database_url: str) -> 
         app.in_prepare = raising(ValueError("bug"))
         await app.feed("e1")
         await world.settle()
-        with pytest.raises(WrongState) as told:
+        with pytest.raises(WrongState) as reported:
             await app.automations.run_now("line")
-        assert "`rota automation show line`" in told.value.advice
+        assert "`rota automation show line`" in reported.value.advice
 
 
 @pytest.mark.parametrize(

@@ -19,10 +19,10 @@ from tests.automations.kit import (
     begun,
     event_statuses,
     last,
+    open_run_state,
     raising,
     sound,
     takes_from_faulty,
-    turn,
 )
 from tests.kit import until
 
@@ -136,10 +136,10 @@ async def test_each_status_pauses_the_automation_and_is_resolved_as_the_table_sa
         await app.feed("e1")
         await world.settle()
         assert (await last(app, 1))[0].split(" ")[1] == status
-        assert await turn(app) == waits
+        assert await open_run_state(app) == waits
         await app.feed("e2")  # triggers accumulate
         await world.settle()
-        assert await turn(app) == waits
+        assert await open_run_state(app) == waits
         with pytest.raises(WrongState):  # "Run now" is disabled
             await app.automations.run_now("line")
         app.outside.verdict = None

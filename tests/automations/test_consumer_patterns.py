@@ -193,5 +193,5 @@ async def test_one_run_at_a_time(database_url: str) -> None:
 
 
 async def _open_runs(tx: Any) -> int:
-    rows = await tx.rows("open_turns", namespace="default", serial_keys=["automation:line"])
+    rows = await tx.rows("open_runs", namespace="default", serial_keys=["automation:line"])
     return len(rows)

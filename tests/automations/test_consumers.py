@@ -18,9 +18,9 @@ from tests.automations.kit import (
     Line,
     begun,
     event_statuses,
+    open_run_state,
     sound,
     statuses,
-    turn,
 )
 
 
@@ -135,7 +135,7 @@ async def test_publishing_marks_the_reader_dirty(database_url: str) -> None:
         assert not await is_dirty(app)
         await app.feed("e1")
         assert await is_dirty(app)
-        assert await turn(app) == "pending"
+        assert await open_run_state(app) == "pending"
 
 
 async def test_a_commit_clears_dirty_when_nothing_is_left(database_url: str) -> None:
@@ -174,7 +174,7 @@ async def test_an_event_that_comes_during_a_run_is_not_lost(database_url: str) -
         await app.feed("first")
         await world.settle()
         assert app.prepared == [["first"], ["first", "late"]]
-        assert await turn(app) == "sleeping:event"
+        assert await open_run_state(app) == "sleeping:event"
 
 
 async def test_a_restart_runs_consumers_that_have_pending_events(database_url: str) -> None:
@@ -249,10 +249,10 @@ async def test_empty_reservations_skip_mutate_run_next_and_never_loop(database_u
     async with begun(app, database_url, "e1", "e2") as world:
         await world.advance("6h")
         assert len(app.prepared) == 1
-        assert [one.status for one in app.told] == ["none"]
+        assert [one.status for one in app.reported] == ["none"]
         assert app.outside.calls == 0
         assert set((await event_statuses(app)).values()) == {"pending"}
-        assert await turn(app) == "sleeping:event"
+        assert await open_run_state(app) == "sleeping:event"
         await sound(app)
 
 

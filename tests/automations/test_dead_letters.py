@@ -13,7 +13,7 @@ from rota.errors import BadAutomation, NeedsLogin, NotSent, WrongState
 from rota.explain.automation import explain_automation
 from rota.testing import World, virtual
 from rota.tools import Safety
-from tests.automations.kit import QUIET, Outside, sound, sql, statuses, turn
+from tests.automations.kit import QUIET, Outside, dying, open_run_state, sound, sql, statuses
 
 
 class Letters(Rota):
@@ -91,7 +91,7 @@ async def test_without_skip_after_the_line_stops(database_url: str) -> None:
     async with virtual(app, url=database_url) as world:
         await app.feed("bad", "good")
         await world.advance("1h")
-        assert await turn(app) == "waiting:logic"
+        assert await open_run_state(app) == "waiting:logic"
         assert await app.events_of("work") == {"bad": "pending", "good": "pending"}
 
 
@@ -108,13 +108,103 @@ async def test_an_item_is_left_out_without_a_dead_letter_topic_too(database_url:
         await sound(app)
 
 
+class Killers(Letters):
+    """The same, but an event that begins with "bad" kills the worker."""
+
+    def __init__(self, phase: str = "mutate", **options: Any) -> None:
+        super().__init__(**options)
+        self.phase = phase
+        self.deaths = 0
+
+    async def _prepare(self, ctx: Context, state: Any) -> Prepared:
+        given = await super()._prepare(ctx, state)
+        if self.phase == "prepare":
+            await self._die_of(given.data)
+        return given
+
+    async def _mutate(self, ctx: Context, prepared: Prepared) -> None:
+        await self._die_of(prepared.data)
+        await ctx.call(self.outside, id=prepared.data[0])
+
+    async def _die_of(self, ids: list[str]) -> None:
+        if ids and ids[0].startswith(self.bad):
+            self.deaths += 1
+            await dying(self)()
+
+
+@pytest.mark.parametrize("phase", ["prepare", "mutate"])
+@pytest.mark.parametrize(("skip_after", "deaths"), [(1, 3), (3, 3), (4, 4), (50, 5)])
+async def test_an_item_that_kills_its_worker_is_left_out_too(
+    database_url: str, phase: str, skip_after: int, deaths: int
+) -> None:
+    """Only a death while it was executed alone is its own: two before it say nothing. After
+    `recoveries_max` (5) it is over in any case."""
+    app = Killers(phase, skip_after=skip_after)
+    app.line.topics["letters"] = Topic("letters", DeadLetter)
+    async with virtual(app, url=database_url) as world:
+        await app.feed("bad", "good")
+        await world.advance("1h")
+        assert app.deaths == deaths
+        assert await app.events_of("work") == {"bad": "skipped", "good": "consumed"}
+        [letter] = await app.letters()
+        assert (letter.id, letter.failures) == ("bad", deaths)
+        assert letter.error == {
+            "type": "Host",
+            "message": f"its worker died {deaths} times while it ran",
+            "kind": "crashes",
+        }
+        crashed = [one for one in await app.automations.activity("line") if one.status == "crashed"]
+        assert letter.run_id == crashed[0].run.run_id
+        remarks = [one.run.remark for one in await app.automations.activity("line")]
+        assert "skipped work/bad, dead letter in topic letters" in remarks
+        assert [open_run for open_run in app.outside.effects if "bad" in str(open_run)] == []
+        await sound(app)
+        app.bad = "nothing is bad"
+        [name] = await app.events_of("letters")
+        await app.automations.requeue("line", "letters", name)
+        await world.settle()
+        assert await app.events_of("work") == {"bad": "consumed", "good": "consumed"}
+
+
+async def test_without_skip_after_an_item_that_kills_its_worker_asks_a_person(
+    database_url: str,
+) -> None:
+    app = Killers()
+    async with virtual(app, url=database_url) as world:
+        await app.feed("bad", "good")
+        await world.advance("1h")
+        assert await open_run_state(app) == "waiting:crashes"
+        assert await app.events_of("work") == {"bad": "reserved", "good": "pending"}
+
+
+async def test_an_item_whose_change_has_happened_is_not_left_out_for_killing_its_worker(
+    database_url: str,
+) -> None:
+    apps: list[Killers] = []
+
+    async def dies(ctx: Context, prepared: Prepared, mutation: Any) -> None:
+        if prepared.data:
+            await dying(apps[0])()
+
+    app = Killers(skip_after=1, next=dies)
+    apps.append(app)
+    app.bad = "nothing is bad"
+    async with virtual(app, url=database_url) as world:
+        await app.feed("e1")
+        await world.advance("1h")
+        assert await open_run_state(app) == "waiting:crashes"
+        assert await app.events_of("work") == {"e1": "reserved"}
+        assert app.outside.calls == 1
+        await sound(app)
+
+
 @pytest.mark.parametrize(
     ("error", "stands"),
     [(NotSent("down"), "sleeping:transient"), (NeedsLogin("expired"), "waiting:auth")],
     ids=["outage", "login"],
 )
 async def test_an_outage_or_a_missing_login_is_not_the_fault_of_the_item(
-    database_url: str, error: Exception, stands: str
+    database_url: str, error: Exception, state: str
 ) -> None:
     app = Letters(skip_after=1)
     app.bad = "nothing is bad"
@@ -126,7 +216,7 @@ async def test_an_outage_or_a_missing_login_is_not_the_fault_of_the_item(
         app.outside.before = refuse
         await app.feed("e1", "e2")
         await world.advance("30m")
-        assert await turn(app) == stands
+        assert await open_run_state(app) == state
         assert await app.letters() == []
 
 
@@ -140,7 +230,7 @@ async def test_an_item_whose_change_has_happened_is_not_left_out(database_url: s
     async with virtual(app, url=database_url) as world:
         await app.feed("e1")
         await world.advance("1h")
-        assert await turn(app) == "waiting:logic"
+        assert await open_run_state(app) == "waiting:logic"
         assert await app.events_of("work") == {"e1": "reserved"}
         await sound(app)
 

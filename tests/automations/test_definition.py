@@ -12,7 +12,7 @@ from rota import Rota
 from rota.automations import Automation, Context, Prepared
 from rota.errors import BadAutomation, UnknownAutomation, UsageError
 from rota.testing import virtual
-from tests.automations.kit import QUIET, Line, begun, plain, sound, started, turn
+from tests.automations.kit import QUIET, Line, begun, open_run_state, plain, sound, started
 
 
 async def produce(ctx: Context, state: Any) -> None: ...
@@ -36,7 +36,7 @@ def problems(auto: Automation) -> list[str]:
     return found
 
 
-def test_all_problems_are_told_at_once() -> None:
+def test_all_problems_are_reported_at_once() -> None:
     auto = plain(Rota(**QUIET), "1bad name")
     auto.topic("lonely")
     auto.topic("twice", external=True)
@@ -45,7 +45,7 @@ def test_all_problems_are_told_at_once() -> None:
     auto.consumer("b", subscribes=["twice"], prepare=prepare)
     auto.consumer("b", subscribes=[], prepare=prepare)
     found = "\n".join(problems(auto))
-    for told in (
+    for reported in (
         "automation '1bad name': a name has",
         "handler b is declared twice",
         "producer poll publishes to nowhere, which is not one of its topics",
@@ -55,7 +55,7 @@ def test_all_problems_are_told_at_once() -> None:
         "topic twice has more than one consumer: a, b",
         "producer poll: ",
     ):
-        assert told in found
+        assert reported in found
 
 
 def test_a_topic_that_nobody_feeds_is_a_problem_unless_it_is_external() -> None:
@@ -153,8 +153,8 @@ async def test_what_cannot_be_deployed_leaves_everything_as_it_was(database_url:
         app.line.topic("lonely")
         with pytest.raises(BadAutomation):
             await app.automations.deploy("line")
-        standing = await app.automations.show("line")
-        assert standing.automation.version == 1
+        view = await app.automations.show("line")
+        assert view.automation.version == 1
         await app.feed("e1")
         await world.settle()
         assert app.done == [["e1"]]
@@ -178,7 +178,7 @@ async def test_a_deploy_of_the_same_code_changes_nothing(database_url: str) -> N
         assert await app.automations.deploy("line") == (1, 1, (), False)
         await world.settle()
         assert app.prepared == []
-        assert await turn(app) == "sleeping:event"
+        assert await open_run_state(app) == "sleeping:event"
         assert len(await app.automations.versions("line")) == 1
 
 
@@ -203,7 +203,7 @@ async def test_a_worker_with_older_code_leaves_the_automation_to_others(database
         await old.feed("e1")
         await world.settle()
         assert old.prepared == []
-        assert await turn(old) == "pending"
+        assert await open_run_state(old) == "pending"
         await new.close()
         await sound(old)
 

@@ -85,7 +85,7 @@ async def beside(app: Rota, other: Rota) -> AsyncIterator[None]:
         await other.close()
 
 
-async def test_a_version_that_no_worker_has_is_told_by_show_why_and_doctor(
+async def test_a_version_that_no_worker_has_is_reported_by_show_why_and_doctor(
     database_url: str,
 ) -> None:
     old, new = Said(shout), Said(whisper)
@@ -102,9 +102,9 @@ async def test_a_version_that_no_worker_has_is_told_by_show_why_and_doctor(
         assert (why.verdict, why.facts["version"]) == ("no_code", 2)
         assert "no worker has version 2 of its code" in why.clause
         assert "rota automation rollback line 1" in (why.hint or "")
-        turn = view.turn
-        assert turn is not None
-        assert (await RunExplainer(new.app, "UTC").of(turn)).verdict == "no_code"
+        open_run = view.open_run
+        assert open_run is not None
+        assert (await RunExplainer(new.app, "UTC").of(open_run)).verdict == "no_code"
         doctor = Doctor(new.app.database, new.app.settings)
         await doctor.worker_rows()
         [finding] = await doctor.deploys()
@@ -179,7 +179,7 @@ async def test_old_versions_are_pruned_but_never_the_one_in_force(database_url: 
 # -- refused -----------------------------------------------------------------------------------
 
 
-async def test_a_refused_deploy_is_kept_and_told_until_a_deploy_succeeds(
+async def test_a_refused_deploy_is_kept_and_reported_until_a_deploy_succeeds(
     database_url: str,
 ) -> None:
     good, bad = Said(shout), Said(whisper)

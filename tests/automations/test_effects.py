@@ -23,9 +23,9 @@ from tests.automations.kit import (
     begun,
     event_statuses,
     last,
+    open_run_state,
     raising,
     sound,
-    turn,
 )
 
 LOST = OutcomeUnknown("the answer never came")
@@ -65,7 +65,7 @@ async def test_the_ledger_knows_of_the_call_before_it_is_made(database_url: str)
         assert seen == [["in_flight"]]
 
 
-async def test_a_consumer_without_a_call_tells_next_none_and_uses_its_events(
+async def test_a_consumer_without_a_call_shows_next_none_and_uses_its_events(
     database_url: str,
 ) -> None:
     app = Line()
@@ -77,12 +77,12 @@ async def test_a_consumer_without_a_call_tells_next_none_and_uses_its_events(
         app.line.handlers["worker"].functions["mutate"] = idle
         await app.feed("e1")
         await world.settle()
-        assert [one.status for one in app.told] == ["none"]
+        assert [one.status for one in app.reported] == ["none"]
         assert await event_statuses(app) == {"e1": "consumed"}
         assert await ledger(app) == []
 
 
-async def test_what_stands_after_the_call_is_not_executed(database_url: str) -> None:
+async def test_what_is_after_the_call_is_not_executed(database_url: str) -> None:
     app = Line()
     after: list[str] = []
     async with begun(app, database_url) as world:
@@ -120,7 +120,7 @@ async def test_a_certain_failure_releases_the_events_and_is_no_doubt(
         assert await last(app, 1) == [status]
         assert await event_statuses(app) == {"e1": "pending"}
         assert await ledger(app) == ["failed"]
-        if await turn(app) == "waiting:logic":
+        if await open_run_state(app) == "waiting:logic":
             await app.automations.resolve("line")
         await world.advance("1m")
         assert await ledger(app) == ["failed", "applied"]
@@ -150,7 +150,7 @@ async def test_an_unknown_outcome_that_did_not_happen_starts_over(database_url: 
         await world.settle()
         assert await ledger(app) == ["failed"]
         assert await event_statuses(app) == {"e1": "pending"}
-        assert await turn(app) == "sleeping:transient"
+        assert await open_run_state(app) == "sleeping:transient"
         await world.advance("11s")
         assert await ledger(app) == ["failed", "applied"]
         assert len(set(app.outside.keys)) == 1
@@ -180,7 +180,7 @@ async def test_a_later_refusal_does_not_prove_that_the_first_call_had_no_effect(
         app.outside.after = refuse
         await app.feed("e1")
         await world.settle()
-        assert await turn(app) == "sleeping:reconciliation"
+        assert await open_run_state(app) == "sleeping:reconciliation"
         assert await event_statuses(app) == {"e1": "reserved"}
 
 
@@ -193,7 +193,7 @@ async def test_while_the_outcome_is_unknown_the_run_sleeps_and_looks_again_with_
         app.outside.after = raising(LOST)
         await app.feed("e1")
         await world.settle()
-        assert await turn(app) == "sleeping:reconciliation"
+        assert await open_run_state(app) == "sleeping:reconciliation"
         assert await last(app, 1) == ["mutating paused:reconciliation"]
         assert await event_statuses(app) == {"e1": "reserved"}
         looks = [app.outside.looks]
@@ -217,11 +217,11 @@ async def test_after_five_looks_a_person_is_asked(database_url: str) -> None:
         await app.feed("e1")
         await world.advance("10m")
         assert app.outside.looks == 5
-        assert await turn(app) == "waiting:reconciliation"
+        assert await open_run_state(app) == "waiting:reconciliation"
         assert await ledger(app) == ["indeterminate"]
-        standing = await app.automations.show("line")
-        assert standing.status == "Needs attention"
-        assert standing.said.actions == ("try-again", "happened", "did-not-happen", "skip")
+        view = await app.automations.show("line")
+        assert view.status == "Needs attention"
+        assert view.said.actions == ("try-again", "happened", "did-not-happen", "skip")
         await sound(app)
 
 
@@ -241,13 +241,13 @@ async def test_a_person_lets_the_tool_look_again(database_url: str) -> None:
         await sound(app)
 
 
-async def test_a_person_says_that_it_did_not_happen_and_it_is_done_anew(database_url: str) -> None:
+async def test_a_person_says_that_it_did_not_happen_and_it_is_done_again(database_url: str) -> None:
     app = Line(Safety.UNKNOWABLE)
     async with begun(app, database_url) as world:
         app.outside.before = raising(LOST)
         await app.feed("e1")
         await world.settle()
-        assert await turn(app) == "waiting:reconciliation"
+        assert await open_run_state(app) == "waiting:reconciliation"
         await app.automations.resolve("line", "did-not-happen")
         await world.settle()
         assert await ledger(app) == ["failed", "applied"]
@@ -256,7 +256,7 @@ async def test_a_person_says_that_it_did_not_happen_and_it_is_done_anew(database
         await sound(app)
 
 
-async def test_a_person_skips_what_is_in_doubt_and_next_is_told(database_url: str) -> None:
+async def test_a_person_skips_what_is_in_doubt_and_next_is_called(database_url: str) -> None:
     app = Line(Safety.UNKNOWABLE)
     async with begun(app, database_url) as world:
         app.outside.after = raising(LOST)
@@ -264,7 +264,7 @@ async def test_a_person_skips_what_is_in_doubt_and_next_is_told(database_url: st
         await world.settle()
         await app.automations.resolve("line", "skip")
         await world.settle()
-        assert [one.status for one in app.told] == ["skipped"]
+        assert [one.status for one in app.reported] == ["skipped"]
         assert await event_statuses(app) == {"e1": "skipped"}
         assert await ledger(app) == ["skipped"]
         assert len(app.outside.effects) == 1
@@ -305,7 +305,7 @@ async def test_a_result_that_cannot_be_stored_is_still_applied(database_url: str
         assert (row.status, row.result) == ("applied", None)
         assert "cannot be written" in (row.error or "")
         assert app.applied[0] == ("applied", None)
-        assert "the result of outside cannot be written" in (app.told[0].problem or "")
+        assert "the result of outside cannot be written" in (app.reported[0].problem or "")
         [run] = [
             one.run for one in await app.automations.activity("line") if one.run.reserved_count
         ]
@@ -314,7 +314,7 @@ async def test_a_result_that_cannot_be_stored_is_still_applied(database_url: str
         )
 
 
-async def test_a_lost_result_is_told_again_when_next_is_repeated(database_url: str) -> None:
+async def test_a_lost_result_is_reported_again_when_next_is_repeated(database_url: str) -> None:
     app = Line()
     app.outside.result = object()
     async with begun(app, database_url) as world:
@@ -324,7 +324,7 @@ async def test_a_lost_result_is_told_again_when_next_is_repeated(database_url: s
         [run, *_] = await app.automations.activity("line")
         assert run.run.cause == "retry"
         assert "its result is lost" in (run.run.remark or "")
-        assert "cannot be written" in (app.told[-1].problem or "")
+        assert "cannot be written" in (app.reported[-1].problem or "")
         assert len(app.outside.effects) == 1
 
 
@@ -333,7 +333,7 @@ async def test_no_result_is_no_problem(database_url: str) -> None:
     app.outside.result = None
     async with begun(app, database_url, "e1"):
         assert app.applied[0] == ("applied", None)
-        assert app.told[0].problem is None
+        assert app.reported[0].problem is None
 
 
 async def test_a_tool_that_settles_late_is_not_asked_too_soon(database_url: str) -> None:
@@ -358,10 +358,10 @@ async def test_approval_shows_the_exact_parameters_before_anything_is_called(
     app = Line(approval=True)
     async with begun(app, database_url, "e1"):
         assert app.outside.calls == 0
-        standing = await app.automations.show("line")
-        assert standing.sentence == "Waiting for your approval: Work"
-        assert standing.mutation is not None
-        assert msgspec.json.decode(standing.mutation.params) == {"items": [{"id": "e1"}]}
+        view = await app.automations.show("line")
+        assert view.sentence == "Waiting for your approval: Work"
+        assert view.mutation is not None
+        assert msgspec.json.decode(view.mutation.params) == {"items": [{"id": "e1"}]}
         assert await last(app, 1) == ["mutating paused:approval"]
         assert await event_statuses(app) == {"e1": "reserved"}
         await sound(app)
@@ -384,7 +384,7 @@ async def test_what_is_rejected_is_skipped(database_url: str) -> None:
         await app.automations.reject("line")
         await world.settle()
         assert app.outside.calls == 0
-        assert [one.status for one in app.told] == ["skipped"]
+        assert [one.status for one in app.reported] == ["skipped"]
         assert await event_statuses(app) == {"e1": "skipped"}
         await sound(app)
 
@@ -404,7 +404,7 @@ async def test_agreeing_to_other_parameters_is_not_agreeing(database_url: str) -
         await app.automations.approve("line")
         await world.settle()
         assert app.outside.calls == 0
-        assert await turn(app) == "waiting:approval"
+        assert await open_run_state(app) == "waiting:approval"
         assert await ledger(app) == ["failed", "proposed"]
         await app.automations.approve("line")
         await world.settle()
@@ -427,7 +427,7 @@ async def test_auth_in_the_call_waits_and_then_the_same_run_goes_on(database_url
         app.outside.before = raising(NeedsLogin("the token has expired"))
         await app.feed("e1")
         await world.settle()
-        assert await turn(app) == "waiting:auth"
+        assert await open_run_state(app) == "waiting:auth"
         assert await event_statuses(app) == {"e1": "reserved"}
         said = (await app.automations.show("line")).sentence
         assert said == "Waiting for you to renew credentials: the token has expired"

@@ -21,11 +21,11 @@ from tests.automations.kit import (
     begun,
     event_statuses,
     last,
+    open_run_state,
     payloads,
     plain,
     sound,
     sql,
-    turn,
 )
 
 
@@ -62,7 +62,7 @@ async def test_publishing_again_never_rewrites_what_a_run_has_reserved(database_
     async with begun(app, database_url) as world:
         await app.automations.publish("line", "work", "e1", "old")
         await world.settle()
-        assert await turn(app) == "waiting:approval"
+        assert await open_run_state(app) == "waiting:approval"
         assert not await app.automations.publish("line", "work", "e1", "new")
         assert not await app.automations.publish("line", "work", "e1", "newer")
         await world.settle()
@@ -112,7 +112,7 @@ async def test_a_correction_counts_when_a_person_rejects_the_proposed_change(
         await app.automations.publish("line", "work", "e1", "new")
         await app.automations.reject("line")
         await world.settle()
-        assert [one.status for one in app.told if one.status != "none"] == ["skipped"]
+        assert [one.status for one in app.reported if one.status != "none"] == ["skipped"]
         assert await corrections(app) == [("reserved", '"new"', None)]  # proposed as it is now
         await app.automations.approve("line")
         await world.settle()
@@ -149,7 +149,7 @@ async def test_events_that_change_all_the_time_are_tried_later(database_url: str
         app.in_prepare = correct
         await app.automations.publish("line", "work", "e1", "old")
         await world.settle()
-        assert await turn(app) == "sleeping:transient"
+        assert await open_run_state(app) == "sleeping:transient"
         assert (
             "change faster than worker can prepare" in (await app.automations.show("line")).sentence
         )
@@ -165,14 +165,16 @@ async def test_a_payload_that_does_not_fit_names_the_path_and_speaks_of_the_topi
     app.line.topics["work"] = Topic("work", dict[str, int], external=True)
     async with begun(app, database_url):
         for client in (app.automations, Automations(app)):  # with the code, and without it
-            with pytest.raises(BadInput, match=r"topic work: Expected `int`.*at `\$\.how`") as told:
+            with pytest.raises(
+                BadInput, match=r"topic work: Expected `int`.*at `\$\.how`"
+            ) as reported:
                 await client.publish("line", "work", "e1", {"how": "x"})
-            assert "the type of the topic" in told.value.advice
-            assert "workflow" not in told.value.advice
+            assert "the type of the topic" in reported.value.advice
+            assert "workflow" not in reported.value.advice
 
 
 @pytest.mark.parametrize("reservation", [{"topic": "work"}, {"ids": ["e1"]}, "work", {"topic": 1}])
-async def test_a_reservation_without_topic_or_ids_is_told(
+async def test_a_reservation_without_topic_or_ids_is_reported(
     database_url: str, reservation: Any
 ) -> None:
     app = Line()
@@ -246,7 +248,7 @@ async def test_only_pending_events_of_subscribed_topics_can_be_reserved(
         app.line.handlers["worker"].functions["prepare"] = prepare
         await app.feed("fresh")
         await world.settle()
-        assert await turn(app) == "waiting:logic"
+        assert await open_run_state(app) == "waiting:logic"
         assert complaint in (await app.automations.show("line")).sentence
         assert await event_statuses(app) == {"used": "consumed", "fresh": "pending"}
         assert len(app.outside.effects) == 1
@@ -267,7 +269,7 @@ async def test_an_event_of_another_automation_cannot_be_reserved(database_url: s
         app.line.handlers["worker"].functions["prepare"] = prepare
         await app.feed("ours")
         await world.settle()
-        assert await turn(app) == "waiting:logic"
+        assert await open_run_state(app) == "waiting:logic"
         assert await event_statuses(app, "other") == {"theirs": "pending"}
 
 
@@ -351,10 +353,10 @@ async def test_each_phase_may_do_what_the_matrix_says_and_nothing_else(
         functions[phase] = attempt
     async with virtual(app, url=database_url) as world:
         await world.settle()
-        if await turn(app) == "sleeping:event":
+        if await open_run_state(app) == "sleeping:event":
             await app.feed("e1")
             await world.settle()
-        blocked = await turn(app) == "waiting:logic"
+        blocked = await open_run_state(app) == "waiting:logic"
         assert blocked is not allowed
         if blocked:
             assert "may not" in (await app.automations.show("line")).sentence
@@ -396,7 +398,7 @@ async def test_bad_calls_of_a_producer_are_logic_failures_and_publish_nothing(
     auto.consumer("sink", subscribes=[out, "work"], prepare=_nothing)
     async with virtual(app, url=database_url) as world:
         await world.settle()
-        assert await turn(app) == "waiting:logic"
+        assert await open_run_state(app) == "waiting:logic"
         assert complaint in (await app.automations.show("line")).sentence
         assert await app.automations.events("line") == []
         await sound(app)
@@ -550,13 +552,13 @@ async def test_an_event_that_fits_no_longer_blocks_visibly_and_is_skipped_by_the
         await app.automations.skip_event("typed", "orders", "old-1")
         await app.automations.resume("typed")
         await world.settle()
-        standing = await app.automations.show("typed")
-        assert standing.sentence == (
+        view = await app.automations.show("typed")
+        assert view.sentence == (
             "The code failed: event old-2 of topic orders does not fit its type: "
             "Expected `str`, got `int`"
         )
-        assert [one.message_id for one in standing.skips] == ["old-2"]
-        assert standing.turn is not None
+        assert [one.message_id for one in view.skips] == ["old-2"]
+        assert view.open_run is not None
         [failed, *_] = await app.automations.activity("typed", limit=1)
         assert [one.act for one in await app.automations.touched(failed.run.run_id)] == ["refused"]
         await app.automations.resolve("typed", "skip")

@@ -13,7 +13,16 @@ from rota.automations import Context, Prepared
 from rota.errors import BadInput, NotSent, PayloadTooBig, ReadFailed, Rejected
 from rota.testing import virtual
 from rota.tools import FileRead, Tool, tool
-from tests.automations.kit import QUIET, Line, begun, event_statuses, last, raising, sound, turn
+from tests.automations.kit import (
+    QUIET,
+    Line,
+    begun,
+    event_statuses,
+    last,
+    open_run_state,
+    raising,
+    sound,
+)
 
 GONE = [Rejected("404"), PayloadTooBig("too big"), FileNotFoundError("no such file")]
 
@@ -91,7 +100,7 @@ async def test_a_handler_in_a_thread_can_treat_a_failed_read_in_code(database_ur
     ids=lambda one: type(one).__name__ if isinstance(one, Exception) else "",
 )
 async def test_what_is_not_a_refused_read_cannot_be_caught(
-    database_url: str, error: Exception, stands: str
+    database_url: str, error: Exception, state: str
 ) -> None:
     app = Line()
     async with begun(app, database_url) as world:
@@ -99,7 +108,7 @@ async def test_what_is_not_a_refused_read_cannot_be_caught(
         await app.feed("bad")
         await world.settle()
         assert caught == []
-        assert await turn(app) == stands
+        assert await open_run_state(app) == state
 
 
 async def test_a_refused_change_cannot_be_caught(database_url: str) -> None:
@@ -118,7 +127,7 @@ async def test_a_refused_change_cannot_be_caught(database_url: str) -> None:
         await app.feed("e1")
         await world.settle()
         assert caught == []
-        assert await turn(app) == "waiting:logic"
+        assert await open_run_state(app) == "waiting:logic"
         sentence = (await app.automations.show("line")).sentence
         assert sentence == "The counterpart refused a change: 422: no such account"
 
@@ -131,7 +140,7 @@ async def test_a_failed_read_that_nobody_treats_stops_the_line_and_says_so(
         uses(app, reading(Rejected("example.com answered 404")))
         await app.feed("bad", "good")
         await world.advance("1h")
-        assert await turn(app) == "waiting:logic"
+        assert await open_run_state(app) == "waiting:logic"
         said = (await app.automations.show("line")).said
         assert said.sentence == "A read failed: page: example.com answered 404"
         assert said.actions == ("try-again", "skip", "deploy")
@@ -162,7 +171,7 @@ async def test_a_policy_leaves_out_the_item_whose_read_failed(
             await app.automations.publish("line", "work", each)
         await world.settle()
         assert await event_statuses(app) == {"bad": "skipped", "good": "consumed"}
-        assert await turn(app) == "sleeping:event"
+        assert await open_run_state(app) == "sleeping:event"
         runs = await app.automations.activity("line")
         failed = next(one for one in runs if one.status == "failed")
         assert failed.run.remark == "skipped work/bad"
@@ -195,7 +204,7 @@ async def test_a_producer_leaves_out_a_check_whose_file_is_gone_and_keeps_its_st
         (tmp_path / "a.txt").unlink()
         await world.advance("1h")
         assert await last(app, 1, "watch") == ["executing failed:logic"]
-        assert await turn(app, "watch") == "sleeping:idle"
+        assert await open_run_state(app, "watch") == "sleeping:idle"
         (tmp_path / "a.txt").write_text("more than ten bytes")
         await world.advance("1h")
         (tmp_path / "a.txt").write_text("hello")

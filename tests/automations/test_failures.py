@@ -19,11 +19,11 @@ from tests.automations.kit import (
     begun,
     event_statuses,
     last,
+    open_run_state,
     raising,
     sound,
     started,
     takes_from_faulty,
-    turn,
 )
 
 
@@ -34,7 +34,7 @@ async def test_a_transient_failure_backs_off_and_a_new_run_starts_afresh(databas
         await app.feed("e1")
         await world.settle()
         assert await last(app, 1) == ["preparing paused:transient"]
-        assert await turn(app) == "sleeping:transient"
+        assert await open_run_state(app) == "sleeping:transient"
         assert (await app.automations.show("line")).sentence.startswith("Trying again in")
         await world.advance("6s")
         assert app.outside.effects == []
@@ -54,11 +54,11 @@ async def test_the_back_off_grows_is_capped_and_is_kept_in_the_database(database
         await app.feed("e1")
         for _ in range(9):
             await world.settle()
-            open_turn = (await app.automations.show("line")).turn
-            assert open_turn is not None
-            assert open_turn.available_at is not None
-            pauses.append((open_turn.available_at - world.clock.now()) / SECOND)
-            world.clock.move_to(open_turn.available_at)
+            open_run = (await app.automations.show("line")).open_run
+            assert open_run is not None
+            assert open_run.available_at is not None
+            pauses.append((open_run.available_at - world.clock.now()) / SECOND)
+            world.clock.move_to(open_run.available_at)
         nominal = [10, 20, 40, 80, 160, 320, 600, 600, 600]
         for real, top in zip(pauses, nominal, strict=True):
             assert 0.7 * top <= real <= top
@@ -77,13 +77,13 @@ async def test_a_retry_after_of_the_counterpart_is_honoured(database_url: str) -
         assert app.done == [["e1"]]
 
 
-async def test_a_huge_retry_after_leaves_the_automation_its_turn(database_url: str) -> None:
+async def test_a_huge_retry_after_leaves_the_automation_its_open_run(database_url: str) -> None:
     app = Line()
     async with begun(app, database_url) as world:
         app.in_prepare = raising(Transient("busy", retry_after_s=1e13))
         await app.feed("e1")
         await world.settle()
-        assert await turn(app) == "sleeping:transient"
+        assert await open_run_state(app) == "sleeping:transient"
         await sound(app)
         await world.advance("7d")
         assert app.done == [["e1"]]
@@ -98,7 +98,7 @@ async def test_a_failure_that_cannot_be_stored_waits_for_a_person(
         monkeypatch.setattr(HandlerRunner, "notes", lambda _: Notes(remark="\ud800"))
         await app.feed("e1")
         await world.settle()
-        assert await turn(app) == "waiting:internal"
+        assert await open_run_state(app) == "waiting:internal"
         monkeypatch.undo()
         await app.automations.resolve("line")
         await world.settle()
@@ -112,14 +112,14 @@ async def test_when_the_retries_are_used_up_a_person_is_asked(database_url: str)
         app.in_prepare = raising(Transient("down"), times=6)
         await app.feed("e1")
         await world.advance("2h")
-        assert await turn(app) == "waiting:transient"
+        assert await open_run_state(app) == "waiting:transient"
         assert len([one for one in await last(app, 10) if "transient" in one]) == 6
-        standing = await app.automations.show("line")
-        assert (standing.status, standing.said.actions) == (
+        view = await app.automations.show("line")
+        assert (view.status, view.said.actions) == (
             "Needs attention",
             ("try-again", "skip"),
         )
-        assert "down" in standing.sentence
+        assert "down" in view.sentence
         await app.automations.resolve("line")
         await world.settle()
         assert await event_statuses(app) == {"e1": "consumed"}
@@ -136,10 +136,10 @@ async def test_a_logic_failure_blocks_the_automation_until_somebody_acts(
         await app.feed("e1")
         await world.advance("1d")
         assert await last(app, 1) == ["preparing failed:logic"]
-        assert await turn(app) == "waiting:logic"
-        standing = await app.automations.show("line")
-        assert standing.status == "Needs attention"
-        assert str(error) in standing.sentence
+        assert await open_run_state(app) == "waiting:logic"
+        view = await app.automations.show("line")
+        assert view.status == "Needs attention"
+        assert str(error) in view.sentence
         await sound(app)
         await app.automations.resolve("line", "try-again")
         await world.settle()
@@ -153,7 +153,7 @@ async def test_a_redeploy_answers_a_logic_failure(database_url: str) -> None:
         first.in_prepare = raising(ValueError("bug"), times=99)
         await first.feed("e1")
         await world.settle()
-        assert await turn(first) == "waiting:logic"
+        assert await open_run_state(first) == "waiting:logic"
         stopped_at = world.clock.now()
     second = Line(approval=False, mutates=False)  # other code
     async with virtual(second, url=database_url, start=stopped_at) as world:
@@ -175,7 +175,7 @@ async def test_a_restart_with_the_same_code_does_not_answer_a_logic_failure(
     async with virtual(second, url=database_url, start=stopped_at) as world:
         await world.advance("1d")
         assert second.prepared == []
-        assert await turn(second) == "waiting:logic"
+        assert await open_run_state(second) == "waiting:logic"
 
 
 async def test_skip_lets_go_of_what_the_failed_run_had_taken(database_url: str) -> None:
@@ -206,7 +206,7 @@ async def test_auth_and_permission_wait_for_a_person_and_the_same_run_goes_on(
         app.in_prepare = raising(error)
         await app.feed("e1")
         await world.advance("1d")
-        assert await turn(app) == f"waiting:{reason}"
+        assert await open_run_state(app) == f"waiting:{reason}"
         assert await last(app, 1) == ["preparing paused:approval"]
         assert (await app.automations.show("line")).sentence == f"{begins}: {error}"
         before = (await app.automations.activity("line", limit=1))[0].run.run_id
@@ -227,7 +227,7 @@ async def test_a_fault_of_the_host_stops_the_automation_and_says_so(
         await app.feed("e1")
         await world.advance("1d")
         assert await last(app, 1) == ["preparing failed:internal"]
-        assert await turn(app) == "waiting:internal"
+        assert await open_run_state(app) == "waiting:internal"
         assert "a bug of the connector" in (await app.automations.show("line")).sentence
         assert "a bug of the connector" in caplog.text
         await sound(app)
@@ -304,7 +304,7 @@ async def test_a_handler_that_never_returns_is_stopped(database_url: str) -> Non
         assert (await app.automations.show("line")).status == "Running"
         await world.advance("300s")
         assert cancelled == ["yes"]
-        assert await turn(app) == "sleeping:timeout"
+        assert await open_run_state(app) == "sleeping:timeout"
         assert await last(app, 1) == ["preparing paused:transient"]
         functions["prepare"] = good
         await world.advance("10s")
@@ -321,7 +321,7 @@ async def test_a_handler_cannot_end_the_program(
         app.in_prepare = raising(kind("stop"))
         await app.feed("e1")
         await world.settle()
-        assert await turn(app) == "waiting:logic"
+        assert await open_run_state(app) == "waiting:logic"
         await sound(app)
 
 
@@ -357,8 +357,8 @@ async def test_a_paused_automation_begins_nothing_and_resumes_where_it_was(
         await app.feed("e1")
         await world.advance("1d")
         assert app.prepared == []
-        standing = await app.automations.show("line")
-        assert (standing.status, standing.sentence) == ("Stopped", "Paused by you")
+        view = await app.automations.show("line")
+        assert (view.status, view.sentence) == ("Stopped", "Paused by you")
         with pytest.raises(WrongState, match="is paused"):
             await app.automations.run_now("line")
         await app.automations.resume("line")
@@ -379,7 +379,7 @@ async def test_a_pause_during_a_run_lets_it_end_and_is_no_error(database_url: st
         await world.advance("1h")
         assert await last(app, 1) == ["committed committed"]
         assert await event_statuses(app) == {"e1": "consumed", "e2": "pending"}
-        assert await turn(app) == "sleeping:paused"
+        assert await open_run_state(app) == "sleeping:paused"
         app.in_prepare = None
         await app.automations.resume("line")
         await world.settle()
@@ -394,7 +394,7 @@ async def test_a_pause_during_a_back_off_keeps_the_retry(database_url: str) -> N
         await world.settle()
         await app.automations.pause("line")
         await world.advance("1h")
-        assert await turn(app) == "sleeping:paused"
+        assert await open_run_state(app) == "sleeping:paused"
         await app.automations.resume("line")
         await world.settle()
         assert app.done == [["e1"]]
@@ -483,7 +483,7 @@ async def test_fixes_have_a_budget(database_url: str) -> None:
     async with begun(app, database_url, "e1") as world:
         await world.advance("1d")
         assert asked == [1, 2, 3]
-        assert await turn(app) == "waiting:logic"
+        assert await open_run_state(app) == "waiting:logic"
         [run] = await app.automations.activity("line", limit=1)
         assert run.run.remark == "given up after 3 fixes in a row"
         await sound(app)
@@ -510,7 +510,7 @@ async def test_a_fix_that_is_none_is_refused_and_the_failure_stays_visible(
     app = Line(fix=fixer)
     mended(app)
     async with begun(app, database_url, "e1"):
-        assert await turn(app) == "waiting:logic"
+        assert await open_run_state(app) == "waiting:logic"
         [run] = await app.automations.activity("line", limit=1)
         assert complaint in (run.run.remark or "")
         assert len(await app.automations.versions("line")) == 1

@@ -108,4 +108,4 @@ async def test_a_thread_that_ends_after_all_no_longer_counts() -> None:
         while threads.hung("a"):
             await asyncio.sleep(0)
         assert await threads.run("a", "h", lambda: 2) == 2
-        assert threads.told("a") == ""
+        assert threads.hung_text("a") == ""

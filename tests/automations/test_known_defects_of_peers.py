@@ -24,12 +24,12 @@ from tests.automations.kit import (
     dying_at,
     event_statuses,
     last,
+    open_run_state,
     plain,
     raising,
     sound,
     sql,
     statuses,
-    turn,
 )
 
 LOST = OutcomeUnknown("no answer")
@@ -83,7 +83,7 @@ async def test_no_failure_makes_the_scheduler_loop(database_url: str, phase: str
         assert len(await statuses(app)) == count
 
 
-async def test_a_retry_of_next_is_told_what_was_applied(database_url: str) -> None:
+async def test_a_retry_of_next_gets_what_was_applied(database_url: str) -> None:
     """The ledger was looked up by run, so a retry was told that nothing had happened."""
     app = Line()
     async with begun(app, database_url) as world:
@@ -114,7 +114,7 @@ async def test_an_exception_after_sending_is_no_definite_failure(database_url: s
         app.outside.after = raising(KeyError("in the code that reads the answer"))
         await app.feed("e1")
         await world.advance("1h")
-        assert await turn(app) == "waiting:reconciliation"
+        assert await open_run_state(app) == "waiting:reconciliation"
         assert await event_statuses(app) == {"e1": "reserved"}
         assert len(app.outside.effects) == 1
 
@@ -142,7 +142,7 @@ async def test_exhausted_retries_leave_no_orphaned_reservation(database_url: str
         app.in_next = raising(Transient("down"), times=2)
         await app.feed("e1")
         await world.advance("1h")
-        assert await turn(app) == "waiting:transient"
+        assert await open_run_state(app) == "waiting:transient"
         assert await event_statuses(app) == {"e1": "reserved"}
         await sound(app)
         await app.automations.resolve("line")
@@ -157,13 +157,13 @@ async def test_a_restart_changes_no_counter_and_repeats_nothing(database_url: st
         first.in_prepare = raising(Transient("down"))
         await first.feed("e1")
         await world.settle()
-        before = (await first.automations.show("line")).turn
+        before = (await first.automations.show("line")).open_run
         stopped_at = world.clock.now()
     second = Line()
     async with virtual(second, url=database_url, start=stopped_at) as world:
-        standing = await second.automations.show("line")
-        assert standing.turn == before  # the back-off is kept too
-        assert standing.automation.failures == 1
+        view = await second.automations.show("line")
+        assert view.open_run == before  # the back-off is kept too
+        assert view.automation.failures == 1
 
 
 async def test_events_of_a_topic_whose_reader_is_gone_make_no_loop(database_url: str) -> None:
@@ -184,7 +184,7 @@ async def test_events_of_a_topic_whose_reader_is_gone_make_no_loop(database_url:
     async with virtual(second, url=database_url, start=stopped_at) as world:
         await world.advance("1d")
         assert len(looks) == 1
-        assert await turn(second) == "sleeping:event"
+        assert await open_run_state(second) == "sleeping:event"
         await sound(second)
 
 
@@ -212,7 +212,7 @@ async def test_a_failure_after_the_change_with_new_code_repeats_no_change(
 
     class Mended(Line):
         async def _next(self, ctx: Context, prepared: Prepared, mutation: Any) -> int:
-            self.told.append(mutation)
+            self.reported.append(mutation)
             return 7
 
     second = Mended()

@@ -21,9 +21,9 @@ from tests.automations.kit import (
     begun,
     event_statuses,
     last,
+    open_run_state,
     raising,
     sound,
-    turn,
 )
 
 DOWN = (NotSent, Transient, TimeoutError, ConnectionResetError)
@@ -93,12 +93,12 @@ async def test_a_read_of_a_service_that_is_down_is_tried_again_for_hours_without
     app = Watch(page)
     async with virtual(app, url=database_url) as world:
         await world.advance("8h")
-        standing = await app.automations.show("watch")
-        assert standing.status == "Running"
-        assert standing.sentence.startswith(
+        view = await app.automations.show("watch")
+        assert view.status == "Running"
+        assert view.sentence.startswith(
             "Waiting for page (example.com) since 2030-01-01 00:00 UTC; next try in "
         )
-        assert standing.sentence.endswith(": refused")
+        assert view.sentence.endswith(": refused")
         page.fails = None
         await world.advance("10m")
         assert len(app.seen) == 1
@@ -115,7 +115,7 @@ async def test_a_call_that_was_not_sent_is_tried_again_for_hours_without_a_perso
         app.outside.before = down()
         await app.feed("e1")
         await world.advance("8h")
-        assert await turn(app) == "sleeping:transient"
+        assert await open_run_state(app) == "sleeping:transient"
         assert (
             "Waiting for outside since 2030-01-01 00:00 UTC"
             in (await app.automations.show("line")).sentence
@@ -137,7 +137,7 @@ async def test_a_change_that_turned_out_not_to_have_happened_is_tried_again_with
         app.outside.before = down(OutcomeUnknown)
         await app.feed("e1")
         await world.advance("8h")
-        assert await turn(app) == "sleeping:transient"
+        assert await open_run_state(app) == "sleeping:transient"
         assert (await app.automations.show("line")).sentence.startswith("Waiting for outside since")
         app.outside.before = None
         await world.advance("10m")
@@ -155,11 +155,11 @@ async def test_the_pauses_of_an_outage_grow_to_backoff_s_max_and_stay_there(
         await app.feed("e1")
         for _ in range(9):
             await world.settle()
-            open_turn = (await app.automations.show("line")).turn
-            assert open_turn is not None
-            assert open_turn.available_at is not None
-            pauses.append((open_turn.available_at - world.clock.now()) / SECOND)
-            world.clock.move_to(open_turn.available_at)
+            open_run = (await app.automations.show("line")).open_run
+            assert open_run is not None
+            assert open_run.available_at is not None
+            pauses.append((open_run.available_at - world.clock.now()) / SECOND)
+            world.clock.move_to(open_run.available_at)
         nominal = [10, 20, 40, 80, 160, 320, 600, 600, 600]
         for real, top in zip(pauses, nominal, strict=True):
             assert 0.7 * top <= real <= top
@@ -238,11 +238,11 @@ async def test_failures_of_the_handler_itself_are_counted_apart_from_an_outage(
         app.in_prepare = raising(Transient("own"), 6)
         await app.feed("e2")
         await world.advance("2h")
-        assert await turn(app) == "waiting:transient"
+        assert await open_run_state(app) == "waiting:transient"
         assert (await app.automations.show("line")).automation.outage is None
 
 
-async def test_an_outage_of_another_service_begins_anew(database_url: str) -> None:
+async def test_an_outage_of_another_service_begins_again(database_url: str) -> None:
     first, second = Page(), Page()
     second.name, second.service = "feed", "other.org"
     app = Rota("sqlite://:memory:", **QUIET)
@@ -289,7 +289,7 @@ async def tries_until_a_person(app: Rota, url: str, page: Page) -> int:
         page.fails = down(text="down")
         before = page.calls
         await world.advance("12h")
-        assert await turn(app, "watch") == "waiting:transient"
+        assert await open_run_state(app, "watch") == "waiting:transient"
         await sound(app)
         return page.calls - before
 
@@ -315,7 +315,7 @@ async def test_the_retry_policy_of_the_tool_wins_over_all_others(database_url: s
     async with virtual(app, url=database_url) as world:
         mine.fails = down(text="down")
         await world.advance("12h")
-        assert await turn(app, "watch") == "waiting:transient"
+        assert await open_run_state(app, "watch") == "waiting:transient"
         assert mine.calls == 2
     assert page.policy.retries is None  # the tool itself is as it was
 
@@ -333,7 +333,7 @@ async def test_the_pauses_of_a_policy_are_kept(database_url: str) -> None:
             await world.advance("1m")
             counts.append(page.calls - before)
         assert counts == [0, 0, 0, 0]
-        assert await turn(app, "watch") == "waiting:transient"
+        assert await open_run_state(app, "watch") == "waiting:transient"
 
 
 async def test_a_policy_of_the_handler_is_for_its_own_failures_too(database_url: str) -> None:
@@ -353,7 +353,7 @@ async def test_a_policy_of_the_handler_is_for_its_own_failures_too(database_url:
         await app.automations.publish("line", "work", "e1")
         await world.advance("2h")
         assert len(tries) == 2
-        assert await turn(app) == "waiting:transient"
+        assert await open_run_state(app) == "waiting:transient"
 
 
 async def test_an_error_that_the_policy_names_is_never_tried_again(database_url: str) -> None:
@@ -375,7 +375,7 @@ async def test_an_idempotent_tool_with_a_policy_still_needs_no_person_for_an_unk
         assert (
             app.outside.calls - before == 62
         )  # two at once, then the pauses are those of the policy
-        assert await turn(app) == "sleeping:reconciliation"
+        assert await open_run_state(app) == "sleeping:reconciliation"
 
 
 BAD: list[dict[str, Any]] = [
@@ -426,14 +426,14 @@ async def test_a_look_that_nobody_answers_needs_no_person(database_url: str) -> 
         app.outside.after = raising(OutcomeUnknown("the line broke"))
         await app.feed("e1")
         await world.advance("2d")
-        assert await turn(app) == "sleeping:reconciliation"
+        assert await open_run_state(app) == "sleeping:reconciliation"
         assert 50 < app.outside.looks < 2 * 24 * 60
         [run] = await app.automations.activity("line", limit=1)
         assert "waiting for outside since 2030-01-01 00:00:00 UTC" in (run.error or "")
         down_now[0] = False
         app.outside.verdict = Unknown("still starting")
         await world.advance("10m")
-        assert await turn(app) == "sleeping:reconciliation"
+        assert await open_run_state(app) == "sleeping:reconciliation"
         app.outside.verdict = None
         await world.advance("1h")
         assert app.applied == [("applied", "done")]

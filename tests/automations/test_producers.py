@@ -10,7 +10,7 @@ from rota import Rota
 from rota.automations import Automation, Context
 from rota.errors import WrongState
 from rota.testing import virtual
-from tests.automations.kit import QUIET, sound, statuses, turn
+from tests.automations.kit import QUIET, open_run_state, sound, statuses
 
 
 class Two(Rota):
@@ -134,7 +134,7 @@ async def test_a_restart_with_the_same_code_runs_nothing_that_is_not_due(databas
         assert (await second.automations.show("line")).automation.version == 1
 
 
-async def test_run_now_queues_all_producers_and_each_is_timed_anew(database_url: str) -> None:
+async def test_run_now_queues_all_producers_and_each_is_timed_again(database_url: str) -> None:
     app = Two()
     async with virtual(app, url=database_url) as world:
         await world.advance("2m")
@@ -175,13 +175,13 @@ async def test_a_changed_config_adds_updates_and_removes_producers(database_url:
         state_before = (await first.automations.show("line")).handlers[0].state
     second = Two(fast="10m", slow=False, extra=True)
     async with virtual(second, url=database_url, start=stopped_at) as world:
-        standing = await second.automations.show("line")
-        names = [one.name for one in standing.handlers]
+        view = await second.automations.show("line")
+        names = [one.name for one in view.handlers]
         assert names == ["fast", "extra", "drain"]
-        assert standing.handlers[0].state == state_before
+        assert view.handlers[0].state == state_before
         await world.settle()
         assert sorted(second.ran) == [("extra", "00:02"), ("fast", "00:02")]
-        assert standing.automation.version == 2
+        assert view.automation.version == 2
         await sound(second)
 
 
@@ -233,10 +233,10 @@ async def test_state_events_and_next_run_of_a_producer_commit_together_or_not_at
     async with virtual(app, url=database_url) as world:
         await world.settle()
         assert await app.automations.events("line") == []
-        standing = await app.automations.show("line")
-        assert standing.handlers[0].state is None
-        assert standing.handlers[0].next_run_at == world.clock.now()  # still due
-        assert await turn(app) == "sleeping:transient"
+        view = await app.automations.show("line")
+        assert view.handlers[0].state is None
+        assert view.handlers[0].next_run_at == world.clock.now()  # still due
+        assert await open_run_state(app) == "sleeping:transient"
         fails.clear()
         await world.advance("11s")
         assert [one.message_id for one in await app.automations.events("line")] == ["one"]

@@ -114,13 +114,13 @@ class History:
         await app.automations.resume("line")
         for _ in range(20):
             await self.world.advance("11m")
-            standing = await app.automations.show("line")
-            if standing.status == "Idle":
+            view = await app.automations.show("line")
+            if view.status == "Idle":
                 return
-            assert standing.said.actions, standing
-            if "approve" in standing.said.actions:
+            assert view.said.actions, view
+            if "approve" in view.said.actions:
                 await app.automations.approve("line")
-            elif "try-again" in standing.said.actions:
+            elif "try-again" in view.said.actions:
                 await app.automations.resolve("line", "try-again")
             else:
                 await app.automations.resolve("line", "skip")

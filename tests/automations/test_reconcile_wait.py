@@ -21,9 +21,9 @@ from tests.automations.kit import (
     bury,
     dying_at,
     event_statuses,
+    open_run_state,
     raising,
     sound,
-    turn,
 )
 
 VISIBLE_S = 5  # so long the counterpart works on a request before it shows what it did
@@ -77,7 +77,7 @@ async def test_a_worker_killed_in_its_call_makes_no_second_effect_at_a_slow_coun
         await dies(world, app, point)
         await world.advance("1s")
         assert counterpart.looks == 0
-        assert await turn(app) == "sleeping:reconciliation"
+        assert await open_run_state(app) == "sleeping:reconciliation"
         await world.advance("1m")
         assert counterpart.looks == 1
         assert len(counterpart.taken) == 1
@@ -145,7 +145,7 @@ async def test_a_person_who_tries_again_does_not_make_it_ask_too_soon(database_u
         await app.automations.resolve("line", "try-again")
         await world.settle()
         assert counterpart.looks == 0
-        assert await turn(app) == "sleeping:reconciliation"
+        assert await open_run_state(app) == "sleeping:reconciliation"
         await world.advance("8s")
         assert (counterpart.looks, len(counterpart.taken)) == (1, 1)
         assert await event_statuses(app) == {"e1": "consumed"}
@@ -191,7 +191,7 @@ async def test_a_timeout_never_counts_as_did_not_happen(
         [row] = await app.automations.outputs("line")
         assert (row.status, late.done) == ("indeterminate", 1)
         assert "TimeoutError" in (row.error or "")
-        assert await turn(app) == "waiting:reconciliation"
+        assert await open_run_state(app) == "waiting:reconciliation"
         assert await event_statuses(app) == {"e1": "reserved"}
         await sound(app)
 
@@ -210,7 +210,7 @@ async def test_a_look_that_times_out_says_nothing(database_url: str, error: Exce
         app.outside.look_up = late  # type: ignore[method-assign]
         await app.feed("e1")
         await world.settle()
-        assert await turn(app) == "sleeping:reconciliation"
+        assert await open_run_state(app) == "sleeping:reconciliation"
         await world.advance("1m")
         assert len(app.outside.effects) == 1
         assert await event_statuses(app) == {"e1": "consumed"}
@@ -242,7 +242,7 @@ async def test_a_thread_that_still_works_on_the_effect_is_not_taken_for_nothing(
     assert verdict == Applied(None)
 
 
-def test_every_reconcilable_tool_waits_ten_seconds_unless_told_otherwise() -> None:
+def test_every_reconcilable_tool_waits_ten_seconds_by_default() -> None:
     @tool(safety="reconcilable")
     def own() -> None: ...
 

@@ -22,9 +22,9 @@ from tests.automations.kit import (
     dying_at,
     event_statuses,
     last,
+    open_run_state,
     raising,
     sound,
-    turn,
 )
 
 
@@ -48,7 +48,7 @@ async def test_an_effect_happens_once_whenever_the_worker_dies(
         await world.advance("1m")
         assert len(app.outside.effects) == 1
         assert await event_statuses(app) == {"e1": "consumed"}
-        assert [one.status for one in app.told] == ["applied"]
+        assert [one.status for one in app.reported] == ["applied"]
         await sound(app)
 
 
@@ -62,7 +62,7 @@ async def test_an_effect_that_nobody_can_look_up_happens_at_most_once(
         await world.advance("1h")
         assert len(app.outside.effects) == (0 if point == "before-call" else 1)
         assert app.outside.calls <= 1
-        assert await turn(app) == "waiting:reconciliation"
+        assert await open_run_state(app) == "waiting:reconciliation"
         assert await event_statuses(app) == {"e1": "reserved"}
         await sound(app)
 
@@ -145,10 +145,10 @@ async def test_one_that_kills_its_worker_too_often_waits_for_a_person(database_u
         app.in_prepare = dying(app, times=2)
         await app.feed("e1")
         await world.settle()
-        assert await turn(app) == "waiting:crashes"
-        standing = await app.automations.show("line")
-        assert standing.status == "Needs attention"
-        assert "died too often" in standing.sentence
+        assert await open_run_state(app) == "waiting:crashes"
+        view = await app.automations.show("line")
+        assert view.status == "Needs attention"
+        assert "died too often" in view.sentence
         await sound(app)
         await app.automations.resolve("line")
         await world.settle()
@@ -215,7 +215,7 @@ async def test_a_handler_that_is_gone_after_its_change_is_finished_without_next(
         first.in_next = raising(ConnectionError("gone"))
         await first.feed("e1")
         await world.settle()
-        assert await turn(first) == "sleeping:transient"
+        assert await open_run_state(first) == "sleeping:transient"
         stopped_at = world.clock.now()
     second = Line()
     second.line._handlers.clear()

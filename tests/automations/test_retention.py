@@ -8,7 +8,7 @@ import pytest
 
 from rota.automations import Context, Prepared
 from rota.testing import World, virtual
-from tests.automations.kit import Line, begun, event_statuses, raising, sound, turn
+from tests.automations.kit import Line, begun, event_statuses, open_run_state, raising, sound
 
 
 async def days_later(world: World, days: int) -> None:
@@ -103,7 +103,7 @@ async def test_what_is_blocked_stays_with_its_run_and_its_change(
             app.outside.look_up = _nobody_knows  # type: ignore[method-assign]
         await app.feed("e1")
         await days_later(world, 60)
-        assert await turn(app) == f"waiting:{reason}"
+        assert await open_run_state(app) == f"waiting:{reason}"
         assert await event_statuses(app) == {"e1": "reserved"}
         [run] = await app.automations.activity("line")
         assert run.run.reserved_count == 1

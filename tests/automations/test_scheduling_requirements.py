@@ -25,11 +25,11 @@ from tests.automations.kit import (
     dying,
     event_statuses,
     last,
+    open_run_state,
     raising,
     sound,
     started,
     takes_from_faulty,
-    turn,
 )
 
 GOOD = """
@@ -52,7 +52,7 @@ async def newest(app: Line) -> Any:
     return (await app.automations.activity("line", limit=1))[0]
 
 
-async def standing_now(app: Line) -> tuple[str, str, str]:
+async def state_now(app: Line) -> tuple[str, str, str]:
     """Status, phase and id of the newest handler run."""
     one = await newest(app)
     return shown(one.status, one.reason), one.run.phase, one.run.run_id
@@ -130,7 +130,7 @@ async def test_active_means_that_it_is_executing(database_url: str) -> None:
     async with begun(app, database_url) as world:
 
         async def look() -> None:
-            seen.append(await standing_now(app))
+            seen.append(await state_now(app))
 
         app.in_prepare = app.in_mutate = app.in_next = look
         await app.feed("e1")
@@ -146,7 +146,7 @@ async def test_paused_transient_backs_off_then_a_new_run(database_url: str) -> N
     app = Line()
     async with virtual(app, url=database_url) as world:
         await troubled(world, app, "transient")
-        status, _, failed = await standing_now(app)
+        status, _, failed = await state_now(app)
         assert status == "paused:transient"
         await world.advance("10s")
         run = await newest(app)
@@ -159,18 +159,18 @@ async def test_paused_transient_backs_off_then_a_new_run(database_url: str) -> N
     [("approve", "consumed", "applied"), ("reject", "skipped", "skipped")],
 )
 async def test_paused_approval_waits_until_the_user_approves_or_rejects(
-    database_url: str, verb: str, event: str, told: str
+    database_url: str, verb: str, event: str, reported: str
 ) -> None:
     app = Line(approval=True)
     async with begun(app, database_url, "e1") as world:
         await world.advance("1d")
-        status, phase, run_id = await standing_now(app)
+        status, phase, run_id = await state_now(app)
         assert (status, phase) == ("paused:approval", "mutating")
         await getattr(app.automations, verb)("line")
         await world.settle()
-        assert await standing_now(app) == ("committed", "committed", run_id)
+        assert await state_now(app) == ("committed", "committed", run_id)
         assert await event_statuses(app) == {"e1": event}
-        assert [one.status for one in app.told] == [told]
+        assert [one.status for one in app.reported] == [reported]
         await sound(app)
 
 
@@ -181,14 +181,14 @@ async def test_paused_reconciliation_ends_by_reconciliation_or_user_action(
     app = Line()
     async with virtual(app, url=database_url) as world:
         await troubled(world, app, "indeterminate")
-        assert (await standing_now(app))[0] == "paused:reconciliation"
+        assert (await state_now(app))[0] == "paused:reconciliation"
         if by == "reconciliation":
             app.outside.verdict = None
             await world.advance("10s")
         else:
             await app.automations.resolve("line", "skip")
             await world.settle()
-        assert (await standing_now(app))[0] == "committed"
+        assert (await state_now(app))[0] == "committed"
         assert app.outside.calls == 1
         await sound(app)
 
@@ -211,7 +211,7 @@ async def test_failed_internal_leaves_the_workflow_paused(
     async with virtual(app, url=database_url) as world:
         await troubled(world, app, "internal")
         await world.advance("1d")
-        assert (await standing_now(app))[0] == "failed:internal"
+        assert (await state_now(app))[0] == "failed:internal"
         assert (await app.automations.show("line")).status == "Needs attention"
         assert len(await app.automations.versions("line")) == 1
         assert "a bug of the connector" in caplog.text
@@ -221,10 +221,10 @@ async def test_failed_internal_leaves_the_workflow_paused(
 async def test_committed_is_successfully_completed(database_url: str) -> None:
     app = Line()
     async with begun(app, database_url, "e1") as world:
-        status, phase, run_id = await standing_now(app)
+        status, phase, run_id = await state_now(app)
         assert (status, phase) == ("committed", "committed")
         await world.advance("1d")
-        assert await standing_now(app) == (status, phase, run_id)
+        assert await state_now(app) == (status, phase, run_id)
 
 
 async def test_crashed_is_found_incomplete_and_recovery_creates_a_new_run(
@@ -319,13 +319,13 @@ async def test_a_failure_leads_to_its_status_and_its_next_action(
     app = Line()
     async with virtual(app, url=database_url) as world:
         await troubled(world, app, trouble)
-        found, stood, run_id = await standing_now(app)
+        found, stood, run_id = await state_now(app)
         assert (found, stood) == (status, phase)
         app.outside.verdict = None
         if trouble in ("auth", "permission", "logic"):
             await app.automations.resolve("line", "try-again")
         await world.advance("1h")
-        after = await standing_now(app)
+        after = await state_now(app)
         if next_action == "nothing":
             assert after == (found, stood, run_id)
             return
@@ -351,7 +351,7 @@ async def test_on_committed_wake_at_is_recorded_flags_are_cleared_and_triggers_c
         [handler] = (await app.automations.show("line")).handlers
         assert not handler.is_dirty
         assert handler.wake_at == world.clock.now() + 3600 * SECOND
-        assert await turn(app) == "sleeping:idle"
+        assert await open_run_state(app) == "sleeping:idle"
 
 
 async def test_on_paused_transient_a_retry_is_scheduled_and_triggers_accumulate(
@@ -386,7 +386,7 @@ async def test_a_paused_workflow_does_nothing_until_it_is_resolved(
         app.prepared.clear()
         await app.feed("e2")
         await world.advance("1d")
-        assert await turn(app) == waits
+        assert await open_run_state(app) == waits
         assert app.prepared == []
         with pytest.raises(WrongState):
             await app.automations.run_now("line")
@@ -467,8 +467,8 @@ async def test_users_see_a_schedule(
     producer(publishes=["work"], **when)(poll)
     async with virtual(app, url=database_url) as world:
         await world.advance("2m")
-        standing = await app.automations.show("line")
-        assert (standing.schedule, standing.sentence) == (schedule, next_check)
+        view = await app.automations.show("line")
+        assert (view.schedule, view.sentence) == (schedule, next_check)
 
 
 async def test_users_see_recent_activity(database_url: str) -> None:

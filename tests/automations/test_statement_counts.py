@@ -39,21 +39,21 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return found
 
 
-BEGIN = ["hold_turns", "put_handler_runs"]
+BEGIN = ["hold_open_runs", "put_handler_runs"]
 PREPARE = ["peek_events", "prepare_handler_run", "reserve_events", "note_held"]
 CALL = ["move_handler_run", "put_mutation"]
 CALLED = ["move_handler_run", "move_mutation"]
 COMMIT = [
-    "hold_turns", "note_used", "use_events", "commit_handler_runs", "commit_handlers",
-    "complete_runs", "insert_turns",
+    "hold_open_runs", "note_used", "use_events", "commit_handler_runs", "commit_handlers",
+    "complete_runs", "insert_open_runs",
 ]  # fmt: skip
 # Where one statement may write several times.
 FUSED_PREPARE = ["peek_events", "note_prepared"]
-FUSED_COMMIT = ["hold_turns", "close_handler_runs", "complete_runs", "insert_turns"]
+FUSED_COMMIT = ["hold_open_runs", "close_handler_runs", "complete_runs", "insert_open_runs"]
 
 
 @pytest.mark.parametrize("mutates", [True, False])
-async def test_a_turn_asks_for_no_more_than_it_needs(
+async def test_an_iteration_asks_for_no_more_than_it_needs(
     database_url: str, asked: list[str], mutates: bool
 ) -> None:
     app = Line(mutates=mutates)
@@ -80,7 +80,7 @@ async def test_handler_runs_of_many_automations_share_their_statements(
         asked.clear()
         await world.settle()
         assert {one.status for one in await app.automations.list()} == {"Idle"}
-        for query in ("hold_turns", "put_handler_runs", "insert_turns", "complete_runs"):
+        for query in ("hold_open_runs", "put_handler_runs", "insert_open_runs", "complete_runs"):
             assert 1 <= asked.count(query) <= 6, query
         assert asked.count("fix_sources") <= 3
         looks = asked.count("peek_topics") + asked.count("peek_events")
@@ -135,7 +135,7 @@ async def test_a_publish_asks_for_no_more_than_it_needs(
         await app.feed("e1")
         assert asked == [
             "lock_automation", "topics_of", "put_inputs", "publish_events", "put_causes",
-            "has_skipped_input", "mark_readers", "poke_turn",
+            "has_skipped_input", "mark_readers", "poke_open_run",
         ]  # fmt: skip
 
 
@@ -188,7 +188,7 @@ async def test_new_automations_are_deployed_with_few_statements(
         _declare(app, f"other-{number:02}")
     async with virtual(app, url=database_url) as world:
         put = [query for query in asked if query not in ("put_worker", "put_queue")]
-        for query in ("add_automations", "put_definitions", "put_handlers", "insert_turns"):
+        for query in ("add_automations", "put_definitions", "put_handlers", "insert_open_runs"):
             assert put.count(query) == 1
         await world.settle()
         assert {one.status for one in await app.automations.list()} == {"Idle"}

@@ -9,7 +9,7 @@ import pytest
 
 from rota.errors import NeedsLogin, NotSent, OutcomeUnknown, Rejected, WrongState
 from rota.tools import Safety, Unknown
-from tests.automations.kit import Line, begun, event_statuses, raising, sound, turn
+from tests.automations.kit import Line, begun, event_statuses, open_run_state, raising, sound
 
 LOST = OutcomeUnknown("the answer never came")
 ALWAYS = 1_000_000
@@ -25,17 +25,17 @@ async def test_an_idempotent_tool_needs_no_person_however_long_the_outage_is(
         await app.feed("e1")
         app.outside.after = raising(error, ALWAYS)
         await world.advance("8h")
-        assert await turn(app) == "sleeping:reconciliation"
-        standing = await app.automations.show("line")
-        assert standing.status == "Running"
-        assert standing.sentence.startswith("Calling outside again with the same key in ")
-        assert standing.said.actions == ("try-again", "happened", "skip")
+        assert await open_run_state(app) == "sleeping:reconciliation"
+        view = await app.automations.show("line")
+        assert view.status == "Running"
+        assert view.sentence.startswith("Calling outside again with the same key in ")
+        assert view.said.actions == ("try-again", "happened", "skip")
         assert await event_statuses(app) == {"e1": "reserved"}
         app.outside.before = app.outside.after = None
         await world.advance("10m")
         assert len(app.outside.effects) == 1
         assert await event_statuses(app) == {"e1": "consumed"}
-        assert [one.status for one in app.told] == ["applied"]
+        assert [one.status for one in app.reported] == ["applied"]
         assert len(await app.automations.outputs("line")) == 1
         await sound(app)
 
@@ -79,7 +79,7 @@ async def test_a_refusal_that_only_a_person_can_change_is_brought_to_one(
         app.outside.after = raising(error, ALWAYS)
         await app.feed("e1")
         await world.advance("1h")
-        assert await turn(app) == "waiting:reconciliation"
+        assert await open_run_state(app) == "waiting:reconciliation"
         said = (await app.automations.show("line")).said
         assert said.actions == ("try-again", "happened", "skip")
         assert str(error) in said.sentence

@@ -149,7 +149,7 @@ async def test_skipping_an_input_skips_what_it_leads_to(database_url: str) -> No
         await sound(app)
 
 
-async def test_what_a_skipped_input_still_leads_to_is_born_skipped(database_url: str) -> None:
+async def test_what_a_skipped_input_still_leads_to_is_created_skipped(database_url: str) -> None:
     app = Stages()
     app.mails = ["a"]
     async with virtual(app, url=database_url) as world:
@@ -176,8 +176,8 @@ async def test_the_words_of_a_life(database_url: str) -> None:
         said: list[tuple[str, str]] = []
 
         async def note() -> None:
-            standing = await app.automations.show("line")
-            said.append((standing.status, standing.sentence))
+            view = await app.automations.show("line")
+            said.append((view.status, view.sentence))
 
         await note()
         await started(world, app)
@@ -202,12 +202,12 @@ async def test_the_words_of_a_life(database_url: str) -> None:
             ("Needs attention", "The code failed: bug"),
             ("Stopped", "Paused by you"),
         ]
-        standing = await app.automations.show("line")
-        assert standing.schedule == "Checks every 5 minutes"
-        assert standing.pending == {"work": 1}
+        view = await app.automations.show("line")
+        assert view.schedule == "Checks every 5 minutes"
+        assert view.pending == {"work": 1}
 
 
-async def test_activity_tells_what_each_run_did(database_url: str) -> None:
+async def test_activity_shows_what_each_run_did(database_url: str) -> None:
     app = Line()
     async with begun(app, database_url, "e1"):
         [run] = await app.automations.activity("line", limit=1)
@@ -220,7 +220,7 @@ async def test_activity_tells_what_each_run_did(database_url: str) -> None:
         ]
 
 
-async def test_turns_are_steered_by_the_verbs_of_automations(database_url: str) -> None:
+async def test_open_runs_are_steered_by_the_verbs_of_automations(database_url: str) -> None:
     app = Line()
     async with begun(app, database_url):
         [run] = await app.runs.list(name="line", status="sleeping")
@@ -230,7 +230,7 @@ async def test_turns_are_steered_by_the_verbs_of_automations(database_url: str) 
         assert len(await app.runs.chain(run.id)) == 1
 
 
-async def test_old_turns_are_pruned_and_what_dedup_needs_stays(database_url: str) -> None:
+async def test_old_handler_runs_are_pruned_and_what_dedup_needs_stays(database_url: str) -> None:
     app = Line(keep_days=1)
     async with begun(app, database_url, "e1") as world:
         assert len(await app.automations.activity("line")) == 2
@@ -261,9 +261,9 @@ async def test_the_outcome_of_an_unknown_input_points_at_the_list_of_inputs(
 ) -> None:
     app = Line()
     async with begun(app, database_url):
-        with pytest.raises(UnknownInput, match="has no input nope") as told:
+        with pytest.raises(UnknownInput, match="has no input nope") as reported:
             await app.automations.outcome("line", "nope")
-        assert "`rota automation inputs line`" in told.value.advice
+        assert "`rota automation inputs line`" in reported.value.advice
 
 
 async def test_a_run_that_was_in_doubt_and_committed_complains_no_more(database_url: str) -> None:

@@ -39,3 +39,23 @@ async def test_a_page_says_that_the_database_is_away_and_recovers(
     assert not await page.axe()
     moved.rename(place)
     await view.wait_for_selector("h1:text-is('Runs')")
+
+
+async def test_what_was_typed_survives_an_outage(page: WatchedPage, place: Path) -> None:
+    page.expect_status(503)
+    view = page.page
+    await page.go("/schedules/sync-orders")
+    await view.click("#fold-pause summary")
+    await view.fill("#p-note", "provider outage")
+    moved = place.with_name("moved.db")
+    place.rename(moved)
+    # The button may be off already, when the page has noticed by itself.
+    await view.evaluate("document.querySelector('#fold-pause form').requestSubmit()")
+    await view.wait_for_selector("#away >> text=The database does not answer.")
+    assert await view.locator("#fold-pause button").is_disabled()
+    assert not await page.axe()
+    moved.rename(place)
+    await view.wait_for_selector("#away", state="detached")
+    assert await view.input_value("#p-note") == "provider outage"
+    await view.click("#fold-pause button")
+    await view.wait_for_selector("text=“provider outage”")

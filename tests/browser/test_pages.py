@@ -13,6 +13,9 @@ PATHS = (
     "/runs/new", "/schedules", "/schedules/new",
     "/schedules/sync-orders", "/schedules/sync-orders/edit", "/automations",
     "/automations/supplier-invoices", "/automations/refunds", "/automations/refunds?tab=events",
+    "/automations/refunds?tab=inputs", "/automations/refunds?tab=outputs",
+    "/automations/refunds?tab=runs", "/automations/refunds?tab=versions",
+    "/schedules/sync-orders?only=not-run", "/runs/new?workflow=fulfil",
     "/pipelines", "/workers",
 )  # fmt: skip
 

@@ -8,6 +8,52 @@ from tests.browser.kit.browser import BrowserThread, WatchedPage
 from tests.browser.kit.server import ShopServer
 
 
+async def test_see_what_needs_a_person_and_what_comes(page: WatchedPage) -> None:
+    view = page.page
+    await page.go("/")
+    inbox = await view.inner_text(".inbox")
+    for part in ("Outcome unknown", "Waiting for your approval", "LedgerMismatch", "missed"):
+        assert part in inbox
+    assert (
+        await view.locator(".inbox .actions > *").count()
+        == await view.locator(".inbox > li").count()
+    )  # one action each
+    lanes = await view.inner_text("table.lanes")
+    assert "sync-orders" in lanes
+    assert "Paused" in lanes
+    assert await view.locator("tr[data-key='sync-orders'] rect").count() >= 24
+    badge = await view.inner_text(".nav .count.hot")
+    await view.click(".nav >> text=Runs")
+    await view.wait_for_url("**/runs")
+    assert await view.inner_text(".nav .count.hot") == badge
+
+
+async def test_from_a_missed_hour_to_its_reason(page: WatchedPage) -> None:
+    view = page.page
+    await page.go("/schedules/sync-orders")
+    await view.click(".cal td.o-missed a >> nth=0")
+    await view.wait_for_url("**day=*")
+    assert "no scheduler was there to fire it" in await view.inner_text("#ledger")
+    due = (await view.inner_text("#ledger tr.row-bad td >> nth=0")).split("to")[0].split()[-1]
+    day = view.url.partition("day=")[2].partition("#")[0]
+    await view.fill("#at", f"{day} {due}")
+    await view.click("button:text-is('Why?')")
+    await view.wait_for_selector("#why .hit b:text-is('Workers')")
+    assert await view.locator("#why .c-ok").count() == 4  # times, clock, bounds, pause
+
+
+async def test_a_run_says_what_it_waits_for(page: WatchedPage, shop: ShopServer) -> None:
+    view = page.page
+    shop.call(shop.app.pause_queue("heavy"))
+    run = shop.call(shop.app.options(queue="heavy").start("quick", "held"))
+    await page.go(f"/runs/{run.id}")
+    await view.wait_for_selector("#why .hit b:text-is('Queue')")
+    assert "queue heavy is paused" in await view.inner_text("#why .hit")
+    shop.call(shop.app.pause_queue("heavy", paused=False))
+    await view.wait_for_selector(".pill:has-text('Completed')")
+    assert await view.locator("#why").count() == 0
+
+
 async def test_create_a_schedule_with_a_preview_that_follows_the_typing(page: WatchedPage) -> None:
     view = page.page
     await page.go("/schedules/new")
@@ -68,6 +114,15 @@ async def test_a_backfill_is_counted_first(page: WatchedPage) -> None:
     await page.go("/schedules/nightly-report")
     await view.click("text=Count first")
     await view.wait_for_selector("text=/\\d of them without a run/")
+    assert (
+        await view.locator("#backfill >> text=/^Backfill \\d/").count() == 0
+    )  # nothing is missing
+    await page.go("/schedules/sync-orders")
+    await view.click("text=Count first")
+    await view.wait_for_selector("#backfill >> text=/of them without a run/")
+    await view.click("#backfill button:has-text('Backfill')")
+    await view.wait_for_selector("text=The backfill was started.")
+    await view.wait_for_selector("#ledger >> text=Backfilled")
 
 
 async def test_watch_a_run_live(page: WatchedPage, shop: ShopServer) -> None:
@@ -153,6 +208,19 @@ async def test_forms_work_without_javascript(browser: BrowserThread, shop: ShopS
     await view.click("main button:text-is('Start')")
     await view.wait_for_url("**/runs/*?done=started")
     assert "The run was started." in await page.text()
+    await page.go("/schedules/nightly-report")
+    await view.click("#fold-pause summary")
+    await view.fill("#p-note", "audit week")
+    await view.click("#fold-pause button")
+    assert "“audit week”" in await page.text()
+    await view.click("#fold-resume summary")
+    await view.click("#fold-resume button")
+    assert "It is resumed." in await page.text()
+    await page.go("/schedules/nightly-report/edit")
+    await view.fill("#e-when", "daily at 03:00")
+    await view.click("button:text-is('Preview')")
+    assert "Difference in the next 24 hours" in await page.text()
+    assert "Nothing is saved yet." in await page.text()
     await page.close()
 
 
@@ -166,3 +234,14 @@ async def test_keys_move_and_find(page: WatchedPage) -> None:
     await view.keyboard.type("sync-orders")
     await view.keyboard.press("Enter")
     await view.wait_for_url("**/schedules/sync-orders")
+    await page.go("/schedules")
+    await view.keyboard.press("j")
+    await view.keyboard.press("j")
+    second = await view.evaluate("document.activeElement.textContent")
+    assert second == await view.inner_text("tbody tr >> nth=1 >> a")
+    await view.keyboard.press("?")
+    await view.wait_for_selector("dialog[open] >> text=No key approves")
+    await view.keyboard.press("Escape")
+    await view.wait_for_selector("dialog[open]", state="detached")
+    await view.keyboard.press("Enter")
+    await view.wait_for_url(f"**/schedules/{second}")

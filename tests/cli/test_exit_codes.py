@@ -67,7 +67,7 @@ def test_with_json_an_error_is_a_document_too(shell: Shell) -> None:
     assert json.loads(shell.run("--json", "rnu", code=2).stderr)["error"]["code"] == "usage"
 
 
-def test_without_a_database_the_ways_to_name_one_are_told(shell: Shell) -> None:
+def test_without_a_database_the_ways_to_name_one_are_reported(shell: Shell) -> None:
     (shell.folder / "rota.toml").unlink()
     said = shell.error("run", "list", code=2)
     assert "no database is known" in said

@@ -86,7 +86,7 @@ def test_without_a_command_the_help_page_is_shown(words: list[str]) -> None:
     assert "Options of every command:" in result.stdout
 
 
-def test_the_version_is_told() -> None:
+def test_the_version_is_reported() -> None:
     assert CliRunner().invoke(cli, ["--version"]).stdout == "rota 0.1.0\n"
 
 

@@ -11,7 +11,7 @@ import click.testing
 import pytest
 
 from tests.cli.kit import Shell
-from tests.cli.kit.automation_project import CODE, Desk
+from tests.cli.kit.automation_project import CODE, AutomationShell
 from tests.pipelines.kit import write
 
 LONG = "collects-the-orders-of-all-shops-in-every-country"
@@ -29,15 +29,15 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_tables_of_automations_fit_80_columns(folder: Path) -> None:
     code = CODE.replace('declare("mails", False)', f'declare("{LONG}", False)')
     code = code.replace("Mail about {events[0].id}", TITLE)
-    desk = Desk(folder, "sqlite:///jobs.db", code)
-    desk.work()
+    project = AutomationShell(folder, "sqlite:///jobs.db", code)
+    project.work()
     for number, how in enumerate(("ok", "lost")):
         event = (LONG, "orders", f"東京-{number}", f'{{"how": "{how}", "note": "{TITLE}"}}')
-        desk.run("automation", "publish", "--title", TITLE, *event)
-        desk.work()
-    fits(desk, ["automation", "list"])
+        project.run("automation", "publish", "--title", TITLE, *event)
+        project.work()
+    fits(project, ["automation", "list"])
     for verb in VIEWS:
-        fits(desk, ["automation", verb, LONG])
+        fits(project, ["automation", verb, LONG])
 
 
 VIEWS = ("show", "inputs", "outputs", "events", "activity", "versions")

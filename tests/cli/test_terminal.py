@@ -134,5 +134,5 @@ def test_durations_are_as_precise_as_they_matter(begin: int | None, end: int, te
 @pytest.mark.parametrize(
     ("at", "text"), [(100, "now"), (-5_400_000_000, "1h30m ago"), (5_000_000, "in 5s"), (None, "-")]
 )
-def test_instants_are_told_by_their_distance(at: int | None, text: str) -> None:
+def test_instants_are_reported_by_their_distance(at: int | None, text: str) -> None:
     assert render.ago(at, 0) == text

@@ -95,7 +95,9 @@ async def test_a_role_that_reads_is_enough_for_the_doctor(own_database_url: str)
         assert {one.what for one in report.findings if one.level == "bad"} == set()
 
 
-async def test_a_role_that_may_read_nothing_is_told_what_to_grant(own_database_url: str) -> None:
+async def test_a_role_that_may_read_nothing_is_reported_what_to_grant(
+    own_database_url: str,
+) -> None:
     async with role(own_database_url) as (url, name):
         [found] = await findings(url)
         assert found.level == "bad"

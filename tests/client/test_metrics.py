@@ -29,11 +29,11 @@ from rota.testing import VirtualClock
 from tests.automations.kit import Line, begun
 from tests.kit.builders import NOW, SPACE, begin, fresh_id, new_run, settle, sql, start, worker_row
 from tests.kit.prometheus_parser import Family, parse
-from tests.pipelines.kit.offline_folder import yard
+from tests.pipelines.kit.offline_folder import offline_world
 
 
 @asynccontextmanager
-async def standing_at(url: str, now: int = NOW, **settings: Any) -> AsyncIterator[Client]:
+async def status_at(url: str, now: int = NOW, **settings: Any) -> AsyncIterator[Client]:
     """A client for whom time stops."""
     clock = VirtualClock(now)
     async with Client(url, settings=Settings(**settings), clock=clock, migrate=True) as client:
@@ -45,13 +45,13 @@ async def read(client: Client) -> dict[str, Family]:
     return parse(text(await metrics.collect(client)))
 
 
-def born(now: int, **fields: Any) -> Any:
+def created(now: int, **fields: Any) -> Any:
     """A run that was created at an instant, as its id says."""
     return new_run(id=fresh_id(now), available_at=now, **fields)
 
 
-async def test_an_empty_store_is_told_in_zeros(database_url: str) -> None:
-    async with standing_at(database_url) as client:
+async def test_an_empty_store_is_reported_in_zeros(database_url: str) -> None:
+    async with status_at(database_url) as client:
         found = await read(client)
     window = found.pop("rota_runs_ended_window_seconds")
     assert window.at() == 3600
@@ -65,7 +65,7 @@ async def test_an_empty_store_is_told_in_zeros(database_url: str) -> None:
 
 
 async def test_open_runs_are_counted_exactly_however_they_rest(database_url: str) -> None:
-    async with standing_at(database_url) as client:
+    async with status_at(database_url) as client:
         db = client.database
         for kind, name in (("workflow", "work"), ("pipeline", "pipeline:x")):
             for verb, fields in (
@@ -92,9 +92,9 @@ async def test_open_runs_are_counted_exactly_however_they_rest(database_url: str
     assert {dict(key)["namespace"] for key in runs.samples} == {SPACE}
 
 
-async def test_queues_tell_how_long_their_oldest_run_waits(database_url: str) -> None:
+async def test_queues_show_how_long_their_oldest_run_waits(database_url: str) -> None:
     odd = 'a "b"\\c\nd'
-    async with standing_at(database_url) as client:
+    async with status_at(database_url) as client:
         await start(
             client.database,
             new_run(available_at=NOW - 90 * SECOND),
@@ -109,8 +109,8 @@ async def test_queues_tell_how_long_their_oldest_run_waits(database_url: str) ->
     assert found["rota_queue_oldest_pending_seconds"].at(queue=odd) == 0
 
 
-async def test_lapsed_leases_and_absent_workers_are_told(database_url: str) -> None:
-    async with standing_at(database_url) as client:
+async def test_lapsed_leases_and_absent_workers_are_reported(database_url: str) -> None:
+    async with status_at(database_url) as client:
         await begin(client.database)
         await begin(client.database)
         rows = [worker_row("a"), worker_row("b", heartbeat_at=NOW - DAY), worker_row("c")]
@@ -132,18 +132,18 @@ async def test_lapsed_leases_and_absent_workers_are_told(database_url: str) -> N
 
 
 async def _end(client: Client, at: int, verb: str = "complete", **fields: Any) -> None:
-    fresh = born(at, **fields)
+    fresh = created(at, **fields)
     held = await begin(client.database, now=at, **msgspec.structs.asdict(fresh))
     assert await settle(client.database, held, verb, now=at)
 
 
 async def test_ended_runs_are_counted_over_the_last_hour(database_url: str) -> None:
-    async with standing_at(database_url) as client:
+    async with status_at(database_url) as client:
         await _end(client, NOW - 2 * HOUR)
         await _end(client, NOW - 59 * MINUTE)
         await _end(client, NOW - MINUTE)
         await _end(client, NOW - MINUTE, "fail")
-        await start(client.database, born(NOW - MINUTE))
+        await start(client.database, created(NOW - MINUTE))
         found = await read(client)
     assert found["rota_runs_ended"].at(kind="workflow", status="completed") == 2
     assert found["rota_runs_ended"].at(kind="workflow", status="failed") == 1
@@ -151,14 +151,14 @@ async def test_ended_runs_are_counted_over_the_last_hour(database_url: str) -> N
     assert found["rota_runs_ended_window_seconds"].at() == 3600
 
 
-async def test_where_more_were_born_the_window_is_told_to_be_shorter(
+async def test_where_more_were_created_the_window_is_reported_to_be_shorter(
     database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(metrics, "NEWEST_MAX", 3)
-    async with standing_at(database_url) as client:
+    async with status_at(database_url) as client:
         for minutes in (30, 20, 10):
             await _end(client, NOW - minutes * MINUTE)
-        await start(client.database, born(NOW, namespace="other"))
+        await start(client.database, created(NOW, namespace="other"))
         found = await read(client)
     assert found["rota_runs_ended"].at(status="completed") == 2, "others' runs are read as well"
     assert found["rota_runs_ended_window_seconds"].at() == 20 * 60
@@ -167,7 +167,7 @@ async def test_where_more_were_born_the_window_is_told_to_be_shorter(
 async def test_schedules_by_how_they_stand_and_the_latest_of_those_overdue(
     database_url: str,
 ) -> None:
-    async with standing_at(database_url) as client:
+    async with status_at(database_url) as client:
         for name in ("late", "later", "soon", "rests", "over", "odd"):
             await client.schedules.create(name, "work", "1h")
         for name, change in {
@@ -194,33 +194,33 @@ async def _words(app: Line) -> tuple[list[AutomationView], Family]:
 async def test_automations_are_counted_by_their_word(database_url: str) -> None:
     app = Line()
     async with begun(app, database_url, "e1") as world:
-        [standing], words = await _words(app)
-        assert (standing.status, words.at(word="Idle")) == ("Idle", 1)
+        [view], words = await _words(app)
+        assert (view.status, words.at(word="Idle")) == ("Idle", 1)
         await app.automations.pause("line")
         await world.settle()
-        [standing], words = await _words(app)
-        assert (standing.status, words.at(word="Stopped")) == ("Stopped", 1)
+        [view], words = await _words(app)
+        assert (view.status, words.at(word="Stopped")) == ("Stopped", 1)
         assert sum(words.samples.values()) == 1
 
 
-async def test_an_automation_that_waits_for_a_person_is_told_twice(database_url: str) -> None:
+async def test_an_automation_that_waits_for_a_person_is_reported_twice(database_url: str) -> None:
     app = Line(approval=True)
     async with begun(app, database_url, "e1"):
-        [standing], words = await _words(app)
+        [view], words = await _words(app)
         waiting = (await read(app))["rota_runs_waiting"]
-    assert standing.status == "Needs attention"
+    assert view.status == "Needs attention"
     assert words.at(word="Needs attention") == 1
     assert waiting.at(kind="automation", reason="approval") == 1
 
 
-def _turn(status: str, reason: str | None) -> Run:
+def _open_run(status: str, reason: str | None) -> Run:
     blank = dict.fromkeys(Run.__struct_fields__)
     return Run(**blank | {"status": status, "reason": reason, "id": "r"})  # type: ignore[arg-type]
 
 
 def test_the_word_alone_is_the_word_of_the_sentence() -> None:
     reasons = (None, "idle", "event", "reconciliation", "transient", "timeout", "auth", "logic")
-    turns: list[Run | None] = [_turn(s, r) for s, r in itertools.product(OPEN, reasons)]
+    turns: list[Run | None] = [_open_run(s, r) for s, r in itertools.product(OPEN, reasons)]
     for status, turn in itertools.product(("active", "paused", "archived"), [*turns, None]):
         automation = DeployedAutomation(SPACE, "a", status, "default", 1, "d", 0, 0, NOW, NOW)
         said = say(automation, turn, [], error=None, mutation=None, now=NOW)
@@ -232,7 +232,7 @@ def test_the_word_alone_is_the_word_of_the_sentence() -> None:
 async def test_pipelines_are_summed_by_schedule_over_a_day(
     database_url: str, tmp_path: Path
 ) -> None:
-    async with yard(database_url, tmp_path) as place:
+    async with offline_world(database_url, tmp_path) as place:
         await place.add("sums", 'cron: "0 * * * *"', titles=("one", "two", "three"))
         await place.add("nightly", 'cron: "0 0 * * *"', titles=("four",))
         await place.world.advance("2h")
@@ -269,7 +269,7 @@ async def test_pipelines_are_summed_by_schedule_over_a_day(
 async def test_an_execution_by_hand_counts_and_one_at_work_is_open(
     database_url: str, tmp_path: Path
 ) -> None:
-    async with yard(database_url, tmp_path) as place:
+    async with offline_world(database_url, tmp_path) as place:
         await place.add("sums", 'cron: "0 0 1 1 *"')
         place.answers.clear()  # the model does not answer
         await place.app.schedules.trigger("sums-1")

@@ -117,7 +117,7 @@ async def test_every_filter_finds_what_a_look_at_all_runs_finds(database_url: st
         assert len(everything) > 250
         assert everything == sorted(everything, key=lambda run: run.id, reverse=True)
         by_status = [
-            ({"status": status, "queue": "slow"}, _standing(status)) for status in set(STATUSES)
+            ({"status": status, "queue": "slow"}, _state_of(status)) for status in set(STATUSES)
         ]
         for filters, fits in [*FITS, *by_status]:
             wanted = [run.id for run in everything if fits(run)]
@@ -127,7 +127,7 @@ async def test_every_filter_finds_what_a_look_at_all_runs_finds(database_url: st
             assert [run.id for run in await client.runs.list(limit=1000, **filters)] == wanted
 
 
-def _standing(status: str) -> Callable[[Run], bool]:
+def _state_of(status: str) -> Callable[[Run], bool]:
     return lambda run: run.status == status and run.queue == "slow"
 
 

@@ -99,14 +99,14 @@ DOORS: dict[str, Door] = {
 
 
 @pytest.mark.parametrize("door", DOORS)
-async def test_parameters_named_like_options_arrive(database_url: str, door: str) -> None:
+async def test_parameters_named_like_options_arrive(database_url: str, starter: str) -> None:
     app, echo = echo_app()
     async with virtual(app, url=database_url) as world:
-        run = await DOORS[door](app, echo)
+        run = await DOORS[starter](app, echo)
         await world.drain()
         assert await result(run) == GIVEN
         stored = await run.run()
-        assert stored.priority == (7 if "options" in door or door == "many by name" else 0)
+        assert stored.priority == (7 if "options" in starter or starter == "many by name" else 0)
         assert (stored.queue, stored.attempt, stored.options) == ("default", 1, None)
 
 

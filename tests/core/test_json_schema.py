@@ -104,10 +104,12 @@ def test_a_shape_lets_pass_all_that_the_code_takes(kind: Any, value: Any) -> Non
     ],
     ids=str,
 )
-def test_what_does_not_fit_is_told_with_the_path_to_it(kind: Any, value: Any, told: str) -> None:
+def test_what_does_not_fit_is_reported_with_the_path_to_it(
+    kind: Any, value: Any, reported: str
+) -> None:
     shape = shape_of(kind)
     assert shape is not None
-    assert told in (misfit(shape, json.dumps(value)) or "")
+    assert reported in (misfit(shape, json.dumps(value)) or "")
     with pytest.raises(BadInput):
         typed.JsonReader(kind).read(json.dumps(value), what="it")
 

@@ -120,7 +120,7 @@ def test_a_positional_only_parameter_is_refused_or_reaches_the_function() -> Non
     assert by_name(**door.read(door.write((7,), {}, what="it", bytes_max=LIMIT), what="it")) == 7
 
 
-def test_one_hint_that_json_cannot_tell_apart_leaves_the_others_typed() -> None:
+def test_one_hint_that_json_cannot_distinguish_leaves_the_others_typed() -> None:
     assert read(mixed, write(mixed, WHEN, Cat("Tom")))["when"] == WHEN
 
 

@@ -49,7 +49,7 @@ class Address(msgspec.Struct):
 class Person(pydantic.BaseModel):
     name: str
     age: int = pydantic.Field(ge=0)
-    born: date | None = None
+    created: date | None = None
 
 
 class Aliased(pydantic.BaseModel):
@@ -70,19 +70,19 @@ class Opaque:
     """Nothing that JSON knows."""
 
 
-def _door(kind: Any, **more: Any) -> Signature:
+def _signature(kind: Any, **more: Any) -> Signature:
     def workflow(x: Any, y: Any = None) -> None: ...
 
     workflow.__annotations__ = {"x": kind, **more}
     return Signature(workflow)
 
 
-def write(door: Signature, *args: Any, **kwargs: Any) -> str | None:
-    return door.write(args, kwargs, what="the input", bytes_max=LIMIT)
+def write(signature: Signature, *args: Any, **kwargs: Any) -> str | None:
+    return signature.write(args, kwargs, what="the input", bytes_max=LIMIT)
 
 
-def read(door: Signature, text: str | None) -> dict[str, Any]:
-    return door.read(text, what="the input")
+def read(signature: Signature, text: str | None) -> dict[str, Any]:
+    return signature.read(text, what="the input")
 
 
 WHEN = datetime(2024, 3, 10, 2, 30, 0, 123456, tzinfo=UTC)
@@ -102,7 +102,7 @@ WHEN = datetime(2024, 3, 10, 2, 30, 0, 123456, tzinfo=UTC)
         (Point, Point(1, 2)), (Row, {"key": "a", "count": 1}),
         (Line, Line("pen", 2, Decimal("0.10"))), (Order, Order(1, [Line("pen")], WHEN)),
         (Order | None, Order(1)), (Address, Address("High St")), (list[Address], [Address("a")]),
-        (Person, Person(name="Ann", age=3, born=date(2020, 1, 1))),
+        (Person, Person(name="Ann", age=3, created=date(2020, 1, 1))),
         (list[Person], [Person(name="Ann", age=3)]), (dict[str, Person], {}),
         (Aliased, Aliased(orderId="o-7")),
         (Any, {"a": [1, None, "x"]}),
@@ -110,9 +110,9 @@ WHEN = datetime(2024, 3, 10, 2, 30, 0, 123456, tzinfo=UTC)
     ids=lambda value: str(value)[:40],
 )  # fmt: skip
 def test_a_value_comes_back_as_it_went_in(kind: Any, value: Any) -> None:
-    door = _door(kind)
-    assert read(door, write(door, value)) == {"x": value}
-    assert read(door, write(door, x=value)) == {"x": value}
+    signature = _signature(kind)
+    assert read(signature, write(signature, value)) == {"x": value}
+    assert read(signature, write(signature, x=value)) == {"x": value}
     returned = JsonReader(kind).read(encode(value, what="it", bytes_max=LIMIT), what="it")
     assert returned == value
 
@@ -139,14 +139,14 @@ orders = st.builds(
 
 @given(json_values)
 def test_plain_json_comes_back_as_it_went_in(value: Any) -> None:
-    door = _door(Any)
-    assert read(door, write(door, value)) == {"x": value}
+    signature = _signature(Any)
+    assert read(signature, write(signature, value)) == {"x": value}
 
 
 @given(orders)
 def test_dataclasses_come_back_as_they_went_in(order: Order) -> None:
-    door = _door(Order)
-    assert read(door, write(door, order)) == {"x": order}
+    signature = _signature(Order)
+    assert read(signature, write(signature, order)) == {"x": order}
 
 
 @pytest.mark.parametrize(
@@ -172,14 +172,14 @@ def test_dataclasses_come_back_as_they_went_in(order: Order) -> None:
 )
 def test_wrong_input_is_refused_with_the_path(kind: Any, value: Any, path: str) -> None:
     with pytest.raises(BadInput) as caught:
-        write(_door(kind), value)
+        write(_signature(kind), value)
     assert path in str(caught.value)
     assert str(caught.value).startswith("the input")
 
 
 def test_a_pydantic_error_names_the_field_inside_the_model() -> None:
     with pytest.raises(BadInput, match=r"age: .*greater than or equal to 0.*\$\.x"):
-        write(_door(Person), {"name": "Ann", "age": -1})
+        write(_signature(Person), {"name": "Ann", "age": -1})
 
 
 def _cycle() -> list[Any]:
@@ -202,15 +202,15 @@ def _cycle() -> list[Any]:
 )
 def test_what_json_cannot_hold_is_refused(make: Callable[[], Any], word: str) -> None:
     with pytest.raises(NotSerialisable, match=word):
-        write(_door(Any), make())
+        write(_signature(Any), make())
 
 
 def test_a_payload_over_the_limit_is_refused_with_both_sizes() -> None:
     with pytest.raises(PayloadTooBig) as caught:
-        write(_door(str), "x" * LIMIT)
+        write(_signature(str), "x" * LIMIT)
     assert caught.value.facts == {"bytes": LIMIT + 8, "bytes_max": LIMIT}
     assert "100,008 bytes" in str(caught.value)
-    assert write(_door(str), "x" * (LIMIT - 8)) is not None
+    assert write(_signature(str), "x" * (LIMIT - 8)) is not None
 
 
 def test_the_limit_counts_bytes_not_characters() -> None:

@@ -75,13 +75,13 @@ class Crew:
     def __init__(self, url: str, folder: Path, count: int, *arguments: object) -> None:
         self._command = ("--database", url, "--effects", folder / "effects", *arguments)
         self._folder = folder
-        self._born = 0
+        self._started_at = 0
         self.members = [self.hire() for _ in range(count)]
 
     def hire(self) -> Child:
         """One more worker process."""
-        self._born += 1
-        log = self._folder / f"worker-{self._born}.log"
+        self._started_at += 1
+        log = self._folder / f"worker-{self._started_at}.log"
         return Child("tests.crash.kit.worker", *self._command, log=log)
 
     def strike(self, chance: random.Random) -> None:

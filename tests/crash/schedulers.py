@@ -119,13 +119,13 @@ class Crew:
 
     def __init__(self, url: str, folder: Path, count: int) -> None:
         self._url, self._folder = url, folder
-        self._born = 0
+        self._started_at = 0
         self.complaints: list[str] = []
         self.members = [self._hire() for _ in range(count)]
 
     def _hire(self) -> Child:
-        self._born += 1
-        log = self._folder / f"scheduler-{self._born}.log"
+        self._started_at += 1
+        log = self._folder / f"scheduler-{self._started_at}.log"
         return Child("tests.crash.schedulers", "--serve", "--database", self._url, log=log)
 
     def strike(self, chance: random.Random) -> None:

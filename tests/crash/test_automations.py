@@ -51,7 +51,7 @@ class Played(NamedTuple):
     the last answer of a person."""
 
     struck: bool
-    told: Told
+    reported: Told
     answered: Told
 
 
@@ -89,13 +89,13 @@ class Play:
 
     async def all(self, strike: Strike) -> Played:
         """See `Scene.play`."""
-        told = await self._lives(kill_at=strike.kill_at, moment=strike.moment)
-        if told is None and strike.again_at:
-            told = await self._lives(kill_at=strike.again_at)
-        struck = told is None or not (strike.kill_at or strike.moment)
-        told = answered = told or await self._lives() or {}
+        reported = await self._lives(kill_at=strike.kill_at, moment=strike.moment)
+        if reported is None and strike.again_at:
+            reported = await self._lives(kill_at=strike.again_at)
+        struck = reported is None or not (strike.kill_at or strike.moment)
+        reported = answered = reported or await self._lives() or {}
         answer_at = strike.answer_at
-        while answered["turn"] != "sleeping:idle":
+        while answered["run"] != "sleeping:idle":
             answer = await self._answer_to(answered)
             after = await self._lives(resolve=answer, kill_at=answer_at)
             struck = struck and (after is None or not answer_at)
@@ -103,18 +103,18 @@ class Play:
             answer_at = 0
         _ended_well(answered, self._label(answered), self._life.kind)
         assert await self._count() == 1, self._label(answered)
-        return Played(struck, told, answered)
+        return Played(struck, reported, answered)
 
     async def stops(self, kill_at: int) -> Played:
         """Killed once, then left to a second life: the automation stops with nothing sent."""
-        told = await self._lives(kill_at=kill_at)
-        struck = told is None or not kill_at
-        told = told or await self._lives() or {}
-        assert (told["turn"], told["word"]) == ("waiting:logic", "Needs attention"), told
-        assert "automation_life.py, line " in told["sentence"], told
-        assert told["events"] == {"e1": "pending", "e2": "pending"}, told
-        assert (told["ledger"], await self._count()) == ([], 0), told
-        return Played(struck, told, told)
+        reported = await self._lives(kill_at=kill_at)
+        struck = reported is None or not kill_at
+        reported = reported or await self._lives() or {}
+        assert (reported["run"], reported["word"]) == ("waiting:logic", "Needs attention"), reported
+        assert "automation_life.py, line " in reported["sentence"], reported
+        assert reported["events"] == {"e1": "pending", "e2": "pending"}, reported
+        assert (reported["ledger"], await self._count()) == ([], 0), reported
+        return Played(struck, reported, reported)
 
     async def _lives(self, **fate: Any) -> Told | None:
         """One more process; what it told, or None if it was killed. All is whole in any case."""
@@ -132,52 +132,52 @@ class Play:
         assert broken == [], f"{life}: {broken}"
         return json.loads((life.folder / "told.json").read_text()) if code == 0 else None
 
-    async def _answer_to(self, told: Told) -> str:
+    async def _answer_to(self, reported: Told) -> str:
         """What a person says to what is shown, after a look at the counterpart."""
-        if told["turn"] == "waiting:approval":
-            await self._proposes_rightly(told)
+        if reported["run"] == "waiting:approval":
+            await self._proposes_rightly(reported)
             return "approve"
-        return "happened" if await self._asks_rightly(told) else "did-not-happen"
+        return "happened" if await self._asks_rightly(reported) else "did-not-happen"
 
-    async def _proposes_rightly(self, told: Told) -> None:
+    async def _proposes_rightly(self, reported: Told) -> None:
         """Nothing was called yet, and the change is shown."""
-        label = self._label(told)
+        label = self._label(reported)
         assert self._life.kind in APPROVED, label
         assert await self._count() == 0, label
-        assert told["sentence"] == "Waiting for your approval: Send them", label
-        assert told["actions"] == ["approve", "reject"], label
-        assert told["events"] == {"e1": "reserved", "e2": "reserved"}, label
-        assert [each for each in told["ledger"] if each != "failed"] == ["proposed"], label
+        assert reported["sentence"] == "Waiting for your approval: Send them", label
+        assert reported["actions"] == ["approve", "reject"], label
+        assert reported["events"] == {"e1": "reserved", "e2": "reserved"}, label
+        assert [each for each in reported["ledger"] if each != "failed"] == ["proposed"], label
 
-    async def _asks_rightly(self, told: Told) -> bool:
+    async def _asks_rightly(self, reported: Told) -> bool:
         """Only where nobody can look: one reason is shown, with what clears it. True if it did
         happen, as a person would find out."""
-        label = self._label(told)
+        label = self._label(reported)
         happened = await self._count()
         assert self._life.kind in UNKNOWABLE, label
         assert happened <= 1, label
-        assert told["turn"] == "waiting:reconciliation", label
-        assert told["word"] == "Needs attention", label
-        assert told["sentence"] == "It is unknown whether a change happened: Send them", label
-        assert told["actions"] == ["happened", "did-not-happen", "skip"], label
-        assert told["events"] == {"e1": "reserved", "e2": "reserved"}, label
-        assert [each for each in told["ledger"] if each != "failed"] == ["indeterminate"], label
+        assert reported["run"] == "waiting:reconciliation", label
+        assert reported["word"] == "Needs attention", label
+        assert reported["sentence"] == "It is unknown whether a change happened: Send them", label
+        assert reported["actions"] == ["happened", "did-not-happen", "skip"], label
+        assert reported["events"] == {"e1": "reserved", "e2": "reserved"}, label
+        assert [each for each in reported["ledger"] if each != "failed"] == ["indeterminate"], label
         return happened == 1
 
-    def _label(self, told: Told) -> str:
-        return f"{self._life.folder.name}: {told}"
+    def _label(self, reported: Told) -> str:
+        return f"{self._life.folder.name}: {reported}"
 
 
-def _ended_well(told: dict[str, Any], label: str, kind: str) -> None:
+def _ended_well(reported: dict[str, Any], label: str, kind: str) -> None:
     """Nothing is open; every event was consumed once, upstream and downstream."""
-    assert (told["turn"], told["word"]) == ("sleeping:idle", "Idle"), label
+    assert (reported["run"], reported["word"]) == ("sleeping:idle", "Idle"), label
     left_out = {"bad": "skipped"} if kind == BAD_ITEM else {}
-    assert told["events"] == DONE | left_out, label
-    assert told["letters"] == ["odd/bad pending" for _ in left_out], label
-    assert told["consumed"] == sorted(DONE), label
-    assert json.loads(told["states"]["Send"]) == ["e1", "e2", "applied"], label
-    assert json.loads(told["states"]["Close"]) == ["s-e1", "s-e2"], label
-    assert [each for each in told["ledger"] if each != "failed"] == ["applied"], label
+    assert reported["events"] == DONE | left_out, label
+    assert reported["letters"] == ["odd/bad pending" for _ in left_out], label
+    assert reported["consumed"] == sorted(DONE), label
+    assert json.loads(reported["states"]["Send"]) == ["e1", "e2", "applied"], label
+    assert json.loads(reported["states"]["Close"]) == ["s-e1", "s-e2"], label
+    assert [each for each in reported["ledger"] if each != "failed"] == ["applied"], label
 
 
 @contextlib.asynccontextmanager
@@ -212,7 +212,7 @@ async def play_all(scene: Scene, kind: str, strikes: Iterable[Strike]) -> None:
     async def lane() -> None:
         for strike in left:
             played = await scene.play(kind, strike)
-            reached = played.struck or _ended_before(strike, played.told["points"])
+            reached = played.struck or _ended_before(strike, played.reported["points"])
             assert reached, f"{kind}: {strike} was never reached"
 
     async with asyncio.TaskGroup() as lanes:
@@ -252,7 +252,7 @@ async def test_a_kill_at_every_commit_of_an_automation_loses_and_doubles_nothing
     make_database: MakeDatabase, tmp_path: Path, kills: KillSlice
 ) -> None:
     async with opened(make_database, tmp_path) as scene:
-        points = (await scene.play(QUICK, Strike())).told["points"]
+        points = (await scene.play(QUICK, Strike())).reported["points"]
         assert points.count("before-commit") > 20  # fewer would test nothing
         numbers = range(1, len(points) + 1) if scene.database.is_local else worth_striking(points)
         await play_all(scene, QUICK, map(Strike, kills.of(numbers)))
@@ -263,7 +263,7 @@ async def test_a_kill_at_any_moment_around_a_change_leaves_it_made_once(
     make_database: MakeDatabase, tmp_path: Path, kind: str, kills: KillSlice
 ) -> None:
     async with opened(make_database, tmp_path) as scene:
-        points = (await scene.play(kind, Strike())).told["points"]
+        points = (await scene.play(kind, Strike())).reported["points"]
         strikes = [Strike(number) for number in around_the_call(points)]
         strikes += [Strike(moment=moment) for moment in MOMENTS[kind]]
         await play_all(scene, kind, kills.of(strikes))
@@ -274,7 +274,7 @@ async def test_a_mutate_that_would_lose_a_call_stops_with_nothing_sent_whenever_
     make_database: MakeDatabase, tmp_path: Path, kind: str, kills: KillSlice
 ) -> None:
     async with opened(make_database, tmp_path) as scene:
-        points = (await scene.play(kind, Strike())).told["points"]
+        points = (await scene.play(kind, Strike())).reported["points"]
         numbers = until_closing(points, every=scene.every)
         await play_all(scene, kind, map(Strike, kills.of(numbers)))
 
@@ -285,9 +285,9 @@ async def test_a_recovery_that_is_killed_too_makes_no_second_effect_at_a_slow_co
 ) -> None:
     """Killed when the request was sent, then again on the way to the first look."""
     async with opened(make_database, tmp_path) as scene:
-        first = (await scene.play(kind, Strike())).told["points"]
+        first = (await scene.play(kind, Strike())).reported["points"]
         sent = first.index("entered") + 1
-        points = (await scene.play(kind, Strike(sent))).told["points"]
+        points = (await scene.play(kind, Strike(sent))).reported["points"]
         numbers = until_closing(points, every=scene.every)
         await play_all(scene, kind, (Strike(sent, "", number) for number in kills.of(numbers)))
 
@@ -297,7 +297,7 @@ async def test_a_recovery_that_is_killed_as_well_leaves_the_change_made_once(
     make_database: MakeDatabase, tmp_path: Path, kind: str, kills: KillSlice
 ) -> None:
     async with opened(make_database, tmp_path) as scene:
-        points = (await scene.play(kind, Strike(moment="applied"))).told["points"]
+        points = (await scene.play(kind, Strike(moment="applied"))).reported["points"]
         numbers = until_closing(points, every=scene.every)
         await play_all(scene, kind, (Strike(0, "applied", number) for number in kills.of(numbers)))
 
@@ -321,7 +321,7 @@ async def test_a_change_that_must_be_approved_is_made_once_and_not_before(
     """Killed on the way to the question, and again on the way from the answer."""
     async with opened(make_database, tmp_path) as scene:
         played = await scene.play(kind, Strike())
-        asking, answering = played.told["points"], played.answered["points"]
+        asking, answering = played.reported["points"], played.answered["points"]
         strikes = [Strike(n) for n in until_closing(asking, every=scene.every)]
         strikes += [Strike(answer_at=n) for n in until_closing(answering, every=scene.every)]
         await play_all(scene, kind, kills.of(strikes))
@@ -331,6 +331,6 @@ async def test_an_item_that_is_left_out_has_one_dead_letter_whenever_the_worker_
     make_database: MakeDatabase, tmp_path: Path, kills: KillSlice
 ) -> None:
     async with opened(make_database, tmp_path) as scene:
-        points = (await scene.play(BAD_ITEM, Strike())).told["points"]
+        points = (await scene.play(BAD_ITEM, Strike())).reported["points"]
         numbers = worth_striking(points)[:: scene.every]
         await play_all(scene, BAD_ITEM, map(Strike, kills.of(numbers)))

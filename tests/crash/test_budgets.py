@@ -38,16 +38,18 @@ def kill_and_restart(url: str, folder: Path, nth: int) -> bool:
     assert code in (0, -signal.SIGKILL), (folder / "log").read_text()
     second = _child(url, folder)
     assert second.wait() == 0, f"kill {nth}: {second.tail()}"
-    told: dict[str, Any] = json.loads((folder / "result.json").read_text())
+    reported: dict[str, Any] = json.loads((folder / "result.json").read_text())
     charged = _charged(folder)
     assert len(charged) <= CALLS_MAX, f"kill {nth}: {charged}"
     assert sum(charged) <= TOKENS_MAX, f"kill {nth}: {charged}"
-    assert (told["outcome"], "budget is used up" in told["error"]) == ("failed", True), told
-    # The run tells what the provider charged, but for calls that a kill or a failure cut short.
-    assert told["calls"] - told["unanswered"] <= len(charged) <= told["calls"], (
-        f"kill {nth}: {told}"
+    assert (reported["outcome"], "budget is used up" in reported["error"]) == ("failed", True), (
+        reported
     )
-    assert told["tokens"] <= sum(charged), f"kill {nth}: {told}"
+    # The run tells what the provider charged, but for calls that a kill or a failure cut short.
+    assert reported["calls"] - reported["unanswered"] <= len(charged) <= reported["calls"], (
+        f"kill {nth}: {reported}"
+    )
+    assert reported["tokens"] <= sum(charged), f"kill {nth}: {reported}"
     return code == -signal.SIGKILL
 
 

@@ -168,7 +168,7 @@ async def test_a_killed_signal_wakes_its_run_or_was_never_sent(
 
 
 @pytest.mark.timeout(120)
-async def test_a_killed_takeover_of_a_dead_workers_runs_gives_each_one_line_of_heirs(
+async def test_a_killed_takeover_of_a_dead_workers_runs_gives_each_one_line_of_successors(
     make_database: MakeDatabase, tmp_path: Path
 ) -> None:
     async def check(scene: Scene, _: str) -> None:

@@ -23,10 +23,10 @@ def commands() -> list[str]:
     return [line for block in _BLOCK.findall(GUIDE.read_text()) for line in block.splitlines()]
 
 
-def start_and_stop(command: str, desk: Path, environ: dict[str, str]) -> None:
+def start_and_stop(command: str, project: Path, environ: dict[str, str]) -> None:
     """A scheduler lives until it is told to stop: wait for its first words, then press Ctrl-C."""
     child = subprocess.Popen(
-        shlex.split(command), cwd=desk, env=environ, stderr=subprocess.PIPE, text=True
+        shlex.split(command), cwd=project, env=environ, stderr=subprocess.PIPE, text=True
     )
     assert child.stderr is not None
     try:
@@ -49,21 +49,21 @@ def test_every_command_of_the_guide_works(tmp_path: Path) -> None:
     tools.mkdir()
     (tools / "rota").write_text(f'#!/bin/sh\nexec "{sys.executable}" -m rota "$@"\n')
     (tools / "rota").chmod(0o755)
-    desk = tmp_path / "desk"
-    desk.mkdir()
+    project = tmp_path / "project"
+    project.mkdir()
     environ = {key: value for key, value in os.environ.items() if not key.startswith("ROTA_")}
     environ["PATH"] = f"{tools}{os.pathsep}{environ['PATH']}"
     assert len(commands()) > 15
     for command in commands():
         if command.startswith("rota scheduler start"):
-            start_and_stop(command, desk, environ)
+            start_and_stop(command, project, environ)
             continue
         done = subprocess.run(
-            command, shell=True, cwd=desk, env=environ, capture_output=True, text=True,
+            command, shell=True, cwd=project, env=environ, capture_output=True, text=True,
             stdin=subprocess.DEVNULL, timeout=60,
         )  # fmt: skip
         said = f"{command}\nexit {done.returncode}\n{done.stdout}\n{done.stderr}"
         assert done.returncode == 0, said
         assert "Traceback" not in done.stderr, said
-    assert (desk / "table.md").read_text().startswith("| id |")
-    assert (desk / "small.md").is_file()
+    assert (project / "table.md").read_text().startswith("| id |")
+    assert (project / "small.md").is_file()

@@ -168,7 +168,7 @@ async def ghost_claim(
     now = app.clock.now()
     request = ClaimRequest(
         namespace=app.settings.namespace, worker_id=worker_id, names=list(app.workflows),
-        queues=[("default", count)], room=count, limited=frozenset(), now=now,
+        queues=[("default", count)], runs_max=count, limited=frozenset(), now=now,
         lease_until=now + micros(app.settings.lease_s), one_alone=alone,
     )  # fmt: skip
     return (await app.database.write(claim.claim, request)).claims

@@ -12,7 +12,8 @@ from rota.client.start import RunOptions
 from rota.core.time.instants import SECOND
 from rota.engine.wakeups import LOOK_AGAIN_S
 from rota.errors import StoreCorrupt
-from rota.store.runs import transitions
+from rota.store.runs import wake
+from rota.store.runs.start import start_runs
 from rota.testing import virtual
 from tests.engine.kit import Gate, StoreTap, beside, eventually, live
 from tests.workflows.kit import result, sound
@@ -67,7 +68,7 @@ async def test_with_free_slots_a_higher_priority_still_begins_first(database_url
 
     async with live(app, database_url):
         high = app.new_run(flow, ("high",), {}, RunOptions(priority=5))
-        await app.database.write(transitions.start, [high], now=app.clock.now())  # no notification
+        await app.database.write(start_runs, [high], now=app.clock.now())  # no notification
         await result(await app.start(flow, "low"))
         await result(app.runs.handle(high.id))
         assert order == ["high", "low"]
@@ -205,7 +206,7 @@ async def test_a_start_that_comes_while_a_claim_is_under_way_is_not_lost(
 
         async def start_in_between(name: str) -> None:
             # The claim has looked and found too little; its answer has not arrived yet.
-            if name in ("claim", "turn") and not late:
+            if name in ("claim", "settle_and_claim") and not late:
                 late.append(None)
                 late.append(await app.start(flow, 2))
 
@@ -268,7 +269,7 @@ def waits_until(clock: Any, at: int) -> bool:
 async def test_more_sleepers_than_one_batch_wake_at_one_instant(
     database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(transitions, "WAKE_BATCH", 3)
+    monkeypatch.setattr(wake, "WAKE_BATCH", 3)
     app = Rota()
 
     @app.workflow
@@ -388,7 +389,7 @@ async def test_a_settlement_that_failed_is_made_later(database_url: str) -> None
         full = True
 
         async def refuse(name: str) -> None:
-            if full and name in ("settle", "turn"):
+            if full and name in ("settle_runs", "settle_and_claim"):
                 raise StoreFull("no space left")
 
         tap.before = refuse

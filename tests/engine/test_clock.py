@@ -43,7 +43,7 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> FakeTime:
     return fake
 
 
-def test_it_tells_the_time_of_this_machine(fake: FakeTime) -> None:
+def test_it_shows_the_time_of_this_machine(fake: FakeTime) -> None:
     clock = SystemClock()
     assert clock.now() == fake.wall // 1000
     fake.run(3 * SECOND)

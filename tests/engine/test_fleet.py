@@ -42,7 +42,7 @@ async def fleet(apps: list[Rota], url: str) -> AsyncIterator[list[StoreTap]]:
             await stack.enter_async_context(live(app, url, clock))
         for app in apps:
             assert app.runtime is not None
-            await app.runtime.upkeep.beat()
+            await app.runtime.maintenance.beat()
         yield [StoreTap(app) for app in apps]
 
 
@@ -52,7 +52,7 @@ async def test_one_start_makes_few_of_many_idle_workers_claim(database_url: str)
             run = await client.start("flow", n=1)
             assert await run.result(timeout=30) == 1
             await asyncio.sleep(0.1)  # those who were asked look again after 25 ms
-        claims = [sum(tap.count(name) for name in ("claim", "turn")) for tap in taps]
+        claims = [sum(tap.count(name) for name in ("claim", "settle_and_claim")) for tap in taps]
         assert sum(1 for count in claims if count) <= 2
         assert sum(claims) <= 5
 

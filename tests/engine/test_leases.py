@@ -9,7 +9,8 @@ import pytest
 from rota import Rota, sleep
 from rota.core.time.instants import SECOND
 from rota.errors import RunCancelled
-from rota.store.runs import transitions
+from rota.store.runs.cancel import cancel_chains
+from rota.store.runs.recover import reap_runs
 from rota.testing import virtual
 from tests.engine.kit import Gate, StoreTap, beside, eventually, ghost_claim, live, pass_time
 from tests.workflows.kit import result, sound
@@ -84,7 +85,7 @@ async def test_nothing_is_renewed_when_nothing_is_held(database_url: str) -> Non
     async with virtual(app, url=database_url) as world:
         tap = StoreTap(app)
         await world.beat()
-        assert tap.count("renew") == 0
+        assert tap.count("renew_leases") == 0
 
 
 async def test_a_run_that_was_taken_over_is_interrupted_at_the_next_renewal(
@@ -98,7 +99,7 @@ async def test_a_run_that_was_taken_over_is_interrupted_at_the_next_renewal(
         # Another worker, sure that this one is dead, hands the run to a successor.
         assert app.runtime is not None
         await app.database.write(
-            transitions.reap, namespace="default", now=world.clock.now(), held=[],
+            reap_runs, namespace="default", now=world.clock.now(), held=[],
             gone=[app.runtime.worker.id], recoveries_max=5, new_ids=[app.ids.make(0)],
         )  # fmt: skip
         await app.runtime.worker.renew()
@@ -120,7 +121,7 @@ async def test_a_worker_that_lost_its_run_writes_nothing_more_about_it(database_
         await world.settle()
         assert app.runtime is not None
         await app.database.write(
-            transitions.reap, namespace="default", now=world.clock.now(), held=[],
+            reap_runs, namespace="default", now=world.clock.now(), held=[],
             gone=[app.runtime.worker.id], recoveries_max=0, new_ids=[app.ids.make(0)],
         )  # fmt: skip
         # It has not heard yet: it executes its step, and is refused when it records it.
@@ -131,7 +132,7 @@ async def test_a_worker_that_lost_its_run_writes_nothing_more_about_it(database_
         assert await run.status() == "crashed:worker gone"
 
 
-async def test_a_cancel_is_heard_at_once(database_url: str) -> None:
+async def test_a_cancel_is_received_at_once(database_url: str) -> None:
     gate = Gate()
     app, flow = gated(gate)
     async with live(app, database_url):
@@ -143,7 +144,7 @@ async def test_a_cancel_is_heard_at_once(database_url: str) -> None:
             await result(run)
 
 
-async def test_a_cancel_from_another_process_is_heard_at_once(database_url: str) -> None:
+async def test_a_cancel_from_another_process_is_received_at_once(database_url: str) -> None:
     gate = Gate()
     app, flow = gated(gate)
     other = Rota()
@@ -154,7 +155,7 @@ async def test_a_cancel_from_another_process_is_heard_at_once(database_url: str)
         await eventually(lambda: gate.interrupted == [1])
 
 
-async def test_a_cancel_nobody_heard_is_found_at_the_next_renewal(
+async def test_a_cancel_nobody_received_is_found_at_the_next_renewal(
     database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gate = Gate()
@@ -162,7 +163,7 @@ async def test_a_cancel_nobody_heard_is_found_at_the_next_renewal(
     async with live(app, database_url) as clock:
         run = await app.start(flow, 1)
         await eventually(lambda: gate.under_way == 1)
-        await app.database.write(transitions.cancel, [run.id], reason="silently", now=clock.now())
+        await app.database.write(cancel_chains, [run.id], reason="silently", now=clock.now())
         assert gate.interrupted == []
         await pass_time(clock, "10s")
         await eventually(lambda: gate.interrupted == [1])
@@ -205,7 +206,7 @@ async def test_a_late_renewal_does_not_interrupt_the_next_claim_of_the_same_run(
 
         async def meanwhile(name: str) -> None:
             """Between the list of what is held and its renewal the run sleeps and comes back."""
-            if name == "renew" and not second.entered:
+            if name == "renew_leases" and not second.entered:
                 first.open.set()
                 await world.advance("2s")
                 assert second.under_way == 1

@@ -9,8 +9,9 @@ import pytest
 from rota import RetryPolicy, Rota, sleep
 from rota.core.time.instants import SECOND, Duration
 from rota.errors import BadInput
-from rota.store.runs import claim, transitions
+from rota.store.runs import claim
 from rota.store.runs.claim import ClaimRequest
+from rota.store.runs.wake import wake_due
 from rota.testing import virtual
 from tests.engine.kit import Gate, beside, eventually, live
 from tests.workflows.kit import result
@@ -159,7 +160,7 @@ async def test_a_rate_holds_across_workers(database_url: str) -> None:
         await eventually(lambda: len(gate.entered) == 2)
         for app in (one, other):
             assert app.runtime is not None
-            app.runtime.worker.look()
+            app.runtime.worker.poll()
         await eventually(lambda: is_at_rest(one) and is_at_rest(other))
         assert len(gate.entered) == 2
 
@@ -344,7 +345,7 @@ async def test_a_recovered_run_keeps_its_place(database_url: str) -> None:
         await world.settle()
         second = await app.options(key="k").start(flow, 2)
         await world.advance("1m")
-        await app.database.write(transitions.wake_due, namespace="default", now=1 << 60)
+        await app.database.write(wake_due, namespace="default", now=1 << 60)
         request = ClaimRequest(
             "default", "ghost", ["flow"], [("q", 5)], 5, frozenset({"q"}), world.clock.now(),
             world.clock.now() + SECOND,
@@ -393,7 +394,7 @@ async def begun_in_order(
     return order
 
 
-async def test_keys_take_turns_in_claims_of_many_runs(database_url: str) -> None:
+async def test_keys_are_served_round_robin_in_claims_of_many_runs(database_url: str) -> None:
     starts: list[dict[str, Any]] = [{"key": "a"}] * 9 + [{"key": "b"}] * 2 + [{"key": "c"}, {}]
     order = await begun_in_order(database_url, starts, 16, round_robin=True)
     assert sorted(order) == list(range(13))
@@ -401,7 +402,7 @@ async def test_keys_take_turns_in_claims_of_many_runs(database_url: str) -> None
     assert {"aaaaaaaaabbc-"[n] for n in order[:8]} == set("abc-")
 
 
-async def test_keys_take_turns(database_url: str) -> None:
+async def test_keys_are_served_round_robin(database_url: str) -> None:
     starts: list[dict[str, Any]] = [{"key": "a"}] * 6 + [{"key": "b"}] * 2 + [{"key": "c"}, {}]
     order = await begun_in_order(database_url, starts, round_robin=True)
     # Each key, and runs without one, are served once before any is served again.
@@ -410,7 +411,7 @@ async def test_keys_take_turns(database_url: str) -> None:
     assert order[-4:] == [2, 3, 4, 5]
 
 
-async def test_without_turns_a_busy_key_comes_first(database_url: str) -> None:
+async def test_without_round_robin_a_busy_key_comes_first(database_url: str) -> None:
     starts = [{"key": "a"}] * 4 + [{"key": "b"}]
     assert await begun_in_order(database_url, starts) == [0, 1, 2, 3, 4]
 

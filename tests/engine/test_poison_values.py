@@ -142,7 +142,7 @@ async def test_a_step_that_cannot_be_stored_fails_its_run_whatever_its_code_catc
 
 def _spoil_steps(app: Rota) -> None:
     """Give the step that returns 0 an instant beyond 64 bits."""
-    journal = _worker(app)._executors["workflow"]._room.journal
+    journal = _worker(app)._executors["workflow"]._context.journal
     put = journal.put
 
     def spoilt(claim: Claim, recorded: Any) -> Any:

@@ -26,9 +26,9 @@ def plain(**settings: Any) -> tuple[Rota, Any]:
     return app, flow
 
 
-async def upkeep(world: World) -> Any:
+async def maintenance(world: World) -> Any:
     assert world.app.runtime is not None
-    return world.app.runtime.upkeep
+    return world.app.runtime.maintenance
 
 
 async def test_a_lapsed_run_crashes_and_a_recovery_takes_over(database_url: str) -> None:
@@ -175,7 +175,7 @@ async def test_a_run_that_kills_its_worker_too_often_is_quarantined(database_url
         for crash in range(3):
             await ghost_claim(app, "ghost", alone=crash == 2)
             world.clock.move_to(world.clock.now() + 31 * SECOND)
-            await (await upkeep(world)).reap()
+            await (await maintenance(world)).reap()
         await world.settle()
         rows = await app.runs.chain(run.id)
         assert [(row.status, row.recoveries) for row in rows] == [
@@ -196,7 +196,7 @@ async def test_a_run_quarantined_can_be_retried_by_hand_again_and_again(database
             for crash in range(3):
                 await ghost_claim(app, "ghost", alone=crash == 2)
                 world.clock.move_to(world.clock.now() + 31 * SECOND)
-                await (await upkeep(world)).reap()
+                await (await maintenance(world)).reap()
             assert await run.status() == "crashed:lapsed"
             await app.runs.retry(run.id)
             assert await run.status() == "pending"
@@ -243,7 +243,7 @@ async def claim_from(app: Rota, queue: str) -> None:
     now = app.clock.now()
     request = ClaimRequest(
         namespace="default", worker_id="ghost", names=list(app.workflows), queues=[(queue, 1)],
-        room=1, limited=frozenset(), now=now, lease_until=now + 30 * SECOND,
+        runs_max=1, limited=frozenset(), now=now, lease_until=now + 30 * SECOND,
     )  # fmt: skip
     assert (await app.database.write(claim.claim, request)).claims
 
@@ -289,7 +289,7 @@ async def test_a_worker_that_is_late_does_not_reap_its_own_runs(database_url: st
         run = await app.start(flow)
         await world.settle()
         world.clock.move_to(world.clock.now() + 300 * SECOND)
-        await (await upkeep(world)).reap()
+        await (await maintenance(world)).reap()
         assert await run.status() == "running"
         gate.open.set()
         await world.settle()
@@ -306,7 +306,7 @@ async def test_more_lapsed_runs_than_one_batch_are_reaped_at_once(
         started = await app.start_many(flow, [()] * 5)
         assert len(await ghost_claim(app, "ghost", 5)) == 5
         world.clock.move_to(world.clock.now() + 31 * SECOND)
-        assert await (await upkeep(world)).reap() == 5
+        assert await (await maintenance(world)).reap() == 5
         await world.settle()
         assert [await result(run) for run in started] == [1] * 5
 

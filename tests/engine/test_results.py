@@ -74,7 +74,7 @@ async def test_a_result_is_known_long_after_the_end(database_url: str) -> None:
         assert await result(app.runs.handle(run.id)) == 1
 
 
-async def test_a_run_that_ends_elsewhere_is_heard_of_at_once(database_url: str) -> None:
+async def test_a_run_that_ends_elsewhere_is_noticed_at_once(database_url: str) -> None:
     gate = Gate()
     app, flow = gated(gate)
     other, _ = gated(gate)

@@ -14,7 +14,8 @@ from rota.core.runs.recovery import ALONE_FROM, runs_alone
 from rota.core.time.instants import SECOND
 from rota.explain.schedule import why
 from rota.store.backend.queries import compiled
-from rota.store.runs import transitions, workers
+from rota.store.runs import workers
+from rota.store.runs.start import start_runs
 from rota.testing import VirtualClock, virtual
 from tests.engine.kit import Gate, beside, ghost_claim
 from tests.workflows.kit import sound
@@ -38,7 +39,7 @@ async def waits_alone(app: Rota, work: Any) -> str:
     fresh = msgspec.structs.replace(
         app.new_run(work, ("suspect",), {}, RunOptions()), recoveries=ALONE_FROM
     )
-    await app.database.write(transitions.start, [fresh], now=app.clock.now())
+    await app.database.write(start_runs, [fresh], now=app.clock.now())
     return fresh.id
 
 

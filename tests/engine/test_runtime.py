@@ -44,7 +44,10 @@ def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("error", [StoreUnreachable("away"), StoreFull("full"), KeyError("a bug")])
-@pytest.mark.parametrize("function", ["claim", "settle", "wake_due", "beat", "renew", "reap"])
+@pytest.mark.parametrize(
+    "function",
+    ["claim", "settle_and_claim", "wake_due", "beat", "renew_leases", "reap_runs"],
+)
 async def test_every_loop_goes_on_after_an_error(
     database_url: str, error: Exception, function: str
 ) -> None:
@@ -66,6 +69,8 @@ async def test_every_loop_goes_on_after_an_error(
             await pass_time(clock, "5s")
         assert [await result(run) for run in started] == [0, 1, 2]
         assert await result(delayed) == 9
+        # Leases are renewed only while a run is held.
+        assert failures or function == "renew_leases", f"nothing calls {function}"
 
 
 async def test_a_failing_loop_says_so_and_says_what_to_do(
@@ -152,7 +157,7 @@ async def test_a_healthy_app_says_so(database_url: str) -> None:
         assert app.healthy()
 
 
-class Ear(logging.Handler):
+class RecordsHandler(logging.Handler):
     """Hears what the watchdog's thread says; each word can be waited for."""
 
     def __init__(self) -> None:
@@ -164,20 +169,20 @@ class Ear(logging.Handler):
 
 
 @pytest.fixture
-def ear() -> Iterator[Ear]:
-    ear = Ear()
-    logging.getLogger("rota.watchdog").addHandler(ear)
-    yield ear
-    logging.getLogger("rota.watchdog").removeHandler(ear)
+def handler() -> Iterator[RecordsHandler]:
+    handler = RecordsHandler()
+    logging.getLogger("rota.watchdog").addHandler(handler)
+    yield handler
+    logging.getLogger("rota.watchdog").removeHandler(handler)
 
 
-async def test_a_stuck_loop_fails_health_and_says_where_it_hangs(ear: Ear) -> None:
+async def test_a_stuck_loop_fails_health_and_says_where_it_hangs(handler: RecordsHandler) -> None:
     watchdog = Watchdog(0.05)
     watchdog.start()
     try:
         assert watchdog.stuck_for_s() == 0
         # Blocks the loop, as user code would, until the watchdog has noticed.
-        word = ear.words.get(timeout=30)
+        word = handler.words.get(timeout=30)
         assert watchdog.stuck_for_s() > 0.05
         await eventually(lambda: watchdog.stuck_for_s() == 0)
         assert "the event loop is stuck" in word
@@ -186,15 +191,17 @@ async def test_a_stuck_loop_fails_health_and_says_where_it_hangs(ear: Ear) -> No
         watchdog.stop()
 
 
-async def test_a_watchdog_reports_once_for_every_time_the_loop_gets_stuck(ear: Ear) -> None:
+async def test_a_watchdog_reports_once_for_every_time_the_loop_gets_stuck(
+    handler: RecordsHandler,
+) -> None:
     watchdog = Watchdog(0.05)
     watchdog.start()
     try:
-        assert ear.words.get(timeout=30)
+        assert handler.words.get(timeout=30)
         with pytest.raises(queue.Empty):
-            ear.words.get(timeout=0.15)  # still the same time
+            handler.words.get(timeout=0.15)  # still the same time
         await eventually(lambda: watchdog.stuck_for_s() == 0)
-        assert ear.words.get(timeout=30)
+        assert handler.words.get(timeout=30)
     finally:
         watchdog.stop()
 

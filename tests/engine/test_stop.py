@@ -207,7 +207,7 @@ async def test_stopping_twice_or_without_a_worker_is_harmless(database_url: str)
     await app.close()
 
 
-async def test_a_daemon_drains_when_it_is_told_to_stop(database_url: str) -> None:
+async def test_a_daemon_drains_when_it_is_asked_to_stop(database_url: str) -> None:
     gate = Gate()
     gate.open.set()
     app, flow = gated(gate)

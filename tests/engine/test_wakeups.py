@@ -17,7 +17,7 @@ from rota.client.start import RunOptions
 from rota.engine.wakeups import READY, Wakeups
 from rota.settings import Settings
 from rota.store.backend.database import open_url
-from rota.store.runs import transitions
+from rota.store.runs.start import start_runs
 from rota.testing import VirtualClock
 from tests.engine.kit import Gate, beside, eventually, live, pass_time
 from tests.workflows.kit import result
@@ -33,19 +33,21 @@ def plain() -> tuple[Rota, Any]:
     return app, flow
 
 
-async def test_everyone_in_this_process_hears_a_word(database_url: str) -> None:
+async def test_everyone_in_this_process_receives_a_notification(database_url: str) -> None:
     app, _ = plain()
     notified: list[str] = []
     async with live(app, database_url):
         app.wakeups.subscribe(notified.append)
-        app.wakeups.tell("word")
+        app.wakeups.notify_soon("word")
         assert notified == ["word"]
         app.wakeups.unsubscribe(notified.append)
-        app.wakeups.tell("another")
+        app.wakeups.notify_soon("another")
         assert notified == ["word"]
 
 
-async def test_other_processes_hear_a_word_and_the_teller_not_twice(database_url: str) -> None:
+async def test_other_processes_receive_a_notification_and_the_sender_not_twice(
+    database_url: str,
+) -> None:
     one, other = open_url(database_url, Settings()), open_url(database_url, Settings())
     await one.open()
     await other.open()
@@ -57,7 +59,7 @@ async def test_other_processes_hear_a_word_and_the_teller_not_twice(database_url
         await there.listen()
         here.subscribe(heard_here.append)
         there.subscribe(heard_there.append)
-        here.tell("word")
+        here.notify_soon("word")
         await eventually(lambda: "word" in heard_there)
         assert heard_here.count("word") <= 2  # a database may echo; that does no harm
     finally:
@@ -95,12 +97,12 @@ async def silently(other: Rota, flow: Any) -> list[RunHandle[Any]]:
     runs = [
         other.new_run(flow, (n,), {}, RunOptions(delay=delay)) for n, delay in ((1, 0), (2, "7s"))
     ]
-    await other.database.write(transitions.start, runs, now=other.clock.now())
+    await other.database.write(start_runs, runs, now=other.clock.now())
     return [other.runs.handle(run.id, flow) for run in runs]
 
 
 @pytest.mark.wall_clock
-async def test_work_nobody_told_of_is_found_by_the_poll(database_url: str) -> None:
+async def test_work_without_a_notification_is_found_by_the_poll(database_url: str) -> None:
     app, flow = plain()
     other, _ = plain()
     async with live(app, database_url) as clock, beside(other, database_url, clock):

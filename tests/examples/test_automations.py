@@ -83,8 +83,8 @@ async def test_files_become_rows_once_and_a_changed_file_replaces_its_own(tmp_pa
         outputs = await watcher.app.automations.outputs("stock")
         assert [row.status for row in outputs] == ["applied"] * 3
         assert outputs[0].title == "Load 1 rows of monday.csv"
-        standing = await watcher.app.automations.show("stock")
-        assert standing.status == "Idle"
+        view = await watcher.app.automations.show("stock")
+        assert view.status == "Idle"
 
 
 async def test_a_file_that_is_gone_before_it_is_read_stops_nothing(
@@ -201,10 +201,10 @@ async def test_a_delivery_waits_for_a_person_who_wants_to_be_asked(
     async with virtual(bridge.app) as world:
         await world.advance("1m")
         assert shop.taken() == []
-        standing = await bridge.app.automations.show("bridge")
-        assert standing.sentence == "Waiting for your approval: Tell the shop of m-1"
-        assert standing.mutation is not None
-        sent = json.loads(standing.mutation.params)
+        view = await bridge.app.automations.show("bridge")
+        assert view.sentence == "Waiting for your approval: Tell the shop of m-1"
+        assert view.mutation is not None
+        sent = json.loads(view.mutation.params)
         assert (sent["url"], sent["json"]["id"]) == ("/hook", "m-1")
         await bridge.app.automations.approve("bridge")
         await world.advance("1m")

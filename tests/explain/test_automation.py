@@ -107,11 +107,11 @@ async def test_the_notification_about_what_it_waits_for_is_named(
             "kind": "approval_wanted", "at": "2030-01-01T00:00:00.000Z",
             "rules": ["ops"] if names == "line" else [],
         }  # fmt: skip
-        turn = (await app.automations.show("line")).turn
-        assert turn is not None
+        open_run = (await app.automations.show("line")).open_run
+        assert open_run is not None
         await app.automations.approve("line")
         await world.settle()
-        assert await app.notifications.latest(turn) is None
+        assert await app.notifications.latest(open_run) is None
 
 
 async def test_a_run_that_waits_for_a_person_names_its_notification(database_url: str) -> None:
@@ -173,9 +173,9 @@ async def test_it_runs_or_waits_for_a_worker(database_url: str) -> None:
 async def test_its_open_run_is_answered_as_the_automation(database_url: str) -> None:
     app = Line()
     async with begun(app, database_url):
-        turn = (await app.automations.show("line")).turn
-        assert turn is not None
-        assert await why(app, turn.id) == await why(app, "line")
+        open_run = (await app.automations.show("line")).open_run
+        assert open_run is not None
+        assert await why(app, open_run.id) == await why(app, "line")
 
 
 async def test_a_time_is_for_schedules(database_url: str) -> None:

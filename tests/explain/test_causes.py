@@ -81,7 +81,7 @@ async def _make_foreign(app: Rota, name: str, workflow: str, queue: str) -> None
 
     async with Client(app.url, clock=app.clock, settings=app.settings) as client:
         await client.schedules.create(name, workflow, "*/5 * * * *", timezone="UTC", queue=queue)
-    app.wakeups.tell("schedule")
+    app.wakeups.notify_soon("schedule")
 
 
 async def test_a_merged_occurrence_says_how_the_run_it_merged_into_ended(
@@ -99,7 +99,7 @@ async def test_a_merged_occurrence_says_how_the_run_it_merged_into_ended(
 # -- what is over, gone or elsewhere -----------------------------------------------------------
 
 
-async def test_a_one_off_that_ran_tells_its_outcome(database_url: str) -> None:
+async def test_a_one_off_that_ran_shows_its_outcome(database_url: str) -> None:
     app = make()
     async with virtual(app, url=database_url, start=NOON) as world:
         await app.schedules.create("once", "works", "2027-03-01T13:00", timezone="UTC")
@@ -173,7 +173,7 @@ async def test_a_schedule_of_another_namespace_is_named(database_url: str) -> No
 # -- a span ------------------------------------------------------------------------------------
 
 
-async def test_a_span_tells_every_outcome_with_its_number(database_url: str) -> None:
+async def test_a_span_shows_every_outcome_with_its_number(database_url: str) -> None:
     app = make()
     async with virtual(app, url=database_url, start=NOON) as world:
         await app.schedules.create("s", "fails", "@hourly", timezone="UTC", overlap="allow")

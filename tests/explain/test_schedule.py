@@ -18,7 +18,7 @@ from tests.explain.kit import BERLIN, NOON, ask, limit, make
 # -- what happened -----------------------------------------------------------------------------
 
 
-async def test_a_fired_occurrence_tells_how_its_run_ended(database_url: str) -> None:
+async def test_a_fired_occurrence_shows_how_its_run_ended(database_url: str) -> None:
     app = make()
     async with virtual(app, url=database_url, start=NOON) as world:
         await app.schedules.create("hourly", "works", "@hourly", timezone="UTC")
@@ -69,7 +69,7 @@ async def test_what_was_missed_names_the_policy_and_the_range(database_url: str)
         assert "later than 10m, the most it allows" in brief.sentence
 
 
-async def test_overlap_is_told_by_its_policy(database_url: str) -> None:
+async def test_overlap_is_reported_by_its_policy(database_url: str) -> None:
     app = make()
     async with virtual(app, url=database_url, start=NOON) as world:
         await app.schedules.create("skips", "naps", "*/30 * * * *", overlap="skip", timezone="UTC")
@@ -98,7 +98,7 @@ async def test_a_backfilled_one_says_so(database_url: str) -> None:
         assert "ran for Sun 2027-02-28 00:00 UTC by a backfill" in found.sentence
 
 
-async def test_a_run_by_hand_is_told_apart(database_url: str) -> None:
+async def test_a_run_by_hand_is_distinguished(database_url: str) -> None:
     app = make()
     async with virtual(app, url=database_url, start=NOON) as world:
         await app.schedules.create("hourly", "works", "@hourly", timezone="UTC")
@@ -126,7 +126,7 @@ async def test_a_time_that_is_no_occurrence_names_its_neighbours(database_url: s
         )
 
 
-async def test_bounds_and_birth_are_told(database_url: str) -> None:
+async def test_bounds_and_creation_are_shown(database_url: str) -> None:
     app = make()
     async with virtual(app, url=database_url, start=NOON):
         await app.schedules.create(
@@ -187,7 +187,7 @@ async def test_a_time_that_happens_twice_says_which_one_runs(repeat: str, utc: s
 # -- what rests, and what is to come -----------------------------------------------------------
 
 
-async def test_a_pause_is_told_with_its_note(database_url: str) -> None:
+async def test_a_pause_is_reported_with_its_note(database_url: str) -> None:
     app = make()
     async with virtual(app, url=database_url, start=NOON) as world:
         await app.schedules.create("hourly", "works", "@hourly", timezone="UTC")
@@ -348,7 +348,7 @@ async def test_a_pending_run_names_the_limit_in_its_way(
         assert says in found.sentence
 
 
-async def test_slots_that_are_all_taken_are_told(database_url: str) -> None:
+async def test_slots_that_are_all_taken_are_reported(database_url: str) -> None:
     app = make()
     app.settings = msgspec.structs.replace(app.settings, slots=1)
     async with virtual(app, url=database_url, start=NOON) as world:
@@ -372,7 +372,7 @@ async def _use_up(world: World) -> None:
     await world.app.database.write(move)
 
 
-async def test_a_schedule_whose_run_waits_tells_both(database_url: str) -> None:
+async def test_a_schedule_whose_run_waits_shows_both(database_url: str) -> None:
     app = make()
     async with virtual(app, url=database_url, start=NOON) as world:
         await app.schedules.create("lonely", "works", "@hourly", timezone="UTC", queue="lonely")

@@ -65,7 +65,7 @@ async def test_no_living_run_is_reaped_because_the_clock_jumped(
     assert await broken(database_url) == []
 
 
-async def test_a_worker_born_after_the_jump_does_not_reap_the_living(
+async def test_a_worker_created_after_the_jump_does_not_reap_the_living(
     database_url: str, hire: Hire, effects: Effects, clock: Path
 ) -> None:
     # The holder renews at a third of its lease, so its lease looks lapsed for some seconds.

@@ -59,7 +59,7 @@ async def test_a_commit_is_acknowledged_though_the_checkpoint_fails(
     assert await broken(url) == []
 
 
-async def test_a_failed_checkpoint_is_repeated_when_the_disk_has_room_again(
+async def test_a_failed_checkpoint_is_repeated_when_the_disk_has_space_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sqlite_wal_prealloc, "CHECKPOINT_PAGES", 100)

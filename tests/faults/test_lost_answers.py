@@ -11,7 +11,8 @@ import pytest
 
 from rota import Client, Rota, sleep, wait_for
 from rota.errors import StoreUnreachable
-from rota.store.runs import steps, transitions
+from rota.store.runs import steps
+from rota.store.runs.settle import settle_and_claim
 from tests.kit import broken
 from tests.kit.writes import replace_writes
 
@@ -77,7 +78,7 @@ async def test_a_run_claimed_again_in_the_lost_answer_to_its_own_settlement_goes
         write = app.database.write
 
         async def losing(function: Any, *args: Any, **kwargs: Any) -> Any:
-            suspends = function is transitions.turn and args[0][0].verb == "suspend"
+            suspends = function is settle_and_claim and args[0][0].verb == "suspend"
             if suspends and not losses:
                 await outside.runs.signal(run.id, "word", 5)
             value = await write(function, *args, **kwargs)
@@ -115,7 +116,7 @@ async def test_each_single_lost_answer_changes_nothing(database_url: str, nth: i
         return await note(label)
 
     @app.workflow
-    async def tells(name: str) -> list[str]:
+    async def reports(name: str) -> list[str]:
         said = [await note(f"{name}-first")]
         await sleep(0.02)
         said.append(await child(f"{name}-child"))
@@ -125,7 +126,7 @@ async def test_each_single_lost_answer_changes_nothing(database_url: str, nth: i
 
     async with app:
         names = ["a", "b", "c"]
-        told = [await app.start(tells, name) for name in names]
+        told = [await app.start(reports, name) for name in names]
         for run in told:
             await run.signal("word", "word")
         lose_answers(app, is_nth)

@@ -14,7 +14,8 @@ from rota import errors
 from rota.settings import Settings
 from rota.store.backend import migrate
 from rota.store.backend.database import open_url
-from rota.store.runs import history, transitions
+from rota.store.runs import history
+from rota.store.runs.start import start_runs
 from tests.kit import execute, select
 from tests.kit.builders import NOW, SPACE, new_run
 from tests.kit.postgres import PostgresServer
@@ -47,7 +48,7 @@ async def start_until(db: Any, over: asyncio.Event, refusals: list[errors.StoreE
     count = 0
     while not over.is_set():
         try:
-            await db.write(transitions.start, [new_run()], now=NOW)
+            await db.write(start_runs, [new_run()], now=NOW)
             count += 1
         except errors.StoreError as error:
             refusals.append(error)
@@ -84,7 +85,7 @@ async def test_server_processes_that_hang_are_not_replaced_without_end(
     counts = await db.read(history.counts, namespace=SPACE)
     assert 0 < acknowledged <= counts["pending"]
     refusals.clear()
-    await db.write(transitions.start, [new_run()], now=NOW)
+    await db.write(start_runs, [new_run()], now=NOW)
     assert await processes(server) <= CONNECTIONS
     await db.close()
 
@@ -97,7 +98,7 @@ async def test_callers_that_give_up_leave_few_server_processes(server: PostgresS
     for _ in range(3 * CONNECTIONS):
         with contextlib.suppress(TimeoutError, errors.StoreUnreachable):
             async with asyncio.timeout(0.3):
-                await db.write(transitions.start, [new_run()], now=NOW)
+                await db.write(start_runs, [new_run()], now=NOW)
     assert await processes(server) <= LIMIT
     await synchronous(server, "")
     await db.close()

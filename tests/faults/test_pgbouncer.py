@@ -110,7 +110,7 @@ async def test_a_role_with_another_isolation_level_is_set_right_or_refused(
     assert refused.value.advice.startswith("alter role rota set default_transaction_isolation")
 
 
-async def test_a_role_that_may_not_use_the_schema_is_told_what_to_grant(
+async def test_a_role_that_may_not_use_the_schema_is_reported_what_to_grant(
     own_database_url: str,
 ) -> None:
     async with Client(own_database_url, migrate=True):

@@ -14,7 +14,10 @@ from rota.core.runs.model import Claim, NewRun, Outcome
 from rota.errors import RotaError
 from rota.store.backend.database import Tx
 from rota.store.runs import claim as claiming
-from rota.store.runs import steps, transitions
+from rota.store.runs import steps
+from rota.store.runs.settle import settle_and_claim, settle_runs
+from rota.store.runs.start import successor
+from rota.store.runs.wake import poke
 from tests.kit import broken, until
 from tests.kit.builders import NOW, begin, claim, fresh_id, opened, request, settle, sql
 from tests.kit.writes import replace_writes
@@ -42,7 +45,7 @@ class Gate:
                 return await write(function, *args, **kwargs)
 
             async def slow(tx: Any) -> Any:
-                begun: dict[str, Any] = {"alone": False} if function is transitions.settle else {}
+                begun: dict[str, Any] = {"alone": False} if function is settle_runs else {}
                 value = await function(tx, *args, **kwargs, **begun)
                 self.reached.set()
                 await self.open.wait()
@@ -94,7 +97,7 @@ async def test_cancel_reaches_a_chain_that_fails_and_is_retried_at_that_moment(
     server_url: str,
 ) -> None:
     app = Rota(server_url, **QUICK)
-    gate = Gate(transitions.settle, transitions.turn)
+    gate = Gate(settle_runs, settle_and_claim)
 
     @app.workflow(retries=RetryPolicy(attempts=5, delay_s=60))
     async def fails() -> None:
@@ -112,11 +115,11 @@ async def test_cancel_reaches_a_chain_that_fails_and_is_retried_at_that_moment(
         assert await broken(server_url) == []
 
 
-async def test_a_signal_sent_while_an_attempt_gives_way_to_the_next_is_heard(
+async def test_a_signal_sent_while_an_attempt_gives_way_to_the_next_is_received(
     server_url: str,
 ) -> None:
     app = Rota(server_url, **QUICK)
-    retrying = Gate(transitions.settle, transitions.turn)
+    retrying = Gate(settle_runs, settle_and_claim)
     sending = Gate(steps.send_signal)
 
     @app.workflow(retries=RetryPolicy(attempts=5, delay_s=0))
@@ -149,11 +152,11 @@ async def test_a_signal_sent_while_an_attempt_gives_way_to_the_next_is_heard(
                 await run.cancel()
 
 
-async def test_the_end_of_a_child_is_heard_while_the_parent_gives_way_to_its_next_attempt(
+async def test_the_end_of_a_child_is_received_while_the_parent_gives_way_to_its_next_attempt(
     server_url: str,
 ) -> None:
     app = Rota(server_url, **QUICK)
-    retrying = Gate(transitions.settle, transitions.turn)
+    retrying = Gate(settle_runs, settle_and_claim)
     finish = asyncio.Event()
 
     @app.workflow(queue="elsewhere")
@@ -171,7 +174,7 @@ async def test_the_end_of_a_child_is_heard_while_the_parent_gives_way_to_its_nex
 
     near = Rota(server_url, **QUICK)
     near.workflow(queue="elsewhere", name="child")(child.function)
-    ending = Gate(transitions.settle, transitions.turn)
+    ending = Gate(settle_runs, settle_and_claim)
     await app.start_worker(["default"])
     try:
         retrying.put_before(app)
@@ -218,14 +221,14 @@ async def test_a_wake_up_that_waits_for_an_attempt_finds_the_one_that_follows(
         async def give_way(tx: Tx) -> None:
             """The second attempt fails and the third begins, in one transaction."""
             failed = Outcome(second, "fail", retry=_next(second))
-            await transitions.settle(tx, [failed], now=NOW, alone=False)
+            await settle_runs(tx, [failed], now=NOW, alone=False)
             await claiming.claim(tx, request())
             reached.set()
             await gate.wait()
 
         giving_way = asyncio.create_task(db.write(give_way))
         await reached.wait()
-        waking = asyncio.create_task(other.write(transitions.poke, [first.root_id], now=NOW))
+        waking = asyncio.create_task(other.write(poke, [first.root_id], now=NOW))
 
         async def waits_for_a_lock() -> bool:
             text = "select query from pg_stat_activity where wait_event_type = 'Lock'"
@@ -241,6 +244,4 @@ async def test_a_wake_up_that_waits_for_an_attempt_finds_the_one_that_follows(
 
 def _next(held: Claim) -> NewRun:
     """The attempt that follows at once."""
-    return transitions.successor(
-        held, fresh_id(), trigger="retry", attempt=held.attempt + 1, available_at=NOW
-    )
+    return successor(held, fresh_id(), trigger="retry", attempt=held.attempt + 1, available_at=NOW)

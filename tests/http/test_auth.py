@@ -184,11 +184,11 @@ async def test_a_body_of_ten_megabytes_is_not_kept(client: Client) -> None:
             yield big[at : at + 65536]
 
     async with client, browsing(client) as http:
-        told = await http.post(f"{API}/runs", content=big)
+        reported = await http.post(f"{API}/runs", content=big)
         streamed = await http.post(f"{API}/runs", content=chunks())
         heads = await http.get("/health/live", headers={"x-big": "x" * 20_000})
-    assert told.status_code == streamed.status_code == 413
-    assert told.json()["code"] == "payload_too_big"
+    assert reported.status_code == streamed.status_code == 413
+    assert reported.json()["code"] == "payload_too_big"
     assert heads.status_code == 431
 
 

@@ -28,7 +28,7 @@ def client(tmp_path: Path) -> Client:
     return Client(f"sqlite:///{tmp_path}/rota.db")
 
 
-async def told(hub: EventHub, last_id: str = "", count: int = 1) -> list[tuple[str, str]]:
+async def reported(hub: EventHub, last_id: str = "", count: int = 1) -> list[tuple[str, str]]:
     """Id and event of the next events; comments are left out."""
     found: list[tuple[str, str]] = []
     stream = cast(Any, hub.stream(ALL, last_id, hub.reserve("me")))
@@ -43,20 +43,20 @@ async def told(hub: EventHub, last_id: str = "", count: int = 1) -> list[tuple[s
     return found
 
 
-async def test_a_reader_resumes_where_it_was_and_is_told_when_that_is_not_known(
+async def test_a_reader_resumes_where_it_was_and_reports_when_that_is_not_known(
     client: Client,
 ) -> None:
     async with client:
         hub = EventHub(client)
         hub.open()
-        first = await told(hub, count=5)
+        first = await reported(hub, count=5)
         assert {event for _, event in first} == ALL
         client.wakeups.notified("schedule")
-        [(newest, _)] = await told(hub, last_id=first[-1][0])
-        assert await told(hub, last_id=first[0][0]) == [first[1]]
+        [(newest, _)] = await reported(hub, last_id=first[-1][0])
+        assert await reported(hub, last_id=first[0][0]) == [first[1]]
         epoch = newest.partition("-")[0]
         for unknown in (f"{epoch}-999999", "0badf00d-1", "nonsense", f"{epoch}-x"):
-            assert (await told(hub, last_id=unknown))[0][1] == "reset"
+            assert (await reported(hub, last_id=unknown))[0][1] == "reset"
         hub.close()
 
 
@@ -64,11 +64,11 @@ async def test_wake_ups_of_one_moment_are_one_hint(client: Client) -> None:
     async with client:
         hub = EventHub(client)
         hub.open()
-        first = await told(hub, count=5)
+        first = await reported(hub, count=5)
         for _ in range(100):
             client.wakeups.notified("schedule")
         await client.start("add", a=1)
-        later = await told(hub, last_id=first[-1][0], count=4)
+        later = await reported(hub, last_id=first[-1][0], count=4)
         hub.close()
     assert [event for _, event in later] == ["automation", "pipeline", "run", "schedule"]
 
@@ -80,9 +80,9 @@ async def test_an_old_id_that_left_the_ring_is_reset(
     async with client:
         hub = EventHub(client)
         hub.open()
-        first = await told(hub, count=3)
+        first = await reported(hub, count=3)
         epoch = first[0][0].partition("-")[0]
-        assert (await told(hub, last_id=f"{epoch}-1"))[0][1] == "reset"
+        assert (await reported(hub, last_id=f"{epoch}-1"))[0][1] == "reset"
         hub.close()
 
 
@@ -100,7 +100,7 @@ async def test_streams_are_bounded_and_a_reader_that_is_gone_frees_its_slot(
         assert (refused.value.status, refused.value.headers["retry-after"]) == (429, "5")
         hub.reserve("somebody else")
         await cast(Any, open_ones[0]).aclose()
-        assert len(await told(hub)) == 1
+        assert len(await reported(hub)) == 1
         hub.close()
         for stream in open_ones[1:]:
             assert all("reset" not in text for text in [text async for text in stream])

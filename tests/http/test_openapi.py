@@ -107,9 +107,9 @@ def attack(operation: Any, mode: Any, runner: asyncio.Runner, transport: Any) ->
     )  # fmt: skip
     @given(case=operation.as_strategy(mode))
     def check(case: Any) -> None:
-        told = {**case.as_transport_kwargs(base_url=BASE)}
-        told.pop("stream", None)
-        request = requests.Request(**told).prepare()
+        reported = {**case.as_transport_kwargs(base_url=BASE)}
+        reported.pop("stream", None)
+        request = requests.Request(**reported).prepare()
         request.headers.setdefault("content-type", "application/json")
         case.validate_response(runner.run(send(request)), checks=CHECKED)
 

@@ -33,12 +33,16 @@ from rota.store.backend.database import Database, Row, Tx, open_url
 from rota.store.backend.postgres import PostgresTx
 from rota.store.backend.sqlite_tx import SqliteTx
 from rota.store.runs import claim as claiming
-from rota.store.runs import history, steps, transitions, workers
+from rota.store.runs import history, steps, workers
+from rota.store.runs.payloads import INLINE_BYTES_MAX
+from rota.store.runs.recover import reap_runs
+from rota.store.runs.settle import settle_runs
+from rota.store.runs.start import start_runs
 
 NOW = 1_700_000_000_000_000
 LEASE = 30 * SECOND
 SPACE = "default"
-BIG = "x" * (2 * transitions.INLINE_BYTES_MAX)
+BIG = "x" * (2 * INLINE_BYTES_MAX)
 
 _counter = itertools.count(1)
 
@@ -105,7 +109,7 @@ async def sql(db: Database, text: str) -> list[Row]:
 
 async def start(db: Database, *fresh: NewRun, now: int = NOW) -> list[Started]:
     """Insert runs."""
-    return await db.write(transitions.start, fresh, now=now)
+    return await db.write(start_runs, fresh, now=now)
 
 
 def request(
@@ -114,7 +118,7 @@ def request(
     slots: int = 100,
     now: int = NOW,
     queues: Sequence[tuple[str, int]] | None = None,
-    room: int = 100,
+    runs_max: int = 100,
     names: Iterable[str] = ("work",),
     limited: Iterable[str] = (),
     namespace: str = SPACE,
@@ -123,8 +127,8 @@ def request(
 ) -> claiming.ClaimRequest:
     """Who claims what."""
     return claiming.ClaimRequest(
-        namespace, worker, list(names), queues or [("default", slots)], room, frozenset(limited),
-        now, now + LEASE, alone, after or {},
+        namespace, worker, list(names), queues or [("default", slots)], runs_max,
+        frozenset(limited), now, now + LEASE, alone, after or {},
     )  # fmt: skip
 
 
@@ -145,7 +149,7 @@ async def settle(
     db: Database, held: Claim, verb: str = "complete", *, now: int = NOW, **fields: Any
 ) -> bool:
     """Settle one claim; whether it was ours to settle."""
-    done = await db.write(transitions.settle, [Outcome(held, verb, **fields)], now=now)
+    done = await db.write(settle_runs, [Outcome(held, verb, **fields)], now=now)
     return held.id in done.ids
 
 
@@ -155,7 +159,7 @@ async def reap(
     """One round of the reaper."""
     heirs = [fresh_id(now) for _ in range(batch)]
     return await db.write(
-        transitions.reap, namespace=SPACE, now=now, gone=list(gone), recoveries_max=recoveries_max,
+        reap_runs, namespace=SPACE, now=now, gone=list(gone), recoveries_max=recoveries_max,
         new_ids=heirs,
     )  # fmt: skip
 

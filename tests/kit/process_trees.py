@@ -21,7 +21,7 @@ BIRTH_S = 0.5
 
 
 async def given_up(
-    call: Callable[[], Awaitable[object]], folder: Path, *, turns: int, times: int = 1
+    call: Callable[[], Awaitable[object]], folder: Path, *, forks: int, times: int = 1
 ) -> None:
     """Give up `call`, which runs PARENT in `folder`, at each turn of the loop while it starts.
 
@@ -33,21 +33,21 @@ async def given_up(
     children: list[int] = []
     try:
         open_before = _open_ones()
-        for turn in range(1, turns):
+        for turn in range(1, forks):
             task = asyncio.ensure_future(call())
-            await _turns(turn)
+            await _forks(turn)
             if select.select([fifo], [], [], BIRTH_S)[0]:
                 children += map(int, os.read(fifo, 1000).split())
             for _ in range(times):
                 task.cancel()
-                await _turns(1)
+                await _forks(1)
             with pytest.raises(asyncio.CancelledError):
                 await task
         assert children, "no program was ever started: the test looks at the wrong moments"
         await until(lambda: all(map(gone, children)))
         # No more than before: a file of an earlier test may be closed only now.
         await until(lambda: _open_ones() <= open_before)
-        await _turns(10)  # the loop has been reported the last end; it closes what was for it
+        await _forks(10)  # the loop has been reported the last end; it closes what was for it
     finally:
         os.close(fifo)
         for child in itertools.filterfalse(gone, children):
@@ -70,7 +70,7 @@ async def until(condition: Callable[[], bool]) -> None:
             await asyncio.sleep(0.01)
 
 
-async def _turns(count: int) -> None:
+async def _forks(count: int) -> None:
     for _ in range(count):
         await asyncio.sleep(0)
 

@@ -32,13 +32,13 @@ async def run(*argv: str, stdin: bytes = b"", cwd: Path | None = None) -> ExitSt
     return ExitStatus(code, out.text(), err.text())
 
 
-async def test_a_program_is_fed_and_heard() -> None:
+async def test_a_program_is_fed_and_read() -> None:
     assert await run("sh", "-c", "cat; echo no >&2; exit 3", stdin=b"yes") == (3, "yes", "no\n")
 
 
 @pytest.mark.parametrize("times", [1, 2, 3])
 async def test_who_gives_up_and_insists_leaves_nothing_either(tmp_path: Path, times: int) -> None:
-    await given_up(lambda: run("sh", "-c", PARENT, cwd=tmp_path), tmp_path, turns=6, times=times)
+    await given_up(lambda: run("sh", "-c", PARENT, cwd=tmp_path), tmp_path, forks=6, times=times)
 
 
 async def test_a_start_that_fails_after_it_was_given_up_is_no_trouble() -> None:
@@ -49,7 +49,7 @@ async def test_a_start_that_fails_after_it_was_given_up_is_no_trouble() -> None:
         await failing
 
 
-async def test_what_keeps_a_program_from_starting_is_told(tmp_path: Path) -> None:
+async def test_what_keeps_a_program_from_starting_is_reported(tmp_path: Path) -> None:
     (tmp_path / "plain").write_text("no program")
     with pytest.raises(NeedsPermission, match="may not be run"):
         await run(str(tmp_path / "plain"))
@@ -67,7 +67,7 @@ async def test_to_kill_what_has_ended_changes_nothing() -> None:
     assert child.returncode == 0
 
 
-async def test_an_ear_keeps_the_first_part_and_says_that_there_was_more() -> None:
+async def test_an_output_pipe_keeps_the_first_part_and_says_that_there_was_more() -> None:
     with OutputPipe(3) as out, OutputPipe(4) as err:
         child = await start(
             ["sh", "-c", "printf abcd; printf abcd >&2"], out, err, env=os.environ, cwd=None
@@ -78,7 +78,7 @@ async def test_an_ear_keeps_the_first_part_and_says_that_there_was_more() -> Non
         assert (err.text(), err.full.is_set()) == ("abcd", False)
 
 
-def test_an_end_is_told_in_words() -> None:
-    assert ExitStatus(0, "", "").told("git") == "git ended with exit 0"
-    assert ExitStatus(-9, "out", "").told("git") == "git ended with signal 9: out"
-    assert ExitStatus(1, "out", " err\n").told("git") == "git ended with exit 1: err"
+def test_an_end_is_reported_in_words() -> None:
+    assert ExitStatus(0, "", "").end_text("git") == "git ended with exit 0"
+    assert ExitStatus(-9, "out", "").end_text("git") == "git ended with signal 9: out"
+    assert ExitStatus(1, "out", " err\n").end_text("git") == "git ended with exit 1: err"

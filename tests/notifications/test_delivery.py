@@ -264,7 +264,7 @@ async def test_a_function_that_raises_is_called_again_and_a_sync_one_runs_in_a_t
     assert len(set(seen)) == 1
 
 
-async def test_a_rule_is_tested_from_where_one_stands() -> None:
+async def test_a_rule_is_tested_from_any_folder() -> None:
     app = Shop()
     async with Receiver(Answer(204), Answer(404)).up() as receiver:
         app.notify("hook", webhook=receiver.url, kinds=["missed"])

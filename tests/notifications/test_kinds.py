@@ -16,11 +16,11 @@ from tests.automations.kit import sound as all_sound
 from tests.kit import select
 from tests.kit.builders import raw
 from tests.notifications.kit import keep
-from tests.pipelines.kit.offline_folder import yard
+from tests.pipelines.kit.offline_folder import offline_world
 from tests.schedules.kit import Noted, outage, resume_work, sound
 
 
-async def test_a_workflow_that_fails_for_good_is_told_once_with_its_error(
+async def test_a_workflow_that_fails_for_good_is_reported_once_with_its_error(
     database_url: str,
 ) -> None:
     app = Rota()
@@ -180,7 +180,7 @@ async def test_a_schedule_that_cannot_be_read_is_quarantined(database_url: str) 
 async def test_a_pipeline_fails_recovers_and_is_skipped(database_url: str, tmp_path: Path) -> None:
     app = Rota(keep_days=0)
     kept = keep(app)
-    async with yard(database_url, tmp_path, app) as place:
+    async with offline_world(database_url, tmp_path, app) as place:
         place.broken.add("two")
         block = 'cron: "0 * * * *"\ncondition: {file_missing: stop}'
         await place.add("sums", block, titles=("one", "two"))
@@ -196,6 +196,22 @@ async def test_a_pipeline_fails_recovers_and_is_skipped(database_url: str, tmp_p
         assert {one.schedule for one in kept} == {"sums-1"}
         assert kept[0].text.startswith("pipeline sums failed")
         assert "stop" in kept[2].text
+
+
+async def test_a_pipeline_run_that_a_person_retries_recovers(
+    database_url: str, tmp_path: Path
+) -> None:
+    app = Rota(keep_days=0)
+    kept = keep(app)
+    async with offline_world(database_url, tmp_path, app) as place:
+        place.broken.add("two")
+        await place.add("sums", 'cron: "0 0 1 1 *"', titles=("one", "two"))
+        run = await app.pipelines.start(tmp_path / "sums")
+        await place.world.drain("1h")
+        place.broken.clear()
+        await app.pipelines.retry(run.id)
+        await place.world.drain("1h")
+        assert kept.lines == [("failed", "pipeline", "sums"), ("recovered", "pipeline", "sums")]
 
 
 # -- automations ---------------------------------------------------------------------------------
@@ -243,7 +259,7 @@ async def test_an_approval_is_wanted(database_url: str) -> None:
 
 
 @pytest.mark.parametrize("safety", [Safety.UNKNOWABLE, Safety.RECONCILABLE])
-async def test_an_unknown_outcome_is_told_when_only_a_person_can_settle_it(
+async def test_an_unknown_outcome_is_reported_when_only_a_person_can_settle_it(
     database_url: str, safety: Safety
 ) -> None:
     app = Line(safety)

@@ -13,7 +13,7 @@ from rota.notifications.ping import Ping, address
 from rota.notifications.receivers import Notice, Notify, Recipients, receivers
 from rota.notifications.webhook import key_bytes, shown, signature
 from rota.store.schedules.attempts import Attempt
-from tests.pipelines.kit import told
+from tests.pipelines.kit import problem_lines
 from tests.pipelines.kit.offline_folder import written
 
 RUN = "01a1e2b1103b71a594930f72e9115d21"
@@ -94,7 +94,7 @@ def test_a_receiver_with_a_webhook_and_a_command_is_two() -> None:
     assert list(receivers(Notify(), "failure")) == []
 
 
-def test_each_event_goes_to_its_own_and_the_switch_hears_of_every_end() -> None:
+def test_each_event_goes_to_its_own_and_the_switch_learns_of_every_end() -> None:
     notify = Notify(on_success="https://s.example", on_recovery="https://r.example",
         ping="https://p.example")  # fmt: skip
     tells = Recipients(pipeline_id="p", name="P", folder="/", notify=notify)
@@ -126,10 +126,12 @@ def test_an_address_is_shown_without_what_may_be_secret() -> None:
         ("ping: 'env:MY HOOK'", "env: is followed by the name of a variable"),
     ],
 )
-def test_what_could_never_be_sent_is_told_when_the_file_is_read(
+def test_what_could_never_be_sent_is_reported_when_the_file_is_read(
     tmp_path: Path, notify: str, said: str
 ) -> None:
-    problems = told(tmp_path / "p", written("p", f'cron: "0 9 * * *"\nnotify: {{{notify}}}'))
+    problems = problem_lines(
+        tmp_path / "p", written("p", f'cron: "0 9 * * *"\nnotify: {{{notify}}}')
+    )
     assert any(said in each for each in problems), problems
 
 
@@ -142,4 +144,4 @@ notify:
   on_missed: env:CHAT_HOOK
   ping: "https://hc.example/{event}"
 """
-    assert told(tmp_path / "p", written("p", f'cron: "0 9 * * *"{notify}')) == []
+    assert problem_lines(tmp_path / "p", written("p", f'cron: "0 9 * * *"{notify}')) == []

@@ -32,7 +32,7 @@ class Scene:
     def __init__(self, world: World, app: Noted, receiver: Receiver) -> None:
         self.world, self.app, self.receiver = world, app, receiver
 
-    async def tells(self, folder: Path, schedule: str = "hourly", **notify: Any) -> None:
+    async def recipients(self, folder: Path, schedule: str = "hourly", **notify: Any) -> None:
         """Set whom the schedule tells; the address of the receiver represents URL."""
         text = msgspec.json.encode(notify).decode().replace("URL", self.receiver.url)
         told = Recipients(
@@ -69,12 +69,12 @@ async def scene(url: str, *answers: Answer, **words: Any) -> AsyncIterator[Scene
         await sound(app)
 
 
-async def test_success_failure_and_recovery_are_told_once_each(
+async def test_success_failure_and_recovery_are_reported_once_each(
     database_url: str, tmp_path: Path
 ) -> None:
     async with scene(database_url) as at:
         everything = {f"on_{event}": "URL/hook" for event in ("success", "failure", "recovery")}
-        await at.tells(tmp_path, **everything)
+        await at.recipients(tmp_path, **everything)
         await at.hours()
         at.app.broken = True
         await at.hours(2)
@@ -93,12 +93,12 @@ async def test_success_failure_and_recovery_are_told_once_each(
         assert set(await at.notified()) == {"completed"}
 
 
-async def test_a_failure_that_is_tried_again_is_told_when_no_try_is_left(
+async def test_a_failure_that_is_tried_again_is_reported_when_no_try_is_left(
     database_url: str, tmp_path: Path
 ) -> None:
     async with scene(database_url, retries=2) as at:
         await at.app.schedules.create("other", "failing", "0 * * * *", **HOURLY)
-        await at.tells(tmp_path, "other", on_failure="URL/hook")
+        await at.recipients(tmp_path, "other", on_failure="URL/hook")
         await at.hours()
         assert at.receiver.calls == []
         await at.world.advance("1m")
@@ -106,11 +106,11 @@ async def test_a_failure_that_is_tried_again_is_told_when_no_try_is_left(
         assert at.receiver.calls[0].message["attempts"] == 3
 
 
-async def test_what_is_missed_is_told_with_its_reason_and_number(
+async def test_what_is_missed_is_reported_with_its_reason_and_number(
     database_url: str, tmp_path: Path
 ) -> None:
     async with scene(database_url, missed="skip") as at:
-        await at.tells(tmp_path, on_missed="URL/hook")
+        await at.recipients(tmp_path, on_missed="URL/hook")
         outage(at.world, "5h30m")
         await resume_work(at.world)
         await at.hours()
@@ -130,7 +130,7 @@ async def test_a_webhook_is_signed_and_the_key_is_nowhere(
     refused = Answer(status=503)
     async with scene(database_url, refused) as at:
         hook = {"webhook": "URL/services/T0/token-in-path", "secretEnv": "HOOK_KEY"}
-        await at.tells(tmp_path, on_success=hook)
+        await at.recipients(tmp_path, on_success=hook)
         await at.hours()
         await at.world.advance("1m")
         first, second = at.receiver.calls
@@ -157,7 +157,7 @@ async def test_nothing_goes_out_unsigned_when_the_key_is_missing(
 ) -> None:
     monkeypatch.delenv("HOOK_KEY", raising=False)
     async with scene(database_url) as at:
-        await at.tells(tmp_path, on_success={"webhook": "URL/hook", "secretEnv": "HOOK_KEY"})
+        await at.recipients(tmp_path, on_success={"webhook": "URL/hook", "secretEnv": "HOOK_KEY"})
         await at.world.advance("1h")
         assert at.receiver.calls == []
         monkeypatch.setenv("HOOK_KEY", "plain text")
@@ -170,7 +170,7 @@ async def test_a_receiver_that_is_down_is_tried_until_it_is_up(
 ) -> None:
     later = Answer(429, headers=(("retry-after", "1200"),))
     async with scene(database_url, Answer(hang_up=True), Answer(500), later) as at:
-        await at.tells(tmp_path, on_success="URL/hook")
+        await at.recipients(tmp_path, on_success="URL/hook")
         await at.world.advance("1h")
         await at.world.advance("10m")
         assert len(at.receiver.calls) == 3  # and now it waits as long as it was asked to
@@ -184,7 +184,7 @@ async def test_a_redirect_is_not_followed_and_a_refusal_not_repeated(
 ) -> None:
     moved = Answer(302, headers=(("location", "http://127.0.0.1:9/elsewhere?token=x"),))
     async with scene(database_url, moved, Answer(404)) as at:
-        await at.tells(tmp_path, on_success="URL/hook")
+        await at.recipients(tmp_path, on_success="URL/hook")
         await at.hours(2)
         assert at.receiver.paths == ["/hook", "/hook"]
         assert await at.notified() == ["failed:fatal", "failed:fatal"]
@@ -193,14 +193,14 @@ async def test_a_redirect_is_not_followed_and_a_refusal_not_repeated(
         assert "token" not in (first.error or "")
 
 
-async def test_one_receiver_that_refuses_keeps_no_other_from_being_told(
+async def test_one_receiver_that_refuses_keeps_no_other_from_being_reported(
     database_url: str, tmp_path: Path
 ) -> None:
     async with scene(database_url) as at:
         at.receiver.answers = [Answer(404)]
         out = tmp_path / "told"
         both = ["URL/first", {"webhook": "URL/second", "command": f"cat > '{out}'"}]
-        await at.tells(tmp_path, on_success=both)
+        await at.recipients(tmp_path, on_success=both)
         await at.hours()
         assert sorted(at.receiver.paths) == ["/first", "/second"]
         assert msgspec.json.decode(out.read_bytes())["event"] == "success"
@@ -220,7 +220,7 @@ async def test_a_command_gets_the_message_and_its_folder_and_is_killed_in_time(
     monkeypatch.setattr(notify, "COMMAND_S", 0.2)
     async with scene(database_url) as at:
         line = 'cat > told; echo "$ROTA_EVENT $ROTA_PIPELINE" > names; test -e ready || sleep 60'
-        await at.tells(tmp_path, on_success={"command": line})
+        await at.recipients(tmp_path, on_success={"command": line})
         await at.world.advance("1h")
         await at.world.advance("1s")
         (tmp_path / "ready").touch()
@@ -240,7 +240,9 @@ async def test_a_command_gets_a_small_environment_and_the_variables_of_pass_env(
     monkeypatch.setenv("OPENAI_API_KEY", "sk-1")
     monkeypatch.delenv("CHAT_TOKEN", raising=False)
     async with scene(database_url) as at:
-        await at.tells(tmp_path, on_success={"command": "env > given", "passEnv": ["CHAT_TOKEN"]})
+        await at.recipients(
+            tmp_path, on_success={"command": "env > given", "passEnv": ["CHAT_TOKEN"]}
+        )
         await at.world.advance("1h")
         assert not (tmp_path / "given").exists()  # without its variable it is tried again
         monkeypatch.setenv("CHAT_TOKEN", "secret-value")
@@ -266,7 +268,7 @@ async def test_an_execution_that_was_called_off_is_nobodys_news(
     async with scene(database_url) as at:
         await at.app.schedules.create("slow", "long", "0 * * * *", **HOURLY)
         told = {"on_success": "URL/hook", "on_failure": "URL/hook", "ping": "URL/ping"}
-        await at.tells(tmp_path, "slow", **told)
+        await at.recipients(tmp_path, "slow", **told)
         await at.world.advance("1h")
         [run] = await at.app.runs.list(name="long")
         await at.app.runs.cancel(run.id)
@@ -278,7 +280,7 @@ async def test_a_chain_that_a_person_tries_again_recovers(
     database_url: str, tmp_path: Path
 ) -> None:
     async with scene(database_url) as at:
-        await at.tells(tmp_path, on_failure="URL/hook", on_recovery="URL/hook")
+        await at.recipients(tmp_path, on_failure="URL/hook", on_recovery="URL/hook")
         at.app.broken = True
         await at.hours()
         at.app.broken = False
@@ -292,7 +294,7 @@ async def test_a_failure_by_hand_recovers_with_the_next_success(
     database_url: str, tmp_path: Path
 ) -> None:
     async with scene(database_url) as at:
-        await at.tells(tmp_path, on_failure="URL/hook", on_recovery="URL/hook")
+        await at.recipients(tmp_path, on_failure="URL/hook", on_recovery="URL/hook")
         await at.hours()
         at.app.broken = True
         await at.world.advance("1m")
@@ -312,9 +314,9 @@ async def test_a_failure_by_hand_recovers_with_the_next_success(
         assert at.receiver.events == ["failure", "recovery"] * 2
 
 
-async def test_a_recovery_by_hand_is_told_once(database_url: str, tmp_path: Path) -> None:
+async def test_a_recovery_by_hand_is_reported_once(database_url: str, tmp_path: Path) -> None:
     async with scene(database_url) as at:
-        await at.tells(tmp_path, on_failure="URL/hook", on_recovery="URL/hook")
+        await at.recipients(tmp_path, on_failure="URL/hook", on_recovery="URL/hook")
         at.app.broken = True
         await at.hours()
         at.app.broken = False
@@ -324,11 +326,11 @@ async def test_a_recovery_by_hand_is_told_once(database_url: str, tmp_path: Path
         assert at.receiver.events == ["failure", "recovery"]
 
 
-async def test_a_schedule_that_is_gone_still_tells_of_what_has_ended(
+async def test_a_schedule_that_is_gone_still_reports_what_has_ended(
     database_url: str, tmp_path: Path
 ) -> None:
     async with scene(database_url, Answer(503)) as at:
-        await at.tells(tmp_path, on_success="URL/hook")
+        await at.recipients(tmp_path, on_success="URL/hook")
         await at.world.advance("1h")
         await at.app.schedules.delete("hourly")
         await at.hours()
@@ -341,7 +343,7 @@ async def test_an_address_may_stand_in_the_environment_alone(
     async with scene(database_url) as at:
         monkeypatch.delenv("CHAT_HOOK", raising=False)
         monkeypatch.setenv("SWITCH", f"{at.receiver.url}/ping/secret-part")
-        await at.tells(tmp_path, on_success="env:CHAT_HOOK", ping="env:SWITCH")
+        await at.recipients(tmp_path, on_success="env:CHAT_HOOK", ping="env:SWITCH")
         await at.world.advance("1h")
         assert at.receiver.paths == ["/ping/secret-part"]
         monkeypatch.setenv("CHAT_HOOK", f"{at.receiver.url}/hook/secret-part")

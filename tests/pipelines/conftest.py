@@ -6,16 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.pipelines.kit.virtual_folder import House
+from tests.pipelines.kit.virtual_folder import FolderWorld
 
 
 @pytest.fixture
-def house(tmp_path: Path, database_url: str) -> House:
+def folder_world(tmp_path: Path, database_url: str) -> FolderWorld:
     """A folder of pipelines, on SQLite and then on PostgreSQL."""
-    return House(tmp_path, database_url)
+    return FolderWorld(tmp_path, database_url)
 
 
 @pytest.fixture
-def small(tmp_path: Path) -> House:
+def small(tmp_path: Path) -> FolderWorld:
     """The same on SQLite only, for what does not touch the database's side."""
-    return House(tmp_path, f"sqlite:///{tmp_path / 'rota.db'}")
+    return FolderWorld(tmp_path, f"sqlite:///{tmp_path / 'rota.db'}")

@@ -9,12 +9,12 @@ import pytest
 from rota.core.time.instants import HOUR
 from rota.pipelines import usage
 from rota.pipelines.usage import PipelineUsage
-from tests.pipelines.kit.offline_folder import yard
+from tests.pipelines.kit.offline_folder import offline_world
 from tests.pipelines.kit.receiver import Receiver
 
 
 async def test_a_schedule_costs_what_its_executions_cost(database_url: str, tmp_path: Path) -> None:
-    async with yard(database_url, tmp_path) as place:
+    async with offline_world(database_url, tmp_path) as place:
         await place.add("sums", 'cron: "0 * * * *"', titles=("one", "two", "three"))
         assert await usage.of_schedule(place.app, "sums-1") == PipelineUsage()
         await place.world.advance("3h")
@@ -34,7 +34,7 @@ async def test_a_schedule_costs_what_its_executions_cost(database_url: str, tmp_
 async def test_one_that_failed_or_was_called_off_cost_what_it_had_taken(
     database_url: str, tmp_path: Path
 ) -> None:
-    async with yard(database_url, tmp_path) as place:
+    async with offline_world(database_url, tmp_path) as place:
         place.broken.add("two")
         await place.add("sums", 'cron: "0 * * * *"', titles=("one", "two"))
         await place.world.advance("1h")
@@ -58,10 +58,10 @@ async def test_one_that_failed_or_was_called_off_cost_what_it_had_taken(
         assert total.cost_usd == pytest.approx(partial.cost_usd)
 
 
-async def test_a_partial_result_is_told_as_a_failure_with_its_numbers(
+async def test_a_partial_result_is_reported_as_a_failure_with_its_numbers(
     database_url: str, tmp_path: Path
 ) -> None:
-    async with Receiver().up() as receiver, yard(database_url, tmp_path) as place:
+    async with Receiver().up() as receiver, offline_world(database_url, tmp_path) as place:
         hook = f"{receiver.url}/hook"
         notify = f'notify: {{on_success: "{hook}", on_failure: "{hook}", on_recovery: "{hook}"}}'
         place.broken.add("two")

@@ -91,7 +91,7 @@ def test_callers_that_go_away_take_nobody_with_them(
     asyncio.run(play())
 
 
-async def test_whoever_waits_shares_the_next_call() -> None:
+async def test_all_who_wait_share_the_next_call() -> None:
     sender = Sender(pauses=3)
     batch: Batch[int, int] = Batch(sender)
     assert await asyncio.gather(*(batch.put(n) for n in range(64))) == [n * n for n in range(64)]

@@ -30,7 +30,13 @@ from rota.store import invariants
 from rota.store.backend import migrate
 from rota.store.backend.database import Database, Tx, open_url
 from rota.store.runs import claim as claiming
-from rota.store.runs import steps, transitions
+from rota.store.runs import steps
+from rota.store.runs.cancel import cancel_chains
+from rota.store.runs.recover import reap_runs, renew_leases, return_strays
+from rota.store.runs.retry import resolve_run
+from rota.store.runs.settle import settle_runs
+from rota.store.runs.start import start_runs, successor
+from rota.store.runs.wake import poke, wake_due
 from tests.kit.builders import (
     LEASE,
     NOW,
@@ -121,14 +127,14 @@ class Store(RuleBasedStateMachine):
     @rule(fresh=st.lists(births, min_size=1, max_size=3))
     def start(self, fresh: list[Birth]) -> None:
         for name, delay, priority, external, serial in fresh:
-            self.born(
+            self.created(
                 new_run(
                     name, id=fresh_id(self.now), available_at=self.now + delay, priority=priority,
                     external_id=external, serial_key=serial,
                 )
             )  # fmt: skip
 
-    def born(self, fresh: NewRun) -> None:
+    def created(self, fresh: NewRun) -> None:
         holder = next(
             (
                 life.id
@@ -138,7 +144,7 @@ class Store(RuleBasedStateMachine):
             ),
             None,
         )
-        [answer] = self.write(transitions.start, [fresh], now=self.now)
+        [answer] = self.write(start_runs, [fresh], now=self.now)
         if self.model.start(fresh, self.now):
             assert answer == Started(fresh.id, existed=False)
             self.started.append(fresh)
@@ -150,9 +156,7 @@ class Store(RuleBasedStateMachine):
     def start_again(self, pick: int) -> None:
         """The same start once more, as after a broken connection."""
         fresh = self.started[pick % len(self.started)]
-        assert self.write(transitions.start, [fresh], now=self.now) == [
-            Started(fresh.id, existed=False)
-        ]
+        assert self.write(start_runs, [fresh], now=self.now) == [Started(fresh.id, existed=False)]
 
     @precondition(lambda self: self.claims)
     @rule(pick=picks, waits=st.booleans())
@@ -210,7 +214,7 @@ class Store(RuleBasedStateMachine):
         wake_at = None if delay is None else self.now + delay
         retry, reason = None, None
         if verb == "fail" and again:
-            retry = transitions.successor(
+            retry = successor(
                 claim, fresh_id(self.now), trigger="retry", attempt=claim.attempt + 1,
                 available_at=wake_at or self.now,
             )  # fmt: skip
@@ -220,7 +224,7 @@ class Store(RuleBasedStateMachine):
                 reason = "child"
         outcome = Outcome(claim, verb, reason=reason, wake_at=wake_at, retry=retry)
         repeats = verb == "complete" and self.model.runs[claim.id].was_completed_by(claim)
-        done = self.write(transitions.settle, [outcome], now=self.now)
+        done = self.write(settle_runs, [outcome], now=self.now)
         legal = self.model.settle(
             claim, verb, reason=reason, wake_at=wake_at, retry=retry, now=self.now
         )
@@ -246,7 +250,7 @@ class Store(RuleBasedStateMachine):
     @rule(pick=picks)
     def renew(self, pick: int) -> None:
         claim = self.held(pick)
-        ours = self.write(transitions.renew, [claim], lease_until=self.now + LEASE)
+        ours = self.write(renew_leases, [claim], lease_until=self.now + LEASE)
         life = self.model.runs[claim.id]
         assert ours == ({claim.id} if life.is_held_by(claim) else frozenset())
         if ours:
@@ -258,7 +262,7 @@ class Store(RuleBasedStateMachine):
             c for n, c in enumerate(self.claims)
             if self.model.runs[c.id].is_held_by(c) and pick >> (n % 13) & 1
         ]  # fmt: skip
-        count = self.write(transitions.return_strays, namespace=SPACE, worker_id=worker, held=held)
+        count = self.write(return_strays, namespace=SPACE, worker_id=worker, held=held)
         assert count == self.model.strays(worker, [claim.id for claim in held])
 
     # -- time ------------------------------------------------------------------------------
@@ -269,7 +273,7 @@ class Store(RuleBasedStateMachine):
 
     @rule()
     def wake(self) -> None:
-        woken = self.write(transitions.wake_due, namespace=SPACE, now=self.now)
+        woken = self.write(wake_due, namespace=SPACE, now=self.now)
         assert woken.total == self.model.wake_due(self.now)
 
     @rule(gone=st.sampled_from([(), *((worker,) for worker in WORKERS), WORKERS]))
@@ -277,7 +281,7 @@ class Store(RuleBasedStateMachine):
         lapsed = self.model.lapsed(self.now, gone)
         new_ids = [fresh_id(self.now) for _ in range(len(lapsed) + 1)]
         reaped = self.write(
-            transitions.reap, namespace=SPACE, now=self.now, gone=list(gone),
+            reap_runs, namespace=SPACE, now=self.now, gone=list(gone),
             recoveries_max=RECOVERIES_MAX, new_ids=new_ids,
         )  # fmt: skip
         assert {run.id for run, _ in reaped} == {life.id for life in lapsed}
@@ -308,7 +312,7 @@ class Store(RuleBasedStateMachine):
     @rule(pick=picks)
     def cancel(self, pick: int) -> None:
         root = self.life(pick).root
-        ids = self.write(transitions.cancel, [root], reason="by request", now=self.now)
+        ids = self.write(cancel_chains, [root], reason="by request", now=self.now)
         assert set(ids) == self.model.cancel([root], self.now)
 
     @precondition(lambda self: self.model.runs)
@@ -324,7 +328,7 @@ class Store(RuleBasedStateMachine):
             parent_id=last.parent, attempt=last.attempt + 1, priority=last.priority,
             serial_key=last.serial, available_at=self.now, trigger="retry",
         )  # fmt: skip
-        self.born(heir)
+        self.created(heir)
 
     @precondition(lambda self: self.model.runs)
     @rule(pick=picks)
@@ -343,7 +347,7 @@ class Store(RuleBasedStateMachine):
         """The wake-up that comes before the suspension must not be lost."""
         claim = self.live()[pick % len(self.live())]
         self.model.poke(claim.root_id, self.now)
-        self.write(transitions.poke, [claim.root_id], now=self.now)
+        self.write(poke, [claim.root_id], now=self.now)
         self.end(claim, "suspend", again=False, delay=None)
 
     @precondition(lambda self: self.model.runs)
@@ -351,7 +355,7 @@ class Store(RuleBasedStateMachine):
     def resolve(self, pick: int) -> None:
         waiting = [x for x in self.model.runs.values() if x.status is Status.WAITING]
         life = waiting[pick % len(waiting)] if waiting and pick % 4 else self.life(pick)
-        done = self.write(transitions.resolve, life.id, now=self.now)
+        done = self.write(resolve_run, life.id, now=self.now)
         assert done == self.model.resolve(life, self.now)
 
     # -- what must always hold -------------------------------------------------------------

@@ -132,7 +132,7 @@ def outage(world: World, duration: Duration) -> None:
 async def resume_work(world: World) -> None:
     """The machines are back: look at everything, as a worker that starts does."""
     assert world.app.runtime is not None
-    world.app.runtime.scheduler.look()
+    world.app.runtime.scheduler.poll()
     await world.settle()
 
 

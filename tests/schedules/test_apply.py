@@ -44,7 +44,7 @@ async def test_a_declared_schedule_is_made_and_fires(database_url: str) -> None:
         await sound(app)
 
 
-async def test_code_owned_and_operator_owned_are_told_apart(database_url: str) -> None:
+async def test_code_owned_and_operator_owned_are_distinguished(database_url: str) -> None:
     app = Program([])
     async with virtual(app, url=database_url):
         await app.schedules.create("mine", "report", HOURLY, **PLAIN)
@@ -127,7 +127,7 @@ async def test_a_deploy_after_an_outage_keeps_what_is_owed(database_url: str) ->
         await sound(app)
 
 
-async def test_a_deploy_with_a_new_time_after_an_outage_tells_of_what_it_drops(
+async def test_a_deploy_with_a_new_time_after_an_outage_reports_what_it_drops(
     database_url: str,
 ) -> None:
     seen: list[str] = []
@@ -184,7 +184,7 @@ async def test_a_declaration_does_not_take_an_operators_schedule_over(
     assert any("schedule s is declared" in text and "ignored" in text for text in said)
 
 
-async def test_an_ignored_declaration_is_told_of_until_it_is_gone(database_url: str) -> None:
+async def test_an_ignored_declaration_is_reported_of_until_it_is_gone(database_url: str) -> None:
     app = Program([], None)
     async with virtual(app, url=database_url):
         await app.schedules.create("s", "report", "0 12 * * *", **PLAIN)

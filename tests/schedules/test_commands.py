@@ -198,7 +198,7 @@ async def test_max_runs_holds_when_many_are_owed(database_url: str) -> None:
         await sound(app)
 
 
-async def test_a_run_can_tell_the_occurrence_before_its_own(database_url: str) -> None:
+async def test_a_run_can_show_the_occurrence_before_its_own(database_url: str) -> None:
     app = Noted()
     told: list[list[str | None]] = []
 
@@ -370,7 +370,7 @@ async def test_a_paused_schedule_can_be_triggered(database_url: str) -> None:
 # -- history ---------------------------------------------------------------------------------
 
 
-async def test_history_tells_the_outcome_of_the_chain_not_of_its_first_attempt(
+async def test_history_shows_the_outcome_of_the_chain_not_of_its_first_attempt(
     database_url: str,
 ) -> None:
     app = Noted()
@@ -526,7 +526,7 @@ async def test_a_range_that_explodes_is_refused(database_url: str) -> None:
 # -- delete and history ----------------------------------------------------------------------
 
 
-async def test_deleting_stops_the_firing_and_lets_born_runs_end(database_url: str) -> None:
+async def test_deleting_stops_the_firing_and_lets_created_runs_end(database_url: str) -> None:
     app = Noted()
     async with virtual(app, url=database_url) as world:
         await app.schedules.create("s", "long", HOURLY, **PLAIN)

@@ -196,7 +196,7 @@ async def test_an_edit_during_the_jitter_of_an_occurrence_does_not_drop_it(
 
 
 @pytest.mark.parametrize("when", ["0 12 * * *", "15 * * * *", "1d"])
-async def test_an_edit_that_drops_what_was_owed_tells_of_it(database_url: str, when: str) -> None:
+async def test_an_edit_that_drops_what_was_owed_reports_it(database_url: str, when: str) -> None:
     app = Noted()
     async with virtual(app, url=database_url) as world:
         await app.schedules.create("s", "report", HOURLY, **PLAIN)
@@ -211,7 +211,7 @@ async def test_an_edit_that_drops_what_was_owed_tells_of_it(database_url: str, w
         await sound(app)
 
 
-async def test_an_edit_while_paused_keeps_the_pause_and_tells_of_what_it_drops(
+async def test_an_edit_while_paused_keeps_the_pause_and_reports_what_it_drops(
     database_url: str,
 ) -> None:
     app = Noted()

@@ -24,7 +24,7 @@ from tests.schedules.kit import (
 HOURLY = "0 * * * *"
 
 
-async def test_missed_run_runs_once_the_latest_and_tells_of_the_others(database_url: str) -> None:
+async def test_missed_run_runs_once_the_latest_and_reports_the_others(database_url: str) -> None:
     app = Noted()
     async with virtual(app, url=database_url) as world:
         await app.schedules.create("s", "report", HOURLY, **PLAIN)
@@ -73,7 +73,7 @@ async def test_missed_all_runs_up_to_n_of_them_the_latest(database_url: str) -> 
         await sound(app)
 
 
-async def test_missed_all_beyond_a_thousand_runs_as_many_as_it_was_told(database_url: str) -> None:
+async def test_missed_all_beyond_a_thousand_runs_as_many_as_it_was_asked(database_url: str) -> None:
     app = Noted(slots=2000)
     async with virtual(app, url=database_url) as world:
         rules: dict[str, Any] = {"missed": "all", "missed_max": 1200, "overlap": "allow"}
@@ -241,7 +241,7 @@ async def test_a_run_that_has_begun_does_not_expire(database_url: str) -> None:
         assert await lines(app, "s") == ["02 00:00:00 completed"]
 
 
-async def test_what_waits_for_its_turn_expires_and_the_queue_goes_on(database_url: str) -> None:
+async def test_what_waits_in_the_queue_expires_and_the_queue_goes_on(database_url: str) -> None:
     app = Noted()
     async with virtual(app, url=database_url) as world:
         await app.schedules.create(

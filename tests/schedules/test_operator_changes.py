@@ -256,7 +256,7 @@ async def lost_zone(url: str) -> None:
         await sql(app, f"update runs set spec = {gone} where kind = 'schedule' and name = 's'")
 
 
-async def test_a_deploy_that_mends_an_unreadable_row_names_the_values_it_drops(
+async def test_a_deploy_that_repairs_an_unreadable_row_names_the_values_it_drops(
     database_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     await lost_zone(database_url)
@@ -269,7 +269,9 @@ async def test_a_deploy_that_mends_an_unreadable_row_names_the_values_it_drops(
     assert "not those of an operator of timezone, overlap" in caplog.text
 
 
-async def test_an_operator_who_mends_an_unreadable_row_keeps_the_values(database_url: str) -> None:
+async def test_an_operator_who_repairs_an_unreadable_row_keeps_the_values(
+    database_url: str,
+) -> None:
     await lost_zone(database_url)
     app = program("0 10 * * *")
     client = Rota(keep_days=0)

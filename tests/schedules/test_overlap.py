@@ -120,7 +120,7 @@ async def _running_and_waiting(app: Noted, world: World) -> None:
     assert [text[12:] for text in await lines(app, "s")] == ["sleeping:sleep", "sleeping:turn"]
 
 
-async def test_the_end_of_a_run_by_hand_gives_nobody_a_turn(database_url: str) -> None:
+async def test_the_end_of_a_run_by_hand_releases_nobody(database_url: str) -> None:
     app = Noted()
     async with virtual(app, url=database_url) as world:
         await _running_and_waiting(app, world)
@@ -135,7 +135,7 @@ async def test_the_end_of_a_run_by_hand_gives_nobody_a_turn(database_url: str) -
         await sound(app)
 
 
-async def test_calling_off_the_running_one_gives_the_waiting_one_its_turn(
+async def test_calling_off_the_running_one_releases_the_waiting_one(
     database_url: str,
 ) -> None:
     app = Noted()
@@ -148,7 +148,9 @@ async def test_calling_off_the_running_one_gives_the_waiting_one_its_turn(
         await sound(app)
 
 
-async def test_a_failed_attempt_that_is_retried_keeps_its_turn(database_url: str) -> None:
+async def test_a_failed_attempt_that_is_retried_keeps_its_place_in_the_queue(
+    database_url: str,
+) -> None:
     app = Noted()
     app.broken = True
 
@@ -170,7 +172,7 @@ async def test_a_failed_attempt_that_is_retried_keeps_its_turn(database_url: str
         await sound(app)
 
 
-async def test_a_deleted_schedules_waiting_run_still_gets_its_turn(database_url: str) -> None:
+async def test_a_deleted_schedules_waiting_run_still_is_released(database_url: str) -> None:
     app = Noted()
     async with virtual(app, url=database_url) as world:
         await _running_and_waiting(app, world)
@@ -209,7 +211,7 @@ async def test_missed_all_runs_every_owed_occurrence_one_after_another(database_
         await sound(app)
 
 
-async def test_queue_all_lets_every_occurrence_wait_for_its_turn(database_url: str) -> None:
+async def test_queue_all_lets_every_occurrence_wait_in_the_queue(database_url: str) -> None:
     app = Noted()
     async with virtual(app, url=database_url) as world:
         await app.schedules.create("s", "long", HOURLY, overlap="queue-all", max_runs=4, **PLAIN)

@@ -180,7 +180,7 @@ async def test_an_occurrence_at_the_very_end_of_a_pause_is_not_in_it(database_ur
         await sound(app)
 
 
-async def test_the_ledger_tells_since_when_and_why_it_was_paused(database_url: str) -> None:
+async def test_the_ledger_shows_since_when_and_why_it_was_paused(database_url: str) -> None:
     app = Noted()
     async with virtual(app, url=database_url) as world:
         await app.schedules.create("s", "report", HOURLY, **PLAIN)
@@ -255,7 +255,7 @@ async def test_pause_after_so_many_failures_in_a_row(database_url: str) -> None:
         await sound(app)
 
 
-async def test_a_success_between_failures_starts_the_count_anew(database_url: str) -> None:
+async def test_a_success_between_failures_starts_the_count_again(database_url: str) -> None:
     app = Noted()
     async with virtual(app, url=database_url) as world:
         await app.schedules.create("s", "shaky", HOURLY, pause_after_failures=2, **PLAIN)
@@ -268,7 +268,7 @@ async def test_a_success_between_failures_starts_the_count_anew(database_url: st
 
 
 @pytest.mark.parametrize("catch_up", [False, True])
-async def test_after_a_resume_failures_are_counted_anew(database_url: str, catch_up: bool) -> None:
+async def test_after_a_resume_failures_are_counted_again(database_url: str, catch_up: bool) -> None:
     app = Noted()
     async with virtual(app, url=database_url) as world:
         await app.schedules.create("s", "shaky", HOURLY, pause_after_failures=2, **PLAIN)

@@ -148,7 +148,7 @@ async def test_catchup_always_skip_to_next_unless_it_is_asked_for(database_url: 
         )
         world.clock.jump("5h30m")
         assert app.runtime is not None
-        app.runtime.scheduler.look()
+        app.runtime.scheduler.poll()
         await world.settle()
         assert sorted(app.dues) == ["01 04:00:00", "01 05:00:00"]
         await sound(app)

@@ -57,7 +57,7 @@ async def test_a_crashed_run_by_hand_releases_the_firing_behind_it(database_url:
             f"lease_until = 1, claim_count = claim_count + 1 where id = '{by_hand}'",
         )
         assert app.runtime is not None
-        await app.runtime.upkeep.reap()
+        await app.runtime.maintenance.reap()
         await world.settle()
         assert (await app.runs.get(by_hand)).status == "crashed"
         assert app.dues == ["-", "01 01:00:00"]
@@ -147,7 +147,7 @@ async def test_cancelling_a_backfilled_run_that_waits_begins_no_other(database_u
         await sound(app)
 
 
-async def test_an_edit_to_allow_releases_what_waits_for_its_turn(database_url: str) -> None:
+async def test_an_edit_to_allow_releases_what_waits_in_the_queue(database_url: str) -> None:
     app = Noted()
     async with virtual(app, url=database_url) as world:
         await _waits_behind_a_run_by_hand(app, world)
@@ -172,7 +172,7 @@ async def _stuck(app: Noted, world: World) -> None:
     assert [one.name for one in broken] == ["broken_turn"]
 
 
-async def test_a_stuck_turn_heals_when_a_worker_starts(database_url: str) -> None:
+async def test_a_stuck_occurrence_heals_when_a_worker_starts(database_url: str) -> None:
     app = Noted()
     async with virtual(app, url=database_url) as world:
         await _stuck(app, world)
@@ -182,7 +182,7 @@ async def test_a_stuck_turn_heals_when_a_worker_starts(database_url: str) -> Non
         await sound(app)
 
 
-async def test_a_stuck_turn_heals_at_the_next_occurrence(database_url: str) -> None:
+async def test_a_stuck_occurrence_heals_at_the_next_occurrence(database_url: str) -> None:
     app = Noted()
     async with virtual(app, url=database_url) as world:
         await _stuck(app, world)
@@ -212,7 +212,7 @@ async def test_a_stuck_backfill_heals_when_a_worker_starts(database_url: str) ->
         await sound(app)
 
 
-async def test_the_doctor_names_a_stuck_turn_and_repairs_it(database_url: str) -> None:
+async def test_the_doctor_names_a_stuck_occurrence_and_repairs_it(database_url: str) -> None:
     app = Noted()
     async with virtual(app, url=database_url) as world:
         await _stuck(app, world)

@@ -14,8 +14,9 @@ from rota.core.runs.model import Outcome, Schedule
 from rota.core.runs.retry import RetryPolicy
 from rota.errors import RotaError, StoreError
 from rota.store.backend.database import Database
-from rota.store.runs import steps, transitions
-from rota.store.runs.transitions import successor
+from rota.store.runs import steps
+from rota.store.runs.settle import settle_runs
+from rota.store.runs.start import start_runs, start_uniform, successor
 from rota.store.schedules import templates
 from tests.kit import hostile
 from tests.kit.builders import (
@@ -69,7 +70,7 @@ def test_start_keeps_or_refuses_hostile_values(database_url: str) -> None:
             fresh = [new_run(**fields), new_run()]
             for batch in (fresh[:1], fresh):
                 try:
-                    await db.write(transitions.start, batch, now=NOW)
+                    await db.write(start_runs, batch, now=NOW)
                 except StoreError:
                     raise
                 except RotaError:
@@ -82,7 +83,7 @@ def test_bulk_starts_keep_or_refuse_hostile_values(database_url: str) -> None:
     async def feed(db: Database, text: str, number: int) -> None:
         template = new_run(available_at=max(number, NOW))
         items = [(fresh_id(), text, text, text), (fresh_id(), None, None, None)]
-        await db.write(transitions.start_uniform, template, items, now=NOW)
+        await db.write(start_uniform, template, items, now=NOW)
 
     fed(database_url, feed)
 
@@ -96,7 +97,7 @@ def test_outcomes_are_settled_or_refused_whatever_they_hold(database_url: str) -
             held, other = await begin(db), await begin(db)
             outcomes = [Outcome(held, verb, **fields), Outcome(other, "complete")]
             try:
-                await db.write(transitions.settle, outcomes, now=NOW)
+                await db.write(settle_runs, outcomes, now=NOW)
             except StoreError:
                 raise
             except RotaError:
@@ -110,7 +111,7 @@ def test_a_retry_at_a_hostile_instant_is_stored_or_refused(database_url: str) ->
     async def feed(db: Database, text: str, number: int) -> None:
         held = await begin(db)
         retry = successor(held, fresh_id(), trigger="retry", available_at=number, attempt=2)
-        await db.write(transitions.settle, [Outcome(held, "fail", "logic", retry=retry)], now=NOW)
+        await db.write(settle_runs, [Outcome(held, "fail", "logic", retry=retry)], now=NOW)
 
     fed(database_url, feed)
 

@@ -138,14 +138,14 @@ CASES += [
     Case("schedules_of", ("runs_children",), {"origins": ["program"], "namespace": SPACE}),
     Case("open_of_schedules", OPEN, {"ids": ["s1", "s2"]}),
     Case("open_roots_of", OPEN, {"ids": ["s1", "s2"]}),
-    Case("with_turns", OPEN, {"ids": ["s1", "s2"]}),
-    Case("next_in_turn", OPEN, ONE),
+    Case("with_queued", OPEN, {"ids": ["s1", "s2"]}),
+    Case("next_queued", OPEN, ONE),
     Case("free_waiting", OPEN, ONE),
-    Case("free_turns", OPEN, ONE),
+    Case("free_queued", OPEN, ONE),
     Case("free_orphans", RESTING, STUCK | {"now": NOW}),
-    Case("stuck_turns", RESTING, STUCK),
+    Case("stuck_queued", RESTING, STUCK),
     Case("stuck_backfills", RESTING, STUCK),
-    Case("take_turns", OPEN, {"now": NOW}, ("s1",)),
+    Case("release_queued", OPEN, {"now": NOW}, ("s1",)),
     Case("failures_in_a_row", ("runs_occurrence",), {"limit": 3}, ("s1", 0)),
     Case("ledger_due", ("runs_occurrence",), RANGE | PAGE),
     Case("ledger_by_hand", ("runs_occurrence",), RANGE | PAGE),
@@ -328,11 +328,15 @@ async def test_every_open_run_is_counted_from_an_index_of_open_runs(full_url: st
         assert index in plan, plan
 
 
-def _other(value: Any, turn: int) -> Any:
+def _other(value: Any, open_run: int) -> Any:
     """A value of the same kind, another one at every turn."""
     if isinstance(value, list):
-        return [_other(one, turn) for one in value]
-    return value + (str(turn) if isinstance(value, str) else turn) if value is not None else None
+        return [_other(one, open_run) for one in value]
+    return (
+        value + (str(open_run) if isinstance(value, str) else open_run)
+        if value is not None
+        else None
+    )
 
 
 async def _run_again(tx: Tx) -> set[str]:
@@ -347,13 +351,13 @@ async def _run_again(tx: Tx) -> set[str]:
     tx.connection.set_authorizer(compiling)
     for case in (case for case in CASES if case.query in queries.compiled("sqlite")):
         running = case.query
-        for turn in range(3):
-            given = {name: _other(value, turn) for name, value in case.parameters.items()}
-            items = [tuple(_other(value, turn) for value in case.item)]
+        for open_run in range(3):
+            given = {name: _other(value, open_run) for name, value in case.parameters.items()}
+            items = [tuple(_other(value, open_run) for value in case.item)]
             await (
                 tx.many(case.query, items, **given) if case.item else tx.rows(case.query, **given)
             )
-            if turn == 0:
+            if open_run == 0:
                 anew.discard(running)
     tx.connection.set_authorizer(None)
     return anew

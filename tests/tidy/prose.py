@@ -27,7 +27,7 @@ FORBIDDEN = {
     r"whose": "with, of which; or begin another sentence",
     r"(some|no|every|any)body('s)?": "name the worker, the caller or the operator",
     r"(tell|tells|told|telling) of": "report",
-    r"(is|are|was|were|be|been) told": "is notified, gets, receives",
+    r"(is|are|was|were|be|been) (not )?told": "is notified, gets, receives",
     r"stands?|stood": "is",
     r"(go|goes|went|going|gone) on": "continue",
     r"(new)?born|births?": "created, inserted",

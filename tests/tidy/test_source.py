@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
-from tests.tidy.rules import RULES, length
-from tests.tidy.tree import modules
+from tests.tidy.rules import RETIRED_NAMES, RULES, length
+from tests.tidy.tree import ROOT, modules
 
 SHORT_LINES = 40
 
@@ -22,3 +24,29 @@ def test_nineteen_functions_in_twenty_are_short() -> None:
     assert lengths, "no source found: the rules look at the wrong place"
     short = sum(lines <= SHORT_LINES for lines in lengths)
     assert short / len(lengths) >= 0.95, f"only {short} of {len(lengths)} functions are short"
+
+
+QUERY = re.compile(r"^-- name: (\w+)", re.MULTILINE)
+# Invariants that `rota doctor` prints by name: they are about the stored reason `turn`.
+QUERIES_ALLOWED = {"broken_turn", "broken_automation_turn"}
+
+
+def retired_queries(text: str) -> list[str]:
+    names = set(QUERY.findall(text)) - QUERIES_ALLOWED
+    return sorted(name for name in names if RETIRED_NAMES.intersection(name.split("_")))
+
+
+def test_queries_and_loggers_have_names_of_the_field() -> None:
+    files = sorted((ROOT / "src/rota/store/sql").rglob("*.sql"))
+    assert len(files) > 20
+    assert {
+        str(file): found for file in files if (found := retired_queries(file.read_text()))
+    } == {}
+    loggers = [re.findall(r'getLogger\("([\w.]+)"\)', module.text) for module in modules()]
+    assert not [name for names in loggers for name in names if RETIRED_NAMES & {*name.split(".")}]
+
+
+def test_a_planted_query_is_found() -> None:
+    assert retired_queries("-- name: insert_turns\nselect 1\n\n-- name: returned\nselect 1\n") == [
+        "insert_turns"
+    ]

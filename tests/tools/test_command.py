@@ -115,7 +115,7 @@ async def test_a_cancelled_call_kills_the_program(tmp_path: Path) -> None:
 async def test_a_call_given_up_while_its_program_starts_leaves_nothing(tmp_path: Path) -> None:
     """The program may have children before we know that it runs."""
     parent = shell(PARENT, cwd=tmp_path)
-    await given_up(lambda: parent.call({}, Call("k", 60)), tmp_path, turns=12)
+    await given_up(lambda: parent.call({}, Call("k", 60)), tmp_path, forks=12)
 
 
 async def test_a_child_left_behind_does_not_keep_us_waiting(tmp_path: Path) -> None:

@@ -120,7 +120,7 @@ async def test_a_torn_append_is_mended_and_happens_once(
 
 
 @pytest.mark.parametrize("moment", APPEND_MOMENTS)
-async def test_reconcile_after_a_kill_tells_the_truth(tmp_path: Path, moment: str) -> None:
+async def test_reconcile_after_a_kill_shows_the_truth(tmp_path: Path, moment: str) -> None:
     spec: dict[str, Any] = {
         "tool": "append",
         "args": [str(tmp_path)],

@@ -109,7 +109,7 @@ async def test_what_the_counterpart_echoes_holds_no_secret(
             assert word not in told
 
 
-async def test_lost_connections_and_bad_addresses_tell_the_name_of_a_secret_address_only(
+async def test_lost_connections_and_bad_addresses_show_the_name_of_a_secret_address_only(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async with Site().up() as site:
@@ -149,7 +149,7 @@ async def test_a_feed_at_a_secret_address_shows_links_and_errors_without_it(
             await read.call({}, CALL)
 
 
-async def test_no_logger_tells_of_the_calls_of_a_tool(
+async def test_no_logger_reports_the_calls_of_a_tool(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Those of the HTTP library would log whole addresses, and the headers of answers."""
@@ -250,7 +250,7 @@ def test_base64_of_a_secret_is_hidden_wherever_it_begins(around: str) -> None:
         assert VALUE.encode()[3:-3] not in base64.b64decode(shown.partition("<")[0][6:] + "==")
 
 
-def test_a_short_secret_is_hidden_where_it_stands_alone() -> None:
+def test_a_short_secret_is_hidden_where_it_is_alone() -> None:
     pin = [secret("THE_PIN")]
     assert hide("PIN 427, not 4270 or a-427", pin) == "PIN <THE_PIN>, not 4270 or a-427"
     assert hide_bytes(b'{"pin": "427", "count": 427}', pin) == b'{"pin": "<THE_PIN>", "count": 427}'

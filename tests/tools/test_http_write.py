@@ -164,7 +164,7 @@ async def test_a_connection_that_never_opens_is_not_sent() -> None:
                 await HttpWrite().call({"url": f"http://127.0.0.1:{full.getsockname()[1]}/"}, QUICK)
 
 
-async def test_retry_after_is_told_in_seconds_from_a_number_and_from_a_date() -> None:
+async def test_retry_after_is_reported_in_seconds_from_a_number_and_from_a_date() -> None:
     async with Site().up() as site:
         dated = {
             "date": "Wed, 01 Jan 2025 10:00:00 GMT",
@@ -228,7 +228,7 @@ async def test_a_site_that_says_200_and_means_no_is_not_believed() -> None:
             await confused.call(params(), CALL)
 
 
-async def test_a_409_may_be_told_to_mean_that_the_first_call_is_still_at_work() -> None:
+async def test_a_409_may_be_set_to_mean_that_the_first_call_is_still_at_work() -> None:
     async with Site(honours_key=True).up() as site:
         patient = HttpWrite(base=site.url, key_header="Idempotency-Key", pending_statuses=[409])
         site.faults = ["applied-409", "409"]
@@ -239,7 +239,7 @@ async def test_a_409_may_be_told_to_mean_that_the_first_call_is_still_at_work() 
         assert (await gone.call({"url": "/things/a"}, CALL))["status"] == 404
 
 
-async def test_a_lookup_by_search_needs_to_be_told_what_finding_means() -> None:
+async def test_a_lookup_by_search_needs_to_know_what_finding_means() -> None:
     with pytest.raises(UsageError, match="searches"):
         Lookup("/search?id={id}")
     with pytest.raises(UsageError, match="the same for every effect"):

@@ -292,7 +292,7 @@ async def test_the_url_may_be_a_secret(url: str, monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.pg
-async def test_a_server_that_is_not_there_is_not_sent_and_the_password_not_told() -> None:
+async def test_a_server_that_is_not_there_is_not_sent_and_the_password_not_reported() -> None:
     add = with_table("postgresql://ann:s3cr3t@127.0.0.1:1/db")
     with pytest.raises(NotSent) as told:
         await add.call(TEA, CALL)

@@ -80,11 +80,11 @@ async def sound(app: Rota) -> None:
 async def eventually(condition: Callable[[], Awaitable[bool]] | Callable[[], bool]) -> None:
     """Let the loop turn until a condition holds; fails at a deadline."""
 
-    async def turn() -> None:
+    async def iterate() -> None:
         while True:
             answer = condition()
             if answer is True or (not isinstance(answer, bool) and await answer):
                 return
             await asyncio.sleep(0.001)
 
-    await asyncio.wait_for(turn(), GUARD_S)
+    await asyncio.wait_for(iterate(), GUARD_S)

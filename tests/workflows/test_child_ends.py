@@ -11,11 +11,14 @@ from rota import (
     Fatal,
     RetryPolicy,
     Rota,
+    RunFailed,
     gather,
     sleep,
     wait_for,
 )
-from rota.store.runs import transitions
+from rota.core.runs.ids import id_bound
+from rota.store.runs import retention
+from rota.store.runs.wake import poke
 from rota.testing import virtual
 from tests.engine.kit import Gate, StoreTap, ghost_claim, live
 from tests.workflows.kit import (
@@ -145,7 +148,7 @@ async def test_children_of_a_parent_that_crashed_for_good_are_cancelled(database
         run = await app.start(elder, 1)
         await world.settle()
         [below] = await children(app, run)
-        await app.database.write(transitions.poke, [run.id], now=world.clock.now())
+        await app.database.write(poke, [run.id], now=world.clock.now())
         await ghost_claim(app, "ghost")
         await world.advance("1m")
         await world.beat()
@@ -251,3 +254,33 @@ async def test_children_started_one_by_one_and_many_at_once_have_the_same_keys(
         at_once[0] = True
         await world.drain()
         assert await result(run) == [row.id for row in await children(app, run)]
+
+
+async def test_a_child_whose_record_was_pruned_fails_its_parent_with_a_reason(
+    database_url: str,
+) -> None:
+    """It was the child of another: that one is over, so retention may take it."""
+    app, _, child = family()
+
+    @app.workflow
+    async def late() -> int:
+        run = await app.options(external_id="shared").start(child, 5)
+        await sleep("60d")
+        return int((await run.result()).total)
+
+    async with virtual(app, url=database_url) as world:
+        await app.options(external_id="shared").start(child, 5)
+        run = await app.start(late)
+        await world.advance("59d")
+        pruned = await app.database.write(
+            retention.prune, namespace="default", before_id=id_bound(app.clock.now()), limit=10
+        )
+        assert pruned.chains == 1
+        await world.advance("2d")
+        for _ in range(2):
+            assert await run.status() == "failed:logic"
+            with pytest.raises(RunFailed, match="was pruned or archived"):
+                await run.result()
+            await app.runs.retry(run.id)
+            await world.advance("1h")
+        await sound(app)

@@ -220,7 +220,7 @@ async def test_cancelling_a_parent_cancels_everything_below_it(database_url: str
         await sound(app)
 
 
-async def test_fifty_children_run_under_a_limit_and_are_born_once(database_url: str) -> None:
+async def test_fifty_children_run_under_a_limit_and_are_created_once(database_url: str) -> None:
     app = Rota()
     under_way = most = 0
 
@@ -378,7 +378,7 @@ async def test_refusing_a_taken_external_id_inside_a_workflow_says_what_holds(
             await result(run)
 
 
-async def test_many_started_at_once_inside_a_workflow_are_born_once(database_url: str) -> None:
+async def test_many_started_at_once_inside_a_workflow_are_created_once(database_url: str) -> None:
     app, _, child = family()
 
     @app.workflow

@@ -256,7 +256,7 @@ async def test_a_fork_starts_no_child_twice_that_was_started_before_its_step(
         assert len(await children(app, run)) == 1
 
 
-async def test_a_fork_hears_the_signals_taken_before_its_step(database_url: str) -> None:
+async def test_a_fork_receives_the_signals_taken_before_its_step(database_url: str) -> None:
     app = Rota()
 
     @app.step

@@ -29,7 +29,7 @@ class Call:
     """A step; it takes some turns of the loop, so that branches finish in any order."""
 
     name: str
-    turns: int
+    rounds: int
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ leaves = st.one_of(
 )
 
 
-def in_turn(parts: Iterable[Any]) -> Block:
+def one_by_one(parts: Iterable[Any]) -> Block:
     return Block(tuple(parts), parallel=False)
 
 
@@ -67,10 +67,10 @@ def fans(branch: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
     )
 
 
-branches = st.lists(leaves, min_size=1, max_size=4).map(in_turn)
-nested = st.lists(st.one_of(leaves, fans(branches)), min_size=1, max_size=3).map(in_turn)
+branches = st.lists(leaves, min_size=1, max_size=4).map(one_by_one)
+nested = st.lists(st.one_of(leaves, fans(branches)), min_size=1, max_size=3).map(one_by_one)
 # A nap at the end, so that everything before it is replayed at least once.
-programs = st.tuples(fans(st.one_of(branches, nested)), st.just(Nap(60)), leaves).map(in_turn)
+programs = st.tuples(fans(st.one_of(branches, nested)), st.just(Nap(60)), leaves).map(one_by_one)
 # What happens from outside: let time pass, or stop the worker after so many turns of the loop.
 Interruption = tuple[str, int]
 interruptions = st.lists(
@@ -105,9 +105,9 @@ class Program:
 
     def step(self, name: str) -> Any:
         @self.app.step(name=name)
-        async def call(path: str, turns: int) -> str:
+        async def call(path: str, rounds: int) -> str:
             self.executed.append(path)
-            for _ in range(turns):
+            for _ in range(rounds):
                 await asyncio.sleep(0)
             return f"{name}@{path}"
 
@@ -115,7 +115,7 @@ class Program:
 
     async def perform(self, part: Any, path: str) -> Any:
         if isinstance(part, Call):
-            return await self.steps[part.name](path, part.turns)
+            return await self.steps[part.name](path, part.rounds)
         if isinstance(part, Nap):
             return await sleep(part.seconds)
         inner = [(each, f"{path}.{n}") for n, each in enumerate(part.parts)]
@@ -124,16 +124,16 @@ class Program:
         return [await self.perform(*each) for each in inner]
 
 
-async def turn(world: World, turns: int) -> None:
+async def rounds_of(world: World, rounds: int) -> None:
     """Begin to settle, and give up in the middle."""
     settling = asyncio.ensure_future(world.settle())
-    for _ in range(turns):
+    for _ in range(rounds):
         await asyncio.sleep(0)
     settling.cancel()
     await asyncio.gather(settling, return_exceptions=True)
 
 
-async def story(url: str, namespace: str, root: Any, events: list[Interruption]) -> None:
+async def trace(url: str, namespace: str, root: Any, events: list[Interruption]) -> None:
     program = Program(root, namespace)
     app = program.app
     at = START
@@ -146,7 +146,7 @@ async def story(url: str, namespace: str, root: Any, events: list[Interruption])
             if kind == "advance":
                 await world.advance(amount)
             elif kind == "restart":
-                await turn(world, amount)
+                await rounds_of(world, amount)
             else:
                 await world.drain()
                 row = (await app.runs.chain(run_id))[-1]
@@ -180,6 +180,6 @@ def test_interrupted_programs_end_as_if_nothing_had_happened(database_url: str) 
     )
     @given(programs, interruptions)
     def check(root: Any, events: list[Interruption]) -> None:
-        asyncio.run(story(database_url, f"n{next(numbers)}", root, events))
+        asyncio.run(trace(database_url, f"n{next(numbers)}", root, events))
 
     check()

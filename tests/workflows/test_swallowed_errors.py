@@ -153,10 +153,10 @@ async def test_clean_up_code_runs_when_a_run_is_suspended(database_url: str) -> 
         assert await run.status() == "completed"
 
 
-def alone(story: Coroutine[Any, Any, T]) -> T:
+def alone(trace: Coroutine[Any, Any, T]) -> T:
     """Run a story on a loop in a thread of its own: it may take the loop down with it."""
     with ThreadPoolExecutor(1) as threads:
-        return threads.submit(asyncio.run, asyncio.wait_for(story, 4 * GUARD_S)).result()
+        return threads.submit(asyncio.run, asyncio.wait_for(trace, 4 * GUARD_S)).result()
 
 
 def leaving() -> tuple[Rota, Any]:
@@ -200,7 +200,7 @@ def test_an_exit_in_user_code_fails_the_run_and_not_the_worker(
     async def other() -> str:
         return "fine"
 
-    async def story() -> tuple[str, bool, str]:
+    async def trace() -> tuple[str, bool, str]:
         async with virtual(app, url=database_url) as world:
             run = await app.start(flow, where)
             await world.drain()
@@ -210,7 +210,7 @@ def test_an_exit_in_user_code_fails_the_run_and_not_the_worker(
             return await run.status(), named, await result(fine)
 
     # The same class of failure wherever it happens, and none that is tried again.
-    assert alone(story()) == ("failed:internal", True, "fine")
+    assert alone(trace()) == ("failed:internal", True, "fine")
 
 
 def test_a_keyboard_interrupt_stops_the_program_and_the_run_goes_on_later(

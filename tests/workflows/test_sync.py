@@ -237,14 +237,14 @@ def test_a_sync_child_in_an_async_workflow_does_not_block_the_loop(database_url:
     async def flow() -> int:
         return child()
 
-    async def story() -> None:
+    async def trace() -> None:
         async with virtual(app, url=database_url) as world:
             run = await app.start(flow)
             await world.drain()
             found.extend([await run.status(), (await trouble(run))["message"]])
 
     # A blocked loop cannot be rescued from within, so it is left behind.
-    loop = threading.Thread(target=asyncio.run, args=[story()], daemon=True)
+    loop = threading.Thread(target=asyncio.run, args=[trace()], daemon=True)
     loop.start()
     loop.join(GUARD_S)
     assert found, "the loop is blocked"

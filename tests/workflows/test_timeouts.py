@@ -464,7 +464,7 @@ async def test_swallowing_a_cancellation_is_reported(
     assert "swallowed the cancellation" in caplog.text
 
 
-async def test_a_cancelled_run_whose_worker_has_not_heard_yet_records_nothing(
+async def test_a_cancelled_run_whose_worker_has_not_received_it_yet_records_nothing(
     database_url: str,
 ) -> None:
     app = Rota()
@@ -496,7 +496,7 @@ async def test_a_cancelled_run_whose_worker_has_not_heard_yet_records_nothing(
         assert await run.status() == "cancelled:by request"
 
 
-async def test_cancelling_tells_sync_code_through_its_token(database_url: str) -> None:
+async def test_cancelling_reaches_sync_code_through_its_token(database_url: str) -> None:
     app = Rota()
     begun, told = threading.Event(), threading.Event()
     calls: list[str] = []

@@ -107,7 +107,7 @@ async def test_sleep_until_needs_a_time_zone(database_url: str) -> None:
         assert (await trouble(run))["type"] == BadInput.__name__
 
 
-async def test_a_restart_does_not_start_a_sleep_anew(database_url: str) -> None:
+async def test_a_restart_does_not_start_a_sleep_again(database_url: str) -> None:
     app, flow = sleeping_app("10h")
     async with virtual(app, url=database_url) as world:
         run = await app.start(flow)
@@ -228,7 +228,7 @@ async def test_a_wait_times_out_at_its_instant(database_url: str) -> None:
         assert row.finished_at == row.created_at + 3600 * SECOND
 
 
-async def test_a_signal_that_comes_just_before_the_timeout_is_heard(database_url: str) -> None:
+async def test_a_signal_that_comes_just_before_the_timeout_is_received(database_url: str) -> None:
     app, flow = asking_app("1h")
     async with virtual(app, url=database_url) as world:
         run = await app.start(flow)

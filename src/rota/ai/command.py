@@ -95,7 +95,7 @@ class CommandInvoker(Priced):
         return request.max_tokens if any("{max_tokens}" in arg for arg in self._argv) else None
 
     def _failed(self, meaning: str, ended: ExitStatus) -> RotaError:
-        said = ended.told(self._argv[0])
+        said = ended.end_text(self._argv[0])
         if ended.code < 0 or meaning == "transient":
             return passing(said, sent=True)
         if meaning == "login":
@@ -115,8 +115,8 @@ class CommandInvoker(Priced):
         if value.get("is_error"):
             raise Rejected(f"{self._argv[0]} failed: {text[:SHOWN_CHARS_MAX]}", sent=True)
         usage = value.get("usage")
-        told = usage if isinstance(usage, dict) else {}
-        asked, answered = count(told.get("input_tokens")), count(told.get("output_tokens"))
+        end_text = usage if isinstance(usage, dict) else {}
+        asked, answered = count(end_text.get("input_tokens")), count(end_text.get("output_tokens"))
         used = (asked, answered) if asked is not None and answered is not None else None
         reply = self.reply(request, text, model=request.model or self.name, used=used)
         cost = value.get("total_cost_usd")

@@ -91,18 +91,18 @@ def judge(refusal: Refusal) -> RotaError:
 
 
 def _judged(refusal: Refusal) -> RotaError:
-    told = _provider_text(refusal.body)
-    status = refusal.status or told.status  # gateways put the status of others into the body
+    reply = _provider_text(refusal.body)
+    status = refusal.status or reply.status  # gateways put the status of others into the body
     said = f"{refusal.who} " + (f"answered {status}" if status else "broke off its answer")
-    said += f": {told.message}" if told.message else ""
-    if told.words & _LOGIN or status in (401, 407) or told.says(*_LOGIN_SAID):
+    said += f": {reply.message}" if reply.message else ""
+    if reply.words & _LOGIN or status in (401, 407) or reply.says(*_LOGIN_SAID):
         return _login(refusal, status, said)
-    if told.words & _PERMISSION or status in (402, 403) or told.says(*_PERMISSION_SAID):
+    if reply.words & _PERMISSION or status in (402, 403) or reply.says(*_PERMISSION_SAID):
         return NeedsPermission(said, service=refusal.who, account=refusal.variable, status=status)
-    reason = _reason(told)
-    if reason is None and (told.words & _PASSING or _may_pass(status)):
-        waits = _wait_s(refusal.headers, told)
-        throttled = status == 429 or bool(told.words & _THROTTLED)
+    reason = _reason(reply)
+    if reason is None and (reply.words & _PASSING or _may_pass(status)):
+        waits = _wait_s(refusal.headers, reply)
+        throttled = status == 429 or bool(reply.words & _THROTTLED)
         return passing(said, retry_after_s=waits, throttled=throttled)
     hint = _HINTS.get(reason or ("unknown_model" if status == 404 else ""))
     return Rejected(said, hint=hint, status=status, reason=reason)
@@ -110,8 +110,8 @@ def _judged(refusal: Refusal) -> RotaError:
 
 def filtered(who: str, said: str, reply: Reply) -> FilteredReply:
     """The provider answered by refusing to; it charges for that as for any answer."""
-    told = f"{who} would not answer" + (f": {said[:SHOWN_CHARS_MAX]}" if said else "")
-    error = FilteredReply(told, reason="content_filter", sent=True)
+    text = f"{who} would not answer" + (f": {said[:SHOWN_CHARS_MAX]}" if said else "")
+    error = FilteredReply(text, reason="content_filter", sent=True)
     if not reply.guessed:
         error.facts |= {
             "tokens_in": reply.tokens_in, "tokens_out": reply.tokens_out,
@@ -134,9 +134,9 @@ def _may_pass(status: int) -> bool:
     return status in _BUSY or status >= 500 or status == 0
 
 
-def _reason(told: _ProviderText) -> str | None:
-    found = next((_REASONS[word] for word in sorted(told.words) if word in _REASONS), None)
-    if found is None and "prompt is too long" in told.message.lower():
+def _reason(reply: _ProviderText) -> str | None:
+    found = next((_REASONS[word] for word in sorted(reply.words) if word in _REASONS), None)
+    if found is None and "prompt is too long" in reply.message.lower():
         return "too_long"
     return found
 
@@ -175,9 +175,9 @@ def _clipped(text: str) -> str:
     return text if len(text) <= SHOWN_CHARS_MAX else text[:SHOWN_CHARS_MAX] + "…"
 
 
-def _wait_s(headers: Mapping[str, str], told: _ProviderText) -> float | None:
+def _wait_s(headers: Mapping[str, str], reply: _ProviderText) -> float | None:
     """How long a provider asks to wait: in so many words, or by when its limits are free again."""
-    for asked in (retry_after_s(headers), told.wait_s, limits_reset_s(headers)):
+    for asked in (retry_after_s(headers), reply.wait_s, limits_reset_s(headers)):
         if asked is not None:
             return capped_delay_s(asked)
     return None

@@ -40,13 +40,13 @@ class Memory:
 
 
 class Limiter:
-    """An invoker that waits its turn.
+    """An invoker that waits for its limits.
 
     It waits in the order of asking, up to `patience_s`; for more than that, and whenever the
     breaker is open, it raises Transient with the time to come back, so that no slot is held.
     """
 
-    announces = True  # it awaits `begin` of a question when its turn has come
+    announces = True  # it awaits `begin` of a question when its wait is over
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class Limiter:
         self._keeper: Keeper = keeper or Memory()
         self._patience_us = round(patience_s * SECOND)
         self._now, self._sleep = now, sleep
-        self._turns: dict[asyncio.AbstractEventLoop, asyncio.Lock] = {}
+        self._locks: dict[asyncio.AbstractEventLoop, asyncio.Lock] = {}
 
     @property
     def name(self) -> str:
@@ -74,9 +74,9 @@ class Limiter:
         return self._invoker.estimate(request)
 
     async def ask(self, request: Request) -> Reply:
-        """Wait for the turn, then ask."""
+        """Wait for the limits, then ask."""
         held = self.estimate(request).tokens
-        await self._turn(held)
+        await self._wait(held)
         try:
             reply = await self._invoker.ask(await announced(request))
         except BaseException as error:
@@ -91,7 +91,7 @@ class Limiter:
         """Close what the invoker holds open."""
         await release(self._invoker)
 
-    async def _turn(self, tokens: int) -> None:
+    async def _wait(self, tokens: int) -> None:
         line = self._lock()
         if not line.locked() and not (await self._admitted(tokens)).wait_us:
             return  # no call waits, so none is overtaken
@@ -126,10 +126,10 @@ class Limiter:
 
     def _lock(self) -> asyncio.Lock:
         loop = asyncio.get_running_loop()
-        if loop not in self._turns:
-            open_ones = {old: kept for old, kept in self._turns.items() if not old.is_closed()}
-            self._turns = {**open_ones, loop: asyncio.Lock()}
-        return self._turns[loop]
+        if loop not in self._locks:
+            open_ones = {old: kept for old, kept in self._locks.items() if not old.is_closed()}
+            self._locks = {**open_ones, loop: asyncio.Lock()}
+        return self._locks[loop]
 
 
 def _after(error: BaseException, limits: Limits, state: State, *, now: int, held: int) -> State:

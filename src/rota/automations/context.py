@@ -9,14 +9,17 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import logging
 import sys
+import threading
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from datetime import datetime
 from types import FrameType
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
-from rota.automations.call_sites import CallSite, site_of, use_after
+from rota.automations.call_sites import LEAVES, CallSite, site_of, use_after, use_elsewhere
 from rota.automations.definition import Automation, Handler, Topic
+from rota.core import redaction
 from rota.core.automations.model import NewEvent, NewInput, StoredEvent
 from rota.core.automations.phases import ALLOWED, Act, Phase
 from rota.core.time.instants import moment
@@ -26,11 +29,15 @@ from rota.tools.base import Safety, Tool
 if TYPE_CHECKING:
     from rota.automations.handler_runner import HandlerRunner
 
+log = logging.getLogger("rota.automations")
+
 PEEK_MAX = 1000
 IDS_MAX = 1000
 LOG_LINES_MAX = 1000
 LOG_CHARS_MAX = 1000
 NAME_CHARS_MAX = 500
+# The references to a context without any of user code, as `sys.getrefcount` sees them.
+HELD_BY_HOST = 4
 ONE_CHANGE = (
     "Write `return await ctx.call(...)` where either of several calls is meant; make several "
     "changes with one tool, or with a consumer for each."
@@ -70,7 +77,7 @@ class MutationResult(NamedTuple):
     problem: str | None = None
 
 
-class _Asked(NamedTuple):
+class _HandlerCall(NamedTuple):
     """A call of a handler: where, and its coroutines."""
 
     asks: str
@@ -102,10 +109,12 @@ class Context:
         self.refused: list[str] = []  # events with an unreadable payload
         self.seen: dict[tuple[str, str], int] = {}  # revisions, by topic and message id
         self.stopped: HostStop | None = None
+        self.thread: int | None = None  # the one of a sync handler
+        self._is_over = False
         self._change: CallSite | None = None
         self._numbers = itertools.count()
         # Calls that the handler made and did not await yet.
-        self._unawaited: dict[int, _Asked] = {}
+        self._unawaited: dict[int, _HandlerCall] = {}
 
     @property
     def place(self) -> tuple[str, str]:
@@ -207,9 +216,14 @@ class Context:
                 f"a run makes one change: {here} asks for a second one, after {self._change}",
                 hint="The first counts and the second was not made. " + ONE_CHANGE,
             )
-        later = use_after(frame, self)
+        if self._loop is not None and threading.get_ident() != self.thread:
+            self._refuse(
+                f"a change has to be asked for in the handler's own thread, unlike in {here}",
+                hint="Nothing was called. Make the call in mutate itself.",
+            )
+        later = use_after(frame, self) or (use_elsewhere(self) if self._loop is None else None)
         if later is not None:
-            lost = "the next turn of the loop around it" if later == here else str(later)
+            lost = "the next iteration of the loop around it" if later == here else str(later)
             self._refuse(
                 f"a run makes one change, and its call ends mutate: after the call in {here}, "
                 f"{lost} would never be executed",
@@ -234,6 +248,7 @@ class Context:
         """The payload, typed. One from the days of another type is noted, so that it can be
         skipped."""
         self.seen[topic.name, stored.message_id] = stored.revision
+        redaction.learn(stored.payload)
         try:
             return topic.decode(stored.payload, stored.message_id)
         except RotaError as error:
@@ -245,12 +260,26 @@ class Context:
         number = next(self._numbers)
         guarded = self._guarded(number, work)
         if self._loop is None:
-            self._unawaited[number] = _Asked(asks, guarded, work)
+            self._unawaited[number] = _HandlerCall(asks, guarded, work)
             return guarded
         return asyncio.run_coroutine_threadsafe(guarded, self._loop).result()
 
+    def left_behind(self) -> NotAllowed | None:
+        """The error about a task that may use `ctx` after its handler has returned."""
+        # Usually nobody else refers to it, and a search through all tasks is not needed.
+        if self._loop is not None or sys.getrefcount(self) <= HELD_BY_HOST:
+            return None
+        site = use_elsewhere(self, LEAVES)
+        if site is None:
+            return None
+        return NotAllowed(
+            f"the handler has returned, but a task that it started may still use ctx in {site}",
+            hint="Await the tasks that the handler starts.",
+        )
+
     def end(self) -> NotAllowed | None:
         """The handler is over: what it asked for and did not await is dropped, and is an error."""
+        self._is_over = True
         forgotten = list(self._unawaited.values())
         self._unawaited.clear()
         for asked in forgotten:
@@ -293,11 +322,20 @@ class Context:
         return text
 
     def _allow(self, act: Act) -> None:
+        if self._is_over:
+            self._refuse_late(act)
         if self.stopped is not None:
             raise self.stopped
         if act not in ALLOWED.get(self._phase, ()):
             name = self._handler.node.name
             self._refuse(f"{name} may not {act} while {self._phase}")
+
+    def _refuse_late(self, act: Act) -> NoReturn:
+        """Refuse a call that comes after the end of the handler. Only the log can report it."""
+        automation, handler = self.place
+        late = f"{handler} of {automation} may not {act}: its phase {self._phase} is over"
+        log.error("%s", late)
+        raise HostStop(NotAllowed(late, hint="Await the tasks that the handler starts."))
 
     def _checked(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         try:

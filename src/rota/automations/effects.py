@@ -45,11 +45,11 @@ class Effects:
 
     def __init__(
         self,
-        room: AutomationEnvironment,
+        environment: AutomationEnvironment,
         claim: Claim,
         policy: Callable[[Tool | None], EffectivePolicy],
     ) -> None:
-        self._room = room
+        self._environment = environment
         self._claim = claim
         self._policy = policy
 
@@ -61,11 +61,11 @@ class Effects:
         tool.check(params)  # a malformed call is not an effect, and leaves no trace in the ledger
         text = typed.encode(
             params, what=f"parameters of {tool.name}",
-            bytes_max=self._room.settings.payload_bytes_max,
+            bytes_max=self._environment.settings.payload_bytes_max,
         )  # fmt: skip
         automation, handler, title = place
         wanted = Wanted(automation, handler, tool.name, tool.safety, text, title)
-        row = await self._room.write(
+        row = await self._environment.write(
             checkpoint.call_begins, self._claim, wanted, approval=approval, now=self._now()
         )
         if row.status == Mutation.PROPOSED:
@@ -83,7 +83,7 @@ class Effects:
         return await self._applied(row, result, "tool")
 
     async def _call(self, tool: Tool, row: LedgerRow) -> Any:
-        limit_s = self._room.settings.tool_s
+        limit_s = self._environment.settings.tool_s
         params: dict[str, Any] = msgspec.json.decode(row.params)
         # The tool keeps the time itself; this is for one that does not.
         async with asyncio.timeout(limit_s + OVERRUN_S):
@@ -146,7 +146,7 @@ class Effects:
             raise HandlerSuspended(WAITS, said, wake_at=settled_at)
 
     async def _verdict(self, tool: Tool, row: LedgerRow) -> Verdict:
-        limit_s = self._room.settings.reconcile_s
+        limit_s = self._environment.settings.reconcile_s
         params: dict[str, Any] = msgspec.json.decode(row.params)
         try:
             async with asyncio.timeout(limit_s):
@@ -161,7 +161,7 @@ class Effects:
         """Look again after a growing pause; `asks`: after `reconcile_max` looks, ask a person. A
         retry policy gives the pauses, and no limit: only the tool can tell what happened."""
         count = row.reconcile_count + 1
-        if asks and count >= self._room.settings.reconcile_max:
+        if asks and count >= self._environment.settings.reconcile_max:
             return await self._ask(row, f"{row.tool} could not tell after {count} looks: {why}")
         await self._ended(row, Mutation.NEEDS_RECONCILE, error=_cause(row), count=count)
         raise self._pause(tool, f"{row.tool}: {why}", count, retry_after_s)
@@ -198,7 +198,7 @@ class Effects:
         try:
             text = typed.encode(
                 result, what=f"the result of {row.tool}",
-                bytes_max=self._room.settings.payload_bytes_max,
+                bytes_max=self._environment.settings.payload_bytes_max,
             )  # fmt: skip
         except RotaError as problem:
             error = describe(problem)
@@ -214,13 +214,13 @@ class Effects:
         by: str = "tool",
         count: int | None = None,
     ) -> LedgerRow:
-        return await self._room.write(
+        return await self._environment.write(
             checkpoint.call_ended, self._claim, row, status, now=self._now(), result=result,
             error=error, resolved_by=by, reconcile_count=count,
         )  # fmt: skip
 
     def _now(self) -> int:
-        return self._room.clock.now()
+        return self._environment.clock.now()
 
 
 def _cause(row: LedgerRow) -> str:

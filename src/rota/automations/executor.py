@@ -1,6 +1,6 @@
-"""The executor of automations: a claimed turn becomes one handler run, settled by itself.
+"""The executor of automations: a claimed open run becomes one handler run, settled by itself.
 
-Settling a turn and inserting the next is one transaction with all the run leaves behind, so
+Settling a run and inserting the next is one transaction with all the run leaves behind, so
 `perform` returns nothing for the worker to settle.
 """
 
@@ -29,7 +29,14 @@ from rota.errors import LeaseLost, ReadFailed, RotaError, StoreError
 from rota.store.automations import state
 from rota.store.automations.events import AutomationKey
 from rota.store.automations.handler_runs import commit
-from rota.store.automations.handler_runs.begin import HandlerRunSettled, Notes, Work
+from rota.store.automations.handler_runs.begin import (
+    Beginning,
+    HandlerRunSettled,
+    Notes,
+    Work,
+    died_of,
+    host_error,
+)
 from rota.store.automations.handler_runs.commit import NewFix, Stop
 from rota.tools.base import Tool
 
@@ -37,7 +44,7 @@ log = logging.getLogger("rota.automations")
 
 
 class AutomationExecutor:
-    """Performs turns of the automations that this process declares."""
+    """Performs the open runs of the automations that this process declares."""
 
     kind = "automation"
     keeps_open_run = True
@@ -48,7 +55,7 @@ class AutomationExecutor:
         self._wakeups = base.wakeups
         threads = HandlerThreads(base.settings.threads)
         journal = HandlerJournal(base.database, base.clock, base.settings, base.ids)
-        self._room = AutomationEnvironment(
+        self._environment = AutomationEnvironment(
             base.database, base.clock, base.settings, base.ids, threads, journal
         )
         digests = {name: one.digest() for name, one in declared.items()}
@@ -61,20 +68,35 @@ class AutomationExecutor:
         return []
 
     async def perform(self, claim: Claim, steps: Sequence[StoredStep]) -> Outcome | None:
-        """Take up the turn, run one handler, settle. None: it is settled."""
-        begun = await self._room.journal.begin(claim, self.code.digests.get(claim.name, ""))
+        """Take up the open run, run one handler, settle. None: it is settled."""
+        digest = self.code.digests.get(claim.name, "")
+        begun = await self._environment.journal.begin(
+            Beginning(claim, digest, self._skip_after(claim) if claim.recoveries else {})
+        )
         if isinstance(begun, Work):
             begun = await self._run(claim, begun)
         if begun.stale:
             log.warning("automation %s has a newer version; left to its workers", claim.name)
             return Outcome(claim, "release")
-        self._tell(begun)
+        self._after_settled(begun)
         return None
 
-    def _tell(self, settled: HandlerRunSettled) -> None:
+    def _skip_after(self, claim: Claim) -> dict[str, int]:
+        """By consumer: after so many failures an item is skipped."""
+        declared = self._declared.get(claim.name)
+        handlers = declared.handlers.values() if declared else ()
+        levels = {
+            one.node.name: (one.policy.skip_after, declared.policy.skip_after)
+            for one in handlers
+            if declared is not None and one.node.kind == "consumer"
+        }
+        found = {name: own if own is not None else base for name, (own, base) in levels.items()}
+        return {name: count for name, count in found.items() if count is not None}
+
+    def _after_settled(self, settled: HandlerRunSettled) -> None:
         # Without a next time a person is asked: the notifier has to look.
-        due = settled.next_at is None or settled.next_at <= self._room.clock.now()
-        self._wakeups.tell(READY if due else TIMER)
+        due = settled.next_at is None or settled.next_at <= self._environment.clock.now()
+        self._wakeups.notify_soon(READY if due else TIMER)
 
     async def _run(self, claim: Claim, work: Work) -> HandlerRunSettled:
         declared = self._declared[claim.name]
@@ -83,8 +105,10 @@ class AutomationExecutor:
         except RotaError as error:  # a stored fix that cannot be loaded any more
             handler = declared.handlers.get(work.run.handler)
             log.error("automation %s continues without its fix: %s", claim.name, error)
-        performance = HandlerRunner(self._room, claim, work, declared, handler)
+        performance = HandlerRunner(self._environment, claim, work, declared, handler)
         try:
+            if work.killer is not None:
+                return await self._leave_out(claim, work, performance)
             return await performance.perform()
         except (LeaseLost, asyncio.CancelledError):
             raise
@@ -104,11 +128,23 @@ class AutomationExecutor:
         )  # fmt: skip
         return await self._stop(claim, work, performance, stop)
 
+    async def _leave_out(
+        self, claim: Claim, work: Work, performance: HandlerRunner
+    ) -> HandlerRunSettled:
+        """End the run of an item that kills its workers, without executing it once more."""
+        text = died_of(claim.recoveries)
+        log.error("automation %s, %s: %s", claim.name, work.run.handler, text)
+        stop = Stop(
+            performance.phase, "crashes", host_error(text, "crashes"), performance.notes(),
+            FailedAttempt(crashes=claim.recoveries), dead_letter=performance.dead_letter,
+        )  # fmt: skip
+        return await self._stop(claim, work, performance, stop)
+
     async def _settle_failure(
         self, claim: Claim, work: Work, performance: HandlerRunner, error: Exception
     ) -> HandlerRunSettled:
-        """Settle a failed handler run. An automation keeps its turn even when the database cannot
-        hold what the handler says of itself: a person is asked then."""
+        """Settle a failed handler run. An automation keeps an open run even if the database cannot
+        store what the handler reports: then a person is asked."""
         try:
             return await self._failed(claim, work, performance, error)
         except (LeaseLost, StoreError):
@@ -150,9 +186,10 @@ class AutomationExecutor:
         stop: Stop,
         tool: Tool | None = None,
     ) -> HandlerRunSettled:
-        return await self._room.write(
+        return await self._environment.write(
             commit.stop, claim, work, stop, policy=performance.policy(tool),
-            chance=self._room.chance(), now=self._room.clock.now(), new_ids=self._room.new_ids(),
+            chance=self._environment.chance(), now=self._environment.clock.now(),
+            new_ids=self._environment.new_ids(),
         )  # fmt: skip
 
     # -- fixes -----------------------------------------------------------------------------
@@ -164,7 +201,7 @@ class AutomationExecutor:
             return None
         version, changed = self._fixed.get(declared.name, (0, {}))
         if version != work.automation.version:
-            sources = await self._room.journal.fix_sources(work.automation)
+            sources = await self._environment.journal.fix_sources(work.automation)
             changed = {
                 name: compiled(declared.handlers[name].functions, texts)
                 for name, texts in sources.items()
@@ -178,12 +215,12 @@ class AutomationExecutor:
         declared = self._declared[work.automation.name]
         if declared.fix is None:
             return None
-        if work.automation.fixes >= self._room.settings.fixes_max:
+        if work.automation.fixes >= self._environment.settings.fixes_max:
             performance.remark(f"given up after {work.automation.fixes} fixes in a row")
             return None
         try:
             failure = await self._failure(declared, work, performance, error)
-            async with asyncio.timeout(self._room.settings.phase_s):
+            async with asyncio.timeout(self._environment.settings.phase_s):
                 fix = await declared.fix(failure)
             if fix is None:
                 performance.remark("no fix was found")
@@ -200,11 +237,13 @@ class AutomationExecutor:
         self, declared: Automation, work: Work, performance: HandlerRunner, error: Exception
     ) -> HandlerFailure:
         place = AutomationKey(work.automation.namespace, declared.name)
-        made = await self._room.database.read(state.versions, place)
+        made = await self._environment.database.read(state.versions, place)
         deployed = next((one for one in made if one.made_by == "deploy"), None)
         original = msgspec.json.decode((deployed and deployed.source) or "{}")
         source = original.get(work.run.handler, {})
-        source |= (await self._room.journal.fix_sources(work.automation)).get(work.run.handler, {})
+        source |= (await self._environment.journal.fix_sources(work.automation)).get(
+            work.run.handler, {}
+        )
         return HandlerFailure(
             declared.name, work.run.handler, performance.phase, describe(error), performance.logs,
             source, work.automation.version, work.automation.fixes + 1,
@@ -212,7 +251,7 @@ class AutomationExecutor:
         )  # fmt: skip
 
     async def _as_version(self, declared: Automation, work: Work, fix: Fix) -> NewFix:
-        sources = await self._room.journal.fix_sources(work.automation)
+        sources = await self._environment.journal.fix_sources(work.automation)
         sources[work.run.handler] = sources.get(work.run.handler, {}) | dict(fix.source)
         graph = msgspec.json.encode(declared.graph()).decode()
         return NewFix(graph, msgspec.json.encode(sources).decode(), str(fix.comment)[:2000])

@@ -1,4 +1,4 @@
-"""One turn, performed: the phases of a handler run, each behind its checkpoint.
+"""The phases of one handler run, each behind its checkpoint.
 
 Decides nothing about what to do next (`core/automations/phases`, `core/automations/planner`) and
 writes nothing itself (`store/automations/handler_runs`): it calls user code and carries results
@@ -73,19 +73,19 @@ class HandlerRunner:
 
     def __init__(
         self,
-        room: AutomationEnvironment,
+        environment: AutomationEnvironment,
         claim: Claim,
         work: Work,
         automation: Automation,
         handler: Handler | None,
     ) -> None:
-        self._room = room
+        self._environment = environment
         self._claim = claim
         self._work = work
         self._automation = automation
         self._handler = handler
         self._place = AutomationKey(claim.namespace, automation.name)
-        self._effects = Effects(room, claim, self.policy)
+        self._effects = Effects(environment, claim, self.policy)
         self._effect: asyncio.Task[LedgerRow] | None = None
         self._looking_for_tool = False
         self._tool: Tool | None = None
@@ -95,7 +95,7 @@ class HandlerRunner:
         self._remarks: list[str] = []
         self._logs: list[str] = _lines(work.run.logs)
         self._ctx: Context | None = None
-        self.payload_bytes_max = room.settings.payload_bytes_max
+        self.payload_bytes_max = environment.settings.payload_bytes_max
         self.phase = Phase(work.run.phase)
         self.refused: list[str] = []  # events that could not be read
 
@@ -132,7 +132,7 @@ class HandlerRunner:
         stored = self._work.handler
         if stored is None or stored.spec is None:
             return None
-        return next_after(_SPEC.decode(stored.spec), self._room.clock.now())
+        return next_after(_SPEC.decode(stored.spec), self._environment.clock.now())
 
     async def _prepare(self) -> HandlerPlan:
         """Prepare until the reserved events are those that `prepare` has seen."""
@@ -150,10 +150,10 @@ class HandlerRunner:
         if not plan.count:
             return
         assert self._ctx is not None
-        write = self._room.write if plan.count <= BRIEF else self._room.write_many
+        write = self._environment.write if plan.count <= BRIEF else self._environment.write_many
         await write(
             checkpoint.prepared, self._claim, self._work, plan, self.notes(), self._ctx.seen,
-            now=self._room.clock.now(),
+            now=self._environment.clock.now(),
         )  # fmt: skip
         self.phase = Phase.PREPARED
 
@@ -165,9 +165,9 @@ class HandlerRunner:
                 raise BadReservation(f"topic {one.topic} is not one that it subscribes to")
             if one.id not in wanted.setdefault(one.topic, []):
                 wanted[one.topic].append(one.id)
-        settings = self._room.settings
+        settings = self._environment.settings
         wake = clamp_wake(
-            given.wake_at, now=self._room.clock.now(), least_us=micros(settings.wake_s_min),
+            given.wake_at, now=self._environment.clock.now(), least_us=micros(settings.wake_s_min),
             most_us=micros(settings.wake_s_max),
         )  # fmt: skip
         if wake.remark:
@@ -221,7 +221,7 @@ class HandlerRunner:
             plan, state, value is None, ctx.events if ctx else (), ctx.inputs if ctx else (),
             next_run_at, self.notes(),
         )  # fmt: skip
-        return await self._room.journal.commit(self._claim, self._work, done)
+        return await self._environment.journal.commit(self._claim, self._work, done)
 
     # -- user code -------------------------------------------------------------------------
 
@@ -229,18 +229,21 @@ class HandlerRunner:
         handler = self._known()
         is_async = handler.is_async(name)
         loop = None if is_async else asyncio.get_running_loop()
-        ctx = Context(self._automation, handler, phase, self, self._room.clock.now, loop)
+        ctx = Context(self._automation, handler, phase, self, self._environment.clock.now, loop)
         self._ctx = ctx
         function = handler.bound(name)
         assert function is not None
+        left_behind: NotAllowed | None = None
         try:
-            value = await call(self._room, function, is_async, ctx, *args)
+            value = await call(self._environment, function, is_async, ctx, *args)
+            left_behind = ctx.left_behind()
         finally:
             forgotten = ctx.end()
             self._logs += ctx.logs
             self.refused += ctx.refused
-        if forgotten is not None:
-            raise forgotten
+        error = forgotten or left_behind
+        if error is not None:
+            raise error
         return value
 
     def _known(self) -> Handler:
@@ -268,15 +271,15 @@ class HandlerRunner:
 
     async def peek(self, topic: str, limit: int) -> list[StoredEvent]:
         """Pending events of a topic."""
-        return await self._room.journal.peek(self._place, topic, limit)
+        return await self._environment.journal.peek(self._place, topic, limit)
 
     async def named(self, topic: str, ids: Sequence[str]) -> list[StoredEvent]:
         """Events by message id."""
-        return await self._room.database.read(events.named, self._place, topic, ids)
+        return await self._environment.database.read(events.named, self._place, topic, ids)
 
     async def read(self, tool: Tool, params: dict[str, Any]) -> Any:
         """Call a tool that changes nothing."""
-        limit_s = self._room.settings.tool_s
+        limit_s = self._environment.settings.tool_s
         return await self._noting(self._read(tool, params, limit_s), tool)
 
     async def _read(self, tool: Tool, params: dict[str, Any], limit_s: float) -> Any:
@@ -307,7 +310,7 @@ class HandlerRunner:
         """The consequence of a failure of this run, or of a call of its tool."""
         levels = [] if tool is None else [tool.policy]
         levels += [] if self._handler is None else [self._handler.policy]
-        found = effective([*levels, self._automation.policy], self._room.pace)
+        found = effective([*levels, self._automation.policy], self._environment.pace)
         producer = self._work.run.kind == "producer"  # it has no item that could be skipped
         return found._replace(skip_after=None) if producer else found
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from typing import Any
 
 from rota.automations.context import Context
@@ -18,24 +19,28 @@ UNWIND_S = 2.0
 
 
 async def call(
-    room: AutomationEnvironment, function: Function, is_async: bool, ctx: Context, *args: Any
+    environment: AutomationEnvironment, function: Function, is_async: bool, ctx: Context, *args: Any
 ) -> Any:
     """The return value of the function. Raises what it raised, or why the host stopped it; HostStop
     without a cause when the run's one change ended it."""
-    body = _plain(function, ctx, *args) if is_async else _threaded(room, function, ctx, *args)
+    body = (
+        _plain(function, ctx, *args) if is_async else _threaded(environment, function, ctx, *args)
+    )
     task = asyncio.get_running_loop().create_task(body)
-    limit_s = room.settings.phase_s
+    limit_s = environment.settings.phase_s
     try:
         value = await within_or_left(
-            task, room.clock, room.clock.now() + micros(limit_s), unwind_s=UNWIND_S,
+            task, environment.clock, environment.clock.now() + micros(limit_s), unwind_s=UNWIND_S,
             what="a handler",
         )  # fmt: skip
     except DeadlinePassed:
-        error = _late(room, ctx, limit_s)
+        error = _late(environment, ctx, limit_s)
         ctx.stopped = ctx.stopped or HostStop(error)
         raise error from None
     except HostStop as stop:
-        raise (stop.cause or stop) from None
+        # Another task may have been refused something while this one made its change.
+        first = ctx.stopped or stop
+        raise (first.cause or stop.cause or stop) from None
     except asyncio.CancelledError:
         if task.cancelled() and not _is_cancelled():
             raise UsageError("a handler let a CancelledError of its own escape") from None
@@ -45,13 +50,13 @@ async def call(
     return value
 
 
-def _late(room: AutomationEnvironment, ctx: Context, limit_s: float) -> RunTimeout:
+def _late(environment: AutomationEnvironment, ctx: Context, limit_s: float) -> RunTimeout:
     automation, handler = ctx.place
     said = f"the handler did not end within {limit_s:g} s"
-    if handler not in room.threads.hung(automation):
+    if handler not in environment.threads.hung(automation):
         return RunTimeout(said)
     hint = "Give its calls a timeout. Restart the worker to be rid of the thread."
-    return HandlerHung(f"{said}; {room.threads.told(automation)}", hint=hint)
+    return HandlerHung(f"{said}; {environment.threads.hung_text(automation)}", hint=hint)
 
 
 def _is_cancelled() -> bool:
@@ -69,9 +74,10 @@ async def _plain(function: Function, ctx: Context, *args: Any) -> Any:
 
 
 async def _threaded(
-    room: AutomationEnvironment, function: Function, ctx: Context, *args: Any
+    environment: AutomationEnvironment, function: Function, ctx: Context, *args: Any
 ) -> Any:
     def run() -> Any:
+        ctx.thread = threading.get_ident()
         try:
             return function(ctx, *args)
         except (Exception, HostStop):
@@ -79,7 +85,7 @@ async def _threaded(
         except BaseException as error:
             raise _tamed(error) from error
 
-    return await room.threads.run(*ctx.place, run)
+    return await environment.threads.run(*ctx.place, run)
 
 
 def _tamed(error: BaseException) -> UsageError:

@@ -46,15 +46,15 @@ class HandlerJournal:
         self._fixes: Batch[DeployedAutomation, dict[str, dict[str, str]]]
         self._fixes = Batch(self._send_fixes, TOGETHER)
 
-    async def begin(self, claim: Claim, digest: str) -> Work | HandlerRunSettled:
+    async def begin(self, beginning: Beginning) -> Work | HandlerRunSettled:
         """Decide what the claimed run is for; LeaseLost when it is no longer ours."""
-        answer = await self._beginnings.gather(Beginning(claim, digest))
+        answer = await self._beginnings.gather(beginning)
         if isinstance(answer, LeaseLost):
             raise answer
         return answer
 
     async def commit(self, claim: Claim, work: Work, done: Commit) -> HandlerRunSettled:
-        """The end of a handler run and the next turn; LeaseLost when it is no longer ours."""
+        """The end of a handler run and the next open run; LeaseLost when it is no longer ours."""
         answer = await self._endings.gather(Ending(claim, work, done))
         if isinstance(answer, LeaseLost):
             raise answer

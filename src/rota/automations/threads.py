@@ -35,7 +35,7 @@ class HandlerThreads:
         """The handlers of an automation with hanging threads, one for each thread."""
         return self._hung.get(automation, [])
 
-    def told(self, automation: str) -> str:
+    def hung_text(self, automation: str) -> str:
         """The places at which the threads of an automation hang, as text; empty when none does."""
         names = self.hung(automation)
         if not names:
@@ -49,7 +49,7 @@ class HandlerThreads:
         """The return value of the function, called in a thread of its own."""
         if len(self.hung(automation)) >= HUNG_MAX:
             raise HandlerHung(
-                f"{handler} was not started: {self.told(automation)}",
+                f"{handler} was not started: {self.hung_text(automation)}",
                 hint="Give its calls a timeout, deploy, and restart the worker.",
             )
         await self._slots.acquire()

@@ -39,9 +39,12 @@ def given(call: CommonOptions, **flags: Any) -> Given:
 def place_of(call: CommonOptions) -> ProjectLocation:
     """The database and settings a command works with."""
     from rota import project
+    from rota.core import redaction
+    from rota.core.redaction import Redactor
 
     place = project.place(project_of(call), given(call))
     call.url = place.url
+    redaction.serve(Redactor(place.settings.secret_fields))
     return place
 
 
@@ -55,10 +58,13 @@ def known_place(call: CommonOptions, found: Project) -> ProjectLocation | None:
 def app_of(call: CommonOptions, found: Project, **flags: Any) -> Rota:
     """The project's app, configured for this call."""
     from rota import project
+    from rota.core import redaction
+    from rota.core.redaction import Redactor
 
     said = given(call, **flags)  # first: a bad setting is not a fault of the project's code
     app = project.configure(project.load(found), found, said)
     call.url = app.url
+    redaction.serve(Redactor(app.settings.secret_fields))
     return app
 
 

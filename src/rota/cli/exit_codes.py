@@ -172,7 +172,11 @@ def report(error: BaseException, *, as_json: bool, debug: bool, url: str | None)
 
 
 def hide(text: str, url: str | None) -> str:
-    """`text` without the password that `url` holds, as it is or quoted."""
+    """`text` without the password that `url` holds, as it is or quoted. Values of secret fields of
+    the run that the text is about are hidden too."""
+    from rota.core.redaction import without_secrets
+
+    text = without_secrets(text)
     secret = _password(url or "")
     plain = unquote(secret)
     # The longest first: a form may be a part of another.

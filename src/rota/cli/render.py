@@ -18,6 +18,7 @@ from unicodedata import east_asian_width
 import click
 import msgspec
 
+from rota.core.redaction import shown, shown_text
 from rota.core.time.instants import MINUTE, SECOND, iso, moment, span
 
 if TYPE_CHECKING:
@@ -93,7 +94,7 @@ def document(value: Any) -> None:
 
 def result(text: str | None) -> None:
     """A stored result as JSON: as for a pipe, spread out for a person."""
-    body = text or "null"
+    body = shown_text(text or "null")
     if sys.stdout.isatty():
         body = msgspec.json.format(body, indent=2)
     click.echo(body)
@@ -113,8 +114,8 @@ def at(instant_us: int | None) -> str | None:
 
 
 def parsed(text: str | None) -> Any:
-    """Stored JSON inside a document."""
-    return None if text is None else json.loads(text)
+    """Stored JSON inside a document, without secret fields."""
+    return None if text is None else shown(json.loads(text))
 
 
 def record(row: Run | StoredStep | WorkerRecord | Queue | LogLine) -> dict[str, Any]:

@@ -97,13 +97,13 @@ async def _all(automations: Automations) -> list[AutomationView]:
 
 
 def _fits(view: AutomationView, how: str, options: BulkOptions) -> bool:
-    turn, reason, tool = view.turn, options.get("reason"), options.get("tool")
-    if turn is None or turn.status not in (Status.WAITING, Status.SLEEPING):
+    open_run, reason, tool = view.open_run, options.get("reason"), options.get("tool")
+    if open_run is None or open_run.status not in (Status.WAITING, Status.SLEEPING):
         return False
     return (
         how in view.said.actions
         and fnmatchcase(view.automation.name, options.get("name", "*"))
-        and reason in (None, turn.reason)
+        and reason in (None, open_run.reason)
         and (tool is None or (view.mutation is not None and view.mutation.tool == tool))
     )
 
@@ -111,11 +111,11 @@ def _fits(view: AutomationView, how: str, options: BulkOptions) -> bool:
 async def _one(
     automations: Automations, view: AutomationView, how: Answer, result: Any, options: BulkOptions
 ) -> None:
-    assert view.turn is not None
+    assert view.open_run is not None
     name, change = view.automation.name, view.mutation
     person: PersonOptions = {"by": options.get("by"), "note": options.get("note")}
-    doubt = view.turn.reason in ("approval", "reconciliation")
-    expected = change.id if change is not None and doubt else view.turn.id
+    doubt = view.open_run.reason in ("approval", "reconciliation")
+    expected = change.id if change is not None and doubt else view.open_run.id
     if how == "approve":
         await automations.approve(name, expected=expected, **person)
     elif how == "reject":

@@ -78,7 +78,7 @@ class AutomationView(NamedTuple):
     said: Said
     schedule: str
     next_at: datetime | None
-    turn: Run | None
+    open_run: Run | None
     mutation: LedgerRow | None  # the change that waits for approval or is in doubt
     handlers: list[DeployedHandler]
     pending: dict[str, int]  # events by topic
@@ -456,29 +456,37 @@ async def _look(
     """How these are, with a few questions for all of them together."""
     namespace = settings.namespace
     names = [one.name for one in found]
-    turns = await store.open_turns(tx, namespace=namespace, names=names)
+    open_runs = await store.read_open_runs(tx, namespace=namespace, names=names)
     handlers = await store.handlers_of_all(tx, namespace=namespace, names=names)
     pending = await views.count_pending(tx, namespace=namespace, names=names)
-    # One that rests for want of work has no story: its chain has but this one run.
-    halted = [turn for turn in turns.values() if turn.reason not in (store.IDLE, store.EVENT)]
-    roots = [turn.root_id for turn in halted]
+    # One that rests without work has nothing to explain: its chain has only this run.
+    halted = [
+        open_run
+        for open_run in open_runs.values()
+        if open_run.reason not in (store.IDLE, store.EVENT)
+    ]
+    roots = [open_run.root_id for open_run in halted]
     ledger = await effects.of_chains(tx, roots) if roots else {}
     errors = await views.last_errors(tx, halted)
     skips = await views.to_skip(tx, namespace, halted, ledger)
     codes = await code_states(tx, found, settings, now=now)
-    standings = []
+    shown = []
     for one in found:
-        turn, own = turns.get(one.name), handlers[one.name]
-        root_id = turn.root_id if turn else ""
+        open_run, own = open_runs.get(one.name), handlers[one.name]
+        root_id = open_run.root_id if open_run else ""
         change, left_out = ledger.get(root_id), tuple(skips.get(one.name, ()))
         error = errors.get(root_id)
         said = say(
-            one, turn, own, error=error, mutation=change, skips=left_out, code=codes[one.name],
+            one, open_run, own, error=error, mutation=change, skips=left_out, code=codes[one.name],
             now=now,
         )  # fmt: skip
-        next_at = moment(turn.available_at) if turn and turn.available_at is not None else None
-        standings.append(AutomationView(
-            one, said, schedule_words(own), next_at, turn, change, own, pending[one.name],
+        next_at = (
+            moment(open_run.available_at)
+            if open_run and open_run.available_at is not None
+            else None
+        )
+        shown.append(AutomationView(
+            one, said, schedule_words(own), next_at, open_run, change, own, pending[one.name],
             left_out, error, codes[one.name],
         ))  # fmt: skip
-    return standings
+    return shown

@@ -13,7 +13,9 @@ from rota.core.suggest import check_options
 from rota.core.time.instants import shown
 from rota.engine.wakeups import CANCEL, DONE, READY
 from rota.errors import BadInput, WrongState
-from rota.store.runs import history, transitions
+from rota.store.runs import history
+from rota.store.runs.cancel import cancel_chains
+from rota.store.runs.retry import retry_chain
 
 if TYPE_CHECKING:
     from rota.core.runs.model import Run
@@ -123,7 +125,7 @@ class BulkVerbs(RunPages):
         roots = list(dict.fromkeys(run.root_id for run in matched))
         if verb == "cancel":
             await client.wakeups.write(
-                (CANCEL, DONE, READY), transitions.cancel, roots, reason=reason,
+                (CANCEL, DONE, READY), cancel_chains, roots, reason=reason,
                 now=client.clock.now(),
             )  # fmt: skip
             return roots, {}
@@ -132,7 +134,7 @@ class BulkVerbs(RunPages):
             now = client.clock.now()
             try:
                 retried = await client.database.write(
-                    transitions.retry_chain, root_id, client.ids.make(now), now=now
+                    retry_chain, root_id, client.ids.make(now), now=now
                 )
             except WrongState as error:
                 refused[root_id] = error.message

@@ -51,7 +51,8 @@ from rota.settings import Settings
 from rota.store.backend import migrate
 from rota.store.backend.batching import Batch
 from rota.store.backend.database import BRIEF, Database, open_url
-from rota.store.runs import transitions, workers
+from rota.store.runs import workers
+from rota.store.runs.start import start_minimal, start_runs, start_uniform
 
 BULK = 500
 
@@ -256,7 +257,7 @@ class Client(Starter):
         now = self.clock.now()
         # Every input is checked before the first run is inserted.
         template, rows, plain = self.starter.bulk(definition, name, items, options, now=now)
-        store: Any = transitions.start_plain if plain else transitions.start_uniform
+        store: Any = start_minimal if plain else start_uniform
         returns = definition.signature.returns if definition else None
         handles: list[RunHandle[Any]] = []
         existing: dict[str, str] = {}
@@ -304,7 +305,7 @@ class Client(Starter):
         now = self.clock.now()
         topics = sorted({TIMER if run.available_at > now else READY for run in fresh})
         database = self._database or self.database
-        started = await database.write_and_notify(topics, brief, transitions.start, fresh, now=now)
+        started = await database.write_and_notify(topics, brief, start_runs, fresh, now=now)
         for topic in topics:
             self.wakeups.notified(topic)
         return started

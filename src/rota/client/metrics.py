@@ -31,7 +31,7 @@ EXECUTIONS_US = DAY
 EXECUTIONS_MAX = 10_000
 
 KINDS = ("workflow", "automation", "pipeline")
-STANDINGS = ("scheduled", "paused", "ended", "quarantined")
+SCHEDULE_STATUSES = ("scheduled", "paused", "ended", "quarantined")
 
 _PIPELINES = (
     "of pipeline executions that were due, or started by hand, in the last 24 hours "
@@ -53,7 +53,7 @@ class _Result(msgspec.Struct, frozen=True):
     cost_usd: float = 0.0
 
 
-class _Look(NamedTuple):
+class MetricsRead(NamedTuple):
     """The counts, their time and their namespace."""
 
     counted: Counted
@@ -66,7 +66,7 @@ async def collect(client: Client) -> list[Metric]:
     now, space = client.clock.now(), client.settings.namespace
     bounds = Bounds(now - NEWEST_US, NEWEST_MAX, now - EXECUTIONS_US, EXECUTIONS_MAX)
     counted = await client.database.read(store.count, namespace=space, now=now, bounds=bounds)
-    look = _Look(counted, client.settings, now)
+    look = MetricsRead(counted, client.settings, now)
     disarmed = await client.operations.disarmed()
     found = [
         *_open(look), *_ended(look), *_queues(look), *_workers(look), *_schedules(look),
@@ -99,7 +99,7 @@ def _seconds(since: int | None, now: int) -> float:
 # -- runs --------------------------------------------------------------------------------------
 
 
-def _open(look: _Look) -> Iterable[Metric]:
+def _open(look: MetricsRead) -> Iterable[Metric]:
     rows = look.counted.open_runs
     runs: Counter[tuple[str, ...]] = Counter()
     for status in OPEN:
@@ -126,7 +126,7 @@ def _open(look: _Look) -> Iterable[Metric]:
     )
 
 
-def _ended(look: _Look) -> Iterable[Metric]:
+def _ended(look: MetricsRead) -> Iterable[Metric]:
     rows = look.counted.newest
     ended: Counter[tuple[str, ...]] = Counter()
     for row in rows:
@@ -149,7 +149,7 @@ def _ended(look: _Look) -> Iterable[Metric]:
     )
 
 
-def _queues(look: _Look) -> Iterable[Metric]:
+def _queues(look: MetricsRead) -> Iterable[Metric]:
     pending: Counter[tuple[str, ...]] = Counter()
     oldest: dict[tuple[str, ...], float] = {}
     for row in look.counted.open_runs:
@@ -172,7 +172,7 @@ def _queues(look: _Look) -> Iterable[Metric]:
 # -- who works, and what makes work --------------------------------------------------------------
 
 
-def _workers(look: _Look) -> Iterable[Metric]:
+def _workers(look: MetricsRead) -> Iterable[Metric]:
     states: Counter[tuple[str, ...]] = Counter({("alive",): 0, ("gone",): 0, ("silent",): 0})
     slots = 0
     for row in look.counted.workers:
@@ -188,16 +188,16 @@ def _workers(look: _Look) -> Iterable[Metric]:
     yield Metric("rota_worker_slots", "Runs that the living workers can hold.", _one(slots))
 
 
-def _schedules(look: _Look) -> Iterable[Metric]:
+def _schedules(look: MetricsRead) -> Iterable[Metric]:
     rows = look.counted.schedules
-    standings: Counter[tuple[str, ...]] = Counter({(word,): 0 for word in STANDINGS})
+    status_counts: Counter[tuple[str, ...]] = Counter({(word,): 0 for word in SCHEDULE_STATUSES})
     for row in rows:
-        standings[_standing(row),] += row.schedule_count
+        status_counts[_schedule_status(row),] += row.schedule_count
     first = min((row.first_at for row in rows if row.first_at is not None), default=None)
     yield Metric(
         "rota_schedules",
         "Schedules: scheduled, paused, ended (nothing left to fire), or quarantined (unreadable).",
-        _by(("status",), standings),
+        _by(("status",), status_counts),
     )
     yield Metric(
         "rota_schedules_overdue",
@@ -211,17 +211,17 @@ def _schedules(look: _Look) -> Iterable[Metric]:
     )
 
 
-def _standing(row: ScheduleCounts) -> str:
+def _schedule_status(row: ScheduleCounts) -> str:
     reason = row.reason or ""
     if reason.startswith(QUARANTINED_REASON):
         return "quarantined"
     return "ended" if row.status == Status.PAUSED and reason in ENDED else row.status
 
 
-def _automations(look: _Look) -> Metric:
+def _automations(look: MetricsRead) -> Metric:
     words: Counter[tuple[str, ...]] = Counter({(word.value,): 0 for word in Word})
     for row in look.counted.automations:
-        words[word_of(row.status, row.turn_status, row.turn_reason).value,] += row.automation_count
+        words[word_of(row.status, row.run_status, row.run_reason).value,] += row.automation_count
     return Metric(
         "rota_automations",
         "Automations by the word that `rota automation list` has for them.",

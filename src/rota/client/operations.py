@@ -94,7 +94,7 @@ class Operations:
         """Delete a month of the archive, of all namespaces: on PostgreSQL at once."""
         refuse_in_workflow("drop_archive")
         _month_start(month)
-        if month not in {one.month for one in await self.archive_months()}:
+        if not await self._client.database.read(archive.has_month, month=month):
             raise BadInput(
                 f"the archive has no month {month}", hint="`rota archive list` names them."
             )

@@ -207,7 +207,7 @@ class Overview:
         items = [_waiting(run) for run in waiting.runs if run.kind != "automation"]
         for view in await client.automations.list():
             if view.said.word is Word.ATTENTION:
-                since = view.turn.available_at if view.turn else None
+                since = view.open_run.available_at if view.open_run else None
                 items.append(
                     AttentionItem(
                         "automation",
@@ -215,7 +215,7 @@ class Overview:
                         view.sentence,
                         moment(since or view.automation.updated_at),
                         view.said.actions[0] if view.said.actions else "show",
-                        view.turn.id if view.turn else None,
+                        view.open_run.id if view.open_run else None,
                         view.mutation.id if view.mutation else None,
                     )
                 )

@@ -21,8 +21,10 @@ from rota.core.suggest import suggestion
 from rota.core.time.instants import Duration, patience_micros
 from rota.engine.wakeups import CANCEL, DONE, READY
 from rota.errors import BadInput, UnknownWorkflow, WrongState
-from rota.store.runs import history, steps, transitions
+from rota.store.runs import history, steps
+from rota.store.runs.cancel import cancel_chains
 from rota.store.runs.history import ChainResult, Ready
+from rota.store.runs.retry import resolve_run, retry_chain
 
 
 class Runs(BulkVerbs):
@@ -161,7 +163,7 @@ class Runs(BulkVerbs):
         run = await self._own(run_id)
         # `ready` as well: the slot that the run held in a limited queue is free.
         ids = await self._client.wakeups.write(
-            (CANCEL, DONE, READY), transitions.cancel, [run.root_id], reason=reason,
+            (CANCEL, DONE, READY), cancel_chains, [run.root_id], reason=reason,
             now=self._client.clock.now(),
         )  # fmt: skip
         if not ids:
@@ -192,9 +194,9 @@ class Runs(BulkVerbs):
         last = (await self.chain(run_id))[-1]
         client, now = self._client, self._client.clock.now()
         if allowed("resolve", Status(last.status)):
-            await client.wakeups.write((READY,), transitions.resolve, last.id, now=now)
+            await client.wakeups.write((READY,), resolve_run, last.id, now=now)
         elif not await client.wakeups.write(
-            (READY,), transitions.retry_chain, last.root_id, client.ids.make(now), now=now
+            (READY,), retry_chain, last.root_id, client.ids.make(now), now=now
         ):
             raise WrongState(f"run {last.id} is {last.label}; there is nothing to retry")
         return self.handle(last.root_id, self._known(last.name))
@@ -281,7 +283,7 @@ class Runs(BulkVerbs):
         run = await self.get(run_id)
         if run.kind == "automation":
             raise WrongState(
-                f"{run_id} is a turn of the automation {run.name}",
+                f"{run_id} is a run of the automation {run.name}",
                 hint=f"Use `rota automation` and its name, {run.name}.",
             )
         if run.kind == "schedule":

@@ -17,6 +17,7 @@ import msgspec
 from rota.client.caller import refuse_in_workflow
 from rota.client.schedule_pages import SchedulePages
 from rota.client.start import NO_OPTIONS, RunOptions, Startable
+from rota.core.redaction import Redactor
 from rota.core.runs.lifecycle import Status, Trigger
 from rota.core.runs.model import NewRun, Run, Schedule
 from rota.core.runs.names import checked_key, checked_name
@@ -49,7 +50,7 @@ from rota.schedules.edit import Retiming
 from rota.schedules.host_zone import host_zone_name
 from rota.schedules.overrides import FieldDifference, checked_fields, differences, run_options
 from rota.store.backend.database import Tx
-from rota.store.runs import transitions
+from rota.store.runs.start import start_runs
 from rota.store.schedules import templates as store
 
 PREVIEW_MAX = 1000
@@ -292,7 +293,8 @@ class Schedules(SchedulePages):
                 options = run_options(edited.policies).stored()
                 fresh = msgspec.structs.replace(fresh, options=options)
             if input is not None or workflow is not None:
-                given = msgspec.json.decode(old.input or "{}") if input is None else input
+                stored = msgspec.json.decode(old.input or "{}")
+                given = stored if input is None else self._restored(input, stored)
                 run = self._client.new_run(workflow or edited.workflow, (), given, NO_OPTIONS)
                 fresh = msgspec.structs.replace(fresh, input=run.input)
             fresh = msgspec.structs.replace(
@@ -302,7 +304,7 @@ class Schedules(SchedulePages):
             return definition.with_changes_noted(old, fresh, fields)
 
         changed = await self._change(name, edit)
-        self._client.wakeups.tell(READY)  # Another overlap policy may have released a run.
+        self._client.wakeups.notify_soon(READY)  # Another overlap policy may have released a run.
         return changed
 
     async def reset(self, name: str, *fields: str, confirm: bool = False) -> ScheduleView:
@@ -318,7 +320,7 @@ class Schedules(SchedulePages):
             return definition.reset(old, chosen, now, confirm=confirm)
 
         changed = await self._change(name, restore)
-        self._client.wakeups.tell(READY)  # Another overlap policy may have released a run.
+        self._client.wakeups.notify_soon(READY)  # Another overlap policy may have released a run.
         return changed
 
     async def forget_declaration(self, name: str) -> None:
@@ -351,7 +353,8 @@ class Schedules(SchedulePages):
         template, workflow = shown.schedule, shown.intent.workflow
         body = template.input
         if input is not None:
-            body = self._client.new_run(workflow, (), input, NO_OPTIONS).input
+            given = self._restored(input, msgspec.json.decode(body or "{}"))
+            body = self._client.new_run(workflow, (), given, NO_OPTIONS).input
         row = NewRun(
             id=self._client.ids.make(now), namespace=template.namespace, name=workflow,
             available_at=now, input=body, queue=template.queue, priority=template.priority,
@@ -359,7 +362,7 @@ class Schedules(SchedulePages):
             trigger=Trigger.MANUAL, schedule_id=template.id,
             options=store.with_previous(template.options, template.started_at),
         )  # fmt: skip
-        [started] = await self._client.database.write(transitions.start, [row], now=now)
+        [started] = await self._client.database.write(start_runs, [row], now=now)
         await self._client.wakeups.announce(READY)
         return started.id
 
@@ -408,9 +411,11 @@ class Schedules(SchedulePages):
             )
             for place, (run_id, due) in enumerate(zip(ids, dues, strict=True))
         ]  # fmt: skip
-        born = await self._client.database.write(store.backfill, rows, parallel=parallel, now=now)
+        created = await self._client.database.write(
+            store.backfill, rows, parallel=parallel, now=now
+        )
         await self._client.wakeups.announce(READY)
-        return Backfill(count, len(born), born)
+        return Backfill(count, len(created), created)
 
     async def _change(
         self, name: str, edit: Callable[[Schedule], Schedule], *, ends_pause: bool = True
@@ -436,6 +441,11 @@ class Schedules(SchedulePages):
             raise await self._unknown(name)
         await self._client.wakeups.announce(SCHEDULE)
         return view_of(changed)
+
+    def _restored(self, given: dict[str, Any], stored: Any) -> dict[str, Any]:
+        redactor = Redactor(self._client.settings.secret_fields)
+        value: dict[str, Any] = redactor.restored(given, stored)
+        return value
 
     async def _unknown(self, name: str) -> UnknownSchedule:
         names = [shown.schedule.name for shown in await self.list()]

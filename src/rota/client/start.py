@@ -12,6 +12,7 @@ from typing import Any, Generic, Literal, NamedTuple, ParamSpec, TypedDict, Type
 import msgspec
 
 from rota.core import typed
+from rota.core.redaction import Redactor
 from rota.core.runs.ids import IdMaker
 from rota.core.runs.model import NewRun
 from rota.core.runs.names import checked_key, checked_name, checked_priority
@@ -21,7 +22,7 @@ from rota.core.suggest import check_options, suggestion
 from rota.core.time.instants import Duration, bounded, instant, micros, timeout_micros
 from rota.errors import BadInput, UnknownWorkflow
 from rota.settings import Settings
-from rota.store.runs.transitions import BulkItem, PlainItem
+from rota.store.runs.start import BulkItem, MinimalItem
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -177,7 +178,7 @@ class Bulk(NamedTuple):
     """Many new runs: what they share, and a row for each."""
 
     template: NewRun
-    rows: Sequence[PlainItem] | Sequence[BulkItem]
+    rows: Sequence[MinimalItem] | Sequence[BulkItem]
     plain: bool  # whether only id and input differ
 
 
@@ -187,6 +188,7 @@ class RunBuilder:
     def __init__(self, settings: Settings, ids: IdMaker) -> None:
         self._settings = settings
         self._ids = ids
+        self._redactor = Redactor(settings.secret_fields)
 
     def new_run(
         self,
@@ -278,6 +280,7 @@ class RunBuilder:
         kwargs: dict[str, Any],
     ) -> str | None:
         limit = self._settings.payload_bytes_max
+        kwargs = self._redactor.restored(kwargs)
         if definition is not None:
             return definition.signature.write(args, kwargs, what=name, bytes_max=limit)
         checked_name(name, "workflow name")

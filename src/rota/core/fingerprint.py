@@ -194,8 +194,8 @@ class _CodeWalk:
             return f"{kind}[{','.join(sorted(map(_label, value)))}]"
         if isinstance(value, dict | types.MappingProxyType):
             pairs = list(value.items())[:ITEMS_MAX]
-            told = (f"{self._value(key)}={self._value(one)}" for key, one in pairs)
-            return f"{kind}[{','.join(told)}]{len(value)}"
+            parts = (f"{self._value(key)}={self._value(one)}" for key, one in pairs)
+            return f"{kind}[{','.join(parts)}]{len(value)}"
         return None
 
     def _code(self, value: object) -> str | None:
@@ -279,8 +279,8 @@ class _CodeWalk:
             value, attributes = getattr(value, name, None), attributes[1:]
         if isinstance(getattr(value, "made_from", None), tuple):
             return f"{name}={self._reference(value)}"
-        told = self._code(value) or self._assigned_once(module, name, type(value))
-        return f"{name}={told}"
+        parts = self._code(value) or self._assigned_once(module, name, type(value))
+        return f"{name}={parts}"
 
     def _assigned_once(self, module: str, name: str, kind: type) -> str:
         """A reference to the text that a module-level name is assigned."""
@@ -329,9 +329,9 @@ def _parts_of_callable(value: object) -> tuple[object, ...] | None:
     return (wrapped,) if isinstance(wrapped, FunctionType) else None
 
 
-def _opened(cell: types.CellType, told: Callable[[object], str]) -> str:
+def _opened(cell: types.CellType, describe: Callable[[object], str]) -> str:
     try:
-        return told(cell.cell_contents)
+        return describe(cell.cell_contents)
     except ValueError:  # it is filled later
         return "empty"
 
@@ -349,8 +349,8 @@ def _label(value: object) -> str:
     if isinstance(value, _PLAIN):
         return f"{type(value).__qualname__}:{value!r}"
     if isinstance(value, tuple | frozenset):
-        told = map(_label, value)
-        return f"[{','.join(told if isinstance(value, tuple) else sorted(told))}]"
+        parts = map(_label, value)
+        return f"[{','.join(parts if isinstance(value, tuple) else sorted(parts))}]"
     named = value if hasattr(value, "__qualname__") else type(value)
     return f"{_module_of(named)}:{getattr(named, '__qualname__', '')}"
 

@@ -29,7 +29,7 @@ from rota.errors import (
 from rota.store.backend.batching import Batch
 from rota.store.backend.database import BRIEF, Database
 from rota.store.runs import steps
-from rota.store.runs.steps import ChildEnd, ChildLook, ChildStart
+from rota.store.runs.steps import ChildEnd, ChildQuery, ChildStart
 
 log = logging.getLogger("rota.journal")
 T = TypeVar("T")
@@ -80,7 +80,7 @@ class Journal:
         self.clock = clock
         self._batch: Batch[StepRecord, Written] = Batch(self._send, TOGETHER)
         self._children: Batch[ChildStart, Started | None] = Batch(self._send_children, TOGETHER)
-        self._looks: Batch[ChildLook, ChildEnd] = Batch(self._send_looks, TOGETHER)
+        self._child_queries: Batch[ChildQuery, ChildEnd] = Batch(self._send_child_queries, TOGETHER)
 
     async def record(self, claim: Claim, step: StoredStep) -> None:
         """Durable when this returns; LeaseLost when the run is not ours any more."""
@@ -120,13 +120,13 @@ class Journal:
             "taking a signal",
         )
 
-    async def look_after_child(self, claim: Claim, child_id: str) -> ChildEnd:
+    async def read_child_end(self, claim: Claim, child_id: str) -> ChildEnd:
         """How a child ended, if it has."""
-        return await self._looks.put(ChildLook(claim, child_id))
+        return await self._child_queries.put(ChildQuery(claim, child_id))
 
-    async def look_after_children(self, claim: Claim, ids: Sequence[str]) -> list[ChildEnd]:
+    async def read_child_ends(self, claim: Claim, ids: Sequence[str]) -> list[ChildEnd]:
         """The same for many children of one run, in one transaction."""
-        return await self._send_looks([ChildLook(claim, child_id) for child_id in ids])
+        return await self._send_child_queries([ChildQuery(claim, child_id) for child_id in ids])
 
     async def retry_child(self, claim: Claim, step: StoredStep, child_id: str, new_id: str) -> None:
         """Try a failed child again, and remember to wait for it."""
@@ -146,10 +146,10 @@ class Journal:
             "starting children",
         )
 
-    async def _send_looks(self, looks: Sequence[ChildLook]) -> list[ChildEnd]:
+    async def _send_child_queries(self, queries: Sequence[ChildQuery]) -> list[ChildEnd]:
         return await insist(
             self.clock,
-            lambda: self._database.write(steps.look_after_children, looks),
+            lambda: self._database.write(steps.read_child_ends, queries),
             "looking after children",
         )
 

@@ -24,11 +24,12 @@ from rota.store import disarm
 from rota.store.access import audit
 from rota.store.disarm import Disarmed
 from rota.store.notifications import record
-from rota.store.runs import retention, transitions, workers
+from rota.store.runs import retention, workers
+from rota.store.runs.recover import reap_runs
 from rota.store.schedules import templates
 from rota.store.schedules.overlap import release_stuck
 
-log = logging.getLogger("rota.upkeep")
+log = logging.getLogger("rota.maintenance")
 
 REAP_BATCH = 200
 # A batch keeps other writers on SQLite waiting: some milliseconds.
@@ -89,7 +90,7 @@ class Maintenance:
         )
         if released:
             log.warning("released %d runs that waited for their turn behind no other run", released)
-            self._wakeups.tell(READY)
+            self._wakeups.notify_soon(READY)
 
     async def keep_leases(self) -> None:
         """Renew at a third of the lease, and at once after a cancel."""
@@ -111,7 +112,7 @@ class Maintenance:
     async def beat(self) -> None:
         """One round: clock, heartbeat, limits, reaping, pruning."""
         await self._follow_clock()
-        await self._look_whether_disarmed()
+        await self._check_disarmed()
         now = self._clock.now()
         online = self._worker.claiming or self._disarmed is not None
         status = "online" if online else "draining"
@@ -131,7 +132,7 @@ class Maintenance:
             await self.reap()
             await self._prune(now)
 
-    async def _look_whether_disarmed(self) -> None:
+    async def _check_disarmed(self) -> None:
         found = await self._database.read(disarm.state)
         if found == self._disarmed:
             return
@@ -162,15 +163,15 @@ class Maintenance:
         if gone:  # only now: their runs are found by their names
             await self._database.write(workers.stop, gone, now=now)
         if total + reaped:
-            self._wakeups.tell(READY)
-            self._wakeups.tell(DONE)
-            self._wakeups.tell(CANCEL)  # children of runs that crashed for good
+            self._wakeups.notify_soon(READY)
+            self._wakeups.notify_soon(DONE)
+            self._wakeups.notify_soon(CANCEL)  # children of runs that crashed for good
         return total + reaped
 
     async def _reap_some(self, now: int, gone: list[str]) -> int:
         steady = self._clock.steady_for() >= micros(self._settings.lease_s)
         reaped = await self._database.write(
-            transitions.reap,
+            reap_runs,
             namespace=self._settings.namespace,
             now=now,
             # After a jump of the clock every lease looks lapsed until its holder has renewed it.

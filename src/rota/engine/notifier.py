@@ -23,7 +23,7 @@ from rota.engine.wakeups import ANY, READY
 from rota.store.backend.database import Tx
 from rota.store.notifications import record, rules
 from rota.store.notifications.rules import StoredRule
-from rota.store.runs import transitions
+from rota.store.runs.start import start_runs
 
 BATCH = 500
 POLLS = 5
@@ -55,9 +55,9 @@ class Notifier:
 
     def _notified(self, topic: str) -> None:
         if topic in (READY, ANY):
-            self.look()
+            self.poll()
 
-    def look(self) -> None:
+    def poll(self) -> None:
         """Look for recorded notifications at once."""
         self.next_at = 0
         self._wake.set()
@@ -94,7 +94,7 @@ class Notifier:
             if done.taken < BATCH:
                 break
         if started:
-            self._base.wakeups.tell(READY)
+            self._base.wakeups.notify_soon(READY)
         self.next_at = done.next_at
         return started
 
@@ -113,7 +113,7 @@ async def dispatch_batch(tx: Tx, *, namespace: str, now: int, new_ids: Iterator[
         for message in plan.messages
     ]
     if runs:
-        await transitions.start(tx, runs, now=now, alone=False)
+        await start_runs(tx, runs, now=now, alone=False)
     changed = {one.name: plans[one.name].state for one in known if _moved(one, plans[one.name])}
     await rules.advance(tx, changed, namespace=namespace)
     if fresh:

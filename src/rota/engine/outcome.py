@@ -18,7 +18,7 @@ from rota.core.runs.retry import RetryPolicy, next_try_us
 from rota.core.time.instants import after
 from rota.engine import run_log
 from rota.engine.clock import Clock
-from rota.store.runs.transitions import successor
+from rota.store.runs.start import successor
 
 
 class JudgedFailure(NamedTuple):

@@ -6,9 +6,12 @@ All lines go to the logger `rota.runs`, so that a busy system can silence it alo
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from contextvars import ContextVar
 
-from rota.core.runs.model import Claim, Outcome
+from rota.core import redaction
+from rota.core.redaction import Redactor
+from rota.core.runs.model import Claim, Outcome, StoredStep
 from rota.core.time.instants import span
 
 RUNS = "rota.runs"
@@ -32,9 +35,15 @@ class RunIdFilter(logging.Filter):
         return True
 
 
-def begins(claim: Claim) -> None:
-    """A run begins or is resumed here: every record of this task belongs to it from now on."""
+def begins(
+    claim: Claim, recorded: Sequence[StoredStep] = (), secret_fields: Sequence[str] = ()
+) -> None:
+    """A run begins or is resumed here: every record of this task belongs to it from now on, and
+    errors of it hide the values of its secret fields."""
     _current.set(claim)
+    if secret_fields:
+        texts = (claim.input, *(step.output for step in recorded))
+        redaction.begin_run(Redactor(secret_fields), texts)
     if claim.claim_count > 1:
         log.debug("run %s (%s) resumed", claim.id, claim.name)
     elif log.isEnabledFor(logging.INFO):

@@ -48,7 +48,7 @@ class Runtime:
         self._queues = [queue.name for queue in queues]
         self._watchdog = Watchdog(base.settings.stuck_s)
         self.worker = Worker(base.ids.make(base.clock.now()), base, executors, queues)
-        self.upkeep = Maintenance(self.worker, base, self._watchdog.stuck_for_s, self._allow)
+        self.maintenance = Maintenance(self.worker, base, self._watchdog.stuck_for_s, self._allow)
         self.scheduler = Scheduler(base)
         self.notifier = Notifier(base) if notifies else None
         self._wakeups = base.wakeups
@@ -59,22 +59,22 @@ class Runtime:
         """Declare limits and sign on. Runs of dead neighbours are taken over here."""
         if self._limits:
             await self._database.write(workers.put_queues, self._limits)
-        await self.upkeep.register(self._queues, self._version)
+        await self.maintenance.register(self._queues, self._version)
         if self.worker.claiming:
             await self.scheduler.expire(self._clock.now())  # before this worker could claim them
 
     def _allow(self, acts: bool) -> None:
         """Let the loops act, or not: a heartbeat found the database armed or disarmed."""
         self.scheduler.armed = acts
-        self.scheduler.look()
+        self.scheduler.poll()
         if self.notifier is not None:
             self.notifier.armed = acts
-            self.notifier.look()
+            self.notifier.poll()
         self.worker.claiming = acts and not self._stopping
-        self.worker.look()
+        self.worker.poll()
 
     async def start(self) -> None:
-        """Sign on and turn the loops."""
+        """Sign on and run the loops."""
         await self.register()
         await self._wakeups.listen()
         self._watchdog.start()
@@ -83,8 +83,8 @@ class Runtime:
             for name, loop in (
                 ("work", self.worker.run),
                 ("schedules", self.scheduler.run),
-                ("leases", self.upkeep.keep_leases),
-                ("house", self.upkeep.heartbeat_loop),
+                ("leases", self.maintenance.keep_leases),
+                ("house", self.maintenance.heartbeat_loop),
             )
             if name != "schedules" or self._fires
         }
@@ -112,7 +112,7 @@ class Runtime:
         await self._end("house")
         self._watchdog.stop()
         with contextlib.suppress(RotaError):
-            await self.upkeep.leave()
+            await self.maintenance.leave()
 
     async def _end(self, name: str) -> None:
         task = self._loops.pop(name, None)

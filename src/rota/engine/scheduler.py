@@ -34,9 +34,9 @@ class Scheduler:
 
     def _notified(self, topic: str) -> None:
         if topic in (SCHEDULE, ANY):
-            self.look()
+            self.poll()
 
-    def look(self) -> None:
+    def poll(self) -> None:
         """Look at the schedules at once: one was made, changed or resumed."""
         self.next_at = 0
         self._wake.set()
@@ -46,13 +46,13 @@ class Scheduler:
         clock = self._base.clock
         while True:
             self._wake.clear()
-            born = await self.tick()
+            created = await self.tick()
             # Its timer is exact and changes are notified; this poll is only a safety net.
             poll_at = clock.now() + POLLS * micros(self._base.settings.poll_s)
             rest = poll_at if self.next_at is None else min(poll_at, self.next_at)
             if rest > clock.now():
                 await clock.wait(self._wake, rest)
-            elif not born:
+            elif not created:
                 # Another scheduler holds the row locks. Retry shortly instead of spinning.
                 await asyncio.sleep(GLANCE_S)
 
@@ -61,20 +61,20 @@ class Scheduler:
         if not self.armed:
             self.next_at = None
             return 0
-        born = 0
+        created = 0
         await self._end_pauses(self._base.clock.now())
         await self.expire(self._base.clock.now())
         while True:
             now = self._base.clock.now()
             fired = await self._fire(now)
-            born += fired.run_count
+            created += fired.run_count
             if fired.cancelled:
-                self._base.wakeups.tell(CANCEL)
+                self._base.wakeups.notify_soon(CANCEL)
             if fired.run_count:
-                self._base.wakeups.tell(READY)
+                self._base.wakeups.notify_soon(READY)
             if not fired.more:
                 self.next_at = await self._next(fired)
-                return born
+                return created
 
     async def _fire(self, now: int) -> Fired:
         namespace = self._base.settings.namespace
@@ -103,8 +103,8 @@ class Scheduler:
                 expiry.expire, namespace=namespace, now=now
             )
             if count:  # Runs behind them may start, and their waiters are notified.
-                self._base.wakeups.tell(READY)
-                self._base.wakeups.tell(DONE)
+                self._base.wakeups.notify_soon(READY)
+                self._base.wakeups.notify_soon(DONE)
 
     def _complain(self, quarantined: list[tuple[str, str]]) -> None:
         for name, reason in quarantined:

@@ -9,8 +9,7 @@ from rota.core.runs.model import Outcome
 from rota.engine.journal import unstorable
 from rota.errors import StoreError
 from rota.store.backend.database import Database
-from rota.store.runs import transitions
-from rota.store.runs.transitions import SettleResult
+from rota.store.runs.settle import SettleResult, settle_runs
 
 log = logging.getLogger("rota.worker")
 
@@ -22,7 +21,7 @@ async def settle_one(
     claim = outcome.claim
     for last in (False, True):
         try:
-            return outcome, await database.write(transitions.settle, [outcome], now=now)
+            return outcome, await database.write(settle_runs, [outcome], now=now)
         except StoreError:
             raise
         except Exception as error:

@@ -39,7 +39,7 @@ def divided(wanted: Sequence[tuple[QueueSlots, int]], free: int) -> list[tuple[s
     return list(fairness.shares(free, contenders).items())
 
 
-def lacks_room(queues: Iterable[QueueSlots], free: int) -> bool:
+def lacks_slots(queues: Iterable[QueueSlots], free: int) -> bool:
     """Whether there may be work in a queue from which nothing can be claimed now."""
     return any(q.may_have_more and (free <= 0 or q.slots_max <= q.active) for q in queues)
 
@@ -47,10 +47,10 @@ def lacks_room(queues: Iterable[QueueSlots], free: int) -> bool:
 def filled(request: ClaimRequest, claims: Iterable[Claim]) -> dict[str, bool]:
     """Whether each queue of a claim gave all that was asked for."""
     taken = Counter(claim.queue for claim in claims)
-    room, answers = request.room, {}
+    runs_max, answers = request.runs_max, {}
     for name, free in request.queues:
-        if room <= 0:
+        if runs_max <= 0:
             break  # it was not asked
-        answers[name] = taken[name] >= min(free, room)
-        room -= taken[name]
+        answers[name] = taken[name] >= min(free, runs_max)
+        runs_max -= taken[name]
     return answers

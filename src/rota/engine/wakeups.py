@@ -47,14 +47,14 @@ class Wakeups:
         if listener in self._listeners:
             self._listeners.remove(listener)
 
-    def tell(self, topic: str) -> None:
+    def notify_soon(self, topic: str) -> None:
         """Tell this process now and the others soon. For loops that keep turning."""
         self.notified(topic)
-        self._database.tell(topic)
+        self._database.notify_soon(topic)
 
-    def tell_others(self, topic: str) -> None:
+    def notify_others(self, topic: str) -> None:
         """Notify the other processes soon; listeners here know already."""
-        self._database.tell(topic)
+        self._database.notify_soon(topic)
 
     async def announce(self, *topics: str, often: bool = False) -> None:
         """Tell this process and the others, before this returns. For verbs of a client."""
@@ -91,7 +91,7 @@ class Wakeups:
         call, self._call = self._call, None
         topic = wider(self.fleet, call) if call is not None and self.fleet is not None else None
         if topic is not None:
-            self._database.tell(topic)
+            self._database.notify_soon(topic)
 
     def _notified(self, payload: str) -> None:
         """Pass a notification on, and once more a little later: once per burst."""

@@ -24,7 +24,7 @@ class Watchdog:
         self._stop = threading.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._loop_thread = 0
-        self._told = False
+        self._reported = False
 
     def start(self) -> None:
         """Watch the running loop."""
@@ -44,7 +44,7 @@ class Watchdog:
 
     def _sign(self) -> None:
         self._seen = time.monotonic()
-        self._told = False
+        self._reported = False
 
     def _watch(self) -> None:
         while not self._stop.wait(self._stuck_s / 4):
@@ -53,8 +53,8 @@ class Watchdog:
                 self._loop.call_soon_threadsafe(self._sign)
             except RuntimeError:  # the loop is closed
                 return
-            if self.stuck_for_s() and not self._told:
-                self._told = True
+            if self.stuck_for_s() and not self._reported:
+                self._reported = True
                 log.error(
                     "the event loop is stuck for %.0f s; leases are not renewed meanwhile. "
                     "Blocking code belongs in a sync step (it runs in a thread). It hangs at:\n%s",

@@ -1,7 +1,7 @@
 """The worker: claims in batches as slots get free, performs, settles what ended in one statement.
 
-Owns the slots. One turn settles outcomes and claims the next runs in one commit. Keeping leases
-and the heartbeat is `upkeep`'s; what a run does is its executor's.
+Owns the slots. One iteration settles outcomes and claims the next runs in one commit.
+`maintenance` renews leases and sends the heartbeat; executors perform the runs.
 """
 
 from __future__ import annotations
@@ -22,15 +22,17 @@ from rota.engine.context import EngineContext
 from rota.engine.executor import Executor
 from rota.engine.journal import insist
 from rota.engine.single_settle import settle_one
-from rota.engine.slots import QueueSlots, claimable, divided, filled, lacks_room
+from rota.engine.slots import QueueSlots, claimable, divided, filled, lacks_slots
 from rota.engine.wakeups import ANY, CANCEL, DONE, READY, TIMER
 from rota.errors import LeaseLost, StoreError, UsageError
 from rota.store.backend.database import BRIEF
 from rota.store.runs import claim as claiming
-from rota.store.runs import steps, transitions
+from rota.store.runs import steps, wake
 from rota.store.runs.claim import Claimed, ClaimRequest
 from rota.store.runs.history import ChainResult
-from rota.store.runs.transitions import SettleResult
+from rota.store.runs.recover import renew_leases, return_strays
+from rota.store.runs.settle import SettleResult, settle_and_claim, settle_runs
+from rota.store.runs.start import start_and_claim
 
 log = logging.getLogger("rota.worker")
 
@@ -61,25 +63,25 @@ class Worker:
         self._limits: dict[str, Queue] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._outcomes: list[Outcome] = []
-        self._coming = 0  # claimed, and about to be performed
+        self._starting = 0  # claimed, and about to be performed
         self._lease_us = micros(base.settings.lease_s)
         self._due_at: int | None = 0
         # Counted, because a call may come while a claim that looked too early is in progress.
-        self._calls = 0
-        self._doubtful = False
+        self._wake_count = 0
+        self._claim_outcome_unknown = False
         self._alone = AloneRuns(self._lease_us)
         self._positions = QueuePositions()
         self._stopping = False
         self._handing_over: set[str] = set()
-        self._turning = asyncio.Lock()
-        self._resting = False
+        self._iterating = asyncio.Lock()
+        self._idle = False
         self.renew_now = asyncio.Event()
         base.wakeups.subscribe(self._notified)
 
     @property
     def free(self) -> int:
         """Free slots."""
-        return self._settings.slots - len(self._tasks) - self._coming
+        return self._settings.slots - len(self._tasks) - self._starting
 
     @property
     def due_at(self) -> int | None:
@@ -89,14 +91,14 @@ class Worker:
     @property
     def idle(self) -> bool:
         """Nothing in hand and nothing left to settle."""
-        return not self._tasks and not self._outcomes and not self._coming
+        return not self._tasks and not self._outcomes and not self._starting
 
     def limit(self, limits: Sequence[Queue]) -> None:
         """Learn the limits that hold across all workers."""
         before = {name: queue.paused for name, queue in self._limits.items()}
         self._limits = {queue.name: queue for queue in limits if queue.is_limited}
         if before != {name: queue.paused for name, queue in self._limits.items()}:
-            self._feed()
+            self._assume_work()
 
     def expect_alone(self, waits: bool) -> None:
         """Learn whether a run waits that has to be executed alone."""
@@ -105,41 +107,41 @@ class Worker:
         self._alone.expect(waits, busy=not self.idle, now=self._clock.now())
 
     async def run(self) -> None:
-        """Turn until told to stop, resting while there is nothing to do."""
+        """Iterate until stopped, idle while there is nothing to do."""
         poll_us = micros(self._settings.poll_s)
         poll_at = self._clock.now() + poll_us
         while not self._stopping:
             self.wake.clear()
             if not 0 < poll_at - self._clock.now() <= poll_us:  # it came, or the clock went back
-                self.look()
+                self.poll()
                 poll_at = self._clock.now() + poll_us
-            if await self.turn():
+            if await self.iterate():
                 if not self._outcomes and not self._may_have_more:
                     await asyncio.sleep(0)  # what was claimed begins before anything else is done
             else:
                 rest = poll_at if self.due_at is None else min(poll_at, self.due_at)
-                self._resting = True
+                self._idle = True
                 await self._clock.wait(self.wake, rest)
-                self._resting = False
+                self._idle = False
 
-    def look(self) -> None:
-        """Look for work at the next turn, whatever was found before (the poll)."""
+    def poll(self) -> None:
+        """Look for work at the next iteration, whatever was found before (the poll)."""
         self._due_at = 0
-        self._feed()
+        self._assume_work()
 
     @property
     def _may_have_more(self) -> bool:
         return any(queue.may_have_more for queue in self._queues.values())
 
-    def _feed(self) -> None:
+    def _assume_work(self) -> None:
         """Believe that every queue may hold work."""
-        self._calls += 1
+        self._wake_count += 1
         for queue in self._queues.values():
             queue.may_have_more = True
         self.wake.set()
 
     def stop(self) -> None:
-        """Claim no more and leave the loop after this turn."""
+        """Claim no more and leave the loop after this iteration."""
         self.claiming = False
         self._stopping = True
         self.wake.set()
@@ -147,7 +149,7 @@ class Worker:
     async def begin(self, fresh: Sequence[NewRun]) -> list[Started] | None:
         """Insert runs and claim in the same commit; None when this is not the moment:
         it is one when we rest, have slots to spare and need no round trip for a statement."""
-        if not self._resting or self._turning.locked() or not self._database.is_local:
+        if not self._idle or self._iterating.locked() or not self._database.is_local:
             return None
         now = self._clock.now()
         queue = self._queues.get(fresh[0].queue)
@@ -155,64 +157,62 @@ class Worker:
             run.queue == queue.name and run.available_at <= now for run in fresh
         )  # fmt: skip
         names = self.names()
-        room = min(self.free, queue.slots_max - queue.active) if queue and ours else 0
+        slots = min(self.free, queue.slots_max - queue.active) if queue and ours else 0
         reserved = self._alone.waits or self._alone.keeps_slots_empty(self.held.values(), now)
-        if not self.claiming or self._doubtful or reserved or room < len(fresh):
+        if not self.claiming or self._claim_outcome_unknown or reserved or slots < len(fresh):
             return None
-        async with self._turning:
+        async with self._iterating:
             request = ClaimRequest(
-                self._settings.namespace, self.id, names, [(fresh[0].queue, room)], len(fresh),
+                self._settings.namespace, self.id, names, [(fresh[0].queue, slots)], len(fresh),
                 frozenset(), now, now + self._lease_us, code_id=self.code.id,
             )  # fmt: skip
             try:
-                started, claimed = await self._database.write_brief(
-                    transitions.begin, fresh, request
-                )
+                started, claimed = await self._database.write_brief(start_and_claim, fresh, request)
             except BaseException:
-                self._doubtful = True
+                self._claim_outcome_unknown = True
                 raise
             self._hold(claimed.claims)
             await self._slot(claimed.claims, self._stale(claimed.claims))
         begun = {claim.id for claim in claimed.claims}
         if any(not one.existed and one.id not in begun for one in started):
-            self._wakeups.tell(READY)  # others was before them in the line
+            self._wakeups.notify_soon(READY)  # others was before them in the line
         return started
 
-    async def turn(self) -> bool:
+    async def iterate(self) -> bool:
         """Settle, wake what is due, claim; return whether anything happened."""
-        async with self._turning:
-            return await self._turn()
+        async with self._iterating:
+            return await self._iterate()
 
-    async def _turn(self) -> bool:
+    async def _iterate(self) -> bool:
         now = self._clock.now()
         moved = await self._wake_due(now)
         outcomes, self._outcomes = self._outcomes, []
         request = self._request(now, bool(outcomes))
-        if lacks_room(self._queues.values(), self.free if self.claiming else 0):
+        if lacks_slots(self._queues.values(), self.free if self.claiming else 0):
             self._wakeups.ask_more()
-        calls = self._calls
+        wake_count = self._wake_count
         try:
-            if request is not None and self._doubtful:
+            if request is not None and self._claim_outcome_unknown:
                 await self._return_strays()
             settled, claimed = await self._write(outcomes, request, now)
         except BaseException as error:
             # Nothing may get lost: what could not be settled is settled next time.
             self._outcomes = outcomes + self._outcomes
-            self._doubtful = self._doubtful or request is not None
+            self._claim_outcome_unknown = self._claim_outcome_unknown or request is not None
             if not outcomes or not isinstance(error, Exception) or isinstance(error, StoreError):
                 raise
             log.warning("%d outcomes cannot be stored together: %s", len(outcomes), error)
             await self._settle_singly(now)
             return True
         if request is not None:
-            self._note_claim(request, claimed, calls)
+            self._note_claim(request, claimed, wake_count)
         for outcome in outcomes:  # before the claims: one of these may be claimed again already
             self.held.pop(outcome.claim.id, None)
         self._hold(claimed.claims)
         stale = self._stale(claimed.claims)
         if len(self._outcomes) > BRIEF and not stale:
             # Much is waiting to be settled: let it go to the database first, then look after this.
-            self._coming = len(claimed.claims)
+            self._starting = len(claimed.claims)
             asyncio.get_running_loop().call_soon(self._absorb, outcomes, settled, claimed.claims)
         else:
             self._after_settling(outcomes, settled)
@@ -237,7 +237,7 @@ class Worker:
     def _absorb(
         self, outcomes: list[Outcome], settled: SettleResult, claims: Sequence[Claim]
     ) -> None:
-        self._coming = 0
+        self._starting = 0
         self._after_settling(outcomes, settled)
         self._perform_all(claims, {})
 
@@ -248,14 +248,14 @@ class Worker:
         if request is None and not outcomes:
             return nothing
         if request is None:
-            return await self._database.write(transitions.settle, outcomes, now=now), nothing[1]
+            return await self._database.write(settle_runs, outcomes, now=now), nothing[1]
         if not outcomes and self.idle:  # a caller waits for the first of them to begin
             return nothing[0], await self._database.write_brief(claiming.claim, request)
         if not outcomes:
             return nothing[0], await self._database.write(claiming.claim, request)
         if len(outcomes) <= BRIEF and len(self._tasks) <= BRIEF:
-            return await self._database.write_brief(transitions.turn, outcomes, request)
-        return await self._database.write(transitions.turn, outcomes, request)
+            return await self._database.write_brief(settle_and_claim, outcomes, request)
+        return await self._database.write(settle_and_claim, outcomes, request)
 
     def _request(self, now: int, settling: bool) -> ClaimRequest | None:
         """The next claim. While outcomes flow, wait until a fair part of the slots is free: claims
@@ -290,23 +290,23 @@ class Worker:
         """The names that it executes only while its code is the deployed one."""
         return next((one.code for one in self._executors.values() if one.code.id), NO_CODE)
 
-    def _note_claim(self, request: ClaimRequest, claimed: Claimed, calls: int) -> None:
-        """Remember what a claim says about what is left; `calls` is from before it."""
+    def _note_claim(self, request: ClaimRequest, claimed: Claimed, wake_count: int) -> None:
+        """Remember what a claim says about what is left; `wake_count` is from before it."""
         if request.one_alone:
             self._alone.waits = bool(claimed.claims)  # after this one there may be another
         else:
-            self._note_queues(request, claimed.claims, calls)
+            self._note_queues(request, claimed.claims, wake_count)
         if claimed.retry_at is not None:
-            self._clock.call_at(claimed.retry_at, self.look)
+            self._clock.call_at(claimed.retry_at, self.poll)
 
-    def _note_queues(self, request: ClaimRequest, claims: Sequence[Claim], calls: int) -> None:
+    def _note_queues(self, request: ClaimRequest, claims: Sequence[Claim], wake_count: int) -> None:
         full = filled(request, claims)
         if not self._database.is_local:
             self._positions.note(
                 {name: full[name] for name in full.keys() - request.limited}, claims,
                 began=request.now, ended=self._clock.now(),
             )  # fmt: skip
-        if calls == self._calls:
+        if wake_count == self._wake_count:
             for name, is_full in full.items():
                 # A full batch means more may be pending. Otherwise wait for a notification.
                 self._queues[name].may_have_more = is_full or name in request.after
@@ -316,27 +316,27 @@ class Worker:
     async def _wake_due(self, now: int) -> bool:
         if self._due_at is None or self._due_at > now or not self.claiming:
             return False
-        calls = self._calls
+        wake_count = self._wake_count
         woken = await self._database.write(
-            transitions.wake_due, namespace=self._settings.namespace, now=now
+            wake.wake_due, namespace=self._settings.namespace, now=now
         )
-        self._due_at = woken.next_at if calls == self._calls else 0
+        self._due_at = woken.next_at if wake_count == self._wake_count else 0
         if woken.one_alone:
             self.expect_alone(True)
         if woken.total:
-            self._feed()
-            if woken.total >= transitions.WAKE_BATCH:
+            self._assume_work()
+            if woken.total >= wake.WAKE_BATCH:
                 self._due_at = now
-                self._wakeups.tell(READY)
+                self._wakeups.notify_soon(READY)
         return bool(woken.total)
 
     async def _return_strays(self) -> None:
         """After a broken connection: a claim may have been made without an answer."""
         await self._database.write(
-            transitions.return_strays, namespace=self._settings.namespace, worker_id=self.id,
+            return_strays, namespace=self._settings.namespace, worker_id=self.id,
             held=list(self.held.values()),
         )  # fmt: skip
-        self._doubtful = False
+        self._claim_outcome_unknown = False
 
     def _hold(self, claims: Sequence[Claim]) -> None:
         for claim in claims:
@@ -377,7 +377,7 @@ class Worker:
 
     async def _perform(self, claim: Claim, recorded: Sequence[StoredStep]) -> None:
         outcome: Outcome | None = None
-        run_log.begins(claim)
+        run_log.begins(claim, recorded, self._settings.secret_fields)
         try:
             outcome = await self._executors[claim.kind].perform(claim, recorded)
         except LeaseLost as lost:
@@ -442,12 +442,12 @@ class Worker:
                         )
                     )
         if settled.woke or limited or settled.cancelled:
-            self._wakeups.tell(READY)
+            self._wakeups.notify_soon(READY)
         if settled.cancelled:
-            self._wakeups.tell(CANCEL)
-            self._wakeups.tell(DONE)
+            self._wakeups.notify_soon(CANCEL)
+            self._wakeups.notify_soon(DONE)
         elif ended:
-            self._wakeups.tell_others(DONE)
+            self._wakeups.notify_others(DONE)
 
     def _note_wake(self, outcome: Outcome) -> None:
         wake_at = outcome.retry.available_at if outcome.retry else outcome.wake_at
@@ -456,9 +456,9 @@ class Worker:
 
     def _notified(self, topic: str) -> None:
         if topic in (READY, ANY):
-            self._feed()
+            self._assume_work()
         if topic in (TIMER, ANY):
-            self.look()
+            self.poll()
         if topic in (CANCEL, ANY):
             self.renew_now.set()
 
@@ -468,7 +468,7 @@ class Worker:
         if not held:
             return
         lease_until = self._clock.now() + self._lease_us
-        ours = await self._database.write(transitions.renew, held, lease_until=lease_until)
+        ours = await self._database.write(renew_leases, held, lease_until=lease_until)
         for claim in held:
             if claim.id not in ours and self.held.get(claim.id) is claim:
                 self._interrupt(claim)
@@ -485,15 +485,15 @@ class Worker:
         await asyncio.sleep(0)  # what was claimed just now begins, so that it can be handed over
         while not self.idle and self._clock.now() < until:
             self.wake.clear()
-            if not await self.turn():
+            if not await self.iterate():
                 await self._clock.wait(self.wake, until)
         self._handing_over = set(self._tasks)
         for task in list(self._tasks.values()):
             task.cancel()
         if self._tasks:
             await asyncio.wait(list(self._tasks.values()), timeout=5)
-        await self.turn()
-        if self._doubtful:
+        await self.iterate()
+        if self._claim_outcome_unknown:
             await self._return_strays()
-        self._wakeups.tell(READY)
+        self._wakeups.notify_soon(READY)
         self._wakeups.unsubscribe(self._notified)

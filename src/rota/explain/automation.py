@@ -32,18 +32,18 @@ _GRAPH = msgspec.json.Decoder(AutomationGraph)
 async def explain_automation(client: Client, name: str) -> RunState:
     """Why the automation does what it does, or UnknownAutomation."""
     look = await client.automations.show(name)
-    found = await _Walk(client, look).answer()
+    found = await _AutomationExplainer(client, look).answer()
     facts = {
         "automation": name, "status": look.status, "pending": look.pending,
-        "run_id": look.turn.id if look.turn else None,
-        "next_at": iso(look.turn.available_at)
-        if look.turn and look.turn.available_at is not None
+        "run_id": look.open_run.id if look.open_run else None,
+        "next_at": iso(look.open_run.available_at)
+        if look.open_run and look.open_run.available_at is not None
         else None,
     }  # fmt: skip
     return found._replace(facts=facts | found.facts)
 
 
-class _Walk:
+class _AutomationExplainer:
     def __init__(self, client: Client, look: Look) -> None:
         self._client = client
         self._look = look
@@ -52,30 +52,30 @@ class _Walk:
         self._zone = host_zone_name()
 
     async def answer(self) -> RunState:
-        status, turn = self._look.automation.status, self._look.turn
+        status, open_run = self._look.automation.status, self._look.open_run
         resume = f"`rota automation resume {self._name}`."
         if status == "archived":
             return RunState("archived", "does not run: it is archived", {}, resume)
-        if turn is not None and turn.status == Status.WAITING:
-            return await self._asks(turn)
-        if status == "paused" and (turn is None or turn.status != Status.RUNNING):
+        if open_run is not None and open_run.status == Status.WAITING:
+            return await self._asks(open_run)
+        if status == "paused" and (open_run is None or open_run.status != Status.RUNNING):
             return RunState("paused", "does not run: it was paused", {}, resume)
-        if turn is None:
-            return RunState("no_turn", "has no turn: its last run died too often", {}, resume)
-        if turn.status != Status.RUNNING and (missing := code_reason(self._look)) is not None:
+        if open_run is None:
+            return RunState("no_turn", "has no open run: its last run died too often", {}, resume)
+        if open_run.status != Status.RUNNING and (missing := code_reason(self._look)) is not None:
             return RunState("no_code", *missing)
-        if turn.status in (Status.PENDING, Status.RUNNING):
-            return await RunExplainer(self._client, self._zone).of(turn)
-        if turn.reason in ("reconciliation", *RETRIED):
-            return self._tries(turn.reason, turn.available_at or self._now)
+        if open_run.status in (Status.PENDING, Status.RUNNING):
+            return await RunExplainer(self._client, self._zone).of(open_run)
+        if open_run.reason in ("reconciliation", *RETRIED):
+            return self._tries(open_run.reason, open_run.available_at or self._now)
         return await self._rests()
 
-    async def _asks(self, turn: Run) -> RunState:
+    async def _asks(self, open_run: Run) -> RunState:
         actions = ", ".join(self._look.said.actions)
         hint = f"Cleared by: {actions}. See `rota automation show {self._name}`."
-        told = await notified(self._client, turn, self._zone)
+        told = await notified(self._client, open_run, self._zone)
         said = f"{_lower(self._look.sentence)}{told.clause}"
-        facts = {"reason": turn.reason or ""} | told.facts
+        facts = {"reason": open_run.reason or ""} | told.facts
         return RunState("needs_person", f"waits for a person: {said}", facts, hint)
 
     def _tries(self, reason: str, at: int) -> RunState:

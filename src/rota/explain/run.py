@@ -136,7 +136,7 @@ class RunExplainer:
         facts = {"reason": run.reason, "wakes_at": _iso(run.available_at)}
         until, again = (self._when(run.available_at, word) for word in ("until", "at"))
         if run.reason == "turn":
-            return await self._turn(run)
+            return await self._queued(run)
         if run.reason == "retry":
             return RunState("retries", f"failed before and tries again {again}", facts)
         if run.reason == "after":
@@ -162,7 +162,7 @@ class RunExplainer:
         lasts = [(await self._client.runs.chain(child_id))[-1] for child_id in ids]
         return [last.id for last in lasts if not last.is_final]
 
-    async def _turn(self, run: Run) -> RunState:
+    async def _queued(self, run: Run) -> RunState:
         """It waits behind an earlier run of its schedule: which one, and the state of that one."""
         roots = await self._client.database.read(store.open_roots, [run.schedule_id or ""])
         lasts = [(await self._client.runs.chain(root))[-1] for root in sorted(set(roots))]
@@ -266,7 +266,7 @@ class RunExplainer:
         if not limit.rate_count or not limit.rate_per_us:
             return None
         rate = limits.Rate(limit.rate_count, limit.rate_per_us)
-        if limits.room(rate, ready_at=limit.ready_at, now=self._now):
+        if limits.allowed(rate, ready_at=limit.ready_at, now=self._now):
             return None
         free_at = limits.next_free_at(rate, ready_at=limit.ready_at)
         clause = (

@@ -8,6 +8,7 @@ from typing import Annotated, Any, TypeVar
 
 import msgspec
 
+from rota.core.redaction import shown
 from rota.core.time.instants import instant, iso
 
 Instant = Annotated[str, msgspec.Meta(extra_json_schema={"format": "date-time"})]
@@ -31,8 +32,8 @@ def document(kind: type[S], row: Any, **more: Any) -> S:
         value = more[name] if name in more else getattr(row, name)
         if name == "at" or name.endswith(("_at", "_until")):
             value = written(value)
-        elif name in STORED_JSON and isinstance(value, str):
-            value = stored(value)
+        elif name in STORED_JSON:
+            value = shown(stored(value) if isinstance(value, str) else value)
         values[name] = value
     return kind(**values)
 

@@ -11,6 +11,8 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
+from rota.core import redaction
+from rota.core.redaction import Redactor
 from rota.core.time.zones import zone_named
 from rota.errors import StoreError, UnknownZone
 from rota.http import files, pages
@@ -54,6 +56,7 @@ class Site:
     ) -> None:
         self.client = client
         self._options = options
+        self._redactor = Redactor(client.settings.secret_fields)
         logins = Logins(client, https=options.is_https)
         self._gate = Gate(client, options, port, logins)
         self._hub = EventHub(client)
@@ -75,6 +78,7 @@ class Site:
     async def answer(self, raw: RawRequest) -> Answer:
         """The answer to one request, with the headers that every answer has."""
         request_id = secrets.token_hex(8)
+        redaction.serve(self._redactor)
         try:
             found = await self._answer(raw, request_id)
         except Exception as error:  # a handler's failure must not end the server

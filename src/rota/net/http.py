@@ -252,7 +252,10 @@ def judge_write(answer: HttpResponse, *, sender: HttpCaller) -> None:
         raise refusal(answer, sender=sender)
     # Also 301 and 302: some give them instead of working, some after it.
     raise OutcomeUnknown(
-        sender.told(answer), tool=sender.tool, status=status, retry_after_s=retry_after_s(answer)
+        sender.status_text(answer),
+        tool=sender.tool,
+        status=status,
+        retry_after_s=retry_after_s(answer),
     )
 
 
@@ -261,13 +264,13 @@ def judge_read(answer: HttpResponse, *, sender: HttpCaller) -> None:
     if answer.status // 100 == 2 or answer.status == 304:
         return
     if answer.status // 100 == 5:
-        raise NotSent(sender.told(answer), retry_after_s=retry_after_s(answer))
+        raise NotSent(sender.status_text(answer), retry_after_s=retry_after_s(answer))
     raise refusal(answer, sender=sender)
 
 
 def refusal(answer: HttpResponse, *, sender: HttpCaller) -> Exception:
     """The meaning of an unsuccessful status below 500: nothing happened."""
-    status, said = answer.status, sender.told(answer)
+    status, said = answer.status, sender.status_text(answer)
     if status in (401, 407):
         return NeedsLogin(said, status=status, service=sender.service, account=sender.account)
     if status == 403:
@@ -286,7 +289,7 @@ class HttpCaller(NamedTuple):
     service: str
     account: str | None
 
-    def told(self, answer: HttpResponse) -> str:
+    def status_text(self, answer: HttpResponse) -> str:
         """The status and the start of the answer."""
         said = answer.body[: 4 * SHOWN_CHARS_MAX].decode(errors="replace").strip()
         said = said if len(said) <= SHOWN_CHARS_MAX else said[:SHOWN_CHARS_MAX] + "…"

@@ -7,19 +7,12 @@ to one: input from outside can ask for none.
 
 from __future__ import annotations
 
-import base64
-import json
 import os
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
-from urllib.parse import quote, quote_plus, urlsplit
 
+from rota.core.redaction import ALONE_CHARS_MAX, mask, quoted_forms
 from rota.errors import NeedsLogin
-
-# A shorter value would hide half of an innocent text: it is hidden where it is alone.
-ALONE_CHARS_MAX = 3
-BASE64_CHARS_MIN = 8  # less of a base64 text could be anything
 
 
 class Secret:
@@ -107,12 +100,7 @@ def hide(said: str, texts: Iterable[Text | None]) -> str:
     """`said` without the values of these secrets, in the forms that texts quote them in: for errors
     and results that are kept."""
     for name, value in _values(texts):
-        if len(value) > ALONE_CHARS_MAX:
-            for form in _forms(value):
-                said = said.replace(form, f"<{name}>")
-        else:
-            alone = rf"(?<![\w.-]){re.escape(value)}(?![\w.-])"
-            said = f"<{name}>".join(re.split(alone, said))
+        said = mask(said, value, f"<{name}>")
     return said
 
 
@@ -122,7 +110,7 @@ def hide_bytes(said: bytes, texts: Iterable[Text | None]) -> bytes:
     shown = said.decode("latin-1")
     for name, value in _values(texts):
         if len(value) > ALONE_CHARS_MAX:
-            for form in _forms(value):
+            for form in quoted_forms(value):
                 shown = shown.replace(_latin(form), f"<{name}>")
         else:
             shown = shown.replace(f'"{_latin(value)}"', f'"<{name}>"')
@@ -147,29 +135,3 @@ def _values(texts: Iterable[Text | None]) -> list[tuple[str, str]]:
 
 def _latin(text: str) -> str:
     return text.encode().decode("latin-1")
-
-
-def _forms(value: str) -> list[str]:
-    """A value as it is, quoted for URLs and JSON, in base64, and the path of an address; the
-    longest first."""
-    forms = {value, quote(value, safe=""), quote(value), quote_plus(value), json.dumps(value)[1:-1]}
-    forms |= set(_in_base64(value))
-    if value.startswith(("http://", "https://")):
-        parts = urlsplit(value)
-        said = {parts.path, parts.query, value.partition(parts.netloc)[2]}
-        forms |= {one for one in said if len(one) > ALONE_CHARS_MAX}
-    return sorted(forms, key=lambda form: -len(form))
-
-
-def _in_base64(value: str) -> Iterator[str]:
-    """The parts of a base64 text that depend on the value alone: three forms, by where
-    the value begins in it."""
-    raw = value.encode()
-    for before in range(3):
-        text = base64.b64encode(bytes(before) + raw).decode().rstrip("=")
-        first = (before * 8 + 5) // 6
-        last = (before + len(raw)) * 8 // 6
-        core = text[first:last]
-        if len(core) >= BASE64_CHARS_MIN:
-            yield core
-            yield core.replace("+", "-").replace("/", "_")

@@ -50,7 +50,7 @@ class ExitStatus(NamedTuple):
     out: str
     err: str
 
-    def told(self, name: str) -> str:
+    def end_text(self, name: str) -> str:
         """Its end in words, with the last of what it said."""
         how = f"signal {-self.code}" if self.code < 0 else f"exit {self.code}"
         said = (self.err or self.out).strip()[-SHOWN_CHARS_MAX:]
@@ -65,10 +65,10 @@ class OutputPipe:
     """
 
     def __init__(self, bytes_max: int) -> None:
-        self._near, self.mouth = os.pipe()
-        os.set_blocking(self._near, False)
+        self._read_end, self.write_end = os.pipe()
+        os.set_blocking(self._read_end, False)
         self._loop = asyncio.get_running_loop()
-        self._loop.add_reader(self._near, self._read_output)
+        self._loop.add_reader(self._read_end, self._read_output)
         self.ended = asyncio.Event()
         self.full = asyncio.Event()  # there was more than is kept
         self._handed_over = False
@@ -79,15 +79,15 @@ class OutputPipe:
         return self
 
     def __exit__(self, *exception: object) -> None:
-        self.hand_over()
-        self._loop.remove_reader(self._near)
-        os.close(self._near)
+        self.close_write_end()
+        self._loop.remove_reader(self._read_end)
+        os.close(self._read_end)
 
-    def hand_over(self) -> None:
+    def close_write_end(self) -> None:
         """The child has its own copy of the write end now."""
         if not self._handed_over:
             self._handed_over = True
-            os.close(self.mouth)
+            os.close(self.write_end)
 
     def text(self) -> str:
         """The output that was kept."""
@@ -95,11 +95,11 @@ class OutputPipe:
 
     def _read_output(self) -> None:
         try:
-            chunk = os.read(self._near, 65536)
+            chunk = os.read(self._read_end, 65536)
         except BlockingIOError:
             return
         if not chunk:
-            self._loop.remove_reader(self._near)
+            self._loop.remove_reader(self._read_end)
             self.ended.set()
         if len(self._kept) + len(chunk) > self._bytes_max:
             self.full.set()
@@ -127,12 +127,12 @@ async def start(
         ) from error
 
 
-async def spawn(birth: Coroutine[Any, Any, Child]) -> Child:
+async def spawn(started_at: Coroutine[Any, Any, Child]) -> Child:
     """The child, which must have a group of its own. Who gives up meanwhile leaves none behind.
 
     asyncio would kill only the child itself, which may already have children.
     """
-    task = asyncio.ensure_future(birth)
+    task = asyncio.ensure_future(started_at)
     try:
         await asyncio.wait({task})
     except asyncio.CancelledError:
@@ -183,20 +183,20 @@ async def _spawned(
         return await asyncio.create_subprocess_exec(
             *argv,
             stdin=asyncio.subprocess.PIPE,
-            stdout=out.mouth,
-            stderr=err.mouth,
+            stdout=out.write_end,
+            stderr=err.write_end,
             env=env,
             cwd=cwd,
             start_new_session=True,  # a group of its own, to be killed as a whole
         )
     finally:
-        out.hand_over()
-        err.hand_over()
+        out.close_write_end()
+        err.close_write_end()
 
 
-def _unwanted(birth: asyncio.Task[Child]) -> None:
-    if not birth.cancelled() and birth.exception() is None:
-        _strike(birth.result())
+def _unwanted(started_at: asyncio.Task[Child]) -> None:
+    if not started_at.cancelled() and started_at.exception() is None:
+        _strike(started_at.result())
 
 
 def _strike(child: Child) -> None:

@@ -119,4 +119,4 @@ async def _run(line: str, pass_env: Sequence[str], message: NotificationMessage)
     except Transient as error:  # errors are stored, and the line may hold a secret
         raise Transient(error.message.replace(f"`{line}`", "the command")) from None
     if ended.code != 0:
-        raise Transient(ended.told("the command"))
+        raise Transient(ended.end_text("the command"))

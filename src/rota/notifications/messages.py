@@ -114,14 +114,14 @@ def events_of(facts: Facts) -> list[Event]:
 _PINGS: dict[Event, Ping] = {"success": "success", "failure": "fail", "missed": "missed"}
 
 
-def deliveries(tells: Recipients, facts: Facts) -> list[Delivery]:
+def deliveries(recipients: Recipients, facts: Facts) -> list[Delivery]:
     """Every message that follows from an end, for every receiver."""
     found: list[Delivery] = []
     for event in events_of(facts):
-        body = msgspec.json.encode(message(event, tells, facts)).decode()
-        found += [_to(notice, event, body) for notice in receivers(tells.notify, event)]
-        if tells.notify.ping and event in _PINGS:
-            found.append(ping(tells.notify.ping, _PINGS[event], facts.last.root_id))
+        body = msgspec.json.encode(message(event, recipients, facts)).decode()
+        found += [_to(notice, event, body) for notice in receivers(recipients.notify, event)]
+        if recipients.notify.ping and event in _PINGS:
+            found.append(ping(recipients.notify.ping, _PINGS[event], facts.last.root_id))
     return found
 
 
@@ -142,7 +142,7 @@ def _to(notice: Notice, event: Event, body: str) -> Delivery:
     )  # fmt: skip
 
 
-def message(event: Event, tells: Recipients, facts: Facts) -> Message:
+def message(event: Event, recipients: Recipients, facts: Facts) -> Message:
     """The message of an event."""
     first, last = facts.attempts[0], facts.last
     result = _result(last)
@@ -151,9 +151,9 @@ def message(event: Event, tells: Recipients, facts: Facts) -> Message:
     took = last.finished_at - begun if begun is not None and last.finished_at is not None else None
     return Message(
         event=event,
-        text=text_of(event, tells.name, facts, result),
-        pipeline=tells.pipeline_id,
-        name=tells.name,
+        text=text_of(event, recipients.name, facts, result),
+        pipeline=recipients.pipeline_id,
+        name=recipients.name,
         schedule=facts.schedule,
         run=last.root_id,
         outcome=result.outcome if result is not None else _outcome(last),
@@ -234,8 +234,8 @@ def _error(last: Attempt, result: ItemTotals | None) -> str | None:
     if last.status == "skipped":
         return None
     if last.error:
-        told = read_error(last.error)
-        return f"{told['type']}: {told['message']}"[:ERROR_CHARS_MAX]
+        stored = read_error(last.error)
+        return f"{stored['type']}: {stored['message']}"[:ERROR_CHARS_MAX]
     if last.status == "crashed":
         return "its worker died, too often to try again"
     if result is not None and (result.error or result.errors):

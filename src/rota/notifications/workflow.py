@@ -74,8 +74,8 @@ async def began(base: EngineContext, claim: Claim) -> None:
     if body is None or msgspec.json.decode(body, type=Recipients).notify.ping is None:
         return
     thing = schedule_ends.ScheduleEnd(claim.schedule_id, claim.root_id, "began")
-    if await base.database.write_brief(schedule_ends.tell, [thing], now=base.clock.now()):
-        base.wakeups.tell(READY)
+    if await base.database.write_brief(schedule_ends.report_all, [thing], now=base.clock.now()):
+        base.wakeups.notify_soon(READY)
 
 
 def install(app: NotificationHost) -> None:
@@ -87,7 +87,7 @@ def install(app: NotificationHost) -> None:
     async def notify(run_id: str, what: str, tells: Recipients) -> list[str]:
         """Notify every receiver; when it fails, it names those it could not reach."""
 
-        async def told(number: int, delivery: Delivery) -> str | None:
+        async def deliver_one(number: int, delivery: Delivery) -> str | None:
             key = f"{delivery.event}-{number}"
             try:
                 await send.keyed(key)(delivery, f"{run_id}-{key}", tells)
@@ -96,7 +96,9 @@ def install(app: NotificationHost) -> None:
             return None
 
         found: list[Delivery] = await look(run_id, what, tells)
-        failed = await asyncio.gather(*(told(number, one) for number, one in enumerate(found)))
+        failed = await asyncio.gather(
+            *(deliver_one(number, one) for number, one in enumerate(found))
+        )
         problems = [problem for problem in failed if problem is not None]
         if problems:
             raise Fatal("; ".join(problems))
@@ -106,37 +108,39 @@ def install(app: NotificationHost) -> None:
 
 
 class NotificationSender:
-    """The steps of telling."""
+    """The steps of a notification run."""
 
     def __init__(self, app: NotificationHost) -> None:
         self._app = app
 
-    async def look(self, run_id: str, what: str, tells: Recipients) -> list[Delivery]:
+    async def look(self, run_id: str, what: str, recipients: Recipients) -> list[Delivery]:
         """The messages to send."""
         namespace = self._app.settings.namespace
         facts = await self._app.database.read(_facts, run_id, namespace=namespace)
         if facts is None:
             return []
         if what == "began":
-            # Told late, it would look like an execution that never ended.
+            # Reported late, it would look like an execution that never ended.
             over = facts.last.is_final
-            url = tells.notify.ping
+            url = recipients.notify.ping
             return [] if over or url is None else [messages.ping(url, "start", run_id)]
-        return messages.deliveries(tells, facts)
+        return messages.deliveries(recipients, facts)
 
-    async def send(self, delivery: Delivery, message_id: str, tells: Recipients) -> str:
+    async def send(self, delivery: Delivery, message_id: str, recipients: Recipients) -> str:
         """Send one message; returns once the receiver has taken it."""
         try:
             match delivery.way:
                 case "webhook":
                     await self._post(delivery, message_id)
                 case "command":
-                    await self._run(delivery, message_id, tells)
+                    await self._run(delivery, message_id, recipients)
                 case "ping":
                     await self._ping(delivery)
         except Exception as error:
-            log.warning("%s for pipeline %s failed (event %s): %s", delivery.way, tells.pipeline_id,
-                delivery.event, names_of(error)[0])  # fmt: skip
+            log.warning(
+                "%s for pipeline %s failed (event %s): %s",
+                delivery.way, recipients.pipeline_id, delivery.event, names_of(error)[0],
+            )  # fmt: skip
             raise
         return "sent"
 
@@ -152,18 +156,18 @@ class NotificationSender:
         url = ping.address(url, delivery.ping, run_id=delivery.run_id)
         await webhook.call("GET", url, headers={})
 
-    async def _run(self, delivery: Delivery, message_id: str, tells: Recipients) -> None:
+    async def _run(self, delivery: Delivery, message_id: str, recipients: Recipients) -> None:
         env = {
             "ROTA_EVENT": delivery.event,
-            "ROTA_PIPELINE": tells.pipeline_id,
+            "ROTA_PIPELINE": recipients.pipeline_id,
             "ROTA_MESSAGE_ID": message_id,
         }
         ended = await command.run(
-            delivery.target, Path(tells.folder), stdin=delivery.body, env=env,
+            delivery.target, Path(recipients.folder), stdin=delivery.body, env=env,
             pass_env=delivery.pass_env, timeout_s=COMMAND_S,
         )  # fmt: skip
         if ended.code != 0:
-            raise Transient(ended.told(f"`{delivery.target}`"))
+            raise Transient(ended.end_text(f"`{delivery.target}`"))
 
 
 async def _facts(tx: Tx, run_id: str, *, namespace: str) -> Facts | None:
@@ -178,9 +182,11 @@ async def _facts(tx: Tx, run_id: str, *, namespace: str) -> Facts | None:
     earlier, attempts = attempts[:place], attempts[: place + 1]
     schedule = await _schedule_name(tx, run.schedule_id, namespace)
     # A chain that has ended before, and been reported, was tried again by a person.
-    told = await schedule_ends.notified_before(tx, [one.id for one in earlier], namespace=namespace)
-    ailing = bool(told)
-    if not told and run.schedule_id is not None:
+    notified = await schedule_ends.notified_before(
+        tx, [one.id for one in earlier], namespace=namespace
+    )
+    ailing = bool(notified)
+    if not notified and run.schedule_id is not None:
         before = await schedule_ends.end_before(tx, run)
         ailing = before is not None and before != ("completed", None)
     count = templates.read_range(run)[2] if run.status == "skipped" else 1

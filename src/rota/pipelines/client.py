@@ -20,6 +20,7 @@ from rota.engine.wakeups import READY
 from rota.errors import BadInput, WrongState
 from rota.pipelines.executor import PART_NAME
 from rota.store.pipelines import steps as store
+from rota.store.runs.retry import retry_chain
 
 if TYPE_CHECKING:
     from rota.ai.base import Invoker
@@ -211,7 +212,7 @@ class PipelineClient:
         else:
             new_id = self._client.ids.make(now)
             await self._client.database.write(
-                store.again, run.root_id, new_id, queue=queue, now=now
+                retry_chain, run.root_id, new_id, now=now, queue=queue, even_completed=True
             )
         await self._client.wakeups.announce(READY)
         return self._ref(run.root_id)

@@ -6,6 +6,8 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
+from rota.core.redaction import shown
+
 OutcomeWord: TypeAlias = Literal["completed", "partial", "failed", "cancelled"]
 ItemStatus: TypeAlias = Literal["completed", "failed", "skipped", "filtered"]
 
@@ -13,7 +15,7 @@ ItemStatus: TypeAlias = Literal["completed", "failed", "skipped", "filtered"]
 EXIT: dict[str, int] = {"completed": 0, "failed": 1, "partial": 7, "cancelled": 130}
 BUDGET_EXIT = 8
 
-ERRORS_MAX = 20  # errors of items told in a result; all of them are with their items
+ERRORS_MAX = 20  # errors of items in a result; all of them are with their items
 
 
 class ItemError(msgspec.Struct, frozen=True):
@@ -71,7 +73,7 @@ class PipelineResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
 
 
 class Progress(msgspec.Struct, frozen=True, kw_only=True):
-    """The state of a run of this process; told at every change.
+    """The state of a run of this process, at every change.
 
     `phase`: begun, loading, filtering, mapping, reducing, node, ended. Counts only grow within a
     phase. `total` is None until the items are counted.
@@ -116,6 +118,11 @@ class ItemOutcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     tokens_out: int = 0
     cost_usd: float | None = None
     duration_ms: int = 0
+
+
+def shown_item(one: ItemOutcome) -> ItemOutcome:
+    """An item for people: without the values of secret fields."""
+    return msgspec.structs.replace(one, item=shown(one.item), output=shown(one.output))
 
 
 class ItemsPage(msgspec.Struct, frozen=True):

@@ -18,7 +18,7 @@ from rota.client.start import Startable
 from rota.core.runs.lifecycle import Status
 from rota.errors import BadSchedule, BadSetting, RotaError, UsageError
 from rota.schedules.definition import CODE, GONE, When
-from rota.schedules.overrides import told
+from rota.schedules.overrides import differences_text
 from rota.schedules.preview import reading
 from rota.schedules.toml import ScheduleTable
 
@@ -57,7 +57,7 @@ def log_outcome(log: logging.Logger, shown: ScheduleView, origin: str, *, is_new
         log.warning(
             "schedule %s differs from %s: %s. The operator's values are kept; `rota schedule reset "
             "%s` restores the declared ones.",
-            name, origin, "; ".join(told(shown.differences)), name,
+            name, origin, "; ".join(differences_text(shown.differences)), name,
         )  # fmt: skip
 
 

@@ -253,25 +253,25 @@ def _salvaged(schedule: Schedule) -> Intent:
 # -- what becomes of it ------------------------------------------------------------------------
 
 
-def redefined(old: Schedule, told: ScheduleDefinition, *, now: int) -> Schedule:
+def redefined(old: Schedule, definition: ScheduleDefinition, *, now: int) -> Schedule:
     """A new definition under an old name: same id and history; a pause by a person stays, and a
     timing that is written as before continues as before (an interval keeps its anchor)."""
     before, problem = found(old)
-    if told.owner == CODE and before.owner != CODE and before.workflow != LOST:
+    if definition.owner == CODE and before.owner != CODE and before.workflow != LOST:
         # A person's schedule is not the code's to change. That it would is put on record.
-        marked = msgspec.structs.replace(before, ignored=told.origin)
+        marked = msgspec.structs.replace(before, ignored=definition.origin)
         if problem is not None:
             return old
-        return msgspec.structs.replace(old, spec=stored(marked), parent_id=told.origin)
-    if told.owner == CODE and before.declared == told.mark and problem is None:
+        return msgspec.structs.replace(old, spec=stored(marked), parent_id=definition.origin)
+    if definition.owner == CODE and before.declared == definition.mark and problem is None:
         # A person's edit of the code's schedule outlives a deploy that says what the last said.
-        moved = msgspec.structs.replace(before, origin=told.origin)
-        return msgspec.structs.replace(old, spec=stored(moved), parent_id=told.origin)
+        moved = msgspec.structs.replace(before, origin=definition.origin)
+        return msgspec.structs.replace(old, spec=stored(moved), parent_id=definition.origin)
     known = overrides.declared_zone(before) if problem is None else None
-    zone = told.zone or known or told.host_zone
-    fresh = told.made(zone, schedule_id=old.id, now=now)
+    zone = definition.zone or known or definition.host_zone
+    fresh = definition.made(zone, schedule_id=old.id, now=now)
     intent = understand(fresh.spec)
-    if told.owner == CODE and problem is None:
+    if definition.owner == CODE and problem is None:
         fresh, intent = overrides.overlaid(fresh, intent, old, before)
         fresh = msgspec.structs.replace(fresh, due_at=next_after(intent.spec, now))
     same = problem is None and _as_written(before) == _as_written(intent)

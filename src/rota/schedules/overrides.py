@@ -107,7 +107,7 @@ def declared_zone(intent: Intent) -> str | None:
     return spec.timings[0].zone if spec.timings else None
 
 
-def told(found: Iterable[FieldDifference]) -> list[str]:
+def differences_text(found: Iterable[FieldDifference]) -> list[str]:
     """Differences in words: `when is 5m (declared: 10m)`."""
     return [f"{one.field} is {one.value} (declared: {one.declared})" for one in found]
 

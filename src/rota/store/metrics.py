@@ -48,8 +48,8 @@ class AutomationCounts(NamedTuple):
     """Automations that have the same state, with the state of their open runs."""
 
     status: str
-    turn_status: str | None
-    turn_reason: str | None
+    run_status: str | None
+    run_reason: str | None
     automation_count: int
 
 

@@ -120,11 +120,11 @@ class Command(Tool):
         ended = await self._run(self._lookup, params, call)
         if ended.code == 0:
             return Applied({"exit": 0, "stdout": ended.out})
-        said = ended.told(self._lookup[0])
+        said = ended.end_text(self._lookup[0])
         return NotApplied(said) if ended.code == 1 else Unknown(said)
 
     def _meaning(self, meaning: str, ended: ExitStatus) -> RotaError:
-        said = ended.told(self._argv[0])
+        said = ended.end_text(self._argv[0])
         if meaning == "not_sent":
             return NotSent(said)
         if meaning == "login":

@@ -202,10 +202,10 @@ class HttpWrite(Tool):
     def _judge(self, answer: http.HttpResponse, sender: http.HttpCaller) -> None:
         """Return if the answer says that the effect happened, or raise what it says instead."""
         if answer.status in self._not_sent:
-            raise NotSent(sender.told(answer), retry_after_s=http.retry_after_s(answer))
+            raise NotSent(sender.status_text(answer), retry_after_s=http.retry_after_s(answer))
         if answer.status in self._pending:
             raise OutcomeUnknown(
-                f"{sender.told(answer)}: an earlier call is still at work",
+                f"{sender.status_text(answer)}: an earlier call is still at work",
                 tool=self.name,
                 status=answer.status,
                 retry_after_s=http.retry_after_s(answer),
@@ -230,7 +230,7 @@ class HttpWrite(Tool):
         except http.IncompleteResponse as error:
             return Unknown(f"the lookup failed: {error}", unreachable=True)
         if answer.status in (404, 410) and self._lookup.found is None:
-            return NotApplied(sender.told(answer))
+            return NotApplied(sender.status_text(answer))
         try:
             http.judge_read(answer, sender=sender)
         except (Rejected, NotSent) as error:
@@ -242,11 +242,11 @@ class HttpWrite(Tool):
     def _verdict(self, answer: http.HttpResponse, sender: http.HttpCaller) -> Verdict:
         assert self._lookup is not None
         if answer.status // 100 != 2 or not answer.whole:
-            return Unknown(f"the lookup has no whole answer: {sender.told(answer)}")
+            return Unknown(f"the lookup has no whole answer: {sender.status_text(answer)}")
         found = True if self._lookup.found is None else self._lookup.found(_plain(answer))
         if found is None:
-            return Unknown(f"the lookup cannot tell: {sender.told(answer)}")
-        return Applied(_result(answer)) if found else NotApplied(sender.told(answer))
+            return Unknown(f"the lookup cannot tell: {sender.status_text(answer)}")
+        return Applied(_result(answer)) if found else NotApplied(sender.status_text(answer))
 
     def _sent_headers(self, params: HttpWriteParams, call: Call) -> dict[str, Text]:
         own: dict[str, Text] = {}
@@ -277,17 +277,17 @@ class HttpWrite(Tool):
         if self._accept is None:
             return
         if not answer.whole:
-            said = f"{sender.told(answer)}; accept= needs the whole answer, and a part of it came"
+            said = f"{sender.status_text(answer)}; accept= needs the whole answer, and it was cut"
             raise OutcomeUnknown(said, tool=self.name, status=answer.status)
         try:
             accepted = self._accept(_plain(answer))
         except Exception as error:
             said = f"accept= failed on the answer: {type(error).__name__}: {error}"
-            raise OutcomeUnknown(f"{sender.told(answer)}; {said}", tool=self.name) from error
+            raise OutcomeUnknown(f"{sender.status_text(answer)}; {said}", tool=self.name) from error
         if accepted is None:
-            raise OutcomeUnknown(sender.told(answer), tool=self.name, status=answer.status)
+            raise OutcomeUnknown(sender.status_text(answer), tool=self.name, status=answer.status)
         if not accepted:
-            raise Rejected(sender.told(answer), tool=self.name, status=answer.status)
+            raise Rejected(sender.status_text(answer), tool=self.name, status=answer.status)
 
 
 class HttpReadParams(msgspec.Struct, forbid_unknown_fields=True):

@@ -44,7 +44,7 @@ class Backend(Protocol):
     async def write(self, work: Callable[[ToolTx], Awaitable[T]], call: Call) -> T:
         """Commit what `work` did."""
 
-    async def look(self, work: Callable[[ToolTx], Awaitable[T]], call: Call) -> T:
+    async def read_only(self, work: Callable[[ToolTx], Awaitable[T]], call: Call) -> T:
         """Change nothing."""
 
 
@@ -111,7 +111,7 @@ class SqlWrite(Tool):
             return await self._done(tx, params, call)
 
         try:
-            done = await self._backend.look(work, call)
+            done = await self._backend.read_only(work, call)
         except TimeoutError as error:
             return Unknown(f"the database did not answer: {error}", unreachable=True)
         return NotApplied("the key is not there") if done is None else Applied(done)
@@ -166,7 +166,7 @@ class SqlRead(Tool):
         async def work(tx: ToolTx) -> list[dict[str, Any]]:
             return await tx.rows(self._statement, params, self._rows_max + 1)
 
-        rows = await self._backend.look(work, call)
+        rows = await self._backend.read_only(work, call)
         return {"rows": rows[: self._rows_max], "cut": len(rows) > self._rows_max}
 
 
@@ -177,23 +177,23 @@ class _Lazy:
         self._url = url
         self._tool = tool
         if isinstance(url, str):
-            self._room(url)  # a missing extra should show at once
+            self._backend_class(url)  # a missing extra should show at once
 
     async def write(self, work: Callable[[ToolTx], Awaitable[T]], call: Call) -> T:
         return await self._backend().write(work, call)
 
-    async def look(self, work: Callable[[ToolTx], Awaitable[T]], call: Call) -> T:
-        return await self._backend().look(work, call)
+    async def read_only(self, work: Callable[[ToolTx], Awaitable[T]], call: Call) -> T:
+        return await self._backend().read_only(work, call)
 
     def _backend(self) -> Backend:
         url = reveal(self._url)
         try:
-            backend: Backend = self._room(url)(url, self._tool)
+            backend: Backend = self._backend_class(url)(url, self._tool)
         except (UsageError, MissingExtra) as error:  # of a secret: only seen now
             raise Rejected(error.message, hint=error.advice) from error
         return backend
 
-    def _room(self, url: str) -> Any:
+    def _backend_class(self, url: str) -> Any:
         if url.startswith("sqlite:///"):
             return import_module("rota.tools.sql_sqlite").Sqlite
         if url.startswith(("postgresql://", "postgres://")):

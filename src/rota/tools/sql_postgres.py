@@ -64,7 +64,7 @@ class Postgres:
         """Commit what `work` did."""
         return await self._transact(work, call, commit=True)
 
-    async def look(self, work: Callable[[ToolTx], Awaitable[T]], call: Call) -> T:
+    async def read_only(self, work: Callable[[ToolTx], Awaitable[T]], call: Call) -> T:
         """Change nothing: all is rolled back."""
         try:
             return await self._transact(work, call, commit=False)

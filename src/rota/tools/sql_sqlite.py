@@ -53,7 +53,7 @@ class Sqlite:
             said = f"{self._path} did not answer within {call.timeout_s:g} s"
             raise OutcomeUnknown(said, tool=self._tool) from error
 
-    async def look(self, work: Callable[[ToolTx], Awaitable[T]], call: Call) -> T:
+    async def read_only(self, work: Callable[[ToolTx], Awaitable[T]], call: Call) -> T:
         """Change nothing: all is rolled back."""
         try:
             return await in_thread(

@@ -39,7 +39,7 @@ async def wait_for_cancel(flow: WorkflowRun, known: StoredStep) -> None:
     Raising at once would be another answer than the first time: a timeout that has not expired
     passes CancelledError on, and one that has expired raises TimeoutError.
     """
-    waiting: asyncio.Future[None] = flow.room.loop.create_future()
+    waiting: asyncio.Future[None] = flow.context.loop.create_future()
     took_us = (known.finished_at or known.started_at) - known.started_at
 
     def give_up() -> None:

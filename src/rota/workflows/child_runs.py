@@ -36,4 +36,4 @@ class ChildRuns:
 
     def started(self, *, delayed: bool = False) -> None:
         """Tell workers that there is work, or will be."""
-        self._client.wakeups.tell(TIMER if delayed else READY)
+        self._client.wakeups.notify_soon(TIMER if delayed else READY)

@@ -64,7 +64,7 @@ class WorkflowExecutor:
         self._factory.install(self._loop)
         if said := undetected(self._loop):
             log.info("%s", said)
-        self._room = WorkflowContext(
+        self._context = WorkflowContext(
             journal, journal.clock, self._step_threads, children, settings.payload_bytes_max,
             self._loop, threading.get_ident(),
         )  # fmt: skip
@@ -84,7 +84,7 @@ class WorkflowExecutor:
         workflow = self._workflows[claim.name]
         options = StoredRunOptions.read(claim.options)
         threaded = not workflow.is_async
-        flow = WorkflowRun(self._room, claim, steps, threaded=threaded, seed=options.seed)
+        flow = WorkflowRun(self._context, claim, steps, threaded=threaded, seed=options.seed)
         flow.enter()
         timeout_us = options.timeout_us or workflow.timeout_us
         began_at = options.began_at or claim.started_at

@@ -32,7 +32,7 @@ from rota.workflows import branches
 from rota.workflows.calls import PendingCalls, shown
 from rota.workflows.calls import close as close_calls
 from rota.workflows.child_runs import ChildRuns
-from rota.workflows.timeouts import plain_timeout
+from rota.workflows.timeouts import asyncio_timeout_error
 
 T = TypeVar("T")
 T_Error = TypeVar("T_Error", bound=RotaError)
@@ -41,7 +41,7 @@ T_Error = TypeVar("T_Error", bound=RotaError)
 FORGOTTEN = 0
 
 # Turns of the event loop without any sign of activity after which all branches count as blocked.
-QUIET_TURNS = 8
+QUIET_CHECKS = 8
 # The time for plain awaits beside a durable wait before they are cancelled (and repeated at the
 # replay).
 LINGER_S = 5.0
@@ -74,23 +74,24 @@ class WorkflowRun:
     __slots__ = (
         "_activity", "_busy", "_checking", "_failed_before", "_held", "_lingered",
         "_patching", "_position", "_recorded", "_root", "_seed", "_undecided",
-        "_used_keys", "_waits", "cancelled", "claim", "clock", "interrupted", "pending_calls",
-        "refusal", "room", "suspending", "task", "threaded", "unasked", "waits_for", "wake_at",
+        "_used_keys", "_waits", "cancelled", "claim", "clock", "context", "interrupted",
+        "pending_calls", "refusal", "suspending", "task", "threaded", "unasked", "waits_for",
+        "wake_at",
     )  # fmt: skip
 
     def __init__(
         self,
-        room: WorkflowContext,
+        context: WorkflowContext,
         claim: Claim,
         recorded: Sequence[StoredStep],
         *,
         threaded: bool,
         seed: str | None = None,
     ) -> None:
-        self.room = room
-        self.clock = room.clock
+        self.context = context
+        self.clock = context.clock
         self.claim = claim
-        self.task = asyncio.current_task(room.loop)
+        self.task = asyncio.current_task(context.loop)
         self.threaded = threaded
         self.interrupted = self.suspending = False
         self.refusal: RotaError | None = None
@@ -166,7 +167,7 @@ class WorkflowRun:
         """The name of one call: by order among calls of that name, or as given."""
         self.check_open()
         branch = branches.current(self._root)
-        if not self.threaded and asyncio.current_task(self.room.loop) is not branch.task:
+        if not self.threaded and asyncio.current_task(self.context.loop) is not branch.task:
             self._check_task(branch)
         if branch.failures or branch.children:
             branch.went_on()
@@ -184,13 +185,13 @@ class WorkflowRun:
     def _check_task(self, branch: branches.Branch) -> None:
         """Refuse a call from a task that was not made by our factory: it would be counted as one
         of the branch that made the task. (A callback has no task.)"""
-        task = asyncio.current_task(self.room.loop)
+        task = asyncio.current_task(self.context.loop)
         if task is None:
             return
         if branch.task is None:
             branch.task = task  # an eager task runs before its maker has it in hand
             return
-        raise self.refuse(branches.displaced(self.room.loop.get_task_factory()))
+        raise self.refuse(branches.displaced(self.context.loop.get_task_factory()))
 
     def refuse(self, problem: T_Error) -> T_Error:
         """The run ends with this error, whatever user code makes of it. Raise what it returns."""
@@ -274,7 +275,7 @@ class WorkflowRun:
     async def record(self, step: StoredStep) -> None:
         """Write a step and remember it."""
         with self:
-            self.remember(step, await self.room.journal.put(self.claim, step))
+            self.remember(step, await self.context.journal.put(self.claim, step))
 
     def remember(self, step: StoredStep, written: Written = True) -> None:
         """Keep a step that was written. Otherwise unwind user code: the run is not ours any more,
@@ -333,7 +334,7 @@ class WorkflowRun:
 
     async def wait(self, what: str, wake_at: int | None) -> None:
         """Block this branch durably until `wake_at` or until something pokes the run."""
-        future: asyncio.Future[None] = self.room.loop.create_future()
+        future: asyncio.Future[None] = self.context.loop.create_future()
         self._waits[future] = (what, wake_at)
         # While another branch is at work the run keeps its slot, and time passes here.
         timer = None if wake_at is None else self.clock.call_at(wake_at, lambda: _arrive(future))
@@ -346,7 +347,7 @@ class WorkflowRun:
                 timer.cancel()
 
     async def _block(self, line: list[asyncio.Future[None]]) -> None:
-        future: asyncio.Future[None] = self.room.loop.create_future()
+        future: asyncio.Future[None] = self.context.loop.create_future()
         line.append(future)
         self._note()
         await future
@@ -358,15 +359,15 @@ class WorkflowRun:
             return
         if self._waits or self._held or self._undecided:
             self._checking = True
-            self.room.loop.call_soon(self._check_quiet, self._activity, QUIET_TURNS)
+            self.context.loop.call_soon(self._check_quiet, self._activity, QUIET_CHECKS)
 
-    def _check_quiet(self, seen: int, turns: int) -> None:
+    def _check_quiet(self, seen: int, checks: int) -> None:
         if self._busy or not (self._waits or self._held or self._undecided):
             self._checking = False
         elif seen != self._activity:
-            self.room.loop.call_soon(self._check_quiet, self._activity, QUIET_TURNS)
-        elif turns:
-            self.room.loop.call_soon(self._check_quiet, seen, turns - 1)
+            self.context.loop.call_soon(self._check_quiet, self._activity, QUIET_CHECKS)
+        elif checks:
+            self.context.loop.call_soon(self._check_quiet, seen, checks - 1)
         else:
             self._checking = False
             self._all_quiet(seen)
@@ -378,7 +379,7 @@ class WorkflowRun:
         if real and not self._lingered:
             self._lingered = self._checking = True
             pause_s = HELD_S if self._held or self._undecided else LINGER_S
-            self.room.loop.call_later(pause_s, self._check_quiet, seen, 0)
+            self.context.loop.call_later(pause_s, self._check_quiet, seen, 0)
         elif self.refusal is not None:
             self._release([*self._waits, *self._held, *self._undecided], self.refusal)
         elif self._undecided:
@@ -387,13 +388,15 @@ class WorkflowRun:
         elif self._held:
             # A branch that is busy elsewhere may still ask for what is missing: no proof then.
             self._release_held(None if real else self.stranded())
-        elif problem := self._plain_timeout(durable):
+        elif problem := self._asyncio_timeout_error(durable):
             self._release(list(self._waits), self.refuse(problem))
         else:
             self.suspend()
 
-    def _plain_timeout(self, durable: Collection[object]) -> UsageError | None:
-        return None if self.threaded else plain_timeout(self.room.loop, self._root, durable)
+    def _asyncio_timeout_error(self, durable: Collection[object]) -> UsageError | None:
+        return (
+            None if self.threaded else asyncio_timeout_error(self.context.loop, self._root, durable)
+        )
 
     def _release_held(self, problem: Stranded | None) -> None:
         held, self._held = self._held, []
@@ -438,12 +441,12 @@ class WorkflowRun:
 
     def in_thread(self) -> bool:
         """Whether the caller is a sync workflow's thread."""
-        return threading.get_ident() != self.room.loop_thread
+        return threading.get_ident() != self.context.loop_thread
 
     def block_on(self, work: Coroutine[Any, Any, Any]) -> Any:
         """Run `work` on the event loop and wait for it, from a sync workflow's thread."""
         self.check_open()
-        return asyncio.run_coroutine_threadsafe(work, self.room.loop).result()
+        return asyncio.run_coroutine_threadsafe(work, self.context.loop).result()
 
     def check_open(self) -> None:
         """Raise when user code continues although its run has been suspended or taken away."""

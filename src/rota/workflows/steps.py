@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any, Protocol
 
-from rota.core import typed
+from rota.core import redaction, typed
 from rota.core.runs.failures import describe
 from rota.core.runs.model import StoredStep
 from rota.core.runs.retry import RetryPolicy
@@ -56,11 +56,14 @@ async def run_step(flow: WorkflowRun, step: StepLike, key: str, args: Any, kwarg
         try:
             with flow:
                 try:
-                    result = await invoke.invoke(step, args, kwargs, flow.room.threads, flow.clock)
+                    result = await invoke.invoke(
+                        step, args, kwargs, flow.context.threads, flow.clock
+                    )
                     flow.check_open()  # a step that swallowed its cancellation has no result
                     output = typed.encode(
-                        result, what=step.result_name, bytes_max=flow.room.payload_bytes_max
+                        result, what=step.result_name, bytes_max=flow.context.payload_bytes_max
                     )
+                    redaction.learn(output)
                     # Read back at once: live and replayed code see the same value, and one that
                     # does not fit its hint fails here instead of in every replay.
                     value = step.returns.read(output, what=step.result_name)
@@ -73,7 +76,7 @@ async def run_step(flow: WorkflowRun, step: StepLike, key: str, args: Any, kwarg
                     attempt, flow.claim.attempt, output, problem, wake_at, None, began,
                     flow.clock.now(), digest,
                 )  # fmt: skip
-                flow.remember(known, await flow.room.journal.put(flow.claim, known))
+                flow.remember(known, await flow.context.journal.put(flow.claim, known))
         except asyncio.CancelledError as stop:
             begun = StoredStep(
                 flow.claim.root_id, key, position, "step", "failed", attempt, flow.claim.attempt,

@@ -27,7 +27,7 @@ def undetected(loop: asyncio.AbstractEventLoop) -> str | None:
     )
 
 
-def plain_timeout(
+def asyncio_timeout_error(
     loop: asyncio.AbstractEventLoop, root: Branch, durable: Container[object]
 ) -> UsageError | None:
     """The error when a branch that waits durably is inside a timeout of asyncio. None on loops

@@ -12,17 +12,21 @@ from rota.client.start import NO_OPTIONS, RunOptions
 from rota.core import typed
 from rota.core.json_schema import shape_of
 from rota.core.runs.digest import digest_of
+from rota.core.runs.failures import describe
 from rota.core.runs.ids import created_at_of
 from rota.core.runs.model import StoredStep
 from rota.core.runs.stored_errors import end_of, read_error, run_failed
 from rota.core.time.instants import SECOND, after
-from rota.errors import BadInput
+from rota.errors import BadInput, UnknownRun
+from rota.store.runs.history import ChainResult
 from rota.store.runs.steps import ChildEnd
 from rota.workflows.run import WorkflowRun
 
 log = logging.getLogger("rota.workflows")
 
 LOOK_US_MIN, LOOK_US_MAX = SECOND, 60 * SECOND
+GONE = "its record was pruned or archived before its result was awaited"
+GONE_HINT = "Await a child within `keep_days` of its end, or start it again."
 SIBLINGS_MAX = 250  # children that one look asks about
 
 
@@ -41,11 +45,11 @@ class Siblings:
         if child_id in self._ended:
             return self._ended.pop(child_id)
         if self._looking or not self._open:  # looks at the same time share a transaction anyway
-            return await flow.room.journal.look_after_child(flow.claim, child_id)
+            return await flow.context.journal.read_child_end(flow.claim, child_id)
         ids = [child_id, *itertools.islice(self._open, SIBLINGS_MAX)]
         self._looking = True
         try:
-            ends = await flow.room.journal.look_after_children(flow.claim, ids)
+            ends = await flow.context.journal.read_child_ends(flow.claim, ids)
         finally:
             self._looking = False
         seen = dict(zip(ids, ends, strict=True))
@@ -68,14 +72,14 @@ async def start_child(
     known = flow.recall_call(key, digest, workflow.name, args, kwargs)
     if known is None:
         await flow.permit_new()
-        child = flow.room.children.new_run(flow, workflow, args, kwargs, options)
+        child = flow.context.children.new_run(flow, workflow, args, kwargs, options)
         with flow:
             step = flow.new_step(
                 key, "child", child_id=child.id, finished_at=flow.clock.now(), digest=digest
             )
-            started = await flow.ours(flow.room.journal.record_child(flow.claim, step, child))
+            started = await flow.ours(flow.context.journal.record_child(flow.claim, step, child))
         flow.remember(step)
-        flow.room.children.started(delayed=child.available_at > flow.clock.now())
+        flow.context.children.started(delayed=child.available_at > flow.clock.now())
         return started.id
     assert known.child_id is not None
     return known.child_id
@@ -98,7 +102,7 @@ async def start_children(
     ids = {n: step.child_id or "" for n, step in enumerate(known) if step is not None}
     if fresh:
         await flow.permit_new()
-        made = flow.room.children.new_run
+        made = flow.context.children.new_run
         children = [made(flow, workflow, *starts[n]) for n in fresh]
         with flow:
             at = flow.clock.now()
@@ -109,11 +113,11 @@ async def start_children(
                 for n, child in zip(fresh, children, strict=True)
             ]
             pairs = list(zip(steps, children, strict=True))
-            started = await flow.ours(flow.room.journal.record_children(flow.claim, pairs))
+            started = await flow.ours(flow.context.journal.record_children(flow.claim, pairs))
         for step in steps:
             flow.remember(step)
         ids |= dict(zip(fresh, (one.id for one in started), strict=True))
-        flow.room.children.started(delayed=any(c.available_at > at for c in children))
+        flow.context.children.started(delayed=any(c.available_at > at for c in children))
     return [ids[n] for n in range(len(starts))]
 
 
@@ -164,10 +168,10 @@ async def _retry_child(flow: WorkflowRun, key: str, child_id: str) -> StoredStep
     """Try a child again that ended without a result in an earlier attempt of this run."""
     waiting = flow.new_step(key, "result", status="waiting", child_id=child_id)
     with flow:
-        new_id = flow.room.children.new_id()
-        await flow.ours(flow.room.journal.retry_child(flow.claim, waiting, child_id, new_id))
+        new_id = flow.context.children.new_id()
+        await flow.ours(flow.context.journal.retry_child(flow.claim, waiting, child_id, new_id))
     flow.remember(waiting)
-    flow.room.children.started()
+    flow.context.children.started()
     return waiting
 
 
@@ -185,11 +189,16 @@ async def _child_end(flow: WorkflowRun, key: str, child_id: str, siblings: Sibli
             await _retry_child(flow, key, child_id)
             continue
         if seen.ended is not None:
+            ended = seen.ended
+            break
+        if seen.is_gone:
+            ended = ChainResult(
+                child_id, "failed", None, None, describe(UnknownRun(GONE, hint=GONE_HINT))
+            )
             break
         # The end of another parent's child wakes only its own parent: look again.
         look_at = None if seen.is_own else _look_again_at(child_id, flow.clock.now())
         await flow.wait("child", look_at)
-    ended = seen.ended
     good = ended.status == "completed"
     error = None if good else end_of(ended.status, ended.reason, ended.error)
     step = flow.new_step(
@@ -227,7 +236,7 @@ async def take_signal(
     while step.status == "waiting":
         told = step.error
         with flow:
-            step = await flow.ours(flow.room.journal.await_signal(flow.claim, name, step, fits))
+            step = await flow.ours(flow.context.journal.await_signal(flow.claim, name, step, fits))
         flow.remember(step)
         if step.error is not None and step.error != told:
             said = read_error(step.error)["message"]

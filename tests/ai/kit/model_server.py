@@ -36,15 +36,15 @@ class Say(NamedTuple):
     events: list[Any] | None = None  # instead of those of an answer
 
 
-class Bill(NamedTuple):
+class ModelUsage(NamedTuple):
     """What the model charges for: every question that it did not refuse with a status."""
 
     calls: int = 0
     tokens_in: int = 0
     tokens_out: int = 0
 
-    def plus(self, say: Say) -> Bill:
-        return Bill(
+    def plus(self, say: Say) -> ModelUsage:
+        return ModelUsage(
             self.calls + 1, self.tokens_in + say.tokens_in, self.tokens_out + say.tokens_out
         )
 
@@ -54,13 +54,13 @@ class Bill(NamedTuple):
 
 
 class Model:
-    """Answers with `said`, one after the other, then by `answer`; counts `asked` and `bill`."""
+    """Answers with `said`, one after the other, then by `answer`; counts `asked` and `usage`."""
 
     def __init__(self, *said: Say, answer: Callable[[Asked], Say] | None = None) -> None:
         self.said = list(said)
         self.answer = answer or (lambda asked: Say())
         self.asked: list[Asked] = []
-        self.bill = Bill()
+        self.usage = ModelUsage()
         self.connections = 0
         self.hung_up = asyncio.Event()  # the other side closed while we were at work
         self.reached = asyncio.Event()
@@ -102,7 +102,7 @@ class Model:
         self.reached.set()
         say = self.said.pop(0) if self.said else self.answer(asked)
         if say.status == 200:
-            self.bill = self.bill.plus(say)
+            self.usage = self.usage.plus(say)
         if say.way == "drop":
             return False
         if say.way == "hang":

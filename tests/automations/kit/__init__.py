@@ -16,7 +16,7 @@ from rota.automations import Automation, Context, MutationResult, Prepared
 from rota.core.automations.phases import shown
 from rota.core.runs.recovery import runs_alone
 from rota.store import invariants
-from rota.store.runs import transitions
+from rota.store.runs.recover import reap_runs
 from rota.testing import World, virtual
 from rota.tools import Applied, Call, NotApplied, Safety, Tool, Unknown, Verdict
 from tests.kit.builders import raw
@@ -131,7 +131,7 @@ class Line(Rota):
         self.in_mutate: Callable[[], Any] | None = None
         self.in_next: Callable[[], Any] | None = None
         self.prepared: list[list[str]] = []
-        self.told: list[MutationResult] = []
+        self.reported: list[MutationResult] = []
         self.line = self.automation("line", approval=approval, timezone="UTC", fix=fix)
         self.work = self.line.topic("work", external=True)
         phases: dict[str, Any] = {"prepare": self._prepare, "next": self._next}
@@ -151,8 +151,8 @@ class Line(Rota):
 
     async def _next(self, ctx: Context, prepared: Prepared, mutation: MutationResult) -> int:
         await _hook(self.in_next)
-        self.told.append(mutation)
-        return len(self.told)
+        self.reported.append(mutation)
+        return len(self.reported)
 
     async def feed(self, *ids: str) -> None:
         """Publish events to the line."""
@@ -167,14 +167,14 @@ class Line(Rota):
     @property
     def applied(self) -> list[tuple[str, Any]]:
         """Status and result of the changes that `next` was reported."""
-        return [(one.status, one.result) for one in self.told if one.status != "none"]
+        return [(one.status, one.result) for one in self.reported if one.status != "none"]
 
 
 async def started(world: World, app: Line, *ids: str) -> None:
     """Let the deploy settle, then give it work."""
     await world.settle()
     app.prepared.clear()
-    app.told.clear()
+    app.reported.clear()
     await app.feed(*ids)
     await world.settle()
 
@@ -217,10 +217,10 @@ async def event_statuses(app: Rota, name: str = "line") -> dict[str, str]:
     return {one.message_id: one.status for one in found}
 
 
-async def turn(app: Rota, name: str = "line") -> str:
+async def open_run_state(app: Rota, name: str = "line") -> str:
     """Status and reason of the open run."""
-    open_turn = (await app.automations.show(name)).turn
-    return "none" if open_turn is None else open_turn.label
+    open_run = (await app.automations.show(name)).open_run
+    return "none" if open_run is None else open_run.label
 
 
 async def sound(app: Rota) -> None:
@@ -261,11 +261,11 @@ async def bury(app: Rota) -> int:
     assert app.runtime is not None
     now = app.clock.now()
     reaped = await app.database.write(
-        transitions.reap, namespace="default", now=now, gone=[app.runtime.worker.id],
+        reap_runs, namespace="default", now=now, gone=[app.runtime.worker.id],
         recoveries_max=app.settings.recoveries_max, new_ids=list(app.ids.take(now, 10)),
         kept_kinds=KEPT_KINDS,
     )  # fmt: skip
-    app.wakeups.tell("ready")
+    app.wakeups.notify_soon("ready")
     if any(recovered and runs_alone(run.recoveries + 1) for run, recovered in reaped):
         app.runtime.worker.expect_alone(True)  # as the maintenance of a worker that reaps does
     return len(reaped)

@@ -53,7 +53,7 @@ REQUIREMENTS: dict[str, dict[str, str]] = {
         "restart recovery queues correct producers":
             f"{PRODUCERS}::test_a_restart_queues_the_producers_that_came_due_and_no_other",
         "manual trigger queues all producers":
-            f"{PRODUCERS}::test_run_now_queues_all_producers_and_each_is_timed_anew",
+            f"{PRODUCERS}::test_run_now_queues_all_producers_and_each_is_timed_again",
         "config update handles added/removed producers":
             f"{PRODUCERS}::test_a_changed_config_adds_updates_and_removes_producers",
     },

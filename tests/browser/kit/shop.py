@@ -19,6 +19,7 @@ from rota.testing import World, virtual
 from rota.tools import Applied, Call, Safety, Tool, Unknown, Verdict
 
 log = logging.getLogger("shop")
+log.setLevel(logging.INFO)
 HOSTILE = '<script>alert("1")</script> & "quotes"'
 TRIAGE = """
 name: ticket-triage
@@ -210,6 +211,16 @@ class Shop(Rota):
 
             async def mutate(self, ctx: Any, prepared: Any) -> None:
                 await ctx.call(payments, **prepared.data)
+
+
+class EmptyShop(Shop):
+    """An app without any code."""
+
+    def _workflows(self) -> None:
+        pass
+
+    def _automations(self) -> None:
+        pass
 
 
 SCHEDULES: Sequence[tuple[str, str, str, str, dict[str, Any]]] = (

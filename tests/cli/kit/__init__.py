@@ -143,7 +143,7 @@ class Daemon:
         """Its log so far."""
         return self._log.read_text()[self._from :]
 
-    def hears(self, text: str, timeout_s: float = 20) -> str:
+    def receives(self, text: str, timeout_s: float = 20) -> str:
         """Wait until the log holds `text`; returns the log."""
         deadline = time.monotonic() + timeout_s
         while text not in self.said():

@@ -63,7 +63,7 @@ declare("mails", False)
 """
 
 
-class Desk(Shell):
+class AutomationShell(Shell):
     """The project, deployed, and its worker at rest."""
 
     def __init__(self, folder: Path, url: str, code: str = CODE) -> None:

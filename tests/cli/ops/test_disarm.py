@@ -57,7 +57,7 @@ def test_a_daemon_on_a_disarmed_database_waits_for_arm(
     run_id = either.start("add", "n=1")
     either.run("disarm")
     daemon = up()
-    assert "claims, fires and sends nothing until `rota arm`" in daemon.hears("is up")
+    assert "claims, fires and sends nothing until `rota arm`" in daemon.receives("is up")
     either.run("arm")
     assert either.run("run", "result", run_id, "--timeout", "20s").exit_code == 0
     daemon.send(signal.SIGTERM)

@@ -163,7 +163,7 @@ def test_a_silent_worker_is_named_with_host_and_pid(either: Shell) -> None:
     assert finding["level"] == "warn"
 
 
-def test_a_silent_worker_on_this_machine_is_told_from_a_gone_one(either: Shell) -> None:
+def test_a_silent_worker_on_this_machine_is_distinguished_from_a_gone_one(either: Shell) -> None:
     sign_on(either, mine("hangs"), age_us=5 * MINUTE)
     sign_on(either, worker_row("dead", host=liveness.host(), pid=2**22 + 1, pid_started="1"))
     texts = " ".join(f"{one['says']} {one['hint']}" for one in findings(either))
@@ -284,9 +284,9 @@ def test_a_blocked_event_loop_is_named_with_what_it_executes(
 ) -> None:
     (shell.folder / "jobs.py").write_text(BLOCKING)
     daemon = up()
-    daemon.hears("is up")
+    daemon.receives("is up")
     run_id = shell.start("blocks")
-    daemon.hears("blocking now")
+    daemon.receives("blocking now")
 
     def blocked() -> str | None:
         finding = about(shell, "workers")
@@ -312,7 +312,7 @@ async def blocks() -> None:
 """
 
 
-def test_repair_releases_a_run_that_waits_for_a_turn_behind_nobody(either: Shell) -> None:
+def test_repair_releases_a_run_that_is_queued_behind_nobody(either: Shell) -> None:
     sign_on(either, mine("a"))
     either.run("schedule", "create", "nightly", "naps", "@daily")
     either.run("schedule", "trigger", "nightly")

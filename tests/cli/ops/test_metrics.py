@@ -39,7 +39,7 @@ def test_a_run_that_waits_for_a_person_is_in_it(either: Shell) -> None:
     assert found["rota_runs_waiting"].at(kind="workflow", reason="auth") == 1
 
 
-def test_only_the_namespace_that_is_asked_for_is_told(either: Shell) -> None:
+def test_only_the_namespace_that_is_asked_for_is_reported(either: Shell) -> None:
     either.start("add", "n=1")
     found = parse(either.run("metrics", "--namespace", "other").stdout)
     assert found["rota_runs_open"].at(kind="workflow", status="pending") == 0

@@ -35,7 +35,7 @@ def status(shell: Shell, run_id: str) -> str:
 
 def test_it_says_who_it_is_works_and_stops_gracefully(either: Shell, up: Up) -> None:
     daemon = up()
-    [line] = daemon.hears("is up").splitlines()
+    [line] = daemon.receives("is up").splitlines()
     [worker] = either.json("worker", "list")
     assert f"worker {worker['id']} is up on " in line
     assert "namespace default, queues default, 100 slots, workflows add, answer, fails" in line
@@ -51,14 +51,14 @@ def test_it_says_who_it_is_works_and_stops_gracefully(either: Shell, up: Up) -> 
 @pytest.mark.wall_clock
 def test_a_killed_worker_is_found_out_and_its_run_resumed(shell: Shell, up: Up) -> None:
     first = up()
-    first.hears("is up")
+    first.receives("is up")
     run_id = shell.start("long", "seconds=1")
     eventually(lambda: status(shell, run_id) == "running")
     first.send(signal.SIGKILL)
     assert first.wait() == -signal.SIGKILL
     began = time.monotonic()
     second = up()
-    second.hears("a recovery takes over")
+    second.receives("a recovery takes over")
     assert json.loads(shell.run("run", "result", run_id, "--timeout", "20s").stdout) is None
     page = shell.json("run", "show", run_id)
     assert [run["status"] for run in page["attempts"]] == ["crashed", "completed"]
@@ -69,11 +69,11 @@ def test_a_killed_worker_is_found_out_and_its_run_resumed(shell: Shell, up: Up) 
 @pytest.mark.wall_clock
 def test_runs_in_hand_may_end_before_it_stops(shell: Shell, up: Up) -> None:
     daemon = up()
-    daemon.hears("is up")
+    daemon.receives("is up")
     run_id = shell.start("long", "seconds=1.5")
     eventually(lambda: status(shell, run_id) == "running")
     daemon.send(signal.SIGINT)
-    assert "1 run still running" in daemon.hears("stopping")
+    assert "1 run still running" in daemon.receives("stopping")
     assert daemon.wait() == 0
     assert status(shell, run_id) == "completed"
 
@@ -81,11 +81,11 @@ def test_runs_in_hand_may_end_before_it_stops(shell: Shell, up: Up) -> None:
 @pytest.mark.wall_clock
 def test_a_second_signal_stops_it_at_once_and_hands_runs_over(shell: Shell, up: Up) -> None:
     daemon = up()
-    daemon.hears("is up")
+    daemon.receives("is up")
     ids = [shell.start("long"), shell.start("stuck")]
     eventually(lambda: {status(shell, run_id) for run_id in ids} == {"running"})
     daemon.send(signal.SIGTERM)
-    daemon.hears("stopping")
+    daemon.receives("stopping")
     daemon.send(signal.SIGTERM)
     assert daemon.wait() == 130
     said = daemon.said()
@@ -97,31 +97,33 @@ def test_a_second_signal_stops_it_at_once_and_hands_runs_over(shell: Shell, up: 
 def test_flags_beat_the_environment_which_beats_the_file(shell: Shell, up: Up) -> None:
     with (shell.folder / "rota.toml").open("a") as file:
         file.write("slots = 7\n[queues.mail]\nconcurrency = 2\n")
-    assert "7 slots" in up().hears("is up")
-    assert "8 slots" in up(ROTA_SLOTS="8").hears("is up")
-    said = up("--slots", "9", "--queue", "mail", "--namespace", "ann", ROTA_SLOTS="8").hears(
+    assert "7 slots" in up().receives("is up")
+    assert "8 slots" in up(ROTA_SLOTS="8").receives("is up")
+    said = up("--slots", "9", "--queue", "mail", "--namespace", "ann", ROTA_SLOTS="8").receives(
         "is up"
     )
     assert "namespace ann, queues mail, 9 slots" in said
-    assert "from_environment.db" in up(ROTA_DATABASE="sqlite:///from_environment.db").hears("is up")
+    assert "from_environment.db" in up(ROTA_DATABASE="sqlite:///from_environment.db").receives(
+        "is up"
+    )
 
 
 def test_a_namespace_that_only_the_code_knows_is_warned_of(shell: Shell, up: Up) -> None:
     code = (shell.folder / "jobs.py").read_text()
     (shell.folder / "jobs.py").write_text(code.replace("Rota(", 'Rota(namespace="ann", url='))
-    assert "put `namespace` under [settings] in rota.toml" in up().hears("is up")
+    assert "put `namespace` under [settings] in rota.toml" in up().receives("is up")
 
 
 def test_a_file_is_enough(shell: Shell, up: Up) -> None:
     (shell.folder / "rota.toml").unlink()
     database = f"sqlite {shell.folder / 'from_code.db'}"
-    assert database in up("jobs.py").hears("is up")
-    assert database in up("jobs:app").hears("is up")
+    assert database in up("jobs.py").receives("is up")
+    assert database in up("jobs:app").receives("is up")
 
 
 def test_with_json_every_log_line_is_an_object(shell: Shell, up: Up) -> None:
     daemon = up("--json")
-    daemon.hears("is up")
+    daemon.receives("is up")
     daemon.send(signal.SIGTERM)
     assert daemon.wait() == 0
     lines = [json.loads(line) for line in daemon.said().splitlines()]
@@ -209,11 +211,11 @@ def test_it_logs_start_end_retry_and_failure_of_each_run(shell: Shell, up: Up) -
     (shell.folder / "jobs.py").write_text(LOGGING)
     daemon = up()
     sells = shell.start("sells")
-    daemon.hears(f"run {sells} (sells) completed in ")
+    daemon.receives(f"run {sells} (sells) completed in ")
     fails = shell.start("fails")
-    daemon.hears("failed: Transient")
+    daemon.receives("failed: Transient")
     breaks = shell.start("breaks")
-    said = daemon.hears("failed: StepFailed")
+    said = daemon.receives("failed: StepFailed")
     daemon.send(signal.SIGTERM)
     assert daemon.wait() == 0
     said = daemon.said()
@@ -234,7 +236,7 @@ def test_the_run_id_is_in_every_log_line_of_user_code(shell: Shell, up: Up) -> N
     (shell.folder / "jobs.py").write_text(LOGGING)
     daemon = up()
     run_id = shell.start("sells")
-    daemon.hears("completed in ")
+    daemon.receives("completed in ")
     said = daemon.said()
     for line in ("selling", "charging in a thread"):
         assert f"INFO shop [run {run_id[-8:]}]: {line}\n" in said
@@ -244,7 +246,7 @@ def test_with_json_every_record_of_a_run_has_its_id(shell: Shell, up: Up) -> Non
     (shell.folder / "jobs.py").write_text(LOGGING)
     daemon = up("--json")
     sells, breaks = shell.start("sells"), shell.start("breaks")
-    daemon.hears("failed: StepFailed")
+    daemon.receives("failed: StepFailed")
     daemon.send(signal.SIGTERM)
     assert daemon.wait() == 0
     lines = [json.loads(line) for line in daemon.said().splitlines()]

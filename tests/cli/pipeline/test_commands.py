@@ -61,7 +61,7 @@ def test_a_folder_with_quotes_in_its_name_is_no_trouble(folder: Path) -> None:
     assert document("show", 'say "hi"')["name"] == 'Say "hi"'
 
 
-def test_a_file_in_the_way_is_told(folder: Path) -> None:
+def test_a_file_in_the_way_is_reported(folder: Path) -> None:
     (folder / "taken").write_text("")
     assert "taken is a file, not a folder" in rota("init", "taken", code=2).stderr
 
@@ -69,7 +69,7 @@ def test_a_file_in_the_way_is_told(folder: Path) -> None:
 # -- validate ----------------------------------------------------------------------------------
 
 
-def test_all_problems_are_told_at_once_with_their_places(folder: Path) -> None:
+def test_all_problems_are_reported_at_once_with_their_places(folder: Path) -> None:
     write(folder / "broken", BROKEN)
     lines = rota("validate", "broken", code=2).stdout.splitlines()
     file = "broken/pipeline.yaml"
@@ -89,7 +89,7 @@ def test_problems_for_machines_have_their_place_in_fields(folder: Path) -> None:
     }  # fmt: skip
 
 
-def test_a_folder_stands_for_all_pipelines_in_it(folder: Path) -> None:
+def test_a_folder_represents_all_pipelines_in_it(folder: Path) -> None:
     rota("init", "pipelines/good")
     write(folder / "pipelines" / "broken", BROKEN)
     for words in ([], ["."], ["pipelines"]):
@@ -136,7 +136,7 @@ def test_a_parameter_that_settles_a_warning_silences_it(folder: Path) -> None:
     assert 'nothing in the pipeline uses the parameter "topics"' in remark["message"]
 
 
-def test_pipelines_that_wait_for_each_other_are_told(folder: Path) -> None:
+def test_pipelines_that_wait_for_each_other_are_reported(folder: Path) -> None:
     for mine, other in (("a", "b"), ("b", "a")):
         write(
             folder / mine,
@@ -166,7 +166,7 @@ def test_an_empty_folder_says_how_to_begin(folder: Path) -> None:
     assert document("list") == []
 
 
-def test_a_page_tells_what_is_done_and_when(folder: Path) -> None:
+def test_a_page_shows_what_is_done_and_when(folder: Path) -> None:
     write(
         folder / "daily",
         """
@@ -217,7 +217,7 @@ def test_a_broken_one_is_shown_by_its_problems(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("command", ["show", "render", "validate"])
-def test_a_name_that_is_nearly_right_is_told(folder: Path, command: str) -> None:
+def test_a_name_that_is_nearly_right_is_reported(folder: Path, command: str) -> None:
     rota("init", "pipelines/daily-report")
     said = rota(command, "daily-raport", code=4).stderr
     assert 'there is no pipeline daily-raport; did you mean "daily-report"?\n' in said

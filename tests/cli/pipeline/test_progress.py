@@ -43,16 +43,16 @@ def news(phase: str = "mapping", **more: Any) -> Progress:
     return Progress(run_id="r", root_id="r", pipeline_id="demo", phase=phase, **more)
 
 
-def test_a_bar_tells_counts_cost_and_time_left(
+def test_a_bar_shows_counts_cost_and_time_left(
     watch: Watch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     screen = Screen()
     monkeypatch.setattr(sys, "stderr", screen)
     monkeypatch.setenv("COLUMNS", "120")
     meter = Meter()
-    meter.tell(news(total=100))
+    meter.report(news(total=100))
     watch.now_s += 10
-    meter.tell(news(total=100, done=50, failed=2, filtered=7, calls=51, cost_usd=0.1234))
+    meter.report(news(total=100, done=50, failed=2, filtered=7, calls=51, cost_usd=0.1234))
     shown = screen.getvalue().rpartition("\r\x1b[2K")[2]
     assert shown == (
         "[############............]  50% mapping 50/100, 7 filtered out, 2 failed, $0.1234, "
@@ -70,9 +70,9 @@ def test_a_bar_never_breaks_into_two_lines(
     monkeypatch.setattr(sys, "stderr", screen)
     monkeypatch.setenv("COLUMNS", str(columns))
     meter = Meter()
-    meter.tell(news(total=100))
+    meter.report(news(total=100))
     watch.now_s += 10
-    meter.tell(news(total=100, done=52, failed=12, calls=50, cost_usd=1.5))
+    meter.report(news(total=100, done=52, failed=12, calls=50, cost_usd=1.5))
     for picture in screen.getvalue().split("\r\x1b[2K"):
         assert len(picture) <= max(columns, 21)
 
@@ -85,7 +85,7 @@ def test_a_bar_is_not_drawn_more_often_than_eyes_can_see(
     meter = Meter()
     for done in range(1000):
         watch.now_s += 0.001
-        meter.tell(news(total=1000, done=done))
+        meter.report(news(total=1000, done=done))
     assert screen.getvalue().count("\r") <= 12
 
 
@@ -93,14 +93,14 @@ def test_elsewhere_a_line_comes_with_a_new_phase_and_every_ten_seconds(
     watch: Watch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     meter = Meter()
-    meter.tell(news("begun"))
-    meter.tell(news("loading"))
-    meter.tell(news(total=300))
+    meter.report(news("begun"))
+    meter.report(news("loading"))
+    meter.report(news(total=300))
     for done in range(1, 251):
         watch.now_s += 0.125
-        meter.tell(news(total=300, done=done, calls=done))
-    meter.tell(news("reducing", total=300, done=250))
-    meter.tell(news("ended"))
+        meter.report(news(total=300, done=done, calls=done))
+    meter.report(news("reducing", total=300, done=250))
+    meter.report(news("ended"))
     out, err = capsys.readouterr()
     assert out == ""
     assert err.splitlines() == [
@@ -113,7 +113,7 @@ def test_elsewhere_a_line_comes_with_a_new_phase_and_every_ten_seconds(
 
 def test_quiet_is_quiet(capsys: pytest.CaptureFixture[str]) -> None:
     meter = Meter(quiet=True)
-    meter.tell(news("mapping", total=3))
+    meter.report(news("mapping", total=3))
     assert capsys.readouterr() == ("", "")
 
 
@@ -137,25 +137,25 @@ def test_time_left_is_in_whole_seconds(took: float, text: str) -> None:
     assert seconds(took) == text
 
 
-def test_a_wait_for_the_provider_is_told_at_once_then_now_and_then(
+def test_a_wait_for_the_provider_is_reported_at_once_then_now_and_then(
     watch: Watch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     meter = Meter()
-    meter.tell(news(total=9))
-    meter.tell(news(total=9, waiting="openai cannot be reached; next try in 30 s"))
+    meter.report(news(total=9))
+    meter.report(news(total=9, waiting="openai cannot be reached; next try in 30 s"))
     assert capsys.readouterr().err == (
         "demo: waiting for the provider: openai cannot be reached; next try in 30 s\n"
     )
     watch.now_s += 1
-    meter.tell(news(total=9, waiting="openai cannot be reached; next try in 29 s"))
+    meter.report(news(total=9, waiting="openai cannot be reached; next try in 29 s"))
     assert "waiting" not in capsys.readouterr().err
     watch.now_s += 10
-    meter.tell(news(total=9, waiting="openai cannot be reached; next try in 60 s"))
+    meter.report(news(total=9, waiting="openai cannot be reached; next try in 60 s"))
     assert "next try in 60 s" in capsys.readouterr().err
-    meter.tell(news(total=9, done=1))
+    meter.report(news(total=9, done=1))
     assert "demo: the provider answers again\n" in capsys.readouterr().err
 
 
 def test_quiet_says_nothing_about_waits(watch: Watch, capsys: pytest.CaptureFixture[str]) -> None:
-    Meter(quiet=True).tell(news(total=9, waiting="openai cannot be reached"))
+    Meter(quiet=True).report(news(total=9, waiting="openai cannot be reached"))
     assert capsys.readouterr().err == ""

@@ -99,7 +99,7 @@ def test_items_may_come_from_elsewhere(folder: Path) -> None:
         (["--limit", "-1"], "-1 is not in the range"),
     ],
 )
-def test_bad_options_are_told(folder: Path, words: list[str], said: str) -> None:
+def test_bad_options_are_reported(folder: Path, words: list[str], said: str) -> None:
     write(folder / "line", LINE)
     (folder / "list.yaml").write_text("- a\n")
     result = rota("render", "line", *words, code=2)
@@ -164,7 +164,7 @@ def test_rules_are_applied_and_an_ai_filter_is_bounded(folder: Path) -> None:
     assert told["prompts"][-1]["prompt"] == "2: {{RESULTS}}"
 
 
-def test_items_that_cannot_be_rendered_are_told_by_number(folder: Path) -> None:
+def test_items_that_cannot_be_rendered_are_reported_by_number(folder: Path) -> None:
     write(folder / "line", LINE)
     (folder / "rows.jsonl").write_text('{"n": 1}\n{"m": 2}\n')
     told = document("render", "line", "--items", "rows.jsonl")
@@ -172,7 +172,7 @@ def test_items_that_cannot_be_rendered_are_told_by_number(folder: Path) -> None:
     assert any("item 2: {{n}} in line 1 of the prompt has no value" in n for n in told["notes"])
 
 
-def test_a_model_without_a_price_or_a_provider_is_told(folder: Path) -> None:
+def test_a_model_without_a_price_or_a_provider_is_reported(folder: Path) -> None:
     write(folder / "line", LINE)
     told = document("render", "line", "--model", "openai:unheard-of")
     assert told["total"]["cost_usd"] is None

@@ -128,7 +128,7 @@ def test_a_spent_budget_has_its_own_code_and_keeps_what_is_done(folder: Path) ->
     assert calls(folder) == ["tea", "jam", "milk"]
 
 
-def test_a_provider_that_is_down_is_told_and_a_timeout_ends_the_wait(folder: Path) -> None:
+def test_a_provider_that_is_down_is_reported_and_a_timeout_ends_the_wait(folder: Path) -> None:
     made(folder, [f"word-{number}" for number in range(20)])
     settings = {"down": {"kind": "openai", "base_url": "http://127.0.0.1:9/v1"}}
     (folder / "ai.yaml").write_text(json.dumps({"providers": settings}))
@@ -163,7 +163,7 @@ def test_after_a_change_only_what_changed_is_asked_again(folder: Path) -> None:
         (["-p", "wrod=x"], 'uses the parameter "wrod"; did you mean "word"?'),
     ],
 )
-def test_what_is_missing_is_told_before_anything_is_started(
+def test_what_is_missing_is_reported_before_anything_is_started(
     folder: Path, words: list[str], said: str
 ) -> None:
     made(folder, [])
@@ -178,7 +178,7 @@ def test_what_is_missing_is_told_before_anything_is_started(
     ("model", "said"),
     [("sya:it", "'sya' is not a provider; did you mean \"say\"? Write"), ("", "no model is named")],
 )
-def test_a_model_that_nobody_knows_is_told_before_anything_is_started(
+def test_a_model_that_nobody_knows_is_reported_before_anything_is_started(
     folder: Path, model: str, said: str
 ) -> None:
     made(folder, ["tea"], settings={"model": model or None})
@@ -186,7 +186,7 @@ def test_a_model_that_nobody_knows_is_told_before_anything_is_started(
     assert not (folder / ".rota.db").exists()
 
 
-def test_a_missing_extra_is_told_before_anything_is_started(
+def test_a_missing_extra_is_reported_before_anything_is_started(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made(folder, ["tea"])
@@ -285,7 +285,7 @@ def test_generated_items_are_looked_at_before_a_run(folder: Path) -> None:
 # -- continuing ----------------------------------------------------------------------------------
 
 
-def test_failed_items_are_tried_again_alone_and_all_is_reduced_anew(folder: Path) -> None:
+def test_failed_items_are_tried_again_alone_and_all_is_reduced_again(folder: Path) -> None:
     made(folder, ["tea", "bad", "jam"])
     rota("run", "words", "--ai", "ai.yaml", code=7)
     assert "came to its end; 1 of its items failed" in rota("resume", "words", code=5).stderr
@@ -428,7 +428,7 @@ def test_a_killed_run_is_resumed_and_a_living_one_is_not(
 # -- history -----------------------------------------------------------------------------------
 
 
-def test_history_tells_outcome_counts_and_cost(folder: Path) -> None:
+def test_history_shows_outcome_counts_and_cost(folder: Path) -> None:
     made(folder, ["tea", "bad"])
     assert "no runs yet" in rota("history", "words").stdout
     assert document("history", "words") == []
@@ -494,7 +494,7 @@ def test_a_reply_cannot_play_tricks_on_a_terminal_and_a_pipe_gets_it_as_it_is(fo
     assert rota(*words[1:]).stdout.rstrip() == "a\x1b[2Jb\tc"
 
 
-def test_a_filtered_item_is_told_with_its_reason(folder: Path) -> None:
+def test_a_filtered_item_is_reported_with_its_reason(folder: Path) -> None:
     rule = {"field": "word", "operator": "equals", "value": "tea"}
     made(folder, ["tea", "jam"], filter={"type": "rule", "rule": {"rules": [rule]}})
     result = rota("run", "words", "--ai", "ai.yaml")
@@ -508,7 +508,7 @@ def test_a_filtered_item_is_told_with_its_reason(folder: Path) -> None:
 
 
 @pytest.mark.slow
-def test_skipped_occurrences_are_told_and_never_gone_on_with(folder: Path) -> None:
+def test_skipped_occurrences_are_reported_and_never_gone_on_with(folder: Path) -> None:
     schedule = {"cron": "@every 1s", "condition": {"file_exists": "ready.txt"}}
     made(folder, ["tea", "bad"], schedule=schedule)
     rota("run", "words", "--ai", "ai.yaml", code=7)

@@ -39,7 +39,7 @@ reduce:
 """
 
 
-class Desk:
+class SchedulerShell:
     """A folder of pipelines and a person at a prompt in it."""
 
     def __init__(self, folder: Path) -> None:
@@ -73,9 +73,9 @@ class Desk:
 
 
 @pytest.fixture
-def desk(folder: Path) -> Desk:
+def shell(folder: Path) -> SchedulerShell:
     """A folder with one scheduled pipeline, that no scheduler has seen yet."""
-    return Desk(folder)
+    return SchedulerShell(folder)
 
 
 @pytest.fixture
@@ -95,19 +95,19 @@ def daemon(folder: Path) -> Iterator[Callable[..., SchedulerDaemon]]:
 # -- while none runs -----------------------------------------------------------------------
 
 
-def test_looking_creates_nothing(desk: Desk) -> None:
-    before = sorted(desk.folder.rglob("*"))
-    [shown] = desk.json("list")
+def test_looking_creates_nothing(shell: SchedulerShell) -> None:
+    before = sorted(shell.folder.rglob("*"))
+    [shown] = shell.json("list")
     assert (shown["pipelineId"], shown["state"]["status"]) == ("report", "idle")
     assert shown["state"]["nextRun"].endswith("-01-01T09:00:00.000Z")
     for words in (["list"], ["upcoming"], ["status", "report"], ["history", "report"]):
-        desk.run(*words)
-    desk.run("status", code=1)
-    assert sorted(desk.folder.rglob("*")) == before
+        shell.run(*words)
+    shell.run("status", code=1)
+    assert sorted(shell.folder.rglob("*")) == before
 
 
-def test_the_list_says_when_nobody_executes_it(desk: Desk) -> None:
-    result = desk.run("list")
+def test_the_list_says_when_nobody_executes_it(shell: SchedulerShell) -> None:
+    result = shell.run("list")
     assert result.stdout.splitlines()[0].split() == [
         "PIPELINE", "STATUS", "NEXT", "LAST", "RUNS", "CRON",
     ]  # fmt: skip
@@ -115,130 +115,130 @@ def test_the_list_says_when_nobody_executes_it(desk: Desk) -> None:
     assert "rota scheduler start" in result.stderr
 
 
-def test_a_trigger_without_a_scheduler_is_performed_on_the_spot(desk: Desk) -> None:
-    result = desk.run("trigger", "report")
+def test_a_trigger_without_a_scheduler_is_performed_on_the_spot(shell: SchedulerShell) -> None:
+    result = shell.run("trigger", "report")
     assert result.stdout.startswith("completed: 2 of 2 items")
     assert "no scheduler runs here" in result.stderr
-    state = desk.state()
+    state = shell.state()
     assert state["stats"]["totalRuns"] == 1
-    assert (desk.folder / "pipelines/report" / state["lastRun"]["resultFile"]).exists()
-    [run] = desk.json("history", "report")
+    assert (shell.folder / "pipelines/report" / state["lastRun"]["resultFile"]).exists()
+    [run] = shell.json("history", "report")
     assert (run["success"], run["itemsProcessed"]) == (True, 2)
-    answer = desk.json("trigger", "report")
+    answer = shell.json("trigger", "report")
     assert answer["result"]["outcome"] == "completed"
-    assert desk.state()["stats"]["totalRuns"] == 2
+    assert shell.state()["stats"]["totalRuns"] == 2
 
 
-def test_a_trigger_fires_no_other_schedule_that_is_overdue(desk: Desk) -> None:
-    other = desk.write("other", PIPELINE.replace("0 9 1 1 *", "* * * * *"))
+def test_a_trigger_fires_no_other_schedule_that_is_overdue(shell: SchedulerShell) -> None:
+    other = shell.write("other", PIPELINE.replace("0 9 1 1 *", "* * * * *"))
     state = {
         "version": 1, "scheduleId": "other-a1b2c3", "pipelineId": "other",
         "nextRun": "2020-01-01T00:00:00.000Z",
     }  # fmt: skip
     (other / ".schedule-state.json").write_text(json.dumps(state))
-    desk.run("trigger", "report")
-    assert desk.state()["stats"]["totalRuns"] == 1
+    shell.run("trigger", "report")
+    assert shell.state()["stats"]["totalRuns"] == 1
     assert not (other / ".results").exists()
 
 
-def test_an_edit_counts_at_once_also_while_nobody_watches(desk: Desk) -> None:
-    desk.run("trigger", "report")
+def test_an_edit_counts_at_once_also_while_nobody_watches(shell: SchedulerShell) -> None:
+    shell.run("trigger", "report")
     edited = PIPELINE.replace("About", "Rather about").replace("0 9 1 1 *", "0 9 2 1 *")
-    desk.write("report", edited)
-    [shown] = desk.json("list")
+    shell.write("report", edited)
+    [shown] = shell.json("list")
     assert shown["state"]["nextRun"].endswith("-01-02T09:00:00.000Z")
-    assert "Rather about one" in desk.json("trigger", "report")["result"]["output"]
-    assert desk.state()["nextRun"].endswith("-01-02T09:00:00.000Z")
+    assert "Rather about one" in shell.json("trigger", "report")["result"]["output"]
+    assert shell.state()["nextRun"].endswith("-01-02T09:00:00.000Z")
 
 
-def test_a_try_that_fails_is_told_with_its_error(desk: Desk) -> None:
+def test_a_try_that_fails_is_reported_with_its_error(shell: SchedulerShell) -> None:
     once = "  retryPolicy: {maxRetries: 1, retryDelayMs: 0}\nsettings:"
-    desk.write("bad", PIPELINE.replace("settings:", once).replace("offline:echo", "nobody:echo"))
-    said = desk.run("trigger", "bad", code=1).stderr
+    shell.write("bad", PIPELINE.replace("settings:", once).replace("offline:echo", "nobody:echo"))
+    said = shell.run("trigger", "bad", code=1).stderr
     [line] = [line for line in said.splitlines() if line.startswith("this try failed")]
     assert "nobody" in line
 
 
-def test_a_trigger_ends_with_the_code_of_its_execution(desk: Desk) -> None:
+def test_a_trigger_ends_with_the_code_of_its_execution(shell: SchedulerShell) -> None:
     none = "  retryPolicy: {maxRetries: 0}\nsettings:"
-    desk.write("bad", PIPELINE.replace("settings:", none).replace("offline:echo", "nobody:echo"))
-    result = desk.run("trigger", "bad", code=1)
+    shell.write("bad", PIPELINE.replace("settings:", none).replace("offline:echo", "nobody:echo"))
+    result = shell.run("trigger", "bad", code=1)
     assert result.stdout.startswith("failed: 0 of 2 items")
     assert "nobody" in result.stderr
-    assert desk.state("bad")["status"] == "error"
+    assert shell.state("bad")["status"] == "error"
 
 
-def test_history_tells_partial_executions_and_what_started_them(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
+def test_history_shows_partial_executions_and_what_started_them(
+    shell: SchedulerShell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made(desk.folder / "pipelines", ["good", "bad"], schedule={"cron": "0 9 1 1 *"})
-    ai = str(desk.folder / "pipelines" / "ai.yaml")
-    desk.run("trigger", "words", "--ai", ai, code=7)
-    [told] = desk.json("history", "words")
+    made(shell.folder / "pipelines", ["good", "bad"], schedule={"cron": "0 9 1 1 *"})
+    ai = str(shell.folder / "pipelines" / "ai.yaml")
+    shell.run("trigger", "words", "--ai", ai, code=7)
+    [told] = shell.json("history", "words")
     assert (told["status"], told["trigger"], told["success"]) == ("partial", "manual", False)
-    assert "partial" in desk.run("history", "words").stdout
-    desk.run("trigger", "report")
-    assert desk.json("history", "report")[0]["status"] == "completed"
+    assert "partial" in shell.run("history", "words").stdout
+    shell.run("trigger", "report")
+    assert shell.json("history", "report")[0]["status"] == "completed"
 
 
-def test_pause_and_resume_without_a_scheduler_write_the_state(desk: Desk) -> None:
-    said = desk.run("pause", "report", "--note", "holidays").stdout
+def test_pause_and_resume_without_a_scheduler_write_the_state(shell: SchedulerShell) -> None:
+    said = shell.run("pause", "report", "--note", "holidays").stdout
     assert "is paused" in said
-    assert desk.state()["status"] == "paused"
-    [shown] = desk.json("list")
+    assert shell.state()["status"] == "paused"
+    [shown] = shell.json("list")
     assert (shown["state"]["status"], shown["note"]) == ("paused", "holidays")
-    assert "holidays" in desk.run("list").stdout
-    page = desk.run("status", "report").stdout
+    assert "holidays" in shell.run("list").stdout
+    page = shell.run("status", "report").stdout
     assert "rota scheduler resume report" in page
-    assert desk.json("upcoming") == []
-    assert "is idle; it runs in" in desk.run("resume", "report").stdout
-    assert desk.state()["status"] == "idle"
-    assert "not paused" in desk.run("resume", "report", code=5).stderr
+    assert shell.json("upcoming") == []
+    assert "is idle; it runs in" in shell.run("resume", "report").stdout
+    assert shell.state()["status"] == "idle"
+    assert "not paused" in shell.run("resume", "report", code=5).stderr
 
 
-def test_the_history_tells_what_was_skipped_and_why(desk: Desk) -> None:
+def test_the_history_shows_what_was_skipped_and_why(shell: SchedulerShell) -> None:
     late = PIPELINE.replace("settings:", "  window: {maxDelayMinutes: 30}\nsettings:")
-    folder = desk.write("late", late.replace("0 9 1 1 *", "0 9 * * *"))
+    folder = shell.write("late", late.replace("0 9 1 1 *", "0 9 * * *"))
     state = {
         "version": 1, "scheduleId": "late-a1b2c3", "pipelineId": "late",
         "nextRun": "2020-01-01T09:00:00.000Z",
     }  # fmt: skip
     (folder / ".schedule-state.json").write_text(json.dumps(state))
-    desk.run("pause", "late")
-    desk.run("resume", "late")  # what was owed is skipped
-    desk.run("trigger", "late")
-    newest, oldest = desk.json("history", "late")
+    shell.run("pause", "late")
+    shell.run("resume", "late")  # what was owed is skipped
+    shell.run("trigger", "late")
+    newest, oldest = shell.json("history", "late")
     assert (newest["status"], newest["itemsProcessed"]) == ("completed", 2)
     assert (oldest["status"], oldest["reason"]) == ("skipped", "paused")
     assert oldest["count"] > 1000
-    lines = desk.run("history", "late").stdout.splitlines()
+    lines = shell.run("history", "late").stdout.splitlines()
     assert lines[0].split()[:3] == ["AT", "STATUS", "TRIGGER"]
     assert "skipped" in lines[2]
     assert "up to here" in lines[2]
 
 
-def test_nothing_to_cancel_is_a_conflict(desk: Desk) -> None:
-    assert "nothing of schedule" in desk.run("cancel", "report", code=5).stderr
+def test_nothing_to_cancel_is_a_conflict(shell: SchedulerShell) -> None:
+    assert "nothing of schedule" in shell.run("cancel", "report", code=5).stderr
 
 
-def test_an_unknown_name_is_answered_with_the_nearest(desk: Desk) -> None:
+def test_an_unknown_name_is_answered_with_the_nearest(shell: SchedulerShell) -> None:
     for words in (["status"], ["history"], ["pause"], ["resume"], ["cancel"], ["trigger"]):
-        error = desk.run(*words, "reprot", code=4).stderr
+        error = shell.run(*words, "reprot", code=4).stderr
         assert 'did you mean "report"?' in error, words
 
 
-def test_a_broken_pipeline_is_listed_with_what_is_wrong(desk: Desk) -> None:
-    desk.write("bad", PIPELINE.replace("cron:", "corn:"))
-    result = desk.run("list")
+def test_a_broken_pipeline_is_listed_with_what_is_wrong(shell: SchedulerShell) -> None:
+    shell.write("bad", PIPELINE.replace("cron:", "corn:"))
+    result = shell.run("list")
     [line] = [each for each in result.stdout.splitlines() if each.startswith("bad")]
     assert "broken" in line
     assert "corn" in line
-    listed = desk.json("list")
+    listed = shell.json("list")
     assert [(one["pipelineId"], one.get("status")) for one in listed] == [
         ("report", None),
         ("bad", "broken"),
     ]
-    assert "is broken" in desk.run("status", "bad", code=4).stderr
+    assert "is broken" in shell.run("status", "bad", code=4).stderr
 
 
 def test_a_folder_without_pipelines_is_a_clear_error(
@@ -254,14 +254,14 @@ def test_a_folder_without_pipelines_is_a_clear_error(
     assert list(empty.iterdir()) == []
 
 
-def test_a_pipeline_is_not_mistaken_for_a_folder_of_them(desk: Desk) -> None:
-    error = desk.run("list", "--folder", "pipelines/report", code=2).stderr
+def test_a_pipeline_is_not_mistaken_for_a_folder_of_them(shell: SchedulerShell) -> None:
+    error = shell.run("list", "--folder", "pipelines/report", code=2).stderr
     assert "is a pipeline itself" in error
 
 
-def test_the_folder_may_be_named(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(desk.folder.parent)
-    [shown] = desk.json("list", "--folder", "project/pipelines")
+def test_the_folder_may_be_named(shell: SchedulerShell, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(shell.folder.parent)
+    [shown] = shell.json("list", "--folder", "project/pipelines")
     assert shown["pipelineId"] == "report"
 
 
@@ -269,60 +269,62 @@ def test_the_folder_may_be_named(desk: Desk, monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.mark.wall_clock
-def test_the_life_of_a_real_daemon(desk: Desk, daemon: Callable[..., SchedulerDaemon]) -> None:
+def test_the_life_of_a_real_daemon(
+    shell: SchedulerShell, daemon: Callable[..., SchedulerDaemon]
+) -> None:
     one = daemon("--events")
     one.until(lambda: one.events("scheduler:status")[-1:] and _is_running(one))
-    assert desk.json("status")["running"] is True
-    assert desk.json("status")["pid"] == one.pid
-    assert f"process {one.pid}" in desk.run("start", code=5).stderr
-    assert "no scheduler" not in desk.run("list").stderr
+    assert shell.json("status")["running"] is True
+    assert shell.json("status")["pid"] == one.pid
+    assert f"process {one.pid}" in shell.run("start", code=5).stderr
+    assert "no scheduler" not in shell.run("list").stderr
 
-    assert f"process {one.pid} performs it" in desk.run("trigger", "report").stdout
+    assert f"process {one.pid} performs it" in shell.run("trigger", "report").stdout
     one.until(lambda: len(one.events("execution:complete")) == 1)
-    assert desk.run("trigger", "report", "--wait").stdout.startswith("completed: 2 of 2 items")
-    one.until(lambda: desk.state()["stats"]["totalRuns"] == 2)
+    assert shell.run("trigger", "report", "--wait").stdout.startswith("completed: 2 of 2 items")
+    one.until(lambda: shell.state()["stats"]["totalRuns"] == 2)
 
-    desk.run("pause", "report")
-    one.until(lambda: desk.state()["status"] == "paused")
-    desk.run("resume", "report")
-    one.until(lambda: desk.state()["status"] == "idle")
+    shell.run("pause", "report")
+    one.until(lambda: shell.state()["status"] == "paused")
+    shell.run("resume", "report")
+    one.until(lambda: shell.state()["status"] == "idle")
 
-    desk.write("second", PIPELINE)
+    shell.write("second", PIPELINE)
     one.until(lambda: len(one.events("schedule:changed")) == 2)
-    assert [each["pipelineId"] for each in desk.json("list")] == ["report", "second"]
+    assert [each["pipelineId"] for each in shell.json("list")] == ["report", "second"]
 
     one.send(signal.SIGTERM)
     assert one.wait() == 0
     assert [each["status"] for each in one.events("scheduler:status")] == [
         "starting", "running", "stopping", "stopped",
     ]  # fmt: skip
-    assert not (desk.folder / "pipelines/.scheduler.lock").exists()
-    desk.run("status", code=1)
+    assert not (shell.folder / "pipelines/.scheduler.lock").exists()
+    shell.run("status", code=1)
 
 
 @pytest.mark.wall_clock
 def test_a_daemon_that_was_killed_is_followed_by_the_next_at_once(
-    desk: Desk, daemon: Callable[..., SchedulerDaemon]
+    shell: SchedulerShell, daemon: Callable[..., SchedulerDaemon]
 ) -> None:
     one = daemon("--events")
     one.until(lambda: _is_running(one))
     one.send(signal.SIGKILL)
     one.wait()
-    assert (desk.folder / "pipelines/.scheduler.lock").exists()
-    desk.run("status", code=1)  # its process is gone
+    assert (shell.folder / "pipelines/.scheduler.lock").exists()
+    shell.run("status", code=1)  # its process is gone
     two = daemon("--events")
     two.until(lambda: _is_running(two))
-    assert desk.json("status")["pid"] == two.pid
+    assert shell.json("status")["pid"] == two.pid
 
 
-def test_a_daemon_tells_people_in_its_log(
-    desk: Desk, daemon: Callable[..., SchedulerDaemon]
+def test_a_daemon_informs_people_in_its_log(
+    shell: SchedulerShell, daemon: Callable[..., SchedulerDaemon]
 ) -> None:
     one = daemon()
     one.until(lambda: "looking after" in one.log())
-    desk.run("trigger", "report", "--wait")
+    shell.run("trigger", "report", "--wait")
     one.until(lambda: "report ended, completed: 2 of 2 items" in one.log())
-    desk.write("report", PIPELINE.replace("prompt:", "promt:"))
+    shell.write("report", PIPELINE.replace("prompt:", "promt:"))
     one.until(lambda: "its last good definition stays in force" in one.log())
     one.send(signal.SIGINT)
     assert one.wait() == 0

@@ -50,7 +50,7 @@ def test_list_says_when_there_is_more_and_when_there_is_nothing(either: Shell) -
         assert ids[0][-8:] in page.stdout
 
 
-def test_show_tells_the_whole_story_of_a_failure(either: Shell) -> None:
+def test_show_shows_the_whole_explanation_of_a_failure(either: Shell) -> None:
     run_id = either.start("fails", "n=2")
     either.work()
     page = either.run("run", "show", run_id).stdout
@@ -178,7 +178,7 @@ def test_a_signal_reaches_the_run(either: Shell) -> None:
     assert either.run("run", "result", run_id).stdout == '"fine"\n'
 
 
-def test_a_person_is_told_what_is_needed(either: Shell) -> None:
+def test_a_person_is_reported_what_is_needed(either: Shell) -> None:
     run_id = either.start("login")
     either.work()
     page = either.run("run", "show", run_id).stdout
@@ -188,7 +188,7 @@ def test_a_person_is_told_what_is_needed(either: Shell) -> None:
     )
 
 
-def test_fork_starts_anew_from_a_step(either: Shell) -> None:
+def test_fork_starts_again_from_a_step(either: Shell) -> None:
     run_id = either.start("fails", "n=2")
     either.work()
     fresh = either.json("run", "fork", run_id, "--from", "breaks#0")["id"]
@@ -221,7 +221,7 @@ async def flow() -> None:
 """
 
 
-def test_a_run_stranded_by_a_code_change_is_not_told_to_retry(either: Shell) -> None:
+def test_a_run_stranded_by_a_code_change_is_not_advised_to_retry(either: Shell) -> None:
     (either.folder / "jobs.py").write_text(CHANGED.format(first="before"))
     run_id = either.start("flow")
     either.work()

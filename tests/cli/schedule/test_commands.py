@@ -58,7 +58,7 @@ def test_schedules_are_listed_by_name_with_what_they_mean(either: Shell) -> None
     assert [row["name"] for row in either.json("schedule", "list", "--after", "a")] == ["b"]
 
 
-def test_show_tells_meaning_next_last_owner_and_why(either: Shell) -> None:
+def test_show_shows_meaning_next_last_owner_and_why(either: Shell) -> None:
     past(either, busy_past)
     page = either.run("schedule", "show", "hourly").stdout
     assert page.startswith("schedule hourly  scheduled\n")
@@ -148,11 +148,11 @@ def test_a_pause_may_end_by_itself(either: Shell) -> None:
 
 
 def test_resume_may_catch_up(either: Shell) -> None:
-    async def story(app: Rota, world: World) -> None:
+    async def page(app: Rota, world: World) -> None:
         await app.schedules.create("hourly", "add", "@hourly", input={"n": 1}, timezone="UTC")
         await app.schedules.pause("hourly")
 
-    past(either, story)
+    past(either, page)
     found = either.json("schedule", "resume", "hourly", "--catch-up")
     assert found["due_at"] == "2026-01-05T09:00:00.000Z"
     assert found["status"] == "scheduled"

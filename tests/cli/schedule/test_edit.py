@@ -190,11 +190,11 @@ def test_an_update_says_what_is_wrong_and_changes_nothing(either: Shell) -> None
 
 
 def test_an_edit_that_releases_a_burst_must_be_confirmed(either: Shell) -> None:
-    async def story(app: Rota, world: World) -> None:
+    async def page(app: Rota, world: World) -> None:
         await app.schedules.create("s", "add", "@hourly", input={"n": 1}, timezone="UTC")
         await asyncio.sleep(0)
 
-    past(either, story)
+    past(either, page)
     before = either.json("schedule", "list")
     said = either.error("schedule", "update", "s", "*/30 * * * *", code=2)
     assert "missed occurrences at once" in said

@@ -41,7 +41,7 @@ def test_in_spring_a_time_that_does_not_exist_is_explained() -> None:
     assert said[5].startswith("Mon 2027-03-29 02:30 CEST 2027-03-29 00:30Z")
 
 
-def test_a_time_that_is_left_out_is_told_below() -> None:
+def test_a_time_that_is_left_out_is_reported_below() -> None:
     said = lines(*SPRING, "--gap", "skip")
     assert said[4].startswith("Mon 2027-03-29")
     assert said[-1] == (
@@ -125,5 +125,5 @@ def test_the_time_asked_from_is_on_the_zones_wall_unless_it_says_otherwise() -> 
         ([], "missing argument"),
     ],
 )
-def test_what_makes_no_sense_is_told(words: list[str], says: str) -> None:
+def test_what_makes_no_sense_is_reported(words: list[str], says: str) -> None:
     assert says.lower() in run(*words, code=2).lower()

@@ -59,7 +59,7 @@ def test_a_deployment_applies_what_the_file_says(either: Shell) -> None:
 
 def test_a_daemon_applies_it(shell: Shell, up: Callable[..., Daemon]) -> None:
     write(shell, NIGHTLY)
-    up().hears("is up")
+    up().receives("is up")
     assert [row["name"] for row in shell.json("schedule", "list")] == ["nightly"]
 
 

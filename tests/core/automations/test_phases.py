@@ -68,7 +68,7 @@ def test_a_new_run_takes_up_its_chain_by_the_reset_rules(
         (Left(Phase.MUTATING, True, Mutation.IN_FLIGHT), Way.RECONCILE),
     ],
 )
-def test_a_run_that_stood_still_goes_on_where_it_was(left: Left, way: Way) -> None:
+def test_a_run_that_waited_goes_on_where_it_was(left: Left, way: Way) -> None:
     assert take_up(left) is way
 
 

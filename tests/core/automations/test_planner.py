@@ -9,7 +9,7 @@ import pytest
 from rota.core.automations.planner import (
     DeployedHandler,
     NextWork,
-    Turn,
+    PlannedHandler,
     choose,
     clamp_wake,
     due_of,
@@ -40,21 +40,21 @@ def producer(name: str, at: int | None, **fields: Any) -> DeployedHandler:
         ([], {}, None),
         ([handler("a")], {}, None),
         ([handler("a")], {"a": "1"}, None),  # pending events alone do not make a busy loop
-        ([dirty("a")], {}, Turn("a", "event")),
-        ([handler("a", wake_at=NOW)], {}, Turn("a", "wake")),
+        ([dirty("a")], {}, PlannedHandler("a", "event")),
+        ([handler("a", wake_at=NOW)], {}, PlannedHandler("a", "wake")),
         ([handler("a", wake_at=NOW + 1)], {}, None),
-        ([producer("p", NOW)], {}, Turn("p", "schedule")),
+        ([producer("p", NOW)], {}, PlannedHandler("p", "schedule")),
         ([producer("p", NOW + 1)], {}, None),
-        ([producer("p", NOW + 1, queued_at=NOW)], {}, Turn("p", "manual")),
-        ([producer("p", 1), dirty("a")], {}, Turn("a", "event")),
-        ([producer("p", 5), producer("q", 3)], {}, Turn("q", "schedule")),
-        ([dirty("a"), dirty("b", position=1)], {"a": "2", "b": "1"}, Turn("b", "event")),
-        ([dirty("a"), dirty("b", position=1)], {"b": "1"}, Turn("b", "event")),
-        ([dirty("a", position=1), dirty("b")], {}, Turn("b", "event")),
+        ([producer("p", NOW + 1, queued_at=NOW)], {}, PlannedHandler("p", "manual")),
+        ([producer("p", 1), dirty("a")], {}, PlannedHandler("a", "event")),
+        ([producer("p", 5), producer("q", 3)], {}, PlannedHandler("q", "schedule")),
+        ([dirty("a"), dirty("b", position=1)], {"a": "2", "b": "1"}, PlannedHandler("b", "event")),
+        ([dirty("a"), dirty("b", position=1)], {"b": "1"}, PlannedHandler("b", "event")),
+        ([dirty("a", position=1), dirty("b")], {}, PlannedHandler("b", "event")),
     ],
 )
 def test_choosing(
-    handlers: list[DeployedHandler], oldest: dict[str, str], chosen: Turn | None
+    handlers: list[DeployedHandler], oldest: dict[str, str], chosen: PlannedHandler | None
 ) -> None:
     assert choose(handlers, oldest, now=NOW) == chosen
     assert choose(list(reversed(handlers)), oldest, now=NOW) == chosen

@@ -96,7 +96,7 @@ def test_groups(rule: Rule, kept: bool) -> None:
     assert judge(rule, ITEM).kept is kept
 
 
-def test_the_reason_tells_what_was_found() -> None:
+def test_the_reason_shows_what_was_found() -> None:
     assert judge(AllOf((YES, NO)), ITEM).reason == "n equals 6: it is 5"
     assert judge(AllOf((YES, YES)), ITEM).reason == "all 2 rules are true"
 

@@ -67,7 +67,7 @@ def test_what_is_mended_and_what_is_not(text: str, value: Any) -> None:
         extract(text)
 
 
-def test_the_wrong_sort_of_json_is_told_apart_from_none() -> None:
+def test_the_wrong_sort_of_json_is_distinguished_from_none() -> None:
     with pytest.raises(NoJson, match="not what was asked for"):
         extract("[1, 2]", lambda value: isinstance(value, dict))
     with pytest.raises(NoJson, match="it holds no JSON"):
@@ -83,7 +83,7 @@ _VALUES = st.recursive(
 
 @settings(max_examples=examples(40))
 @given(st.dictionaries(st.text(), _VALUES) | st.lists(_VALUES), st.sampled_from([None, 2]))
-def test_json_comes_back_whatever_stands_around_it(value: Any, indent: int | None) -> None:
+def test_json_comes_back_whatever_is_around_it(value: Any, indent: int | None) -> None:
     text = json.dumps(value, indent=indent)
     assert extract(text) == value
     assert extract(f"```json\n{text}\n```") == value

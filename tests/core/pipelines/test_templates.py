@@ -52,7 +52,7 @@ def test_a_missing_name_may_be_left_out_or_kept() -> None:
     assert render("a {{x}} b", {}, Missing.KEEP) == "a {{x}} b"
 
 
-def test_names_are_told_once_in_order() -> None:
+def test_names_are_reported_once_in_order() -> None:
     template = Template("{{b}} {{a.x}} {{b}} \\{{c}}")
     assert template.names == ["b", "a.x"]
     assert [each.name for each in template.missing(["a"])] == ["b"]

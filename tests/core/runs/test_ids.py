@@ -47,7 +47,7 @@ def test_ids_of_one_maker_rise_whatever_the_clock_does(
     assert len(made) == sum(count for _, count in batches)
 
 
-def test_ids_sort_by_the_time_of_birth_across_makers() -> None:
+def test_ids_sort_by_the_time_of_creation_across_makers() -> None:
     early = [_maker(seed).make(T0) for seed in range(50)]
     late = [_maker(seed).make(T0 + 1000) for seed in range(50)]
     assert max(early) < min(late)
@@ -65,6 +65,6 @@ def test_a_batch_and_single_ids_share_one_line() -> None:
     assert made == sorted(set(made))
 
 
-def test_an_id_tells_when_it_was_made() -> None:
+def test_an_id_shows_when_it_was_made() -> None:
     maker = IdMaker(random.Random(1).getrandbits)
     assert created_at_of(maker.make(1_900_000_000_123_456)) == 1_900_000_000_123_000

@@ -52,7 +52,7 @@ def test_every_open_status_leads_to_an_end(status: Status) -> None:
     assert Status.CANCELLED in seen
 
 
-def test_templates_and_runs_never_turn_into_each_other() -> None:
+def test_templates_and_runs_never_become_each_other() -> None:
     mixed = [
         verb
         for verb, rule in RULES.items()
@@ -77,7 +77,7 @@ def test_workers_settle_by_the_verbs_that_need_the_lease() -> None:
     assert {"complete", "fail", "suspend", "skip", "ask", "release"} == SETTLING
 
 
-def test_no_run_is_born_running_or_over() -> None:
+def test_no_run_is_created_running_or_over() -> None:
     assert not INITIAL & {Status.RUNNING}
     assert {Status.SKIPPED} == INITIAL & FINAL
 

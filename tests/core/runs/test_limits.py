@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rota.core.runs.limits import Rate, advance, next_free_at, room
+from rota.core.runs.limits import Rate, advance, allowed, next_free_at
 from rota.core.time.instants import DAY, SECOND
 
 T0 = 1_700_000_000_000_000
@@ -23,7 +23,7 @@ def _play(rate: Rate, plan: list[tuple[int, int]]) -> list[tuple[int, int]]:
     now, ready_at, starts = T0, 0, []
     for pause, wanted in plan:
         now += pause * rate.per_us // 1000
-        taken = min(wanted, room(rate, ready_at=ready_at, now=now))
+        taken = min(wanted, allowed(rate, ready_at=ready_at, now=now))
         ready_at = advance(rate, ready_at=ready_at, now=now, taken=taken)
         starts.append((now, taken))
     return starts
@@ -54,9 +54,9 @@ def test_no_start_is_refused_that_a_full_bucket_would_allow(
             Fraction(rate.count), tokens + Fraction((now - before) * rate.count, rate.per_us)
         )
         before = now
-        allowed = room(rate, ready_at=ready_at, now=now)
-        assert 0 <= int(tokens) - allowed <= 1
-        taken = min(wanted, allowed)
+        permitted = allowed(rate, ready_at=ready_at, now=now)
+        assert 0 <= int(tokens) - permitted <= 1
+        taken = min(wanted, permitted)
         tokens -= taken
         ready_at = advance(rate, ready_at=ready_at, now=now, taken=taken)
 
@@ -69,38 +69,38 @@ def test_after_a_rest_the_whole_count_may_come_at_once_and_no_more(
     for now, taken in _play(rate, plan):
         ready_at = advance(rate, ready_at=ready_at, now=now, taken=taken)
     rested_at = max(ready_at, T0)
-    assert room(rate, ready_at=ready_at, now=rested_at) == rate.count
+    assert allowed(rate, ready_at=ready_at, now=rested_at) == rate.count
     emptied = advance(rate, ready_at=ready_at, now=rested_at, taken=rate.count)
-    assert room(rate, ready_at=emptied, now=rested_at) == 0
+    assert allowed(rate, ready_at=emptied, now=rested_at) == 0
 
 
 @given(rates, looks)
-def test_next_free_at_is_the_first_instant_with_room(
+def test_next_free_at_is_the_first_instant_with_a_free_slot(
     rate: Rate, plan: list[tuple[int, int]]
 ) -> None:
     now, ready_at = T0, 0
     for now, taken in _play(rate, plan):
         ready_at = advance(rate, ready_at=ready_at, now=now, taken=taken)
-    if room(rate, ready_at=ready_at, now=now):
+    if allowed(rate, ready_at=ready_at, now=now):
         return
     free_at = next_free_at(rate, ready_at=ready_at)
     assert free_at > now
-    assert room(rate, ready_at=ready_at, now=free_at) >= 1
-    assert room(rate, ready_at=ready_at, now=free_at - 1) == 0
+    assert allowed(rate, ready_at=ready_at, now=free_at) >= 1
+    assert allowed(rate, ready_at=ready_at, now=free_at - 1) == 0
 
 
 def test_ten_a_second_come_at_once_then_every_tenth() -> None:
     rate = Rate(10, SECOND)
-    assert room(rate, ready_at=0, now=T0) == 10
+    assert allowed(rate, ready_at=0, now=T0) == 10
     ready_at = advance(rate, ready_at=0, now=T0, taken=10)
-    assert [room(rate, ready_at=ready_at, now=T0 + tenth * 100_000) for tenth in range(4)] == [
+    assert [allowed(rate, ready_at=ready_at, now=T0 + tenth * 100_000) for tenth in range(4)] == [
         0, 1, 2, 3,
     ]  # fmt: skip
     assert next_free_at(rate, ready_at=ready_at) == T0 + 100_000
 
 
 @pytest.mark.parametrize("days_back", [0, 1, 365])
-def test_a_clock_that_steps_back_gives_no_extra_room(days_back: int) -> None:
+def test_a_clock_that_steps_back_gives_no_extra_slot(days_back: int) -> None:
     rate = Rate(5, SECOND)
     ready_at = advance(rate, ready_at=0, now=T0, taken=5)
-    assert room(rate, ready_at=ready_at, now=T0 - days_back * DAY) == 0
+    assert allowed(rate, ready_at=ready_at, now=T0 - days_back * DAY) == 0

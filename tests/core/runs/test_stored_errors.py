@@ -41,7 +41,7 @@ def test_an_end_holds_status_reason_and_error() -> None:
         ("skipped", RunFailed),
     ],
 )
-def test_whoever_awaits_gets_the_error_of_that_end(status: str, cls: type[RunFailed]) -> None:
+def test_all_who_wait_get_the_error_of_that_end(status: str, cls: type[RunFailed]) -> None:
     error = run_failed("r1", end_of(status, "because", None))
     assert type(error) is cls
     assert str(error) == f"run r1 {status} (because)"

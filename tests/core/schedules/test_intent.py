@@ -90,7 +90,7 @@ def test_missed_all_takes_the_latest_up_to_n(limit: int, fired: list[int]) -> No
     assert [fire.due_at for fire in plan.fires] == [hour(n) for n in fired]
 
 
-def test_missed_all_takes_more_than_a_thousand_when_told_to() -> None:
+def test_missed_all_takes_more_than_a_thousand_when_asked_to() -> None:
     plan = owed(2500, missed=Missed.ALL, missed_max=2000, overlap=Overlap.ALLOW)
     assert len(plan.fires) == 2000
     assert sum(skip.occurrences for skip in plan.skips) == 500

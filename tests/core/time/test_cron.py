@@ -142,7 +142,7 @@ def test_what_is_wrong_is_named_and_pointed_at(
 @pytest.mark.parametrize(
     ("text", "count"), [("", 0), ("*", 1), ("0 9 * *", 4), ("0 0 9 * * * *", 7)]
 )
-def test_the_number_of_fields_is_told(text: str, count: int) -> None:
+def test_the_number_of_fields_is_reported(text: str, count: int) -> None:
     with pytest.raises(BadSchedule, match=f"has {count} field") as caught:
         read_cron(text)
     assert "minute hour day-of-month month day-of-week" in caught.value.advice

@@ -103,7 +103,7 @@ def test_a_whole_spec_in_words() -> None:
     assert describe(mixed) == "at 09:00, every day (Europe/Berlin); and at 09:00, every day (UTC)"
 
 
-def test_rules_other_than_the_usual_are_told() -> None:
+def test_rules_other_than_the_usual_are_reported() -> None:
     timing = Timing(cron="30 2 * * *", zone="Europe/Berlin", gap="skip", repeat="both")
     assert describe(Spec((timing,))) == (
         "at 02:30, every day, times that the clock skips are skipped, "

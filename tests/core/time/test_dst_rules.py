@@ -139,18 +139,18 @@ REMARKS = [
 
 
 @pytest.mark.parametrize(("cron", "zone", "since", "options", "text"), REMARKS)
-def test_a_move_of_the_clock_is_told_in_words(
+def test_a_move_of_the_clock_is_reported_in_words(
     cron: str, zone: str, since: str, options: dict[str, str], text: str
 ) -> None:
     assert remark(cron, zone, since, **options) == [text]
 
 
-def test_seconds_are_told_where_there_are_any() -> None:
+def test_seconds_are_reported_where_there_are_any() -> None:
     [text] = remark("15 30 2 * * *", BERLIN, "2027-01-01")
     assert text.startswith("02:30:15 does not exist")
 
 
-def test_a_clock_that_is_moved_past_nothing_of_the_schedule_is_not_told() -> None:
+def test_a_clock_that_is_moved_past_nothing_of_the_schedule_is_not_reported() -> None:
     assert remark("0 9 * * *", BERLIN, "2027-01-01") == []
     assert remark("30 2 * * *", "UTC", "2027-01-01") == []
 

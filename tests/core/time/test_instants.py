@@ -98,7 +98,7 @@ def test_instants_round_trip(when: datetime) -> None:
 
 
 @given(st.integers(-(2**52), 2**52), st.integers(-14 * 60, 14 * 60))
-def test_an_instant_does_not_depend_on_the_zone_it_is_told_in(at: int, east: int) -> None:
+def test_an_instant_does_not_depend_on_the_zone_it_is_shown_in(at: int, east: int) -> None:
     assert instant(moment(at).astimezone(timezone(timedelta(minutes=east)))) == at
 
 

@@ -65,7 +65,7 @@ def test_every_reading_that_is_offered_is_accepted(line: Line) -> None:
 
 
 @for_each(ACCEPTED)
-def test_a_reading_told_in_english_is_a_phrase_with_the_same_reading(line: Line) -> None:
+def test_a_reading_in_english_is_a_phrase_with_the_same_reading(line: Line) -> None:
     told = describe_timings(line.reading)
     if line.reading in UNITS:  # As a phrase, "every day" is on the wall clock.
         assert told == UNITS[line.reading]
@@ -92,7 +92,7 @@ def test_what_is_not_understood_is_refused_with_examples() -> None:
         assert example in caught.value.advice
 
 
-def test_a_zone_in_a_phrase_is_refused_and_its_name_is_told() -> None:
+def test_a_zone_in_a_phrase_is_refused_and_its_name_is_reported() -> None:
     for text, zone in (("est", "America/New_York"), ("UTC", "UTC"), ("gmt", "UTC")):
         with pytest.raises(BadSchedule, match="is a time zone") as caught:
             understand(f"every day at 9am {text}")
@@ -128,7 +128,7 @@ FIELDS = st.tuples(
 
 @settings(max_examples=examples(400))
 @given(st.lists(FIELDS, min_size=1, max_size=3, unique=True))
-def test_ordinary_specs_are_told_in_words_that_are_read_back(crons: list[str]) -> None:
+def test_ordinary_specs_are_reported_in_words_that_are_read_back(crons: list[str]) -> None:
     spec = Spec(tuple(Timing(cron=cron) for cron in crons))
     told = describe(spec).removesuffix(" (UTC)")
     assert same_times(parsed(told), tuple(crons)), (crons, told)

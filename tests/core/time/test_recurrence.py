@@ -187,7 +187,7 @@ def test_the_normal_form_means_the_same_and_is_its_own_normal_form(text: str) ->
 
 @settings(max_examples=examples(300))
 @given(some.expressions | some.six_fields, st.sampled_from(ZONES))
-def test_every_spec_can_be_told_in_words_and_written_as_json(text: str, zone: str) -> None:
+def test_every_spec_can_be_reported_in_words_and_written_as_json(text: str, zone: str) -> None:
     spec = Spec(
         (Timing(cron=text, zone=zone), Timing(every_us=5 * MINUTE), Timing(at=at(2027, 1, 1)))
     )
@@ -201,7 +201,7 @@ def test_every_spec_can_be_told_in_words_and_written_as_json(text: str, zone: st
     assert notes(spec, found) == notes(spec, found)
 
 
-def test_an_expression_that_never_fits_is_told_apart_from_one_that_is_rare() -> None:
+def test_an_expression_that_never_fits_is_distinguished_from_one_that_is_rare() -> None:
     assert Walls(read_cron("0 0 31 2 *")).days.never()
     assert Walls(read_cron("0 0 30 2 ?")).days.never()
     assert Walls(read_cron("0 0 31W 4,6,9,11 *")).days.never()

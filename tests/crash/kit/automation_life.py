@@ -270,19 +270,19 @@ async def live(life: Life) -> dict[str, Any]:
         await world.beat()
         await world.advance("5m")
         faults.strike = None
-        return await _told(app, life)
+        return await _reported(app, life)
 
 
-async def _told(app: Rota, life: Life) -> dict[str, Any]:
-    standing = await app.automations.show(NAME)
+async def _reported(app: Rota, life: Life) -> dict[str, Any]:
+    view = await app.automations.show(NAME)
     events = await app.automations.events(NAME)
     ledger = await app.automations.outputs(NAME)
     consumed = await app.database.read(raw, CONSUMED.format(namespace=life.namespace))
     return {
-        "turn": standing.turn.label if standing.turn else "none",
-        "word": standing.status,
-        "sentence": standing.sentence,
-        "actions": standing.said.actions,
+        "run": view.open_run.label if view.open_run else "none",
+        "word": view.status,
+        "sentence": view.sentence,
+        "actions": view.said.actions,
         "events": {event.message_id: event.status for event in events if event.topic != "letters"},
         "letters": [
             f"{event.message_id.partition('@')[0]} {event.status}"
@@ -290,7 +290,7 @@ async def _told(app: Rota, life: Life) -> dict[str, Any]:
             if event.topic == "letters"
         ],
         "consumed": sorted(row[0] for row in consumed),
-        "states": {one.name: one.state for one in standing.handlers},
+        "states": {one.name: one.state for one in view.handlers},
         "ledger": sorted(entry.status for entry in ledger),
     }
 
@@ -309,9 +309,9 @@ def begin(life: Life) -> None:
 
     faults.strike = strike
     try:
-        told = asyncio.run(live(life))
+        reported = asyncio.run(live(life))
     except BaseException:
         traceback.print_exc()
         sys.stderr.flush()
         os._exit(1)
-    (life.folder / "told.json").write_text(json.dumps(told | {"points": reached}))
+    (life.folder / "told.json").write_text(json.dumps(reported | {"points": reached}))

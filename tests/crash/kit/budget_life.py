@@ -75,11 +75,11 @@ def main() -> None:
         arm(options.kill_at)
     folder = Path(options.effects).parent
     result = asyncio.run(live(options.database, Effects(options.effects), folder / "budget"))
-    told = {
+    reported = {
         "outcome": result.outcome, "calls": result.calls, "tokens": result.tokens,
         "unanswered": result.unanswered_calls, "error": result.error,
     }  # fmt: skip
-    (folder / "result.json").write_text(json.dumps(told))
+    (folder / "result.json").write_text(json.dumps(reported))
 
 
 if __name__ == "__main__":

@@ -50,7 +50,7 @@ async def live(url: str, root: Path, kill_at: int) -> None:
     app.pipelines.serve()
     await app.connect()
     if kill_at:
-        app.pipelines.listen(lambda told: arm(kill_at) if told.phase == "ended" else None)
+        app.pipelines.listen(lambda reported: arm(kill_at) if reported.phase == "ended" else None)
     now = app.clock.now()
     loaded = read_pipeline(root / NAME, now=now, host_zone="UTC")
     block = Block(NAME, app.settings.namespace, str(root), loaded)

@@ -139,21 +139,21 @@ async def sound(url: str, nth: int) -> None:
         assert found == [], f"kill {nth}: {[str(gap) for gap in found]}"
 
 
-async def check(url: str, verb: str, nth: int, told: dict[str, Any]) -> None:
+async def check(url: str, verb: str, nth: int, reported: dict[str, Any]) -> None:
     """After the kill all is whole; the verb said again and two more looks end as they should."""
     await sound(url, nth)
     now = await snapshot(url)
     if verb != "fire":
-        assert now in (told["before"], told["after"]), f"kill {nth}: half done"
-    if now != told["after"]:
+        assert now in (reported["before"], reported["after"]), f"kill {nth}: half done"
+    if now != reported["after"]:
         try:
             await say(url, verb)
         except RotaError as error:
             raise AssertionError(f"kill {nth}: cannot be said again: {error}") from error
-        assert await snapshot(url) == told["after"], f"kill {nth}: another result"
+        assert await snapshot(url) == reported["after"], f"kill {nth}: another result"
     await finish(url)
     await sound(url, nth)
-    assert await snapshot(url) == told["end"], f"kill {nth}: another end"
+    assert await snapshot(url) == reported["end"], f"kill {nth}: another end"
 
 
 async def finish(url: str) -> None:
@@ -162,14 +162,14 @@ async def finish(url: str) -> None:
     await tick(url, LATER + 2 * HOUR)
 
 
-async def tell(url: str, verb: str, path: Path) -> None:
+async def report(url: str, verb: str, path: Path) -> None:
     """What an undisturbed life looks like, as JSON in a file."""
-    told = {"before": await snapshot(url)}
+    reported = {"before": await snapshot(url)}
     await say(url, verb)
-    told["after"] = await snapshot(url)
+    reported["after"] = await snapshot(url)
     await finish(url)
-    told["end"] = await snapshot(url)
-    path.write_text(json.dumps(told))
+    reported["end"] = await snapshot(url)
+    path.write_text(json.dumps(reported))
 
 
 def in_fork(life: Life) -> int:
@@ -202,14 +202,14 @@ def main() -> None:
     first, *rest = options.databases
     path: Path = options.folder / "told.json"
     good(lambda: prepare(first))
-    good(lambda: tell(first, options.verb, path))
-    told = json.loads(path.read_text())
+    good(lambda: report(first, options.verb, path))
+    reported = json.loads(path.read_text())
     for nth, url in enumerate(rest, start=1):
         good(lambda url=url: prepare(url))  # type: ignore[misc]
         code = in_fork(lambda url=url, nth=nth: say(url, options.verb, nth))  # type: ignore[misc]
         if code not in (0, -signal.SIGKILL):
             raise SystemExit(1)
-        good(lambda url=url, nth=nth: check(url, options.verb, nth, told))  # type: ignore[misc]
+        good(lambda url=url, nth=nth: check(url, options.verb, nth, reported))  # type: ignore[misc]
         if not code:
             print(nth - 1)  # noqa: T201
             return

@@ -99,7 +99,7 @@ def deafen(database: Database) -> None:
     async def notify(topics: object, *, often: bool = False) -> None:
         return None
 
-    database.tell = lambda topic: None  # type: ignore[method-assign]
+    database.notify_soon = lambda topic: None  # type: ignore[method-assign]
     database.notify = notify  # type: ignore[method-assign]
     database.write_and_notify = write  # type: ignore[method-assign]
     database.listen = listen  # type: ignore[method-assign]

@@ -24,10 +24,10 @@ async def _end(place: Place, app: Rota, name: str = "order") -> str:
     async with virtual(app, url=place.url) as world:
         run = await app.start(name)
         await world.drain()
-        return await _told(run)
+        return await _reported(run)
 
 
-async def _told(run: Any) -> str:
+async def _reported(run: Any) -> str:
     try:
         ended = await run.result()
     except RotaError as error:
@@ -221,7 +221,7 @@ async def _changed(place: Place, before: Calls, after: Calls) -> str:
     fresh = version(after)
     async with virtual(fresh, url=place.url, start=later) as world:
         await world.drain()
-        return await _told(RunHandle(fresh, run.id, None, True))
+        return await _reported(RunHandle(fresh, run.id, None, True))
 
 
 @case("step removed under a run that waits")

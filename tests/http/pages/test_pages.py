@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import html
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
 import httpx2
 
-from rota import Rota
+from rota import Rota, gather
 from rota.automations import Prepared
 from rota.http.pages import PAGES
 from rota.testing import virtual
@@ -108,6 +110,133 @@ async def test_forms_act_and_redirect(database_url: str) -> None:
         assert wrong.status_code == 409
         answered = await post("/automations/payments/answer", answer="approve", expected=waits.id)
         assert answered.headers["location"].endswith("done=approved")
+
+
+async def test_a_refused_form_keeps_what_was_typed(database_url: str) -> None:
+    async with browsed(database_url) as (_, http, parameters):
+        schedule = address("/schedules/{name}", parameters)
+        refused = await http.post(f"{schedule}/trigger", data={"input": '{"fails": oops'})
+        assert refused.status_code == 422
+        assert "{&quot;fails&quot;: oops" in refused.text
+        assert '<details class="fold" id="fold-trigger" open>' in refused.text
+        refused = await http.post(f"{schedule}/pause", data={"note": "holiday", "until": "never"})
+        assert 'value="holiday"' in refused.text
+        assert 'value="never"' in refused.text
+
+
+async def test_a_large_input_can_be_edited_and_used_again(database_url: str) -> None:
+    app = Rota(keep_days=0)
+
+    @app.workflow(name="copy")
+    async def copy(text: str) -> int:
+        return len(text)
+
+    async with virtual(app, url=database_url) as world:
+        text = "long " * 2_000
+        run = await app.start("copy", text)
+        await app.schedules.create(
+            "copies", "copy", "every 1h", timezone="UTC", input={"text": text}
+        )
+        await world.settle()
+        async with browsing(app) as http:
+            http.headers.update(ASKS)
+            for path in (f"/runs/new?like={run.id}", "/schedules/copies/edit", "/schedules/copies"):
+                assert text in (await http.get(path)).text, path
+
+
+async def test_an_untouched_trigger_form_keeps_the_secrets_that_it_does_not_show(
+    database_url: str,
+) -> None:
+    app = Rota(keep_days=0, secret_fields=["pin"])
+
+    @app.workflow(name="pay")
+    async def pay(pin: str, amount: int = 1) -> str:
+        return f"{len(pin)} digits"
+
+    async with virtual(app, url=database_url) as world:
+        await app.schedules.create("pays", "pay", "every 1h", timezone="UTC", input={"pin": "4711"})
+        async with browsing(app) as http:
+            http.headers.update(ASKS)
+            text = (await http.get("/schedules/pays")).text
+            assert "4711" not in text
+            shown = html.unescape(re.findall(r'id="t-input"[^>]*>([^<]*)<', text)[0])
+            done = await http.post("/schedules/pays/trigger", data={"input": shown})
+            await world.settle()
+            run = await app.runs.get(done.headers["location"].split("/")[2].partition("?")[0])
+            assert run.output == '"4 digits"'
+            changed = shown.replace("{", '{"amount": 2,', 1)
+            refused = await http.post("/schedules/pays/trigger", data={"input": changed})
+            assert refused.status_code == 422
+            assert "Write the secret itself" in refused.text
+
+
+async def test_what_did_not_run_is_found_beyond_the_first_page(database_url: str) -> None:
+    app = shop()
+    async with virtual(app, url=database_url) as world:
+        await app.schedules.create("often", "work", "every 1m", timezone="UTC", overlap="skip")
+        world.clock.jump("5m")  # one row for what was missed
+        await world.advance("12h")
+        async with browsing(app) as http:
+            http.headers.update(ASKS)
+            found = (await http.get("/schedules/often?only=not-run")).text
+            assert "Missed" in found
+            day = (await http.get("/schedules/often?day=nonsense")).status_code
+            assert day == 422
+
+
+async def test_a_schedule_is_found_among_many_and_counted_over_all(database_url: str) -> None:
+    app = shop()
+    async with virtual(app, url=database_url):
+        for number in range(70):
+            await app.schedules.create(f"tenant-{number:02}", "work", "every 1h", timezone="UTC")
+        await app.schedules.pause("tenant-69", note="moved")
+        async with browsing(app) as http:
+            http.headers.update(ASKS)
+            first = (await http.get("/schedules")).text
+            assert "69 of 70 are on." in first
+            assert "tenant-69</a>" not in first  # it is on the second page
+            assert "tenant-69</a>" in (await http.get("/schedules?show=paused")).text
+            found = (await http.get("/schedules?q=NANT-4")).text
+            assert found.count('</a><span class="sub">') == 10
+            second = (await http.get("/schedules?after=tenant-49")).text
+            assert "20 of 70 schedules shown" in second
+
+
+async def test_every_page_counts_what_waits(database_url: str) -> None:
+    async with browsed(database_url) as (app, http, _):
+        badge = 'class="count hot" title="'
+        for path in ("/", "/runs", "/workers"):
+            text = (await http.get(path)).text
+            assert f"{badge}2 need attention" in text, path
+        waits = (await app.automations.show("payments")).mutation
+        assert waits is not None
+        form = {"answer": "approve", "expected": waits.id}
+        await http.post("/automations/payments/answer", data=form)
+        assert f"{badge}1 need attention" in (await http.get("/runs")).text
+
+
+async def test_all_children_can_be_reached(database_url: str) -> None:
+    app = Rota(keep_days=0)
+
+    @app.workflow(name="leaf")
+    async def leaf(number: int) -> int:
+        return number
+
+    @app.workflow(name="tree")
+    async def tree() -> int:
+        return sum(await gather(*[leaf(number) for number in range(25)]))
+
+    async with virtual(app, url=database_url) as world:
+        run = await app.start("tree")
+        await world.settle()
+        async with browsing(app) as http:
+            http.headers.update(ASKS)
+            first = (await http.get(f"/runs/{run.id}")).text
+            children = await app.runs.children(run.id, limit=100)
+            card = first.partition('id="children"')[2]
+            assert card.count("<tr data-key") == 20
+            further = (await http.get(f"/runs/{run.id}?children={children[19].id}")).text
+            assert further.partition('id="children"')[2].count("<tr data-key") == 5
 
 
 async def test_a_stale_form_is_refused(database_url: str) -> None:

@@ -28,7 +28,7 @@ def test_every_pipeline_is_listed_and_a_broken_one_disturbs_no_other(tmp_path: P
     assert "pipeline.yaml and pipeline.yml" in found[3].problems[0].message
 
 
-def test_a_folder_that_is_not_there_is_told(tmp_path: Path) -> None:
+def test_a_folder_that_is_not_there_is_reported(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="is not a folder"):
         discover(tmp_path / "nowhere", now=NOW)
 
@@ -49,7 +49,7 @@ def test_a_folder_that_is_not_there_is_told(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_a_list_tells_where_items_come_from(
+def test_a_list_shows_where_items_come_from(
     tmp_path: Path, text: str, kind: tuple[str, int | None]
 ) -> None:
     assert input_kind(load(tmp_path / "p", text)) == kind

@@ -75,7 +75,7 @@ def test_typed_fields_are_converted_only_as_they_ask() -> None:
     assert read_reply('{"n": 3}', number) == {"n": 3}
 
 
-def test_everything_wrong_with_a_reply_is_told_at_once() -> None:
+def test_everything_wrong_with_a_reply_is_reported_at_once() -> None:
     with pytest.raises(BadReply) as caught:
         read_reply('{"score": "seven", "level": "middle", "tags": "a"}', TYPED)
     assert str(caught.value) == (
@@ -89,7 +89,7 @@ def test_everything_wrong_with_a_reply_is_told_at_once() -> None:
         read_reply('{"ok": {}}', fields_of([OutputField(name="ok", type="boolean")]))
 
 
-def test_the_model_is_told_what_to_reply() -> None:
+def test_the_model_is_instructed_what_to_reply() -> None:
     assert instruction([]) == ""
     assert instruction(NAMES) == (
         '\n\nReply with one JSON object {"severity": …, "ticket_id": …}. No other text.'

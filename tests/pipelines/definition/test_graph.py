@@ -12,7 +12,7 @@ from rota.core.pipelines.filter_rules import judge
 from rota.pipelines.definition.graph import cycles, leaves, order
 from rota.pipelines.definition.nodes import FilterNode, MapNode, parents_of
 from rota.pipelines.definition.rules import questions_of, tree_of_node
-from tests.pipelines.kit import load, told
+from tests.pipelines.kit import load, problem_lines
 from tests.pipelines.kit.documents import (
     WHOLE,
 )
@@ -106,9 +106,9 @@ CASES = {
 
 
 @pytest.mark.parametrize("what", CASES)
-def test_a_graph_is_told_about(tmp_path: Path, what: str) -> None:
+def test_a_graph_is_reported_about(tmp_path: Path, what: str) -> None:
     text, said = CASES[what]
-    assert told(tmp_path / "p", f"name: n\n{text}") == said
+    assert problem_lines(tmp_path / "p", f"name: n\n{text}") == said
 
 
 def test_the_questions_of_a_rule_are_numbered(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from rota.core.time.instants import MINUTE, SECOND, iso
 from rota.core.time.recurrence import next_after
 from rota.pipelines.definition.loader import read_pipeline
 from rota.pipelines.definition.schedule_block import Timed
-from tests.pipelines.kit import NOW, load, told, write
+from tests.pipelines.kit import NOW, load, problem_lines, write
 
 
 def timed(folder: Path, **keys: Any) -> Timed:
@@ -96,7 +96,7 @@ def test_no_retries_is_one_attempt(tmp_path: Path) -> None:
     ],
 )
 def test_what_is_wrong_with_a_block(tmp_path: Path, line: str, said: str) -> None:
-    [problem] = told(
+    [problem] = problem_lines(
         tmp_path / "p", f"name: n\nschedule:\n  cron: '@daily'\n  {line}\njob: {{prompt: x}}\n"
     )
     assert said in problem

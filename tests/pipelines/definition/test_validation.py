@@ -8,7 +8,7 @@ import pytest
 
 from rota.errors import BadInput, BadPipeline
 from rota.pipelines.definition.loader import entry_file, read_pipeline
-from tests.pipelines.kit import GOOD, NOW, load, told, write
+from tests.pipelines.kit import GOOD, NOW, load, problem_lines, write
 from tests.pipelines.kit.invalid_documents import (
     CASES,
     INPUT,
@@ -19,13 +19,13 @@ from tests.pipelines.kit.invalid_documents import (
 
 
 @pytest.mark.parametrize("what", CASES)
-def test_the_file_is_told_about(tmp_path: Path, what: str) -> None:
+def test_the_file_is_reported_about(tmp_path: Path, what: str) -> None:
     text, said = CASES[what]
-    assert told(tmp_path / "p", text) == said
+    assert problem_lines(tmp_path / "p", text) == said
 
 
 def test_a_good_pipeline_has_no_problems(tmp_path: Path) -> None:
-    assert told(tmp_path / "p", GOOD) == []
+    assert problem_lines(tmp_path / "p", GOOD) == []
 
 
 def test_the_error_reads_like_a_compilers(tmp_path: Path) -> None:
@@ -42,7 +42,7 @@ def test_the_error_reads_like_a_compilers(tmp_path: Path) -> None:
     assert caught.value.code == "bad_pipeline"
 
 
-def test_a_misspelt_placeholder_is_told_in_its_line(tmp_path: Path) -> None:
+def test_a_misspelt_placeholder_is_reported_in_its_line(tmp_path: Path) -> None:
     text = """
     name: n
     input:
@@ -54,24 +54,24 @@ def test_a_misspelt_placeholder_is_told_in_its_line(tmp_path: Path) -> None:
         Its titel is {{titel}}, its size {{size}}.
     reduce: {type: list}
     """
-    assert told(tmp_path / "p", text) == [
+    assert problem_lines(tmp_path / "p", text) == [
         'warning 8:18 {{titel}} is not a field of the items; did you mean "title"?'
     ]
 
 
-def test_a_field_that_some_items_lack_is_told_with_their_numbers(tmp_path: Path) -> None:
+def test_a_field_that_some_items_lack_is_reported_with_their_numbers(tmp_path: Path) -> None:
     text = NAME + "input: {items: [{a: 1}, {b: 1}, {a: 2}, {}]}\n" + MAP + REDUCE
-    assert told(tmp_path / "p", text) == ["warning 3:16 {{a}} has no value in item 2, 4"]
+    assert problem_lines(tmp_path / "p", text) == ["warning 3:16 {{a}} has no value in item 2, 4"]
 
 
 def test_what_a_scheduled_pipeline_lacks_is_an_error(tmp_path: Path) -> None:
     text = NAME + "schedule: {cron: '@daily'}\njob: {prompt: 'About {{topic}}'}\n"
-    assert told(tmp_path / "p", text) == ["3:22 {{topic}} has no value"]
+    assert problem_lines(tmp_path / "p", text) == ["3:22 {{topic}} has no value"]
     given = text + "parameters: {topic: tea}\n"
-    assert told(tmp_path / "p", given) == []
+    assert problem_lines(tmp_path / "p", given) == []
 
 
-def test_all_problems_of_a_schedule_are_told_at_once(tmp_path: Path) -> None:
+def test_all_problems_of_a_schedule_are_reported_at_once(tmp_path: Path) -> None:
     text = """
     name: n
     schedule:
@@ -84,7 +84,7 @@ def test_all_problems_of_a_schedule_are_told_at_once(tmp_path: Path) -> None:
       after: p
     job: {prompt: x}
     """
-    lines = told(tmp_path / "p", text)
+    lines = problem_lines(tmp_path / "p", text)
     assert [line.partition(" ")[0] for line in lines] == [
         "3:9", "4:13", "5:12", "6:12", "7:11", "8:10", "9:10",
     ]  # fmt: skip
@@ -94,7 +94,7 @@ def test_all_problems_of_a_schedule_are_told_at_once(tmp_path: Path) -> None:
 def test_a_prompt_file_is_looked_for_in_three_places(tmp_path: Path) -> None:
     text = NAME + INPUT + "map: {promptFile: ask.md}\n" + REDUCE
     folder = tmp_path / "p"
-    [said] = told(folder, text)
+    [said] = problem_lines(folder, text)
     places = [folder / "ask.md", folder / "prompts" / "ask.md", tmp_path / "prompts" / "ask.md"]
     assert said == "3:19 the prompt file ask.md is not there; looked for " + ", ".join(
         str(place) for place in places
@@ -108,7 +108,7 @@ def test_a_prompt_file_is_looked_for_in_three_places(tmp_path: Path) -> None:
 def test_an_empty_prompt_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "p").mkdir()
     (tmp_path / "p" / "ask.md").write_text("---\nname: x\n---\n\n", encoding="utf-8")
-    [said] = told(tmp_path / "p", NAME + INPUT + "map: {promptFile: ask.md}\n" + REDUCE)
+    [said] = problem_lines(tmp_path / "p", NAME + INPUT + "map: {promptFile: ask.md}\n" + REDUCE)
     assert said.endswith("ask.md is empty")
 
 
@@ -120,9 +120,9 @@ def test_skills_come_before_the_prompt_and_a_missing_one_is_an_error(tmp_path: P
     assert load(tmp_path / "pipes" / "p", text).prompts["map"] == (
         "[Skill Guidance: calm]\nBe calm about {{a}}.\n\n[Task]\nDo {{a}}"
     )
-    [missing] = told(tmp_path / "pipes" / "p", text.replace("calm", "wild"))
+    [missing] = problem_lines(tmp_path / "pipes" / "p", text.replace("calm", "wild"))
     assert "the skill wild is not there; looked for" in missing
-    [illegal] = told(tmp_path / "pipes" / "p", text.replace("calm", "../x"))
+    [illegal] = problem_lines(tmp_path / "pipes" / "p", text.replace("calm", "../x"))
     assert '"../x" is not the name of a skill' in illegal
 
 
@@ -137,7 +137,7 @@ def test_a_file_or_a_folder_may_be_named_and_yml_is_as_good(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("name", ["nowhere", "empty"])
-def test_a_folder_without_a_pipeline_is_told(tmp_path: Path, name: str) -> None:
+def test_a_folder_without_a_pipeline_is_reported(tmp_path: Path, name: str) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(BadInput, match=name):
         read_pipeline(tmp_path / name, now=NOW)

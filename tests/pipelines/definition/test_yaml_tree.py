@@ -85,12 +85,12 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize("what", MISTAKES)
-def test_a_mistake_is_told_with_its_place(what: str) -> None:
+def test_a_mistake_is_reported_with_its_place(what: str) -> None:
     text, said = MISTAKES[what]
     assert [str(problem) for problem in read_yaml(text, "f").problems] == [said]
 
 
-def test_bytes_that_are_not_utf8_are_told_with_their_line() -> None:
+def test_bytes_that_are_not_utf8_are_reported_with_their_line() -> None:
     [problem] = read_yaml(b"a: 1\nb: \xff\n", "f").problems
     assert str(problem) == "f:2:1: error: this is not UTF-8; save the file as UTF-8"
 

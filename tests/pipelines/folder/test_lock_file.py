@@ -44,7 +44,7 @@ def test_the_lock_is_private_also_after_a_heartbeat(tmp_path: Path) -> None:
     assert release(lock)
 
 
-def test_a_second_scheduler_is_refused_and_told_whom_to_ask(tmp_path: Path) -> None:
+def test_a_second_scheduler_is_refused_and_shown_whom_to_ask(tmp_path: Path) -> None:
     take(tmp_path, pid=ALIVE)
     with pytest.raises(SchedulerLockError) as caught:
         take(tmp_path, pid=3, now=NOW + 30 * SECOND)

@@ -8,7 +8,7 @@ import pytest
 
 from rota import Rota
 from rota.pipelines.folder.scheduler import PipelineScheduler
-from tests.pipelines.kit.virtual_folder import DAILY, House, block
+from tests.pipelines.kit.virtual_folder import DAILY, FolderWorld, block
 
 
 async def id_of(scheduler: PipelineScheduler) -> str:
@@ -16,24 +16,24 @@ async def id_of(scheduler: PipelineScheduler) -> str:
     return one.schedule_id
 
 
-async def changed(house: House, **words: object) -> str:
+async def changed(folder_world: FolderWorld, **words: object) -> str:
     """A pipeline whose schedule an operator has changed; the schedule's name."""
-    house.write("daily", DAILY)
-    async with house.daemon() as scheduler:
+    folder_world.write("daily", DAILY)
+    async with folder_world.daemon() as scheduler:
         name = await id_of(scheduler)
-    async with Rota(house.url, clock=house.clock).connected() as app:
+    async with Rota(folder_world.url, clock=folder_world.clock).connected() as app:
         await app.schedules.update(name, **words)  # type: ignore[arg-type]
     return name
 
 
 async def test_a_phrase_in_a_file_is_logged_with_its_reading_once(
-    house: House, caplog: pytest.LogCaptureFixture
+    folder_world: FolderWorld, caplog: pytest.LogCaptureFixture
 ) -> None:
-    house.write("daily", DAILY.replace("0 9 * * *", "every day at half past 8"))
+    folder_world.write("daily", DAILY.replace("0 9 * * *", "every day at half past 8"))
     with caplog.at_level(logging.INFO, logger="rota.pipelines"):
-        async with house.daemon() as scheduler:
+        async with folder_world.daemon() as scheduler:
             name = await id_of(scheduler)
-        async with house.daemon():
+        async with folder_world.daemon():
             pass
     [line] = [r.getMessage() for r in caplog.records if " means: " in r.getMessage()]
     assert line == (
@@ -43,14 +43,14 @@ async def test_a_phrase_in_a_file_is_logged_with_its_reading_once(
 
 
 async def test_a_scheduler_keeps_the_operators_time_and_says_that_its_file_differs(
-    house: House, caplog: pytest.LogCaptureFixture
+    folder_world: FolderWorld, caplog: pytest.LogCaptureFixture
 ) -> None:
-    name = await changed(house, when="0 7 * * *", queue="slow")
-    house.write("daily", block(DAILY.replace("0 9 * * *", "0 10 * * *"), overlap="skip"))
+    name = await changed(folder_world, when="0 7 * * *", queue="slow")
+    folder_world.write("daily", block(DAILY.replace("0 9 * * *", "0 10 * * *"), overlap="skip"))
     with caplog.at_level(logging.WARNING, logger="rota.pipelines"):
-        async with house.daemon():
-            assert house.state("daily")["nextRun"] == "2030-01-01T07:00:00.000Z"
-    async with Rota(house.url, clock=house.clock).connected() as app:
+        async with folder_world.daemon():
+            assert folder_world.state("daily")["nextRun"] == "2030-01-01T07:00:00.000Z"
+    async with Rota(folder_world.url, clock=folder_world.clock).connected() as app:
         shown = await app.schedules.get(name)
         assert shown.intent.policies.overlap == "skip"
         assert [tuple(one) for one in shown.differences] == [
@@ -60,10 +60,10 @@ async def test_a_scheduler_keeps_the_operators_time_and_says_that_its_file_diffe
     assert "daily/pipeline.yaml: when is 0 7 * * * (declared: 0 10 * * *)" in line
 
 
-async def test_reset_restores_what_the_file_says(house: House) -> None:
-    name = await changed(house, when="0 7 * * *", priority=5)
-    async with Rota(house.url, clock=house.clock).connected() as app:
+async def test_reset_restores_what_the_file_says(folder_world: FolderWorld) -> None:
+    name = await changed(folder_world, when="0 7 * * *", priority=5)
+    async with Rota(folder_world.url, clock=folder_world.clock).connected() as app:
         shown = await app.schedules.reset(name)
         assert (shown.intent.text, shown.schedule.priority) == ("0 9 * * *", 0)
-    async with house.daemon():
-        assert house.state("daily")["nextRun"] == "2030-01-01T09:00:00.000Z"
+    async with folder_world.daemon():
+        assert folder_world.state("daily")["nextRun"] == "2030-01-01T09:00:00.000Z"

@@ -22,7 +22,7 @@ from rota.pipelines.folder.lock_file import LOCK_FILE, acquire, release
 from rota.pipelines.folder.registry import PipelineRegistry
 from rota.pipelines.folder.scheduler import PipelineScheduler
 from rota.pipelines.folder.state_file import STATE_FILE
-from tests.pipelines.kit.virtual_folder import DAILY, JOB, START, House
+from tests.pipelines.kit.virtual_folder import DAILY, JOB, START, FolderWorld
 
 NOW = instant(START)  # Tuesday, 2030-01-01, midnight in UTC
 
@@ -97,12 +97,12 @@ def test_lock_acquisition_and_release(tmp_path: Path) -> None:
 # -- formats -------------------------------------------------------------------------------
 
 
-async def test_the_state_file_has_the_fields_of_the_design(house: House) -> None:
-    house.write("daily", DAILY)
-    async with house.daemon():
-        house.pass_time("9h")
-        await house.until(lambda: house.total("daily") == 1)
-    state = house.state("daily")
+async def test_the_state_file_has_the_fields_of_the_design(folder_world: FolderWorld) -> None:
+    folder_world.write("daily", DAILY)
+    async with folder_world.daemon():
+        folder_world.pass_time("9h")
+        await folder_world.until(lambda: folder_world.total("daily") == 1)
+    state = folder_world.state("daily")
     assert list(state) == [
         "version", "scheduleId", "pipelineId", "status", "enabled", "lastRun", "nextRun", "stats",
         "history",
@@ -127,7 +127,7 @@ def test_the_scheduler_has_the_methods_of_the_design() -> None:
 # -- sequences -----------------------------------------------------------------------------
 
 
-async def test_the_startup_sequence(small: House) -> None:
+async def test_the_startup_sequence(small: FolderWorld) -> None:
     folder = small.write("daily", DAILY)
     async with small.daemon():
         pass
@@ -157,7 +157,7 @@ async def test_the_startup_sequence(small: House) -> None:
     assert [event.status for event in small.of("scheduler:status")][:2] == ["starting", "running"]
 
 
-async def test_the_shutdown_sequence(small: House) -> None:
+async def test_the_shutdown_sequence(small: FolderWorld) -> None:
     small.write("daily", DAILY)
     locked: dict[str, bool] = {}
 
@@ -181,11 +181,11 @@ async def test_the_shutdown_sequence(small: House) -> None:
     assert locked["stopping"] is True
     assert locked["execution:complete"] is True
     assert locked["stopped"] is False
-    names = small.told()
+    names = small.reported()
     assert names.index("execution:complete") < len(names) - 1
 
 
-async def test_nothing_new_is_begun_while_it_stops(small: House) -> None:
+async def test_nothing_new_is_begun_while_it_stops(small: FolderWorld) -> None:
     small.write("daily", DAILY)
     small.write("later", DAILY.replace("0 9", "1 9"))
     async with small.daemon() as scheduler:
@@ -193,7 +193,7 @@ async def test_nothing_new_is_begun_while_it_stops(small: House) -> None:
         small.pass_time("9h")
         await small.until(lambda: small.of("execution:start"))
         stopping = asyncio.create_task(scheduler.stop("5m"))
-        await small.until(lambda: scheduler.standing == "stopping")
+        await small.until(lambda: scheduler.status == "stopping")
         small.pass_time("2m")  # the other one is due now
         small.model.gate.set()
         await stopping
@@ -206,7 +206,7 @@ async def test_nothing_new_is_begun_while_it_stops(small: House) -> None:
 
 
 async def test_config_error_skips_the_schedule_and_logs_a_warning(
-    small: House, caplog: pytest.LogCaptureFixture
+    small: FolderWorld, caplog: pytest.LogCaptureFixture
 ) -> None:
     small.write("bad", DAILY.replace("0 9 * * *", "nonsense"))
     small.write("good", DAILY)
@@ -216,7 +216,9 @@ async def test_config_error_skips_the_schedule_and_logs_a_warning(
     assert "pipeline bad is broken, so it has no schedule" in caplog.text
 
 
-async def test_execution_error_an_ai_that_times_out_is_retried_by_the_policy(small: House) -> None:
+async def test_execution_error_an_ai_that_times_out_is_retried_by_the_policy(
+    small: FolderWorld,
+) -> None:
     from rota.errors import Transient
 
     small.write("job", JOB.replace("job:", "settings: {retry: {maxRetries: 0}}\njob:"))

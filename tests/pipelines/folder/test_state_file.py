@@ -96,7 +96,7 @@ def test_without_a_file_there_is_a_default_state(tmp_path: Path) -> None:
         json.dumps(SEED | {"nextRun": "2026-01-27T14:00:00"}),
     ],
 )  # fmt: skip
-def test_a_state_that_cannot_be_read_is_quarantined_and_made_anew(
+def test_a_state_that_cannot_be_read_is_quarantined_and_made_again(
     tmp_path: Path, text: str
 ) -> None:
     (tmp_path / STATE_FILE).write_bytes(text.encode("latin-1"))

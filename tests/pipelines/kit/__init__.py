@@ -43,7 +43,7 @@ def problems(folder: Path, text: str) -> list[Problem]:
         return problems_of(error)
 
 
-def told(folder: Path, text: str) -> list[str]:
+def problem_lines(folder: Path, text: str) -> list[str]:
     """The same as `line:column message`; warnings begin with `warning`."""
     return [
         f"{'warning ' if each.level is Level.WARNING else ''}"

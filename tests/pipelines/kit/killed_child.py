@@ -57,7 +57,7 @@ async def child(*words: str, key: str = "secret") -> asyncio.subprocess.Process:
     )  # fmt: skip
 
 
-async def heard(process: asyncio.subprocess.Process) -> str:
+async def received(process: asyncio.subprocess.Process) -> str:
     out, err = await asyncio.wait_for(process.communicate(), 100)
     assert process.returncode == 0, err.decode()
     return out.decode().strip()

@@ -49,7 +49,7 @@ class World:
 
     def __init__(self, app: Rota, model: Model, folder: Path) -> None:
         self.app, self.model, self.folder = app, model, folder
-        self.told: list[Progress] = []
+        self.reported: list[Progress] = []
 
     def pipeline(self, text: str, name: str = "work") -> Path:
         """A pipeline of this text in a folder of its own."""
@@ -99,6 +99,6 @@ async def world(
         app = Rota(url, migrate=True, **settings)
         app.pipelines.use(ai_settings(answering.url))
         made = World(app, answering, folder)
-        app.pipelines.listen(made.told.append)
+        app.pipelines.listen(made.reported.append)
         async with app:
             yield made

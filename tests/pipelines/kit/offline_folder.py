@@ -42,7 +42,7 @@ def written(name: str, schedule: str, titles: Sequence[str] = ("one",)) -> str:
     return PIPELINE.format(name=name, schedule=lines, items=items)
 
 
-class Yard:
+class OfflineWorld:
     """A folder of pipelines with an app that runs them in virtual time."""
 
     def __init__(self, root: Path, world: World, app: Rota) -> None:
@@ -63,7 +63,7 @@ class Yard:
         self.rows[name] = synced.row.id
         self.app.pipelines.know(name, self.root / name)
         assert self.app.runtime is not None
-        self.app.runtime.scheduler.look()
+        self.app.runtime.scheduler.poll()
 
     async def ends(self, name: str) -> list[str]:
         """What became of its occurrences, oldest first."""
@@ -75,7 +75,7 @@ class Yard:
         [run, *_] = await self.app.schedules.history(f"{name}-1", limit=1)
         return read_error(run.error)["message"]
 
-    def hear(self, prompt: str) -> None:
+    def receive(self, prompt: str) -> None:
         """Note which pipeline asks, and fail for pipelines and items that are broken."""
         self.asked.append(prompt.split(maxsplit=1)[0])
         if self.broken & set(prompt.split()):
@@ -83,12 +83,14 @@ class Yard:
 
 
 @contextlib.asynccontextmanager
-async def yard(url: str, root: Path, app: Rota | None = None) -> AsyncIterator[Yard]:
+async def offline_world(
+    url: str, root: Path, app: Rota | None = None
+) -> AsyncIterator[OfflineWorld]:
     """The yard of one test; sound when it is left."""
     app = app or Rota(keep_days=0)
     app.pipelines.serve()
     async with virtual(app, url=url) as world:
-        place = Yard(root, world, app)
+        place = OfflineWorld(root, world, app)
         app.pipelines.use(Model(place))
         yield place
         await sound(app)
@@ -97,12 +99,12 @@ async def yard(url: str, root: Path, app: Rota | None = None) -> AsyncIterator[Y
 class Model(Offline):
     """Answers as the yard says; a million tokens cost a thousand dollars in, and two out."""
 
-    def __init__(self, place: Yard) -> None:
+    def __init__(self, place: OfflineWorld) -> None:
         super().__init__(prices=Prices({"offline:*": [1000.0, 2000.0]}))
         self._place = place
 
     async def ask(self, request: Request) -> Reply:
         """Ask the yard first."""
-        self._place.hear(request.prompt)
+        self._place.receive(request.prompt)
         await self._place.answers.wait()
         return await super().ask(request)

@@ -74,7 +74,7 @@ class Gated(Offline):
         return await super().ask(request)
 
 
-class House:
+class FolderWorld:
     """One folder, one database, one clock; daemons come and go."""
 
     def __init__(self, root: Path, url: str, *, start: datetime = START) -> None:
@@ -142,7 +142,7 @@ class House:
         """Let a little time pass, again and again, until something is so."""
         deadline = time.monotonic() + timeout_s
         while not condition():
-            assert time.monotonic() < deadline, f"never so; told: {self.told()}"
+            assert time.monotonic() < deadline, f"never so; told: {self.reported()}"
             self.clock.move_to(self.clock.now() + 100_000)
             await asyncio.sleep(0.01)
 
@@ -154,7 +154,7 @@ class House:
 
     # -- what was told ---------------------------------------------------------------------
 
-    def told(self, *names: str) -> list[Any]:
+    def reported(self, *names: str) -> list[Any]:
         """The events so far by name, or those of these names."""
         return [e.name for e in self.events] if not names else self.of(*names)
 

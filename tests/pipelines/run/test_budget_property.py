@@ -31,7 +31,7 @@ class Answer(NamedTuple):
 
     tokens: int  # it would like to say
     way: str  # answer, refuse (not charged), break (charged, no reply), filter
-    turns: int  # of the event loop until then
+    rounds: int  # of the event loop until then
 
 
 class Bank(Priced):
@@ -52,7 +52,7 @@ class Bank(Priced):
         self.calls += 1  # charged from here on, whatever the caller hears of it
         self.tokens += asked + said
         self.cost_usd += (asked + 2 * said) / 1e6
-        for _ in range(answer.turns):
+        for _ in range(answer.rounds):
             await asyncio.sleep(0)
         if answer.way == "break":
             raise passing("hung up", sent=True)
@@ -108,14 +108,14 @@ budgets = st.builds(
 )
 
 
-class Story:
+class Scenario:
     """The processes of one run, one after the other."""
 
     def __init__(self, budget: PipelineBudget, said: list[Answer], tokens_max: int | None) -> None:
         self.bank, self.disk = Bank(said), Disk()
         self._budget, self._question = budget, question(tokens_max)
 
-    async def live(self, number: int, parallel: int, turns: int | None) -> None:
+    async def live(self, number: int, parallel: int, rounds: int | None) -> None:
         """One process: it works until its budget is spent, or it is killed."""
         self.disk.crashed = False
         ledger = CallLedger(self.disk.put, f"w{number}")
@@ -123,8 +123,8 @@ class Story:
         caller.spent(await call_ledger.totals(self.disk.read()))
         work = iter(range(40))
         slots = [asyncio.create_task(self._slot(caller, work)) for _ in range(parallel)]
-        if turns is not None:
-            for _ in range(turns):
+        if rounds is not None:
+            for _ in range(rounds):
                 await asyncio.sleep(0)
             self.disk.crashed = True  # nothing is written any more
             for task in slots:
@@ -162,15 +162,15 @@ def test_no_run_is_charged_more_than_its_budget(
     crashes: list[int],
     tokens_max: int | None,
 ) -> None:
-    story = Story(budget, said, tokens_max)
+    trace = Scenario(budget, said, tokens_max)
 
-    async def told() -> CallTotals:
-        for number, turns in enumerate([*crashes, None]):
-            await story.live(number, parallel, turns)
-        return await call_ledger.totals(story.disk.read())
+    async def reported() -> CallTotals:
+        for number, rounds in enumerate([*crashes, None]):
+            await trace.live(number, parallel, rounds)
+        return await call_ledger.totals(trace.disk.read())
 
-    found = asyncio.run(told())
-    story.check()
-    assert found.calls - found.unanswered <= story.bank.calls <= found.calls
+    found = asyncio.run(reported())
+    trace.check()
+    assert found.calls - found.unanswered <= trace.bank.calls <= found.calls
     if not found.unanswered:
-        assert found.tokens_in + found.tokens_out == story.bank.tokens
+        assert found.tokens_in + found.tokens_out == trace.bank.tokens

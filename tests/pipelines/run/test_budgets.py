@@ -29,9 +29,9 @@ def many(count: int, budget: str, *, parallel: int = 20, more: str = "") -> str:
 async def spent(it: World, text: str) -> PipelineResult:
     """The result of a run, which must agree with the bill of the model."""
     result = await it.run(text)
-    bill = it.model.bill
-    assert (result.calls, result.tokens_in, result.tokens_out) == bill
-    assert result.cost_usd == pytest.approx(bill.cost_usd())
+    usage = it.model.usage
+    assert (result.calls, result.tokens_in, result.tokens_out) == usage
+    assert result.cost_usd == pytest.approx(usage.cost_usd())
     return result
 
 
@@ -103,18 +103,18 @@ async def test_a_call_without_an_answer_counts_against_the_budget_after_a_resume
         again = await it.app.pipelines.result(run.id)
         assert again.outcome == "failed"
         assert "may take up to" in (again.error or "")
-        assert it.model.bill.calls == again.calls == 3
+        assert it.model.usage.calls == again.calls == 3
 
 
-async def test_a_provider_that_ignores_its_bound_is_told_of(
+async def test_a_provider_that_ignores_its_bound_is_reported(
     database_url: str, tmp_path: Path
 ) -> None:
     model = Model(answer=lambda asked: Say(tokens_out=6000))
     async with world(database_url, tmp_path, model) as it:
         result = await spent(it, many(9, "maxTokens: 40000", parallel=1))
         assert result.tokens <= 40_000
-        [told] = result.warnings
-        assert "more than its bound" in told
+        [reported] = result.warnings
+        assert "more than its bound" in reported
 
 
 OPTIONS = """

@@ -16,8 +16,8 @@ from rota.pipelines.run.conditions import unmet_condition
 from rota.store.pipelines import dependencies
 from rota.store.schedules import attempts
 from tests.kit.builders import raw
-from tests.pipelines.kit import told, write
-from tests.pipelines.kit.offline_folder import Yard, written, yard
+from tests.pipelines.kit import problem_lines, write
+from tests.pipelines.kit.offline_folder import OfflineWorld, offline_world, written
 from tests.pipelines.kit.receiver import Receiver
 from tests.schedules.kit import at, outage, resume_work
 
@@ -27,7 +27,7 @@ from tests.schedules.kit import at, outage, resume_work
 async def test_an_execution_whose_file_is_missing_is_skipped_and_says_so(
     database_url: str, tmp_path: Path
 ) -> None:
-    async with yard(database_url, tmp_path) as place:
+    async with offline_world(database_url, tmp_path) as place:
         await place.add("import", 'cron: "0 * * * *"\ncondition: {file_exists: in/data.csv}')
         await place.world.advance("1h")
         assert await place.ends("import") == ["skipped:condition"]
@@ -42,7 +42,7 @@ async def test_an_execution_whose_file_is_missing_is_skipped_and_says_so(
 
 
 async def test_a_person_who_starts_it_is_not_held_back(database_url: str, tmp_path: Path) -> None:
-    async with yard(database_url, tmp_path) as place:
+    async with offline_world(database_url, tmp_path) as place:
         await place.add("import", 'cron: "0 9 * * *"\ncondition: {file_exists: never}')
         await place.app.schedules.trigger("import-1")
         await place.world.settle()
@@ -92,7 +92,7 @@ async def test_a_command_that_does_not_end_is_killed_and_is_no_yes(
 async def test_it_begins_when_the_one_before_it_has_completed(
     database_url: str, tmp_path: Path
 ) -> None:
-    async with yard(database_url, tmp_path) as place:
+    async with offline_world(database_url, tmp_path) as place:
         await place.add("report", 'cron: "0 * * * *"\nafter: fetch')
         await place.add("fetch", 'cron: "0 * * * *"')
         await place.world.advance("1h")
@@ -106,7 +106,7 @@ async def test_it_begins_when_the_one_before_it_has_completed(
 async def test_it_waits_without_a_slot_while_the_one_before_it_is_tried_again(
     database_url: str, tmp_path: Path
 ) -> None:
-    async with yard(database_url, tmp_path) as place:
+    async with offline_world(database_url, tmp_path) as place:
         place.broken.add("fetch")
         await place.add("fetch", 'cron: "0 * * * *"')
         await place.add("report", 'cron: "0 * * * *"\nafter: [fetch]')
@@ -133,7 +133,7 @@ async def _retries(tx: Any, schedule_id: str, options: str) -> None:
 async def test_it_is_skipped_when_the_one_before_it_has_failed(
     database_url: str, tmp_path: Path
 ) -> None:
-    async with yard(database_url, tmp_path) as place:
+    async with offline_world(database_url, tmp_path) as place:
         place.broken.add("fetch")
         await place.add("fetch", 'cron: "0 8 * * *"')
         await place.add("report", 'cron: "0 9 * * *"\nafter: fetch')
@@ -148,7 +148,7 @@ async def test_it_is_skipped_when_the_one_before_it_has_failed(
 
 
 async def test_a_run_by_hand_since_the_last_time_counts(database_url: str, tmp_path: Path) -> None:
-    async with yard(database_url, tmp_path) as place:
+    async with offline_world(database_url, tmp_path) as place:
         place.broken.add("fetch")
         await place.add("fetch", 'cron: "0 8 * * *"')
         await place.add("report", 'cron: "0 9 * * *"\nafter: fetch')
@@ -162,7 +162,7 @@ async def test_a_run_by_hand_since_the_last_time_counts(database_url: str, tmp_p
 async def test_a_weekly_one_before_a_daily_one_counts_until_it_is_due_again(
     database_url: str, tmp_path: Path
 ) -> None:
-    async with yard(database_url, tmp_path) as place:
+    async with offline_world(database_url, tmp_path) as place:
         await place.add("fetch", 'cron: "0 8 * * 3"')  # Wednesdays; time begins on a Tuesday
         await place.add("report", 'cron: "0 9 * * *"\nafter: fetch')
         await place.world.advance("4d")
@@ -175,13 +175,15 @@ async def test_a_weekly_one_before_a_daily_one_counts_until_it_is_due_again(
         assert "no execution for 2029-12-26" in await _sentence(place, "report")
 
 
-async def _sentence(place: Yard, name: str) -> str:
+async def _sentence(place: OfflineWorld, name: str) -> str:
     runs = await place.app.schedules.history(f"{name}-1", limit=100)
     return read_error(runs[-1].error)["message"]
 
 
-async def test_a_paused_or_missing_one_before_it_is_told(database_url: str, tmp_path: Path) -> None:
-    async with yard(database_url, tmp_path) as place:
+async def test_a_paused_or_missing_one_before_it_is_reported(
+    database_url: str, tmp_path: Path
+) -> None:
+    async with offline_world(database_url, tmp_path) as place:
         await place.add("fetch", 'cron: "0 8 * * *"\nenabled: false')
         await place.add("report", 'cron: "0 9 * * *"\nafter: fetch')
         await place.add("other", 'cron: "0 9 * * *"\nafter: nobody')
@@ -194,7 +196,7 @@ async def test_a_paused_or_missing_one_before_it_is_told(database_url: str, tmp_
 async def test_it_waits_no_longer_than_to_its_own_next_time(
     database_url: str, tmp_path: Path
 ) -> None:
-    async with yard(database_url, tmp_path) as place:
+    async with offline_world(database_url, tmp_path) as place:
         place.broken.add("fetch")
         await place.add("fetch", 'cron: "0 0 * * *"')
         await place.add("report", 'cron: "0 * * * *"\nafter: fetch\noverlap: skip')
@@ -211,7 +213,7 @@ async def test_it_waits_no_longer_than_to_its_own_next_time(
 async def test_after_an_outage_both_are_caught_up_on_in_their_order(
     database_url: str, tmp_path: Path
 ) -> None:
-    async with yard(database_url, tmp_path) as place:
+    async with offline_world(database_url, tmp_path) as place:
         await place.add("report", 'cron: "0 9 * * *"\nafter: fetch')
         await place.add("fetch", 'cron: "0 8 * * *"')
         outage(place.world, "33h30m")
@@ -223,7 +225,7 @@ async def test_after_an_outage_both_are_caught_up_on_in_their_order(
 async def test_a_crash_between_the_decision_and_the_first_item_asks_again(
     database_url: str, tmp_path: Path
 ) -> None:
-    async with yard(database_url, tmp_path) as place:
+    async with offline_world(database_url, tmp_path) as place:
         await place.add("import", 'cron: "0 * * * *"\ncondition: {file_exists: data.csv}')
         (tmp_path / "import" / "data.csv").touch()
         await place.world.advance("1h")
@@ -235,12 +237,12 @@ async def test_a_crash_between_the_decision_and_the_first_item_asks_again(
         assert begun
 
 
-async def _chains(place: Yard, name: str) -> list[Any]:
+async def _chains(place: OfflineWorld, name: str) -> list[Any]:
     return await place.app.database.read(attempts.latest, place.rows[name], limit=10)
 
 
-async def test_what_was_left_out_is_told_as_missed(database_url: str, tmp_path: Path) -> None:
-    async with Receiver().up() as receiver, yard(database_url, tmp_path) as place:
+async def test_what_was_left_out_is_reported_as_missed(database_url: str, tmp_path: Path) -> None:
+    async with Receiver().up() as receiver, offline_world(database_url, tmp_path) as place:
         notify = f'notify: {{on_missed: "{receiver.url}/hook", ping: "{receiver.url}/ping"}}'
         condition = "condition: {file_exists: data.csv}"
         await place.add("import", f'cron: "0 * * * *"\n{condition}\n{notify}')
@@ -278,5 +280,7 @@ def test_one_that_waits_for_itself_is_refused(tmp_path: Path) -> None:
 
 
 def test_an_unknown_condition_is_refused_with_the_nearest_name(tmp_path: Path) -> None:
-    said = told(tmp_path / "p", written("p", 'cron: "0 9 * * *"\ncondition: {file_exist: x}'))
+    said = problem_lines(
+        tmp_path / "p", written("p", 'cron: "0 9 * * *"\ncondition: {file_exist: x}')
+    )
     assert any("file_exists" in each for each in said)

@@ -12,8 +12,8 @@ from tests.pipelines.kit.killed_child import (
     Counting,
     check_output,
     child,
-    heard,
     put_items,
+    received,
 )
 from tests.pipelines.kit.live_app import prompt_of
 
@@ -31,12 +31,12 @@ async def test_a_killed_run_pays_for_no_item_twice(database_url: str, tmp_path: 
         await first.wait()
         (folder / "items.csv").unlink()  # what the run began with is written down
         (folder / "items.csv").write_text("n\n1\n")
-        outcome, processed, calls, unanswered = (await heard(await child(*words))).split()
+        outcome, processed, calls, unanswered = (await received(await child(*words))).split()
         asked = [prompt_of(each).splitlines()[0] for each in model.asked]
     assert (outcome, int(processed)) == ("completed", count)
     # Calls that were in progress at the kill are counted, though nobody knows whether they arrived.
     assert int(unanswered) <= PARALLEL
-    assert int(calls) - int(unanswered) <= len(asked) == model.bill.calls <= int(calls)
+    assert int(calls) - int(unanswered) <= len(asked) == model.usage.calls <= int(calls)
     assert len(set(asked)) == count
     assert count <= len(asked) <= count + PARALLEL
     check_output(folder, count)

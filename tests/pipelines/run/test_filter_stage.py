@@ -250,12 +250,12 @@ async def test_progress_counts_a_failed_item_once(database_url: str, tmp_path: P
     async with world(database_url, tmp_path, model) as it:
         result = await it.run(text)
         assert (result.processed, result.failed) == (3, 1)
-        mapping = [told for told in it.told if told.phase == "mapping"]
+        mapping = [reported for reported in it.reported if reported.phase == "mapping"]
         assert (mapping[-1].done, mapping[-1].failed, mapping[-1].total) == (4, 1, 4)
 
 
 @pytest.mark.parametrize(("keys", "count"), [("", 2), ("results: {dropped: true}", 4)])
-async def test_results_files_leave_dropped_items_out_unless_told(
+async def test_results_files_leave_dropped_items_out_by_default(
     database_url: str, tmp_path: Path, keys: str, count: int
 ) -> None:
     async with world(database_url, tmp_path) as it:

@@ -68,7 +68,7 @@ async def test_all_kinds_of_nodes_work_together(database_url: str, tmp_path: Pat
         assert (result.total, result.processed) == (2, 2)
         # 3 questions of the filter (fig is too light to be asked about), 2 colours, 1 summary.
         assert result.calls == len(it.prompts) == 6
-        nodes = {each.node for each in it.told if each.phase == "node"}
+        nodes = {each.node for each in it.reported if each.phase == "node"}
         assert nodes == {
             "fruit", "nuts", "both", "heavy", "same", "colours", "labels", "summary", "page",
         }  # fmt: skip
@@ -245,7 +245,7 @@ async def test_a_retry_reads_results_by_content_where_items_have_moved(
             return "no" if "x" in prompt else "yes"
         return prompt.replace("About", "told")
 
-    def told(output: str | None) -> dict[str, Any]:
+    def reported(output: str | None) -> dict[str, Any]:
         rows = json.loads(output or "[]")
         return {row["output"]["w"]: row["output"].get("result") for row in rows if row["success"]}
 
@@ -257,7 +257,7 @@ async def test_a_retry_reads_results_by_content_where_items_have_moved(
         await it.app.pipelines.retry(ref.id)
         await it.app.runs.wait(ref.id, timeout=60)
         second = await it.app.pipelines.result(ref.id)
-        assert told(second.output) == {"y": "told y"}
+        assert reported(second.output) == {"y": "told y"}
         assert (second.outcome, second.processed, second.failed) == ("partial", 1, 1)
         items = {each.item["w"]: each async for each in it.app.pipelines.items(ref.id)}
         assert (items["y"].text, items["z"].status) == ("told y", "failed")
@@ -265,6 +265,6 @@ async def test_a_retry_reads_results_by_content_where_items_have_moved(
         await it.app.pipelines.retry(ref.id)
         await it.app.runs.wait(ref.id, timeout=60)
         third = await it.app.pipelines.result(ref.id)
-        assert told(third.output) == {"y": "told y", "z": "told z"}
+        assert reported(third.output) == {"y": "told y", "z": "told z"}
         assert third.outcome == "completed"
         assert [each for each in it.prompts if each == "About y"] == ["About y"]

@@ -86,7 +86,7 @@ async def test_json_is_a_list_or_an_object_with_items(tmp_path: Path, text: str)
         ("jsonl", '{"a": 1}\n[]\n', "x:2: an item must be an object; this is list"),
     ],
 )
-async def test_bad_json_is_told_with_its_place(
+async def test_bad_json_is_reported_with_its_place(
     tmp_path: Path, form: str, text: str, said: str
 ) -> None:
     (tmp_path / "x").write_text(text)
@@ -99,7 +99,7 @@ async def test_json_lines_skip_blank_ones(tmp_path: Path) -> None:
     assert found == [{"a": 1}, {"a": 2}]
 
 
-async def test_a_missing_file_is_told(tmp_path: Path) -> None:
+async def test_a_missing_file_is_reported(tmp_path: Path) -> None:
     said = await refused(tmp_path, {"from": {"type": "csv", "path": "no.csv"}})
     assert said == f"{tmp_path / 'no.csv'} cannot be read: No such file or directory"
 
@@ -149,7 +149,7 @@ async def test_a_command_runs_in_the_folder_with_its_environment(tmp_path: Path)
     assert await taken(tmp_path, {"from": source}) == [{"line": "in hi"}]
 
 
-async def test_a_command_that_fails_is_told_with_what_it_said(tmp_path: Path) -> None:
+async def test_a_command_that_fails_is_reported_with_what_it_said(tmp_path: Path) -> None:
     said = await refused(tmp_path, {"from": {"type": "command", "run": "echo oh no >&2; exit 3"}})
     assert said == "`echo oh no >&2; exit 3` ended with exit code 3: oh no"
 
@@ -164,7 +164,7 @@ async def test_a_command_that_hangs_is_killed_with_its_children(tmp_path: Path) 
 
 async def test_a_command_given_up_while_it_starts_leaves_nothing(tmp_path: Path) -> None:
     source = {"type": "command", "run": PARENT}
-    await given_up(lambda: taken(tmp_path, {"from": source}), tmp_path, turns=8)
+    await given_up(lambda: taken(tmp_path, {"from": source}), tmp_path, forks=8)
 
 
 async def test_standard_input_is_read(tmp_path: Path) -> None:

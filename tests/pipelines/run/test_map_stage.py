@@ -44,7 +44,7 @@ async def test_the_window_slides_and_is_never_wider_than_parallel(
     async with world(database_url, tmp_path) as it:
         result = await it.run(numbered(30, ", parallel: 4"))
         assert result.processed == 30
-        assert max(each.running for each in it.told) == 4
+        assert max(each.running for each in it.reported) == 4
 
 
 async def test_results_stand_in_the_order_of_the_items(database_url: str, tmp_path: Path) -> None:
@@ -54,7 +54,9 @@ async def test_results_stand_in_the_order_of_the_items(database_url: str, tmp_pa
         assert [row["output"] for row in rows] == [f"got {n}" for n in range(12)]
 
 
-async def test_batches_are_asked_together_and_told_apart(database_url: str, tmp_path: Path) -> None:
+async def test_batches_are_asked_together_and_distinguished(
+    database_url: str, tmp_path: Path
+) -> None:
     async with world(database_url, tmp_path, Model(answer=says(twice))) as it:
         result = await it.run(batches(4))
         rows = json.loads(result.output or "")

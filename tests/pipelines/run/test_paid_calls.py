@@ -33,11 +33,11 @@ YES = Say(text="yes")
 
 def equal(result: PipelineResult, model: Model) -> None:
     """The result is the bill. What a call without an answer took only the model knows."""
-    bill, lost = model.bill, result.unanswered_calls
-    assert result.calls == bill.calls
-    assert result.tokens_in == bill.tokens_in - 11 * lost
-    assert result.tokens_out == bill.tokens_out - 7 * lost
-    assert result.cost_usd == pytest.approx(bill.cost_usd() - lost * 25e-6)
+    usage, lost = model.usage, result.unanswered_calls
+    assert result.calls == usage.calls
+    assert result.tokens_in == usage.tokens_in - 11 * lost
+    assert result.tokens_out == usage.tokens_out - 7 * lost
+    assert result.cost_usd == pytest.approx(usage.cost_usd() - lost * 25e-6)
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -63,7 +63,7 @@ def equal(result: PipelineResult, model: Model) -> None:
         pytest.param(JOB, [Say(text=""), Say(way="drop")], id="a job"),
     ],
 )
-async def test_a_run_and_its_retry_tell_what_the_model_charged(
+async def test_a_run_and_its_retry_show_what_the_model_charged(
     database_url: str, tmp_path: Path, text: str, said: list[Say], *, stream: bool
 ) -> None:
     async with world(database_url, tmp_path, Model(*said)) as it:
@@ -89,11 +89,11 @@ async def test_a_paid_reply_is_counted_when_its_re_ask_meets_the_budget(
             await ref.result(timeout=60)
         for _ in range(3):
             result = await it.stopped(ref.id)
-            assert (result.calls, result.tokens, it.model.bill.calls) == (1, 18, 1)
+            assert (result.calls, result.tokens, it.model.usage.calls) == (1, 18, 1)
             await it.app.pipelines.retry(ref.id)
 
 
-async def test_a_cancelled_run_tells_the_call_it_gave_up(database_url: str, tmp_path: Path) -> None:
+async def test_a_cancelled_run_shows_the_call_it_gave_up(database_url: str, tmp_path: Path) -> None:
     model = Model(Say(), Say(way="hang"), Say(way="hang"))
     text = WORDS.replace(", timeoutMs: 500", "")
     async with world(database_url, tmp_path, model) as it:
@@ -106,7 +106,7 @@ async def test_a_cancelled_run_tells_the_call_it_gave_up(database_url: str, tmp_
         equal(result, model)
 
 
-async def test_a_run_that_changes_its_worker_tells_the_calls_of_both(
+async def test_a_run_that_changes_its_worker_shows_the_calls_of_both(
     database_url: str, tmp_path: Path
 ) -> None:
     model = Model(Say(), Say(way="hang"), Say(way="hang"))

@@ -28,8 +28,10 @@ BROKEN = Say(status=500, raw=b"{}")
 
 def waits(it: World) -> list[str | None]:
     """What listeners were told about waits, each change once."""
-    told = [progress.waiting for progress in it.told]
-    return [each for number, each in enumerate(told) if not number or told[number - 1] != each]
+    reported = [progress.waiting for progress in it.reported]
+    return [
+        each for number, each in enumerate(reported) if not number or reported[number - 1] != each
+    ]
 
 
 @pytest.mark.parametrize("text", [MANY, FILTERED], ids=["map", "filter"])
@@ -73,10 +75,10 @@ async def test_a_run_goes_on_when_its_provider_is_back(database_url: str, tmp_pa
         it.app.pipelines.use(ai_settings(it.model.url, limits={"failures_max": 1, "open_s": 1.1}))
         result = await it.run(MANY)
         assert (result.outcome, result.processed) == ("completed", 30)
-        told = waits(it)
-        assert told[0] is None
-        assert told[-1] is None
-        assert any(each is not None for each in told)
+        reported = waits(it)
+        assert reported[0] is None
+        assert reported[-1] is None
+        assert any(each is not None for each in reported)
         [run] = await it.app.runs.list()
         found = await RunExplainer(it.app, "UTC").of(run)
         assert found.verdict == "completed"

@@ -110,7 +110,7 @@ async def test_what_may_pass_is_tried_again(database_url: str, tmp_path: Path) -
         result = await it.run(WORDS % "list")
         assert result.outcome == "completed"
         assert len(it.prompts) == 4
-        assert result.calls == it.model.bill.calls == 3  # a call that was refused costs nothing
+        assert result.calls == it.model.usage.calls == 3  # a call that was refused costs nothing
 
 
 async def test_a_throttled_call_waits_and_costs_no_attempt(
@@ -204,8 +204,8 @@ reduce: {type: ai, maxChars: 1000, prompt: "Join {{COUNT}} of {{RESULTS}}", outp
     def answer(prompt: str) -> Any:
         if prompt.startswith("Say"):
             return prompt[4] * 450
-        told = prompt.split("of ", 1)[1].split("\n", maxsplit=1)[0]
-        letters = "".join(sorted({letter for text in json.loads(told) for letter in text}))
+        reported = prompt.split("of ", 1)[1].split("\n", maxsplit=1)[0]
+        letters = "".join(sorted({letter for text in json.loads(reported) for letter in text}))
         return {"all": letters} if "JSON object" in prompt else letters
 
     async with world(database_url, tmp_path, Model(answer=says(answer))) as it:
@@ -346,15 +346,15 @@ reduce: {type: list}
         assert await it.app.runs.list() == []
 
 
-async def test_progress_is_told_and_counts_only_grow(database_url: str, tmp_path: Path) -> None:
+async def test_progress_is_reported_and_counts_only_grow(database_url: str, tmp_path: Path) -> None:
     async with world(database_url, tmp_path) as it:
         await it.run(WORDS % "list")
-        phases = list(dict.fromkeys(each.phase for each in it.told))
+        phases = list(dict.fromkeys(each.phase for each in it.reported))
         assert phases == ["begun", "loading", "mapping", "reducing", "ended"]
-        mapping = [each for each in it.told if each.phase == "mapping"]
+        mapping = [each for each in it.reported if each.phase == "mapping"]
         assert [each.done for each in mapping] == sorted(each.done for each in mapping)
         assert mapping[-1].done == mapping[-1].total == 3
-        assert it.told[-1].outcome == "completed"
+        assert it.reported[-1].outcome == "completed"
 
 
 async def test_a_run_goes_on_with_the_definition_it_began_with(

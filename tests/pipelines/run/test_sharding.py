@@ -59,8 +59,8 @@ async def test_machines_share_the_items_of_one_run(
         app = Rota(database_url, migrate=True, lease_s=20, heartbeat_s=0.2)
         app.pipelines.use(ai_settings(model.url))
         app.pipelines.serve()
-        told: list[Progress] = []
-        app.pipelines.listen(told.append)
+        reported: list[Progress] = []
+        app.pipelines.listen(reported.append)
         async with app:
             others = [
                 await child(database_url, str(folder), model.url, "serve", key=f"machine-{number}")
@@ -80,8 +80,8 @@ async def test_machines_share_the_items_of_one_run(
             assert (result.outcome, result.processed) == ("completed", COUNT)
             assert len(json.loads((await app.pipelines.result(ref.id)).output or "")) == COUNT
     assert len(model.askers) > 1
-    assert {each.root_id for each in told} == {ref.id}
-    assert any(0 < each.done < COUNT for each in told)
+    assert {each.root_id for each in reported} == {ref.id}
+    assert any(0 < each.done < COUNT for each in reported)
     assert COUNT <= len(model.asked) <= COUNT + PARALLEL
     check_output(folder, COUNT)
 

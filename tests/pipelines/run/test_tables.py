@@ -83,7 +83,7 @@ def test_columns_may_have_types() -> None:
         ("json", "{", "'{' is not JSON: Expecting property name"),
     ],
 )
-def test_a_cell_of_another_type_is_told_with_its_line(kind: str, cell: str, said: str) -> None:
+def test_a_cell_of_another_type_is_reported_with_its_line(kind: str, cell: str, said: str) -> None:
     with pytest.raises(BadInput) as caught:
         rows(f"a,b\nx,1\ny,{cell}\n", types={"b": kind}) if kind != "json" else rows(
             f"a,b\ny,{cell}\n", types={"b": kind}
@@ -91,7 +91,7 @@ def test_a_cell_of_another_type_is_told_with_its_line(kind: str, cell: str, said
     assert f": b: {said}" in str(caught.value)
 
 
-def test_a_type_for_no_column_is_told() -> None:
+def test_a_type_for_no_column_is_reported() -> None:
     with pytest.raises(BadInput, match="types names z, which is not a column"):
         rows("a\n1\n", types={"z": "integer"})
 

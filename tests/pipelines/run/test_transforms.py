@@ -147,7 +147,9 @@ reduce: {type: list}
 """
 
 
-def test_a_name_without_a_value_in_the_prompt_that_generates_items_is_told(tmp_path: Path) -> None:
+def test_a_name_without_a_value_in_the_prompt_that_generates_items_is_reported(
+    tmp_path: Path,
+) -> None:
     loaded = load(tmp_path / "p", GENERATED)
     assert obstacles(loaded) == ["{{TOPIC}} in the prompt of input.generate has no value"]
     assert obstacles(loaded, given={"TOPIC": "tea"}) == []

@@ -21,7 +21,7 @@ reduce: {type: json}
 
 def agrees(it: World, calls: int) -> bool:
     """Whether the model charged for so many calls."""
-    return it.model.bill.calls == calls
+    return it.model.usage.calls == calls
 
 
 @pytest.mark.parametrize("kind", ["openai", "anthropic"])
@@ -41,24 +41,24 @@ async def test_a_reply_that_was_cut_off_is_a_failed_item(
         # Each try of the long one had twice the room of the one before.
         bounds = [bound_of(each) for each in it.model.asked if "Say b" in prompt_of(each)]
         assert bounds == [100, 200, 400]
-        assert (result.calls, result.tokens_in, result.tokens_out) == it.model.bill
+        assert (result.calls, result.tokens_in, result.tokens_out) == it.model.usage
         [item] = [each async for each in it.app.pipelines.items((await it.app.runs.list())[0].id)][
             1:2
         ]
         assert (item.status, item.error_type) == ("failed", "TruncatedReply")
 
 
-async def test_a_reply_that_was_cut_off_is_whole_with_more_room(
+async def test_a_reply_that_was_cut_off_is_whole_with_more_tokens(
     database_url: str, tmp_path: Path
 ) -> None:
     model = Model(answer=lambda asked: long_answer(asked, 150))
     async with world(database_url, tmp_path, model) as it:
         result = await it.run(WORDS)
         assert (result.outcome, result.calls) == ("completed", 6)
-        assert (result.calls, result.tokens_in, result.tokens_out) == it.model.bill
+        assert (result.calls, result.tokens_in, result.tokens_out) == it.model.usage
 
 
-async def test_room_does_not_grow_where_the_policy_says_so(
+async def test_the_token_bound_does_not_grow_where_the_policy_says_so(
     database_url: str, tmp_path: Path
 ) -> None:
     model = Model(answer=lambda asked: long_answer(asked, 150))
@@ -77,7 +77,7 @@ async def test_a_models_own_limit_is_not_asked_to_grow(database_url: str, tmp_pa
         assert agrees(it, 3)
 
 
-async def test_a_budget_that_leaves_no_more_room_fails_the_item_only(
+async def test_a_budget_that_leaves_no_more_tokens_fails_the_item_only(
     database_url: str, tmp_path: Path
 ) -> None:
     model = Model(answer=lambda asked: long_answer(asked, 150 if "b" in prompt_of(asked) else 5))
@@ -116,7 +116,7 @@ async def test_a_refused_answer_is_a_failed_item_and_paid(
         it.app.pipelines.use(settings)
         result = await it.run(WORDS)
         assert (result.outcome, result.failed_by) == ("partial", {"FilteredReply": 1})
-        assert (result.calls, result.tokens_in, result.tokens_out) == it.model.bill
+        assert (result.calls, result.tokens_in, result.tokens_out) == it.model.usage
         assert result.unanswered_calls == 0
 
 
@@ -151,4 +151,4 @@ async def test_a_reduce_that_was_cut_off_fails_the_run(database_url: str, tmp_pa
         with pytest.raises(RunFailed, match="was cut off"):
             await ref.result(timeout=60)
         result = await it.app.pipelines.result(ref.id)
-        assert result.calls == it.model.bill.calls == 6
+        assert result.calls == it.model.usage.calls == 6

@@ -32,7 +32,7 @@ from tests.kit.builders import SPACE, new_run, opened, sql, start
 from tests.kit.tables import for_each
 
 
-def _told(error: RotaError) -> str:
+def _reported(error: RotaError) -> str:
     """The message; every refusal comes with advice and keeps secrets to itself."""
     assert error.advice.strip()
     assert "hunter2" not in f"{error} {error.advice} {error.facts}"
@@ -54,7 +54,7 @@ def _told(error: RotaError) -> str:
 def test_a_url_that_makes_no_sense_is_refused(url: str) -> None:
     with pytest.raises(BadDatabaseUrl) as caught:
         open_url(url, Settings())
-    _told(caught.value)
+    _reported(caught.value)
     assert "sqlite:///" in caught.value.advice
 
 
@@ -103,7 +103,7 @@ async def test_a_server_that_does_not_answer_is_unreachable(url: str) -> None:
         probe.bind(("127.0.0.1", 0))
         with pytest.raises(StoreUnreachable) as caught:
             await open_url(url.format(port=probe.getsockname()[1]), Settings()).open()
-    assert "schema rota" in _told(caught.value)
+    assert "schema rota" in _reported(caught.value)
 
 
 @pytest.mark.pg
@@ -125,7 +125,7 @@ async def test_a_server_that_refuses_says_why(
     assert changed != url
     with pytest.raises(error) as caught:
         await open_url(changed, Settings()).open()
-    _told(caught.value)
+    _reported(caught.value)
 
 
 @pytest.mark.pg
@@ -135,7 +135,7 @@ async def test_a_server_that_may_not_be_written_says_so(postgres_url: str) -> No
     with pytest.raises(StoreReadOnly) as caught:
         async with opened(url):
             pass
-    _told(caught.value)
+    _reported(caught.value)
 
 
 @pytest.mark.pg
@@ -165,7 +165,7 @@ async def test_a_lock_that_is_held_too_long_says_where_to_look(own_database_url:
 
 
 @pytest.mark.pg
-async def test_a_role_without_grants_is_told_which_ones_it_lacks(own_database_url: str) -> None:
+async def test_a_role_without_grants_is_shown_which_ones_it_lacks(own_database_url: str) -> None:
     async with opened(own_database_url) as db:
         await sql(db, "create role weak login")
         await sql(db, "grant usage on schema rota to weak")
@@ -187,14 +187,14 @@ async def test_tables_that_are_not_there_are_a_missing_schema(new_database_url: 
 async def test_a_folder_that_does_not_exist_is_not_made(tmp_path: Path) -> None:
     with pytest.raises(StoreUnreachable) as caught:
         await open_url(f"sqlite:///{tmp_path}/no/rota.db", Settings()).open()
-    assert "folder" in _told(caught.value)
+    assert "folder" in _reported(caught.value)
     assert list(tmp_path.iterdir()) == []
 
 
 async def test_a_folder_is_no_database(tmp_path: Path) -> None:
     with pytest.raises(StoreUnreachable) as caught:
         await open_url(f"sqlite:///{tmp_path}", Settings()).open()
-    _told(caught.value)
+    _reported(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -208,7 +208,7 @@ async def test_a_file_that_is_no_database_is_refused_and_kept(
     with pytest.raises(StoreCorrupt) as caught:
         async with opened(f"sqlite:///{path}"):
             pass
-    assert "rota.db" in _told(caught.value)
+    assert "rota.db" in _reported(caught.value)
     assert path.read_bytes() == content
 
 
@@ -222,7 +222,7 @@ async def test_a_damaged_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(StoreCorrupt) as caught:
         async with opened(f"sqlite:///{path}") as db:
             await db.read(history.counts, namespace=SPACE)
-    _told(caught.value)
+    _reported(caught.value)
     assert path.read_bytes() == damaged
 
 
@@ -240,7 +240,7 @@ async def test_a_file_that_another_process_keeps_locked_is_busy(tmp_path: Path) 
         try:
             with pytest.raises(StoreBusy) as caught:
                 await start(db, new_run())
-            assert "another process" in _told(caught.value)
+            assert "another process" in _reported(caught.value)
             assert await db.read(history.counts, namespace=SPACE) == {}, "readers continue"
         finally:
             other.execute("rollback")
@@ -255,7 +255,7 @@ async def test_a_file_that_is_locked_while_opening_is_busy(tmp_path: Path) -> No
     try:
         with pytest.raises(StoreBusy) as caught:
             await open_url(f"sqlite:///{tmp_path}/rota.db", Settings(busy_s=0.05)).open()
-        _told(caught.value)
+        _reported(caught.value)
     finally:
         other.close()
 
@@ -301,7 +301,7 @@ async def test_a_file_that_may_not_be_written_says_so(
         async with opened(f"sqlite:///{path}") as db:
             await start(db, new_run())
     assert "permissions" in caught.value.advice
-    _told(caught.value)
+    _reported(caught.value)
     path.chmod(stat.S_IRUSR)
     assert path.read_bytes() == content
 
@@ -312,7 +312,7 @@ async def test_a_folder_that_may_not_be_written_is_no_place_for_a_new_file(
     open_folder.chmod(0o555)
     with _as_ordinary_user(), pytest.raises(StoreError) as caught:
         await open_url(f"sqlite:///{open_folder}/rota.db", Settings()).open()
-    _told(caught.value)
+    _reported(caught.value)
     assert list(open_folder.iterdir()) == []
 
 

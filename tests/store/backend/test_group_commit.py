@@ -15,7 +15,8 @@ from rota.core.runs.model import NewRun, Started
 from rota.errors import StoreFull
 from rota.store.backend.batching import Batch
 from rota.store.backend.database import Database, Tx
-from rota.store.runs import history, transitions
+from rota.store.runs import history
+from rota.store.runs.start import start_runs
 from tests.kit.builders import NOW, SPACE, new_run, opened, raw, sql, start
 
 
@@ -59,7 +60,7 @@ async def test_writes_that_wait_share_a_commit(sqlite_url: str, commits: Counter
 
 async def test_a_function_that_fails_takes_only_its_own_writes_with_it(sqlite_url: str) -> None:
     async def bad(tx: Tx, fresh: NewRun) -> None:
-        await transitions.start(tx, [fresh], now=NOW)
+        await start_runs(tx, [fresh], now=NOW)
         raise ValueError("no")
 
     async with opened(sqlite_url) as db:
@@ -110,7 +111,7 @@ async def test_when_the_whole_transaction_is_lost_everybody_learns_it(sqlite_url
         assert await sql(db, "select count(*) from runs") == [(1,)]
 
 
-async def test_a_commit_that_fails_is_told_to_all_and_leaves_nothing(
+async def test_a_commit_that_fails_is_reported_to_all_and_leaves_nothing(
     sqlite_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def strike(point: str) -> None:
@@ -150,7 +151,7 @@ async def test_a_caller_that_goes_away_disturbs_nobody(sqlite_url: str) -> None:
 
 async def test_starters_at_once_share_commits(db: Database, commits: Counter[str]) -> None:
     async def send(fresh: Any) -> list[Started]:
-        return await db.write(transitions.start, fresh, now=NOW)
+        return await db.write(start_runs, fresh, now=NOW)
 
     batch: Batch[NewRun, Started] = Batch(send)
     fresh = [new_run() for _ in range(64)]
@@ -162,7 +163,7 @@ async def test_starters_at_once_share_commits(db: Database, commits: Counter[str
 
 async def test_a_write_is_all_or_nothing(db: Database) -> None:
     async def half(tx: Tx) -> None:
-        await transitions.start(tx, [new_run()], now=NOW, alone=False)
+        await start_runs(tx, [new_run()], now=NOW, alone=False)
         raise ValueError("no")
 
     with pytest.raises(ValueError, match="no"):

@@ -84,6 +84,16 @@ async def test_a_changed_migration_is_found_out(new_database_url: str) -> None:
                 await migrate.prepare(db, migrate=allowed, now=NOW)
 
 
+async def test_an_earlier_text_of_a_migration_is_known(new_database_url: str) -> None:
+    """Migration 0021 dropped a column at first, which workers of the version before still read."""
+    async with opened(new_database_url) as db:
+        await sql(db, "update migrations set checksum = '4dd12579b5a82631' where number = 21")
+        await sql(db, "alter table runs drop column phase")
+        assert await migrate.prepare(db, migrate=True, now=NOW) == []
+        await settle(db, await begin(db), "complete")
+        assert await sound(db)
+
+
 async def test_a_later_version_adds_to_what_is_there(
     new_database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -141,6 +151,7 @@ async def test_schedules_of_pipelines_learn_the_kind_of_their_runs(
         ]
 
 
+GOOD = "create table good (id {key} primary key) {strict};"
 BROKEN = "create table novel (id {key} primary key) {strict}; insert into nobody values (1);"
 
 
@@ -150,13 +161,30 @@ async def test_a_migration_that_fails_leaves_nothing(
 ) -> None:
     async with opened(new_database_url, migrated=not fresh) as db:
         before, views = await _tables(db), await _views(db)
-        _ship(monkeypatch, "create table good (id {key} primary key) {strict};", BROKEN)
+        one_by_one = db.dialect.concurrent and not fresh
+        _ship(monkeypatch, *[GOOD][one_by_one:], BROKEN)
         with pytest.raises(Exception, match="nobody"):
             await db.write(migrate.apply, now=NOW)
         assert await _tables(db) == before
         assert await _views(db) == views
         monkeypatch.undo()
         assert await db.write(migrate.apply, now=NOW) == (NAMES if fresh else [])
+
+
+@pytest.mark.pg
+async def test_the_migrations_before_one_that_fails_stay_on_a_database_in_use(
+    own_database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with opened(own_database_url) as db:
+        before, views = await _tables(db), await _views(db)
+        with monkeypatch.context() as patch:
+            _ship(patch, GOOD, BROKEN)
+            with pytest.raises(Exception, match="nobody"):
+                await migrate.prepare(db, migrate=True, now=NOW)
+        assert await _tables(db) == sorted([*before, "good"])
+        _ship(monkeypatch, GOOD, "select 1;")
+        assert await migrate.prepare(db, migrate=True, now=NOW) == [f"{NEXT + 1:04d}_more1"]
+        assert await _views(db) == views
 
 
 async def test_views_may_need_what_a_later_migration_adds(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -61,13 +62,13 @@ async def _building(url: str, db: Database) -> AsyncIterator[asyncio.Task[list[s
     """A migration that builds an index for as long as an old snapshot is open."""
     async with _session(url, "begin isolation level repeatable read", "select 1"):
         migrating = asyncio.create_task(migrate.prepare(db, migrate=True, now=NOW))
-        await until(lambda: _waits(db))
+        await until(lambda: _waits(db, "create % concurrently "))
         yield migrating
 
 
-async def _waits(db: Database) -> bool:
-    text = """select 1 from pg_stat_activity where datname = current_database()
-        and query like 'create % concurrently %' and wait_event_type = 'Lock'"""
+async def _waits(db: Database, beginning: str) -> bool:
+    text = f"""select 1 from pg_stat_activity where datname = current_database()
+        and query like '{beginning}%' and wait_event_type = 'Lock'"""
     return bool(await sql(db, text))
 
 
@@ -175,6 +176,36 @@ async def test_a_migration_gives_up_when_a_table_stays_locked(
             with pytest.raises(StoreBusy, match="lock timeout"):
                 await migrate.prepare(db, migrate=True, now=NOW)
         assert await migrate.prepare(db, migrate=True, now=NOW) == [MORE_NAME]
+
+
+SCAN = "update runs set tags = tags where (select count(*) from pg_advisory_xact_lock(77)) = 1"
+
+
+@pytest.mark.pg
+async def test_the_lock_of_one_migration_ends_before_the_next_begins(
+    own_database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise a long scan keeps a table locked that an earlier migration altered."""
+    async with opened(own_database_url) as db:
+        await start(db, new_run())
+        texts = ("alter table runs add column novel {int}", SCAN)
+        extra = [Migration(NEXT + n, f"more{n}", text) for n, text in enumerate(texts)]
+        listed = [*migrate.shipped(), *extra]
+        monkeypatch.setattr(migrate, "shipped", lambda: listed)
+        async with _session(own_database_url, "select pg_advisory_lock(77)"):
+            migrating = asyncio.create_task(migrate.prepare(db, migrate=True, now=NOW))
+            await until(lambda: _waits(db, SCAN[:20]))
+            async with asyncio.timeout(3):
+                await start(db, new_run())
+            assert not migrating.done()
+        assert await asyncio.wait_for(migrating, 20) == [one.title for one in extra]
+
+
+def test_no_shipped_migration_takes_away_what_running_workers_read() -> None:
+    """Workers of the version before continue on the new schema, so columns and tables stay."""
+    for one in migrate.shipped():
+        found = re.findall(r"(?:drop (?:column|table)|rename).*", POSTGRES.render(one.text))
+        assert not found, one.title
 
 
 # They update rows of schedules, which are few beside runs: no run and no table is locked.

@@ -10,7 +10,7 @@ import pytest
 
 from rota.core.runs.fleet import read_call
 from rota.store.backend.database import Database
-from rota.store.runs import transitions
+from rota.store.runs.start import start_runs
 from tests.kit.builders import NOW, new_run, status
 
 
@@ -44,7 +44,7 @@ async def listening(db: Database) -> Listener:
 async def test_the_commit_of_a_single_start_notifies(db: Database, fields: dict[str, Any]) -> None:
     listener = await listening(db)
     run = new_run(**fields)
-    await db.write_and_notify(["ready"], True, transitions.start, [run], now=NOW)
+    await db.write_and_notify(["ready"], True, start_runs, [run], now=NOW)
     assert await listener.next() == "ready"
     assert await status(db, run.id) == "pending"
 
@@ -53,7 +53,7 @@ async def test_a_transaction_that_fails_notifies_nobody(db: Database) -> None:
     listener = await listening(db)
 
     async def fail(tx: Any) -> None:
-        await transitions.start(tx, [new_run()], now=NOW, alone=False)
+        await start_runs(tx, [new_run()], now=NOW, alone=False)
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
@@ -68,7 +68,7 @@ async def test_of_brief_writes_in_a_row_one_notifies_and_a_slow_one_does(
     listener = await listening(db)
     module = importlib.import_module(type(db).__module__)
     database: Any = db
-    database.tell = lambda topic: None  # as if the event loop stopped after each
+    database.report_all = lambda topic: None  # as if the event loop stopped after each
 
     async def slow(tx: Any) -> None:
         # As if it took longer than listeners wait before they look again.

@@ -27,51 +27,51 @@ class Asker:
 
 
 @pytest.fixture
-def silence() -> ConnectionWatchdog:
+def watchdog() -> ConnectionWatchdog:
     return ConnectionWatchdog(FOR_EVER_S, Asker.terminate)
 
 
 async def test_a_statement_without_an_answer_loses_its_connection(
-    silence: ConnectionWatchdog,
+    watchdog: ConnectionWatchdog,
 ) -> None:
     one = Asker()
-    silence.watch(one)
+    watchdog.watch(one)
     for _ in range(LOOKS):
-        silence._look()
+        watchdog._look()
     assert not one.ended.is_set()
-    silence._look()
+    watchdog._look()
     assert one.ended.is_set()
 
 
 async def test_one_statement_after_another_may_take_as_long_as_they_like(
-    silence: ConnectionWatchdog,
+    watchdog: ConnectionWatchdog,
 ) -> None:
     one = Asker()
-    silence.watch(one)
+    watchdog.watch(one)
     for _ in range(5 * LOOKS):
-        silence._look()
+        watchdog._look()
         one.looks = 0  # the next statement
     assert not one.ended.is_set()
 
 
-async def test_what_has_its_answer_is_left_alone(silence: ConnectionWatchdog) -> None:
+async def test_what_has_its_answer_is_left_alone(watchdog: ConnectionWatchdog) -> None:
     done, other = Asker(), Asker()
-    silence.watch(done)
-    silence.watch(other)
-    silence.forget(done)
+    watchdog.watch(done)
+    watchdog.watch(other)
+    watchdog.forget(done)
     for _ in range(LOOKS + 1):
-        silence._look()
+        watchdog._look()
     assert (done.ended.is_set(), other.ended.is_set()) == (False, True)
 
 
 async def test_it_looks_by_itself_until_it_is_closed() -> None:
-    silence = ConnectionWatchdog(0.004, Asker.terminate)
+    watchdog = ConnectionWatchdog(0.004, Asker.terminate)
     one = Asker()
-    silence.watch(one)
+    watchdog.watch(one)
     await one.ended.wait()
-    assert silence._timer is not None
-    silence.close()
-    assert silence._timer is None
+    assert watchdog._timer is not None
+    watchdog.close()
+    assert watchdog._timer is None
 
 
 @pytest.mark.pg

@@ -50,7 +50,7 @@ async def test_a_file_that_is_shared_on_purpose_stays_shared(tmp_path: Path) -> 
         assert _mode(path) == _mode(tmp_path / "a.db-wal") == 0o660
 
 
-async def test_a_packet_without_the_token_is_not_heard(tmp_path: Path) -> None:
+async def test_a_packet_without_the_token_is_not_received(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'a.db'}"
     async with opened(url) as one, opened(url) as other:
         notified = await _listening(one)
@@ -60,7 +60,7 @@ async def test_a_packet_without_the_token_is_not_heard(tmp_path: Path) -> None:
             out.connect(("127.0.0.1", int(port)))
             for forged in (b"*", b"forged", token.encode() + b"forged", b"\0" * 8 + b"forged"):
                 out.send(forged)
-        other.tell("ready")
+        other.notify_soon("ready")
         # Packets arrive in order: if the first that is heard is this one, no other was.
         assert await asyncio.wait_for(notified.get(), 10) == "ready"
 
@@ -75,5 +75,5 @@ async def test_an_odd_name_in_the_wake_folder_does_not_stop_a_start(
     async with opened(url) as one, opened(url) as other:
         notified = await _listening(one)
         (tmp_path / "a.db-wake" / name).touch()
-        other.tell("ready")
+        other.notify_soon("ready")
         assert await asyncio.wait_for(notified.get(), 10) == "ready"

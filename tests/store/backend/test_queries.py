@@ -29,7 +29,7 @@ ONE_SIDED = {
     "default_grants",
     "notify",
     "notify_at_commit",
-    "start_plain_and_notify",
+    "start_minimal_and_notify",
     "start_runs_and_notify",
     "complete_and_claim",
     "complete_and_claim_after",
@@ -142,7 +142,7 @@ def test_a_shared_text_computes_no_time_and_casts_nothing(name: str) -> None:
     assert not re.search(banned, text), "time, chance and types are arguments"
 
 
-def test_few_queries_are_told_twice() -> None:
+def test_few_queries_are_reported_twice() -> None:
     sqlite, postgres = _file("sqlite.sql"), _file("postgres.sql")
     twice = (set(sqlite) | set(postgres)) - ONE_SIDED
     assert len(twice) * 10 <= len(NAMES), f"more than one in ten: {sorted(twice)}"

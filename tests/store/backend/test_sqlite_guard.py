@@ -58,6 +58,18 @@ async def test_a_copy_inside_the_process_is_refused_and_names_rota_backup(
     shutil.copy(path, tmp_path / "copy")
 
 
+async def test_a_file_that_got_the_inode_of_deleted_shared_memory_may_be_opened(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "a.db"
+    async with opened(f"sqlite:///{path}"):
+        # As after the last close, which deletes it: the inode belongs to a file of other code.
+        os.rename(f"{path}-shm", tmp_path / "notes.txt")
+        (tmp_path / "notes.txt").read_bytes()
+        with pytest.raises(StoreHeld):
+            path.read_bytes()
+
+
 async def test_the_log_and_new_files_may_be_opened(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
     async with opened(f"sqlite:///{path}"):

@@ -35,7 +35,7 @@ def _count(path: Path) -> int:
         connection.close()
 
 
-async def test_small_commits_find_room_in_the_log(tmp_path: Path) -> None:
+async def test_small_commits_find_space_in_the_log(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
     async with opened(f"sqlite:///{path}") as db:
         await _start(db, 3)
@@ -81,7 +81,7 @@ async def test_a_long_log_is_carried_over_and_begun_again(
     assert _count(path) == 300
 
 
-async def test_a_disk_without_room_for_zeros_stops_nothing(
+async def test_a_disk_without_space_for_zeros_stops_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_: object) -> int:

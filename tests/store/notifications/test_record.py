@@ -18,7 +18,7 @@ from rota.store.backend.database import Database, Tx
 from rota.store.backend.postgres import PostgresTx
 from rota.store.backend.sqlite_tx import SqliteTx
 from rota.store.notifications import record, rules
-from rota.store.runs import transitions
+from rota.store.runs.settle import settle_runs
 from tests.kit.builders import NOW, SPACE, begin, fresh_id, settle, sound, sql
 
 OPS = {"ops": ("code", NotificationRule(limit=3))}
@@ -27,7 +27,7 @@ OPS = {"ops": ("code", NotificationRule(limit=3))}
 async def _fails(db: Database, count: int) -> None:
     held = [await begin(db, name=f"w{number}") for number in range(count)]
     outcomes = [Outcome(one, "fail", reason="logic") for one in held]
-    await db.write(transitions.settle, outcomes, now=NOW)
+    await db.write(settle_runs, outcomes, now=NOW)
 
 
 async def _dispatch(db: Database, now: int = NOW) -> int:
@@ -50,7 +50,7 @@ async def test_a_settlement_that_is_rolled_back_leaves_no_notification(db: Datab
     held = await begin(db)
 
     async def dies(tx: Tx) -> None:
-        await transitions.settle(tx, [Outcome(held, "fail", reason="logic")], now=NOW)
+        await settle_runs(tx, [Outcome(held, "fail", reason="logic")], now=NOW)
         assert await record.fresh(tx, namespace=SPACE, limit=10)
         raise RuntimeError("the process dies")
 

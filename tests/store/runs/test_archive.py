@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
@@ -9,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from rota import Fatal, Rota, sleep
+from rota import Client, Fatal, Rota, sleep
 from rota.errors import BadInput, UnknownRun
 from rota.store import invariants
 from rota.testing import World, virtual
@@ -112,6 +113,98 @@ async def test_occurrences_of_schedules_and_open_work_stay(database_url: str) ->
         assert (await app.runs.get(asleep.id)).status == "sleeping"
         await time.advance("1d")
         assert await app.database.read(invariants.broken, full=True) == []
+
+
+async def _family(time: World, failing: set[str], *, key: str | None) -> Any:
+    """A failed run whose child has failed, after its grandchild completed; all in September."""
+    app = time.app
+
+    @app.step
+    async def try_it(name: str) -> str:
+        if name in failing:
+            raise Fatal(name)
+        return name
+
+    @app.workflow
+    async def grandchild() -> str:
+        return await try_it("grandchild")
+
+    @app.workflow
+    async def child() -> str:
+        below = await grandchild.start()
+        await sleep("1h")
+        await try_it("child")
+        return await below.result()
+
+    @app.workflow
+    async def parent() -> str:
+        return await child()
+
+    top = await parent.options(external_id=key).start()
+    await time.advance("4d")
+    return top
+
+
+async def test_a_run_that_may_be_retried_keeps_its_children(database_url: str) -> None:
+    app, failing = Rota(keep_days=0), {"child"}
+    async with virtual(app, url=database_url, start=START) as time:
+        top = await _family(time, failing, key="o-1")
+        assert await app.operations.archive("2026-10") == 0
+        failing.clear()
+        await app.runs.retry(top.id)
+        await time.advance("2h")
+        assert await top.result() == "grandchild"
+
+
+async def test_a_family_without_keys_moves_at_once(database_url: str) -> None:
+    app = Rota(keep_days=0)
+    async with virtual(app, url=database_url, start=START) as time:
+        await _family(time, {"child"}, key=None)
+        assert await app.operations.archive("2026-10") == 3
+        assert await held(database_url, "runs", "steps", "archive") == [0, 0, 3]
+
+
+async def test_verbs_say_that_a_run_is_in_the_archive(database_url: str) -> None:
+    async with world(database_url) as (time, flow):
+        app = time.app
+        failed = await flow.start(0)
+        await time.advance("4d")
+        await app.operations.archive("2026-10")
+        for verb in (app.runs.get, app.runs.retry, app.runs.steps, app.runs.cancel):
+            with pytest.raises(UnknownRun, match="is in the archive of 2026-09") as caught:
+                await verb(failed.id)
+            assert "rota run show" in caught.value.advice
+
+
+async def test_a_month_is_dropped_without_counting_the_others(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with world(database_url) as (time, flow):
+        await flow.start(7)
+        await time.advance("4d")
+        await time.app.operations.archive("2026-10")
+
+        async def count(*_: Any) -> list[Any]:
+            raise AssertionError("a count reads the whole archive")
+
+        monkeypatch.setattr("rota.store.runs.archive.months", count)
+        with pytest.raises(BadInput, match="no month 2026-08"):
+            await time.app.operations.drop_archive("2026-08")
+        await time.app.operations.drop_archive("2026-09")
+        assert await held(database_url, "archive") == [0]
+
+
+async def test_two_that_archive_at_once_share_the_work(database_url: str) -> None:
+    async with world(database_url) as (time, flow):
+        app = time.app
+        for n in range(1, 21):
+            await flow.start(n)
+        await time.advance("4d")
+        async with Client(database_url) as other:
+            moves = [app.operations.archive("2026-10") for _ in range(2)]
+            moved = await asyncio.gather(*moves, other.operations.archive("2026-10"))
+        assert sum(moved) == 20
+        assert await held(database_url, "runs", "steps", "archive") == [0, 0, 20]
 
 
 async def test_a_month_must_have_begun_and_be_one(database_url: str) -> None:

@@ -10,7 +10,11 @@ import pytest
 from rota.core.runs.model import Claim, Outcome
 from rota.errors import LeaseLost
 from rota.store.backend.database import Database, Tx
-from rota.store.runs import steps, transitions
+from rota.store.runs import steps
+from rota.store.runs.cancel import cancel_chains
+from rota.store.runs.recover import reap_runs, renew_leases
+from rota.store.runs.settle import settle_runs
+from rota.store.runs.start import successor
 from tests.kit.builders import (
     LEASE,
     NOW,
@@ -33,7 +37,7 @@ from tests.kit.builders import (
 
 
 async def cancel(db: Database, *roots: str) -> list[str]:
-    return await db.write(transitions.cancel, roots, reason="by request", now=NOW + 1)
+    return await db.write(cancel_chains, roots, reason="by request", now=NOW + 1)
 
 
 async def test_every_open_status_can_be_cancelled(db: Database) -> None:
@@ -60,9 +64,7 @@ async def test_what_is_over_is_not_cancelled(db: Database) -> None:
 
 async def test_the_open_retry_of_a_chain_is_cancelled(db: Database) -> None:
     held = await begin(db)
-    retry = transitions.successor(
-        held, fresh_id(), trigger="retry", available_at=later(1), attempt=2
-    )
+    retry = successor(held, fresh_id(), trigger="retry", available_at=later(1), attempt=2)
     await settle(db, held, "fail", reason="logic", retry=retry)
     assert await cancel(db, held.id) == [retry.id]
     assert await status(db, held.id) == "failed:logic"
@@ -71,7 +73,7 @@ async def test_the_open_retry_of_a_chain_is_cancelled(db: Database) -> None:
 async def test_children_and_grandchildren_go_along(db: Database) -> None:
     root = await begin(db)
     child = await begin(db, parent_id=root.id)
-    retry = transitions.successor(child, fresh_id(), trigger="retry", available_at=NOW, attempt=2)
+    retry = successor(child, fresh_id(), trigger="retry", available_at=NOW, attempt=2)
     await settle(db, child, "fail", retry=retry)
     done = await begin(db, parent_id=root.id, name="done")
     await settle(db, done)
@@ -97,7 +99,7 @@ async def test_a_cancelled_run_is_neither_settled_nor_renewed_nor_reaped(db: Dat
     held = await begin(db)
     await cancel(db, held.id)
     assert not await settle(db, held)
-    assert await db.write(transitions.renew, [held], lease_until=later(1)) == frozenset()
+    assert await db.write(renew_leases, [held], lease_until=later(1)) == frozenset()
     assert await reap(db, now=NOW + LEASE + 1) == []
     assert await db.write(steps.record, [step_of(held, "a")]) == [False]
     assert await sql(db, "select count(*) from steps") == [(0,)]
@@ -137,14 +139,14 @@ async def _begun(db: Database) -> Claim:
     return await begin(db, worker="w1")
 
 
-async def test_a_child_born_at_the_moment_of_the_cancel_is_cancelled_too(db: Database) -> None:
+async def test_a_child_created_at_the_moment_of_the_cancel_is_cancelled_too(db: Database) -> None:
     parent = await _begun(db)
     child = new_run("child", parent_id=parent.id, trigger="child")
 
-    async def give_birth(tx: Tx) -> None:
+    async def start_child(tx: Tx) -> None:
         await record_child(tx, step_of(parent, "child#1"), child, now=NOW)
 
-    await _meet(db, give_birth, lambda: cancel(db, parent.id))
+    await _meet(db, start_child, lambda: cancel(db, parent.id))
     assert await status(db, parent.id) == "cancelled:by request"
     assert await sound(db)
     assert await status(db, child.id) == "cancelled:by request"
@@ -152,10 +154,10 @@ async def test_a_child_born_at_the_moment_of_the_cancel_is_cancelled_too(db: Dat
 
 async def test_a_retry_made_at_the_moment_of_the_cancel_is_cancelled(db: Database) -> None:
     held = await _begun(db)
-    retry = transitions.successor(held, fresh_id(), trigger="retry", available_at=NOW, attempt=2)
+    retry = successor(held, fresh_id(), trigger="retry", available_at=NOW, attempt=2)
 
     async def fail(tx: Tx) -> None:
-        await transitions.settle(tx, [Outcome(held, "fail", retry=retry)], now=NOW, alone=False)
+        await settle_runs(tx, [Outcome(held, "fail", retry=retry)], now=NOW, alone=False)
 
     assert await _meet(db, fail, lambda: cancel(db, held.id)) == [retry.id]
     assert [run.status for run in await chain(db, held.id)] == ["failed", "cancelled"]
@@ -166,7 +168,7 @@ async def test_a_recovery_made_at_the_moment_of_the_cancel_is_cancelled(db: Data
     heir = fresh_id()
 
     async def recover(tx: Tx) -> None:
-        await transitions.reap(
+        await reap_runs(
             tx, namespace="default", now=NOW, gone=["w1"], recoveries_max=5, new_ids=[heir]
         )
 
@@ -174,17 +176,17 @@ async def test_a_recovery_made_at_the_moment_of_the_cancel_is_cancelled(db: Data
     assert [run.status for run in await chain(db, held.id)] == ["crashed", "cancelled"]
 
 
-async def test_an_end_at_the_moment_of_the_cancel_stands(db: Database) -> None:
+async def test_an_end_at_the_moment_of_the_cancel_stays(db: Database) -> None:
     held = await _begun(db)
 
     async def complete(tx: Tx) -> None:
-        await transitions.settle(tx, [Outcome(held, "complete")], now=NOW, alone=False)
+        await settle_runs(tx, [Outcome(held, "complete")], now=NOW, alone=False)
 
     assert await _meet(db, complete, lambda: cancel(db, held.id)) == []
     assert await status(db, held.id) == "completed"
 
 
-async def test_a_child_is_not_born_to_a_cancelled_run(db: Database) -> None:
+async def test_a_child_is_not_created_to_a_cancelled_run(db: Database) -> None:
     parent = await _begun(db)
     await cancel(db, parent.id)
     child = new_run("child", parent_id=parent.id)

@@ -13,7 +13,9 @@ from rota.core.runs.positions import QueuePosition
 from rota.core.time.instants import SECOND
 from rota.store.backend.database import Database
 from rota.store.runs import claim as claiming
-from rota.store.runs import transitions, workers
+from rota.store.runs import workers
+from rota.store.runs.settle import settle_and_claim
+from rota.store.runs.start import successor
 from tests.kit.builders import (
     LEASE,
     NOW,
@@ -60,7 +62,7 @@ async def test_a_second_claim_raises_the_count_and_keeps_the_first_start(db: Dat
 
 @pytest.mark.pg
 @pytest.mark.parametrize("database_url", ["postgres"], indirect=True)
-async def test_a_claim_after_a_position_passes_over_what_stands_before_it(db: Database) -> None:
+async def test_a_claim_after_a_position_passes_over_what_is_before_it(db: Database) -> None:
     passed, at, behind = (new_run(available_at=NOW - back) for back in (3, 2, 1))
     urgent, low = new_run(priority=5), new_run(priority=-5, available_at=NOW - 9)
     await start(db, passed, at, behind, urgent, low)
@@ -72,13 +74,13 @@ async def test_a_claim_after_a_position_passes_over_what_stands_before_it(db: Da
 
 @pytest.mark.pg
 @pytest.mark.parametrize("database_url", ["postgres"], indirect=True)
-async def test_a_turn_after_a_position_settles_and_claims(db: Database) -> None:
+async def test_an_iteration_after_a_position_settles_and_claims(db: Database) -> None:
     held = await begin(db)
     passed, behind = new_run(available_at=NOW - 5), new_run(available_at=NOW + 1)
     await start(db, passed, behind, now=NOW + 1)
     after = {"default": QueuePosition(0, held.available_at, held.id)}
     wanted = request(now=NOW + 1, after=after)
-    settled, claimed = await db.write(transitions.turn, [Outcome(held, "complete")], wanted)
+    settled, claimed = await db.write(settle_and_claim, [Outcome(held, "complete")], wanted)
     assert settled.ids == {held.id}
     assert _ids(claimed.claims) == [behind.id]
 
@@ -102,11 +104,11 @@ async def test_queues_are_served_in_the_order_given(db: Database) -> None:
     assert await status(db, other.id) == "pending"
 
 
-async def test_slots_bound_each_queue_and_room_bounds_all(db: Database) -> None:
+async def test_slots_bound_each_queue_and_the_total_bounds_all(db: Database) -> None:
     await start(db, *(new_run(queue=queue) for queue in ("a", "b") for _ in range(5)))
-    got = await claim(db, queues=[("a", 2), ("b", 5)], room=4)
+    got = await claim(db, queues=[("a", 2), ("b", 5)], runs_max=4)
     assert Counter(held.queue for held in got) == {"a": 2, "b": 2}
-    assert await claim(db, queues=[("a", 5)], room=0) == []
+    assert await claim(db, queues=[("a", 5)], runs_max=0) == []
 
 
 async def test_only_known_names_are_claimed(db: Database) -> None:
@@ -281,20 +283,20 @@ async def test_a_paused_queue_gives_nothing_until_it_is_resumed(db: Database) ->
 
 
 @pytest.mark.parametrize("slots", [1, 5])
-async def test_a_turn_settles_and_claims_in_one_commit(db: Database, slots: int) -> None:
+async def test_an_iteration_settles_and_claims_in_one_commit(db: Database, slots: int) -> None:
     held = await begin(db)
     fresh = [new_run() for _ in range(3)]
     await start(db, *fresh)
     outcome = Outcome(held, "complete", output='"ok"')
-    settled, claimed = await db.write(transitions.turn, [outcome], request(slots=slots))
+    settled, claimed = await db.write(settle_and_claim, [outcome], request(slots=slots))
     assert settled.ids == {held.id}
     assert _ids(claimed.claims) == [run.id for run in fresh[:slots]]
 
 
-async def test_a_turn_claims_the_retry_it_has_just_made(db: Database) -> None:
+async def test_an_iteration_claims_the_retry_it_has_just_made(db: Database) -> None:
     held = await begin(db)
-    retry = transitions.successor(held, "f" * 32, trigger="retry", available_at=NOW, attempt=2)
+    retry = successor(held, "f" * 32, trigger="retry", available_at=NOW, attempt=2)
     _, claimed = await db.write(
-        transitions.turn, [Outcome(held, "fail", reason="logic", retry=retry)], request()
+        settle_and_claim, [Outcome(held, "fail", reason="logic", retry=retry)], request()
     )
     assert _ids(claimed.claims) == ["f" * 32]

@@ -274,7 +274,7 @@ def test_every_invariant_is_a_query_and_every_such_query_an_invariant() -> None:
         assert named == set(invariants.INVARIANTS)
 
 
-async def test_the_readable_views_tell_times_people_can_read(db: Database) -> None:
+async def test_the_readable_views_show_times_people_can_read(db: Database) -> None:
     await put(db, **RUNNING, reason="why", due_at=NOW)
     await sql(db, _insert("steps", STEP))
     await sql(db, _insert("workers", WORKER))

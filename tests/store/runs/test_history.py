@@ -7,7 +7,8 @@ import pytest
 from rota.core.runs.filters import checked_filter
 from rota.errors import UnknownRun
 from rota.store.backend.database import Database
-from rota.store.runs import history, lists, transitions
+from rota.store.runs import history, lists
+from rota.store.runs.start import successor
 from tests.kit.builders import (
     BIG,
     NOW,
@@ -59,9 +60,9 @@ async def test_a_run_of_another_namespace_is_not_found(db: Database) -> None:
             await get(db, given)
 
 
-async def test_a_chain_is_told_first_to_last(db: Database) -> None:
+async def test_a_chain_is_reported_first_to_last(db: Database) -> None:
     held = await begin(db, worker="w0")
-    retry = transitions.successor(held, fresh_id(), trigger="retry", available_at=NOW, attempt=2)
+    retry = successor(held, fresh_id(), trigger="retry", available_at=NOW, attempt=2)
     await settle(db, held, "fail", retry=retry)
     await claim(db, "w1")
     await reap(db, now=NOW, gone=["w1"])
@@ -77,17 +78,15 @@ async def test_a_chain_retried_by_hand_after_recoveries_keeps_its_order(db: Data
         await reap(db, now=NOW, gone=[f"w{crash}"], recoveries_max=2)
         await claim(db, f"w{crash + 1}")
     last = (await db.read(history.chain, root_id=held.id))[-1]
-    heir = transitions.successor(
-        last, fresh_id(), trigger="retry", available_at=NOW, attempt=2, recoveries=0
-    )
+    heir = successor(last, fresh_id(), trigger="retry", available_at=NOW, attempt=2, recoveries=0)
     await start(db, heir)
     assert (await db.read(history.chain, root_id=held.id))[-1].id == heir.id
 
 
-async def test_only_chains_that_have_ended_are_told_as_ended(db: Database) -> None:
+async def test_only_chains_that_have_ended_are_reported_as_ended(db: Database) -> None:
     done, failing, open_ = await begin(db), await begin(db), await begin(db)
     await settle(db, done, output=BIG)
-    retry = transitions.successor(failing, fresh_id(), trigger="retry", available_at=NOW, attempt=2)
+    retry = successor(failing, fresh_id(), trigger="retry", available_at=NOW, attempt=2)
     await settle(db, failing, "fail", reason="logic", retry=retry)
     roots = [done.id, failing.id, open_.id, "unknown"]
     assert await db.read(history.ended, roots) == [
@@ -113,7 +112,7 @@ async def test_a_page_is_newest_first_and_goes_on_where_the_last_ended(db: Datab
 
 async def test_a_page_is_filtered(db: Database) -> None:
     held = await begin(db, name="ship", queue="mail", external_id="o-7")
-    retry = transitions.successor(held, fresh_id(), trigger="retry", available_at=NOW, attempt=2)
+    retry = successor(held, fresh_id(), trigger="retry", available_at=NOW, attempt=2)
     await settle(db, held, "fail", retry=retry)
     other = new_run()
     await start(db, other)

@@ -9,7 +9,10 @@ import pytest
 from rota.core.runs.model import Outcome
 from rota.errors import LeaseLost
 from rota.store.backend.database import Database
-from rota.store.runs import steps, transitions
+from rota.store.runs import steps
+from rota.store.runs.cancel import cancel_chains
+from rota.store.runs.recover import reap_runs, renew_leases, return_strays
+from rota.store.runs.settle import settle_and_claim, settle_runs
 from tests.kit.builders import (
     BIG,
     LEASE,
@@ -38,22 +41,22 @@ LAPSED = NOW + LEASE + 1
 
 async def test_only_listed_claims_are_renewed(db: Database) -> None:
     listed, other = await begin(db), await begin(db)
-    assert await db.write(transitions.renew, [listed], lease_until=NOW + 99) == {listed.id}
+    assert await db.write(renew_leases, [listed], lease_until=NOW + 99) == {listed.id}
     assert (await get(db, listed.id)).lease_until == NOW + 99
     assert (await get(db, other.id)).lease_until == NOW + LEASE
 
 
 async def test_a_lost_claim_is_missing_from_the_answer(db: Database) -> None:
     held, gone, again = await begin(db), await begin(db), await begin(db)
-    await db.write(transitions.cancel, [gone.id], reason="no", now=NOW)
+    await db.write(cancel_chains, [gone.id], reason="no", now=NOW)
     await settle(db, again, "release")
     await claim(db, "w2")
-    assert await db.write(transitions.renew, [held, gone, again], lease_until=NOW + 99) == {held.id}
+    assert await db.write(renew_leases, [held, gone, again], lease_until=NOW + 99) == {held.id}
     assert (await get(db, again.id)).lease_until == NOW + LEASE
-    assert await db.write(transitions.renew, [], lease_until=NOW) == frozenset()
+    assert await db.write(renew_leases, [], lease_until=NOW) == frozenset()
 
 
-async def test_a_lapsed_run_is_crashed_and_has_an_heir(db: Database) -> None:
+async def test_a_lapsed_run_is_crashed_and_has_a_successor(db: Database) -> None:
     held = await begin(db, priority=4, limit_key="k", available_at=NOW - 5, input=BIG)
     [(run, recovered)] = await reap(db, now=LAPSED)
     assert (run.id, recovered) == (held.id, True)
@@ -90,7 +93,7 @@ async def test_runs_of_a_worker_that_is_gone_are_reaped_at_once(db: Database) ->
 async def test_a_worker_does_not_reap_what_it_performs_itself(db: Database) -> None:
     mine, other = await begin(db, worker="me"), await begin(db, worker="me")
     reaped = await db.write(
-        transitions.reap, namespace=SPACE, now=LAPSED, gone=[], held=[mine.id], recoveries_max=5,
+        reap_runs, namespace=SPACE, now=LAPSED, gone=[], held=[mine.id], recoveries_max=5,
         new_ids=["heir1", "heir2"],
     )  # fmt: skip
     assert [run.id for run, _ in reaped] == [other.id]
@@ -133,7 +136,7 @@ async def test_the_last_crash_wakes_the_parent_and_others_do_not(db: Database) -
     assert await sound(db)
 
 
-async def test_a_serial_key_passes_to_the_heir(db: Database) -> None:
+async def test_a_serial_key_passes_to_the_successor(db: Database) -> None:
     held = await begin(db, serial_key="one")
     await reap(db, now=LAPSED)
     heir = (await chain(db, held.id))[1]
@@ -151,7 +154,7 @@ async def test_reaping_is_bounded_and_goes_on(db: Database) -> None:
     assert await sound(db)
 
 
-async def test_reapers_at_once_make_one_heir_each(db: Database) -> None:
+async def test_reapers_at_once_make_one_successor_each(db: Database) -> None:
     for _ in range(10):
         await begin(db)
     answers = await asyncio.gather(*(reap(db, now=LAPSED, batch=20) for _ in range(4)))
@@ -162,7 +165,7 @@ async def test_reapers_at_once_make_one_heir_each(db: Database) -> None:
 
 async def test_a_renewed_lease_saves_the_run(db: Database) -> None:
     held = await begin(db)
-    await db.write(transitions.renew, [held], lease_until=LAPSED)
+    await db.write(renew_leases, [held], lease_until=LAPSED)
     assert await reap(db, now=LAPSED) == []
     assert await settle(db, held, now=LAPSED)
 
@@ -170,7 +173,7 @@ async def test_a_renewed_lease_saves_the_run(db: Database) -> None:
 async def test_strays_are_handed_back_and_the_held_stay(db: Database) -> None:
     held, stray = await begin(db), await begin(db)
     other = await begin(db, worker="w2")
-    count = await db.write(transitions.return_strays, namespace=SPACE, worker_id="w1", held=[held])
+    count = await db.write(return_strays, namespace=SPACE, worker_id="w1", held=[held])
     assert count == 1
     assert await status(db, stray.id) == "pending"
     assert await status(db, held.id) == "running"
@@ -184,7 +187,7 @@ async def test_strays_are_handed_back_and_the_held_stay(db: Database) -> None:
 
 async def test_with_nothing_held_all_are_strays(db: Database) -> None:
     await begin(db)
-    assert await db.write(transitions.return_strays, namespace=SPACE, worker_id="w1", held=[]) == 1
+    assert await db.write(return_strays, namespace=SPACE, worker_id="w1", held=[]) == 1
 
 
 async def test_a_claim_that_the_server_forgot_counts_no_more_than_a_lost_one(db: Database) -> None:
@@ -193,22 +196,22 @@ async def test_a_claim_that_the_server_forgot_counts_no_more_than_a_lost_one(db:
     await sql(db, FORGET)
     [second] = await claim(db, "w2")
     assert (first.id, first.claim_count) == (second.id, second.claim_count)
-    assert await db.write(transitions.renew, [first], lease_until=NOW + 99) == frozenset()
+    assert await db.write(renew_leases, [first], lease_until=NOW + 99) == frozenset()
     assert await db.write(steps.record, [step_of(first, "a")]) == [False]
     with pytest.raises(LeaseLost):
         await db.write(record_child, step_of(first, "b"), new_run(), now=NOW)
     for verb in ("complete", "fail", "release"):
         assert not await settle(db, first, verb)
     both = [Outcome(first, "complete", output="1"), Outcome(second, "complete", output="2")]
-    assert (await db.write(transitions.settle, both, now=NOW)).ids == {second.id}
+    assert (await db.write(settle_runs, both, now=NOW)).ids == {second.id}
     assert (await get(db, second.id)).output == "2"
 
 
-async def test_a_turn_settles_nothing_of_a_claim_that_the_server_forgot(db: Database) -> None:
+async def test_an_iteration_settles_nothing_of_a_claim_that_the_server_forgot(db: Database) -> None:
     first = await begin(db)
     await sql(db, FORGET)
     [second] = await claim(db, "w2")
-    done, _ = await db.write(transitions.turn, [Outcome(first, "complete")], request("w1"))
+    done, _ = await db.write(settle_and_claim, [Outcome(first, "complete")], request("w1"))
     assert done.ids == frozenset()
-    done, _ = await db.write(transitions.turn, [Outcome(second, "complete")], request("w2"))
+    done, _ = await db.write(settle_and_claim, [Outcome(second, "complete")], request("w2"))
     assert done.ids == {second.id}

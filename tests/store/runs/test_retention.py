@@ -9,7 +9,10 @@ import pytest
 from rota.core.runs.model import Claim
 from rota.core.time.instants import DAY
 from rota.store.backend.database import Database
-from rota.store.runs import retention, steps, transitions
+from rota.store.runs import retention, steps
+from rota.store.runs.cancel import cancel_chains
+from rota.store.runs.recover import reap_runs
+from rota.store.runs.start import successor
 from tests.kit.builders import (
     BIG,
     NOW,
@@ -30,8 +33,12 @@ from tests.kit.builders import (
 CUT = f"{(NOW + DAY) // 1000:012x}"  # a day after everything here was created
 
 
-async def prune(db: Database, before_id: str = CUT, limit: int = 100) -> int:
-    done = await db.write(retention.prune, namespace=SPACE, before_id=before_id, limit=limit)
+async def prune(
+    db: Database, before_id: str = CUT, limit: int = 100, before_at: int = 1 << 62
+) -> int:
+    done = await db.write(
+        retention.prune, namespace=SPACE, before_id=before_id, before_at=before_at, limit=limit
+    )
     return done.chains
 
 
@@ -49,7 +56,7 @@ async def test_a_chain_goes_with_everything_that_belongs_to_it(db: Database) -> 
     held = await begin(db, input=BIG)
     await db.write(steps.record, [step_of(held, "a")])
     await signal(db, held.id)
-    retry = transitions.successor(held, fresh_id(), trigger="retry", available_at=NOW, attempt=2)
+    retry = successor(held, fresh_id(), trigger="retry", available_at=NOW, attempt=2)
     await settle(db, held, "fail", error=BIG, retry=retry)
     [again] = await claim(db)
     await settle(db, again, output=BIG)
@@ -68,7 +75,7 @@ async def test_nothing_open_is_pruned(db: Database, verb: str) -> None:
 
 async def test_a_chain_whose_retry_is_open_stays(db: Database) -> None:
     held = await begin(db)
-    retry = transitions.successor(held, fresh_id(), trigger="retry", available_at=NOW, attempt=2)
+    retry = successor(held, fresh_id(), trigger="retry", available_at=NOW, attempt=2)
     await settle(db, held, "fail", retry=retry)
     assert await prune(db) == 0
 
@@ -76,7 +83,7 @@ async def test_a_chain_whose_retry_is_open_stays(db: Database) -> None:
 async def test_a_chain_whose_retry_is_too_young_stays(db: Database) -> None:
     held = await begin(db)
     young = fresh_id(NOW + 2 * DAY)
-    retry = transitions.successor(held, young, trigger="retry", available_at=NOW, attempt=2)
+    retry = successor(held, young, trigger="retry", available_at=NOW, attempt=2)
     await settle(db, held, "fail", retry=retry)
     await settle(db, (await claim(db))[0])
     assert await prune(db) == 0
@@ -94,9 +101,28 @@ async def test_a_child_whose_parent_is_open_stays(db: Database) -> None:
 async def test_a_child_whose_parents_retry_is_open_stays(db: Database) -> None:
     parent = await begin(db, name="parent")
     await _over(db, parent_id=parent.id)
-    retry = transitions.successor(parent, fresh_id(), trigger="retry", available_at=NOW, attempt=2)
+    retry = successor(parent, fresh_id(), trigger="retry", available_at=NOW, attempt=2)
     await settle(db, parent, "fail", retry=retry)
     assert await prune(db) == 0
+
+
+async def test_a_child_whose_failed_parent_stays_may_be_needed_by_its_retry(db: Database) -> None:
+    parent = await begin(db, name="parent")
+    child = await _over(db, parent_id=parent.id)
+    below = await _over(db, "fail", parent_id=child.id)
+    await settle(db, parent, "fail", now=NOW + 2 * DAY)
+    assert await prune(db, before_at=NOW + DAY) == 1, "no retry of a completed child needs its own"
+    assert await left(db) == [parent.id, child.id]
+    assert below.id not in await left(db)
+    assert await prune(db, before_at=NOW + 3 * DAY) == 2
+
+
+async def test_a_child_whose_completed_parent_stays_goes(db: Database) -> None:
+    parent = await begin(db, name="parent")
+    child = await _over(db, parent_id=parent.id)
+    await settle(db, parent, now=NOW + 2 * DAY)
+    assert await prune(db, before_at=NOW + DAY) == 1
+    assert child.id not in await left(db)
 
 
 async def test_an_open_child_stays_when_its_parent_goes(db: Database) -> None:
@@ -134,10 +160,10 @@ async def test_pruning_is_bounded_and_takes_the_oldest_first(db: Database) -> No
 async def test_every_end_is_pruned(db: Database, end: str) -> None:
     held = await begin(db)
     if end == "cancel":
-        await db.write(transitions.cancel, [held.id], reason="no", now=NOW)
+        await db.write(cancel_chains, [held.id], reason="no", now=NOW)
     elif end == "reap":
         await db.write(
-            transitions.reap, namespace=SPACE, now=NOW, gone=["w1"], recoveries_max=0, new_ids=["x"]
+            reap_runs, namespace=SPACE, now=NOW, gone=["w1"], recoveries_max=0, new_ids=["x"]
         )
     else:
         await settle(db, held, end)

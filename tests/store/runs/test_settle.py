@@ -9,7 +9,11 @@ import pytest
 from rota.core.runs.lifecycle import FINAL, RULES, SETTLING
 from rota.core.runs.model import Claim, NewRun, Outcome
 from rota.store.backend.database import Database
-from rota.store.runs import transitions
+from rota.store.runs.cancel import cancel_chains
+from rota.store.runs.retry import resolve_run
+from rota.store.runs.settle import SettleResult, settle_runs
+from rota.store.runs.start import successor
+from rota.store.runs.wake import WAKE_BATCH, poke, wake_due
 from tests.kit.builders import (
     BIG,
     LEASE,
@@ -34,7 +38,7 @@ from tests.kit.builders import (
 
 def _retry(held: Claim, **fields: int) -> NewRun:
     fields = {"available_at": NOW} | fields
-    return transitions.successor(
+    return successor(
         held, fresh_id(), trigger="retry", attempt=held.attempt + 1,
         **fields,  # type: ignore[arg-type]
     )  # fmt: skip
@@ -79,7 +83,7 @@ async def test_outcomes_of_all_kinds_settle_together(db: Database) -> None:
         Outcome(held[4], "ask", reason="auth", error=BIG),
         Outcome(held[5], "release"),
     ]
-    done = await db.write(transitions.settle, outcomes, now=NOW)
+    done = await db.write(settle_runs, outcomes, now=NOW)
     assert done.ids == {one.id for one in held}
     assert done.woke
     assert [await status(db, one.id) for one in held] == [
@@ -89,14 +93,12 @@ async def test_outcomes_of_all_kinds_settle_together(db: Database) -> None:
 
 
 async def test_a_plain_end_wakes_nobody(db: Database) -> None:
-    done = await db.write(transitions.settle, [Outcome(await begin(db), "complete")], now=NOW)
+    done = await db.write(settle_runs, [Outcome(await begin(db), "complete")], now=NOW)
     assert not done.woke
 
 
 async def test_nothing_to_settle_is_no_error(db: Database) -> None:
-    assert await db.write(transitions.settle, [], now=NOW) == transitions.SettleResult(
-        frozenset(), woke=False
-    )
+    assert await db.write(settle_runs, [], now=NOW) == SettleResult(frozenset(), woke=False)
 
 
 async def _reaped(db: Database, held: Claim) -> None:
@@ -104,7 +106,7 @@ async def _reaped(db: Database, held: Claim) -> None:
 
 
 async def _cancelled(db: Database, held: Claim) -> None:
-    await db.write(transitions.cancel, [held.root_id], reason="no", now=NOW)
+    await db.write(cancel_chains, [held.root_id], reason="no", now=NOW)
 
 
 async def _released(db: Database, held: Claim) -> None:
@@ -144,7 +146,7 @@ async def test_a_stale_claim_among_fresh_ones_loses_alone(db: Database, output: 
     stale, *fresh = [await begin(db) for _ in range(3)]
     await _claimed_again(db, stale)
     outcomes = [Outcome(one, "complete", output=output) for one in (stale, *fresh)]
-    assert (await db.write(transitions.settle, outcomes, now=NOW)).ids == {one.id for one in fresh}
+    assert (await db.write(settle_runs, outcomes, now=NOW)).ids == {one.id for one in fresh}
     assert await status(db, stale.id) == "running"
     assert [(await get(db, one.id)).output for one in fresh] == [output, output]
 
@@ -152,10 +154,10 @@ async def test_a_stale_claim_among_fresh_ones_loses_alone(db: Database, output: 
 async def test_runs_that_return_nothing_end_whatever_came_before(db: Database) -> None:
     first, again = await begin(db), await begin(db)
     await settle(db, again, "suspend", reason="sleep", wake_at=NOW, output='"old"')
-    await db.write(transitions.wake_due, namespace=SPACE, now=NOW)
+    await db.write(wake_due, namespace=SPACE, now=NOW)
     [again] = await claim(db)
     outcomes = [Outcome(one, "complete") for one in (first, again)]
-    assert (await db.write(transitions.settle, outcomes, now=NOW)).ids == {first.id, again.id}
+    assert (await db.write(settle_runs, outcomes, now=NOW)).ids == {first.id, again.id}
     assert {(await get(db, one.id)).label for one in (first, again)} == {"completed"}
     assert await sound(db)
 
@@ -203,17 +205,17 @@ async def test_a_poke_wakes_the_open_run_of_each_chain(db: Database) -> None:
     await settle(db, second, "suspend", reason="signal")
     other = await begin(db)
     await settle(db, other, "suspend", reason="signal")
-    assert await db.write(transitions.poke, [first.id], now=NOW + 7) == 1
+    assert await db.write(poke, [first.id], now=NOW + 7) == 1
     run = await get(db, retry.id)
     assert (run.label, run.available_at) == ("pending", NOW + 7)
     assert await status(db, other.id) == "sleeping:signal"
-    assert await db.write(transitions.poke, [first.id, "unknown"], now=NOW) == 0
+    assert await db.write(poke, [first.id, "unknown"], now=NOW) == 0
 
 
 async def test_a_poke_leaves_what_waits_for_a_person(db: Database) -> None:
     held = await begin(db)
     await settle(db, held, "ask", reason="auth")
-    assert await db.write(transitions.poke, [held.id], now=NOW) == 0
+    assert await db.write(poke, [held.id], now=NOW) == 0
     assert await status(db, held.id) == "waiting:auth"
 
 
@@ -227,7 +229,7 @@ async def test_a_signal_does_not_start_a_delayed_run_before_its_time(db: Databas
 
 async def test_a_signal_does_not_cut_a_retrys_patience_short(db: Database) -> None:
     held = await begin(db)
-    retry = transitions.successor(
+    retry = successor(
         held, fresh_id(), trigger="retry", available_at=later(1), attempt=2, reason="retry"
     )
     await settle(db, held, "fail", reason="transient", retry=retry)
@@ -251,7 +253,7 @@ async def test_the_end_of_a_child_wakes_its_parent(db: Database) -> None:
     parent = await begin(db, name="parent")
     child = await begin(db, parent_id=parent.id)
     await settle(db, parent, "suspend", reason="child")
-    done = await db.write(transitions.settle, [Outcome(child, "complete")], now=NOW + 3)
+    done = await db.write(settle_runs, [Outcome(child, "complete")], now=NOW + 3)
     assert done.woke
     run = await get(db, parent.id)
     assert (run.label, run.available_at) == ("pending", NOW + 3)
@@ -300,16 +302,16 @@ async def test_the_end_of_a_child_wakes_the_retry_of_its_parent(db: Database) ->
 async def test_due_sleepers_wake_and_the_next_is_named(db: Database) -> None:
     fresh = [new_run(available_at=NOW + n) for n in (1, 2, 3)]
     await start(db, *fresh, new_run(namespace="theirs", available_at=NOW + 1))
-    assert await db.write(transitions.wake_due, namespace=SPACE, now=NOW) == (0, NOW + 1, False)
-    assert await db.write(transitions.wake_due, namespace=SPACE, now=NOW + 2) == (2, NOW + 3, False)
+    assert await db.write(wake_due, namespace=SPACE, now=NOW) == (0, NOW + 1, False)
+    assert await db.write(wake_due, namespace=SPACE, now=NOW + 2) == (2, NOW + 3, False)
     assert [await status(db, run.id) for run in fresh] == ["pending", "pending", "sleeping"]
-    assert await db.write(transitions.wake_due, namespace=SPACE, now=NOW + 3) == (1, None, False)
+    assert await db.write(wake_due, namespace=SPACE, now=NOW + 3) == (1, None, False)
 
 
 async def test_a_sleeper_without_a_time_is_left_to_its_signal(db: Database) -> None:
     held = await begin(db)
     await settle(db, held, "suspend", reason="signal")
-    assert await db.write(transitions.wake_due, namespace=SPACE, now=later(9999)) == (
+    assert await db.write(wake_due, namespace=SPACE, now=later(9999)) == (
         0,
         None,
         False,
@@ -317,18 +319,18 @@ async def test_a_sleeper_without_a_time_is_left_to_its_signal(db: Database) -> N
     assert await sound(db)
 
 
-async def test_more_sleepers_than_a_batch_wake_in_turns(db: Database) -> None:
-    await start(db, *(new_run(available_at=NOW + 1) for _ in range(transitions.WAKE_BATCH + 1)))
-    assert await db.write(transitions.wake_due, namespace=SPACE, now=NOW + 1) == (
-        transitions.WAKE_BATCH, NOW + 1, False,
+async def test_more_sleepers_than_a_batch_wake_in_batches(db: Database) -> None:
+    await start(db, *(new_run(available_at=NOW + 1) for _ in range(WAKE_BATCH + 1)))
+    assert await db.write(wake_due, namespace=SPACE, now=NOW + 1) == (
+        WAKE_BATCH, NOW + 1, False,
     )  # fmt: skip
-    assert await db.write(transitions.wake_due, namespace=SPACE, now=NOW + 1) == (1, None, False)
+    assert await db.write(wake_due, namespace=SPACE, now=NOW + 1) == (1, None, False)
 
 
 async def test_a_resolved_run_goes_on_as_a_new_attempt(db: Database) -> None:
     held = await begin(db)
     await settle(db, held, "ask", reason="auth", error='{"type":"NeedsLogin"}')
-    assert await db.write(transitions.resolve, held.id, now=NOW + 4)
+    assert await db.write(resolve_run, held.id, now=NOW + 4)
     run = await get(db, held.id)
     assert (run.label, run.attempt, run.available_at) == ("pending", 2, NOW + 4)
     assert run.error is None
@@ -339,7 +341,7 @@ async def test_a_resolved_run_goes_on_as_a_new_attempt(db: Database) -> None:
 async def test_a_big_error_does_not_outlive_its_answer(db: Database) -> None:
     held = await begin(db)
     await settle(db, held, "ask", reason="auth", error=BIG)
-    await db.write(transitions.resolve, held.id, now=NOW)
+    await db.write(resolve_run, held.id, now=NOW)
     assert (await get(db, held.id)).error is None
     [again] = await claim(db)
     await settle(db, again, output="1")
@@ -349,7 +351,7 @@ async def test_a_big_error_does_not_outlive_its_answer(db: Database) -> None:
 @pytest.mark.parametrize("verb", sorted(SETTLING - {"ask"}))
 async def test_only_a_waiting_run_can_be_resolved(db: Database, verb: str) -> None:
     held = await begin(db)
-    assert not await db.write(transitions.resolve, held.id, now=NOW)
+    assert not await db.write(resolve_run, held.id, now=NOW)
     await settle(db, held, verb, wake_at=later(1))
-    assert not await db.write(transitions.resolve, held.id, now=NOW)
-    assert not await db.write(transitions.resolve, "unknown", now=NOW)
+    assert not await db.write(resolve_run, held.id, now=NOW)
+    assert not await db.write(resolve_run, "unknown", now=NOW)

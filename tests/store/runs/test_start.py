@@ -10,8 +10,7 @@ import pytest
 from rota.core.runs.model import NewRun, Started
 from rota.errors import UsageError
 from rota.store.backend.database import Database, Tx
-from rota.store.runs import transitions
-from rota.store.runs.transitions import BulkItem
+from rota.store.runs.start import BulkItem, start_minimal, start_runs, start_uniform, successor
 from tests.kit.builders import (
     BIG,
     NOW,
@@ -90,7 +89,7 @@ async def test_a_start_that_only_its_id_can_stop_is_success_when_sent_again(db: 
     """The plain insert finds its own row, alone and inside of a larger transaction."""
 
     async def within(tx: Tx) -> list[Started]:
-        return await transitions.start(tx, [fresh], now=NOW, alone=False)
+        return await start_runs(tx, [fresh], now=NOW, alone=False)
 
     fresh = new_run()
     await start(db, fresh)
@@ -105,8 +104,8 @@ async def test_a_plain_bulk_sent_again_is_success_and_brings_what_was_missing(
 ) -> None:
     items = [(fresh_id(), body if n % 2 else None) for n in range(4)]
     template = new_run("ship", queue="mail")
-    assert await db.write(transitions.start_plain, template, items[:2], now=NOW) == {}
-    assert await db.write(transitions.start_plain, template, items, now=NOW) == {}
+    assert await db.write(start_minimal, template, items[:2], now=NOW) == {}
+    assert await db.write(start_minimal, template, items, now=NOW) == {}
     assert [(await get(db, run_id)).input for run_id, _ in items] == [None, body, None, body]
     assert await sql(db, "select count(*) from runs") == [(4,)]
 
@@ -144,10 +143,10 @@ async def _alike(
     db: Database, items: Sequence[BulkItem], template: NewRun | None = None
 ) -> dict[str, str]:
     template = template or new_run("ship", queue="mail", priority=2, tags='{"a":"b"}')
-    return await db.write(transitions.start_uniform, template, items, now=NOW)
+    return await db.write(start_uniform, template, items, now=NOW)
 
 
-async def test_runs_that_are_alike_are_born_like_any_other(db: Database) -> None:
+async def test_runs_that_are_alike_are_created_like_any_other(db: Database) -> None:
     items = _items(3)
     assert await _alike(db, items) == {}
     plain = new_run("ship", queue="mail", priority=2, tags='{"a":"b"}', limit_key="k", input="1")
@@ -187,7 +186,7 @@ async def test_a_big_input_spills_and_reads_back(db: Database) -> None:
 
 async def test_a_big_input_belongs_to_the_chain(db: Database) -> None:
     held = await begin(db, input=BIG)
-    retry = transitions.successor(held, fresh_id(), trigger="retry", available_at=NOW, attempt=2)
+    retry = successor(held, fresh_id(), trigger="retry", available_at=NOW, attempt=2)
     await settle(db, held, "fail", retry=retry)
     assert [run.input for run in await chain(db, held.id)] == [BIG, BIG]
     assert (await claim(db))[0].input == BIG
@@ -215,11 +214,10 @@ async def test_a_serial_key_is_free_again_when_its_run_is_over(db: Database) -> 
     assert await sound(db)
 
 
-async def test_a_second_successor_is_not_born(db: Database) -> None:
+async def test_a_second_successor_is_not_created(db: Database) -> None:
     held = await begin(db)
     heirs = [
-        transitions.successor(held, fresh_id(), trigger="retry", available_at=NOW, attempt=2)
-        for _ in range(2)
+        successor(held, fresh_id(), trigger="retry", available_at=NOW, attempt=2) for _ in range(2)
     ]
     await settle(db, held, "fail", retry=heirs[0])
     await start(db, heirs[1])
@@ -232,7 +230,7 @@ async def test_a_successor_keeps_what_makes_it_the_same_work(db: Database) -> No
         db, name="ship", queue="mail", priority=5, limit_key="k", serial_key="s", parent_id="p",
         version="v", tags="{}", options="{}", input="1", external_id="o-7",
     )  # fmt: skip
-    heir = transitions.successor(held, "heir", trigger="retry", available_at=NOW + 9, attempt=2)
+    heir = successor(held, "heir", trigger="retry", available_at=NOW + 9, attempt=2)
     kept = (
         "name", "queue", "priority", "limit_key", "serial_key", "parent_id", "version", "tags",
         "options", "input", "namespace", "kind", "recoveries",

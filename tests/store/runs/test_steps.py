@@ -10,7 +10,8 @@ import pytest
 from rota.core.runs.model import Claim, Started, StoredStep
 from rota.errors import LeaseLost
 from rota.store.backend.database import Database, Tx
-from rota.store.runs import steps, transitions
+from rota.store.runs import steps
+from rota.store.runs.cancel import cancel_chains
 from tests.kit.builders import (
     BIG,
     LEASE,
@@ -171,7 +172,7 @@ async def test_a_reaper_leaves_a_run_alone_while_its_steps_are_being_recorded(
     assert len(await reap(db, now=NOW + 2 * LEASE)) == 1
 
 
-async def test_a_child_and_its_step_are_born_together(db: Database) -> None:
+async def test_a_child_and_its_step_are_created_together(db: Database) -> None:
     parent = await begin(db)
     child = new_run("child", parent_id=parent.id, trigger="child")
     record = step_of(parent, "child#1", kind="child")
@@ -231,8 +232,8 @@ async def test_looks_after_many_children_answer_each(db: Database) -> None:
     await start(db, over, open_, theirs)
     [held] = await claim(db, names=["child"], slots=1)
     await settle(db, held)
-    looks = [steps.ChildLook(parent, run.id) for run in (over, open_, theirs)]
-    ends = await db.write(steps.look_after_children, looks)
+    looks = [steps.ChildQuery(parent, run.id) for run in (over, open_, theirs)]
+    ends = await db.write(steps.read_child_ends, looks)
     assert [(end.ended is not None, end.is_own) for end in ends] == [
         (True, True),
         (False, True),
@@ -353,5 +354,5 @@ async def test_a_forked_chain_is_a_chain_of_its_own(db: Database) -> None:
     held = await begin(db)
     fork = new_run(trigger="fork")
     await db.write(steps.fork, fork, from_root=held.id, position=1, now=NOW)
-    assert await db.write(transitions.cancel, [held.id], reason="no", now=NOW) == [held.id]
+    assert await db.write(cancel_chains, [held.id], reason="no", now=NOW) == [held.id]
     assert await status(db, fork.id) == "pending"

@@ -19,7 +19,7 @@ from rota.core.time.recurrence import parse
 from rota.schedules.ledger_check import ledger_faults
 from rota.store.backend.database import Database, Row, Tx
 from rota.store.backend.dialect import Dialect
-from rota.store.runs import transitions
+from rota.store.runs.settle import settle_runs
 from rota.store.schedules import fire as firing
 from rota.store.schedules import outcomes, templates
 from tests.kit.builders import SPACE, claim, fresh_id, get, settle, sound, sql
@@ -163,7 +163,7 @@ async def test_firing_inserts_the_run_and_advances_the_template(db: Database) ->
     await complete(db, START + HOUR + 7)
 
 
-async def test_nothing_due_changes_nothing_and_tells_the_next_instant(db: Database) -> None:
+async def test_nothing_due_changes_nothing_and_shows_the_next_instant(db: Database) -> None:
     await put(db, template())
     assert await fire(db, START) == firing.Fired(0, 0, [], START + HOUR)
     await put(db, template("rests", status="paused", available_at=None))
@@ -243,7 +243,7 @@ async def test_the_plain_way_writes_what_the_long_way_does(
     assert written[0] == written[1]
 
 
-async def test_a_template_that_stands_at_no_time_of_its_own_goes_on(db: Database) -> None:
+async def test_a_template_at_no_time_of_its_own_goes_on(db: Database) -> None:
     """Whoever put it there: the next time that is one is due, and it must not stop."""
     await put(db, template(due_at=START + HOUR - MINUTE))
     fired = await fire(db, START + HOUR)
@@ -262,7 +262,7 @@ async def test_a_fired_occurrence_is_left_alone_when_its_advance_was_lost(db: Da
     assert (await find(db)).due_at == START + 2 * HOUR
 
 
-async def test_a_run_for_a_template_that_is_gone_is_not_born(db: Database) -> None:
+async def test_a_run_for_a_template_that_is_gone_is_not_created(db: Database) -> None:
     row = template()
     await put(db, row)
     await db.write(templates.delete, row.id)
@@ -313,13 +313,13 @@ async def _ended_at_once(db: Database, count: int) -> list[str]:
     await put(db, *(template(f"n{count}-{n}") for n in range(count)))
     for hours in (1, 2):
         await fire(db, START + hours * HOUR)
-    held = await claim(db, now=START + 2 * HOUR, room=count, queues=[("default", count)])
+    held = await claim(db, now=START + 2 * HOUR, runs_max=count, queues=[("default", count)])
     assert len(held) == count
     seen: list[str] = []
 
     async def watched(tx: Tx) -> None:
         ends = [Outcome(one, "complete") for one in held]
-        await transitions.settle(Watched(tx, seen), ends, now=START + 3 * HOUR)
+        await settle_runs(Watched(tx, seen), ends, now=START + 3 * HOUR)
 
     await db.write(watched)
     ready = await sql(db, "select count(*) from runs where status = 'pending'")
@@ -361,7 +361,7 @@ async def test_failures_in_a_row_are_counted_for_each_schedule_by_itself(db: Dat
     for place in range(3):
         now = START + (place + 1) * HOUR
         await fire(db, now)
-        for one in await claim(db, now=now, room=9, queues=[("default", 9)]):
+        for one in await claim(db, now=now, runs_max=9, queues=[("default", 9)]):
             name = (await find_id(db, one.schedule_id or "")).name
             verb = "fail" if ends[name][place : place + 1] == "f" else "complete"
             if place < len(ends[name]):
@@ -420,7 +420,7 @@ def _only_postgres(db: Database) -> None:
         pytest.skip("SQLite has one writer at a time")
 
 
-async def test_a_run_that_ends_while_the_next_is_queued_behind_it_gives_it_its_turn(
+async def test_a_run_that_ends_while_the_next_is_queued_behind_it_releases_it(
     db: Database,
 ) -> None:
     _only_postgres(db)
@@ -481,7 +481,7 @@ async def test_what_another_scheduler_has_in_hand_is_left_to_it(db: Database) ->
     assert await sql(db, "select count(*) from runs where kind = 'workflow'") == [(6,)]
 
 
-async def test_a_turn_is_given_once_when_two_runs_end_at_once(db: Database) -> None:
+async def test_a_queued_run_is_released_once_when_two_runs_end_at_once(db: Database) -> None:
     row = template()
     await put(db, row)
     intent = templates.read_intent(row.spec)

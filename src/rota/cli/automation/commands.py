@@ -75,11 +75,11 @@ def show(call: CommonOptions, name: str) -> None:
 
     A change that waits for approval is shown with exactly the parameters it will be made with.
     """
-    story = connect.ask(call, lambda client: page.read(client, name))
+    explanation = connect.ask(call, lambda client: page.read(client, name))
     if call.json:
-        render.document(page.explanation_document(story))
+        render.document(page.explanation_document(explanation))
     else:
-        page.page(story)
+        page.page(explanation)
 
 
 for command in (
@@ -137,8 +137,8 @@ def deploy(call: CommonOptions, names: tuple[str, ...]) -> None:
     elif not call.json:
         for one in done:
             click.echo(_deployed_words(one))
-            _tell_lost(one.name, one.lost)
-        _tell_restarts(done)
+            _report_lost(one.name, one.lost)
+        _report_restarts(done)
     if broken:
         raise broken[0] if len(broken) == 1 else _all_of(broken)
 
@@ -187,7 +187,7 @@ def _deployed_document(one: Deployed) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _tell_lost(name: str, lost: Sequence[str]) -> None:
+def _report_lost(name: str, lost: Sequence[str]) -> None:
     for handler in lost:
         click.echo(
             f"the state of {name}'s handler {handler} is lost, because the handler is gone; "
@@ -195,7 +195,7 @@ def _tell_lost(name: str, lost: Sequence[str]) -> None:
         )  # fmt: skip
 
 
-def _tell_restarts(done: Sequence[Deployed]) -> None:
+def _report_restarts(done: Sequence[Deployed]) -> None:
     """Name the workers that run none of this until they are started again."""
     stale: dict[str, list[str]] = {}
     for one in done:
@@ -219,15 +219,15 @@ def rollback(call: CommonOptions, name: str, version: int) -> None:
     that starts with the code you rolled back from does not put it in force again; new code does,
     and so does `rota automation deploy`.
     """
-    done, standing = _steer(call, name, lambda client: client.automations.rollback(name, version))
+    done, view = _steer(call, name, lambda client: client.automations.rollback(name, version))
     if done.version == done.before:
         words = f"{name} is at version {done.version} already"
     else:
         words = f"{name} is back at the code of version {version}, as version {done.version}"
-    tell(call, standing, words, restores=version, lost_state_of=list(done.lost))
+    report(call, view, words, restores=version, lost_state_of=list(done.lost))
     if not call.json:
-        _tell_lost(name, done.lost)
-        _tell_restarts([Deployed(name, done.version, done.before, done.lost, standing.code)])
+        _report_lost(name, done.lost)
+        _report_restarts([Deployed(name, done.version, done.before, done.lost, view.code)])
 
 
 @automation.command("prune")
@@ -241,11 +241,11 @@ def prune(call: CommonOptions, name: str, keep: int) -> None:
     The version in force stays, and so does the newest one that was deployed. Runs keep the number
     of their version.
     """
-    pruned, standing = _steer(
+    pruned, view = _steer(
         call, name, lambda client: client.automations.prune_versions(name, keep=keep)
     )
     words = f"{render.count(len(pruned), 'version')} of {name} deleted"
-    tell(call, standing, words, pruned=list(pruned))
+    report(call, view, words, pruned=list(pruned))
 
 
 def _all_of(broken: Sequence[BadAutomation]) -> BadAutomation:
@@ -267,17 +267,17 @@ def _steer(
     return connect.ask(call, work)
 
 
-def tell(call: CommonOptions, standing: AutomationView, words: str, **facts: Any) -> None:
+def report(call: CommonOptions, view: AutomationView, words: str, **facts: Any) -> None:
     """The effect, and the state of the automation afterwards."""
     if call.json:
-        render.document(page.document(standing) | facts)
+        render.document(page.document(view) | facts)
         return
     click.echo(render.clean(words))
-    sentence = render.clean(standing.sentence)
-    state = "" if sentence.startswith(standing.status) else f"{render.coloured(standing.status)}: "
+    sentence = render.clean(view.sentence)
+    state = "" if sentence.startswith(view.status) else f"{render.coloured(view.status)}: "
     click.echo(f"→ {state}{sentence}.")
-    if standing.status == "Needs attention":
-        page.todo(standing)
+    if view.status == "Needs attention":
+        page.todo(view)
 
 
 @automation.command("run-now")
@@ -289,9 +289,9 @@ def run_now(call: CommonOptions, name: str) -> None:
     Refused while a run is active, or while something has to be resolved first.
     """
 
-    queued, standing = _steer(call, name, lambda client: client.automations.run_now(name))
+    queued, view = _steer(call, name, lambda client: client.automations.run_now(name))
     words = f"{name} checks now: {', '.join(queued)}" if queued else f"{name} has no producers"
-    tell(call, standing, words, queued=list(queued))
+    report(call, view, words, queued=list(queued))
 
 
 @automation.command("pause")
@@ -299,8 +299,8 @@ def run_now(call: CommonOptions, name: str) -> None:
 @click.pass_obj
 def pause(call: CommonOptions, name: str) -> None:
     """Pause an automation. A handler run in progress ends."""
-    _, standing = _steer(call, name, lambda client: client.automations.pause(name))
-    tell(call, standing, f"{name} is paused")
+    _, view = _steer(call, name, lambda client: client.automations.pause(name))
+    report(call, view, f"{name} is paused")
 
 
 @automation.command("resume")
@@ -311,8 +311,8 @@ def resume(call: CommonOptions, name: str) -> None:
 
     Handler runs that wait for a person stay waiting: see `rota run resolve`.
     """
-    _, standing = _steer(call, name, lambda client: client.automations.resume(name))
-    tell(call, standing, f"{name} is resumed")
+    _, view = _steer(call, name, lambda client: client.automations.resume(name))
+    report(call, view, f"{name} is resumed")
 
 
 @automation.command("archive")
@@ -320,8 +320,8 @@ def resume(call: CommonOptions, name: str) -> None:
 @click.pass_obj
 def archive(call: CommonOptions, name: str) -> None:
     """Archive an automation: pause it and hide it from lists."""
-    _, standing = _steer(call, name, lambda client: client.automations.archive(name))
-    tell(call, standing, f"{name} is archived; `rota automation resume {name}` brings it back")
+    _, view = _steer(call, name, lambda client: client.automations.archive(name))
+    report(call, view, f"{name} is archived; `rota automation resume {name}` brings it back")
 
 
 @automation.command("publish")
@@ -355,13 +355,13 @@ def publish(
 
     found = connect.project_of(call)
     if found is None or found.app is None:
-        new, stored, standing = connect.ask(call, work)
+        new, stored, view = connect.ask(call, work)
     else:
-        new, stored, standing = connect.run(connect.app_of(call, found), work)
+        new, stored, view = connect.run(connect.app_of(call, found), work)
     event = {"id": event_id, "topic": topic}
     kept = stored is not None and stored.correction is not None
     said = f"event {event_id} of topic {topic} {_what_came_of(stored)}"
-    tell(call, standing, said, event=event, published=new, kept=kept)
+    report(call, view, said, event=event, published=new, kept=kept)
 
 
 def _what_came_of(event: StoredEvent | None) -> str:
@@ -418,7 +418,7 @@ def requeue(
         raise BadInput(
             "name one event, or give --all", hint=f"See `rota automation events {name}`."
         )
-    back, standing = _steer(
+    back, view = _steer(
         call,
         name,
         lambda client: client.automations.requeue(name, topic, event_id, by=by, note=note),
@@ -427,7 +427,7 @@ def requeue(
     if len(back) == 1:
         words = f"event {back[0].message_id} of topic {back[0].topic} is given back to its reader"
     listed = [{"topic": one.topic, "id": one.message_id} for one in back]
-    tell(call, standing, words, requeued=listed)
+    report(call, view, words, requeued=listed)
 
 
 @automation.command("skip")
@@ -452,21 +452,21 @@ def skip(
     taken, see `rota run resolve`.
     """
     if input_id is not None and topic is None:
-        count, standing = _steer(
+        count, view = _steer(
             call,
             name,
             lambda client: client.automations.skip_input(name, input_id, by=by, note=note),
         )
         words = f"input {input_id} is skipped, with {render.count(count, 'event')}"
-        tell(call, standing, words, skipped={"input_id": input_id, "event_count": count})
+        report(call, view, words, skipped={"input_id": input_id, "event_count": count})
     elif topic is not None and event_id is not None and input_id is None:
-        _, standing = _steer(
+        _, view = _steer(
             call,
             name,
             lambda client: client.automations.skip_event(name, topic, event_id, by=by, note=note),
         )
         words = f"event {event_id} of topic {topic} is skipped"
-        tell(call, standing, words, skipped={"topic": topic, "id": event_id})
+        report(call, view, words, skipped={"topic": topic, "id": event_id})
     else:
         raise BadInput(
             "name one thing to skip: TOPIC and ID, or --input ID",

@@ -13,6 +13,7 @@ from rota.cli.automation import page
 from rota.cli.base import BaseCommand, CommonOptions
 from rota.core.automations.model import SeenInput
 from rota.core.automations.phases import EventStatus, Mutation
+from rota.core.redaction import shown_text
 from rota.core.runs.ids import short_id
 from rota.errors import BadInput, UnknownRun
 
@@ -209,7 +210,8 @@ def outputs(
     rows = [
         (
             page.short_change(row.id), page.settled(row), row.handler, row.tool,
-            render.short(row.title or row.params, CELL_WIDTH), render.ago(row.updated_at, now),
+            render.short(row.title or shown_text(row.params), CELL_WIDTH),
+            render.ago(row.updated_at, now),
         )
         for row in found
     ]  # fmt: skip
@@ -302,10 +304,10 @@ def events(
 
 
 def _payloads(row: StoredEvent) -> str:
-    used = render.short(row.payload, CELL_WIDTH)
+    used = render.short(shown_text(row.payload), CELL_WIDTH)
     if row.correction is None:
         return used
-    return f"{used}; not used: {render.short(row.correction, CELL_WIDTH)}"
+    return f"{used}; not used: {render.short(shown_text(row.correction), CELL_WIDTH)}"
 
 
 def _correction(row: StoredEvent) -> Any:

@@ -60,7 +60,7 @@ SETTLED = {"reconcile": "looked up", "person": "said by a person", "rejected": "
 class AutomationPage(NamedTuple):
     """Everything the page about one automation shows."""
 
-    standing: AutomationView
+    view: AutomationView
     graph: AutomationGraph | None
     deployed_at: int | None
     error: str | None  # what the run that blocks it last complained about
@@ -81,18 +81,18 @@ async def read(client: Client, name: str) -> AutomationPage:
     from rota.core.automations.graph import AutomationGraph
 
     ask = client.automations
-    standing = await ask.show(name)
+    view = await ask.show(name)
     versions = await ask.versions(name, limit=1)
     graph = msgspec.json.decode(versions[0].graph, type=AutomationGraph) if versions else None
-    error = standing.error if standing.said.actions else None
+    error = view.error if view.said.actions else None
     latest = await ask.activity(name, limit=LATEST_COUNT)
     deployed_at = versions[0].created_at if versions else None
     stale_count = len(await ask.stale(name))
     answers = await ask.answers(name, limit=LATEST_COUNT)
-    waits = standing.turn if standing.said.actions else None
+    waits = view.open_run if view.said.actions else None
     notification = None if waits is None else await client.notifications.latest(waits)
     return AutomationPage(
-        standing, graph, deployed_at, error, latest, stale_count, answers, notification,
+        view, graph, deployed_at, error, latest, stale_count, answers, notification,
         client.clock.now(),
     )  # fmt: skip
 
@@ -100,17 +100,17 @@ async def read(client: Client, name: str) -> AutomationPage:
 # -- what can be done --------------------------------------------------------------------------
 
 
-def actions(standing: AutomationView) -> list[dict[str, str]]:
+def actions(view: AutomationView) -> list[dict[str, str]]:
     """The actions that a person can take: the exact commands, and what each means."""
-    waits = in_the_way(standing) or standing.turn
+    waits = in_the_way(view) or view.open_run
     names = {
-        "name": standing.automation.name, "waits": waits.id if waits else "",
-        "skips": _listed(standing.skips), "version": standing.automation.version,
-        "known": max((one.version or 0 for one in standing.code.others), default=0),
+        "name": view.automation.name, "waits": waits.id if waits else "",
+        "skips": _listed(view.skips), "version": view.automation.version,
+        "known": max((one.version or 0 for one in view.code.others), default=0),
     }  # fmt: skip
-    doubt = standing.turn is not None and standing.turn.reason == "reconciliation"
+    doubt = view.open_run is not None and view.open_run.reason == "reconciliation"
     found = []
-    for action in standing.said.actions:
+    for action in view.said.actions:
         command, means = ACTIONS.get(action, ("rota automation show {name}", action))
         means = IN_DOUBT.get(action, means) if doubt else means
         said = {"command": command.format(**names), "means": means.format(**names)}
@@ -124,10 +124,13 @@ def _listed(events: Sequence[EventName]) -> str:
     return f"{said} and {more} more" if more > 0 else said
 
 
-def in_the_way(standing: AutomationView) -> LedgerRow | None:
+def in_the_way(view: AutomationView) -> LedgerRow | None:
     """The change that waits for approval or is in doubt, if it is what blocks."""
-    blocks = standing.turn is not None and standing.turn.reason in ("approval", "reconciliation")
-    return standing.mutation if blocks and standing.said.actions else None
+    blocks = view.open_run is not None and view.open_run.reason in (
+        "approval",
+        "reconciliation",
+    )
+    return view.mutation if blocks and view.said.actions else None
 
 
 # -- documents ---------------------------------------------------------------------------------
@@ -146,43 +149,46 @@ def code_document(code: CodeState) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def document(standing: AutomationView) -> dict[str, Any]:
+def document(view: AutomationView) -> dict[str, Any]:
     """An automation for machines."""
-    one, turn, change = standing.automation, standing.turn, in_the_way(standing)
+    one, open_run, change = view.automation, view.open_run, in_the_way(view)
     return {
-        "name": one.name, "status": standing.status, "sentence": standing.sentence,
+        "name": one.name, "status": view.status, "sentence": view.sentence,
         "setting": one.status, "version": one.version, "queue": one.queue,
-        "schedule": standing.schedule,
-        "next_at": standing.next_at and standing.next_at.isoformat(),
-        "code": code_document(standing.code),
-        "pending": standing.pending, "failure_count": one.failures, "fix_count": one.fixes,
-        "run": turn and {"id": turn.id, "status": turn.label, "attempt": turn.attempt},
+        "schedule": view.schedule,
+        "next_at": view.next_at and view.next_at.isoformat(),
+        "code": code_document(view.code),
+        "pending": view.pending, "failure_count": one.failures, "fix_count": one.fixes,
+        "run": open_run
+        and {"id": open_run.id, "status": open_run.label, "attempt": open_run.attempt},
         "change": change and output_document(change),
-        "skips": [{"topic": event.topic, "id": event.message_id} for event in standing.skips],
-        "actions": actions(standing),
+        "skips": [{"topic": event.topic, "id": event.message_id} for event in view.skips],
+        "actions": actions(view),
         "created_at": render.at(one.created_at), "updated_at": render.at(one.updated_at),
     }  # fmt: skip
 
 
-def explanation_document(story: AutomationPage) -> dict[str, Any]:
+def explanation_document(explanation: AutomationPage) -> dict[str, Any]:
     """The page for machines."""
-    return document(story.standing) | {
-        "deployed_at": render.at(story.deployed_at),
-        "error": render.parsed(story.error),
-        "stale_input_count": story.stale_count,
-        "handlers": [handler_document(one, _node(story, one)) for one in story.standing.handlers],
-        "latest": [doing_document(one) for one in story.latest],
-        "answers": [answer_document(one) for one in story.answers],
-        "notification": notification_document(story.notification),
+    return document(explanation.view) | {
+        "deployed_at": render.at(explanation.deployed_at),
+        "error": render.parsed(explanation.error),
+        "stale_input_count": explanation.stale_count,
+        "handlers": [
+            handler_document(one, _node(explanation, one)) for one in explanation.view.handlers
+        ],
+        "latest": [doing_document(one) for one in explanation.latest],
+        "answers": [answer_document(one) for one in explanation.answers],
+        "notification": notification_document(explanation.notification),
     }
 
 
-def notification_document(told: RecordedNotification | None) -> dict[str, Any] | None:
+def notification_document(recorded: RecordedNotification | None) -> dict[str, Any] | None:
     """The notification about what blocks an automation, for machines."""
-    if told is None:
+    if recorded is None:
         return None
-    one = told.notification
-    return {"id": one.id, "kind": one.kind, "at": render.at(one.at), "rules": told.rules}
+    one = recorded.notification
+    return {"id": one.id, "kind": one.kind, "at": render.at(one.at), "rules": recorded.rules}
 
 
 def handler_document(one: DeployedHandler, node: HandlerNode | None) -> dict[str, Any]:
@@ -241,38 +247,38 @@ def output_document(row: LedgerRow) -> dict[str, Any]:
 # -- pages -------------------------------------------------------------------------------------
 
 
-def page(story: AutomationPage) -> None:
+def page(explanation: AutomationPage) -> None:
     """The page for people: first what is the matter and how to clear it, then the rest."""
-    standing = story.standing
-    name = click.style(render.clean(standing.automation.name), bold=True)
-    click.echo(f"automation {name}  {render.coloured(standing.status)}")
-    click.echo(f"  {render.clean(_unclaimed(story) or standing.sentence + '.')}")
-    if story.notification is not None:
-        told = story.notification
-        kind, at = told.notification.kind, render.clock(told.notification.at)
-        click.echo(f"  Notification {kind} of {at} {render.clean(told.receivers)}.")
-    change = in_the_way(standing)
+    view = explanation.view
+    name = click.style(render.clean(view.automation.name), bold=True)
+    click.echo(f"automation {name}  {render.coloured(view.status)}")
+    click.echo(f"  {render.clean(_unclaimed(explanation) or view.sentence + '.')}")
+    if explanation.notification is not None:
+        recorded = explanation.notification
+        kind, at = recorded.notification.kind, render.clock(recorded.notification.at)
+        click.echo(f"  Notification {kind} of {at} {render.clean(recorded.receivers)}.")
+    change = in_the_way(view)
     if change is not None:
         render.heading("the change")
         change_lines(change)
-        if story.error is not None:
-            click.echo(f"  {'now':<12}{render.clean(read_error(story.error)['message'])}")
+        if explanation.error is not None:
+            click.echo(f"  {'now':<12}{render.clean(read_error(explanation.error)['message'])}")
     else:
-        _error(story)
-    todo(standing)
-    _facts(story)
+        _error(explanation)
+    todo(view)
+    _facts(explanation)
     render.heading("handlers")
-    _handlers(story)
+    _handlers(explanation)
     render.heading("latest runs")
-    doings(story.latest, story.now)
-    if story.answers:
+    doings(explanation.latest, explanation.now)
+    if explanation.answers:
         render.heading("latest answers")
-        answer_lines(story.answers)
+        answer_lines(explanation.answers)
 
 
-def todo(standing: AutomationView) -> None:
+def todo(view: AutomationView) -> None:
     """The exact commands that clear what is in the way."""
-    found = actions(standing)
+    found = actions(view)
     if not found:
         return
     render.heading("what you can do")
@@ -283,12 +289,12 @@ def todo(standing: AutomationView) -> None:
 
 def change_lines(row: LedgerRow) -> None:
     """One change, with exactly the parameters it is made with."""
-    told = read_error(row.error)["message"] if row.error else None
+    recorded = read_error(row.error)["message"] if row.error else None
     lines = [
         ("title", row.title),
         ("tool", f"{row.tool} ({row.safety}), called by {row.handler}"),
         ("status", settled(row)),
-        ("said", told),
+        ("said", recorded),
         ("key", row.id),
         ("run", row.run_id),
         ("since", render.clock(row.created_at)),
@@ -315,34 +321,36 @@ def settled(row: LedgerRow) -> str:
 
 def spread(name: str, text: str) -> None:
     """Stored JSON, whole: what is agreed to must be seen to the end."""
-    lines = json.dumps(json.loads(text), ensure_ascii=False, indent=2).splitlines()
+    lines = json.dumps(render.parsed(text), ensure_ascii=False, indent=2).splitlines()
     click.echo(f"  {name:<12}{render.clean(lines[0])}")
     for line in lines[1:]:
         click.echo(f"  {'':<12}{render.clean(line)}")
 
 
-def _error(story: AutomationPage) -> None:
-    if story.error is None:
+def _error(explanation: AutomationPage) -> None:
+    if explanation.error is None:
         return
-    detail = read_error(story.error)
+    detail = read_error(explanation.error)
     render.heading("the error")
     click.echo(f"  {render.clean(detail['type'])}: {render.clean(detail['message'])}")
     for line in own_frames(detail["trace"].rstrip()):
         click.echo(f"  {render.clean(line)}")
 
 
-def _facts(story: AutomationPage) -> None:
-    one, standing = story.standing.automation, story.standing
-    pending = ", ".join(f"{topic} {n}" for topic, n in sorted(standing.pending.items()))
-    stale = f"{story.stale_count} not done for long: `rota automation inputs {one.name} --stale`"
+def _facts(explanation: AutomationPage) -> None:
+    one, view = explanation.view.automation, explanation.view
+    pending = ", ".join(f"{topic} {n}" for topic, n in sorted(view.pending.items()))
+    stale = (
+        f"{explanation.stale_count} not done for long: `rota automation inputs {one.name} --stale`"
+    )
     lines = [
-        ("schedule", standing.schedule),
-        ("version", f"{one.version}, since {render.clock(story.deployed_at)}"),
-        ("paused", _paused(standing)),
+        ("schedule", view.schedule),
+        ("version", f"{one.version}, since {render.clock(explanation.deployed_at)}"),
+        ("paused", _paused(view)),
         ("queue", one.queue if one.queue != "default" else None),
-        ("run", standing.turn and f"{standing.turn.id} ({standing.turn.label})"),
+        ("run", view.open_run and f"{view.open_run.id} ({view.open_run.label})"),
         ("pending", pending or "no events"),
-        ("inputs", stale if story.stale_count else None),
+        ("inputs", stale if explanation.stale_count else None),
     ]
     render.heading("about it")
     for name, value in lines:
@@ -350,36 +358,36 @@ def _facts(story: AutomationPage) -> None:
             click.echo(f"  {name:<12}{render.clean(value)}")
 
 
-def _paused(standing: AutomationView) -> str | None:
+def _paused(view: AutomationView) -> str | None:
     """A pause that something more urgent hides."""
-    if standing.automation.status == "active" or standing.status == "Stopped":
+    if view.automation.status == "active" or view.status == "Stopped":
         return None
-    return f"yes: it rests after this, until `rota automation resume {standing.automation.name}`"
+    return f"yes: it rests after this, until `rota automation resume {view.automation.name}`"
 
 
-def _unclaimed(story: AutomationPage) -> str | None:
+def _unclaimed(explanation: AutomationPage) -> str | None:
     """For how long no worker has taken it up; a moment is nothing to worry about."""
-    turn = story.standing.turn
-    if turn is None or turn.status != "pending" or turn.available_at is None:
+    open_run = explanation.view.open_run
+    if open_run is None or open_run.status != "pending" or open_run.available_at is None:
         return None
-    if story.now - turn.available_at < PATIENCE_S * SECOND:
+    if explanation.now - open_run.available_at < PATIENCE_S * SECOND:
         return None
-    since = render.ago(turn.available_at, story.now).removesuffix(" ago")
+    since = render.ago(open_run.available_at, explanation.now).removesuffix(" ago")
     return f"No worker has taken it for {since}: is `rota up` running, with this code?"
 
 
-def _node(story: AutomationPage, handler: DeployedHandler) -> HandlerNode | None:
-    nodes = story.graph.handlers if story.graph else ()
+def _node(explanation: AutomationPage, handler: DeployedHandler) -> HandlerNode | None:
+    nodes = explanation.graph.handlers if explanation.graph else ()
     return next((node for node in nodes if node.name == handler.name), None)
 
 
-def _handlers(story: AutomationPage) -> None:
+def _handlers(explanation: AutomationPage) -> None:
     rows = []
-    for one in story.standing.handlers:
-        node = _node(story, one)
+    for one in explanation.view.handlers:
+        node = _node(explanation, one)
         rows.append((
             one.name, one.kind, _reads(one, node), ", ".join(node.publishes) if node else "",
-            _due(one, story.now), render.ago(one.last_run_at, story.now),
+            _due(one, explanation.now), render.ago(one.last_run_at, explanation.now),
         ))  # fmt: skip
     render.table(("name", "kind", "runs on", "publishes", "next", "last"), rows, "no handlers")
 

@@ -120,35 +120,36 @@ def _one(
 ) -> None:
     if client is None:
         raise never_ran(path)
-    story = connect.run(client, lambda opened: _explanation(opened, path, run_id))
+    explanation = connect.run(client, lambda opened: _explanation(opened, path, run_id))
     if result:
-        if story.result.output is None:
+        if explanation.result.output is None:
             raise WrongState(
-                f"run {story.run.root_id} is {story.run.label}: it has no result",
-                hint=f"Its items: `rota pipeline history {path} --run {story.run.root_id}`.",
+                f"run {explanation.run.root_id} is {explanation.run.label}: it has no result",
+                hint=f"Its items: `rota pipeline history {path} --run {explanation.run.root_id}`.",
             )
-        render.whole(story.result.output)
+        render.whole(explanation.result.output)
     elif call.json:
         render.document(
-            {"run": story.run.root_id} | result_document(story.result)
-            | {"items": msgspec.to_builtins(story.items)}
+            {"run": explanation.run.root_id} | result_document(explanation.result)
+            | {"items": msgspec.to_builtins(explanation.items)}
         )  # fmt: skip
     else:
-        _page(story, path, limit)
+        _page(explanation, path, limit)
 
 
 async def _explanation(client: Client, path: Path, run_id: str | None) -> PipelineRunPage:
+    from rota.pipelines.outcome import shown_item
     from rota.pipelines.run import result_reader
 
     run = await chosen_run(client, path, run_id)
     result = await result_reader.result(client, run.root_id)
-    items = [each async for each in result_reader.items(client, run.root_id)]
+    items = [shown_item(each) async for each in result_reader.items(client, run.root_id)]
     return PipelineRunPage(run, await client.runs.chain(run.root_id), result, items)
 
 
-def _page(story: PipelineRunPage, path: Path, limit: int) -> None:
-    run, result = story.run, story.result
-    entry = HistoryEntry(run, result, story.attempts)
+def _page(explanation: PipelineRunPage, path: Path, limit: int) -> None:
+    run, result = explanation.run, explanation.result
+    entry = HistoryEntry(run, result, explanation.attempts)
     outcome = run.label if run.status == "skipped" else entry.outcome
     click.echo(f"run {run.root_id}  {render.coloured(summary(result, outcome))}")
     for name, value in (
@@ -160,7 +161,9 @@ def _page(story: PipelineRunPage, path: Path, limit: int) -> None:
             click.echo(f"  {name:<12}{render.clean(str(value))}")
     render.heading("items")
     # People look for failures first; these must not be hidden among thousands.
-    shown = sorted(story.items, key=lambda each: (GOOD.get(each.status, 0), each.position))[:limit]
+    shown = sorted(explanation.items, key=lambda each: (GOOD.get(each.status, 0), each.position))[
+        :limit
+    ]
     rows = [
         (
             "-" if each.status == "filtered" else each.position + 1,
@@ -170,8 +173,8 @@ def _page(story: PipelineRunPage, path: Path, limit: int) -> None:
         for each in shown
     ]  # fmt: skip
     render.table(("#", "item", "status", "result"), rows, "no items")
-    if len(story.items) > len(shown):
-        more = len(story.items) - len(shown)
+    if len(explanation.items) > len(shown):
+        more = len(explanation.items) - len(shown)
         click.echo(f"and {more} more: --limit N, or --json for all", err=True)
 
 

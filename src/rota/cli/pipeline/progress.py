@@ -30,34 +30,34 @@ class Meter:
     def __init__(self, *, quiet: bool = False) -> None:
         self._is_bar = sys.stderr.isatty()
         self._quiet = quiet
-        self._told_at = 0.0
+        self._shown_at = 0.0
         self._phase: tuple[str, str | None] | None = None
         self._pace = Throughput()
         self._last: Progress | None = None
         self._drawn = False
         self._waiting_at: float | None = None  # when a wait was last told
 
-    def tell(self, progress: Progress) -> None:
+    def report(self, progress: Progress) -> None:
         """Take news; show them when it is time."""
         now = time.monotonic()
         self._last = progress
-        self._tell_wait(progress, now)
+        self._report_wait(progress, now)
         self._pace.see(progress, now)
         changed = (progress.phase, progress.node) != self._phase
         wait = DRAW_S if self._is_bar else LINE_S
         if self._quiet or progress.phase in ("begun", "ended"):
             return
-        if not changed and now - self._told_at < wait:
+        if not changed and now - self._shown_at < wait:
             return
         if not self._is_bar and self._pace.age_s(now) < LINES_AFTER_S:
             return
-        self._phase, self._told_at = (progress.phase, progress.node), now
+        self._phase, self._shown_at = (progress.phase, progress.node), now
         if self._is_bar:
             self._draw(progress, now)
         else:
             click.echo(self._line(progress, now), err=True)
 
-    def _tell_wait(self, progress: Progress, now: float) -> None:
+    def _report_wait(self, progress: Progress, now: float) -> None:
         """A line when the run begins to wait for its provider, now and then, and at the end."""
         name = render.clean(progress.pipeline_id)
         if progress.waiting is None:
@@ -131,21 +131,21 @@ class Throughput:
     """How fast items end, counted from when this process began with them."""
 
     def __init__(self) -> None:
-        self._born: float | None = None
+        self._began_at: float | None = None
         self._stage: tuple[str, str | None] | None = None
         self._from: tuple[float, int] = (0.0, 0)
 
     def see(self, progress: Progress, now: float) -> None:
         """Take note."""
-        if self._born is None:
-            self._born = now
+        if self._began_at is None:
+            self._began_at = now
         stage = (progress.phase, progress.node)
         if stage != self._stage:  # what an earlier attempt has done took no time now
             self._stage, self._from = stage, (now, progress.done)
 
     def age_s(self, now: float) -> float:
         """Since the first news."""
-        return 0.0 if self._born is None else now - self._born
+        return 0.0 if self._began_at is None else now - self._began_at
 
     def left_s(self, progress: Progress, now: float) -> float | None:
         """Until all items of this stage have ended, if the pace stays; None: too early to tell."""

@@ -49,7 +49,7 @@ def _again(name: str, text: str) -> click.Command:
             last = await chosen_run(app, place, run_id)
             _must_have(name, last, path)
             await _must_be_free(app, last, flag_of(call))
-            _tell_of_changes(last, place, path)
+            _report_changes(last, place, path)
             app.pipelines.know(home.name, home)
             return await app.pipelines.retry(last.root_id, queue=queue)
 
@@ -82,7 +82,7 @@ def _must_have(verb: str, last: Run, path: str) -> None:
         )
 
 
-def _tell_of_changes(last: Run, place: Path, path: str) -> None:
+def _report_changes(last: Run, place: Path, path: str) -> None:
     """A user who has fixed the file should know that this run does not see it."""
     from rota.pipelines import snapshot
     from rota.pipelines.definition.locate import open_pipeline

@@ -121,7 +121,7 @@ class Life:
     def __init__(self, app: Rota, meter: Meter) -> None:
         self._app, self._meter = app, meter
         self._interrupt = asyncio.Event()
-        self._told_end = False
+        self._end_shown = False
         self._root_id: str | None = None
 
     async def live(self, begin: Begin, queue: str | None = None) -> PipelineRunEnd:
@@ -153,20 +153,20 @@ class Life:
 
     def _notified(self, progress: Progress) -> None:
         if self._root_id in (None, progress.root_id):
-            self._meter.tell(progress)
-            self._told_end = progress.phase == "ended"
+            self._meter.report(progress)
+            self._end_shown = progress.phase == "ended"
 
     async def _ended(self, ref: RunHandle[PipelineResult]) -> None:
         waiting = asyncio.ensure_future(self._app.runs.wait(ref.id))
         stopping = asyncio.ensure_future(self._interrupt.wait())
         try:
             while not waiting.done():
-                pause_s = SETTLE_S if self._told_end else REFRESH_S
+                pause_s = SETTLE_S if self._end_shown else REFRESH_S
                 await asyncio.wait(
                     {waiting, stopping}, timeout=pause_s, return_when=asyncio.FIRST_COMPLETED
                 )
                 self._meter.refresh()
-                if self._told_end and (await ref.run()).status == "waiting":
+                if self._end_shown and (await ref.run()).status == "waiting":
                     return  # for a person, who reads what this command prints
                 if stopping.done() and not waiting.done():
                     await self._cancel(ref)

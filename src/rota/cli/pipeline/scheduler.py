@@ -64,8 +64,8 @@ def with_commands(
 
     def folder_commands(client: Client | None) -> ScheduleCommands:
         trust = location.trust_of(call)
-        roster = PipelineRegistry(client, root, history_max=HISTORY_MAX, trust=trust)
-        return ScheduleCommands(client, roster, now=app.clock.now)
+        registry = PipelineRegistry(client, root, history_max=HISTORY_MAX, trust=trust)
+        return ScheduleCommands(client, registry, now=app.clock.now)
 
     async def look(client: Client) -> T:
         return await work(folder_commands(client))
@@ -92,7 +92,11 @@ def list_(call: CommonOptions, folder: str | None) -> None:
     async def look(
         folder_commands: ScheduleCommands,
     ) -> tuple[list[Scheduled], dict[str, str], int]:
-        return await folder_commands.listing(), folder_commands.roster.broken, folder_commands.now()
+        return (
+            await folder_commands.listing(),
+            folder_commands.registry.broken,
+            folder_commands.now(),
+        )
 
     found, broken, now = with_commands(call, folder, look, writes=False)
     if call.json:
@@ -102,10 +106,10 @@ def list_(call: CommonOptions, folder: str | None) -> None:
         return
     empty = "no pipeline here has a schedule; add a `schedule:` block with `cron:` to one"
     scheduler_page.table(found, broken, now, empty)
-    _tell_holder(folder, now)
+    _report_holder(folder, now)
 
 
-def _tell_holder(folder: str | None, now: int) -> None:
+def _report_holder(folder: str | None, now: int) -> None:
     """Whether a scheduler executes what is listed: on stderr, so that the list stays a list."""
     from rota.pipelines.folder import lock_file
 
@@ -151,7 +155,7 @@ def _status_of_scheduler(call: CommonOptions, folder: str | None) -> None:
     from rota.pipelines.folder import lock_file
 
     async def look(folder_commands: ScheduleCommands) -> tuple[Path, int]:
-        return folder_commands.roster.root, folder_commands.now()
+        return folder_commands.registry.root, folder_commands.now()
 
     root, now = with_commands(call, folder, look, writes=False)
     holder = lock_file.living(root, now=now)

@@ -272,7 +272,7 @@ def holder_line(root: Path, holder: LockContent | None, now: int) -> str:
 
 
 def outcome_of(event: ExecutionComplete) -> str:
-    """The same of an event; a result that cannot be read is not told."""
+    """The same of an event; a result that cannot be read counts as completed."""
     from rota.pipelines.outcome import PipelineResult
 
     result = event.result

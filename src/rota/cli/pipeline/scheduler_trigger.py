@@ -90,13 +90,13 @@ async def _live(
         run_id = await folder_commands.trigger(scheduled.schedule_id)
         if wait:
             return await _await(app, run_id, timeout)
-        _tell_started(call, run_id, scheduled.schedule_id, holder.pid)
+        _report_started(call, run_id, scheduled.schedule_id, holder.pid)
         return None
     finally:
         await app.close()
 
 
-def _tell_started(call: CommonOptions, run_id: str, schedule_id: str, pid: int) -> None:
+def _report_started(call: CommonOptions, run_id: str, schedule_id: str, pid: int) -> None:
     if call.json:
         render.document({"id": run_id, "schedule": schedule_id})
     else:

@@ -38,9 +38,9 @@ def trust(call: CommonOptions, path: str | None, remove: bool) -> None:
         return
     if remove:
         removed = [str(folder) for folder in _folders(path) if kept.remove(folder)]
-        _tell(call, [{"folder": folder, "trusted": False} for folder in removed])
+        _report(call, [{"folder": folder, "trusted": False} for folder in removed])
         return
-    _tell(call, [_trusted(kept, loaded) for loaded in _loaded(path)])
+    _report(call, [_trusted(kept, loaded) for loaded in _loaded(path)])
 
 
 def _folders(path: str) -> list[Path]:
@@ -68,7 +68,7 @@ def _trusted(kept: Trust, loaded: Loaded) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _tell(call: CommonOptions, documents: list[dict[str, Any]]) -> None:
+def _report(call: CommonOptions, documents: list[dict[str, Any]]) -> None:
     if call.json:
         render.document(documents)
         return

@@ -12,7 +12,7 @@ import click
 
 from rota.cli import complete, connect
 from rota.cli.automation.answers import PERSON, RESULT, result_of
-from rota.cli.automation.commands import tell
+from rota.cli.automation.commands import report
 from rota.cli.automation.page import in_the_way, output_document
 from rota.cli.base import BaseCommand, CommonOptions
 from rota.errors import UnknownRun, WrongState
@@ -50,14 +50,14 @@ async def _seen(client: Client, given: str) -> ApprovalTarget:
         )
     if number:
         return ApprovalTarget(run.name, f"{run.root_id}-{number}")
-    standing = await client.automations.show(run.name)
+    view = await client.automations.show(run.name)
     # Not any run of its chain: a later attempt may ask for something else.
-    if standing.turn is None or standing.turn.id != run.id:
+    if view.open_run is None or view.open_run.id != run.id:
         raise WrongState(
             f"run {run.id} of automation {run.name} is over; nothing was changed",
             hint=f"See what it waits for now: `rota automation show {run.name}`.",
         )
-    change = in_the_way(standing)
+    change = in_the_way(view)
     return ApprovalTarget(run.name, change.id if change else run.id)
 
 
@@ -73,10 +73,10 @@ def _answer(
         row = await verb(client.automations, seen)
         return row, await client.automations.show(seen.name)
 
-    row, standing = connect.ask(call, work)
+    row, view = connect.ask(call, work)
     if row is not None:
         facts["answered"] = output_document(row)
-    tell(call, standing, words(standing.automation.name, row), **facts)
+    report(call, view, words(view.automation.name, row), **facts)
 
 
 def _title(row: LedgerRow | None) -> str:

@@ -91,19 +91,19 @@ def show_(call: CommonOptions, run_id: str, watch: bool) -> None:
     ID is the id of the run, its short id, a beginning that fits one run only, or its external id.
     """
 
-    def show(story: page.RunPage) -> None:
+    def show(explanation: page.RunPage) -> None:
         if call.json:
-            render.document(page.document(story))
+            render.document(page.document(explanation))
         else:
-            page.page(story)
+            page.page(explanation)
 
     async def look(client: Client) -> page.RunPage:
         return await page.read(client, run_id)
 
     if watch:
         watching.watch(
-            call, look, show, shape=lambda story: (story.attempts, story.steps),
-            is_over=lambda story: story.last.is_final,
+            call, look, show, shape=lambda explanation: (explanation.attempts, explanation.steps),
+            is_over=lambda explanation: explanation.last.is_final,
         )  # fmt: skip
     else:
         show(connect.ask(call, look))

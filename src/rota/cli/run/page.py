@@ -12,6 +12,7 @@ from rota.cli.automation import page as automation_page
 from rota.cli.run import next_steps
 from rota.core.automations.text import deed
 from rota.core.pipelines.names import pipeline_id_of
+from rota.core.redaction import shown_text
 from rota.core.runs.ids import short_id
 from rota.core.runs.stored_errors import own_frames, read_error
 from rota.errors import UnknownRun
@@ -55,12 +56,16 @@ async def read(client: Client, run_id: str) -> RunPage:
         return _archived(archived.attempts, archived, client.clock.now())
     # A pipeline has a step for each item: `rota pipeline history` shows them as items.
     steps = [] if attempts[-1].kind == "pipeline" else await client.runs.steps(run_id)
-    story = RunPage(attempts, steps, client.clock.now())
-    if not steps and story.last.is_final:
+    explanation = RunPage(attempts, steps, client.clock.now())
+    if not steps and explanation.last.is_final:
         archived = await client.operations.archived(attempts[0].root_id)
         if archived is not None:
-            return _archived(attempts, archived, story.now)
-    return await _with_handler(client, story) if story.last.kind == "automation" else story
+            return _archived(attempts, archived, explanation.now)
+    return (
+        await _with_handler(client, explanation)
+        if explanation.last.kind == "automation"
+        else explanation
+    )
 
 
 def _archived(attempts: Sequence[Run], archived: ArchivedChain, now: int) -> RunPage:
@@ -68,59 +73,59 @@ def _archived(attempts: Sequence[Run], archived: ArchivedChain, now: int) -> Run
     return RunPage(attempts, steps, now, month=archived.month)
 
 
-async def _with_handler(client: Client, story: RunPage) -> RunPage:
+async def _with_handler(client: Client, explanation: RunPage) -> RunPage:
     """With what the newest attempt did that ran a handler."""
-    for run in reversed(story.attempts):
+    for run in reversed(explanation.attempts):
         found = await client.automations.handler_run(run.id)
         if found is not None:
             touched = await client.automations.touched(run.id)
-            return story._replace(handler_run=found, touched=touched)
-    return story
+            return explanation._replace(handler_run=found, touched=touched)
+    return explanation
 
 
-def document(story: RunPage) -> dict[str, Any]:
+def document(explanation: RunPage) -> dict[str, Any]:
     """The page for machines."""
-    return _handler_document(story) | {
-        "run": render.record(story.last),
-        "attempts": [render.record(run) for run in story.attempts],
-        "steps": [render.record(step) for step in story.steps],
-        "archived": story.month,
-        "hint": _next_step(story),
+    return _handler_document(explanation) | {
+        "run": render.record(explanation.last),
+        "attempts": [render.record(run) for run in explanation.attempts],
+        "steps": [render.record(step) for step in explanation.steps],
+        "archived": explanation.month,
+        "hint": _next_step(explanation),
     }
 
 
-def _next_step(story: RunPage) -> str:
-    if story.month is not None:
-        return f"Nothing to do: it is in the archive of {story.month}."
-    return next_steps.next_step(story.last, story.steps, story.now)
+def _next_step(explanation: RunPage) -> str:
+    if explanation.month is not None:
+        return f"Nothing to do: it is in the archive of {explanation.month}."
+    return next_steps.next_step(explanation.last, explanation.steps, explanation.now)
 
 
-def _handler_document(story: RunPage) -> dict[str, Any]:
-    found = story.handler_run
+def _handler_document(explanation: RunPage) -> dict[str, Any]:
+    found = explanation.handler_run
     if found is None:
         return {}
     return {
         "handler_run": automation_page.doing_document(found),
         "events": [
             {"topic": one.topic, "id": one.message_id, "act": one.act, "at": render.at(one.at)}
-            for one in story.touched
+            for one in explanation.touched
         ],
         "change": found.change and automation_page.output_document(found.change),
     }
 
 
-def _handler(story: RunPage) -> None:
+def _handler(explanation: RunPage) -> None:
     """The work of a handler run of an automation: its handler, its events and its change."""
-    found = story.handler_run
+    found = explanation.handler_run
     if found is None:
         return
     render.heading(f"{found.run.kind} {render.clean(found.run.handler)}")
     click.echo(f"  {render.clean(deed(found.run, found.change))}")
-    for one in story.touched[:EVENTS_MAX]:
+    for one in explanation.touched[:EVENTS_MAX]:
         event = render.clean(f"{one.topic}/{one.message_id}")
         click.echo(f"  {one.act:<12}{event}  {render.clock(one.at)}")
-    if len(story.touched) > EVENTS_MAX:
-        click.echo(f"  … and {len(story.touched) - EVENTS_MAX} more")
+    if len(explanation.touched) > EVENTS_MAX:
+        click.echo(f"  … and {len(explanation.touched) - EVENTS_MAX} more")
     if found.run.remark:
         click.echo(f"  {'remark':<12}{render.clean(found.run.remark)}")
     if found.change is not None:
@@ -128,29 +133,29 @@ def _handler(story: RunPage) -> None:
         automation_page.change_lines(found.change)
 
 
-def page(story: RunPage) -> None:
+def page(explanation: RunPage) -> None:
     """The page for people."""
-    _head(story)
-    _handler(story)
-    if len(story.attempts) > 1:
+    _head(explanation)
+    _handler(explanation)
+    if len(explanation.attempts) > 1:
         render.heading("attempts")
-        _attempts(story)
-    if story.steps:
+        _attempts(explanation)
+    if explanation.steps:
         render.heading("steps")
-        _steps(story)
-    if story.last.kind == "pipeline":
-        name = render.clean(pipeline_id_of(story.last.name))
-        click.echo(f"\nitems: rota pipeline history {name} --run {story.last.root_id}")
-    _error(story.last)
+        _steps(explanation)
+    if explanation.last.kind == "pipeline":
+        name = render.clean(pipeline_id_of(explanation.last.name))
+        click.echo(f"\nitems: rota pipeline history {name} --run {explanation.last.root_id}")
+    _error(explanation.last)
     click.echo()
-    click.echo(_next_step(story))
+    click.echo(_next_step(explanation))
 
 
-def _head(story: RunPage) -> None:
-    run, first = story.last, story.attempts[0]
+def _head(explanation: RunPage) -> None:
+    run, first = explanation.last, explanation.attempts[0]
     click.echo(f"run {short_id(run.id)}  {click.style(render.clean(run.name), bold=True)}  "
         f"{render.coloured(render.clean(run.label))}")  # fmt: skip
-    ended = run.finished_at or (story.now if first.started_at else None)
+    ended = run.finished_at or (explanation.now if first.started_at else None)
     lines = [
         ("id", run.id),
         ("queue", f"{run.queue}, priority {run.priority}"),
@@ -158,33 +163,39 @@ def _head(story: RunPage) -> None:
         ("external id", first.external_id),
         ("key", first.limit_key),
         ("tags", first.tags),
-        ("created", _when(first.created_at, story.now)),
+        ("created", _when(first.created_at, explanation.now)),
         ("started", first.started_at and render.clock(first.started_at)),
         ("finished", run.finished_at and render.clock(run.finished_at)),
         ("took" if run.is_final else "so far",
             first.started_at and render.took(first.started_at, ended)),
         ("wakes", run.status == "sleeping" and run.available_at
-            and _when(run.available_at, story.now)),
+            and _when(run.available_at, explanation.now)),
         ("worker", run.lease_owner),
-        ("input", first.input or "none"),
-        ("output", run.output or ("null" if run.status == "completed" else None)),
+        ("input", shown_text(first.input or "none")),
+        ("output", _output(run)),
     ]  # fmt: skip
     for name, value in lines:
         if value:
             click.echo(f"  {name:<12}{render.short(str(value), VALUE_WIDTH)}")
 
 
+def _output(run: Run) -> str | None:
+    if run.output is None:
+        return "null" if run.status == "completed" else None
+    return shown_text(run.output)
+
+
 def _when(at: int, now: int) -> str:
     return f"{render.clock(at)} ({render.ago(at, now)})"
 
 
-def _attempts(story: RunPage) -> None:
+def _attempts(explanation: RunPage) -> None:
     rows = [
         (
             number, short_id(run.id), run.label, run.trigger, render.wall(run.started_at),
             render.took(run.started_at, run.finished_at), _said(run.error),
         )
-        for number, run in enumerate(story.attempts, start=1)
+        for number, run in enumerate(explanation.attempts, start=1)
     ]  # fmt: skip
     heads = ("#", "id", "status", "trigger", "started", "took", "error")
     render.table(heads, rows, "")
@@ -197,15 +208,15 @@ def _said(error: str | None) -> str:
     return render.short(f"{detail['type']}: {detail['message']}", CELL_WIDTH)
 
 
-def _steps(story: RunPage) -> None:
-    began = story.attempts[0].started_at
+def _steps(explanation: RunPage) -> None:
+    began = explanation.attempts[0].started_at
     rows = [
         (
-            render.short(step.key, CELL_WIDTH), _status(step, story.now), step.attempt,
+            render.short(step.key, CELL_WIDTH), _status(step, explanation.now), step.attempt,
             f"+{render.took(began, step.started_at)}",
             render.took(step.started_at, step.finished_at or step.wake_at), _outcome(step),
         )
-        for step in story.steps
+        for step in explanation.steps
     ]  # fmt: skip
     render.table(("step", "status", "tries", "started", "took", "result"), rows, "")
 
@@ -224,7 +235,7 @@ def _outcome(step: StoredStep) -> str:
         return _said(step.error)
     if step.kind == "child":
         return f"run {short_id(step.child_id or '')}"
-    return render.short(step.output, CELL_WIDTH)
+    return render.short(shown_text(step.output or ""), CELL_WIDTH)
 
 
 def _error(run: Run) -> None:

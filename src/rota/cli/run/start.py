@@ -67,7 +67,7 @@ def start(
 
     async def begin(client: Client, workflow: Any, kwargs: dict[str, Any]) -> None:
         ref = await client.options(**chosen).start(workflow, **kwargs)
-        _tell(call, ref, name, waits=wait)
+        _report(call, ref, name, waits=wait)
         if wait:
             await waiter.wait(client, ref.id, existed=ref.existed)
 
@@ -107,7 +107,7 @@ def _start_options(
     return {**given, "delay": delay, "at": at, "tags": values.pairs(tags, "a tag") or None}  # type: ignore[typeddict-item]
 
 
-def _tell(call: CommonOptions, ref: RunHandle[Any], name: str, *, waits: bool) -> None:
+def _report(call: CommonOptions, ref: RunHandle[Any], name: str, *, waits: bool) -> None:
     """Say the id: on stdout, or on stderr when stdout is for the result."""
     if call.json:
         if not waits:

@@ -12,7 +12,7 @@ from rota.cli import complete, connect, render
 from rota.cli.base import CommandGroup, CommonOptions
 from rota.cli.run.wait import Waiter
 from rota.cli.schedule import page
-from rota.cli.schedule.edit import create, reset, tell, update
+from rota.cli.schedule.edit import create, in_a_line, reset, update
 from rota.cli.schedule.next import occurrence_document, occurrences
 from rota.core.time.instants import micros, patience_micros
 
@@ -76,11 +76,11 @@ def _next(shown: ScheduleView, now: int) -> str:
 @click.pass_obj
 def show(call: CommonOptions, name: str) -> None:
     """Show a schedule: meaning, next and last occurrences."""
-    story = connect.ask(call, lambda client: page.read(client, name))
+    explanation = connect.ask(call, lambda client: page.read(client, name))
     if call.json:
-        render.document(page.explanation_document(story))
+        render.document(page.explanation_document(explanation))
     else:
-        page.page(story)
+        page.page(explanation)
 
 
 schedule.add_command(update)
@@ -195,7 +195,7 @@ def _done(call: CommonOptions, shown: ScheduleView) -> None:
     if call.json:
         render.document(page.document(shown))
     else:
-        click.echo(tell(shown))
+        click.echo(in_a_line(shown))
 
 
 @schedule.command("trigger")
@@ -263,13 +263,15 @@ def backfill(
     if call.json:
         render.document(found)
         return
-    count, born = found["occurrence_count"], found["run_count"]
+    count, run_count = found["occurrence_count"], found["run_count"]
     said = f"{count:,} occurrence{'' if count == 1 else 's'} in this range"
-    rest = f"; {count - born:,} had a run already" if count > born else ""
+    rest = f"; {count - run_count:,} had a run already" if count > run_count else ""
     if dry_run:
-        click.echo(f"{said}: {render.count(born, 'run')} would start{rest}; nothing was started")
+        click.echo(
+            f"{said}: {render.count(run_count, 'run')} would start{rest}; nothing was started"
+        )
     else:
-        click.echo(f"{said}: {render.count(born, 'run')} started, {parallel} at a time{rest}")
+        click.echo(f"{said}: {render.count(run_count, 'run')} started, {parallel} at a time{rest}")
 
 
 @schedule.command("delete")

@@ -239,10 +239,10 @@ def _done(call: CommonOptions, shown: ScheduleView) -> None:
     if call.json:
         render.document(page.document(shown))
     else:
-        click.echo(tell(shown))
+        click.echo(in_a_line(shown))
 
 
-def tell(shown: ScheduleView) -> str:
+def in_a_line(shown: ScheduleView) -> str:
     """A schedule in one line: its state, what it means, and when it comes next."""
     from rota.schedules.preview import wall, zone_of
 

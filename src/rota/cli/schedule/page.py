@@ -9,6 +9,7 @@ import click
 
 from rota.cli import render
 from rota.cli.schedule.next import occurrence_document, occurrences
+from rota.core.redaction import shown_text
 from rota.core.runs.ids import short_id
 from rota.core.runs.lifecycle import Status
 from rota.core.runs.stored_errors import read_error
@@ -108,16 +109,16 @@ def note(shown: ScheduleView) -> str:
     return "; ".join(text for text in said if text)
 
 
-def explanation_document(story: SchedulePage) -> dict[str, Any]:
+def explanation_document(explanation: SchedulePage) -> dict[str, Any]:
     """The page for machines."""
     from rota.schedules.preview import zone_of
 
-    zone = zone_of(story.shown.intent.spec)
+    zone = zone_of(explanation.shown.intent.spec)
     return {
-        "schedule": document(story.shown),
-        "upcoming": [occurrence_document(one, zone) for one in story.upcoming],
-        "ledger": [entry_document(entry) for entry in story.ledger],
-        "why": story.why._asdict(),
+        "schedule": document(explanation.shown),
+        "upcoming": [occurrence_document(one, zone) for one in explanation.upcoming],
+        "ledger": [entry_document(entry) for entry in explanation.ledger],
+        "why": explanation.why._asdict(),
     }
 
 
@@ -149,31 +150,31 @@ def outcome(row: Run) -> str:
 # -- pages -------------------------------------------------------------------------------------
 
 
-def page(story: SchedulePage) -> None:
+def page(explanation: SchedulePage) -> None:
     """The page for people."""
     from rota.schedules.preview import zone_of
 
-    shown = story.shown
+    shown = explanation.shown
     row = shown.schedule
     name = click.style(render.clean(row.name), bold=True)
     click.echo(f"schedule {name}  {render.coloured(row.status)}")
-    for what, value in _lines(shown, story.now):
+    for what, value in _lines(shown, explanation.now):
         if value:
             click.echo(f"  {what:<12}{render.short(str(value), 2000)}")
-    if story.upcoming:
+    if explanation.upcoming:
         render.heading("next")
-        occurrences(list(story.upcoming), zone_of(shown.intent.spec), story.now)
-    if story.ledger:
+        occurrences(list(explanation.upcoming), zone_of(shown.intent.spec), explanation.now)
+    if explanation.ledger:
         render.heading("last")
-        ledger(story.ledger, zone_of(shown.intent.spec))
+        ledger(explanation.ledger, zone_of(shown.intent.spec))
     click.echo()
-    click.echo(render.clean(story.why.sentence))
-    if story.why.hint:
-        click.echo(f"→ {render.clean(story.why.hint)}")
+    click.echo(render.clean(explanation.why.sentence))
+    if explanation.why.hint:
+        click.echo(f"→ {render.clean(explanation.why.hint)}")
 
 
 def _lines(shown: ScheduleView, now: int) -> list[tuple[str, object]]:
-    from rota.schedules.overrides import told
+    from rota.schedules.overrides import differences_text
     from rota.schedules.preview import form_of, wall, zone_of
 
     row, intent = shown.schedule, shown.intent
@@ -188,14 +189,14 @@ def _lines(shown: ScheduleView, now: int) -> list[tuple[str, object]]:
         ("means", shown.text),
         ("written", intent.text if forms in said else f"{intent.text}  [{forms}]"),
         ("workflow", f"{intent.workflow}, queue {row.queue}, priority {row.priority}"),
-        ("input", row.input or "none"),
+        ("input", shown_text(row.input or "none")),
         ("policies", _policies(intent.policies)),
         ("runs", runs_max and f"{intent.fired_count} of {runs_max}"),
         ("note", note(shown)),
         ("since", since and f"{wall(since, zone)} ({render.ago(since, now)})"),
         ("until", until and f"{wall(until, zone)} ({render.ago(until, now)})"),
         ("owner", intent.owner + origin),
-        *(("changed", text) for text in told(shown.differences)),
+        *(("changed", text) for text in differences_text(shown.differences)),
         ("created", f"{wall(row.created_at, zone)} ({render.ago(row.created_at, now)})"),
     ]
 

@@ -9,6 +9,7 @@ from typing import Literal, NamedTuple, TypedDict, Unpack, get_args
 
 import msgspec
 
+from rota.core.runs.recovery import died_alone
 from rota.core.runs.retry import ATTEMPTS_MAX, RetryPolicy, next_try_us
 from rota.core.time.instants import shown
 from rota.errors import BadSetting
@@ -126,8 +127,17 @@ class FailedAttempt(msgspec.Struct, frozen=True):
     retried: bool = False  # its class is tried again
     outage: bool = False  # a read or an unsent call
     failed_read: bool = False  # refused for good: gone, too big
+    crashes: int = 0  # how often its worker died of it; it has not failed otherwise
     error_names: tuple[str, ...] = ()
     retry_after_s: float | None = None
+
+
+def skips_killer(skip_after: int | None, recoveries: int, recoveries_max: int) -> bool:
+    """Whether `skip_after` leaves out an item after so many deaths of its worker. The last one must
+    be the item's own: other runs of a worker die with it."""
+    if skip_after is None or not died_alone(recoveries):
+        return False
+    return recoveries >= min(skip_after, recoveries_max)
 
 
 class AfterFailure(NamedTuple):
@@ -142,6 +152,8 @@ def after_failure(
 ) -> AfterFailure:
     """The consequence. `number` counts such failures in a row: tries of an outage, or failures of
     the handler itself. An outage is never the fault of the item."""
+    if failed.crashes:
+        return AfterFailure(skips=policy.skip_after is not None)
     if failed.failed_read and policy.skips_failed_reads:
         return AfterFailure(skips=True)
     limited = not failed.outage and policy.skip_after is not None

@@ -102,7 +102,7 @@ class EventStatus(StrEnum):
 
 
 class Way(StrEnum):
-    """How a turn takes up what its chain has left."""
+    """How an open run takes up what its chain has left."""
 
     CHOOSE = "choose"  # nothing is left: pick a handler
     AGAIN = "again"  # release the events, start the same handler afresh

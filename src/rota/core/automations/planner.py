@@ -40,7 +40,7 @@ class DeployedHandler(msgspec.Struct, frozen=True, gc=False):
         return self.marked > self.cleared
 
 
-class Turn(NamedTuple):
+class PlannedHandler(NamedTuple):
     """A handler to run, and why."""
 
     name: str
@@ -56,9 +56,9 @@ class NextWork(NamedTuple):
 
 def choose(
     handlers: Sequence[DeployedHandler], oldest: Mapping[str, str], *, now: int
-) -> Turn | None:
+) -> PlannedHandler | None:
     """The handler to run now. `oldest` has the id of each consumer's oldest pending event."""
-    ready: list[tuple[tuple[Any, ...], Turn]] = []
+    ready: list[tuple[tuple[Any, ...], PlannedHandler]] = []
     for one in handlers:
         due = due_of(one)
         if due is None or (due.at is not None and due.at > now):
@@ -67,7 +67,7 @@ def choose(
             order = (0, one.name not in oldest, oldest.get(one.name, ""), one.position)
         else:
             order = (1, False, f"{due.at or 0:020d}", one.position)
-        ready.append((order, Turn(one.name, due.cause)))
+        ready.append((order, PlannedHandler(one.name, due.cause)))
     return min(ready)[1] if ready else None
 
 

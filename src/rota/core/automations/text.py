@@ -46,12 +46,13 @@ class Said(NamedTuple):
     actions: tuple[str, ...] = ()
 
 
-# Failures after which a turn may sleep and is tried again; the last two where `skip_after` says so.
+# Failures after which an open run may sleep and is tried again; the last two only with
+# `skip_after`.
 RETRIED = ("transient", "timeout", "logic", "internal")
 # The same reason, where the stored error tells more.
 BY_TYPE = {"ReadFailed": "A read failed", "Rejected": "The counterpart refused a change"}
 
-# Why a turn waits for a person → how the sentence begins, and what can be done.
+# Why an open run waits for a person → how the sentence begins, and what can be done.
 WAITS: dict[str, tuple[str, tuple[str, ...]]] = {
     "auth": ("Waiting for you to renew credentials", ("try-again",)),
     "permission": ("Waiting for you to grant a permission", ("try-again",)),
@@ -70,7 +71,7 @@ WAITS: dict[str, tuple[str, tuple[str, ...]]] = {
 
 def say(
     automation: DeployedAutomation,
-    turn: Run | None,
+    open_run: Run | None,
     handlers: Sequence[DeployedHandler],
     *,
     error: str | None,
@@ -81,8 +82,8 @@ def say(
 ) -> Said:
     """The state of an automation in words. `skips` are the events that a skip would leave out;
     `code` tells whether a worker can run it."""
-    said = _say(automation, turn, handlers, error, mutation, skips, now)
-    idle = turn is not None and turn.status not in (Status.RUNNING, Status.WAITING)
+    said = _say(automation, open_run, handlers, error, mutation, skips, now)
+    idle = open_run is not None and open_run.status not in (Status.RUNNING, Status.WAITING)
     if automation.status == "active" and idle and code.is_missing:
         known = any(worker.version is not None for worker in code.others)
         actions = ("restart", "rollback") if known else ("restart",)
@@ -111,7 +112,7 @@ def refusal(refused: RefusedDeploy) -> str:
 
 def _say(
     automation: DeployedAutomation,
-    turn: Run | None,
+    open_run: Run | None,
     handlers: Sequence[DeployedHandler],
     error: str | None,
     mutation: LedgerRow | None,
@@ -120,43 +121,46 @@ def _say(
 ) -> Said:
     if automation.status == "archived":
         return Said(Word.STOPPED, "Archived", ("resume",))
-    waiting = turn is not None and turn.status == Status.WAITING
+    waiting = open_run is not None and open_run.status == Status.WAITING
     if automation.status == "paused" and not waiting:
         return Said(Word.STOPPED, "Paused by you", ("resume",))
-    if turn is None:
-        return Said(Word.ATTENTION, "It has no turn; its last run died too often", ("resume",))
+    if open_run is None:
+        return Said(Word.ATTENTION, "It has no open run; its last run died too often", ("resume",))
     if waiting:
-        return _waits(turn, error, mutation, skips)
-    if turn.status in (Status.RUNNING, Status.PENDING):
-        taken = turn.status == Status.RUNNING
+        return _waits(open_run, error, mutation, skips)
+    if open_run.status in (Status.RUNNING, Status.PENDING):
+        taken = open_run.status == Status.RUNNING
         return Said(Word.RUNNING, "Running now" if taken else "Waiting for a worker")
-    in_ = how_long((turn.available_at or now) - now)
-    if turn.reason == "reconciliation":
+    in_ = how_long((open_run.available_at or now) - now)
+    if open_run.reason == "reconciliation":
         return Said(Word.RUNNING, _looks(mutation, in_), _answers(mutation))
-    if turn.reason in RETRIED:
+    if open_run.reason in RETRIED:
         actions = ("try-again", "skip") if skips else ("try-again",)
         return Said(Word.RUNNING, _tries(automation.outage, error, in_), actions)
-    return Said(Word.IDLE, _next_check(turn, handlers, now))
+    return Said(Word.IDLE, _next_check(open_run, handlers, now))
 
 
-def word_of(status: str, turn_status: str | None, turn_reason: str | None) -> Word:
-    """The word alone, from how an automation and its turn are: what `say` begins with."""
-    if status == "archived" or (status == "paused" and turn_status != Status.WAITING):
+def word_of(status: str, run_status: str | None, run_reason: str | None) -> Word:
+    """The word alone, from how an automation and its open run are: what `say` begins with."""
+    if status == "archived" or (status == "paused" and run_status != Status.WAITING):
         return Word.STOPPED
-    if turn_status is None or turn_status == Status.WAITING:
+    if run_status is None or run_status == Status.WAITING:
         return Word.ATTENTION
-    busy = turn_status in (Status.RUNNING, Status.PENDING)
-    goes_on = turn_reason in ("reconciliation", *RETRIED)
+    busy = run_status in (Status.RUNNING, Status.PENDING)
+    goes_on = run_reason in ("reconciliation", *RETRIED)
     return Word.RUNNING if busy or goes_on else Word.IDLE
 
 
-def can_skip(turn: Run | None) -> bool:
+def can_skip(open_run: Run | None) -> bool:
     """Whether it stops in a way that leaving out events may clear."""
-    if turn is None or turn.reason == "reconciliation":
+    if open_run is None or open_run.reason == "reconciliation":
         return False
-    if turn.status == Status.SLEEPING:
-        return turn.reason in RETRIED
-    return turn.status == Status.WAITING and "skip" in WAITS.get(turn.reason or "", ("", ()))[1]
+    if open_run.status == Status.SLEEPING:
+        return open_run.reason in RETRIED
+    return (
+        open_run.status == Status.WAITING
+        and "skip" in WAITS.get(open_run.reason or "", ("", ()))[1]
+    )
 
 
 def _tries(outage: Outage | None, error: str | None, in_: str) -> str:
@@ -186,23 +190,25 @@ def _answers(mutation: LedgerRow | None) -> tuple[str, ...]:
 
 
 def _waits(
-    turn: Run, error: str | None, mutation: LedgerRow | None, skips: Sequence[EventName]
+    open_run: Run, error: str | None, mutation: LedgerRow | None, skips: Sequence[EventName]
 ) -> Said:
-    begins, actions = WAITS.get(turn.reason or "", (f"Stopped: {turn.reason}", ("try-again",)))
-    if turn.reason == "approval" and mutation is not None:
+    begins, actions = WAITS.get(
+        open_run.reason or "", (f"Stopped: {open_run.reason}", ("try-again",))
+    )
+    if open_run.reason == "approval" and mutation is not None:
         return Said(Word.ATTENTION, f"{begins}: {mutation.title or mutation.tool}", actions)
-    if turn.reason == "reconciliation" and mutation is not None:
+    if open_run.reason == "reconciliation" and mutation is not None:
         begins = f"{begins}: {mutation.title or mutation.tool}"
         said = read_error(error).get("message", "") if error else ""
         if said and mutation.safety == "idempotent":
             begins = f"{begins} ({said})"  # what the counterpart refuses, and a person can change
         return Said(Word.ATTENTION, begins, _answers(mutation))
-    if turn.reason in ("auth", "permission"):
+    if open_run.reason in ("auth", "permission"):
         begins += _whose(error)
     if not skips:  # an action that clears nothing is none
         actions = tuple(one for one in actions if one != "skip")
     told = read_error(error) if error else {}
-    if turn.reason == "logic":
+    if open_run.reason == "logic":
         begins = BY_TYPE.get(told.get("type", ""), begins)
     message = told.get("message", "")
     return Said(Word.ATTENTION, f"{begins}: {message}" if message else begins, actions)
@@ -244,10 +250,10 @@ def _some(count: int, noun: str) -> str:
     return f"{count} {noun}" + ("" if count == 1 else "s")
 
 
-def _next_check(turn: Run, handlers: Sequence[DeployedHandler], now: int) -> str:
-    if turn.available_at is None:
+def _next_check(open_run: Run, handlers: Sequence[DeployedHandler], now: int) -> str:
+    if open_run.available_at is None:
         return "Waiting for events"
-    in_ = how_long(turn.available_at - now)
+    in_ = how_long(open_run.available_at - now)
     soonest = min(
         (one for one in handlers if due_of(one) is not None),
         key=lambda one: (due_of(one) or (0,))[0] or 0,

@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from rota import errors
+from rota.core.redaction import without_secrets
 from rota.core.runs.lifecycle import Status
 
 
@@ -109,12 +110,12 @@ def describe(error: BaseException) -> str:
     """The error as stored JSON: class, sentence, kind, and where it happened."""
     fields = {
         "type": type(error).__name__,
-        "message": _clipped(_said(error), MESSAGE_CHARS_MAX),
+        "message": _clipped(without_secrets(_said(error)), MESSAGE_CHARS_MAX),
         "kind": kind_of(error).value,
-        "trace": _clipped(_trace(error), TRACE_CHARS_MAX),
+        "trace": _clipped(without_secrets(_trace(error)), TRACE_CHARS_MAX),
     }
     if notes := [str(note) for note in getattr(error, "__notes__", ())]:
-        fields["notes"] = _clipped("\n".join(notes), MESSAGE_CHARS_MAX)
+        fields["notes"] = _clipped(without_secrets("\n".join(notes)), MESSAGE_CHARS_MAX)
     facts = getattr(error, "facts", {})
     for name in ("service", "account"):  # to whom a login or a permission belongs
         if isinstance(facts.get(name), str):

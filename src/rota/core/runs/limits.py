@@ -12,7 +12,7 @@ class Rate(msgspec.Struct, frozen=True):
     per_us: int
 
 
-def room(rate: Rate, *, ready_at: int, now: int) -> int:
+def allowed(rate: Rate, *, ready_at: int, now: int) -> int:
     """How many may start now; `ready_at` is the stored instant of the queue."""
     spare = now + rate.per_us - max(ready_at, now)
     return max(0, min(rate.count, spare * rate.count // rate.per_us))

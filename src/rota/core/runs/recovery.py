@@ -23,6 +23,11 @@ def runs_alone(recoveries: int) -> bool:
     return recoveries >= ALONE_FROM
 
 
+def died_alone(recoveries: int) -> bool:
+    """Whether the last of so many crashes was one of a run that was executed alone."""
+    return runs_alone(recoveries - 1)
+
+
 def is_recovered(run: Run, recoveries_max: int, kept_kinds: Collection[str]) -> bool:
     """Whether a run of a dead worker gets a successor.
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from rota.http.pages import (
     automation,
     automations,
@@ -17,12 +19,34 @@ from rota.http.pages import (
     schedules,
     workers,
 )
+from rota.http.pages.attention import count_attention
+from rota.http.pages.nav_count import outdate_count
 from rota.http.pages.problem import problem_page
-from rota.http.table import Page
+from rota.http.request import Answer, WebRequest
+from rota.http.table import Page, PageHandler
 
 __all__ = ["PAGES", "problem_page"]
 
-PAGES: tuple[Page, ...] = (
+
+def _counted(page: Page) -> Page:
+    """The same page with the count of what waits in its navigation."""
+    if page.role == "open" or page.path == "/":
+        return page  # nobody is known yet, or the page counts itself
+    handler: PageHandler = page.handler
+
+    async def counted(request: WebRequest) -> Answer:
+        if page.method == "GET":
+            await count_attention(request)
+            return await handler(request)
+        try:
+            return await handler(request)
+        finally:
+            outdate_count(request.client)
+
+    return replace(page, handler=counted)
+
+
+_PAGES: tuple[Page, ...] = (
     Page("GET", "/", "read", overview.show),
     Page("GET", "/login", "open", login.show),
     Page("POST", "/login", "open", login.enter),
@@ -65,3 +89,5 @@ PAGES: tuple[Page, ...] = (
     Page("POST", "/queues/{name}/pause", "operate", workers.pause),
     Page("POST", "/queues/{name}/resume", "operate", workers.resume),
 )
+
+PAGES: tuple[Page, ...] = tuple(_counted(page) for page in _PAGES)

@@ -13,15 +13,19 @@ from rota.core.runs.lifecycle import Status
 from rota.core.runs.model import Run
 from rota.core.runs.stored_errors import error_line
 from rota.core.time.instants import DAY, instant, moment
+from rota.http.pages.nav_count import is_fresh, remember_count
 from rota.http.pages.occurrence_view import missed_count, noun, outcome_of, outcome_word
 from rota.http.pages.run_row import PIPELINE_PREFIX, run_href
 from rota.http.pages.status import STATES, StatusView, run_state
 from rota.http.pages.text import Stamp, WallClock, clipped, segment
+from rota.http.pages.view import clock_of
 from rota.http.request import WebRequest
 
 FAILED_LOOK = 50
 FAILED_US = DAY
 TEXT_WIDTH = 200
+SCHEDULES_MAX = 200
+LAST = 20
 
 
 @dataclass(frozen=True)
@@ -39,6 +43,16 @@ class InboxItem:
     since_at: int
     action: str
     post: str = ""  # where the action is sent; empty: it is a page
+
+
+async def count_attention(request: WebRequest) -> None:
+    """Count what waits, unless that was done a moment ago."""
+    client = request.client
+    if is_fresh(client):
+        return
+    names = [one.schedule.name for one in await client.schedules.list(limit=SCHEDULES_MAX)]
+    outcomes = await client.schedules.last_outcomes(names, last=LAST) if names else {}
+    remember_count(client, len(await inbox_of(request, outcomes, clock_of(request))))
 
 
 async def inbox_of(
@@ -73,12 +87,12 @@ async def inbox_of(
 
 
 def _automation(view: AutomationView, clock: WallClock) -> InboxItem:
-    turn, name = view.turn, view.automation.name
-    unknown = turn is not None and turn.reason == "reconciliation"
-    approval = turn is not None and turn.reason == "approval"
+    open_run, name = view.open_run, view.automation.name
+    unknown = open_run is not None and open_run.reason == "reconciliation"
+    approval = open_run is not None and open_run.reason == "approval"
     state = STATES["unknown" if unknown else "waiting" if approval else "attention"]
     what = "Outcome unknown" if unknown else "Waiting for your approval" if approval else state.word
-    since = turn.created_at if turn is not None else view.automation.updated_at
+    since = open_run.created_at if open_run is not None else view.automation.updated_at
     text = view.sentence.partition(": ")[2] or view.sentence
     return InboxItem(
         f"automation/{name}", state, name, f"/automations/{segment(name)}", "", what,

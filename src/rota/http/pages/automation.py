@@ -215,11 +215,15 @@ def follows_of(view: AutomationView, pending: int) -> str:
 
 
 async def _ask(request: WebRequest, view: AutomationView, clock: WallClock) -> AskView | None:
-    turn, change = view.turn, view.mutation
+    open_run, change = view.open_run, view.mutation
     actions = view.said.actions
-    if turn is None or not actions or not {*actions} & {"approve", "try-again", "skip", "happened"}:
+    if (
+        open_run is None
+        or not actions
+        or not {*actions} & {"approve", "try-again", "skip", "happened"}
+    ):
         return None
-    if change is not None and turn.reason in ("approval", "reconciliation"):
+    if change is not None and open_run.reason in ("approval", "reconciliation"):
         inputs = await request.client.automations.inputs_of(change.id)
         because = ", ".join(f"{one.source} “{one.title}”" for one in inputs[:3])
         return ask_of(view, change, because, clock)
@@ -228,12 +232,12 @@ async def _ask(request: WebRequest, view: AutomationView, clock: WallClock) -> A
 
 def ask_of(view: AutomationView, change: LedgerRow, because: str, clock: WallClock) -> AskView:
     """The card for a change that waits for approval, or that has an unknown outcome."""
-    turn = view.turn
-    assert turn is not None
+    open_run = view.open_run
+    assert open_run is not None
     params = params_of(change)
     facts = [Fact("Because of", because)] if because else []
     title = change.title or change.tool
-    if turn.reason == "approval":
+    if open_run.reason == "approval":
         facts += [
             Fact("If approved", "the change is made once; the ledger is written before the call"),
             Fact("If rejected", "nothing is called, its events are skipped, the next ones follow"),
@@ -263,8 +267,8 @@ def ask_of(view: AutomationView, change: LedgerRow, because: str, clock: WallClo
 
 def stopped_of(view: AutomationView, clock: WallClock) -> AskView | None:
     """The card for a run that stopped and waits for a person, or will try again."""
-    turn = view.turn
-    assert turn is not None
+    open_run = view.open_run
+    assert open_run is not None
     answers = [STOPPED[one] for one in view.said.actions if one in STOPPED]
     if not answers:
         return None
@@ -274,7 +278,7 @@ def stopped_of(view: AutomationView, clock: WallClock) -> AskView | None:
         listed = ", ".join(f"{one.topic}/{one.message_id}" for one in view.skips[:5])
         facts.append(Fact("Events", listed))
     return AskView(
-        "It stopped. What now?", "s-warn", text, "", turn.id, clock.stamp(turn.created_at),
+        "It stopped. What now?", "s-warn", text, "", open_run.id, clock.stamp(open_run.created_at),
         "since", (), facts, is_approval=False, answers=answers,
     )  # fmt: skip
 

@@ -43,8 +43,8 @@ async def show(request: WebRequest) -> Answer:
 def row_of(view: AutomationView, clock: WallClock) -> AutomationRow:
     """The row of an automation."""
     name = view.automation.name
-    turn = view.turn
-    at = turn.available_at if turn is not None and view.status == "Idle" else None
+    open_run = view.open_run
+    at = open_run.available_at if open_run is not None and view.status == "Idle" else None
     return AutomationRow(
         name, f"/automations/{segment(name)}", view.schedule, named(AUTOMATION_WORDS, view.status),
         clipped(view.sentence, SENTENCE_WIDTH), sum(view.pending.values()), clock.stamp(at),

@@ -69,14 +69,15 @@ def lane_bar(begin: int, end: int, *, first: int, last: int, tone: str) -> Bar:
 
 
 def span_ticks(whole_us: int) -> list[Tick]:
-    """Five marks from 0 to a duration."""
-    return [
-        Tick(
-            25.0 * at, "0 s" if at == 0 else duration(whole_us * at // 4),
-            "start" if at == 0 else "end" if at == 4 else "middle", at in (1, 2, 3),
-        )
-        for at in range(5)
-    ]  # fmt: skip
+    """Up to five marks from 0 to a duration; fewer where two of them would say the same."""
+    ticks: list[Tick] = []
+    for at in range(5):
+        text = "0 s" if at == 0 else duration(whole_us * at // 4)
+        if ticks and (text == ticks[-1].text or text == "0 ms"):
+            continue
+        anchor = "start" if at == 0 else "end" if at == 4 else "middle"
+        ticks.append(Tick(25.0 * at, text, anchor, at in (1, 2, 3)))
+    return ticks
 
 
 def hour_ticks(clock: WallClock, hours: int = 24, every: int = 3) -> list[Tick]:

@@ -127,6 +127,8 @@ def ledger_line(run: Run, name: str, policies: Policies, clock: WallClock) -> Le
     words = {Trigger.MANUAL: "By hand", Trigger.BACKFILL: "Backfilled"}
     word = words.get(Trigger(run.trigger), "Fired late" if is_late else "Fired")
     text = state.word.lower()
+    if state.tone == "bad":
+        word = f"{word}, {text}"
     if run.status == Status.RUNNING and run.started_at:
         text = f"running, {rough(clock.now - run.started_at)} so far"
     elif run.error:
@@ -197,14 +199,14 @@ def calendar_of(
     for cell in found.cells:
         cells[cell.day, cell.hour or 0] = words_counted(cell.counts)
     totals = sum(cells.values(), Counter[str]())
-    coming = set() if is_paused else _coming(intent.spec, clock, today)
-    days = [_day(today - timedelta(days=back), cells, coming, href=href) for back in range(DAYS)]
+    future = set() if is_paused else _future_hours(intent.spec, clock, today)
+    days = [_day(today - timedelta(days=back), cells, future, href=href) for back in range(DAYS)]
     legend = [
         LegendEntry(*_CELLS[one], f"{text} {totals[one]:,}")
         for one, text in _LEGEND.items()
         if totals[one]
     ]
-    if coming:
+    if future:
         legend.append(LegendEntry("future", "", "to come"))
     return CalendarView(f"{DAYS} days, hours in {clock.zone}", HOURS, days, legend)
 
@@ -223,7 +225,7 @@ def totals_of(found: OutcomeCalendar) -> Counter[str]:
     return sum((words_counted(cell.counts) for cell in found.cells), Counter[str]())
 
 
-def _coming(spec: Spec, clock: WallClock, today: date) -> set[tuple[date, int]]:
+def _future_hours(spec: Spec, clock: WallClock, today: date) -> set[tuple[date, int]]:
     midnight = datetime.combine(today + timedelta(days=1), datetime.min.time())
     end = instant(midnight.replace(tzinfo=clock.local(clock.now).tzinfo))
     if end <= clock.now or not count_between(spec, clock.now, end):
@@ -233,7 +235,7 @@ def _coming(spec: Spec, clock: WallClock, today: date) -> set[tuple[date, int]]:
 
 
 def _day(
-    day: date, cells: dict[tuple[date, int], Counter[str]], coming: set[tuple[date, int]], *,
+    day: date, cells: dict[tuple[date, int], Counter[str]], future: set[tuple[date, int]], *,
     href: str,
 ) -> CalendarDay:  # fmt: skip
     row, sums = [], Counter[str]()
@@ -242,11 +244,11 @@ def _day(
         if counts:
             sums.update(counts)
             row.append(_cell(day, hour, counts, href))
-        elif (day, hour) in coming:
+        elif (day, hour) in future:
             row.append(Cell("future"))
         else:
             row.append(Cell("none"))
-    notable = [f"{sums[one]} {one}" for one in _LEGEND if sums[one] and one not in ("fired",)]
+    notable = [f"{sums[one]} {one}" for one in _WORST if sums[one] and one != "fired"]
     label = f"{day:%a} {day.day}"
     return CalendarDay(day.isoformat(), label, row, ", ".join(notable))
 

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rota.client.overview import ActivitySeries
 from rota.client.schedule_pages import LastOutcomes
 from rota.client.schedules import Occurrence, ScheduleView
 from rota.core.runs.lifecycle import Status
+from rota.core.runs.model import Run
+from rota.core.schedules.intent import jitter_us
 from rota.core.time.instants import DAY, HOUR, MINUTE, SECOND, instant
+from rota.core.time.recurrence import between, count_between
 from rota.http.pages import chart
 from rota.http.pages.attention import InboxItem, inbox_of
-from rota.http.pages.run_row import run_row
+from rota.http.pages.nav_count import remember_count
+from rota.http.pages.run_row import RunRowView, run_row
 from rota.http.pages.status import STATES, StatusView
 from rota.http.pages.text import (
     MISSING,
@@ -33,6 +37,7 @@ INBOX_MAX = 12
 LANES_MAX = 12
 RUNNING_ROWS = 8
 UPCOMING_MAX = 500
+BARS_MAX = 150  # firings of one lane that are drawn one by one
 SCHEDULES_MAX = 200
 BUCKETS = 48
 
@@ -79,6 +84,7 @@ async def show(request: WebRequest) -> Answer:
     schedules = await client.schedules.list(limit=SCHEDULES_MAX)
     found = await client.schedules.last_outcomes([one.schedule.name for one in schedules], last=20)
     inbox = await inbox_of(request, found, clock)
+    remember_count(client, len(inbox))
     fleet = await fleet_of(request)
     running = await client.runs.list(status="running", limit=RUNNING_ROWS)
     pending = await client.runs.list(status="pending", limit=RUNNING_ROWS)
@@ -90,15 +96,24 @@ async def show(request: WebRequest) -> Answer:
     oldest = min((one.since_at for one in inbox), default=None)
     return page(
         request, "overview.html", title="Overview", place="overview", live=LIVE,
-        attention=len(inbox), headline=headline, context=context, oldest=clock.stamp(oldest),
+        headline=headline, context=context, oldest=clock.stamp(oldest),
         inbox=inbox[:INBOX_MAX],
         inbox_more=f"and {len(inbox) - INBOX_MAX} more" if len(inbox) > INBOX_MAX else "",
         tiles=tiles_of(series, fleet, clock), lanes=lanes, lanes_note=lanes_note,
         ticks=chart.hour_ticks(clock),
-        running=[run_row(run, clock) for run in [*running, *pending][:RUNNING_ROWS]],
+        running=[_active(run, fleet, clock) for run in [*running, *pending][:RUNNING_ROWS]],
         running_link=_running_link(now_running), queues=fleet.queues,
         workers_line=_workers_line(fleet),
     )  # fmt: skip
+
+
+def _active(run: Run, fleet: FleetView, clock: WallClock) -> RunRowView:
+    """A row of what runs or waits; a pending one says what holds it back."""
+    row = run_row(run, clock)
+    if run.status != Status.PENDING:
+        return row
+    held = fleet.held_back(run.queue)
+    return replace(row, why=held) if held else row
 
 
 def _running_link(count: int) -> str:
@@ -180,33 +195,47 @@ async def _lanes(
     outcomes: Mapping[str, LastOutcomes],
     clock: WallClock,
 ) -> tuple[list[Lane], str]:
-    found = await request.client.schedules.upcoming(within="1d", limit=UPCOMING_MAX)
-    times: dict[str, list[int]] = {}
-    for one in found:
-        times.setdefault(one.schedule, []).append(instant(one.runs_at))
+    """The schedules that fire soonest, each with all its firings; then the paused ones."""
+    until = clock.now + DAY
+    due = [one for one in schedules if one.schedule.status == Status.SCHEDULED and not one.problem]
+    soon = [one for one in due if (one.schedule.due_at or until) < until]
+    soon.sort(key=lambda one: one.schedule.due_at or until)
     lanes = []
-    for name in list(times)[:LANES_MAX]:
-        known = outcomes.get(name)
+    for view in soon[:LANES_MAX]:
+        known = outcomes.get(view.schedule.name)
         usual = round((known.usual_s if known and known.usual_s else 60.0) * SECOND)
-        lanes.append(_lane(name, times[name], usual, clock))
-    for view in schedules:
-        row = view.schedule
-        if row.status == Status.PAUSED and row.due_at is not None and len(lanes) < LANES_MAX:
-            until = "" if row.available_at is None else f"until {clock.day(row.available_at)}"
+        lanes.append(_lane(view, usual, clock))
+    paused = [one for one in schedules if one.schedule.status == Status.PAUSED]
+    for row in [one.schedule for one in paused if one.schedule.due_at is not None]:
+        if len(lanes) < LANES_MAX:
+            until_text = "" if row.available_at is None else f"until {clock.day(row.available_at)}"
             lanes.append(Lane(row.name, f"/schedules/{segment(row.name)}", (), "paused", None,
-                True, STATES["paused"], until))  # fmt: skip
-    return lanes, _busiest(found, clock)
+                True, STATES["paused"], until_text))  # fmt: skip
+    found = await request.client.schedules.upcoming(within="1d", limit=UPCOMING_MAX)
+    said = [_busiest(found, clock)]
+    if len(soon) > LANES_MAX:
+        said.append(f"The soonest {LANES_MAX} of {counted(len(soon), 'schedule')} are shown.")
+    return lanes, " ".join(part for part in said if part)
 
 
-def _lane(name: str, times: Sequence[int], usual: int, clock: WallClock) -> Lane:
-    bars = [
-        chart.lane_bar(at, at + usual, first=clock.now, last=clock.now + DAY, tone="run")
-        for at in times
-    ]
-    label = f"{counted(len(times), 'firing')}, the first {clock.day(times[0])}"
-    return Lane(
-        name, f"/schedules/{segment(name)}", bars, label, clock.stamp(times[0]), False, None, ""
-    )
+def _lane(view: ScheduleView, usual: int, clock: WallClock) -> Lane:
+    """A bar for each firing; one band where they stand too close to be told apart."""
+    name, spec = view.schedule.name, view.intent.spec
+    first, last = clock.now, clock.now + DAY
+    due_at = view.schedule.due_at or first
+    count = count_between(spec, first, last)
+    if count > BARS_MAX:
+        bars = [chart.lane_bar(first, last, first=first, last=last, tone="soft2")]
+    else:
+        jitter = jitter_us(name, view.intent.policies)
+        times = [due_at, *(at for at in between(spec, first, last, limit=BARS_MAX) if at > due_at)]
+        bars = [
+            chart.lane_bar(at + jitter, at + jitter + usual, first=first, last=last, tone="run")
+            for at in times
+        ]
+    label = f"{counted(max(count, 1), 'firing')}, the first {clock.day(due_at)}"
+    stamp = clock.stamp(max(due_at, first))
+    return Lane(name, f"/schedules/{segment(name)}", bars, label, stamp, False, None, "")
 
 
 def _busiest(found: Sequence[Occurrence], clock: WallClock) -> str:

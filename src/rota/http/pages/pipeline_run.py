@@ -10,7 +10,8 @@ from rota.core.runs.lifecycle import OPEN, Status
 from rota.core.runs.model import Run
 from rota.http.pages.chart import Bar, share
 from rota.http.pages.run import Fact
-from rota.http.pages.run_row import BORN, PIPELINE_PREFIX
+from rota.http.pages.run_row import PIPELINE_PREFIX, TRIGGERS
+from rota.http.pages.runs import Chip
 from rota.http.pages.status import ITEMS, StatusView, named, run_state
 from rota.http.pages.text import (
     MISSING,
@@ -29,13 +30,14 @@ from rota.http.pages.text import (
 from rota.http.pages.view import PageProblem, after, clock_of, link, page
 from rota.http.request import Answer, Download, WebRequest
 from rota.pipelines.client import PipelineClient
-from rota.pipelines.outcome import ItemOutcome, ItemsPage, PipelineResult
+from rota.pipelines.outcome import ItemOutcome, ItemsPage, PipelineResult, shown_item
 from rota.pipelines.snapshot import Snapshot
 from rota.pipelines.snapshot import read as read_snapshot
 
 LIVE = "pipeline run"
 GRID_MAX = 1_000
 FAILED_MAX = 20
+FAILED_LOOKS_MAX = 10
 ITEMS_SIZE = 25
 RESULT_CHARS_MAX = 4_000
 
@@ -126,7 +128,7 @@ async def show(request: WebRequest, problem: PageProblem | None = None) -> Answe
     result = await pipelines.result(run.id)
     snapshot = read_snapshot(run.input)
     grid = await pipelines.items_page(run.id, limit=GRID_MAX)
-    failed = await pipelines.items_page(run.id, limit=FAILED_MAX, status="failed")
+    failed = await _failed(pipelines, run.id) if result.failed else []
     wanted, href = request.query.get("status"), f"/pipeline-runs/{run.id}"
     at = request.query.get("after")
     listed = await pipelines.items_page(
@@ -140,15 +142,47 @@ async def show(request: WebRequest, problem: PageProblem | None = None) -> Answe
         problem=problem, status=200 if problem is None else 409, run=run, name=name, href=href,
         state=run_state(run), sentence=sentence_of(run, result, clock),
         follows=follows_of(run, result), tiles=tiles_of(result, snapshot),
-        grid=grid_of(grid, run), failed=[item_view(one) for one in failed.items],
-        failed_line=f"{len(failed.items)} of {result.failed}",
+        grid=grid_of(grid, run), failed=[item_view(one) for one in failed],
+        failed_line=f"{number(len(failed))} of {number(result.failed)}",
+        failed_all=link(href, status="failed") if result.failed > len(failed) else "",
         items=[item_view(one) for one in listed.items], items_heading="Items and answers",
-        items_line=counted(len(listed.items), "item"), status_filter=wanted, older=older,
-        result=clipped_text(output), result_fields=_fields(result),
+        items_line=f"{counted(len(listed.items), 'item')} shown", status_filter=wanted,
+        older=older, item_chips=item_chips(href, wanted, result),
+        result=clipped_text(output), is_table=output.lstrip().startswith("|"),
+        result_fields=_fields(result),
         result_none=_no_result(run), downloads=_downloads(run, result),
         facts=facts_of(run, snapshot, clock), can_stop=run.status in OPEN,
         can_retry=_can_retry(run), retry_label=retry_label(result),
     )  # fmt: skip
+
+
+async def _failed(pipelines: PipelineClient, run_id: str) -> list[ItemOutcome]:
+    """The first failed items. One look ends after some thousand items, so there are several."""
+    found: list[ItemOutcome] = []
+    after_item = 0
+    for _ in range(FAILED_LOOKS_MAX):
+        part = await pipelines.items_page(
+            run_id, after=after_item, limit=FAILED_MAX - len(found), status="failed"
+        )
+        found += part.items
+        if part.next is None or len(found) >= FAILED_MAX:
+            break
+        after_item = part.next
+    return found
+
+
+def item_chips(href: str, wanted: str, result: PipelineResult) -> list[Chip]:
+    """The items by what became of them; each is an address."""
+    counts = {
+        "": result.total, "completed": result.processed, "failed": result.failed,
+        "skipped": result.skipped, "filtered": result.filtered,
+    }  # fmt: skip
+    return [
+        Chip(ITEMS[key].word if key else "All", f"{link(href, status=key)}#items", key == wanted,
+            ITEMS[key] if key else None, number(count))
+        for key, count in counts.items()
+        if count or key == wanted
+    ]  # fmt: skip
 
 
 def _can_retry(run: Run) -> bool:
@@ -245,7 +279,9 @@ def grid_of(found: ItemsPage, run: Run) -> GridView:
     cells = []
     for one in sorted(items, key=lambda each: (each.status == "filtered", each.position)):
         kind, shape = _KINDS[one.status]
-        cells.append(ItemCell(kind, shape, f"{one.position + 1}: {clipped(title_of(one), 60)}"))
+        cells.append(
+            ItemCell(kind, shape, f"{one.position + 1}: {clipped(title_of(shown_item(one)), 60)}")
+        )
     words = {
         "completed": "done", "filtered": "filtered", "failed": "failed",
         "skipped": "to come" if run.status in OPEN else "not begun",
@@ -274,6 +310,7 @@ def title_of(one: ItemOutcome) -> str:
 
 def item_view(one: ItemOutcome) -> ItemView:
     """An item in a table."""
+    one = shown_item(one)
     answer = ""
     if one.output:
         answer = ", ".join(
@@ -324,7 +361,7 @@ def facts_of(run: Run, snapshot: Snapshot, clock: WallClock) -> list[Fact]:
     cache = snapshot.overrides.cache_from
     facts = [
         Fact("Run", run.id, is_id=True),
-        Fact("Why", BORN.get(run.trigger, run.trigger)),
+        Fact("Why", TRIGGERS.get(run.trigger, run.trigger)),
         Fact("Created", clock.day(run.created_at)),
         Fact("Took", took(run.started_at, until)),
         Fact("Attempt", str(run.attempt)) if run.attempt > 1 else None,

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
-
-import msgspec
 
 from rota.core.runs.lifecycle import OPEN, Status
 from rota.core.runs.model import LogLine, Run, StoredStep
 from rota.core.runs.stored_errors import error_line, own_frames, read_error
 from rota.core.time.instants import SECOND
-from rota.errors import BadInput
 from rota.explain.run import RunExplainer, RunState
 from rota.http.pages import chart
-from rota.http.pages.run_row import BORN, RunRowView, run_row, tags_of
+from rota.http.pages.forms import read_json
+from rota.http.pages.run_row import TRIGGERS, RunRowView, run_row, tags_of
 from rota.http.pages.status import STATES, StatusView, run_state, state_of
 from rota.http.pages.text import (
     MISSING,
@@ -25,15 +24,19 @@ from rota.http.pages.text import (
     clipped,
     counted,
     duration,
+    segment,
     stored_value,
     took,
 )
-from rota.http.pages.view import PageProblem, after, clock_of, page
+from rota.http.pages.view import PageProblem, after, clock_of, link, page
+from rota.http.pages.why_view import run_walk
+from rota.http.pages.why_view import sentence_of as clause_sentence
 from rota.http.request import Answer, Redirect, WebRequest
 
 STEPS_MAX = 200
 CHILDREN_MAX = 20
 LOG_MAX = 1_000
+CAUSE_WIDTH = 300
 LIVE = "run"
 
 
@@ -46,17 +49,6 @@ class Fact:
     href: str = ""
     is_id: bool = False
     tags: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class WhyClause:
-    """One clause of an answer to why."""
-
-    head: str
-    text: str
-    shape: str = "g-dot"
-    tone: str = "rest"
-    is_hit: bool = False
 
 
 @dataclass(frozen=True)
@@ -123,7 +115,7 @@ async def show(request: WebRequest, problem: PageProblem | None = None) -> Answe
     client, clock = request.client, clock_of(request)
     run = await client.runs.get(request.parameters["run_id"])
     if run.kind == "schedule":
-        return Redirect(f"/schedules/{run.name}")
+        return Redirect(f"/schedules/{segment(run.name)}")
     if run.kind == "pipeline":
         return Redirect(f"/pipeline-runs/{run.id}")
     chain = await client.runs.chain(run.id)
@@ -131,7 +123,7 @@ async def show(request: WebRequest, problem: PageProblem | None = None) -> Answe
     state = await RunExplainer(client, request.zone).of(last)
     steps = await client.runs.steps(run.id)
     ticks, shown = step_views(run, steps, clock)
-    children = await child_rows(request, run)
+    children, further = await child_rows(request, run)
     error = error_view(run)
     log = [log_row(line, clock) for line in await client.runs.logs(run.id, limit=LOG_MAX)]
     can_retry = run.kind == "workflow" and last.status in RETRIED
@@ -145,9 +137,9 @@ async def show(request: WebRequest, problem: PageProblem | None = None) -> Answe
         status=200 if problem is None else 409,
         run=run,
         state=run_state(run),
-        sentence=sentence_of(run, last, state),
-        follows=follows_of(run, last, state, len(steps)),
-        why=clauses_of(state) if last.status in OPEN and last.status != Status.RUNNING else [],
+        sentence=sentence_of(run, last, state, steps, clock),
+        follows=follows_of(run, last, state, steps),
+        why=run_walk(state, run.name) if last.status in WAITS else [],
         attempts=[attempt_view(one, number, run, clock) for number, one in enumerate(chain, 1)],
         steps=shown,
         ticks=ticks,
@@ -160,51 +152,69 @@ async def show(request: WebRequest, problem: PageProblem | None = None) -> Answe
         input=stored_value(chain[0].input),
         output=stored_value(run.output),
         output_none=_no_output(run),
-        children=children[:CHILDREN_MAX],
-        children_line=_children_line(children),
+        steps_none=_no_steps(run),
+        children=children,
+        children_line=_children_line(children, further),
+        children_next=further,
         can_cancel=run.kind == "workflow" and last.status in OPEN,
         can_retry=can_retry,
         retry_label=retry_label(last, steps),
         can_copy=run.kind == "workflow",
         signal=signal_of(state, last),
+        typed=_typed(request, problem),
+        cause=cause_of(run) if last.id == run.id else "",
     )
 
 
 RETRIED = (Status.FAILED, Status.CRASHED, Status.CANCELLED, Status.WAITING)
+WAITS = OPEN - {Status.RUNNING}
 
 
 # -- sentences ----------------------------------------------------------------------------------
 
 
-def sentence_of(run: Run, last: Run, state: RunState) -> str:
-    """The state of the run: the clause of `rota why`, as a sentence."""
+def sentence_of(
+    run: Run, last: Run, state: RunState, steps: Sequence[StoredStep], clock: WallClock
+) -> str:
+    """The state of the run in one sentence; the clause of `rota why` where a run is open."""
     if run.id != last.id:
         return f"Attempt {run.attempt} ended: {run.label.replace(':', ', ')}."
-    return _sentence(state.clause)
+    ended = clock.stamp(run.finished_at)
+    if ended is None:
+        return clause_sentence(state.clause)
+    tries = f", in attempt {run.attempt}" if run.attempt > 1 else ""
+    if run.status == Status.FAILED:
+        failed = [step for step in steps if step.status == "failed"]
+        where = f", at step {step_name(failed[-1].key)}" if failed else ""
+        return f"Failed {ended.ago}{tries}{where}."
+    if run.status == Status.COMPLETED:
+        return f"Completed {ended.ago}{tries}, after {took(run.started_at, run.finished_at)}."
+    return clause_sentence(state.clause)
 
 
-def follows_of(run: Run, last: Run, state: RunState, step_count: int) -> str:
+_WRAPPED = re.compile(r"step .+? failed after \d+ attempts?: ")
+
+
+def cause_of(run: Run) -> str:
+    """The error of a failed run as a sentence, without the step that the page names before it."""
+    if run.status != Status.FAILED or run.error is None:
+        return ""
+    message = read_error(run.error)["message"]
+    return clause_sentence(clipped(_WRAPPED.sub("", message, count=1), CAUSE_WIDTH))
+
+
+def follows_of(run: Run, last: Run, state: RunState, steps: Sequence[StoredStep]) -> str:
     """The next event without an action, or that there is none."""
     if run.id != last.id:
         return f"Attempt {last.attempt} followed; it is {last.status}."
-    kept = f" {counted(step_count, 'finished step')} are kept for the next attempt."
     if last.status in (Status.FAILED, Status.CRASHED):
-        return "Nothing will happen by itself: no attempt is left." + (kept if step_count else "")
+        done = sum(step.status == "completed" and not _is_shadow(step) for step in steps)
+        are = "is" if done == 1 else "are"
+        kept = f" {counted(done, 'finished step')} {are} kept for the next one." if done else ""
+        return f"Nothing will happen by itself: no attempt is left.{kept}"
     if last.status == Status.SLEEPING:
         return "No worker is held."
-    return state.hint or ""
-
-
-def clauses_of(state: RunState) -> list[WhyClause]:
-    """The answer, and what to do about it."""
-    found = [WhyClause("", _sentence(state.clause), "s-warn", "warn", is_hit=True)]
-    if state.hint:
-        found.append(WhyClause("To change that:", state.hint))
-    return found
-
-
-def _sentence(clause: str) -> str:
-    return f"{clause[:1].upper()}{clause[1:]}".rstrip(".") + "."
+    return ""
 
 
 def retry_label(last: Run, steps: Sequence[StoredStep]) -> str:
@@ -221,6 +231,21 @@ def signal_of(state: RunState, last: Run) -> str | None:
         return None
     waiting: Any = state.facts.get("signals")
     return str(waiting[0]) if waiting else None if last.status == Status.RUNNING else ""
+
+
+@dataclass(frozen=True)
+class SignalForm:
+    """What a person typed into the form of a signal that was refused."""
+
+    name: str = ""
+    value: str = ""
+
+
+def _typed(request: WebRequest, problem: PageProblem | None) -> SignalForm:
+    if problem is None or request.method != "POST":
+        return SignalForm()
+    form = request.form()
+    return SignalForm(form.get("name"), form.get("value"))
 
 
 # -- parts --------------------------------------------------------------------------------------
@@ -302,8 +327,9 @@ def _tone(state: StatusView) -> str:
 
 def steps_line(run: Run, steps: Sequence[StoredStep], clock: WallClock) -> str:
     """`8.9 s · 3 run, 2 kept`."""
-    own = sum(step.run_attempt == run.attempt for step in steps)
-    kept = sum(step.run_attempt < run.attempt for step in steps)
+    shown = [step for step in steps if not _is_shadow(step)]
+    own = sum(step.run_attempt == run.attempt for step in shown)
+    kept = sum(step.run_attempt < run.attempt for step in shown)
     until = run.finished_at or (clock.now if run.status == Status.RUNNING else None)
     parts = [took(run.started_at, until), f"{own} run" + (f", {kept} kept" if kept else "")]
     return " · ".join(part for part in parts if part != MISSING)
@@ -329,6 +355,8 @@ def error_view(run: Run) -> ErrorView | None:
     marked = code[-1] if code else -1
     trace = [TraceRow(row, at == marked) for at, row in enumerate(rows)]
     advice = str(found.get("notes", "")).removeprefix("Hint: ")
+    if "rota run show" in advice:  # this page shows what that command shows
+        advice = ""
     return ErrorView(found["type"], found["message"], found["kind"], trace, advice)
 
 
@@ -349,11 +377,11 @@ def facts_of(run: Run, chain: Sequence[Run], clock: WallClock) -> list[Fact]:
     first = chain[0]
     started = run.started_at
     waited = None if started is None else started - (run.available_at or run.created_at)
-    born = BORN.get(first.trigger, first.trigger)
+    trigger = TRIGGERS.get(first.trigger, first.trigger)
     facts = [
         Fact("Run", run.id, is_id=True),
         Fact("Chain", first.id, f"/runs/{first.id}", is_id=True) if len(chain) > 1 else None,
-        Fact("Why", born),
+        Fact("Why", trigger),
         Fact("Parent", first.parent_id or "", f"/runs/{first.parent_id}", is_id=True)
         if first.parent_id
         else None,
@@ -361,7 +389,7 @@ def facts_of(run: Run, chain: Sequence[Run], clock: WallClock) -> list[Fact]:
         Fact("Created", clock.day(run.created_at)),
         Fact("Waited", f"{duration(waited)} for a slot") if waited and waited > 0 else None,
         Fact("External id", first.external_id, is_id=True) if first.external_id else None,
-        Fact("Queue", run.queue, f"/runs?queue={run.queue}"),
+        Fact("Queue", run.queue, link("/runs", queue=run.queue)),
         Fact("Priority", str(run.priority)) if run.priority else None,
         Fact("Key", run.limit_key, is_id=True) if run.limit_key else None,
         Fact("Worker", run.lease_owner, "/workers", is_id=True) if run.lease_owner else None,
@@ -380,15 +408,24 @@ def _no_output(run: Run) -> str:
     return f"None: the run {verb}."
 
 
-async def child_rows(request: WebRequest, run: Run) -> list[RunRowView]:
-    """The runs that this one has started, oldest first."""
-    clock = clock_of(request)
-    found = await request.client.runs.children(run.id, limit=CHILDREN_MAX + 1)
-    return [run_row(one, clock) for one in found]
+def _no_steps(run: Run) -> str:
+    if run.status == Status.RUNNING:
+        return "No step has ended yet. A step appears here with its result."
+    return "No step was recorded." if run.is_final else "It has not begun."
 
 
-def _children_line(rows: Sequence[RunRowView]) -> str:
-    return f"first {CHILDREN_MAX}" if len(rows) > CHILDREN_MAX else str(len(rows))
+async def child_rows(request: WebRequest, run: Run) -> tuple[list[RunRowView], str]:
+    """The runs that this one has started, oldest first, and the address of the next page."""
+    clock, after_id = clock_of(request), request.query.get("children")
+    found = await request.client.runs.children(run.id, after=after_id, limit=CHILDREN_MAX + 1)
+    rows = [run_row(one, clock) for one in found[:CHILDREN_MAX]]
+    if len(found) <= CHILDREN_MAX:
+        return rows, ""
+    return rows, link(f"/runs/{run.id}", children=rows[-1].id)
+
+
+def _children_line(rows: Sequence[RunRowView], further: str) -> str:
+    return f"{len(rows)} shown" if further else str(len(rows))
 
 
 # -- forms --------------------------------------------------------------------------------------
@@ -427,15 +464,3 @@ async def signal(request: WebRequest) -> Answer:
         return f"/runs/{run_id}?done=signalled"
 
     return await after(request, act, show)
-
-
-def read_json(text: str, what: str) -> Any:
-    """JSON from a form; an empty field is None."""
-    if not text.strip():
-        return None
-    try:
-        return msgspec.json.decode(text)
-    except (msgspec.DecodeError, RecursionError) as error:
-        raise BadInput(
-            f"{what} is not JSON: {error}", hint='Write text as "…" with quotes.'
-        ) from error

@@ -16,7 +16,7 @@ from rota.http.pages.text import Stamp, WallClock, clipped, rough, took
 
 WHY_WIDTH = 160
 PIPELINE_PREFIX = "pipeline:"
-BORN: dict[str, str] = {
+TRIGGERS: dict[str, str] = {
     Trigger.MANUAL: "started by hand",
     Trigger.SCHEDULE: "by its schedule",
     Trigger.EVENT: "by an event",
@@ -121,7 +121,7 @@ def _sleeps(run: Run, clock: WallClock) -> str:
 
 
 def _created(run: Run, clock: WallClock) -> str:
-    said = BORN.get(run.trigger, run.trigger)
+    said = TRIGGERS.get(run.trigger, run.trigger)
     if run.due_at is not None and run.trigger == Trigger.SCHEDULE:
         said = f"{said}, due {clock.day(run.due_at)}"
     return f"{said} · {run.external_id}" if run.external_id else said

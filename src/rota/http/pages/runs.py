@@ -9,13 +9,16 @@ from typing import Any
 from rota.client.doctor import absence, known
 from rota.client.overview import RecentCounts
 from rota.client.run_pages import RunList
+from rota.client.start import Startable
+from rota.core.json_schema import shape_of
 from rota.core.runs.lifecycle import OPEN
 from rota.core.time.instants import DAY, HOUR, instant, moment
-from rota.errors import BadInput, RotaError, UnknownRun
-from rota.http.pages.run import read_json
+from rota.errors import RotaError, UnknownRun
+from rota.http.pages.forms import read_input
+from rota.http.pages.input_form import example_of, parameters_of
 from rota.http.pages.run_row import run_href, run_row
 from rota.http.pages.status import STATES, StatusView
-from rota.http.pages.text import WallClock, counted, number, stored_value
+from rota.http.pages.text import WallClock, counted, form_text, number, segment
 from rota.http.pages.view import PageProblem, after, clock_of, link, page
 from rota.http.request import Answer, Fields, Redirect, WebRequest
 
@@ -219,8 +222,6 @@ async def find(request: WebRequest) -> Answer:
 
 def link_to(path: str, name: str) -> str:
     """The page of a named thing."""
-    from rota.http.pages.text import segment
-
     return f"{path}/{segment(name)}"
 
 
@@ -250,20 +251,28 @@ async def known_names(request: WebRequest) -> list[str]:
     return sorted(name for name in names if not name.startswith(("pipeline", "rota.")))
 
 
+def schema_of(request: WebRequest, name: str) -> dict[str, Any] | None:
+    """The JSON Schema of a workflow's input, where this process has its code."""
+    known: dict[str, Startable[..., Any]] = getattr(request.client, "workflows", {})
+    return shape_of(known[name].signature.arguments) if name in known else None
+
+
 async def new(request: WebRequest, problem: PageProblem | None = None) -> Answer:
     """The form that starts a run."""
     if request.method == "POST":
         typed = request.form()
         form = StartForm(**{one.name: typed.get(one.name) for one in fields(StartForm)})
     else:
-        form = StartForm(workflow=request.query.get("workflow"))
+        name = request.query.get("workflow")
+        form = StartForm(workflow=name, input=example_of(schema_of(request, name)))
         like = request.query.get("like")
         if like:
             run = await request.client.runs.get(like)
-            form = StartForm(run.name, stored_value(run.input).raw, queue=run.queue)
+            form = StartForm(run.name, form_text(run.input), queue=run.queue)
     return page(
         request, "run_new.html", title="Start a run", place="runs", problem=problem,
         status=200 if problem is None else 422, form=form, names=await known_names(request),
+        parameters=parameters_of(schema_of(request, form.workflow)),
     )  # fmt: skip
 
 
@@ -272,9 +281,7 @@ async def start(request: WebRequest) -> Answer:
 
     async def act() -> str:
         form = request.form()
-        given = read_json(form.get("input"), "the input")
-        if given is not None and not isinstance(given, dict):
-            raise BadInput("the input is not an object", hint='Write {"parameter": value}.')
+        given = read_input(form.get("input"))
         options: dict[str, Any] = {
             name: form.get(name).strip()
             for name in ("external_id", "queue")

@@ -15,14 +15,12 @@ from rota.core.schedules.intent import ENDED
 from rota.core.time.instants import instant, span
 from rota.core.time.zones import zone_named
 from rota.errors import BadInput, RotaError
-from rota.explain.schedule import Explanation
 from rota.explain.schedule import why as explain
 from rota.http.pages import chart
+from rota.http.pages.forms import read_input
 from rota.http.pages.occurrence_view import (
     DAYS,
-    LedgerLine,
     calendar_of,
-    ledger_line,
     noun,
     outcome_of,
     totals_of,
@@ -30,15 +28,16 @@ from rota.http.pages.occurrence_view import (
     words_counted,
     words_of,
 )
-from rota.http.pages.run import Fact, WhyClause, read_json
+from rota.http.pages.run import Fact
+from rota.http.pages.schedule_ledger import ledger_of
 from rota.http.pages.status import STATES
-from rota.http.pages.text import WallClock, city, duration, rough, segment, stored_value
+from rota.http.pages.text import WallClock, city, duration, form_text, rough, segment
 from rota.http.pages.view import PageProblem, after, clock_of, link, page
+from rota.http.pages.why_view import WhyClause, schedule_walk
 from rota.http.request import Answer, WebRequest
 from rota.schedules.preview import read_time, to_instant, zone_of
 
 LIVE = "schedule run"
-LEDGER_SIZE = 20
 DURATIONS = 40
 OVERLAPS = {
     "queue": "queue: one waits, further ones merge into it",
@@ -50,18 +49,6 @@ OVERLAPS = {
 MISSES = {
     "run": "run: only the latest", "skip": "skip: none of them", "all": "all: the latest ones",
 }  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Ledger:
-    """A page of the ledger."""
-
-    rows: list[LedgerLine]
-    line: str
-    none: str
-    day: str
-    is_filtered: bool
-    older: str
 
 
 @dataclass(frozen=True)
@@ -96,6 +83,16 @@ class DurationView:
 
 
 @dataclass(frozen=True)
+class SteerForm:
+    """What a person typed into a form that was refused; `opens` names the form."""
+
+    opens: str = ""
+    input: str = ""
+    note: str = ""
+    until: str = ""
+
+
+@dataclass(frozen=True)
 class BackfillForm:
     """The content of the form; `count` is the count of a dry run."""
 
@@ -126,13 +123,23 @@ async def show(
         status=200 if problem is None else 422, name=name, href=href,
         state=state_of_schedule(view), sentence=sentence_of(view, here, there),
         follows=follows_of(totals_of(found), rows, there), is_paused=is_paused, zone_name=zone,
-        two_zones=zone != request.zone, input_text=stored_value(view.schedule.input).raw,
+        two_zones=zone != request.zone, steer=_steer_form(request, view, problem),
         calendar=calendar_of(found, view.intent, there, href=href, is_paused=is_paused),
-        ledger=await _ledger(request, view, there), spread=duration_view(rows),
+        ledger=await ledger_of(request, view, there), spread=duration_view(rows),
         facts=facts_of(view, there), differences=differences_of(view),
         next=[_next(one, here, there) for one in upcoming],
         why=await _why(request, name, there), backfill=backfill or _backfill(found, there),
     )  # fmt: skip
+
+
+def _steer_form(request: WebRequest, view: ScheduleView, problem: PageProblem | None) -> SteerForm:
+    """The forms of the page: as the schedule is, or as they were typed when they were refused."""
+    stored = form_text(view.schedule.input)
+    if request.method != "POST" or problem is None:
+        return SteerForm(input=stored)
+    typed, verb = request.form(), request.path.rpartition("/")[2]
+    given = typed.get("input") if verb == "trigger" else stored
+    return SteerForm(verb, given, typed.get("note"), typed.get("until"))
 
 
 def _window(there: WallClock) -> tuple[datetime, datetime]:
@@ -193,35 +200,6 @@ def _next(one: Occurrence, here: WallClock, there: WallClock) -> NextRow:
     return NextRow(there.day(at), here.day(at), rough(at - here.now), one.notes)
 
 
-async def _ledger(request: WebRequest, view: ScheduleView, there: WallClock) -> Ledger:
-    client, query = request.client, request.query
-    name = view.schedule.name
-    day, only, before = query.get("day"), query.get("only"), query.get("before")
-    start: datetime | None = None
-    end: datetime | None = there.local(there.now)
-    zone = zone_named(there.zone)
-    try:
-        if day:
-            start = datetime.fromisoformat(day).replace(tzinfo=zone)
-            end = start + timedelta(days=1) - timedelta(microseconds=1)
-        elif before:
-            end = datetime.fromisoformat(before) - timedelta(microseconds=1)
-    except ValueError as error:
-        raise BadInput(f"{day or before!r} is not a day") from error
-    limit = 500 if only else LEDGER_SIZE
-    rows = await client.schedules.history(name, start=start, end=end, limit=limit)
-    shown = [run for run in rows if not only or outcome_of(run) not in ("fired", "running")]
-    lines = [ledger_line(run, name, view.intent.policies, there) for run in shown[:LEDGER_SIZE]]
-    older = ""
-    if len(rows) == limit and shown:
-        last = there.local(shown[:LEDGER_SIZE][-1].due_at or shown[-1].created_at)
-        older = link(f"/schedules/{segment(name)}", before=last.isoformat(), only=only)
-    return Ledger(
-        lines, f"{len(lines)} rows", "No occurrence is in this part of the ledger.", day,
-        bool(day or only or before), older,
-    )  # fmt: skip
-
-
 async def _why(request: WebRequest, name: str, there: WallClock) -> WhyView:
     asked = request.query.get("at").strip()
     example = there.local(there.now).strftime("%Y-%m-%d %H:00")
@@ -231,24 +209,7 @@ async def _why(request: WebRequest, name: str, there: WallClock) -> WhyView:
     except RotaError as error:
         clauses = [WhyClause("", f"{error.message}.", "s-bad", "bad", is_hit=True)]
         return WhyView(asked, asked, example, clauses, error.advice)
-    return WhyView(asked, asked, example, why_clauses(found), found.hint or "")
-
-
-_GOOD = ("fired_completed", "fired_running", "fired_sleeps", "future", "not_yet")
-
-
-def why_clauses(found: Explanation) -> list[WhyClause]:
-    """The sentence of `rota why`, and the facts it rests on."""
-    is_good = found.verdict in _GOOD
-    shape, tone = ("g-check", "ok") if is_good else ("s-warn", "warn")
-    clauses = [WhyClause("", found.sentence, shape, tone, is_hit=not is_good)]
-    names = {"queue": "Queue", "timezone": "Zone", "workers_on": "Workers alive",
-        "trigger": "Trigger", "attempt": "Attempt", "note": "Note", "count": "Occurrences"}  # fmt: skip
-    for key, label in names.items():
-        value = found.facts.get(key)
-        if value not in (None, ""):
-            clauses.append(WhyClause(label, str(value), "g-dot", "rest"))
-    return clauses
+    return WhyView(asked, asked, example, schedule_walk(found), found.hint or "")
 
 
 def duration_view(rows: Sequence[Run]) -> DurationView | None:
@@ -390,9 +351,10 @@ async def trigger(request: WebRequest) -> Answer:
 
     async def act() -> str:
         client, name = request.client, request.parameters["name"]
-        given = read_json(request.form().get("input"), "the input")
-        if given is not None and not isinstance(given, dict):
-            raise BadInput("the input is not an object", hint='Write {"parameter": value}.')
+        typed = request.form().get("input").strip().replace("\r\n", "\n")
+        stored = form_text((await client.schedules.get(name)).schedule.input)
+        # An unchanged field means the stored input: a page does not know its secrets.
+        given = None if typed == stored else read_input(typed)
         run_id = await client.schedules.trigger(name, input=given)
         return f"/runs/{run_id}?done=triggered"
 

@@ -20,12 +20,12 @@ from rota.core.time.recurrence import (
     parse,
     skipped_between,
 )
-from rota.errors import BadInput, RotaError, WrongState
+from rota.errors import RotaError, WrongState
+from rota.http.pages.forms import read_input
 from rota.http.pages.occurrence_view import words_of
-from rota.http.pages.run import read_json
 from rota.http.pages.runs import Choice, known_names
 from rota.http.pages.schedule import MISSES, OVERLAPS
-from rota.http.pages.text import WallClock, city, counted, number, rough, segment, stored_value
+from rota.http.pages.text import WallClock, city, counted, form_text, number, rough, segment
 from rota.http.pages.view import PageProblem, after, clock_of, page
 from rota.http.request import Answer, WebRequest
 from rota.schedules.preview import form_of, zone_of
@@ -192,7 +192,7 @@ def form_of_view(view: ScheduleView) -> ScheduleForm:
     row, intent = view.schedule, view.intent
     return ScheduleForm(
         row.name, intent.workflow, intent.text, zone_of(intent.spec), row.queue,
-        intent.policies.overlap, intent.policies.missed, stored_value(row.input).raw,
+        intent.policies.overlap, intent.policies.missed, form_text(row.input),
         digest_of(view),
     )  # fmt: skip
 
@@ -219,7 +219,8 @@ def _values(form: ScheduleForm) -> dict[str, Any]:
 def _typed(request: WebRequest) -> ScheduleForm:
     form = request.form()
     names = [one.name for one in fields(ScheduleForm) if one.name != "asks_confirm"]
-    values: dict[str, Any] = {name: form.get(name).strip() for name in names}
+    # Browsers send the rows of a text area with CRLF.
+    values: dict[str, Any] = {name: form.get(name).strip().replace("\r\n", "\n") for name in names}
     return ScheduleForm(**values)
 
 
@@ -254,13 +255,6 @@ async def preview(request: WebRequest) -> Answer:
 # -- saving -------------------------------------------------------------------------------------
 
 
-def _input_of(form: ScheduleForm) -> dict[str, Any] | None:
-    given = read_json(form.input, "the input")
-    if given is not None and not isinstance(given, dict):
-        raise BadInput("the input is not an object", hint='Write {"parameter": value}.')
-    return given
-
-
 async def create(request: WebRequest) -> Answer:
     """Create it."""
 
@@ -268,7 +262,7 @@ async def create(request: WebRequest) -> Answer:
         form = _typed(request)
         await request.client.schedules.create(
             form.name, form.workflow, form.when, timezone=form.zone or None,
-            input=_input_of(form), overlap=form.overlap, missed=form.missed,
+            input=read_input(form.input), overlap=form.overlap, missed=form.missed,
             queue=form.queue or None,
         )  # fmt: skip
         return f"/schedules/{segment(form.name)}?done=created"
@@ -297,7 +291,7 @@ async def save(request: WebRequest) -> Answer:
             if getattr(form, key) and getattr(form, key) != getattr(old, key):
                 changes[key] = getattr(form, key)
         if form.input != old.input:
-            changes["input"] = _input_of(form) or {}
+            changes["input"] = read_input(form.input) or {}
         if changes:
             await client.schedules.update(name, confirm=bool(form.confirm), **changes)
         return f"/schedules/{segment(name)}?done=saved"

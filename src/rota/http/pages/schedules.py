@@ -14,12 +14,23 @@ from rota.http.pages.chart import Bar
 from rota.http.pages.occurrence_view import bars_of, outcome_word, words_of
 from rota.http.pages.runs import Chip
 from rota.http.pages.status import STATES, StatusView, state_of
-from rota.http.pages.text import Stamp, WallClock, clipped, counted, duration, segment
+from rota.http.pages.text import (
+    Stamp,
+    WallClock,
+    city,
+    clipped,
+    counted,
+    duration,
+    number,
+    segment,
+)
 from rota.http.pages.view import clock_of, link, page
 from rota.http.request import Answer, WebRequest
 from rota.schedules.preview import zone_of
 
 PAGE_SIZE = 50
+SCHEDULES_MAX = 1_000
+SEARCH_FROM = 8  # fewer can be read at a glance
 LOOK = 20
 LIVE = "schedule run"
 NOTHING = LastOutcomes([], None)
@@ -42,27 +53,37 @@ class ScheduleRow:
     mark: str
     is_paused: bool
     is_bad: bool
-    missed: int
+    has_missed: bool
+    zone_next: str
 
 
 async def show(request: WebRequest) -> Answer:
     """The page."""
-    clock, chosen = clock_of(request), request.query.get("show")
-    after = request.query.get("after")
-    views = await request.client.schedules.list(after=after, limit=PAGE_SIZE + 1)
-    has_more, views = len(views) > PAGE_SIZE, views[:PAGE_SIZE]
+    clock, query = clock_of(request), request.query
+    chosen, after, search = query.get("show"), query.get("after"), query.get("q").strip()
+    views = await request.client.schedules.list(limit=SCHEDULES_MAX)
     names = [view.schedule.name for view in views]
     found = await request.client.schedules.last_outcomes(names, last=LOOK) if names else {}
     rows = [schedule_row(view, found.get(view.schedule.name, NOTHING), clock) for view in views]
-    shown = [row for row in rows if _fits(row, chosen)]
-    missed = sum(row.missed for row in rows)
-    headline, context = sentences(rows, missed)
-    older = link("/schedules", after=views[-1].schedule.name, show=chosen) if has_more else ""
+    named = [row for row in rows if search.lower() in row.name.lower()]
+    shown = [row for row in named if _fits(row, chosen)]
+    rest = [row for row in shown if row.name > after] if after else shown
+    headline, context = sentences(rows)
+    older = ""
+    if len(rest) > PAGE_SIZE:
+        older = link("/schedules", after=rest[PAGE_SIZE - 1].name, show=chosen, q=search)
     return page(
         request, "schedules.html", title="Schedules", place="schedules", live=LIVE,
-        headline=headline, context=context, total=len(rows), rows=shown, older=older,
-        shown=counted(len(rows), "schedule"), chips=_chips(rows, chosen),
+        headline=headline, context=context, total=len(rows), rows=rest[:PAGE_SIZE], older=older,
+        first=link("/schedules", show=chosen, q=search) if after else "",
+        shown=_shown(rest, shown), chips=_chips(named, chosen, search), search=search,
+        chosen=chosen, is_long=len(rows) > SEARCH_FROM or bool(search),
     )  # fmt: skip
+
+
+def _shown(rest: Sequence[ScheduleRow], all_rows: Sequence[ScheduleRow]) -> str:
+    count = min(PAGE_SIZE, len(rest))
+    return f"{number(count)} of {counted(len(all_rows), 'schedule')} shown, by name"
 
 
 def schedule_row(view: ScheduleView, found: LastOutcomes, clock: WallClock) -> ScheduleRow:
@@ -90,40 +111,57 @@ def schedule_row(view: ScheduleView, found: LastOutcomes, clock: WallClock) -> S
         usual=duration(usual), next=None if is_paused else clock.stamp(row.due_at),
         mark="bad" if view.problem or (newest_bad and not is_paused) else "",
         is_paused=is_paused, is_bad=bool({*outcomes} & {"failed", "missed"}),
-        missed=outcomes.count("missed"),
+        has_missed="missed" in outcomes,
+        zone_next=_in_zone(row.due_at, zone, clock) if not is_paused else "",
     )  # fmt: skip
+
+
+def _in_zone(at: int | None, zone: str, clock: WallClock) -> str:
+    """The next firing on the schedule's own wall, where that is another one."""
+    if at is None or zone == clock.zone:
+        return ""
+    return f"{WallClock(zone, clock.now).day(at)} {city(zone)}"
 
 
 def _fits(row: ScheduleRow, chosen: str) -> bool:
     return {"bad": row.is_bad, "paused": row.is_paused}.get(chosen, True)
 
 
-def _chips(rows: Sequence[ScheduleRow], chosen: str) -> list[Chip]:
+def _chips(rows: Sequence[ScheduleRow], chosen: str, search: str) -> list[Chip]:
     paused, bad = sum(row.is_paused for row in rows), sum(row.is_bad for row in rows)
     return [
-        Chip("All", "/schedules", chosen not in ("bad", "paused"), None, str(len(rows))),
-        Chip("Failing or missed", "/schedules?show=bad", chosen == "bad", STATES["failed"],
-            str(bad)),
-        Chip("Paused", "/schedules?show=paused", chosen == "paused", STATES["paused"],
-            str(paused)),
+        Chip("All", link("/schedules", q=search), chosen not in ("bad", "paused"), None,
+            number(len(rows))),
+        Chip("Failed or missed lately", link("/schedules", show="bad", q=search), chosen == "bad",
+            STATES["failed"], number(bad)),
+        Chip("Paused", link("/schedules", show="paused", q=search), chosen == "paused",
+            STATES["paused"], number(paused)),
     ]  # fmt: skip
 
 
-def sentences(rows: Sequence[ScheduleRow], missed: int) -> tuple[str, str]:
+def sentences(rows: Sequence[ScheduleRow]) -> tuple[str, str]:
     """The state of the schedules, in one sentence, and what is not as planned."""
     if not rows:
         return "No schedule yet.", ""
     paused = [row.name for row in rows if row.is_paused]
-    firing = len(rows) - len(paused)
+    missed = [row.name for row in rows if row.has_missed]
+    on = len(rows) - len(paused)
     if len(rows) == 1:
-        head = "It fires as planned." if firing else "It is paused."
+        head = "It is on." if on else "It is paused."
     else:
-        whole = "All" if firing == len(rows) else f"{firing} of {len(rows)}"
-        head = f"{whole} fire as planned."
+        all_on = on == len(rows)
+        head = f"All {number(on)} are on." if all_on else f"{number(on)} of {len(rows):,} are on."
     said = []
     if paused and len(rows) > 1:
-        said.append(f"{', '.join(paused[:3])}{' and more' if len(paused) > 3 else ''}"
-            f" {'is' if len(paused) == 1 else 'are'} paused.")  # fmt: skip
+        said.append(f"{_names(paused)} {'is' if len(paused) == 1 else 'are'} paused.")
     if missed:
-        said.append(f"{counted(missed, 'occurrence')} {'was' if missed == 1 else 'were'} missed.")
+        said.append(f"{_names(missed)} missed occurrences lately.")
     return head, " ".join(said)
+
+
+def _names(names: Sequence[str]) -> str:
+    """`a and b`; `a, b and 5 more`."""
+    shown = [clipped(name, 48) for name in names[:2]]
+    if len(names) > 2:
+        return f"{', '.join(shown)} and {number(len(names) - 2)} more"
+    return " and ".join(shown)

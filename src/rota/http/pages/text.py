@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -9,11 +11,13 @@ from urllib.parse import quote
 
 import msgspec
 
+from rota.core.redaction import REDACTED, shown
 from rota.core.time.instants import DAY, HOUR, MINUTE, SECOND, iso, moment
 from rota.core.time.zones import zone_named
 
 MISSING = "–"
 VALUE_CHARS_MAX = 2_000
+LONG_CHARS = 1_200
 TREE_FIELDS_MAX = 50
 TREE_DEPTH_MAX = 4
 
@@ -175,10 +179,7 @@ class Value:
     text: str
     fields: tuple[ValueField, ...] = ()
     is_empty: bool = False
-    raw: str = ""
-
-
-REDACTED = "[redacted]"
+    is_long: bool = False  # shown in a frame of its own that scrolls
 
 
 def stored_value(text: str | None) -> Value:
@@ -188,11 +189,22 @@ def stored_value(text: str | None) -> Value:
     try:
         value = msgspec.json.decode(text)
     except (msgspec.DecodeError, RecursionError):
-        return Value(_cut(text), raw=_cut(text))
+        return Value(_cut(text))
+    value = shown(value)
     # Calls are stored as {"args": […], "kwargs": {…}} or as one of them; see `typed`.
     if isinstance(value, dict | list):
-        return Value("", fields=_fields(value, 1), raw=_cut(pretty(value)))
-    return Value(_plain(value), raw=_cut(pretty(value)))
+        return Value("", fields=_fields(value, 1), is_long=len(text) > LONG_CHARS)
+    return Value(_plain(value))
+
+
+def form_text(text: str | None) -> str:
+    """A stored JSON text for a field that a person edits: whole, because it is sent back."""
+    if text is None or text in ("", "null", "{}", "[]"):
+        return ""
+    try:
+        return pretty(shown(msgspec.json.decode(text)))
+    except (msgspec.DecodeError, RecursionError):
+        return text
 
 
 def pretty(value: Any) -> str:
@@ -237,3 +249,30 @@ def clipped(text: str, width: int) -> str:
     """The beginning of a text, on one row."""
     row = " ".join(text.split())
     return row if len(row) <= width else row[: width - 1] + "…"
+
+
+# -- sentences with commands and ids in them ------------------------------------------------------
+
+_PIECES = re.compile(r"`([^`]+)`|(?<!worker )\b([0-9a-f]{32})\b|\b([0-9a-f]{32})\b")
+
+
+@dataclass(frozen=True)
+class TextPart:
+    """A part of a sentence: plain words, a command to type, the id of a run or of a worker."""
+
+    kind: str  # words | code | run | worker
+    text: str
+
+
+def text_parts(sentence: str) -> Sequence[TextPart]:
+    """A sentence cut into words, commands (between backticks) and ids of runs."""
+    found, at = [], 0
+    for piece in _PIECES.finditer(sentence):
+        if piece.start() > at:
+            found.append(TextPart("words", sentence[at : piece.start()]))
+        kinds = zip(("code", "run", "worker"), piece.groups(), strict=True)
+        found += [TextPart(kind, text) for kind, text in kinds if text]
+        at = piece.end()
+    if at < len(sentence):
+        found.append(TextPart("words", sentence[at:]))
+    return found

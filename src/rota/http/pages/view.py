@@ -16,6 +16,7 @@ from rota import __version__ as version
 from rota.errors import RotaError
 from rota.http.files import static_url
 from rota.http.pages import text
+from rota.http.pages.nav_count import last_count
 from rota.http.request import Answer, Html, Redirect, WebRequest
 
 TEMPLATES = Path(__file__).parent.parent / "templates"
@@ -83,6 +84,7 @@ def environment() -> Environment:
             "segment": text.segment,
             "city": text.city,
             "short_id": _short_id,
+            "text_parts": text.text_parts,
         },
         globals={
             "static": static_url,
@@ -135,7 +137,6 @@ def page(
     live: str = "",
     status: int = HTTPStatus.OK,
     problem: PageProblem | None = None,
-    attention: int = 0,
     **values: Any,
 ) -> Html:
     """One page, or only its body where the script asks for it. `live` names the topics that make
@@ -156,7 +157,7 @@ def page(
         path=request.path,
         notice=NOTICES.get(request.query.get("done"), ""),
         problem=problem,
-        attention=attention,
+        attention=last_count(request.client),
         retries=False,
         **values,
     )

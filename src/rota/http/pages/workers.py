@@ -53,6 +53,7 @@ class QueueRow:
     is_paused: bool
     verb: str
     mark: str
+    worker_count: int = 0
 
 
 @dataclass(frozen=True)
@@ -71,6 +72,19 @@ class FleetView:
     def slots_free(self) -> int:
         """Slots of the living workers that hold no run."""
         return sum(row.free for row in self.alive)
+
+    def held_back(self, queue: str) -> str:
+        """Why no run of a queue can start now; empty when one can."""
+        if not self.alive:
+            return "no worker is alive"
+        row = next((one for one in self.queues if one.name == queue), None)
+        if row is None or not row.worker_count:
+            return f"no worker serves queue {queue}"
+        if row.is_paused:
+            return f"queue {queue} is paused"
+        if row.state == FULL:
+            return f"queue {queue} is at its limit, {row.running.partition(',')[0]}"
+        return "" if self.slots_free else "every slot is taken"
 
 
 async def fleet_of(request: WebRequest) -> FleetView:
@@ -109,6 +123,7 @@ def queue_row(found: QueueState, clock: WallClock) -> QueueRow:
         share(running, most) if most else (5.0 if running else 0.0), "warn" if is_full else "run",
         found.pending, clock.stamp(oldest), found.is_paused,
         "resume" if found.is_paused else "pause", "warn" if is_full and found.pending else "",
+        found.worker_count,
     )  # fmt: skip
 
 
@@ -117,14 +132,19 @@ def limits_text(limit: Queue | None) -> str:
     if limit is None:
         return "no limits"
     parts = [
-        limit.running_max and f"{limit.running_max} running",
-        limit.key_running_max and f"{limit.key_running_max} per key",
-        limit.key_open_max and f"{limit.key_open_max} open per key",
-        limit.rate_count and f"{limit.rate_count} per {rough(limit.rate_per_us or 0)}",
+        limit.running_max and f"at most {number(limit.running_max)} at once",
+        limit.key_running_max and f"{number(limit.key_running_max)} at once per key",
+        limit.key_open_max and f"{number(limit.key_open_max)} open per key",
+        limit.rate_count and f"{number(limit.rate_count)} starts per {_period(limit)}",
         limit.age_us and f"priority +1 per {span(limit.age_us)}",
         limit.round_robin and "keys alternate",
     ]
     return ", ".join(str(part) for part in parts if part) or "no limits"
+
+
+def _period(limit: Queue) -> str:
+    text = rough(limit.rate_per_us or 0)
+    return text.removeprefix("1 ")
 
 
 async def show(request: WebRequest, problem: PageProblem | None = None) -> Answer:

@@ -44,7 +44,7 @@ def automation_document(view: AutomationView) -> AutomationDocument:
     return document(
         AutomationDocument, row, status=view.status, sentence=view.sentence,
         actions=list(view.said.actions), state=row.status, schedule=view.schedule,
-        next_at=view.next_at, run_id=view.turn.id if view.turn else None, change=change,
+        next_at=view.next_at, run_id=view.open_run.id if view.open_run else None, change=change,
         pending=dict(view.pending), error=view.error, etag=f'"{row.digest[:16]}-{row.version}"',
     )  # fmt: skip
 

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
+from rota.core.redaction import shown
 from rota.http.document import documents
 from rota.http.documents import ListedRun, StartedRun
 from rota.http.request import Download, WebRequest
 from rota.http.route import Route, route
 from rota.http.routes.runs import STEERED, Limit, Text
 from rota.pipelines.client import PipelineClient
-from rota.pipelines.outcome import ItemsPage, PipelineResult
+from rota.pipelines.outcome import ItemsPage, PipelineResult, shown_item
 
 if TYPE_CHECKING:
     from rota.client.client import Client
@@ -45,7 +46,8 @@ async def list_executions(
 @route("GET", "/pipeline-runs/{run_id}", "read", "pipelines.result", problems=STEERED)
 async def show_execution(request: WebRequest, run_id: str) -> PipelineResult:
     """Show the state or the end of a pipeline run."""
-    return await pipelines_of(request.client).result(run_id)
+    found = await pipelines_of(request.client).result(run_id)
+    return msgspec.structs.replace(found, output_fields=shown(found.output_fields))
 
 
 class ItemsQuery(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
@@ -59,9 +61,10 @@ class ItemsQuery(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 @route("GET", "/pipeline-runs/{run_id}/items", "read", "pipelines.items_page", problems=STEERED)
 async def list_items(request: WebRequest, run_id: str, query: ItemsQuery) -> ItemsPage:
     """List the items of a pipeline run with what became of them."""
-    return await pipelines_of(request.client).items_page(
+    found = await pipelines_of(request.client).items_page(
         run_id, after=query.after, limit=query.limit, status=query.status
     )
+    return msgspec.structs.replace(found, items=[shown_item(one) for one in found.items])
 
 
 @route(

@@ -7,6 +7,7 @@ const FRAGMENT = { "x-rota-fragment": "1" };
 const QUIET_MS = 250; // At most one fetch in this time, however many hints arrive.
 const RETRY_MS = 2000;
 const POLL_MS = 3000; // Where the server has no stream.
+const TICK_MS = 30000; // "11 min ago" must not stay so when nothing else happens.
 const TOPICS = "run,schedule,automation,pipeline,worker";
 const EVENTS = document.documentElement.dataset.events;
 
@@ -24,6 +25,7 @@ function morphAttributes(old, fresh) {
     if (!fresh.hasAttribute(name) && name !== "open") old.removeAttribute(name);
   }
   for (const { name, value } of fresh.attributes) {
+    if (name === "hidden" && old.matches("[data-copy]")) continue; // The script has shown it.
     if (old.getAttribute(name) !== value && name !== "open") old.setAttribute(name, value);
   }
 }
@@ -114,7 +116,8 @@ async function refresh(hold = true) {
   try {
     const answer = await fetch(location.href, { headers: FRAGMENT });
     if (answer.redirected) location.reload();
-    else if (answer.ok || answer.status === 503) show(await answer.text(), { hold });
+    else if (answer.ok) show(await answer.text(), { hold });
+    away(answer.status === 503);
     if (answer.status === 503) setTimeout(refresh, RETRY_MS); // The database is away; it comes back.
     if (!EVENTS) say(answer.ok);
   } catch {
@@ -128,34 +131,66 @@ async function refresh(hold = true) {
   }
 }
 
+// The database does not answer: what was read stays, what was typed stays, the buttons are off.
+let seenAt = new Date();
+
+function away(is) {
+  const main = document.getElementById("main");
+  const known = document.getElementById("away");
+  if (!is) seenAt = new Date();
+  if (!main || main.dataset.retry || is === Boolean(known)) return;
+  for (const one of main.querySelectorAll("button:not([data-copy])")) one.disabled = is;
+  known?.remove();
+  if (!is) return;
+  const banner = document.createElement("div");
+  banner.className = "banner bad";
+  banner.id = "away";
+  banner.setAttribute("role", "alert");
+  const said = document.createElement("p");
+  const strong = document.createElement("strong");
+  strong.textContent = "The database does not answer.";
+  const clock = seenAt.toLocaleTimeString("en-GB");
+  said.append(strong, ` What you see is from ${clock}; buttons are off until it is back.`);
+  banner.append(said);
+  main.prepend(banner);
+}
+
 function soon() {
+  if (paused) return;
   if (!timer) timer = setTimeout(() => { timer = 0; refresh(); }, QUIET_MS);
 }
 
 // -- the stream: one tab holds it and tells the others --------------------------------------------
 
 const live = document.querySelector(".live");
+let paused = false;
+let connected = true;
 
 function say(on) {
   if (!live) return;
-  live.classList.toggle("off", !on);
-  const text = on ? "Live" : "Reconnecting";
+  connected = on;
+  live.classList.toggle("off", !on || paused);
+  const text = paused ? "Paused" : on ? "Live" : "Reconnecting";
   if (live.textContent !== text) live.textContent = text;
 }
 
-function listen(tell) {
-  const stream = new EventSource(`${EVENTS}?topics=${TOPICS}`);
-  let opened = false;
+function listen(tell, opened = false) {
+  let stream = new EventSource(`${EVENTS}?topics=${TOPICS}`);
+  let timer = 0;
   stream.onopen = () => {
     tell({ on: true });
     if (opened) tell({ topic: "reset" }); // Hints may be lost while the stream was down.
     opened = true;
   };
-  stream.onerror = () => tell({ on: false });
+  stream.onerror = () => {
+    tell({ on: false });
+    // A refusal (too many streams, a restart behind a proxy) ends an EventSource for good.
+    if (stream.readyState === EventSource.CLOSED) timer = setTimeout(() => { stream = listen(tell, true); }, RETRY_MS);
+  };
   for (const topic of [...TOPICS.split(","), "reset"]) {
     stream.addEventListener(topic, () => tell({ topic }));
   }
-  return stream;
+  return { close: () => { clearTimeout(timer); stream.close(); } };
 }
 
 function heard(hint) {
@@ -165,10 +200,27 @@ function heard(hint) {
   if (hint.topic === "reset" || topics.includes(hint.topic)) soon();
 }
 
+const holder = document.querySelector("[data-hold-live]");
+
+// A person who reads may stop the page from changing.
+function holdLive() {
+  paused = !paused;
+  holder.textContent = paused ? "Follow" : "Pause";
+  say(connected);
+  soon();
+}
+
 function follow() {
   if (!live) return;
+  if (holder) {
+    holder.hidden = false;
+    holder.addEventListener("click", holdLive);
+  }
+  setInterval(() => {
+    if (!document.hidden && document.getElementById("main")?.dataset.live) soon();
+  }, TICK_MS);
   if (!EVENTS || !window.EventSource) {
-    setInterval(() => { if (!document.hidden && document.getElementById("main")?.dataset.live) refresh(); }, POLL_MS);
+    setInterval(() => { if (!paused && !document.hidden && document.getElementById("main")?.dataset.live) refresh(); }, POLL_MS);
     return;
   }
   if (navigator.locks && window.BroadcastChannel) {
@@ -208,14 +260,18 @@ async function send(form, submitter) {
   try {
     const answer = await fetch(action, { method: "POST", headers: FRAGMENT, body });
     if (answer.redirected) history.replaceState(null, "", answer.url);
-    form.closest("details.fold")?.removeAttribute("open");
-    form.reset();
-    show(await answer.text());
+    if (answer.ok) {
+      form.closest("details.fold")?.removeAttribute("open");
+      form.reset();
+    } // A refused form keeps what was typed.
+    if (answer.status === 503) away(true);
+    else show(await answer.text());
     document.getElementById("said")?.focus();
+    if (answer.status === 503) setTimeout(refresh, RETRY_MS);
   } catch {
     say(false);
   } finally {
-    if (submitter) submitter.disabled = false;
+    if (submitter && !document.getElementById("away")) submitter.disabled = false;
   }
 }
 
@@ -242,12 +298,13 @@ document.addEventListener("input", (event) => {
 });
 
 document.addEventListener("click", (event) => {
-  const button = event.target.closest("[data-newer], [data-copy], [data-close]");
+  const button = event.target.closest("[data-newer], [data-copy], [data-close], [data-keys]");
   if (button?.dataset.newer) refresh(false);
   if (button?.dataset.copy) {
     navigator.clipboard?.writeText(button.dataset.copy).then(() => { button.textContent = "Copied"; });
   }
   if (button?.hasAttribute("data-close")) button.closest("dialog").close();
+  if (button?.hasAttribute("data-keys")) document.getElementById("keys")?.showModal();
   for (const fold of document.querySelectorAll("details.fold[open]")) {
     if (!fold.contains(event.target)) fold.removeAttribute("open");
   }
@@ -289,6 +346,8 @@ if (zone && document.documentElement.dataset.zone !== zone && !document.cookie.i
   document.cookie = `rota_zone=${encodeURIComponent(zone)}; Path=/; Max-Age=31536000; SameSite=Lax`;
   if (live) refresh(false);
 }
+
+for (const one of document.querySelectorAll("[data-keys], [data-copy]")) one.hidden = false; // They need this script.
 
 if (document.getElementById("main")?.dataset.retry) setTimeout(refresh, RETRY_MS);
 follow();

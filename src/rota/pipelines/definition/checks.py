@@ -242,8 +242,8 @@ def _check_rule(rule: Rule, path: Path, report: ProblemReport) -> None:
     kinds = {"field": rule.field, "all": rule.all, "any": rule.any, "not": rule.negated}
     given = [key for key, value in kinds.items() if value is not None]
     if len(given) != 1:
-        told = " and ".join(given) or "none"
-        report.error(path, f"a rule has exactly one of field, all, any and not; this has {told}")
+        detail = " and ".join(given) or "none"
+        report.error(path, f"a rule has exactly one of field, all, any and not; this has {detail}")
         return
     for key, inner in (("all", rule.all), ("any", rule.any)):
         if inner == []:

@@ -58,8 +58,8 @@ def with_chains(found: list[Listed]) -> list[Listed]:
         problems = [*each.problems, *(_about_after(each, text, Level.WARNING) for text in said)]
         ring = rings.get(each.pipeline_id)
         if ring is not None:
-            told = f"these pipelines wait for each other: {' → '.join([*ring, ring[0]])}"
-            problems.append(_about_after(each, told, Level.ERROR))
+            detail = f"these pipelines wait for each other: {' → '.join([*ring, ring[0]])}"
+            problems.append(_about_after(each, detail, Level.ERROR))
         checked.append(each._replace(problems=problems, loaded=None if ring else each.loaded))
     return checked
 

@@ -44,8 +44,8 @@ def check_graph(nodes: Mapping[str, Node], ids: Collection[str], report: Problem
         _check_parents(node_id, node, ids, report)
         _check_node(node, ("nodes", node_id), report)
     for cycle in cycles({each: parents_of(node) for each, node in nodes.items()}):
-        told = " → ".join([*cycle, cycle[0]])
-        report.error(("nodes", cycle[0]), f"these nodes wait for each other: {told}", at_key=True)
+        detail = " → ".join([*cycle, cycle[0]])
+        report.error(("nodes", cycle[0]), f"these nodes wait for each other: {detail}", at_key=True)
 
 
 def _check_parents(node_id: str, node: Node, ids: Collection[str], report: ProblemReport) -> None:

@@ -229,14 +229,14 @@ def _schedule(
     try:
         zone = zone_named(block.timezone or zone).key
     except UnknownZone as error:
-        report.error(("schedule", "timezone"), _told(error))
+        report.error(("schedule", "timezone"), _error_text(error))
     if len(errors_of(report.problems)) > count:  # The cron text is still to be looked at alone.
         block = ScheduleBlock(cron=block.cron)
     try:
         plain = msgspec.structs.replace(block, timezone=zone)
         made = timed(plain, workflow=run_name(pipeline_id), host_zone=zone)
     except RotaError as error:
-        report.error(("schedule", "cron"), _told(error))
+        report.error(("schedule", "cron"), _error_text(error))
         return None
     if next_after(made.intent.spec, now) is None:
         report.warning(("schedule",), "the schedule is over: no occurrence is left", at_key=True)
@@ -256,7 +256,7 @@ def _check_block(block: ScheduleBlock, pipeline_id: str, report: ProblemReport) 
         try:
             bound(key, text, "UTC")
         except RotaError as error:
-            report.error(("schedule", key), _told(error))
+            report.error(("schedule", key), _error_text(error))
     if pipeline_id in block.after_ids:
         report.error(("schedule", "after"), "a pipeline cannot wait for itself")
     condition = block.condition
@@ -268,7 +268,7 @@ def _check_block(block: ScheduleBlock, pipeline_id: str, report: ProblemReport) 
         check_notify(block.notify, report)
 
 
-def _told(error: RotaError) -> str:
+def _error_text(error: RotaError) -> str:
     """An error of the core in one line."""
     first = error.message.strip().splitlines()[0]
     return f"{first}. {error.advice}" if error.advice else first

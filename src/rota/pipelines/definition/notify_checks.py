@@ -64,5 +64,5 @@ def _check_address(text: str, path: Path, report: ProblemReport) -> None:
     if text.startswith(ENV):
         report.error(path, f"{path_text(path)}: env: is followed by the name of a variable")
     else:
-        told = "is not an address; write it as https://host/path, or env:NAME"
-        report.error(path, f"{path_text(path)} {told}")
+        detail = "is not an address; write it as https://host/path, or env:NAME"
+        report.error(path, f"{path_text(path)} {detail}")

@@ -68,9 +68,9 @@ class _Checking:
                 continue
             lacking = list(_lacking(name, items, [*self._parameters, *BATCH]))
             if lacking:
-                told = ", ".join(str(number) for number in lacking[:5])
+                detail = ", ".join(str(number) for number in lacking[:5])
                 more = f" and {len(lacking) - 5} more" if len(lacking) > 5 else ""
-                self._say(path, name, f"has no value in item {told}{more}")
+                self._say(path, name, f"has no value in item {detail}{more}")
 
     def _say(self, path: Path, name: str, message: str) -> None:
         shown = f"{{{{{name}}}}}"

@@ -50,10 +50,10 @@ def errors_of(problems: Iterable[Problem]) -> list[Problem]:
 
 def refusal(file: str, problems: Iterable[Problem]) -> BadPipeline:
     """The error that carries them all; warnings come along, after the errors."""
-    told = sorted(ordered(problems), key=lambda each: each.level is Level.WARNING)
-    count = len(errors_of(told))
+    detail = sorted(ordered(problems), key=lambda each: each.level is Level.WARNING)
+    count = len(errors_of(detail))
     head = f"{file}: 1 problem" if count == 1 else f"{file}: {count} problems"
-    return BadPipeline("\n".join([head, *(f"  {each}" for each in told)]), problems=told)
+    return BadPipeline("\n".join([head, *(f"  {each}" for each in detail)]), problems=detail)
 
 
 def path_text(path: Path) -> str:

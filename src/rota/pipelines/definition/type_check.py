@@ -126,11 +126,11 @@ class Shape:
         elif str(value[tag_field]) in by_tag:
             self._struct(value, by_tag[str(value[tag_field])], path)
         else:
-            told = str(value[tag_field])
+            detail = str(value[tag_field])
             self.say(
                 (*path, tag_field),
-                f'{path_text((*path, tag_field))}: "{told}" is not one of {tags}'
-                f"{did_you_mean(told, by_tag)}",
+                f'{path_text((*path, tag_field))}: "{detail}" is not one of {tags}'
+                f"{did_you_mean(detail, by_tag)}",
             )
 
     # -- single values ---------------------------------------------------------------------
@@ -198,8 +198,8 @@ def _within(value: float, kind: inspect.IntType | inspect.FloatType) -> bool:
 
 
 def _text_fits(value: str, kind: inspect.StrType) -> bool:
-    told = value if kind.max_length == 1 else value.strip()  # a tab may well divide columns
-    if kind.min_length is not None and len(told) < kind.min_length:
+    detail = value if kind.max_length == 1 else value.strip()  # a tab may well divide columns
+    if kind.min_length is not None and len(detail) < kind.min_length:
         return False
     if kind.max_length is not None and len(value) > kind.max_length:
         return False

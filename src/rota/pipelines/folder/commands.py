@@ -74,28 +74,28 @@ class ScheduleCommands:
     """Looks at schedules and steers them. Without a client, only the files are looked at."""
 
     def __init__(
-        self, client: Client | None, roster: PipelineRegistry, *, now: Callable[[], int]
+        self, client: Client | None, registry: PipelineRegistry, *, now: Callable[[], int]
     ) -> None:
         self._client = client
-        self.roster = roster
+        self.registry = registry
         self.now = now
         self._files = state_file_sync.StateFileSync()
         # A running scheduler keeps the registry itself; otherwise it is read again every time.
         self.syncs = True  # whether a verb first brings the store in step with the file
         self.refresh: Callable[[], Awaitable[None]] = self._read
-        self.told: Callable[[ScheduledPipeline], Awaitable[None]] = self._wrote
+        self.on_change: Callable[[ScheduledPipeline], Awaitable[None]] = self._wrote
 
     # -- looking ---------------------------------------------------------------------------
 
     async def listing(self) -> list[Scheduled]:
         """All scheduled pipelines, by name."""
         await self.refresh()
-        return [self._shown(entry) for _, entry in sorted(self.roster.entries.items())]
+        return [self._shown(entry) for _, entry in sorted(self.registry.entries.items())]
 
     async def get(self, schedule_id: str) -> Scheduled | None:
         """One of them, by the id of its schedule or of its pipeline."""
         await self.refresh()
-        entry = self.roster.of(schedule_id)
+        entry = self.registry.of(schedule_id)
         return None if entry is None else self._shown(entry)
 
     async def show(self, schedule_id: str) -> Scheduled:
@@ -107,7 +107,7 @@ class ScheduleCommands:
         await self.refresh()
         now = self.now()
         found: list[tuple[int, str, str, Intent, int]] = []
-        for entry in self.roster.entries.values():
+        for entry in self.registry.entries.values():
             if entry.row is None or entry.state.next_run is None:
                 continue
             intent = definition.found(entry.row).intent
@@ -134,7 +134,7 @@ class ScheduleCommands:
         """The next execution of each, by the files alone."""
         found = [
             Upcoming(e.schedule_id, e.pipeline_id, moment(read_time(e.state.next_run)))
-            for e in self.roster.entries.values()
+            for e in self.registry.entries.values()
             if e.state.next_run is not None
         ]
         return sorted(found, key=lambda one: one.next_run)[:limit]
@@ -209,7 +209,7 @@ class ScheduleCommands:
 
     async def write_down(self, schedule_id: str) -> None:
         """Bring the state file up to date, where no scheduler does it."""
-        await self.told(await self._entry(schedule_id))
+        await self.on_change(await self._entry(schedule_id))
 
     # -- inside ----------------------------------------------------------------------------
 
@@ -221,7 +221,7 @@ class ScheduleCommands:
 
     async def _entry(self, schedule_id: str) -> ScheduledPipeline:
         await self.refresh()
-        entry = self.roster.of(schedule_id)
+        entry = self.registry.of(schedule_id)
         if entry is None:
             raise self._unknown(schedule_id)
         return entry
@@ -230,42 +230,42 @@ class ScheduleCommands:
         """An entry that the store knows as its file is now; where a scheduler looks after the
         folder, it sees to that."""
         entry = await self._entry(schedule_id)
-        if self.syncs and not is_looked_after(self.roster.root, now=self.now()):
-            await self.roster.sync([entry.folder.name], now=self.now())
-            entry = self.roster.of(entry.pipeline_id) or entry
+        if self.syncs and not is_looked_after(self.registry.root, now=self.now()):
+            await self.registry.sync([entry.folder.name], now=self.now())
+            entry = self.registry.of(entry.pipeline_id) or entry
         return entry
 
     def _unknown(self, schedule_id: str) -> UsageError:
-        broken = self.roster.broken.get(schedule_id)
+        broken = self.registry.broken.get(schedule_id)
         if broken is not None:
             return UnknownSchedule(
                 f"pipeline {schedule_id} is broken, so it has no schedule: {broken}",
                 hint=f"Fix it; `rota pipeline validate {schedule_id}` tells all that is wrong.",
             )
-        if schedule_id in self.roster.names:
+        if schedule_id in self.registry.names:
             return UnknownSchedule(
                 f"pipeline {schedule_id} has no schedule",
                 hint="Add a `schedule:` block with `cron:` to its pipeline.yaml.",
             )
-        names = list(self.roster.entries)
-        known = [*names, *(entry.schedule_id for entry in self.roster.entries.values())]
+        names = list(self.registry.entries)
+        known = [*names, *(entry.schedule_id for entry in self.registry.entries.values())]
         return UnknownSchedule(
             f"there is no schedule {schedule_id!r}{did_you_mean(schedule_id, known)}",
             hint=f"There are: {', '.join(names)}." if names else "This folder has none.",
         )
 
     async def _after(self, entry: ScheduledPipeline) -> Scheduled:
-        await self.told(entry)
-        fresh = self.roster.of(entry.pipeline_id) or entry
+        await self.on_change(entry)
+        fresh = self.registry.of(entry.pipeline_id) or entry
         return self._shown(fresh)
 
     async def _read(self) -> None:
-        await self.roster.read(now=self.now())
+        await self.registry.read(now=self.now())
 
     async def _wrote(self, entry: ScheduledPipeline) -> None:
         await self._read()
-        fresh = self.roster.of(entry.pipeline_id)
-        if fresh is not None and not is_looked_after(self.roster.root, now=self.now()):
+        fresh = self.registry.of(entry.pipeline_id)
+        if fresh is not None and not is_looked_after(self.registry.root, now=self.now()):
             self._files.save_all([(fresh.folder, fresh.state)])
 
     def _shown(self, entry: ScheduledPipeline) -> Scheduled:

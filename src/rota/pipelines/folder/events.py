@@ -19,7 +19,7 @@ from rota.errors import UsageError
 log = logging.getLogger("rota.pipelines")
 
 Change: TypeAlias = Literal["added", "updated", "removed"]
-Standing: TypeAlias = Literal["starting", "running", "stopping", "stopped"]
+SchedulerState: TypeAlias = Literal["starting", "running", "stopping", "stopped"]
 
 
 class SchedulerEvent(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
@@ -90,7 +90,7 @@ class SchedulerStatus(SchedulerEvent, frozen=True, kw_only=True, rename="camel")
     """The scheduler starts, runs, stops or has stopped."""
 
     name = "scheduler:status"
-    status: Standing
+    status: SchedulerState
 
 
 AnyEvent: TypeAlias = (

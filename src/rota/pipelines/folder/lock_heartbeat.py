@@ -33,7 +33,7 @@ class LockHeartbeat:
         self._folder = folder
         self._clock = clock
         self._stale_us, self._beat_us = stale_us, beat_us
-        self._tell_lost = lost
+        self._on_lost = lost
         self._lock: Lock | None = None
         self.lost: SchedulerLockError | None = None
 
@@ -61,6 +61,6 @@ class LockHeartbeat:
             except SchedulerLockError as error:
                 log.error("%s %s", error, error.advice)
                 self.lost, self._lock = error, None
-                self._tell_lost()
+                self._on_lost()
             except OSError as error:  # a full disk does not mean that the folder is left alone
                 log.warning("the heartbeat of the lock cannot be written: %s", error)

@@ -30,9 +30,9 @@ from rota.pipelines.folder.scheduled_pipeline import (
     in_force,
     may_be_one,
     names_in,
+    problem_text,
     prompt_files,
     stored,
-    told,
 )
 from rota.pipelines.folder.state_file import ScheduleState
 from rota.pipelines.run import content_keys
@@ -163,7 +163,7 @@ class PipelineRegistry:
     ) -> ScheduledPipeline | None:
         """The state of a pipeline; None when it has no schedule, or none that ever worked."""
         loaded = listed.loaded
-        problem = told(listed.problems) if loaded is None else None
+        problem = problem_text(listed.problems) if loaded is None else None
         config, title = in_force(listed, row)
         if config is None:
             return None
@@ -205,7 +205,7 @@ class PipelineRegistry:
 
     def _note_broken(self, listed: Listed) -> None:
         if listed.loaded is None:
-            self.broken[listed.pipeline_id] = told(listed.problems)
+            self.broken[listed.pipeline_id] = problem_text(listed.problems)
 
     # -- syncing ---------------------------------------------------------------------------
 
@@ -295,7 +295,7 @@ class PipelineRegistry:
 
     async def _in_trouble(self, listed: Listed, row: Schedule | None, now: int) -> list[Moved]:
         """A broken file: the last good definition stays in force, if there was one."""
-        name, problem = listed.pipeline_id, told(listed.problems)
+        name, problem = listed.pipeline_id, problem_text(listed.problems)
         if row is None:
             row = await self._row_of_state(listed.folder)
         entry = self.entries.get(name)

@@ -49,13 +49,13 @@ class ReportedAttempts:
     ends: int = 0
 
 
-class Asked(NamedTuple):
+class TrackerPoll(NamedTuple):
     """The questions of one poll."""
 
     rows: list[Schedule]
     since: dict[str, int]  # by schedule: occurrences after this are news
     dues: dict[str, int | None]  # by schedule: what it waited for at the last look
-    by_hand_since: int
+    triggered_since: int
     known: list[str]  # chains that were open at the last look
 
 
@@ -64,8 +64,8 @@ class TrackedRuns(NamedTuple):
 
     rows: dict[str, Schedule]  # by id; without deleted ones
     open_roots: list[tuple[str, str]]  # schedule and root
-    by_hand: list[tuple[str, str]]  # the same of what was started by hand, ended or not
-    born: list[CreatedExecution]
+    triggered: list[tuple[str, str]]  # the same of what was started by hand, ended or not
+    created: list[CreatedExecution]
     chains: dict[str, list[Attempt]]
 
 
@@ -73,14 +73,14 @@ class RunTracker:
     """Reports what happens to the schedules of a registry, each thing once."""
 
     def __init__(
-        self, client: Client, roster: PipelineRegistry, events: Events, *, history_max: int
+        self, client: Client, registry: PipelineRegistry, events: Events, *, history_max: int
     ) -> None:
         self._client = client
-        self._roster = roster
+        self._registry = registry
         self._events = events
         self._history_max = history_max
         self._files = state_file_sync.StateFileSync()
-        self._told: dict[str, ReportedAttempts] = {}
+        self._reported: dict[str, ReportedAttempts] = {}
         self._open: dict[str, ScheduledPipeline] = {}
         self._since: dict[str, int] = {}
         self._dues: dict[str, int | None] = {}  # as the last look found them
@@ -98,7 +98,7 @@ class RunTracker:
     @property
     def begun_count(self) -> int:
         """Executions that are in progress."""
-        under_way = [chain for e in self._roster.entries.values() for chain in e.under_way]
+        under_way = [chain for e in self._registry.entries.values() for chain in e.under_way]
         return sum(state_file_sync.has_begun(chain[-1]) for chain in under_way)
 
     # -- beginning and end -----------------------------------------------------------------
@@ -109,7 +109,7 @@ class RunTracker:
         for chain in entry.under_way:
             past = [one for one in chain if one.is_final]
             begun = [one for one in chain if one.is_final or state_file_sync.has_begun(one)]
-            self._told.setdefault(chain[0].root_id, ReportedAttempts(len(begun), len(past)))
+            self._reported.setdefault(chain[0].root_id, ReportedAttempts(len(begun), len(past)))
         now = self._client.clock.now()
         self._begun_at = now if self._begun_at is None else self._begun_at
         self._since.setdefault(entry.row.id, entry.row.started_at or now)
@@ -129,7 +129,7 @@ class RunTracker:
 
     async def write(self) -> None:
         """Write the state files that have changed, beside the loop: a disk may be slow."""
-        entries = list(self._roster.entries.values())
+        entries = list(self._registry.entries.values())
         changed = [(e.folder, e.state) for e in entries if self._files.differs(e.folder, e.state)]
         if not changed:
             return
@@ -151,22 +151,22 @@ class RunTracker:
     async def follow(self) -> list[str]:
         """Poll once, report what is new, and write what has changed. Returns the pipelines with a
         schedule in their files that is gone from the store."""
-        entries = {e.row.id: e for e in self._roster.entries.values() if e.row is not None}
+        entries = {e.row.id: e for e in self._registry.entries.values() if e.row is not None}
         rows = [entry.row for entry in entries.values() if entry.row is not None]
         since = {row_id: self._since[row_id] for row_id in entries if row_id in self._since}
-        asked = Asked(rows, since, self._dues, self._hands_since(), list(self._open))
-        seen = await self._client.database.read(_look, asked)
-        self._note_created(seen.born, entries)
+        poll = TrackerPoll(rows, since, self._dues, self._triggers_since(), list(self._open))
+        seen = await self._client.database.read(_look, poll)
+        self._note_created(seen.created, entries)
         for row_id, row in seen.rows.items():
             entries[row_id].row = row
             self._expect(row)
         self._dues = {row_id: row.due_at for row_id, row in seen.rows.items()}
         for schedule_id, root_id in seen.open_roots:
             self._open.setdefault(root_id, entries[schedule_id])
-        for schedule_id, root_id in seen.by_hand:
+        for schedule_id, root_id in seen.triggered:
             entry = entries[schedule_id]
             # One that ended at the very instant this daemon began was reported by another.
-            if root_id not in self._told and not state_file_sync.has(entry.state, root_id):
+            if root_id not in self._reported and not state_file_sync.has(entry.state, root_id):
                 self._open.setdefault(root_id, entry)
         self._advance(seen.chains)
         for entry in entries.values():
@@ -180,7 +180,7 @@ class RunTracker:
                 self._events.emit(event)
         return [e.folder.name for row_id, e in entries.items() if row_id not in seen.rows]
 
-    def _hands_since(self) -> int:
+    def _triggers_since(self) -> int:
         """Since when a start by hand is news. Clocks of machines differ, and commits take time, so
         that one is looked for again which came a little before the last look."""
         now = self._client.clock.now()
@@ -190,16 +190,16 @@ class RunTracker:
         return max(self._begun_at, before - OVERLAP_US)
 
     def _note_created(
-        self, born: Sequence[CreatedExecution], entries: dict[str, ScheduledPipeline]
+        self, created: Sequence[CreatedExecution], entries: dict[str, ScheduledPipeline]
     ) -> None:
-        for one in born:
+        for one in created:
             entry = entries.get(one.schedule_id)
             if entry is None:
                 continue
             self._since[one.schedule_id] = max(self._since[one.schedule_id], one.due_at)
             if one.status == Status.SKIPPED:
                 self._log_skip(entry, one.due_at, one.reason)
-            elif one.root_id not in self._told:
+            elif one.root_id not in self._reported:
                 self._open.setdefault(one.root_id, entry)
 
     def _log_skip(self, entry: ScheduledPipeline, due_at: int | None, why: str | None) -> None:
@@ -212,7 +212,7 @@ class RunTracker:
             if attempts is None:  # pruned, or its schedule was deleted with it
                 del self._open[root_id]
                 continue
-            self._tell(entry, attempts)
+            self._report(entry, attempts)
             if attempts[-1].status == Status.SKIPPED:
                 self._log_skip(entry, attempts[-1].due_at, state_file_sync.error_of(attempts[-1]))
             if attempts[-1].is_final:
@@ -222,8 +222,8 @@ class RunTracker:
                 )
             else:
                 entry.state = state_file_sync.with_start(entry.state, attempts)
-        while len(self._told) > REMEMBERED:
-            self._told.pop(next(iter(self._told)))
+        while len(self._reported) > REMEMBERED:
+            self._reported.pop(next(iter(self._reported)))
 
     def _place(self, entry: ScheduledPipeline, chains: dict[str, list[Attempt]]) -> None:
         assert entry.row is not None
@@ -245,18 +245,18 @@ class RunTracker:
 
     # -- telling ---------------------------------------------------------------------------
 
-    def _tell(self, entry: ScheduledPipeline, attempts: Sequence[Attempt]) -> None:
-        told = self._told.setdefault(attempts[0].root_id, ReportedAttempts())
+    def _report(self, entry: ScheduledPipeline, attempts: Sequence[Attempt]) -> None:
+        reported = self._reported.setdefault(attempts[0].root_id, ReportedAttempts())
         for number, attempt in enumerate(attempts):
-            if number >= told.starts and state_file_sync.has_begun(attempt):
-                told.starts = number + 1
-                self._tell_start(entry, attempt, number)
-            if number >= told.ends and attempt.is_final:
-                told.ends = number + 1
-                if told.starts > number:
-                    self._tell_end(entry, attempts, number)
+            if number >= reported.starts and state_file_sync.has_begun(attempt):
+                reported.starts = number + 1
+                self._report_start(entry, attempt, number)
+            if number >= reported.ends and attempt.is_final:
+                reported.ends = number + 1
+                if reported.starts > number:
+                    self._report_end(entry, attempts, number)
 
-    def _tell_start(self, entry: ScheduledPipeline, attempt: Attempt, number: int) -> None:
+    def _report_start(self, entry: ScheduledPipeline, attempt: Attempt, number: int) -> None:
         self._news.append(
             ExecutionStart(
                 at=attempt.started_at or 0, schedule_id=entry.schedule_id,
@@ -265,7 +265,9 @@ class RunTracker:
             )
         )  # fmt: skip
 
-    def _tell_end(self, entry: ScheduledPipeline, attempts: Sequence[Attempt], number: int) -> None:
+    def _report_end(
+        self, entry: ScheduledPipeline, attempts: Sequence[Attempt], number: int
+    ) -> None:
         attempt = attempts[number]
         at = attempt.finished_at or self._client.clock.now()
         if attempt.status == Status.COMPLETED:
@@ -296,22 +298,22 @@ def _result(attempt: Attempt) -> Any:
     return None if attempt.output is None else msgspec.json.decode(attempt.output)
 
 
-async def _look(tx: Tx, asked: Asked) -> TrackedRuns:
+async def _look(tx: Tx, poll: TrackerPoll) -> TrackedRuns:
     """Everything at one moment: the state of the schedules, what is open, what is new. A schedule
     that waits for the same occurrence as before has no news."""
-    ids = [row.id for row in asked.rows]
+    ids = [row.id for row in poll.rows]
     if not ids:
-        known = await executions.chains(tx, asked.known) if asked.known else {}
+        known = await executions.chains(tx, poll.known) if poll.known else {}
         return TrackedRuns({}, [], [], [], known)
-    standing = await executions.standings(tx, asked.rows)
+    rows = await executions.current_rows(tx, poll.rows)
     open_roots = await executions.open_chains(tx, ids)
-    by_hand = await executions.by_hand(tx, ids, asked.by_hand_since)
-    born: list[CreatedExecution] = []
-    for row_id, row in standing.items():
-        is_news = row_id not in asked.dues or asked.dues[row_id] != row.due_at
-        if row_id in asked.since and is_news:
-            born += await executions.created_since(tx, row_id, asked.since[row_id])
-    roots = {root for _, root in [*open_roots, *by_hand]} | set(asked.known)
-    roots |= {one.root_id for one in born if one.status != Status.SKIPPED}
+    triggered = await executions.triggered_by_hand(tx, ids, poll.triggered_since)
+    created: list[CreatedExecution] = []
+    for row_id, row in rows.items():
+        is_news = row_id not in poll.dues or poll.dues[row_id] != row.due_at
+        if row_id in poll.since and is_news:
+            created += await executions.created_since(tx, row_id, poll.since[row_id])
+    roots = {root for _, root in [*open_roots, *triggered]} | set(poll.known)
+    roots |= {one.root_id for one in created if one.status != Status.SKIPPED}
     chains = await executions.chains(tx, sorted(roots)) if roots else {}
-    return TrackedRuns(standing, open_roots, by_hand, born, chains)
+    return TrackedRuns(rows, open_roots, triggered, created, chains)

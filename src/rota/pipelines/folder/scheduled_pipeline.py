@@ -46,7 +46,7 @@ class Moved:
     change: Change
 
 
-def told(problems: Sequence[Problem]) -> str:
+def problem_text(problems: Sequence[Problem]) -> str:
     """The problem of a file, in a line: the first error with its place, and how many more."""
     wrong = errors_of(list(problems)) or list(problems)
     if not wrong:

@@ -1,7 +1,7 @@
 """`PipelineScheduler`: runs the pipelines of a folder by their schedule blocks.
 
 Owns the life of a daemon: the lock with its heartbeat, the watching of files, the events. When
-something fires, and what becomes of a run, is the engine's; see `roster` and `following`.
+something fires, and what becomes of a run, is the engine's; see `registry` and `following`.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from rota.pipelines.folder.events import (
     ExecutionWaiting,
     Listener,
     ScheduleChanged,
+    SchedulerState,
     SchedulerStatus,
-    Standing,
 )
 from rota.pipelines.folder.host import Engine
 from rota.pipelines.folder.lock_file import HEARTBEAT_US, STALE_US
@@ -88,19 +88,19 @@ class PipelineScheduler:
         self._unlisten: Callable[[], None] | None = None
         self._trouble = ""
         self._waiting: set[str] = set()  # executions that wait for their provider
-        self.standing: Standing = "stopped"
+        self.status: SchedulerState = "stopped"
         self.stopped = asyncio.Event()
         self.stopped.set()
 
     def _begin_again(self) -> None:
         """Know nothing yet: everything is read when it is asked for, or at the start."""
-        self._roster = PipelineRegistry(
+        self._registry = PipelineRegistry(
             self._app, self.directory, history_max=self._history_max,
             trust=self._engine.pipelines.trust,
         )  # fmt: skip
-        self._desk = ScheduleCommands(self._app, self._roster, now=self._now)
+        self._commands = ScheduleCommands(self._app, self._registry, now=self._now)
         self._follower = RunTracker(
-            self._app, self._roster, self._events, history_max=self._history_max
+            self._app, self._registry, self._events, history_max=self._history_max
         )
 
     @property
@@ -120,16 +120,16 @@ class PipelineScheduler:
         """Do not call it any more."""
         self._events.off(name, listener)
 
-    def _emit_status(self, standing: Standing) -> None:
-        self.standing = standing
-        self._events.emit(SchedulerStatus(at=self._now(), status=standing))
+    def _emit_status(self, status: SchedulerState) -> None:
+        self.status = status
+        self._events.emit(SchedulerStatus(at=self._now(), status=status))
 
     # -- life ------------------------------------------------------------------------------
 
     @property
     def is_running(self) -> bool:
         """Whether it looks after its folder."""
-        return self.standing == "running"
+        return self.status == "running"
 
     @property
     def lost(self) -> SchedulerLockError | None:
@@ -141,8 +141,8 @@ class PipelineScheduler:
 
         SchedulerLockError when another scheduler looks after the folder.
         """
-        if self.standing != "stopped":
-            raise WrongState(f"the scheduler is {self.standing} already")
+        if self.status != "stopped":
+            raise WrongState(f"the scheduler is {self.status} already")
         if not self.directory.is_dir():
             raise BadInput(
                 f"{self.directory} is not a folder",
@@ -165,11 +165,11 @@ class PipelineScheduler:
     async def _load(self) -> None:
         """Everything that must be known before the first schedule fires."""
         before = await self._look_at_files() or {}
-        moved = await self._roster.sync_all(now=self._now())
-        for entry in self._roster.entries.values():
+        moved = await self._registry.sync_all(now=self._now())
+        for entry in self._registry.entries.values():
             self._take(entry)
         await self._follower.write()
-        self._tell(moved)
+        self._report(moved)
         # Prompt files are known only now. A change since the pipeline was read counts as a change.
         seen = await self._look_at_files() or {}
         same = {name: each for name, each in seen.items() if name in before}
@@ -183,9 +183,9 @@ class PipelineScheduler:
             self._follower.take(entry)
 
     async def _run(self) -> None:
-        self._desk.refresh = self._follow
-        self._desk.told = self._follow_up
-        self._desk.syncs = False  # the watching does
+        self._commands.refresh = self._follow
+        self._commands.on_change = self._follow_up
+        self._commands.syncs = False  # the watching does
         self._unlisten = self._engine.pipelines.listen(self._progressed)
         self._app.wakeups.subscribe(self._notified)
         self._engine.pipelines.serve()
@@ -202,7 +202,7 @@ class PipelineScheduler:
         An execution that does not end is handed over: the next scheduler continues with it where it
         stopped.
         """
-        if self.standing in ("stopped", "stopping"):
+        if self.status in ("stopped", "stopping"):
             await self.stopped.wait()
             return
         self._emit_status("stopping")
@@ -259,7 +259,7 @@ class PipelineScheduler:
             self._unlisten = None
             self._app.wakeups.unsubscribe(self._notified)
         self._holding.release()
-        self.standing = "stopped"
+        self.status = "stopped"
         self.stopped.set()
 
     # -- loops -----------------------------------------------------------------------------
@@ -311,15 +311,15 @@ class PipelineScheduler:
     def _progressed(self, progress: Progress) -> None:
         if progress.phase in ("begun", "ended"):
             self._follower.nudge.set()
-        self._tell_wait(progress)
+        self._report_wait(progress)
 
-    def _tell_wait(self, progress: Progress) -> None:
+    def _report_wait(self, progress: Progress) -> None:
         """Emit an event when an execution begins to wait for its provider, and when it
         continues."""
         root_id = progress.root_id
         if (progress.waiting is not None) == (root_id in self._waiting):
             return
-        entry = self._roster.entries.get(progress.pipeline_id)
+        entry = self._registry.entries.get(progress.pipeline_id)
         if entry is None or progress.schedule_id is None:
             return
         if progress.waiting is None:
@@ -360,21 +360,21 @@ class PipelineScheduler:
         async with self._changing:
             now = self._now()
             if names is None:
-                moved = await self._roster.sync_all(now=now)
+                moved = await self._registry.sync_all(now=now)
             else:
-                moved = await self._roster.sync(names, now=now)
+                moved = await self._registry.sync(names, now=now)
             for one in moved:
                 if one.change == "removed":
                     self._follower.drop(one.entry)
                 else:
                     self._take(one.entry)
             await self._follower.write()
-            self._tell(moved)
+            self._report(moved)
 
     async def _look_at_files(self) -> dict[str, watcher.Seen] | None:
-        return await asyncio.to_thread(watcher.look, self._roster.root, self._roster.beside)
+        return await asyncio.to_thread(watcher.look, self._registry.root, self._registry.beside)
 
-    def _tell(self, moved: Sequence[Moved]) -> None:
+    def _report(self, moved: Sequence[Moved]) -> None:
         for one in moved:
             self._events.emit(
                 ScheduleChanged(
@@ -388,15 +388,15 @@ class PipelineScheduler:
 
     async def list_schedules(self) -> list[Scheduled]:
         """All scheduled pipelines, by name."""
-        return await self._desk.listing()
+        return await self._commands.listing()
 
     async def get_schedule(self, schedule_id: str) -> Scheduled | None:
         """One of them, by the id of its schedule or of its pipeline."""
-        return await self._desk.get(schedule_id)
+        return await self._commands.get(schedule_id)
 
     async def trigger_now(self, schedule_id: str) -> PipelineResult:
         """Run it now, beside its schedule, and wait for the result; RunFailed when it fails."""
-        run_id = await self._desk.trigger(schedule_id)
+        run_id = await self._commands.trigger(schedule_id)
         self._follower.nudge.set()
         ended = await self._app.runs.wait(run_id)
         if self.is_running:
@@ -407,20 +407,20 @@ class PipelineScheduler:
 
     async def pause(self, schedule_id: str, *, note: str = "") -> Scheduled:
         """Skip upcoming executions until it is resumed; one in progress continues."""
-        return await self._desk.pause(schedule_id, note=note)
+        return await self._commands.pause(schedule_id, note=note)
 
     async def resume(self, schedule_id: str) -> Scheduled:
         """Continue with the next execution."""
-        return await self._desk.resume(schedule_id)
+        return await self._commands.resume(schedule_id)
 
     async def cancel(self, schedule_id: str) -> list[str]:
         """Cancel what is in progress or waits for its turn; returns the ids of the runs."""
-        return await self._desk.cancel(schedule_id)
+        return await self._commands.cancel(schedule_id)
 
     async def get_upcoming(self, limit: int = UPCOMING) -> list[Upcoming]:
         """The next executions, across all schedules, soonest first."""
-        return await self._desk.upcoming(limit)
+        return await self._commands.upcoming(limit)
 
     async def get_history(self, schedule_id: str, limit: int | None = None) -> list[RunRecord]:
         """Executions that have ended, newest first."""
-        return await self._desk.history(schedule_id, limit)
+        return await self._commands.history(schedule_id, limit)

@@ -71,8 +71,8 @@ def error_of(attempt: Attempt) -> str | None:
     if attempt.status == RunStatus.CANCELLED:
         return f"cancelled {attempt.reason}" if attempt.reason else "cancelled"
     if attempt.error is not None:
-        told = read_error(attempt.error)
-        return told["message"] or told["type"]
+        stored = read_error(attempt.error)
+        return stored["message"] or stored["type"]
     return "its worker died" if attempt.status == RunStatus.CRASHED else attempt.status
 
 

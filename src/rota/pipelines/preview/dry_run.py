@@ -223,58 +223,58 @@ async def dry_run(
     show: Callable[[PreviewedPrompt], None] = lambda _: None,
 ) -> Forecast:
     """Go through a pipeline without asking; `show` sees every question, in order."""
-    desk = PromptPreview(loaded, ai, options, show)
+    preview = PromptPreview(loaded, ai, options, show)
     pipeline = loaded.pipeline
     if pipeline.nodes is not None:
         from rota.pipelines.preview.dry_run_graph import walk
 
-        await walk(desk, pipeline.nodes)
+        await walk(preview, pipeline.nodes)
     elif pipeline.job is not None:
-        desk.question("job", desk.asking("job", pipeline.job).without_item())
+        preview.question("job", preview.asking("job", pipeline.job).without_item())
     else:
-        await _Line(desk, pipeline).go()
-    desk.forecast.note(
+        await _Line(preview, pipeline).go()
+    preview.forecast.note(
         f"replies are guessed to be {ANSWER_TOKENS} tokens long, or maxTokens; "
         "tries after a failure are not counted"
     )
-    return desk.forecast
+    return preview.forecast
 
 
-def known_items(desk: PromptPreview, part: Input) -> AsyncIterator[Item] | None:
+def known_items(preview: PromptPreview, part: Input) -> AsyncIterator[Item] | None:
     """The items as a stream, or None when only the run will tell, which is noted."""
-    options = desk.options
+    options = preview.options
     if part.generate is not None:
         return None
     if isinstance(part.source, CommandSource) and not options.runs_commands:
-        desk.forecast.note(f"the items come from `{part.source.run}`, which was not run")
+        preview.forecast.note(f"the items come from `{part.source.run}`, which was not run")
         return None
     if isinstance(part.source, StdinSource) and options.stdin is None:
-        desk.forecast.note("the items come from standard input, and nothing was piped in")
+        preview.forecast.note("the items come from standard input, and nothing was piped in")
         return None
-    return items_of(part, desk.loaded.folder, stdin=options.stdin)
+    return items_of(part, preview.loaded.folder, stdin=options.stdin)
 
 
 class _Line:
     """input, filter, map, reduce."""
 
-    def __init__(self, desk: PromptPreview, pipeline: Pipeline) -> None:
+    def __init__(self, preview: PromptPreview, pipeline: Pipeline) -> None:
         assert pipeline.input is not None
         assert pipeline.map is not None
-        self._desk, self._pipeline = desk, pipeline
+        self._preview, self._pipeline = preview, pipeline
         self._input, self._map = pipeline.input, pipeline.map
         self._filter = pipeline.filter
         self._tree = tree_of_filter(pipeline.filter) if pipeline.filter else None
-        self._asking = desk.asking("map", pipeline.map)
+        self._asking = preview.asking("map", pipeline.map)
         ai = pipeline.filter.ai if pipeline.filter else None
-        self._judging = desk.asking("filter", ai) if ai else None
+        self._judging = preview.asking("filter", ai) if ai else None
         self._batches: dict[Hashable, list[Item]] = {}
         self._bad: list[int] = []
 
     async def go(self) -> None:
         """From the first item to the reduce."""
-        desk = self._desk
-        forecast = desk.forecast
-        items = known_items(desk, self._input)
+        preview = self._preview
+        forecast = preview.forecast
+        items = known_items(preview, self._input)
         if items is None:
             calls = self._unknown()
         else:
@@ -285,7 +285,7 @@ class _Line:
                     forecast.kept += 1
                     self._take(item, forecast.items)
             for batch in self._batches.values():
-                desk.question("map", self._asking.for_batch(batch))
+                preview.question("map", self._asking.for_batch(batch))
             calls = forecast.kept
             if not forecast.kept:
                 forecast.note("no item would reach the map")
@@ -294,27 +294,27 @@ class _Line:
         reduce = self._pipeline.reduce
         if reduce is not None and reduce.type == "ai" and calls:
             counts = {"COUNT": calls, "SUCCESS_COUNT": calls, "FAILURE_COUNT": 0}
-            desk.open_results("reduce", reduce, {**desk.parameters, **counts}, calls)
+            preview.open_results("reduce", reduce, {**preview.parameters, **counts}, calls)
 
     def _unknown(self) -> int:
         """Unknown items: one question to look at, as many as the limit allows."""
-        desk = self._desk
+        preview = self._preview
         generate = self._input.generate
         if generate is not None:
-            desk.generation("input", generate)
+            preview.generation("input", generate)
         limit = self._input.limit
         count = 1 if limit is None else limit
         ai = self._filter.ai if self._filter else None
         size = self._map.batch_size
         if ai is not None and count:
-            desk.open_question("filter", ai, count)
+            preview.open_question("filter", ai, count)
         if count:
-            desk.open_question("map", self._map, -(-count // size), size if size > 1 else None)
-        for share in desk.forecast.shares:
+            preview.open_question("map", self._map, -(-count // size), size if size > 1 else None)
+        for share in preview.forecast.shares:
             if share.place != "input":
                 share.is_bound, share.is_open = limit is not None, limit is None
         if limit is None:
-            desk.forecast.note("how many items there will be is not known; counted is one")
+            preview.forecast.note("how many items there will be is not known; counted is one")
         return count
 
     def _keeps(self, item: Item, number: int) -> bool:
@@ -323,29 +323,29 @@ class _Line:
         verdict = filter_rules.judge(self._tree, item)
         if verdict.asks is None or self._judging is None:
             return verdict.kept
-        with self._telling(number):
-            self._desk.question("filter", self._judging.for_decision(item), number)
-        self._desk.forecast.share("map").is_bound = True
-        self._desk.forecast.note("the AI filter is taken to keep every item it is asked about")
+        with self._reporting(number):
+            self._preview.question("filter", self._judging.for_decision(item), number)
+        self._preview.forecast.share("map").is_bound = True
+        self._preview.forecast.note("the AI filter is taken to keep every item it is asked about")
         return True
 
     def _take(self, item: Item, number: int) -> None:
-        with self._telling(number):
+        with self._reporting(number):
             if self._map.batch_size == 1:
-                self._desk.question("map", self._asking.for_item(item), number)
+                self._preview.question("map", self._asking.for_item(item), number)
                 return
             key = self._asking.shared(item)
             batch = self._batches.setdefault(key, [])
             batch.append(item)
             if len(batch) == self._map.batch_size:
-                self._desk.question("map", self._asking.for_batch(self._batches.pop(key)))
+                self._preview.question("map", self._asking.for_batch(self._batches.pop(key)))
 
     @contextlib.contextmanager
-    def _telling(self, number: int) -> Iterator[None]:
+    def _reporting(self, number: int) -> Iterator[None]:
         """An item that cannot be rendered is reported, and counted no further."""
         try:
             yield
         except BadInput as error:
             if len(self._bad) < TOLD_MAX:
-                self._desk.forecast.note(f"item {number}: {error.message}")
+                self._preview.forecast.note(f"item {number}: {error.message}")
             self._bad.append(number)

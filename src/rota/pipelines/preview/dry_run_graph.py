@@ -32,34 +32,36 @@ from rota.pipelines.run.transforms import merged, transformed
 Flow = list[Item] | int | None
 
 
-async def walk(desk: PromptPreview, nodes: Mapping[str, Node]) -> None:
+async def walk(preview: PromptPreview, nodes: Mapping[str, Node]) -> None:
     """Every node after its parents."""
     flows: dict[str, Flow] = {}
     for node_id in order({each: parents_of(node) for each, node in nodes.items()}):
         node = nodes[node_id]
         before = [flows[parent] for parent in parents_of(node)]
-        flows[node_id] = await _after(desk, node_id, node, before)
+        flows[node_id] = await _after(preview, node_id, node, before)
 
 
-async def _after(desk: PromptPreview, node_id: str, node: Node, before: list[Flow]) -> Flow:
+async def _after(preview: PromptPreview, node_id: str, node: Node, before: list[Flow]) -> Flow:
     together = _together(before)
     match node:
         case LoadNode():
-            return await _loaded(desk, node_id, node)
+            return await _loaded(preview, node_id, node)
         case FilterNode():
-            return _filtered(desk, node_id, node, together)
+            return _filtered(preview, node_id, node, together)
         case MapNode():
-            return _mapped(desk, node_id, node, together)
+            return _mapped(preview, node_id, node, together)
         case ReduceNode() | AiNode():
-            return _one(desk, node_id, node, together)
+            return _one(preview, node_id, node, together)
         case MergeNode(strategy=strategy):
             return _merged(before, strategy)
         case TransformNode(ops=ops):
             flow = together
-            return list(transformed(flow, ops, desk.parameters)) if _is_known(flow) else flow
+            return list(transformed(flow, ops, preview.parameters)) if _is_known(flow) else flow
         case ScriptNode(output=output):
             if output != "passthrough":
-                desk.forecast.note(f"{node_id}: the script was not run; what it gives is not known")
+                preview.forecast.note(
+                    f"{node_id}: the script was not run; what it gives is not known"
+                )
             return together if output == "passthrough" else None
 
 
@@ -74,31 +76,31 @@ def _merged(before: list[Flow], strategy: str) -> Flow:
     return _least(before) if strategy == "zip" else _together(before)
 
 
-async def _loaded(desk: PromptPreview, node_id: str, node: LoadNode) -> Flow:
+async def _loaded(preview: PromptPreview, node_id: str, node: LoadNode) -> Flow:
     source = node.source
     if isinstance(source, AiSource):
-        desk.generation(node_id, source)
+        preview.generation(node_id, source)
         return node.limit
     if isinstance(source, InlineSource):
         part = Input(source=source.items, offset=node.offset, limit=node.limit)
     else:
         part = Input(source=source, offset=node.offset, limit=node.limit)
-    items = known_items(desk, part)
+    items = known_items(preview, part)
     if items is None:
         return node.limit
     found = [item async for item in items]
-    desk.forecast.items = (desk.forecast.items or 0) + len(found)
+    preview.forecast.items = (preview.forecast.items or 0) + len(found)
     return found
 
 
-def _filtered(desk: PromptPreview, node_id: str, node: FilterNode, flow: Flow) -> Flow:
+def _filtered(preview: PromptPreview, node_id: str, node: FilterNode, flow: Flow) -> Flow:
     questions = [
         AiSection(prompt=each.prompt, model=each.model, **each.call_options)
         for each in questions_of(node.rule)
     ]
     if not isinstance(flow, list):
         if questions:
-            _open(desk, node_id)
+            _open(preview, node_id)
         return flow
     tree = tree_of_node(node.rule)
     kept: list[Item] = []
@@ -106,33 +108,33 @@ def _filtered(desk: PromptPreview, node_id: str, node: FilterNode, flow: Flow) -
         verdict = filter_rules.judge(tree, item)
         if verdict.asks is not None:
             asked = questions[verdict.asks]
-            desk.question(node_id, desk.asking("", asked).for_decision(item), number)
-            desk.forecast.note("an AI filter is taken to keep every item it is asked about")
+            preview.question(node_id, preview.asking("", asked).for_decision(item), number)
+            preview.forecast.note("an AI filter is taken to keep every item it is asked about")
         if verdict.kept or verdict.asks is not None:
             kept.append(item)
     return kept
 
 
-def _mapped(desk: PromptPreview, node_id: str, node: MapNode, flow: Flow) -> Flow:
+def _mapped(preview: PromptPreview, node_id: str, node: MapNode, flow: Flow) -> Flow:
     size = node.batch_size
     if not isinstance(flow, list):
         times = 1 if flow is None else -(-flow // size)
         if times:
-            desk.open_question(node_id, node, times, size if size > 1 else None)
-        _open(desk, node_id, known=flow is not None)
+            preview.open_question(node_id, node, times, size if size > 1 else None)
+        _open(preview, node_id, known=flow is not None)
         return flow
-    asking = desk.asking(node_id, node)
+    asking = preview.asking(node_id, node)
     for begin in range(0, len(flow), size):
         try:
             made = asking.for_item(flow[begin]) if size == 1 else asking.for_batch(
                 flow[begin : begin + size])  # fmt: skip
-            desk.question(node_id, made, begin + 1)
+            preview.question(node_id, made, begin + 1)
         except BadInput as error:
-            desk.forecast.note(f"{node_id}, item {begin + 1}: {error.message}")
+            preview.forecast.note(f"{node_id}, item {begin + 1}: {error.message}")
     return len(flow)  # what its fields will hold is the model's to say
 
 
-def _one(desk: PromptPreview, node_id: str, node: ReduceNode | AiNode, flow: Flow) -> Flow:
+def _one(preview: PromptPreview, node_id: str, node: ReduceNode | AiNode, flow: Flow) -> Flow:
     if isinstance(node, ReduceNode) and node.strategy != "ai":
         return 1
     count = len(flow) if isinstance(flow, list) else flow or 1
@@ -142,18 +144,18 @@ def _one(desk: PromptPreview, node_id: str, node: ReduceNode | AiNode, flow: Flo
     if isinstance(flow, list):
         listed = json.dumps(flow, ensure_ascii=False)
         filled = {**counts, "ITEMS": listed, "RESULTS": listed}
-        desk.question(node_id, desk.asking(node_id, node).without_item(filled))
+        preview.question(node_id, preview.asking(node_id, node).without_item(filled))
     else:
-        desk.open_results(node_id, node, {**desk.parameters, **counts}, count)
-        _open(desk, node_id, known=flow is not None)
+        preview.open_results(node_id, node, {**preview.parameters, **counts}, count)
+        _open(preview, node_id, known=flow is not None)
     return 1
 
 
-def _open(desk: PromptPreview, node_id: str, *, known: bool = False) -> None:
-    share = desk.forecast.share(node_id)
+def _open(preview: PromptPreview, node_id: str, *, known: bool = False) -> None:
+    share = preview.forecast.share(node_id)
     share.is_bound, share.is_open = known, not known
     if not known:
-        desk.forecast.note(f"{node_id}: how many items reach it is not known; counted is one")
+        preview.forecast.note(f"{node_id}: how many items reach it is not known; counted is one")
 
 
 def _together(before: list[Flow]) -> Flow:

@@ -84,22 +84,22 @@ class Attempts:
     def unusable(self, reply: Reply, request: Request, *, is_bounded: bool) -> float | None:
         """None for an answer; otherwise seconds until the next try, or the failure."""
         if reply.finish == "length":
-            return self._more_room(reply, request, is_bounded=is_bounded)
+            return self._more_tokens(reply, request, is_bounded=is_bounded)
         if reply.text.strip():
             return None
         error = EmptyReply(f"{reply.model} replied with nothing ({reply.finish})")
         self._attempt += 1
         return self._next_s(self._question.retry, self._attempt, error)
 
-    def _more_room(self, reply: Reply, request: Request, *, is_bounded: bool) -> float:
+    def _more_tokens(self, reply: Reply, request: Request, *, is_bounded: bool) -> float:
         bound = max(request.max_tokens or 0, reply.tokens_out)
         self._cut = TruncatedReply(f"the reply of {reply.model} was cut off after {bound} tokens")
         self._attempt += 1
-        room = int(bound * self._question.room_factor)
+        tokens_max = int(bound * self._question.tokens_factor)
         # Without a bound of ours it was the model's own: there is not more room.
-        if not is_bounded or room <= bound or self._attempt >= self._question.retry.attempts:
+        if not is_bounded or tokens_max <= bound or self._attempt >= self._question.retry.attempts:
             raise self._cut
-        self._tokens_max = room
+        self._tokens_max = tokens_max
         return 0.0
 
 

@@ -96,9 +96,9 @@ class Slot:
 
     def failed(self, error: BaseException) -> None:
         """The call ended without an answer."""
-        told = usage_of(error)
-        if told is not None:
-            self._end(of_reply(told))
+        known = usage_of(error)
+        if known is not None:
+            self._end(of_reply(known))
         else:
             self._end(_unanswered(self._amount) if may_be_billed(error) else None)
 

@@ -71,7 +71,7 @@ async def _after(base: EngineContext, claim: Claim, block: ScheduleBlock) -> Out
     due_at, now = claim.due_at or 0, base.clock.now()
     waits_for = None
     for pipeline_id in block.after_ids:
-        found = await base.database.read(standing, own, pipeline_id, due_at=due_at)
+        found = await base.database.read(dependency_state, own, pipeline_id, due_at=due_at)
         if found.hopeless is not None:
             return _skipped(claim, AFTER, found.hopeless)
         if not found.done:
@@ -86,7 +86,9 @@ async def _after(base: EngineContext, claim: Claim, block: ScheduleBlock) -> Out
     return Outcome(claim, "suspend", reason=AFTER, wake_at=min(now + pause, until))
 
 
-async def standing(tx: Tx, own: Schedule, pipeline_id: str, *, due_at: int) -> DependencyState:
+async def dependency_state(
+    tx: Tx, own: Schedule, pipeline_id: str, *, due_at: int
+) -> DependencyState:
     """The state of a pipeline of the same folder, for an execution due at an instant."""
     other = await dependencies.beside(tx, own, run_name(pipeline_id))
     if other is None:
@@ -131,7 +133,7 @@ async def unmet_condition(condition: Condition, folder: Path) -> str | None:
         )
     except RotaError as error:
         return error.message
-    return None if ended.code == 0 else ended.told(f"`{condition.command}`")
+    return None if ended.code == 0 else ended.end_text(f"`{condition.command}`")
 
 
 def _listed(given: str | list[str] | None) -> list[str]:

@@ -41,7 +41,7 @@ class RunUsage:
 
 
 class ProgressReporter:
-    """Counts, and tells those who listen. A listener that fails is skipped of the story."""
+    """Counts, and reports to listeners. A listener that fails is logged; the run continues."""
 
     def __init__(self, claim: Claim, pipeline_id: str, listeners: Iterable[Listener]) -> None:
         self._claim = claim
@@ -51,31 +51,31 @@ class ProgressReporter:
         self.error: str | None = None  # why this attempt failed
         self.total: int | None = None
         self.done = self.failed = self.filtered = self.running = 0
-        self.bill = RunUsage()
+        self.usage = RunUsage()
 
     def enter(self, phase: str, *, total: int | None = None, node: str = "") -> None:
         """A new phase, with its own counts."""
         self.phase, self.node, self.total = phase, node, total
         self.done = self.failed = self.running = 0
-        self.tell()
+        self.report()
 
     def apart(self, node: str, total: int | None) -> ProgressReporter:
-        """A board for a node, beside others that count at the same time."""
+        """A reporter for a node, beside others that count at the same time."""
         own = ProgressReporter(self._claim, self._pipeline_id, self._listeners)
-        own.bill = self.bill
+        own.usage = self.usage
         own.enter("node", total=total, node=node)
         return own
 
     def count(self, record: ItemRecord) -> None:
         """The cost of a call."""
-        self.bill.add(record)
+        self.usage.add(record)
 
     def wait_for(self, said: str | None) -> None:
         """The run waits for its provider; None: it does not any more."""
-        self.bill.waiting = said
-        self.tell()
+        self.usage.waiting = said
+        self.report()
 
-    def tell(self, outcome: OutcomeWord | None = None) -> None:
+    def report(self, outcome: OutcomeWord | None = None) -> None:
         """Say the state of the run."""
         listeners = list(self._listeners)
         if not listeners:
@@ -83,9 +83,9 @@ class ProgressReporter:
         progress = Progress(
             run_id=self._claim.id, root_id=self._claim.root_id, pipeline_id=self._pipeline_id,
             phase=self.phase, node=self.node or None, total=self.total, done=self.done,
-            failed=self.failed, filtered=self.filtered, running=self.running, calls=self.bill.calls,
-            tokens=self.bill.tokens, cost_usd=self.bill.cost_usd, outcome=outcome,
-            waiting=self.bill.waiting, error=self.error,
+            failed=self.failed, filtered=self.filtered, running=self.running,
+            calls=self.usage.calls, tokens=self.usage.tokens, cost_usd=self.usage.cost_usd,
+            outcome=outcome, waiting=self.usage.waiting, error=self.error,
             schedule_id=self._claim.schedule_id, trigger=self._claim.trigger,
             attempt=self._claim.attempt,
         )  # fmt: skip
@@ -135,9 +135,9 @@ class PipelineContext(NamedTuple):
     """One run being performed."""
 
     snapshot: Snapshot
-    notebook: RunStore
+    run_store: RunStore
     asker: ModelCaller
-    board: ProgressReporter
+    progress: ProgressReporter
     place: Path
     caches: tuple[Cache, ...]
     stdin: IO[bytes] | None

@@ -37,7 +37,7 @@ class Sieve(NamedTuple):
     rule: Rule
     questions: Sequence[PromptBuilder]
     parallel: int
-    hands_on: bool = False  # items that failed in a node before
+    passes_failed: bool = False  # items that failed in a node before
 
 
 class Judged(NamedTuple):
@@ -49,21 +49,21 @@ class Judged(NamedTuple):
     error: Exception | None = None  # it could not be asked about
 
 
-def sieve_of_filter(room: PipelineContext, part: Filter) -> Sieve:
+def sieve_of_filter(context: PipelineContext, part: Filter) -> Sieve:
     """The filter of the linear form."""
     questions = []
     if part.ai is not None and part.type != "rule":
-        questions = [PromptBuilder(room.snapshot, "filter", part.ai)]
+        questions = [PromptBuilder(context.snapshot, "filter", part.ai)]
     own = part.ai.parallel if part.ai else None
-    return Sieve(tree_of_filter(part), questions, parallel_of(room.snapshot, own))
+    return Sieve(tree_of_filter(part), questions, parallel_of(context.snapshot, own))
 
 
-def sieve_of_node(room: PipelineContext, rule: NodeRule) -> Sieve:
+def sieve_of_node(context: PipelineContext, rule: NodeRule) -> Sieve:
     """The rule of a filter node."""
     asked = questions_of(rule)
     questions = [
         PromptBuilder(
-            room.snapshot, "",
+            context.snapshot, "",
             AskingPart(
                 prompt=each.prompt, model=each.model, timeout_ms=each.timeout_ms,
                 **each.call_options,
@@ -72,57 +72,59 @@ def sieve_of_node(room: PipelineContext, rule: NodeRule) -> Sieve:
         for each in asked
     ]  # fmt: skip
     own = min((each.concurrency for each in asked if each.concurrency), default=None)
-    return Sieve(tree_of_node(rule), questions, parallel_of(room.snapshot, own), hands_on=True)
+    return Sieve(
+        tree_of_node(rule), questions, parallel_of(context.snapshot, own), passes_failed=True
+    )
 
 
 async def filter_items(
-    room: PipelineContext, stage: str, item_list: str, out: str, sieve: Sieve
+    context: PipelineContext, stage: str, item_list: str, out: str, sieve: Sieve
 ) -> int:
     """Fill the item list `out` with the kept items of another one; answers how many."""
-    notebook = room.notebook
-    kept, dropped = notebook.fill(out), notebook.fill(out + DROPPED)
+    run_store = context.run_store
+    kept, dropped = run_store.fill(out), run_store.fill(out + DROPPED)
     held: list[Withheld] = []
 
     async def judge(placed: PositionedItem) -> Judged:
-        return await _judged(room, stage, sieve, placed)
+        return await _judged(context, stage, sieve, placed)
 
-    async with aclosing(in_order(notebook.items(item_list), sieve.parallel, judge)) as judged:
+    async with aclosing(in_order(run_store.items(item_list), sieve.parallel, judge)) as judged:
         async for each in judged:
             item = each.placed.item
             if each.error is not None:
                 held.append(withheld.failed(kept.count, each.placed.position, each.error))
-                room.board.failed += 1
-                await kept.add({ERROR: held[-1].error, **item} if sieve.hands_on else item)
+                context.progress.failed += 1
+                await kept.add({ERROR: held[-1].error, **item} if sieve.passes_failed else item)
             elif each.kept:
                 await kept.add(item)
             else:
                 await dropped.add({"item": item, "reason": each.reason})
-            room.board.done += 1
-            room.board.tell()
+            context.progress.done += 1
+            context.progress.report()
     # The end of `kept` is written last. A writer after a crash replaces the lists beside it: some
     # items may have been asked about in the meantime.
     await dropped.close(replaces=True)
-    await withheld.write(notebook, out, held)
+    await withheld.write(run_store, out, held)
     return await kept.close(whole=not held)
 
 
-async def ask_again(room: PipelineContext, stage: str, out: str, sieve: Sieve) -> None:
+async def ask_again(context: PipelineContext, stage: str, out: str, sieve: Sieve) -> None:
     """Ask about the items that an earlier attempt could not ask about."""
-    notebook = room.notebook
-    before = await withheld.read(notebook, out)
+    run_store = context.run_store
+    before = await withheld.read(run_store, out)
     held = {each.position: each for each in before.values() if not each.is_failed}
 
     async def judge(placed: PositionedItem) -> tuple[int, Judged]:
         source = PositionedItem(before[placed.position].source, placed.item)
-        return placed.position, await _judged(room, stage, sieve, source)
+        return placed.position, await _judged(context, stage, sieve, source)
 
-    async with aclosing(in_order(_failed(notebook, out, before), sieve.parallel, judge)) as judged:
+    async with aclosing(in_order(_failed(run_store, out, before), sieve.parallel, judge)) as judged:
         async for position, each in judged:
             if each.error is not None:
                 held[position] = withheld.failed(position, each.placed.position, each.error)
             elif not each.kept:
                 held[position] = Withheld(position, each.placed.position, reason=each.reason)
-    await withheld.write(notebook, out, [held[position] for position in sorted(held)])
+    await withheld.write(run_store, out, [held[position] for position in sorted(held)])
 
 
 async def _failed(
@@ -134,16 +136,18 @@ async def _failed(
 
 
 async def _judged(
-    room: PipelineContext, stage: str, sieve: Sieve, placed: PositionedItem
+    context: PipelineContext, stage: str, sieve: Sieve, placed: PositionedItem
 ) -> Judged:
-    if sieve.hands_on and ERROR in placed.item:
+    if sieve.passes_failed and ERROR in placed.item:
         return Judged(placed, True, "it has failed before")
     answers: dict[int, bool] = {}
     said = ""
     while (verdict := filter_rules.judge(sieve.rule, placed.item, answers)).asks is not None:
         number = verdict.asks
         try:
-            answers[number], said = await _asked(room, f"{stage}.{number}", sieve, number, placed)
+            answers[number], said = await _asked(
+                context, f"{stage}.{number}", sieve, number, placed
+            )
         except (*LOST, *STOPPING):
             raise
         except Exception as error:
@@ -153,7 +157,7 @@ async def _judged(
 
 
 async def _asked(
-    room: PipelineContext, stage: str, sieve: Sieve, number: int, placed: PositionedItem
+    context: PipelineContext, stage: str, sieve: Sieve, number: int, placed: PositionedItem
 ) -> tuple[bool, str]:
     asking = sieve.questions[number]
     question = asking.for_decision(placed.item)
@@ -162,6 +166,6 @@ async def _asked(
         include, reason = read_decision(text, asking.fields)
         return {"include": include, "reason": reason}
 
-    record = await call(room, stage, question, read, placed.position)
+    record = await call(context, stage, question, read, placed.position)
     assert record.output is not None
     return bool(record.output["include"]), str(record.output["reason"])

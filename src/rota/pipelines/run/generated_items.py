@@ -26,22 +26,22 @@ def generate_question(snapshot: Snapshot, part: Generate | AiSource) -> ModelPro
     asked = AskingPart(prompt=part.prompt, model=part.model, **part.call_options)
     asking = PromptBuilder(snapshot, "", asked)
     # As for a batch, but without a known length.
-    told = instruction(fields, 0).replace("exactly 0 elements, ", "")
-    told = told.replace(", in the order of ITEMS.", ".")
-    question = asking.without_item(more=told)
+    instructions = instruction(fields, 0).replace("exactly 0 elements, ", "")
+    instructions = instructions.replace(", in the order of ITEMS.", ".")
+    question = asking.without_item(more=instructions)
     return question._replace(batch=0, fields=fields)
 
 
-async def generated(room: PipelineContext, stage: str, part: Generate | AiSource) -> list[Item]:
+async def generated(context: PipelineContext, stage: str, part: Generate | AiSource) -> list[Item]:
     """Ask for items; the call is remembered."""
-    question = generate_question(room.snapshot, part)
+    question = generate_question(context.snapshot, part)
     fields = fields_of(part.schema)
 
     def read(text: str) -> dict[str, Any]:
         return {"items": read_items_reply(text, fields)}
 
     # Asked like a single question, so that a reply that cannot be read is asked for once more.
-    record = await call(room, stage, question._replace(batch=None, fields=[]), read)
+    record = await call(context, stage, question._replace(batch=None, fields=[]), read)
     assert record.output is not None
     return list(record.output["items"])
 

@@ -26,17 +26,17 @@ from rota.pipelines.run.sliding_window import first_of
 from rota.pipelines.run.stages import node_input, node_output
 
 
-async def perform_graph(room: PipelineContext) -> None:
+async def perform_graph(context: PipelineContext) -> None:
     """Perform all nodes; raises what aborted the run."""
-    await GraphRunner(room).perform()
+    await GraphRunner(context).perform()
 
 
 class GraphRunner:
     """One run of the graph form."""
 
-    def __init__(self, room: PipelineContext) -> None:
-        self._room = room
-        self._nodes = room.snapshot.pipeline.nodes or {}
+    def __init__(self, context: PipelineContext) -> None:
+        self._context = context
+        self._nodes = context.snapshot.pipeline.nodes or {}
         self._parents = {each: parents_of(node) for each, node in self._nodes.items()}
         self._done = {each: asyncio.Event() for each in self._nodes}
 
@@ -53,7 +53,7 @@ class GraphRunner:
     async def _placed(self, node_id: str, node: Node) -> None:
         for parent in self._parents[node_id]:
             await self._done[parent].wait()
-        done = await self._room.notebook.item_list(node_output(node_id))
+        done = await self._context.run_store.item_list(node_output(node_id))
         moved = done is not None and await self._is_older(done, self._parents[node_id])
         if done is None or moved or self._may_have_more(done):
             await self._performed(node_id, node, moved=moved)
@@ -63,48 +63,50 @@ class GraphRunner:
         """Whether a parent was done again since; the item lists tell, so a crash forgets
         nothing."""
         item_lists = [
-            await self._room.notebook.item_list(node_output(parent)) for parent in parents
+            await self._context.run_store.item_list(node_output(parent)) for parent in parents
         ]
         return any(
             item_list is not None and item_list.attempt > done.attempt for item_list in item_lists
         )
 
     def _may_have_more(self, done: ItemList) -> bool:
-        return not done.whole and done.attempt < self._room.notebook.claim.attempt
+        return not done.whole and done.attempt < self._context.run_store.claim.attempt
 
     async def _performed(self, node_id: str, node: Node, *, moved: bool) -> None:
-        room, parents = self._room, self._parents[node_id]
-        item_list = node_input(room.snapshot, node_id)
+        context, parents = self._context, self._parents[node_id]
+        item_list = node_input(context.snapshot, node_id)
         if len(parents) > 1 and not isinstance(node, MergeNode):
-            await room.notebook.put_items(item_list, self._joined(parents))
-        found = await room.notebook.item_list(item_list) if parents else None
+            await context.run_store.put_items(item_list, self._joined(parents))
+        found = await context.run_store.item_list(item_list) if parents else None
         moved = moved or may_have_moved(found)
-        own = room._replace(board=room.board.apart(node_id, found.count if found else None))
+        own = context._replace(
+            progress=context.progress.apart(node_id, found.count if found else None)
+        )
         try:
             await NodeWork(own, node_id, item_list, parents, moved=moved).perform(node)
         except (*LOST, *STOPPING):
             raise
         except Exception as error:
-            if (node.on_error or room.snapshot.pipeline.settings.on_error) == "abort":
+            if (node.on_error or context.snapshot.pipeline.settings.on_error) == "abort":
                 raise
-            room.warnings.append(f"node {node_id}: {error}")
-            await room.notebook.put_items(node_output(node_id), stream([]), whole=False)
+            context.warnings.append(f"node {node_id}: {error}")
+            await context.run_store.put_items(node_output(node_id), stream([]), whole=False)
 
     async def _joined(self, parents: list[str]) -> AsyncIterator[Item]:
         """The items of several parents, one after the other."""
         for parent in parents:
-            async for placed in self._room.notebook.items(node_output(parent)):
+            async for placed in self._context.run_store.items(node_output(parent)):
                 yield placed.item
 
     async def _output(self) -> None:
         """A single reduce at the end is the output as it is; otherwise the items of all ends."""
-        notebook = self._room.notebook
-        self._room.board.enter("reducing")
+        run_store = self._context.run_store
+        self._context.progress.enter("reducing")
         ends = leaves(self._parents)
         if len(ends) == 1 and isinstance(self._nodes[ends[0]], ReduceNode):
-            await notebook.put_text(OUTPUT, notebook.text(node_output(ends[0])))
+            await run_store.put_text(OUTPUT, run_store.text(node_output(ends[0])))
         else:
-            await notebook.put_text(OUTPUT, self._ends(ends))
+            await run_store.put_text(OUTPUT, self._ends(ends))
 
     async def _ends(self, ends: list[str]) -> AsyncIterator[str]:
         count = 0

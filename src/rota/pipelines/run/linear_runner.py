@@ -28,64 +28,66 @@ from rota.pipelines.run.stages import FILTER, INPUT, JOB, MAP, REDUCE, mapped_li
 from rota.pipelines.run.withheld import Withheld
 
 
-async def perform_linear(room: PipelineContext, parting: Sharding | None = None) -> None:
+async def perform_linear(context: PipelineContext, parting: Sharding | None = None) -> None:
     """Input, filter, map and reduce; raises what stopped it, with all that is done kept."""
-    pipeline = room.snapshot.pipeline
-    total = await load_input(room)
+    pipeline = context.snapshot.pipeline
+    total = await load_input(context)
     held: dict[int, Withheld] = {}
     if pipeline.filter is not None:
-        kept = await _filter(room, pipeline.filter, total)
-        held = await withheld.read(room.notebook, FILTER)
+        kept = await _filter(context, pipeline.filter, total)
+        held = await withheld.read(context.run_store, FILTER)
         late = sum(not each.is_failed for each in held.values())
-        room.board.filtered, total = total - kept + late, kept
+        context.progress.filtered, total = total - kept + late, kept
     assert pipeline.map is not None
     assert pipeline.reduce is not None
-    item_list = mapped_list(room.snapshot)
-    room.board.enter("mapping", total=total - len(held))
-    parts = await _map(room, pipeline.map, Source(room.notebook, item_list, MAP, (), held), parting)
-    room.board.enter("reducing", total=total)
+    item_list = mapped_list(context.snapshot)
+    context.progress.enter("mapping", total=total - len(held))
+    parts = await _map(
+        context, pipeline.map, Source(context.run_store, item_list, MAP, (), held), parting
+    )
+    context.progress.enter("reducing", total=total)
     with Spool() as spool:
-        await spool.take(outcomes(Source(room.notebook, item_list, MAP, parts, held)))
+        await spool.take(outcomes(Source(context.run_store, item_list, MAP, parts, held)))
         check_items(spool)
-        await _reduce(room, pipeline.reduce, spool)
+        await _reduce(context, pipeline.reduce, spool)
 
 
-async def _filter(room: PipelineContext, part: Filter, total: int) -> int:
-    done = await room.notebook.item_list(FILTER)
+async def _filter(context: PipelineContext, part: Filter, total: int) -> int:
+    done = await context.run_store.item_list(FILTER)
     if done is None:
-        room.board.enter("filtering", total=total)
-        return await filter_items(room, FILTER, INPUT, FILTER, sieve_of_filter(room, part))
-    held = await room.notebook.item_list(FILTER + withheld.SHELF)
-    if held is not None and held.count and held.attempt < room.notebook.claim.attempt:
-        room.board.enter("filtering", total=held.count)
-        await ask_again(room, FILTER, FILTER, sieve_of_filter(room, part))
+        context.progress.enter("filtering", total=total)
+        return await filter_items(context, FILTER, INPUT, FILTER, sieve_of_filter(context, part))
+    held = await context.run_store.item_list(FILTER + withheld.SHELF)
+    if held is not None and held.count and held.attempt < context.run_store.claim.attempt:
+        context.progress.enter("filtering", total=held.count)
+        await ask_again(context, FILTER, FILTER, sieve_of_filter(context, part))
     return done.count
 
 
 async def _map(
-    room: PipelineContext, part: MapStep, source: Source, parting: Sharding | None
+    context: PipelineContext, part: MapStep, source: Source, parting: Sharding | None
 ) -> list[RunReader]:
-    listed = await room.notebook.item_list(source.item_list)
+    listed = await context.run_store.item_list(source.item_list)
     total = listed.count if listed else 0
     unasked = sum(each.is_failed for each in source.withheld.values())
-    stage = map_stage(room, part, total, failed_before=unasked)
-    parts = [] if parting is None else await parting.parts_of(room, source.item_list, total)
+    stage = map_stage(context, part, total, failed_before=unasked)
+    parts = [] if parting is None else await parting.parts_of(context, source.item_list, total)
     await stage.mark(parts)
-    items = room.notebook.items(source.item_list)
+    items = context.run_store.items(source.item_list)
     await stage.perform(withheld.without(items, source.withheld))
     return parts
 
 
 def map_stage(
-    room: PipelineContext, part: MapStep, total: int, *, failed_before: int = 0
+    context: PipelineContext, part: MapStep, total: int, *, failed_before: int = 0
 ) -> MapStage:
     """The map over a list of so many items; some have failed in the filter."""
     pace = MapOptions(
-        parallel_of(room.snapshot, part.parallel), part.batch_size, part.fail_fast,
+        parallel_of(context.snapshot, part.parallel), part.batch_size, part.fail_fast,
         part.max_failures,
     )  # fmt: skip
-    asking = PromptBuilder(room.snapshot, MAP, part)
-    return MapStage(room, MAP, asking, pace, total, failed_before=failed_before)
+    asking = PromptBuilder(context.snapshot, MAP, part)
+    return MapStage(context, MAP, asking, pace, total, failed_before=failed_before)
 
 
 def check_items(spool: Spool) -> None:
@@ -99,19 +101,19 @@ def check_items(spool: Spool) -> None:
         )
 
 
-async def _reduce(room: PipelineContext, part: ReduceStep, spool: Spool) -> None:
+async def _reduce(context: PipelineContext, part: ReduceStep, spool: Spool) -> None:
     if part.type != "ai":
-        await reduce_by_form(room, OUTPUT, part.type, spool.results)
+        await reduce_by_form(context, OUTPUT, part.type, spool.results)
         return
     if not spool.tally.processed:
-        room.warnings.append("there was nothing to reduce")
+        context.warnings.append("there was nothing to reduce")
         return
     reduce = AiReduce(
-        room, REDUCE, PromptBuilder(room.snapshot, REDUCE, part),
+        context, REDUCE, PromptBuilder(context.snapshot, REDUCE, part),
         pieces_of(spool.results, failures=part.include_failures), spool.tally.counts,
         part.max_chars,
     )  # fmt: skip
-    await put_whole(room, OUTPUT, text_of(await reduce.perform()))
+    await put_whole(context, OUTPUT, text_of(await reduce.perform()))
 
 
 def text_of(record: ItemRecord) -> str:
@@ -122,12 +124,12 @@ def text_of(record: ItemRecord) -> str:
     return json.dumps(record.output, ensure_ascii=False, indent=2) + "\n"
 
 
-async def perform_job(room: PipelineContext) -> None:
+async def perform_job(context: PipelineContext) -> None:
     """One call; its reply is the result."""
-    part = room.snapshot.pipeline.job
+    part = context.snapshot.pipeline.job
     assert part is not None
-    room.board.enter("mapping", total=1)
-    asking = PromptBuilder(room.snapshot, JOB, part)
-    record = await call(room, JOB, asking.without_item(), reader_of(asking.fields))
-    room.board.done = 1
-    await put_whole(room, OUTPUT, text_of(record))
+    context.progress.enter("mapping", total=1)
+    asking = PromptBuilder(context.snapshot, JOB, part)
+    record = await call(context, JOB, asking.without_item(), reader_of(asking.fields))
+    context.progress.done = 1
+    await put_whole(context, OUTPUT, text_of(record))

@@ -18,37 +18,37 @@ from rota.pipelines.run.inputs import Item, items_of, select, stream
 from rota.pipelines.run.stages import INPUT
 
 
-async def load_input(room: PipelineContext) -> int:
+async def load_input(context: PipelineContext) -> int:
     """Write the items of the linear form down, unless that was done; answers how many."""
-    found = await room.notebook.item_list(INPUT)
+    found = await context.run_store.item_list(INPUT)
     if found is not None:
         return found.count
-    room.board.enter("loading")
-    part = room.snapshot.pipeline.input
+    context.progress.enter("loading")
+    part = context.snapshot.pipeline.input
     assert part is not None, "checked when the pipeline was read"
-    return await room.notebook.put_items(INPUT, await _items(room, part))
+    return await context.run_store.put_items(INPUT, await _items(context, part))
 
 
-async def _items(room: PipelineContext, part: Input) -> AsyncIterator[Item]:
-    given = room.snapshot.items
-    limit = room.snapshot.overrides.limit
+async def _items(context: PipelineContext, part: Input) -> AsyncIterator[Item]:
+    given = context.snapshot.items
+    limit = context.snapshot.overrides.limit
     if limit is not None:
         part = msgspec.structs.replace(part, limit=limit)
-    if isinstance(part.source, StdinSource) and given is None and room.stdin is None:
+    if isinstance(part.source, StdinSource) and given is None and context.stdin is None:
         raise BadInput(
-            f"{room.snapshot.pipeline_id} reads standard input, and there is none here",
+            f"{context.snapshot.pipeline_id} reads standard input, and there is none here",
             hint="Run it with `rota pipeline run` and a pipe, or give items at the start.",
         )
     if given is not None and (part.generate is not None or isinstance(part.source, StdinSource)):
         return _chosen(part, given)
     if part.generate is not None:
-        return _chosen(part, await _generate(room, part.generate))
-    return items_of(part, room.place, given=given, stdin=room.stdin)
+        return _chosen(part, await _generate(context, part.generate))
+    return items_of(part, context.place, given=given, stdin=context.stdin)
 
 
 def _chosen(part: Input, items: Sequence[Item]) -> AsyncIterator[Item]:
     return select(stream(items), offset=part.offset, limit=part.limit, sample=part.sample)
 
 
-async def _generate(room: PipelineContext, part: Generate) -> list[Item]:
-    return await generated(room, "generate", part)
+async def _generate(context: PipelineContext, part: Generate) -> list[Item]:
+    return await generated(context, "generate", part)

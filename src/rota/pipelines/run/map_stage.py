@@ -56,7 +56,7 @@ class MapStage:
 
     def __init__(
         self,
-        room: PipelineContext,
+        context: PipelineContext,
         name: str,
         asking: PromptBuilder,
         pace: MapOptions,
@@ -70,7 +70,7 @@ class MapStage:
         `failed_before`: so many items failed in an earlier stage, and count among the failures.
         """
         self._moved, self._failed_before = moved, failed_before
-        self._room, self._name, self._asking, self._pace = room, name, asking, pace
+        self._context, self._name, self._asking, self._pace = context, name, asking, pace
         self._failures_max = pace.failures_max(total)
         self._marks = bytearray(total)
         self._stopped: Exception | None = None
@@ -78,7 +78,7 @@ class MapStage:
     async def perform(self, items: AsyncIterator[PositionedItem]) -> None:
         """Ask about every item that is open; raises what stopped it before the end."""
         await self._look_back()
-        self._room.board.tell()
+        self._context.progress.report()
         self._check_ceiling()
         count = max(1, min(self._pace.parallel, len(self._marks)))
         await sweep(self._works(items), count, self._in_slot, lambda: self._stopped is not None)
@@ -87,39 +87,39 @@ class MapStage:
 
     async def mark(self, parts: Sequence[RunReader]) -> None:
         """Pass over what the parts of the run have done; a retry tries what failed there."""
-        first = self._room.notebook.claim.attempt == 1
+        first = self._context.run_store.claim.attempt == 1
         for reader in parts:
             async for key in reader.keys(stage_prefix(self._name)):
                 if key.status == "completed" or first:
                     self._mark(key.position, failed=key.status != "completed")
 
     def _mark(self, position: int, *, failed: bool) -> None:
-        board = self._room.board
+        progress = self._context.progress
         if self._marks[position] == OPEN:
-            board.done += 1
-            board.failed += failed
+            progress.done += 1
+            progress.failed += failed
         elif self._marks[position] == FAILED and not failed:
-            board.failed -= 1
+            progress.failed -= 1
         self._marks[position] = FAILED if failed else DONE
 
     async def _look_back(self) -> None:
         """Mark what earlier attempts have done."""
-        notebook = self._room.notebook
-        if notebook.claim.is_fresh or self._moved:
+        run_store = self._context.run_store
+        if run_store.claim.is_fresh or self._moved:
             return
-        async for key in notebook.keys(stage_prefix(self._name)):
+        async for key in run_store.keys(stage_prefix(self._name)):
             if key.status == "completed":
                 self._mark(key.position, failed=False)
-            elif key.run_attempt == notebook.claim.attempt and not self._marks[key.position]:
+            elif key.run_attempt == run_store.claim.attempt and not self._marks[key.position]:
                 self._mark(key.position, failed=True)
 
     async def _in_slot(self, work: list[PositionedItem]) -> None:
-        board = self._room.board
-        board.running += len(work)
+        progress = self._context.progress
+        progress.running += len(work)
         try:
             await self._one(work)
         finally:
-            board.running -= len(work)
+            progress.running -= len(work)
 
     async def _works(
         self, items: AsyncIterator[PositionedItem]
@@ -156,7 +156,7 @@ class MapStage:
     # -- one item --------------------------------------------------------------------------
 
     async def _single(self, placed: PositionedItem) -> None:
-        started_at = self._room.notebook.clock.now()
+        started_at = self._context.run_store.clock.now()
         usage = Usage()
         content = ""
         try:
@@ -164,7 +164,7 @@ class MapStage:
             content = question.content
             if await self._from_cache(placed, content, started_at):
                 return
-            value = await self._room.asker.ask(question, usage, reader_of(question.fields))
+            value = await self._context.asker.ask(question, usage, reader_of(question.fields))
         except (*LOST, *STOPPING):
             raise
         except Exception as error:
@@ -175,11 +175,11 @@ class MapStage:
 
     async def _from_cache(self, placed: PositionedItem, content: str, started_at: int) -> bool:
         key = item_key(self._name, placed.position, content)
-        for cache in self._room.caches:
+        for cache in self._context.caches:
             hit = await cache.find(self._name, key)
             if hit is None:
                 continue
-            if hit.key == key and cache.reader.root_id == self._room.notebook.root_id:
+            if hit.key == key and cache.reader.root_id == self._context.run_store.root_id:
                 self._count()  # it is there already
             else:
                 await self._keep(placed, content, free(hit.record), started_at)
@@ -189,14 +189,14 @@ class MapStage:
     # -- batches ---------------------------------------------------------------------------
 
     async def _batch(self, group: list[PositionedItem], usage: Usage) -> None:
-        started_at = self._room.notebook.clock.now()
+        started_at = self._context.run_store.clock.now()
         group = [each for each in group if not await self._cached_of_batch(each, started_at)]
         if not group:
             return
         count = len(group)
         try:
             question = self._asking.for_batch([each.item for each in group])
-            values = await self._room.asker.ask(
+            values = await self._context.asker.ask(
                 question, usage, lambda text: read_batch(text, question.fields, count)
             )
         except (BatchMismatch, TruncatedReply) as error:
@@ -248,7 +248,7 @@ class MapStage:
         )  # fmt: skip
 
     async def _cached_of_batch(self, placed: PositionedItem, started_at: int) -> bool:
-        if not self._room.caches:
+        if not self._context.caches:
             return False
         content = self._content_in_batch(placed.item)
         return await self._from_cache(placed, content, started_at)
@@ -283,20 +283,20 @@ class MapStage:
         started_at: int,
     ) -> None:
         key = item_key(self._name, placed.position, content)
-        await self._room.notebook.note(
+        await self._context.run_store.note(
             key, kind="item", position=placed.position, output=record, error=error,
             started_at=started_at,
         )  # fmt: skip
-        self._room.board.count(record)
-        self._room.board.failed += error is not None
+        self._context.progress.count(record)
+        self._context.progress.failed += error is not None
         self._count()
 
     def _count(self) -> None:
-        self._room.board.done += 1
-        self._room.board.tell()
+        self._context.progress.done += 1
+        self._context.progress.report()
 
     def _check_ceiling(self) -> None:
-        failed, limit = self._room.board.failed + self._failed_before, self._failures_max
+        failed, limit = self._context.progress.failed + self._failed_before, self._failures_max
         if limit is None or failed <= limit or self._stopped is not None:
             return
         allowed = "fail_fast allows none" if self._pace.fail_fast else f"max_failures is {limit}"

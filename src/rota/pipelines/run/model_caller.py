@@ -58,11 +58,11 @@ class Usage:
 
     def failed(self, error: Exception) -> None:
         """A call without an answer; one that cannot be on the bill is not counted."""
-        told = usage_of(error)
-        if told is not None:
+        known = usage_of(error)
+        if known is not None:
             raw, model = self.raw, self.model
-            self.add(told)
-            self.raw, self.model = raw, told.model or model
+            self.add(known)
+            self.raw, self.model = raw, known.model or model
         else:
             self.calls += may_be_billed(error)
 

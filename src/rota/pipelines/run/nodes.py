@@ -44,7 +44,7 @@ class NodeWork:
 
     def __init__(
         self,
-        room: PipelineContext,
+        context: PipelineContext,
         node_id: str,
         item_list: str,
         parents: Sequence[str],
@@ -52,8 +52,13 @@ class NodeWork:
         moved: bool,
     ) -> None:
         if moved:  # earlier answers about its items are found by content
-            room = room._replace(caches=(Cache(room.notebook), *room.caches))
-        self._room, self._id, self._shelf, self._parents = room, node_id, item_list, parents
+            context = context._replace(caches=(Cache(context.run_store), *context.caches))
+        self._context, self._id, self._item_list, self._parents = (
+            context,
+            node_id,
+            item_list,
+            parents,
+        )
         self._stage, self._out = node_stage(node_id), node_output(node_id)
         self._moved = moved
 
@@ -63,10 +68,10 @@ class NodeWork:
             case LoadNode():
                 await self._put(await self._loaded(node))
             case ScriptNode():
-                await self._put(script_items(node, self._room.place, self._items()))
+                await self._put(script_items(node, self._context.place, self._items()))
             case FilterNode():
-                sieve = sieve_of_node(self._room, node.rule)
-                await filter_items(self._room, self._stage, self._shelf, self._out, sieve)
+                sieve = sieve_of_node(self._context, node.rule)
+                await filter_items(self._context, self._stage, self._item_list, self._out, sieve)
             case MapNode():
                 await self._map(node)
             case ReduceNode():
@@ -79,12 +84,12 @@ class NodeWork:
                 await self._ai(node)
 
     async def _put(self, items: AsyncIterator[Item], *, whole: bool = True) -> None:
-        await self._room.notebook.put_items(self._out, items, whole=whole)
+        await self._context.run_store.put_items(self._out, items, whole=whole)
 
     async def _items(self, item_list: str | None = None) -> AsyncIterator[Item]:
         if item_list is None and not self._parents:
             return
-        async for placed in self._room.notebook.items(item_list or self._shelf):
+        async for placed in self._context.run_store.items(item_list or self._item_list):
             yield placed.item
 
     # -- nodes that call no model ------------------------------------------------------------
@@ -93,15 +98,17 @@ class NodeWork:
         source = node.source
         items: AsyncIterator[Item]
         if isinstance(source, AiSource):
-            items = stream(await generated(self._room, self._stage, source))
+            items = stream(await generated(self._context, self._stage, source))
         elif isinstance(source, CommandSource):
-            items = command_items(source, self._room.place)
+            items = command_items(source, self._context.place)
         elif isinstance(source, InlineSource):
             items = stream(source.items)
         else:
-            items = stream(read_items(source, self._room.place, self._room.stdin))
+            items = stream(read_items(source, self._context.place, self._context.stdin))
         limits = [
-            each for each in (node.limit, self._room.snapshot.overrides.limit) if each is not None
+            each
+            for each in (node.limit, self._context.snapshot.overrides.limit)
+            if each is not None
         ]
         return select(items, offset=node.offset, limit=min(limits, default=None))
 
@@ -110,7 +117,7 @@ class NodeWork:
             if ERROR in item:
                 yield item
                 continue
-            for changed in transformed([item], node.ops, self._room.snapshot.parameters):
+            for changed in transformed([item], node.ops, self._context.snapshot.parameters):
                 yield changed
 
     async def _merged(self, node: MergeNode) -> AsyncIterator[Item]:
@@ -132,48 +139,48 @@ class NodeWork:
     # -- nodes that ask --------------------------------------------------------------------
 
     async def _map(self, node: MapNode) -> None:
-        room = self._room
-        found = await room.notebook.item_list(self._shelf)
+        context = self._context
+        found = await context.run_store.item_list(self._item_list)
         total = found.count if found else 0
-        pace = MapOptions(parallel_of(room.snapshot, node.concurrency), node.batch_size)
-        asking = PromptBuilder(room.snapshot, self._id, node)
-        stage = MapStage(room, self._stage, asking, pace, total, moved=self._moved)
-        await stage.perform(_sound(room.notebook.items(self._shelf)))
+        pace = MapOptions(parallel_of(context.snapshot, node.concurrency), node.batch_size)
+        asking = PromptBuilder(context.snapshot, self._id, node)
+        stage = MapStage(context, self._stage, asking, pace, total, moved=self._moved)
+        await stage.perform(_sound(context.run_store.items(self._item_list)))
         with Spool() as spool:
-            source = await source_of_node(room.notebook, room.snapshot, self._id, node)
+            source = await source_of_node(context.run_store, context.snapshot, self._id, node)
             await spool.take(outcomes(source), whole=True)
             check_items(spool)
             whole = not spool.tally.failed and not spool.tally.skipped
             await self._put(stream(map(item_after, spool.outcomes())), whole=whole)
 
     async def _reduce(self, node: ReduceNode) -> None:
-        room = self._room
+        context = self._context
         with Spool() as spool:
             await spool.take(_as_outcomes(self._items()))
             if node.strategy != "ai":
-                await reduce_by_form(room, self._out, node.strategy, _results(spool))
-                text = "".join([piece async for piece in room.notebook.text(self._out)])
+                await reduce_by_form(context, self._out, node.strategy, _results(spool))
+                text = "".join([piece async for piece in context.run_store.text(self._out)])
                 await self._put(stream([{RESULT: text}]))
                 return
             if not spool.tally.processed:
-                room.warnings.append(f"node {self._id}: there was nothing to reduce")
+                context.warnings.append(f"node {self._id}: there was nothing to reduce")
                 await self._put(stream([]))
                 return
             pieces = pieces_of(_results(spool), failures=False)
-            asking = PromptBuilder(room.snapshot, self._id, node)
-            reduce = AiReduce(room, self._stage, asking, pieces, spool.tally.counts, CHARS_MAX)
+            asking = PromptBuilder(context.snapshot, self._id, node)
+            reduce = AiReduce(context, self._stage, asking, pieces, spool.tally.counts, CHARS_MAX)
             record = await reduce.perform()
-        await put_whole(room, self._out, text_of(record))
+        await put_whole(context, self._out, text_of(record))
         await self._put(stream([_item_of(record)]))
 
     async def _ai(self, node: AiNode) -> None:
-        asking = PromptBuilder(self._room.snapshot, self._id, node)
+        asking = PromptBuilder(self._context.snapshot, self._id, node)
         items = [item async for item in self._items() if ERROR not in item]
         listed: dict[str, Any] = {
             "ITEMS": json.dumps(items, ensure_ascii=False), "COUNT": len(items),
         }  # fmt: skip
         question = asking.without_item(listed)
-        record = await call(self._room, self._stage, question, reader_of(asking.fields))
+        record = await call(self._context, self._stage, question, reader_of(asking.fields))
         await self._put(stream([_item_of(record)]))
 
 

@@ -42,7 +42,7 @@ class ModelPrompt(NamedTuple):
     content: str = ""  # the same content, the same call
     options: CallOptions = CallOptions()
     wait_s_max: float = 600.0  # for its provider, all waits together
-    room_factor: float = 2.0  # more room for the next try of a reply that was cut off
+    tokens_factor: float = 2.0  # more room for the next try of a reply that was cut off
 
     def request(self, prompt: str | None = None, timeout_s: float | None = None) -> Request:
         """As an invoker takes it."""
@@ -135,7 +135,7 @@ class PromptBuilder:
         return ModelPrompt(
             prompt, model, self.fields, self.timeout_s, self.retry, self._cwd, content=content,
             options=self.options, wait_s_max=self._tries.max_wait_ms / 1000,
-            room_factor=self._tries.max_tokens_factor,
+            tokens_factor=self._tries.max_tokens_factor,
         )  # fmt: skip
 
 

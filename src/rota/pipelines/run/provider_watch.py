@@ -19,8 +19,8 @@ WRITTEN_EVERY_US = 5 * SECOND
 class ProviderWatch:
     """Whether the calls of one run wait for a provider, and since when."""
 
-    def __init__(self, store: RunStore, board: ProgressReporter) -> None:
-        self._store, self._board = store, board
+    def __init__(self, store: RunStore, progress: ProgressReporter) -> None:
+        self._store, self._progress = store, progress
         self._since: int | None = None
         self._written_at: int | None = None
 
@@ -32,9 +32,9 @@ class ProviderWatch:
         if until - self._since < TOLD_AFTER_US:
             return
         said = str(error)
-        if self._board.bill.waiting is None:
+        if self._progress.usage.waiting is None:
             log.warning("run %s waits for its provider: %s", self._store.root_id, said)
-        self._board.wait_for(f"{said}; next try in {wait_s:.0f} s")
+        self._progress.wait_for(f"{said}; next try in {wait_s:.0f} s")
         if self._written_at is None or now - self._written_at >= WRITTEN_EVERY_US:
             self._written_at = now
             await self._write(ProviderWait(said, self._since, until))
@@ -44,7 +44,7 @@ class ProviderWatch:
         if self._since is None:
             return
         self._since = None
-        self._board.wait_for(None)
+        self._progress.wait_for(None)
         if self._written_at is not None:
             self._written_at = None
             await self._write(None)

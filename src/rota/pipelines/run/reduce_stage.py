@@ -34,18 +34,18 @@ BRACKETS = 2  # around a JSON array
 Pieces = Callable[[], Iterable[str]]
 
 
-async def reduce_by_form(room: PipelineContext, name: str, kind: str, results: Results) -> int:
+async def reduce_by_form(context: PipelineContext, name: str, kind: str, results: Results) -> int:
     """Write the result down in one of the five forms; answers its length."""
     with tempfile.TemporaryFile("w+", encoding="utf-8", newline="") as file:
         await asyncio.to_thread(file.writelines, reduced(kind, results))
         file.seek(0)
-        return await room.notebook.put_text(name, _pieces(file.read))
+        return await context.run_store.put_text(name, _pieces(file.read))
 
 
-async def put_whole(room: PipelineContext, name: str, text: str) -> int:
+async def put_whole(context: PipelineContext, name: str, text: str) -> int:
     """Write down a text that is available."""
     cuts = iter([text[at : at + PIECE_CHARS] for at in range(0, len(text), PIECE_CHARS)])
-    return await room.notebook.put_text(name, _pieces(lambda _: next(cuts, "")))
+    return await context.run_store.put_text(name, _pieces(lambda _: next(cuts, "")))
 
 
 async def _pieces(read: Callable[[int], str]) -> AsyncIterator[str]:
@@ -56,7 +56,7 @@ async def _pieces(read: Callable[[int], str]) -> AsyncIterator[str]:
 class AiReduce(NamedTuple):
     """The input of an AI reduce; `pieces` gives each result as JSON, from the first."""
 
-    room: PipelineContext
+    context: PipelineContext
     stage: str
     asking: PromptBuilder
     pieces: Pieces
@@ -82,7 +82,9 @@ class AiReduce(NamedTuple):
         if "RESULTS_FILE" not in self.asking.template.names:
             return await self._ask(self.asking, stage, self._filled(results), 0)
         # The same name in every attempt, or the call would not be known again.
-        path = str(Path(tempfile.gettempdir()) / f"rota-results-{self.room.notebook.root_id}.json")
+        path = str(
+            Path(tempfile.gettempdir()) / f"rota-results-{self.context.run_store.root_id}.json"
+        )
         with results_file(iter(self.pieces()), path) as name:
             filled = {**self._filled(results), "RESULTS_FILE": name}
             return await self._ask(self.asking, stage, filled, 0)
@@ -100,7 +102,7 @@ class AiReduce(NamedTuple):
             return record.text or ""
 
         works = _streamed(enumerate(_cut(pieces(), parts)))
-        parallel = parallel_of(self.room.snapshot, None)
+        parallel = parallel_of(self.context.snapshot, None)
         async with aclosing(in_order(works, parallel, one)) as replies:
             return [reply async for reply in replies]
 
@@ -113,7 +115,7 @@ class AiReduce(NamedTuple):
         more: str = "",
     ) -> ItemRecord:
         question = asking.without_item(filled, more)
-        return await call(self.room, stage, question, reader_of(asking.fields), position)
+        return await call(self.context, stage, question, reader_of(asking.fields), position)
 
     def _filled(self, results: str) -> dict[str, Any]:
         return {"RESULTS": results, **self.counts.filled()}

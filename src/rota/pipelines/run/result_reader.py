@@ -22,7 +22,7 @@ from rota.pipelines.outcome import (
 )
 from rota.pipelines.run.reduce_stage import OUTPUT
 from rota.pipelines.run.run_store import RunReader
-from rota.pipelines.run.summary import item_outcomes, result_of, save_results, standing
+from rota.pipelines.run.summary import item_outcomes, result_of, save_results, summary_of
 from rota.pipelines.snapshot import Snapshot
 
 if TYPE_CHECKING:
@@ -63,10 +63,10 @@ async def result(client: Client, run_id: str) -> PipelineResult:
             return stored
         text = "".join([piece async for piece in found.reader.text(OUTPUT)])
         return msgspec.structs.replace(stored, output=text)
-    stands = await standing(found.reader, found.snapshot, chars_max=WHOLE)
+    summary = await summary_of(found.reader, found.snapshot, chars_max=WHOLE)
     ended = run.finished_at or run.started_at or run.created_at
     return result_of(
-        stands, found.snapshot, outcome=_WORDS.get(run.status, "partial"),
+        summary, found.snapshot, outcome=_WORDS.get(run.status, "partial"),
         duration_ms=(ended - (run.started_at or ended)) // 1000,
         error=read_error(run.error)["message"] if run.error else run.reason,
     )  # fmt: skip
@@ -112,9 +112,9 @@ async def output(client: Client, run_id: str) -> AsyncIterator[str]:
 async def write_results(client: Client, run_id: str, folder: Path | None) -> str | None:
     """Write the results file from what is recorded."""
     found = await find(client, run_id)
-    told = await result(client, run_id)
+    ended = await result(client, run_id)
     return await save_results(
-        found.reader, found.snapshot, told, run_id=found.run.root_id,
+        found.reader, found.snapshot, ended, run_id=found.run.root_id,
         started_at=found.run.started_at or found.run.created_at,
         folder=folder or found.snapshot.place,
     )  # fmt: skip

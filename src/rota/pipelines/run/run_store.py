@@ -119,7 +119,7 @@ class RunReader:
 
     async def item_list(self, name: str) -> ItemList | None:
         """Whether an item list was written to its end, and by whom; the last attempt counts."""
-        return await self._end(f"in/{plain(name)}/{_END}/")
+        return await self._end(f"in/{slash_free(name)}/{_END}/")
 
     async def _end(self, prefix: str) -> ItemList | None:
         last: StoredStep | None = None
@@ -132,7 +132,7 @@ class RunReader:
         item_list = await self.item_list(name)
         if item_list is None:
             return
-        async for step in self.steps(f"in/{plain(name)}/{item_list.writer}/", limit=4):
+        async for step in self.steps(f"in/{slash_free(name)}/{item_list.writer}/", limit=4):
             for number, item in enumerate(chunk_items(step)):
                 yield PositionedItem(step.position + number, item)
 
@@ -142,10 +142,10 @@ class RunReader:
 
     async def text(self, name: str) -> AsyncIterator[str]:
         """A text as the last attempt wrote it, piece by piece."""
-        end = await self._end(f"to/{plain(name)}/{_END}/")
+        end = await self._end(f"to/{slash_free(name)}/{_END}/")
         if end is None:
             return
-        async for step in self.steps(f"to/{plain(name)}/{end.writer}/", limit=4):
+        async for step in self.steps(f"to/{slash_free(name)}/{end.writer}/", limit=4):
             yield msgspec.json.decode(step.output or "", type=str)
 
 
@@ -187,7 +187,7 @@ class RunStore(RunReader):
             status="completed" if error is None else "failed", attempt=1,
             run_attempt=self.claim.attempt,
             output=None if output is None else written(output),
-            error=None if error is None else told(error), wake_at=None, child_id=None,
+            error=None if error is None else error_text(error), wake_at=None, child_id=None,
             started_at=now if started_at is None else started_at, finished_at=now,
         )  # fmt: skip
         slots = self.calls.unwritten()
@@ -218,7 +218,7 @@ class RunStore(RunReader):
 
     def fill(self, name: str) -> ItemListWriter:
         """Begin to fill an item list; chunks of a crashed writer are not looked at again."""
-        return ItemListWriter(self, f"in/{plain(name)}", self._writer)
+        return ItemListWriter(self, f"in/{slash_free(name)}", self._writer)
 
     async def put_items(self, name: str, items: AsyncIterator[Item], *, whole: bool = True) -> int:
         """Fill an item list to its end; answers how many items it holds."""
@@ -243,7 +243,7 @@ class RunStore(RunReader):
 
     async def put_text(self, name: str, pieces: AsyncIterator[str]) -> int:
         """Write a text down in pieces; answers its length. A later attempt writes it again."""
-        place = f"to/{plain(name)}"
+        place = f"to/{slash_free(name)}"
         number = length = 0
         async for piece in _larger(pieces):
             key = f"{place}/{self._writer}/{number:09d}"
@@ -255,8 +255,8 @@ class RunStore(RunReader):
 class ItemListWriter:
     """Fills an item list, chunk by chunk. It counts only when it was closed."""
 
-    def __init__(self, notebook: RunStore, place: str, writer: str) -> None:
-        self._notebook, self._place, self._writer = notebook, place, writer
+    def __init__(self, run_store: RunStore, place: str, writer: str) -> None:
+        self._run_store, self._place, self._writer = run_store, place, writer
         self._chunk: list[msgspec.Raw] = []
         self._bytes = 0
         self.count = 0
@@ -274,19 +274,19 @@ class ItemListWriter:
         """That was the last one."""
         if self._chunk:
             await self._flush()
-        return await self._notebook.end(self._place, self.count, whole=whole, replaces=replaces)
+        return await self._run_store.end(self._place, self.count, whole=whole, replaces=replaces)
 
     async def _flush(self) -> None:
         position = self.count - len(self._chunk)
         key = f"{self._place}/{self._writer}/{position:09d}"
-        await self._notebook.note(key, kind="items", position=position, output=self._chunk)
+        await self._run_store.note(key, kind="items", position=position, output=self._chunk)
         self._chunk, self._bytes = [], 0
 
 
 async def chunk_prefix(reader: RunReader, name: str) -> str:
     """The prefix of the keys of a list's chunks."""
     item_list = await reader.item_list(name)
-    return f"in/{plain(name)}/{item_list.writer if item_list else ''}/"
+    return f"in/{slash_free(name)}/{item_list.writer if item_list else ''}/"
 
 
 async def _larger(pieces: AsyncIterator[str]) -> AsyncIterator[str]:
@@ -303,19 +303,19 @@ async def _larger(pieces: AsyncIterator[str]) -> AsyncIterator[str]:
         yield "".join(waiting)
 
 
-def plain(name: str) -> str:
+def slash_free(name: str) -> str:
     """A name that can be between slashes."""
     return "".join(_NODES.get(letter, letter) for letter in name)
 
 
 def item_key(stage: str, position: int, content: str) -> str:
     """The key of what became of one item, or of one call."""
-    return f"at/{plain(stage)}/{position:09d}/{content}"
+    return f"at/{slash_free(stage)}/{position:09d}/{content}"
 
 
 def stage_prefix(stage: str) -> str:
     """The prefix of the keys of a stage."""
-    return f"at/{plain(stage)}/"
+    return f"at/{slash_free(stage)}/"
 
 
 def content_of(key: str) -> str:
@@ -342,7 +342,7 @@ def written(value: Any) -> str:
         return text.encode("utf-8", "replace").decode()
 
 
-def told(error: BaseException) -> str:
+def error_text(error: BaseException) -> str:
     """An error as it is stored with an item: short, since there may be many."""
     said = str(error)[:MESSAGE_CHARS_MAX]
     fields: Mapping[str, str] = {

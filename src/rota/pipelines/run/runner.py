@@ -1,4 +1,4 @@
-"""One run, from its claim to its outcome: sets the room up, performs, tells, settles."""
+"""One run, from its claim to its outcome: sets the context up, performs, reports, settles."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from rota.pipelines.run.model_caller import LOST, ModelCaller
 from rota.pipelines.run.provider_watch import ProviderWatch
 from rota.pipelines.run.run_store import RunStore
 from rota.pipelines.run.sharding import Sharding, ShardsRunning
-from rota.pipelines.run.summary import OUTPUT_CHARS_MAX, result_of, save_results, standing
+from rota.pipelines.run.summary import OUTPUT_CHARS_MAX, result_of, save_results, summary_of
 from rota.pipelines.snapshot import Snapshot
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class PipelineRunner:
     ) -> None:
         self._pipelines, self._base, self._claim = pipelines, base, claim
         self._journal = journal
-        self._notebook = RunStore(base.database, journal, claim)
+        self._run_store = RunStore(base.database, journal, claim)
         self._options = StoredRunOptions.read(claim.options)
         self._asker: ModelCaller | None = None
 
@@ -58,56 +58,58 @@ class PipelineRunner:
         if held_back is not None:
             return held_back
         listeners = self._pipelines.listeners
-        board = ProgressReporter(self._claim, snapshot.pipeline_id, listeners)
-        board.tell()
+        progress = ProgressReporter(self._claim, snapshot.pipeline_id, listeners)
+        progress.report()
         await workflow.began(self._base, self._claim)
         outcome, word = None, None
         try:
-            outcome, word = await self._performed(snapshot, board)
+            outcome, word = await self._performed(snapshot, progress)
             return outcome
         finally:
             if outcome is None or outcome.verb != "suspend":
-                board.phase = "ended"
-                board.tell(word)
+                progress.phase = "ended"
+                progress.report(word)
 
     async def _performed(
-        self, snapshot: Snapshot, board: ProgressReporter
+        self, snapshot: Snapshot, progress: ProgressReporter
     ) -> tuple[Outcome, OutcomeWord | None]:
         warnings: list[str] = []
         try:
-            await self._in_time(self._run(snapshot, board, warnings), self._limit_us(snapshot))
+            await self._in_time(self._run(snapshot, progress, warnings), self._limit_us(snapshot))
         except LOST:
             raise
         except ShardsRunning:
             return Outcome(self._claim, "suspend", reason="child"), None
         except Exception as error:
-            board.error = str(error)
-            result = await self._result(snapshot, warnings, "failed", board.error)
+            progress.error = str(error)
+            result = await self._result(snapshot, warnings, "failed", progress.error)
             outcome = self._failed(error, result)
             return outcome, None if outcome.retry else "failed"
         result = await self._result(snapshot, warnings)
         reason = "partial" if result.outcome == "partial" else None
         return Outcome(self._claim, "complete", reason, _text(result)), result.outcome
 
-    async def _run(self, snapshot: Snapshot, board: ProgressReporter, warnings: list[str]) -> None:
-        room = await self._room(snapshot, board, warnings)
-        match room.snapshot.pipeline.mode:
+    async def _run(
+        self, snapshot: Snapshot, progress: ProgressReporter, warnings: list[str]
+    ) -> None:
+        context = await self._context(snapshot, progress, warnings)
+        match context.snapshot.pipeline.mode:
             case "map-reduce":
-                await perform_linear(room, self._parting())
+                await perform_linear(context, self._parting())
             case "job":
-                await perform_job(room)
+                await perform_job(context)
             case "graph":
-                await perform_graph(room)
+                await perform_graph(context)
 
-    async def _room(
-        self, snapshot: Snapshot, board: ProgressReporter, warnings: list[str]
+    async def _context(
+        self, snapshot: Snapshot, progress: ProgressReporter, warnings: list[str]
     ) -> PipelineContext:
         asker = ModelCaller(
-            self._pipelines.ai(), self._base.clock, self._notebook.calls,
-            snapshot.pipeline.settings.budget, ProviderWatch(self._notebook, board),
+            self._pipelines.ai(), self._base.clock, self._run_store.calls,
+            snapshot.pipeline.settings.budget, ProviderWatch(self._run_store, progress),
         )  # fmt: skip
         if asker.is_limited and not self._claim.is_fresh:
-            asker.spent(await self._notebook.call_totals())
+            asker.spent(await self._run_store.call_totals())
         self._asker = asker
         if not snapshot.place.is_dir():
             raise BadInput(
@@ -115,10 +117,10 @@ class PipelineRunner:
                 hint="Put it back, or start the pipeline from where it is now.",
             )
         earlier = snapshot.overrides.cache_from
-        caches = (Cache(self._notebook.of(earlier)),) if earlier is not None else ()
+        caches = (Cache(self._run_store.of(earlier)),) if earlier is not None else ()
         stdin = self._pipelines.stdin.pop(self._claim.root_id, None)
         return PipelineContext(
-            snapshot, self._notebook, asker, board, snapshot.place, caches, stdin, warnings
+            snapshot, self._run_store, asker, progress, snapshot.place, caches, stdin, warnings
         )
 
     def _parting(self) -> Sharding | None:
@@ -172,7 +174,7 @@ class PipelineRunner:
         error: str | None = None,
     ) -> PipelineResult:
         """The records of the run, and the results file beside the pipeline."""
-        found = await standing(self._notebook, snapshot, chars_max=OUTPUT_CHARS_MAX)
+        found = await summary_of(self._run_store, snapshot, chars_max=OUTPUT_CHARS_MAX)
         ms = (self._base.clock.now() - self._claim.started_at) // 1000
         warnings = [*warnings, *(self._asker.warnings if self._asker else ())]
         result = result_of(
@@ -181,7 +183,7 @@ class PipelineRunner:
         name = None
         if snapshot.place.is_dir():
             name = await save_results(
-                self._notebook, snapshot, result, run_id=self._claim.root_id,
+                self._run_store, snapshot, result, run_id=self._claim.root_id,
                 started_at=self._claim.started_at, folder=snapshot.place,
             )  # fmt: skip
         return msgspec.structs.replace(result, result_file=name)

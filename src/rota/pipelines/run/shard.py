@@ -38,10 +38,10 @@ async def perform_part(
     given = msgspec.json.decode(claim.input or "", type=ShardInput)
     try:
         snapshot = await _snapshot(base, given)
-        room = _room(pipelines, base, RunStore(base.database, journal, claim), snapshot)
+        context = _context(pipelines, base, RunStore(base.database, journal, claim), snapshot)
         part = snapshot.pipeline.map
         assert part is not None
-        stage = map_stage(room, part, given.end)
+        stage = map_stage(context, part, given.end)
         whole = RunReader(base.database, given.whole)
         held = await withheld.read(whole, FILTER)
         await stage.perform(withheld.without(_items(whole, given), held))
@@ -51,7 +51,7 @@ async def perform_part(
         log.warning("part %s of run %s stopped: %s", claim.id, given.whole, error)
         failure = judge(error)
         return Outcome(claim, "fail", failure.kind, error=failure.detail)
-    done = ShardOutput(room.board.done, room.board.failed)
+    done = ShardOutput(context.progress.done, context.progress.failed)
     return Outcome(claim, "complete", output=msgspec.json.encode(done).decode())
 
 
@@ -62,15 +62,15 @@ async def _snapshot(base: EngineContext, given: ShardInput) -> Snapshot:
     return snapshots.read(chain[0].input)
 
 
-def _room(
-    pipelines: PipelineClient, base: EngineContext, notebook: RunStore, snapshot: Snapshot
+def _context(
+    pipelines: PipelineClient, base: EngineContext, run_store: RunStore, snapshot: Snapshot
 ) -> PipelineContext:
-    board = ProgressReporter(notebook.claim, snapshot.pipeline_id, ())
+    progress = ProgressReporter(run_store.claim, snapshot.pipeline_id, ())
     earlier = snapshot.overrides.cache_from
-    caches = (Cache(notebook.of(earlier)),) if earlier is not None else ()
-    watch = ProviderWatch(notebook, board)
-    asker = ModelCaller(pipelines.ai(), base.clock, notebook.calls, watch=watch)
-    return PipelineContext(snapshot, notebook, asker, board, snapshot.place, caches, None, [])
+    caches = (Cache(run_store.of(earlier)),) if earlier is not None else ()
+    watch = ProviderWatch(run_store, progress)
+    asker = ModelCaller(pipelines.ai(), base.clock, run_store.calls, watch=watch)
+    return PipelineContext(snapshot, run_store, asker, progress, snapshot.place, caches, None, [])
 
 
 async def _items(reader: RunReader, given: ShardInput) -> AsyncIterator[PositionedItem]:

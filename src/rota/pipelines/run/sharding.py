@@ -75,41 +75,43 @@ class Sharding(NamedTuple):
     journal: Journal
     claim: Claim
 
-    async def parts_of(self, room: PipelineContext, item_list: str, total: int) -> list[RunReader]:
+    async def parts_of(
+        self, context: PipelineContext, item_list: str, total: int
+    ) -> list[RunReader]:
         """The chains of the parts, all of them over; none when the run goes alone."""
-        if not self._is_worth_it(room):
+        if not self._is_worth_it(context):
             return []
-        known = [step async for step in room.notebook.steps(PARTS)]
+        known = [step async for step in context.run_store.steps(PARTS)]
         if not known:
             if self.claim.attempt > 1:
                 return []  # what is left after a failure is the run's own
-            known = await self._share_out(room, item_list, total)
+            known = await self._share_out(context, item_list, total)
         children = [step.child_id for step in known if step.child_id is not None]
         ended = await self.base.database.read(history.ended, children)
         if len(ended) < len(children):
-            _tell(room, ended)
+            _report(context, ended)
             raise ShardsRunning
-        return [room.notebook.of(child) for child in children]
+        return [context.run_store.of(child) for child in children]
 
-    def _is_worth_it(self, room: PipelineContext) -> bool:
+    def _is_worth_it(self, context: PipelineContext) -> bool:
         """Not where something has to be counted at once: a budget, or failures."""
-        part = room.snapshot.pipeline.map
+        part = context.snapshot.pipeline.map
         return (
             part is not None
             and not part.fail_fast
             and part.max_failures is None
-            and not room.asker.is_limited
+            and not context.asker.is_limited
         )
 
     async def _share_out(
-        self, room: PipelineContext, item_list: str, total: int
+        self, context: PipelineContext, item_list: str, total: int
     ) -> list[StoredStep]:
-        prefix = await chunk_prefix(room.notebook, item_list)
-        groups = grouped([key async for key in room.notebook.keys(prefix)], total)
+        prefix = await chunk_prefix(context.run_store, item_list)
+        groups = grouped([key async for key in context.run_store.keys(prefix)], total)
         if len(groups) < PARTS_MIN:
             return []
         made = [await self._part(group) for group in groups]
-        self.base.wakeups.tell(READY)
+        self.base.wakeups.notify_soon(READY)
         return made
 
     async def _part(self, group: ShardChunks) -> StoredStep:
@@ -133,12 +135,12 @@ class Sharding(NamedTuple):
         return msgspec.structs.replace(step, child_id=started.id)
 
 
-def _tell(room: PipelineContext, ended: Sequence[history.ChainResult]) -> None:
+def _report(context: PipelineContext, ended: Sequence[history.ChainResult]) -> None:
     """How far the run has come by the parts that are over."""
-    told = [msgspec.json.decode(each.output, type=ShardOutput) for each in ended if each.output]
-    room.board.done = sum(each.done for each in told)
-    room.board.failed = sum(each.failed for each in told)
-    room.board.tell()
+    outputs = [msgspec.json.decode(each.output, type=ShardOutput) for each in ended if each.output]
+    context.progress.done = sum(each.done for each in outputs)
+    context.progress.failed = sum(each.failed for each in outputs)
+    context.progress.report()
 
 
 async def part_readers(reader: RunReader) -> list[RunReader]:

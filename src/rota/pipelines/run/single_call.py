@@ -13,7 +13,7 @@ from rota.pipelines.run.run_store import ItemRecord, item_key, record_of
 
 
 async def call(
-    room: PipelineContext,
+    context: PipelineContext,
     stage: str,
     question: ModelPrompt,
     read: Callable[[str], Any],
@@ -23,43 +23,45 @@ async def call(
 
     A failure is written down with what it took, and raised.
     """
-    notebook = room.notebook
+    run_store = context.run_store
     key = item_key(stage, position, question.content)
-    known = await _known(room, stage, key, position)
+    known = await _known(context, stage, key, position)
     if known is not None:
         return known
-    started_at = notebook.clock.now()
+    started_at = run_store.clock.now()
     usage = Usage()
     try:
-        value = await room.asker.ask(question, usage, read)
+        value = await context.asker.ask(question, usage, read)
     except LOST:
         raise
     except Exception as error:
         if usage.calls:
             record = usage.record(raw=usage.raw)
-            await notebook.note(
+            await run_store.note(
                 key, kind="call", position=position, output=record, error=error,
                 started_at=started_at,
             )  # fmt: skip
         raise
     record = with_value(usage.record(), value)
-    await notebook.note(key, kind="call", position=position, output=record, started_at=started_at)
-    room.board.count(record)
-    room.board.tell()
+    await run_store.note(key, kind="call", position=position, output=record, started_at=started_at)
+    context.progress.count(record)
+    context.progress.report()
     return record
 
 
-async def _known(room: PipelineContext, stage: str, key: str, position: int) -> ItemRecord | None:
+async def _known(
+    context: PipelineContext, stage: str, key: str, position: int
+) -> ItemRecord | None:
     """The answer to an earlier attempt, or to an earlier run of equal content."""
-    notebook = room.notebook
-    if not notebook.claim.is_fresh:
-        found = await notebook.step(key)
+    run_store = context.run_store
+    if not run_store.claim.is_fresh:
+        found = await run_store.step(key)
         if found is not None and found.status == "completed":
             return record_of(found)
-    for cache in room.caches:
+    for cache in context.caches:
         hit = await cache.find(stage, key)
         if hit is not None:
             record = free(hit.record)
-            await notebook.note(key, kind="call", position=position, output=record)
+            await run_store.note(key, kind="call", position=position, output=record)
             return record
     return None

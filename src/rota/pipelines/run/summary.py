@@ -65,7 +65,7 @@ class RunSummary(NamedTuple):
     fields: dict[str, object] | None
 
 
-async def standing(reader: RunReader, snapshot: Snapshot, *, chars_max: int) -> RunSummary:
+async def summary_of(reader: RunReader, snapshot: Snapshot, *, chars_max: int) -> RunSummary:
     """Read everything once, in pages."""
     parts = await part_readers(reader)
     tally, totals = Tally(), await reader.call_totals()

@@ -17,7 +17,7 @@ async def put(
     answer: NewAnswer,
     *,
     now: int,
-    turn: Run | None = None,
+    open_run: Run | None = None,
     change: LedgerRow | None = None,
     event_id: str | None = None,
     input_id: str | None = None,
@@ -25,8 +25,8 @@ async def put(
     """Write one answer, and what it is about."""
     await tx.rows(
         "put_answer", id=answer.id, namespace=place.namespace, automation=place.automation,
-        act=act, mutation_id=change and change.id, run_id=turn and turn.id, event_id=event_id,
-        input_id=input_id, person=answer.person, note=answer.note, now=now,
+        act=act, mutation_id=change and change.id, run_id=open_run and open_run.id,
+        event_id=event_id, input_id=input_id, person=answer.person, note=answer.note, now=now,
     )  # fmt: skip
 
 

@@ -23,7 +23,7 @@ from rota.core.runs.model import Run
 from rota.errors import BadInput, UnknownAutomation, WrongState
 from rota.store.automations import answers, effects, events, state, views
 from rota.store.automations.events import AutomationKey, Published
-from rota.store.automations.state import IDLE, Rest, TopicSchema
+from rota.store.automations.state import IDLE, NextStart, TopicSchema
 from rota.store.backend.database import Tx
 
 WAITS = "reconciliation"
@@ -37,23 +37,23 @@ class LockedAutomation(NamedTuple):
 
     automation: DeployedAutomation
     place: AutomationKey
-    turn: Run | None
+    open_run: Run | None
 
     def waiting(self, *reasons: str) -> Run:
-        """The turn, if it waits for a person (for one of these reasons)."""
-        turn = self.turn
+        """The open run, if it waits for a person (for one of these reasons)."""
+        open_run = self.open_run
         if (
-            turn is None
-            or turn.status != Status.WAITING
-            or (reasons and turn.reason not in reasons)
+            open_run is None
+            or open_run.status != Status.WAITING
+            or (reasons and open_run.reason not in reasons)
         ):
             for_what = f" for {' or '.join(reasons)}" if reasons else " for anybody"
             raise WrongState(f"automation {self.automation.name} does not wait{for_what}")
-        return turn
+        return open_run
 
     def answers(self, expected: str | None, row: LedgerRow | None) -> None:
         """The answer names this very change, or this very run; otherwise WrongState."""
-        now = [one.id for one in (row, self.turn) if one is not None]
+        now = [one.id for one in (row, self.open_run) if one is not None]
         if expected is not None and expected not in now:
             name = self.automation.name
             raise WrongState(
@@ -72,15 +72,15 @@ async def _lock(tx: Tx, namespace: str, name: str) -> DeployedAutomation:
 async def take(tx: Tx, namespace: str, name: str) -> LockedAutomation:
     """Lock an automation, or UnknownAutomation."""
     automation = await _lock(tx, namespace, name)
-    turn = await state.open_turn(tx, automation)
-    return LockedAutomation(automation, AutomationKey(namespace, name), turn)
+    open_run = await state.read_open_run(tx, automation)
+    return LockedAutomation(automation, AutomationKey(namespace, name), open_run)
 
 
 async def stop(tx: Tx, namespace: str, name: str, *, status: str, now: int) -> None:
     """Pause or archive: what runs is left to end, nothing new begins."""
-    hand = await take(tx, namespace, name)
-    await state.set_status(tx, hand.automation, status, now=now)
-    await state.rest_turn(tx, hand.automation)
+    locked = await take(tx, namespace, name)
+    await state.set_status(tx, locked.automation, status, now=now)
+    await state.suspend_open_run(tx, locked.automation)
 
 
 async def resume(tx: Tx, namespace: str, name: str, *, now: int, new_id: str) -> None:
@@ -91,27 +91,29 @@ async def resume(tx: Tx, namespace: str, name: str, *, now: int, new_id: str) ->
     await state.set_status(tx, automation, "active", now=now)
     automation = await state.find(tx, namespace=namespace, name=name)
     assert automation is not None
-    await state.ensure_turn(tx, automation, now=now, new_id=new_id)
+    await state.ensure_open_run(tx, automation, now=now, new_id=new_id)
 
 
 async def run_now(tx: Tx, namespace: str, name: str, *, now: int) -> list[str]:
     """Queue every producer; refused while a run is active, or while something must be resolved."""
-    hand = await take(tx, namespace, name)
-    if hand.automation.status != "active":
-        raise WrongState(f"automation {name} is {hand.automation.status}", hint="Resume it first.")
-    turn = hand.turn
-    if turn is not None and turn.status == Status.RUNNING:
+    locked = await take(tx, namespace, name)
+    if locked.automation.status != "active":
+        raise WrongState(
+            f"automation {name} is {locked.automation.status}", hint="Resume it first."
+        )
+    open_run = locked.open_run
+    if open_run is not None and open_run.status == Status.RUNNING:
         raise WrongState(
             f"automation {name} is at work", hint="Wait until the run has ended, then ask again."
         )
-    busy = turn is not None and turn.status in (Status.WAITING, Status.SLEEPING)
-    if turn is not None and busy and turn.reason not in (IDLE, state.EVENT):
+    busy = open_run is not None and open_run.status in (Status.WAITING, Status.SLEEPING)
+    if open_run is not None and busy and open_run.reason not in (IDLE, state.EVENT):
         raise WrongState(
-            f"automation {name} is {turn.label}",
+            f"automation {name} is {open_run.label}",
             hint=f"Resolve that first: `rota automation show {name}` says how.",
         )
-    queued = await state.queue_producers(tx, hand.place, now=now)
-    await state.poke(tx, hand.automation, now=now)
+    queued = await state.queue_producers(tx, locked.place, now=now)
+    await state.poke(tx, locked.automation, now=now)
     return queued
 
 
@@ -178,13 +180,13 @@ async def approve(
     tx: Tx, namespace: str, name: str, *, answer: NewAnswer, now: int, expected: str | None = None
 ) -> LedgerRow:
     """Agree to the exact parameters that were proposed."""
-    hand = await take(tx, namespace, name)
-    turn = hand.waiting("approval")
-    row = await _entry(tx, turn)
-    hand.answers(expected, row)
-    await effects.approve(tx, turn.root_id, now=now)
-    await answers.put(tx, hand.place, "approved", answer, turn=turn, change=row, now=now)
-    await state.resolve(tx, turn.id, now=now)
+    locked = await take(tx, namespace, name)
+    open_run = locked.waiting("approval")
+    row = await _entry(tx, open_run)
+    locked.answers(expected, row)
+    await effects.approve(tx, open_run.root_id, now=now)
+    await answers.put(tx, locked.place, "approved", answer, open_run=open_run, change=row, now=now)
+    await state.resolve(tx, open_run.id, now=now)
     return row
 
 
@@ -192,13 +194,13 @@ async def reject(
     tx: Tx, namespace: str, name: str, *, answer: NewAnswer, now: int, expected: str | None = None
 ) -> LedgerRow:
     """Continue without the change: its events are skipped, and `next` sees that."""
-    hand = await take(tx, namespace, name)
-    turn = hand.waiting("approval")
-    row = await _entry(tx, turn)
-    hand.answers(expected, row)
+    locked = await take(tx, namespace, name)
+    open_run = locked.waiting("approval")
+    row = await _entry(tx, open_run)
+    locked.answers(expected, row)
     await effects.move(tx, row, Mutation.SKIPPED, now=now, resolved_by="rejected")
-    await answers.put(tx, hand.place, "rejected", answer, turn=turn, change=row, now=now)
-    await state.resolve(tx, turn.id, now=now)
+    await answers.put(tx, locked.place, "rejected", answer, open_run=open_run, change=row, now=now)
+    await state.resolve(tx, open_run.id, now=now)
     return row
 
 
@@ -217,33 +219,35 @@ async def resolve(
     skip it. Returns the events that were skipped at once."""
     if how not in RESOLUTIONS:
         raise BadInput(f"{how!r} resolves nothing", hint=f"Use one of: {', '.join(RESOLUTIONS)}.")
-    hand = await take(tx, namespace, name)
-    turn = hand.turn
-    asleep = turn is not None and turn.status == Status.SLEEPING and turn.reason in SLEEPS
-    if turn is None or not asleep:
-        turn = hand.waiting()
-    row = await effects.of_chain(tx, turn.root_id)
-    hand.answers(expected, row)
+    locked = await take(tx, namespace, name)
+    open_run = locked.open_run
+    asleep = (
+        open_run is not None and open_run.status == Status.SLEEPING and open_run.reason in SLEEPS
+    )
+    if open_run is None or not asleep:
+        open_run = locked.waiting()
+    row = await effects.of_chain(tx, open_run.root_id)
+    locked.answers(expected, row)
     skipped: list[EventName] = []
-    if turn.reason == "approval":
+    if open_run.reason == "approval":
         raise WrongState(f"automation {name} waits for approval", hint="Approve or reject it.")
-    if turn.reason == WAITS:
-        await _settle_doubt(tx, turn, how, result, now)
+    if open_run.reason == WAITS:
+        await _settle_doubt(tx, open_run, how, result, now)
     elif how in ("happened", "did-not-happen"):
-        raise WrongState(f"automation {name} is {turn.label}; no effect of it is in doubt")
+        raise WrongState(f"automation {name} is {open_run.label}; no effect of it is in doubt")
     elif how == "skip":
-        skipped = await _skip(tx, hand, turn, row, now)
-    await answers.put(tx, hand.place, how, answer, turn=turn, change=row, now=now)
-    await state.count_troubles(tx, hand.automation, failures=0, fixes=0)
+        skipped = await _skip(tx, locked, open_run, row, now)
+    await answers.put(tx, locked.place, how, answer, open_run=open_run, change=row, now=now)
+    await state.count_troubles(tx, locked.automation, failures=0, fixes=0)
     if asleep:
-        await state.retime(tx, turn, Rest(Status.PENDING, None, now, Trigger.RETRY))
+        await state.retime(tx, open_run, NextStart(Status.PENDING, None, now, Trigger.RETRY))
     else:
-        await state.resolve(tx, turn.id, now=now)
+        await state.resolve(tx, open_run.id, now=now)
     return skipped
 
 
-async def _settle_doubt(tx: Tx, turn: Run, how: str, result: str | None, now: int) -> None:
-    row = await _entry(tx, turn)
+async def _settle_doubt(tx: Tx, open_run: Run, how: str, result: str | None, now: int) -> None:
+    row = await _entry(tx, open_run)
     if how == "try-again":
         if row.safety not in _REPLAYABLE:
             raise WrongState(
@@ -268,7 +272,7 @@ async def _settle_doubt(tx: Tx, turn: Run, how: str, result: str | None, now: in
 
 
 async def _skip(
-    tx: Tx, hand: LockedAutomation, turn: Run, row: LedgerRow | None, now: int
+    tx: Tx, locked: LockedAutomation, open_run: Run, row: LedgerRow | None, now: int
 ) -> list[EventName]:
     """Leave out what the failed run had pinned, or else the event it stumbled over; after its
     change there is nothing left to skip."""
@@ -277,23 +281,23 @@ async def _skip(
             "its effect has happened, so its events are used",
             hint="Correct `next` and deploy, or try again.",
         )
-    ledger = {} if row is None else {turn.root_id: row}
-    found = await views.to_skip(tx, hand.place.namespace, [turn], ledger)
-    chosen = found.get(hand.place.automation, [])
+    ledger = {} if row is None else {open_run.root_id: row}
+    found = await views.to_skip(tx, locked.place.namespace, [open_run], ledger)
+    chosen = found.get(locked.place.automation, [])
     if not chosen:
         raise WrongState(
-            f"automation {hand.automation.name} has no event to skip that would let it continue",
+            f"automation {locked.automation.name} has no event to skip that would let it continue",
             hint="Try again when the cause is gone, or correct the code and deploy.",
         )
-    owner = turn.retry_of or turn.id
+    owner = open_run.retry_of or open_run.id
     await events.skip(tx, owner, [event.id for event in chosen], now=now)
     return chosen
 
 
-async def _entry(tx: Tx, turn: Run) -> LedgerRow:
-    row = await effects.of_chain(tx, turn.root_id)
+async def _entry(tx: Tx, open_run: Run) -> LedgerRow:
+    row = await effects.of_chain(tx, open_run.root_id)
     if row is None:
-        raise WrongState(f"run {turn.id} has no side effect in the ledger")
+        raise WrongState(f"run {open_run.id} has no side effect in the ledger")
     return row
 
 
@@ -308,18 +312,18 @@ async def skip_event(
     now: int,
 ) -> None:
     """Skip a pending event."""
-    hand = await take(tx, namespace, name)
+    locked = await take(tx, namespace, name)
     skipped = await tx.rows(
         "skip_event", namespace=namespace, automation=name, topic=topic, message_id=message_id,
         now=now,
     )  # fmt: skip
     if not skipped:
-        found = await events.named(tx, hand.place, topic, [message_id])
+        found = await events.named(tx, locked.place, topic, [message_id])
         if not found:
             raise BadInput(f"there is no event {topic}/{message_id} in automation {name}")
         raise WrongState(f"event {topic}/{message_id} is {found[0].status}; it cannot be skipped")
     event_id = skipped[0][0]
-    await answers.put(tx, hand.place, "skip", answer, event_id=event_id, now=now)
+    await answers.put(tx, locked.place, "skip", answer, event_id=event_id, now=now)
 
 
 async def skip_input(
@@ -327,9 +331,9 @@ async def skip_input(
 ) -> int:
     """Skip an input: its pending events, and those it still leads to; returns how many at once.
     Events that a run holds already are processed."""
-    hand = await take(tx, namespace, name)
+    locked = await take(tx, namespace, name)
     found = await tx.rows("skip_input", namespace=namespace, automation=name, id=input_id, now=now)
     if not found:
         raise BadInput(f"automation {name} has no input {input_id} that is not skipped")
-    await answers.put(tx, hand.place, "skip", answer, input_id=input_id, now=now)
+    await answers.put(tx, locked.place, "skip", answer, input_id=input_id, now=now)
     return len(await tx.rows("skip_caused", namespace=namespace, automation=name, now=now))

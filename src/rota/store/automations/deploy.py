@@ -96,20 +96,22 @@ async def deploy_new(
         namespace=namespace, now=now,
     )  # fmt: skip
     names = frozenset(row[0] for row in rows)
-    born = [one for one in fresh if one.name in names]
+    created = [one for one in fresh if one.name in names]
     await tx.many(
-        "put_definitions", [_definition(one, 1) for one in born], namespace=namespace,
+        "put_definitions", [_definition(one, 1) for one in created], namespace=namespace,
         made_by="deploy", comment=None, restores=None, now=now,
     )  # fmt: skip
-    parts = [row for one in born for row in _handler_rows(one, {}, now)]
+    parts = [row for one in created for row in _handler_rows(one, {}, now)]
     await tx.many("put_handlers", parts, namespace=namespace)
-    await tx.many("put_topics", [row for one in born for row in _topics(one)], namespace=namespace)
-    turns = [
+    await tx.many(
+        "put_topics", [row for one in created for row in _topics(one)], namespace=namespace
+    )
+    open_runs = [
         (new_id, one.name, one.queue, Status.PENDING, None, now, None, new_id, 1,
          _first_trigger(one), serial_key(one.name))
-        for one, new_id in zip(born, islice(new_ids, len(born)), strict=True)
+        for one, new_id in zip(created, islice(new_ids, len(created)), strict=True)
     ]  # fmt: skip
-    await tx.many("insert_turns", turns, namespace=namespace, now=now)
+    await tx.many("insert_open_runs", open_runs, namespace=namespace, now=now)
     if names:
         await refused.forget(tx, namespace, sorted(names))
     return names
@@ -138,7 +140,7 @@ async def deploy(
     assert old is not None
     place = AutomationKey(namespace, fresh.name)
     if old.digest == fresh.digest:
-        await state.ensure_turn(tx, old, now=now, new_id=next(new_ids))
+        await state.ensure_open_run(tx, old, now=now, new_id=next(new_ids))
         return Deployment(old.version, old.version)
     [newest] = await state.versions(tx, place, limit=1)
     if at_start and newest.restores is not None and await _was_there(tx, place, fresh.digest):
@@ -181,13 +183,17 @@ async def put_in_force(
 
 
 async def _go_on(tx: Tx, place: AutomationKey, now: int, new_id: str) -> None:
-    """Let the changed automation have its turn, also where new code is what was waited for."""
+    """Let the changed automation run, even if new code is what was waited for."""
     automation = await state.find(tx, namespace=place.namespace, name=place.automation)
     assert automation is not None
-    turn = await state.open_turn(tx, automation)
-    if turn is not None and turn.status == Status.WAITING and turn.reason in CURED_BY_CODE:
-        await state.resolve(tx, turn.id, now=now)
-    await state.ensure_turn(tx, automation, now=now, new_id=new_id)
+    open_run = await state.read_open_run(tx, automation)
+    if (
+        open_run is not None
+        and open_run.status == Status.WAITING
+        and open_run.reason in CURED_BY_CODE
+    ):
+        await state.resolve(tx, open_run.id, now=now)
+    await state.ensure_open_run(tx, automation, now=now, new_id=new_id)
 
 
 async def put_fix(
@@ -243,9 +249,9 @@ async def _rename(tx: Tx, place: AutomationKey, renames: Mapping[str, str]) -> N
         "rename_handlers", items, namespace=place.namespace, automation=place.automation
     )
     automation = await state.find(tx, namespace=place.namespace, name=place.automation)
-    turn = None if automation is None else await state.open_turn(tx, automation)
-    if turn is not None:
-        await tx.change("rename_handlers_of_chain", items, root_id=turn.root_id)
+    open_run = None if automation is None else await state.read_open_run(tx, automation)
+    if open_run is not None:
+        await tx.change("rename_handlers_of_chain", items, root_id=open_run.root_id)
 
 
 def _topics(fresh: NewVersion) -> list[Row]:

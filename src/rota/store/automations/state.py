@@ -1,4 +1,4 @@
-"""Automations: what is in force, and the one open run of each that is its turn.
+"""Automations: what is in force, and the one open run of each.
 
 The automation itself is what is claimed. Its open run sleeps until the earliest due time of its
 handlers; a busy or blocked automation costs nothing. Every function that could make work takes
@@ -21,7 +21,7 @@ from rota.store.automations.events import AutomationKey
 from rota.store.backend.database import Tx
 
 _SOURCES = msgspec.json.Decoder(dict[str, dict[str, str]])
-# Why a turn sleeps when there is nothing to do: until a time, or until an event.
+# Why an open run sleeps when there is nothing to do: until a time, or until an event.
 IDLE, EVENT, PAUSED = "idle", "event", "paused"
 
 
@@ -133,26 +133,26 @@ async def fix_sources(
     return [found.get(one.name, {}) for one in deployed]
 
 
-# -- the turn ----------------------------------------------------------------------------------
+# -- the open run ----------------------------------------------------------------------------------
 
 
-async def open_turn(tx: Tx, automation: DeployedAutomation) -> Run | None:
+async def read_open_run(tx: Tx, automation: DeployedAutomation) -> Run | None:
     """The automation's one open run."""
     rows = await tx.rows(
-        "open_turn", namespace=automation.namespace, serial_key=automation.serial_key
+        "open_run", namespace=automation.namespace, serial_key=automation.serial_key
     )
     return Run(*rows[0]) if rows else None
 
 
-async def open_turns(tx: Tx, *, namespace: str, names: Sequence[str]) -> dict[str, Run]:
+async def read_open_runs(tx: Tx, *, namespace: str, names: Sequence[str]) -> dict[str, Run]:
     """The open runs of several automations."""
     keys = [serial_key(name) for name in names]
-    rows = await tx.rows("open_turns", namespace=namespace, serial_keys=keys)
+    rows = await tx.rows("open_runs", namespace=namespace, serial_keys=keys)
     return {run.name: run for run in (Run(*row) for row in rows)}
 
 
-class Rest(NamedTuple):
-    """How a turn begins: claimable now, or asleep until a time or an event."""
+class NextStart(NamedTuple):
+    """How an open run begins: claimable now, or asleep until a time or an event."""
 
     status: Status
     reason: str | None
@@ -160,89 +160,99 @@ class Rest(NamedTuple):
     trigger: str
 
 
-def rest(due: NextWork, now: int) -> Rest:
-    """A turn for the next due time."""
+def next_start(due: NextWork, now: int) -> NextStart:
+    """An open run for the next due time."""
     if due.at is None:
-        return Rest(Status.SLEEPING, EVENT, None, Trigger.EVENT)
+        return NextStart(Status.SLEEPING, EVENT, None, Trigger.EVENT)
     if due.at <= now:
-        return Rest(Status.PENDING, None, now, due.cause)
-    return Rest(Status.SLEEPING, IDLE, due.at, due.cause)
+        return NextStart(Status.PENDING, None, now, due.cause)
+    return NextStart(Status.SLEEPING, IDLE, due.at, due.cause)
 
 
-async def look_ahead(tx: Tx, automation: DeployedAutomation, now: int) -> Rest:
+async def next_work(tx: Tx, automation: DeployedAutomation, now: int) -> NextStart:
     """When this automation next has work."""
     if automation.status != "active":
-        return rest_of(automation, (), now)
-    return rest_of(
+        return next_start_of(automation, (), now)
+    return next_start_of(
         automation, await handlers(tx, AutomationKey(automation.namespace, automation.name)), now
     )
 
 
-def rest_of(automation: DeployedAutomation, found: Iterable[DeployedHandler], now: int) -> Rest:
+def next_start_of(
+    automation: DeployedAutomation, found: Iterable[DeployedHandler], now: int
+) -> NextStart:
     """The same when its handlers are known."""
     if automation.status != "active":
-        return Rest(Status.SLEEPING, PAUSED, None, Trigger.EVENT)
-    return rest(next_due(list(found)), now)
+        return NextStart(Status.SLEEPING, PAUSED, None, Trigger.EVENT)
+    return next_start(next_due(list(found)), now)
 
 
-class NewTurn(NamedTuple):
-    """A turn to insert; of a chain that continues, with what it continues."""
+class NewOpenRun(NamedTuple):
+    """An open run to insert; of a chain that continues, with what it continues."""
 
     automation: DeployedAutomation
     id: str
-    at: Rest
+    at: NextStart
     retry_of: str | None = None
     root_id: str | None = None
     attempt: int = 1
 
 
-async def put_turns(tx: Tx, turns: Sequence[NewTurn], *, now: int) -> None:
-    """Insert turns of one namespace; an automation that has one open gets none."""
+async def put_open_runs(tx: Tx, open_runs: Sequence[NewOpenRun], *, now: int) -> None:
+    """Insert open runs of one namespace; an automation that has one open gets none."""
     items = [
         (one.id, one.automation.name, one.automation.queue, one.at.status, one.at.reason,
          one.at.available_at, one.retry_of, one.root_id or one.id, one.attempt, one.at.trigger,
          one.automation.serial_key)
-        for one in turns
+        for one in open_runs
     ]  # fmt: skip
-    if turns:
-        await tx.many("insert_turns", items, namespace=turns[0].automation.namespace, now=now)
+    if open_runs:
+        await tx.many(
+            "insert_open_runs", items, namespace=open_runs[0].automation.namespace, now=now
+        )
 
 
-async def ensure_turn(tx: Tx, automation: DeployedAutomation, *, now: int, new_id: str) -> Rest:
+async def ensure_open_run(
+    tx: Tx, automation: DeployedAutomation, *, now: int, new_id: str
+) -> NextStart:
     """Make sure that there is an open run, and that it is awake when there is work."""
-    at = await look_ahead(tx, automation, now)
-    turn = await open_turn(tx, automation)
-    if turn is None:
-        await put_turns(tx, [NewTurn(automation, new_id, at)], now=now)
-    elif turn.status == Status.SLEEPING and turn.reason == PAUSED and at.reason != PAUSED:
+    at = await next_work(tx, automation, now)
+    open_run = await read_open_run(tx, automation)
+    if open_run is None:
+        await put_open_runs(tx, [NewOpenRun(automation, new_id, at)], now=now)
+    elif open_run.status == Status.SLEEPING and open_run.reason == PAUSED and at.reason != PAUSED:
         # It may have been in the middle of something; the claim finds out.
-        at = Rest(Status.PENDING, None, now, turn.trigger)
-        await retime(tx, turn, at)
-    elif turn.status == Status.SLEEPING and turn.reason in (IDLE, EVENT):
-        await retime(tx, turn, at)
+        at = NextStart(Status.PENDING, None, now, open_run.trigger)
+        await retime(tx, open_run, at)
+    elif open_run.status == Status.SLEEPING and open_run.reason in (IDLE, EVENT):
+        await retime(tx, open_run, at)
     return at
 
 
-async def rest_turn(tx: Tx, automation: DeployedAutomation) -> None:
-    """Put a turn that has not begun to rest until it is resumed."""
-    turn = await open_turn(tx, automation)
-    if turn is None:
+async def suspend_open_run(tx: Tx, automation: DeployedAutomation) -> None:
+    """Suspend an open run that has not begun, until it is resumed."""
+    open_run = await read_open_run(tx, automation)
+    if open_run is None:
         return
-    if turn.status == Status.PENDING or turn.reason in (IDLE, EVENT):
-        await retime(tx, turn, Rest(Status.SLEEPING, PAUSED, None, turn.trigger))
+    if open_run.status == Status.PENDING or open_run.reason in (IDLE, EVENT):
+        await retime(tx, open_run, NextStart(Status.SLEEPING, PAUSED, None, open_run.trigger))
 
 
-async def retime(tx: Tx, turn: Run, at: Rest) -> None:
-    """Move a turn that is not running."""
+async def retime(tx: Tx, open_run: Run, at: NextStart) -> None:
+    """Move an open run that is not running."""
     await tx.rows(
-        "retime_turn", id=turn.id, status=at.status, reason=at.reason, available_at=at.available_at
+        "retime_open_run",
+        id=open_run.id,
+        status=at.status,
+        reason=at.reason,
+        available_at=at.available_at,
     )
 
 
 async def poke(tx: Tx, automation: DeployedAutomation, *, now: int) -> bool:
-    """Wake a turn that rests for want of work."""
+    """Wake an open run that sleeps without work."""
     rows = await tx.rows(
-        "poke_turn", namespace=automation.namespace, serial_key=automation.serial_key, now=now
+        "poke_open_run", namespace=automation.namespace, serial_key=automation.serial_key, now=now
     )
     return bool(rows)
 
@@ -276,8 +286,8 @@ async def count_troubles(
 
 
 async def resolve(tx: Tx, run_id: str, *, now: int) -> bool:
-    """Let a waiting turn continue."""
-    resolved = bool(await tx.rows("resolve_turn", id=run_id, now=now))
+    """Let a waiting open run continue."""
+    resolved = bool(await tx.rows("resolve_open_run", id=run_id, now=now))
     if resolved:
         await tx.rows("forget_error", run_id=run_id)
     return resolved

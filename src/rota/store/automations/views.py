@@ -28,17 +28,17 @@ OPEN = (EventStatus.PENDING, EventStatus.RESERVED)
 
 
 async def to_skip(
-    tx: Tx, namespace: str, turns: Sequence[Run], ledger: Mapping[str, LedgerRow]
+    tx: Tx, namespace: str, open_runs: Sequence[Run], ledger: Mapping[str, LedgerRow]
 ) -> dict[str, list[EventName]]:
     """The events that a skip would leave out, by automation, if a skip could let it continue: those
     that the stopped run has pinned or could not read. If it took nothing, the oldest event that it
     would read. `ledger` has the live change of each chain."""
     settled = UNCERTAIN | DECIDED
     wanted = {
-        turn.root_id: turn
-        for turn in turns
-        if can_skip(turn)
-        and not (turn.root_id in ledger and ledger[turn.root_id].status in settled)
+        open_run.root_id: open_run
+        for open_run in open_runs
+        if can_skip(open_run)
+        and not (open_run.root_id in ledger and ledger[open_run.root_id].status in settled)
     }
     if not wanted:
         return {}
@@ -183,10 +183,12 @@ async def count_pending(
     return found
 
 
-async def last_errors(tx: Tx, turns: Sequence[Run]) -> dict[str, str]:
+async def last_errors(tx: Tx, open_runs: Sequence[Run]) -> dict[str, str]:
     """The complaint of each of these open runs, or otherwise of the attempt before it, by chain.
     The attempts before that are not read: an outage may have a thousand of them."""
-    return await _errors_of(tx, [one for turn in turns for one in (turn.retry_of, turn.id)])
+    return await _errors_of(
+        tx, [one for open_run in open_runs for one in (open_run.retry_of, open_run.id)]
+    )
 
 
 async def _errors_of(tx: Tx, runs: Iterable[str | None]) -> dict[str, str]:
@@ -197,9 +199,9 @@ async def _errors_of(tx: Tx, runs: Iterable[str | None]) -> dict[str, str]:
 
 async def hung_handlers(tx: Tx, *, namespace: str) -> list[tuple[str, str]]:
     """Automations that could not continue because a thread of theirs hangs, and the message."""
-    turns = await tx.rows("late_turns", namespace=namespace, limit=LATE_MAX)
-    errors = await _errors_of(tx, [one for row in turns for one in (row[3], row[2])])
-    told = {name: read_error(errors[root]) for name, root, *_ in turns if root in errors}
+    open_runs = await tx.rows("late_open_runs", namespace=namespace, limit=LATE_MAX)
+    errors = await _errors_of(tx, [one for row in open_runs for one in (row[3], row[2])])
+    told = {name: read_error(errors[root]) for name, root, *_ in open_runs if root in errors}
     return [(name, one["message"]) for name, one in told.items() if one["type"] == "HandlerHung"]
 
 

@@ -145,7 +145,7 @@ class Database(Protocol):
         """Wake other processes that listen, before this returns. `often`: as for brief writes."""
         ...
 
-    def tell(self, topic: str) -> None:
+    def notify_soon(self, topic: str) -> None:
         """Wake other processes soon, at most once per few milliseconds, by the event loop."""
         ...
 

@@ -170,7 +170,7 @@ class PostgresDatabase:
         # A connection that went silent must not hold a worker longer than its leases last; but a
         # server that has its hands full is not silent.
         self._abandoned = AbandonedProcesses(self.place)
-        self._silence = ConnectionWatchdog(max(settings.lease_s, SILENCE_S_MIN), self._abandon)
+        self._watchdog = ConnectionWatchdog(max(settings.lease_s, SILENCE_S_MIN), self._abandon)
 
     async def open(self) -> None:
         """Connect once, to find out early whether the server answers."""
@@ -185,7 +185,7 @@ class PostgresDatabase:
         if self._listening is not None:
             self._listening.cancel()
             await asyncio.gather(self._listening, return_exceptions=True)
-        self._silence.close()
+        self._watchdog.close()
         while self._free:
             with contextlib.suppress(Exception):
                 await self._free.pop().close(timeout=2)
@@ -269,7 +269,7 @@ class PostgresDatabase:
 
     async def _perform(self, tx: PostgresTx, function: Any, args: Any, kwargs: Any) -> Any:
         connection = tx.connection
-        self._silence.watch(tx)
+        self._watchdog.watch(tx)
         try:
             return await _in_transaction(tx, function, args, kwargs)
         except asyncio.CancelledError:
@@ -286,7 +286,7 @@ class PostgresDatabase:
                 raise
             raise ours from error
         finally:
-            self._silence.forget(tx)
+            self._watchdog.forget(tx)
 
     def _idle(self) -> Any:
         while self._free:
@@ -333,7 +333,9 @@ class PostgresDatabase:
         """NOTIFY now, in a transaction of its own; `often`: only now and then."""
         if often and self._is_recent(topics):
             for topic in topics:
-                self.tell(topic)  # sooner than listeners look again, if the event loop continues
+                self.notify_soon(
+                    topic
+                )  # sooner than listeners look again, if the event loop continues
             return
 
         async def send(tx: PostgresTx) -> None:
@@ -345,14 +347,14 @@ class PostgresDatabase:
         except errors.StoreError as error:  # only a hint: polling finds the work
             log.debug("notification not sent: %s", error)
 
-    def tell(self, topic: str) -> None:
+    def notify_soon(self, topic: str) -> None:
         """NOTIFY soon, on its own, once for all that happened meanwhile."""
         self._topics.add(topic)
         if not self._closed and (self._teller is None or self._teller.done()):
             loop = asyncio.get_running_loop()
-            self._teller = loop.create_task(self._tell(), context=own_context())
+            self._teller = loop.create_task(self._notify_soon(), context=own_context())
 
-    async def _tell(self) -> None:
+    async def _notify_soon(self) -> None:
         loop = asyncio.get_running_loop()
         while self._topics:
             # A little later than a start would: a notification inside a commit costs less.
@@ -395,9 +397,9 @@ class PostgresDatabase:
             pause_s = min(pause_s * 2, 5.0)
 
     def _listener(self, notified: Callable[[str], None]) -> Callable[..., None]:
-        def listener(_: Any, pid: int, *told: str) -> None:
+        def listener(_: Any, pid: int, *payload: str) -> None:
             if pid not in self._own:  # this process was notified when it happened
-                notified(told[-1])
+                notified(payload[-1])
 
         return listener
 

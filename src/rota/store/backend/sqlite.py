@@ -140,7 +140,7 @@ class SqliteDatabase:
         except apsw.Error as error:
             raise translate(error, self.place) from error
         for topic in topics:
-            self.tell(topic)
+            self.notify_soon(topic)
         return value
 
     async def read(
@@ -188,12 +188,12 @@ class SqliteDatabase:
     async def notify(self, topics: Sequence[str], *, often: bool = False) -> None:
         """Wake the other processes on this file."""
         for topic in topics:
-            self.tell(topic)
+            self.notify_soon(topic)
 
-    def tell(self, topic: str) -> None:
+    def notify_soon(self, topic: str) -> None:
         """Wake the other processes on this file."""
         if self._signal is not None:
-            self._signal.tell(topic)
+            self._signal.notify_soon(topic)
 
     async def listen(self, notified: Callable[[str], None]) -> None:
         """Hear the other processes on this file."""
@@ -243,7 +243,7 @@ class SqliteDatabase:
         if not self._memory:
             connection.execute("pragma schema_version").fetchall()  # a first look opens the log
             tx.files = OpenFiles(connection, self.place)
-            tx.log_room = WalPreallocation(connection, tx.files) if write else None
+            tx.wal_space = WalPreallocation(connection, tx.files) if write else None
         return tx
 
     def _use_log(self, connection: apsw.Connection) -> None:

@@ -9,9 +9,9 @@ carries no locks and may be read.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
-from collections import Counter
 from functools import cache
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -19,7 +19,9 @@ from urllib.parse import unquote, urlsplit
 from rota import errors
 from rota.store.backend.sqlite_files import Identity, identity
 
-_held: Counter[Identity] = Counter()
+# By identity, the paths of the files that are open.
+_held: dict[Identity, list[str]] = {}
+_SHARED_MEMORY = "-shm"
 # Never opens a file that exists.
 _NEW = os.O_CREAT | os.O_EXCL
 
@@ -27,22 +29,35 @@ _NEW = os.O_CREAT | os.O_EXCL
 def hold(path: str) -> list[Identity]:
     """Refuse the database, and the shared memory beside it, to other code from now on."""
     _begin()
-    held = [identity(path), identity(f"{os.path.realpath(path)}-shm")]
-    _held.update(held)
+    real = os.path.realpath(path)
+    held = []
+    for each in (real, f"{real}{_SHARED_MEMORY}"):
+        held.append(identity(each))
+        _held.setdefault(held[-1], []).append(each)
     return held
 
 
 def release(held: list[Identity]) -> None:
     """Rota closed the file."""
-    _held.subtract(held)
     for one in held:
+        _held[one].pop()
         if not _held[one]:
             del _held[one]
 
 
 def is_held(path: str) -> bool:
-    """Whether Rota has this file open in this process."""
-    return bool(_held) and identity(path) in _held
+    """Whether Rota has this file open in this process. The last close deletes the shared memory,
+    and another file may get its identity before `release`: that one is free."""
+    if not _held:
+        return False
+    found = identity(path)
+    for held in _held.get(found, ()):
+        if not held.endswith(_SHARED_MEMORY):
+            return True
+        with contextlib.suppress(FileNotFoundError):
+            if identity(held) == found:
+                return True
+    return False
 
 
 @cache
@@ -63,7 +78,7 @@ def _watch(event: str, args: tuple[Any, ...]) -> None:
 
 def _refuse(who: str, path: Any, why: str) -> None:
     try:
-        if isinstance(path, int) or identity(path) not in _held:
+        if isinstance(path, int) or not is_held(path):
             return
     except (OSError, TypeError, ValueError):  # in memory, a new file, or nonsense: not ours to tell
         return

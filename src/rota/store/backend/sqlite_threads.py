@@ -75,7 +75,7 @@ class SqliteThread:
         self._opened: queue.SimpleQueue[BaseException | None] = queue.SimpleQueue()
         self._tx: SqliteTx | None = None
         # Who holds it may use the connection.
-        self._turn = threading.Lock()
+        self._writer_lock = threading.Lock()
         self._took_s = 0.0
         _threads.add(self)
 
@@ -96,18 +96,18 @@ class SqliteThread:
 
     def pause(self) -> None:
         """Wait until the connection is free, and keep others from using it."""
-        self._turn.acquire()
+        self._writer_lock.acquire()
 
     def resume(self) -> None:
         """The connection may be used again."""
-        self._turn.release()
+        self._writer_lock.release()
 
     async def call_brief(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         """Serve the call here and now, unless another call is being served or the disk is slow."""
         tx = self._tx
         if tx is None or self._took_s > QUICK_COMMIT_S or not self._calls.empty():
             return await self.call(function, args, kwargs)
-        if not self._turn.acquire(blocking=False):
+        if not self._writer_lock.acquire(blocking=False):
             return await self.call(function, args, kwargs)
         loop = asyncio.get_running_loop()
         call = _Call(function, args, kwargs, loop, loop.create_future())
@@ -116,7 +116,7 @@ class SqliteThread:
             [answer] = self._timed(tx, [call])
         finally:
             tx.patient = True
-            self._turn.release()
+            self._writer_lock.release()
         if isinstance(answer.error, apsw.BusyError):  # another process: wait for it off the loop
             return await self.call(function, args, kwargs)
         # A caller that writes in a loop must let others have the event loop in between.
@@ -133,7 +133,7 @@ class SqliteThread:
 
     def _serve(self) -> None:
         try:
-            with self._turn:
+            with self._writer_lock:
                 tx = self._tx = self._connect()
         except BaseException as error:
             self._opened.put(error)
@@ -143,10 +143,10 @@ class SqliteThread:
         while not closing:
             group, closing = self._take()
             if group:
-                with self._turn:
+                with self._writer_lock:
                     answers = self._timed(tx, group)
                 self._answer(group, answers)
-        with self._turn:
+        with self._writer_lock:
             self._tx = None
             tx.close()
 

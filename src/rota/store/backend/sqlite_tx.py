@@ -35,7 +35,7 @@ class SqliteTx:
         self.connection = connection
         self.commit_s = 0.0  # what the last commit took
         self.patient = True  # whether to wait for another process
-        self.log_room: WalPreallocation | None = None
+        self.wal_space: WalPreallocation | None = None
         self.files: OpenFiles | None = None  # None for a database in memory
         self._cursor = connection.cursor()
         self._queries = compiled("sqlite")
@@ -93,8 +93,8 @@ class SqliteTx:
     def begin(self) -> None:
         """Take the write lock."""
         self._cursor.execute("begin immediate")
-        if self.log_room is not None:
-            self.log_room.make()
+        if self.wal_space is not None:
+            self.wal_space.make()
 
     def commit(self) -> None:
         """Make it durable, and note how long the disk took."""
@@ -114,8 +114,8 @@ class SqliteTx:
         if self.files is not None:
             self.files.keep_from_checkpoint_if_gone()
         self.connection.close()
-        if self.log_room is not None:
-            self.log_room.close()
+        if self.wal_space is not None:
+            self.wal_space.close()
 
     def wait_for_lock(self, tries: int, busy_s: float) -> bool:
         """Short random naps: SQLite's own growing ones starve a process beside a busy writer."""

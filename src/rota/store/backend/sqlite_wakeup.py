@@ -26,13 +26,13 @@ _LISTENER = re.compile(r"([1-9][0-9]{0,4})-([0-9a-f]{16})", re.ASCII)
 
 class _Listener(asyncio.DatagramProtocol):
     def __init__(self, notified: Callable[[str], None], token: bytes) -> None:
-        self._heard = notified
+        self._notified = notified
         self._token = token
 
     def datagram_received(self, data: bytes, addr: object) -> None:
         topic = data.removeprefix(self._token)
         if topic and len(topic) < len(data):  # the empty one only tests whether there is a listener
-            self._heard(topic.decode(errors="replace"))
+            self._notified(topic.decode(errors="replace"))
 
 
 class LocalSignal:
@@ -67,7 +67,7 @@ class LocalSignal:
         with contextlib.suppress(FileExistsError):
             self._folder.mkdir(mode=mode | (mode & 0o444) >> 2)
 
-    def tell(self, topic: str) -> None:
+    def notify_soon(self, topic: str) -> None:
         """Send `topic` to every other listener: the first at once, more of it after a moment."""
         if topic in self._resting:
             self._resting[topic] = True
@@ -78,7 +78,7 @@ class LocalSignal:
 
     def _rested(self, topic: str) -> None:
         if self._resting.pop(topic) and not self._closed:
-            self.tell(topic)
+            self.notify_soon(topic)
 
     def _send_all(self, topic: str) -> None:
         try:

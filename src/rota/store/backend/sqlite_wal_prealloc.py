@@ -35,7 +35,7 @@ class WalPreallocation:
         self._files = files
         self._file: int | None = None
         self._used = self._before = 0  # frames
-        self._room = 0
+        self._space = 0
         self._retry_at = 0.0
         self._log_at = 0.0
         connection.set_wal_hook(self._committed)
@@ -48,12 +48,12 @@ class WalPreallocation:
 
     def make(self) -> None:
         """Called with the write lock held: no other process may add to the log meanwhile."""
-        if self._used + AHEAD <= self._room or self._used - self._before > AHEAD:
+        if self._used + AHEAD <= self._space or self._used - self._before > AHEAD:
             return
         try:
-            self._room = self._lengthen() // FRAME_BYTES_MAX
+            self._space = self._lengthen() // FRAME_BYTES_MAX
         except OSError:  # a full disk, say: whether the commit still fits is SQLite's to tell
-            self._room = self._used + CHECKPOINT_PAGES
+            self._space = self._used + CHECKPOINT_PAGES
 
     def _lengthen(self) -> int:
         if self._file is None:

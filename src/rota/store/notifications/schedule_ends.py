@@ -41,7 +41,7 @@ async def of(tx: Tx, schedule_ids: Iterable[str]) -> dict[str, str]:
     return {row[0]: row[1] for row in rows}
 
 
-async def tell(tx: Tx, things: Sequence[ScheduleEnd], *, now: int) -> int:
+async def report_all(tx: Tx, things: Sequence[ScheduleEnd], *, now: int) -> int:
     """Insert the runs that report these; returns how many there are to be performed."""
     bodies = await of(tx, [thing.schedule_id for thing in things])
     rows = [_row(thing, bodies[thing.schedule_id], now) for thing in things
@@ -49,27 +49,27 @@ async def tell(tx: Tx, things: Sequence[ScheduleEnd], *, now: int) -> int:
     return len(await tx.many("start_notices", rows, name=NOTIFY, now=now)) if rows else 0
 
 
-async def tell_ends(tx: Tx, roots: Mapping[str, str], *, now: int) -> int:
+async def report_ends(tx: Tx, roots: Mapping[str, str], *, now: int) -> int:
     """Report chains that are over; `roots` maps them to their schedules."""
     rows = await tx.rows("ends_of_chains", roots=list(roots))
-    return await tell(
+    return await report_all(
         tx, [ScheduleEnd(roots[root], run_id, "ended") for run_id, root in rows], now=now
     )
 
 
-async def tell_waits(tx: Tx, outcomes: Sequence[Outcome], *, now: int) -> bool:
+async def report_waits(tx: Tx, outcomes: Sequence[Outcome], *, now: int) -> bool:
     """Report executions that wait for a person."""
     asks = [
         ScheduleEnd(o.claim.schedule_id, o.claim.id, "waits")
         for o in outcomes
         if o.verb == "ask" and o.claim.schedule_id is not None
     ]
-    return bool(asks and await tell(tx, asks, now=now))
+    return bool(asks and await report_all(tx, asks, now=now))
 
 
 async def notified_before(tx: Tx, run_ids: Sequence[str], *, namespace: str) -> set[str]:
     """Which of these runs have been reported."""
-    rows = await tx.rows("told_of", ids=list(run_ids), namespace=namespace, name=NOTIFY)
+    rows = await tx.rows("notified_of", ids=list(run_ids), namespace=namespace, name=NOTIFY)
     return {row[0] for row in rows}
 
 

@@ -1,4 +1,4 @@
-"""The steps of a pipeline's chain in pages, and one more attempt for a chain that has ended."""
+"""The steps of a pipeline's chain in pages, and open runs that continue."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from typing import NamedTuple
 
 import msgspec
 
-from rota.core.runs.lifecycle import FINAL, Status, Trigger
+from rota.core.runs.lifecycle import Status
 from rota.core.runs.model import Run, StoredStep
 from rota.store.backend.database import Tx
-from rota.store.runs import transitions
+from rota.store.runs.retry import resolve_run
 
 
 class StepKey(NamedTuple):
@@ -62,27 +62,9 @@ async def keys(tx: Tx, *, root_id: str, after: str, until: str, limit: int) -> l
     return [StepKey(*row) for row in rows]
 
 
-async def again(
-    tx: Tx, root_id: str, new_id: str, *, queue: str | None = None, now: int
-) -> Run | None:
-    """Give a chain that has ended, however it did, one more attempt; None when it has not."""
-    await tx.rows("lock_roots", roots=[root_id])
-    last = Run(*(await tx.rows("chain_of", root_id=root_id))[-1])
-    if last.status not in FINAL:
-        return None
-    heir = transitions.successor(
-        last, new_id, trigger=Trigger.RETRY, available_at=now, attempt=last.attempt + 1,
-        recoveries=0,
-    )  # fmt: skip
-    if queue is not None:
-        heir = msgspec.structs.replace(heir, queue=queue)
-    await transitions.start(tx, [heir], now=now, alone=False)
-    return last
-
-
 async def take_up(tx: Tx, run: Run, *, queue: str | None, now: int) -> None:
     """Let an open run continue, in another queue if one is named. A run in progress stays."""
     if run.status == Status.WAITING:
-        await transitions.resolve(tx, run.id, now=now)
+        await resolve_run(tx, run.id, now=now)
     if queue is not None:
         await tx.rows("move_to_queue", root_id=run.root_id, queue=queue)

@@ -54,19 +54,22 @@ async def move(
     tx: Tx, *, namespace: str, before_id: str, before_at: int, after_id: str, limit: int
 ) -> ArchivedBatch:
     """Look at one page of runs created before an id; move the chains that ended before an
-    instant. Like retention, it leaves alone what is open or has an open parent."""
-    roots, next_id = await retention.finished_chains(
+    instant. Like retention, it leaves alone what is open, has an open parent, or may be needed by
+    a retry of its parent."""
+    found, next_id = await retention.finished_chains(
         tx, namespace=namespace, before_id=before_id, before_at=before_at, after_id=after_id,
         limit=limit,
     )  # fmt: skip
-    if not roots:
+    if not found:
         return ArchivedBatch(0, next_id)
+    roots = [chain.root_id for chain in found]
     chains: dict[str, list[Run]] = {}
     for row in await tx.rows("archivable_attempts", roots=roots):
         run = Run(*row)
         chains.setdefault(run.root_id, []).append(run)
     recorded = await steps.load(tx, roots)
-    moved = [root for root in roots if _leaves(chains[root], recorded[root])]
+    leaving = [one for one in found if _leaves(chains[one.root_id], recorded[one.root_id])]
+    moved = await retention.without_needed_children(tx, leaving)
     rows = [_row(chains[root], recorded[root]) for root in moved]
     await _make_months(tx, {row[0] for row in rows})
     await tx.change("put_archive", rows)
@@ -106,19 +109,32 @@ def _fields(record: msgspec.Struct) -> dict[str, Any]:
 
 
 async def _make_months(tx: Tx, months: set[str]) -> None:
-    if tx.dialect.name != "postgres":
+    if tx.dialect.name != "postgres" or not await _missing(tx, months):
         return
+    # Two that archive at the same time make a month once.
+    await tx.script(f"lock table {tx.schema}.archive in access exclusive mode")
+    for month in await _missing(tx, months):
+        await tx.script(
+            f"create table {tx.schema}.{_partition(month)} partition of {tx.schema}.archive"
+            f" for values in ('{month}')"
+        )
+
+
+async def _missing(tx: Tx, months: set[str]) -> list[str]:
+    """The months without a partition."""
     known = {row[0] for row in await tx.rows("list_tables")}
-    for month in sorted(months):
-        if _partition(month) not in known:
-            await tx.script(
-                f"create table {tx.schema}.{_partition(month)} partition of {tx.schema}.archive"
-                f" for values in ('{month}')"
-            )
+    return [month for month in sorted(months) if _partition(month) not in known]
 
 
 def _partition(month: str) -> str:
     return f"archive_{month.replace('-', '_')}"
+
+
+async def has_month(tx: Tx, *, month: str) -> bool:
+    """Whether the archive has a month; a count would read all of it."""
+    if tx.dialect.name == "postgres":
+        return not await _missing(tx, {month})
+    return bool(await tx.rows("first_of_month", month=month))
 
 
 async def months(tx: Tx) -> list[ArchiveMonth]:

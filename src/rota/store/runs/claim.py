@@ -18,12 +18,12 @@ from rota.store.backend.queries import served_query
 # Keys of one queue that one claim looks at.
 KEYS_MAX = 10_000
 # A key that was served longer ago than this counts as new.
-TURN_US = HOUR
+SERVED_US = HOUR
 NO_KEY = ""  # represents runs without a key where keys take turns
 
 
 class ClaimRequest(msgspec.Struct, frozen=True):
-    """Who claims what: up to `room` runs from queues in their order, each with its free slots.
+    """Who claims what: up to `runs_max` runs from queues in their order, each with its free slots.
 
     `after` names positions before which nothing is left, except what came late: a claim passes
     over them, but not over higher priorities. (PostgreSQL only: elsewhere nothing is in the way.)
@@ -33,7 +33,7 @@ class ClaimRequest(msgspec.Struct, frozen=True):
     worker_id: str
     names: list[str]
     queues: Sequence[tuple[str, int]]
-    room: int
+    runs_max: int
     limited: frozenset[str]
     now: int
     lease_until: int
@@ -64,7 +64,7 @@ async def claim(tx: Tx, request: ClaimRequest, *, alone: bool = True) -> Claimed
     retry_at: int | None = None
     alone = alone and len(request.queues) == 1
     for queue, free in request.queues:
-        slots = min(free, request.room - len(taken))
+        slots = min(free, request.runs_max - len(taken))
         if slots <= 0:
             break
         if queue in request.limited or request.one_alone:
@@ -127,11 +127,11 @@ async def _claim_limited(
     """Count and claim under the queue's lock, so that a limit holds across all workers."""
     found = await tx.rows("lock_queue", namespace=request.namespace, name=queue)
     limit = Queue(*found[0]) if found else Queue(request.namespace, queue)
-    room = await _room(tx, limit, slots)
+    runs_max = await _runs_allowed(tx, limit, slots)
     rate = limits.Rate(limit.rate_count or 0, limit.rate_per_us or 0)
     if rate.count:
-        room = min(room, limits.room(rate, ready_at=limit.ready_at, now=request.now))
-    rows = await _claim_picked(tx, request, limit, room) if room > 0 else []
+        runs_max = min(runs_max, limits.allowed(rate, ready_at=limit.ready_at, now=request.now))
+    rows = await _claim_picked(tx, request, limit, runs_max) if runs_max > 0 else []
     if not rate.count:
         return rows, None
     ready_at = limits.advance(rate, ready_at=limit.ready_at, now=request.now, taken=len(rows))
@@ -139,11 +139,11 @@ async def _claim_limited(
         await tx.rows(
             "move_queue_clock", namespace=request.namespace, name=queue, ready_at=ready_at
         )
-    exhausted = limits.room(rate, ready_at=ready_at, now=request.now) == 0
+    exhausted = limits.allowed(rate, ready_at=ready_at, now=request.now) == 0
     return rows, limits.next_free_at(rate, ready_at=ready_at) if exhausted else None
 
 
-async def _room(tx: Tx, limit: Queue, slots: int) -> int:
+async def _runs_allowed(tx: Tx, limit: Queue, slots: int) -> int:
     if limit.paused:
         return 0
     if not limit.running_max:
@@ -152,26 +152,26 @@ async def _room(tx: Tx, limit: Queue, slots: int) -> int:
     return min(slots, limit.running_max - int(running[0][0]))
 
 
-async def _claim_picked(tx: Tx, request: ClaimRequest, limit: Queue, room: int) -> list[Row]:
+async def _claim_picked(tx: Tx, request: ClaimRequest, limit: Queue, runs_max: int) -> list[Row]:
     place = _place(request, limit)
     per_key = limit.key_running_max
     if request.one_alone:  # it holds its place of an open key already, from its first claim
         picked = await tx.rows(request.query("pick_alone"), per_key=per_key or 0, **place)
         return await _claim_listed(tx, request, [row[0] for row in picked])
     if limit.key_open_max or limit.round_robin:
-        return await _claim_by_key(tx, request, limit, room)
+        return await _claim_by_key(tx, request, limit, runs_max)
     if limit.age_us:
-        picked = await _pick_aged(tx, request, limit, room)
+        picked = await _pick_aged(tx, request, limit, runs_max)
     else:
         picked = await tx.rows(
-            request.query("pick_unkeyed"), per_key=per_key or 0, limit=room, **place
+            request.query("pick_unkeyed"), per_key=per_key or 0, limit=runs_max, **place
         )
     if per_key:
         picked += await tx.rows(
-            request.query("pick_keyed"), key_running_max=per_key, limit=room, **place
+            request.query("pick_keyed"), key_running_max=per_key, limit=runs_max, **place
         )
         picked.sort(key=_queue_order)
-    return await _claim_listed(tx, request, [row[0] for row in picked[:room]])
+    return await _claim_listed(tx, request, [row[0] for row in picked[:runs_max]])
 
 
 def _place(request: ClaimRequest, limit: Queue) -> dict[str, Any]:
@@ -190,23 +190,23 @@ async def _claim_listed(tx: Tx, request: ClaimRequest, ids: Sequence[str]) -> li
     )  # fmt: skip
 
 
-async def _pick_aged(tx: Tx, request: ClaimRequest, limit: Queue, room: int) -> list[Row]:
+async def _pick_aged(tx: Tx, request: ClaimRequest, limit: Queue, runs_max: int) -> list[Row]:
     """The first by priority plus one for every `age_us` of waiting; that order never changes."""
     place, age_us = _place(request, limit), limit.age_us or 0
     picked: list[Row] = []
     for [priority] in await tx.rows("waiting_priorities", **place):
         picked += await tx.rows(
-            request.query("pick_priority"), priority=priority, limit=room, **place
+            request.query("pick_priority"), priority=priority, limit=runs_max, **place
         )
     return sorted(picked, key=lambda row: (row[2] - row[1] * age_us, row[0]))
 
 
-async def _claim_by_key(tx: Tx, request: ClaimRequest, limit: Queue, room: int) -> list[Row]:
+async def _claim_by_key(tx: Tx, request: ClaimRequest, limit: Queue, runs_max: int) -> list[Row]:
     """Claim where keys take turns, or hold their places until the end."""
     claimed: list[Row] = []
-    pick = _pick_open if limit.key_open_max else _pick_in_turn
-    while room > len(claimed):  # again: a key may have more than was picked of it
-        ids = await pick(tx, request, limit, room - len(claimed))
+    pick = _pick_open if limit.key_open_max else _pick_round_robin
+    while runs_max > len(claimed):  # again: a key may have more than was picked of it
+        ids = await pick(tx, request, limit, runs_max - len(claimed))
         rows = await _claim_listed(tx, request, ids) if ids else []
         if not rows:
             break
@@ -214,7 +214,7 @@ async def _claim_by_key(tx: Tx, request: ClaimRequest, limit: Queue, room: int) 
     return claimed
 
 
-async def _pick_open(tx: Tx, request: ClaimRequest, limit: Queue, room: int) -> list[str]:
+async def _pick_open(tx: Tx, request: ClaimRequest, limit: Queue, runs_max: int) -> list[str]:
     """At most one run of each key, and a place for each chain that has none yet."""
     where: dict[str, Any] = {"namespace": request.namespace, "queue": limit.name}
     keys = [(row[0],) for row in await tx.rows("waiting_keys", limit=KEYS_MAX, **where)]
@@ -222,8 +222,8 @@ async def _pick_open(tx: Tx, request: ClaimRequest, limit: Queue, room: int) -> 
         request.query("pick_open"), keys, key_open_max=limit.key_open_max, **where, **request.served
     )
     rows = await tx.rows("places_of", ids=[row[0] for row in found if row[0] is not None])
-    unkeyed = await _unkeyed(tx, request, limit, room)
-    picked = sorted([*rows, *unkeyed], key=_queue_order)[:room]
+    unkeyed = await _unkeyed(tx, request, limit, runs_max)
+    picked = sorted([*rows, *unkeyed], key=_queue_order)[:runs_max]
     keyed = [(row[4], row[3]) for row in picked if len(row) > 3]
     if keyed:
         await tx.rows("drop_holders", keys=[key for _, key in keyed], **where)
@@ -231,23 +231,27 @@ async def _pick_open(tx: Tx, request: ClaimRequest, limit: Queue, room: int) -> 
     return [row[0] for row in picked]
 
 
-async def _unkeyed(tx: Tx, request: ClaimRequest, limit: Queue, room: int) -> list[Row]:
+async def _unkeyed(tx: Tx, request: ClaimRequest, limit: Queue, runs_max: int) -> list[Row]:
     return await tx.rows(
-        request.query("pick_unkeyed"), per_key=1, limit=room, **_place(request, limit)
+        request.query("pick_unkeyed"), per_key=1, limit=runs_max, **_place(request, limit)
     )
 
 
-async def _pick_in_turn(tx: Tx, request: ClaimRequest, limit: Queue, room: int) -> list[str]:
+async def _pick_round_robin(
+    tx: Tx, request: ClaimRequest, limit: Queue, runs_max: int
+) -> list[str]:
     """The same number of runs of each key, from the keys that were served longest ago. Runs
     without a key take turns with the others as one key."""
     where: dict[str, Any] = {"namespace": request.namespace, "queue": limit.name}
-    unkeyed = [row[0] for row in await _unkeyed(tx, request, limit, room)]
+    unkeyed = [row[0] for row in await _unkeyed(tx, request, limit, runs_max)]
     keys = [row[0] for row in await tx.rows("waiting_keys", limit=KEYS_MAX, **where)]
     if unkeyed:
-        keys.insert(await _turn_of_unkeyed(tx, where, keys), NO_KEY)
-    for begin in range(0, len(keys), room):  # runs that this worker does not know hold up no key
-        chosen = keys[begin : begin + room]
-        share = -(-room // len(chosen))
+        keys.insert(await _position_of_unkeyed(tx, where, keys), NO_KEY)
+    for begin in range(
+        0, len(keys), runs_max
+    ):  # runs that this worker does not know hold up no key
+        chosen = keys[begin : begin + runs_max]
+        share = -(-runs_max // len(chosen))
         found = {NO_KEY: unkeyed[:share]}
         items = [(key,) for key in chosen if key != NO_KEY]
         for key, ids in await tx.many(
@@ -257,25 +261,25 @@ async def _pick_in_turn(tx: Tx, request: ClaimRequest, limit: Queue, room: int) 
         if served := [key for key in chosen if found[key]]:
             await _serve(tx, request, where, served)
             rounds = itertools.zip_longest(*(found[key] for key in served))
-            return [run_id for each in rounds for run_id in each if run_id is not None][:room]
+            return [run_id for each in rounds for run_id in each if run_id is not None][:runs_max]
     return []
 
 
-async def _turn_of_unkeyed(tx: Tx, where: dict[str, Any], keys: Sequence[str]) -> int:
+async def _position_of_unkeyed(tx: Tx, where: dict[str, Any], keys: Sequence[str]) -> int:
     """The position of runs without a key among these keys, which are in the order of their
     turns."""
-    turns = await tx.rows("turns_of", keys=[NO_KEY, *keys], **where)
-    served = {row[0]: row[1] for row in turns}
+    rows = await tx.rows("served_of", keys=[NO_KEY, *keys], **where)
+    served = {row[0]: row[1] for row in rows}
     return sum(served.get(key, 0) < served.get(NO_KEY, 0) for key in keys)
 
 
 async def _serve(tx: Tx, request: ClaimRequest, where: dict[str, Any], keys: Sequence[str]) -> None:
     # Instants that grow from key to key and from claim to claim: no two keys are equal.
-    [[last]] = await tx.rows("last_turn", **where)
+    [[last]] = await tx.rows("last_served", **where)
     first = max(request.now, last + 1)
     served = [(key, first + number) for number, key in enumerate(keys)]
     await tx.change("serve_keys", served, **where)
-    await tx.rows("forget_turns", before=request.now - TURN_US, **where)
+    await tx.rows("forget_served", before=request.now - SERVED_US, **where)
 
 
 async def holders(tx: Tx, *, namespace: str, queue: str, key: str) -> list[str]:

@@ -37,8 +37,19 @@ async def get(tx: Tx, *, namespace: str, run_id: str) -> Run:
             hint="Give more of the id, or one of the ids above.",
         )
     if not found:
-        raise UnknownRun(f"there is no run {run_id!r} in namespace {namespace!r}", run_id=run_id)
+        raise await _unknown(tx, namespace, run_id)
     return found[0]
+
+
+async def _unknown(tx: Tx, namespace: str, run_id: str) -> UnknownRun:
+    """The error for a run that is not in the tables in use; the archive may have it."""
+    rows = await tx.rows("archived_month", namespace=namespace, root_id=run_id)
+    if not rows:
+        return UnknownRun(f"there is no run {run_id!r} in namespace {namespace!r}", run_id=run_id)
+    return UnknownRun(
+        f"run {run_id} is in the archive of {rows[0][0]}, where it can only be read",
+        hint=f"`rota run show {run_id}` shows it.", run_id=run_id,
+    )  # fmt: skip
 
 
 async def _like(tx: Tx, namespace: str, given: str) -> list[Run]:

@@ -27,19 +27,27 @@ async def prune(
 ) -> Pruned:
     """Look at one page of runs created before an id. Delete the chains that finished before an
     instant, with their steps."""
-    roots, next_id = await finished_chains(
+    found, next_id = await finished_chains(
         tx, namespace=namespace, before_id=before_id, before_at=before_at, after_id=after_id,
         limit=limit,
     )  # fmt: skip
+    roots = await without_needed_children(tx, found)
     if roots:
         await delete_records(tx, roots)
         await tx.rows("delete_chains", roots=roots)
     return Pruned(len(roots), next_id)
 
 
+class FinishedChain(NamedTuple):
+    """The first run of a chain that may go."""
+
+    root_id: str
+    parent_id: str | None
+
+
 async def finished_chains(
     tx: Tx, *, namespace: str, before_id: str, before_at: int, after_id: str, limit: int
-) -> tuple[list[str], str | None]:
+) -> tuple[list[FinishedChain], str | None]:
     """One page of runs: the chains among them that may go, locked, and the id after which the
     next page begins; None at the end."""
     window = await tx.rows(
@@ -47,12 +55,31 @@ async def finished_chains(
         before_at=before_at, limit=limit,
     )  # fmt: skip
     ids = [row[0] for row in window if row[1]]
+    if ids:
+        ids = [row[0] for row in await tx.rows("lock_chains", ids=ids)]
     found = (
         await tx.rows("prunable_chains", ids=ids, before_id=before_id, before_at=before_at)
         if ids
         else []
     )
-    return [row[0] for row in found], window[-1][0] if len(window) == limit else None
+    next_id = window[-1][0] if len(window) == limit else None
+    return [FinishedChain(*row) for row in found], next_id
+
+
+async def without_needed_children(tx: Tx, chains: Sequence[FinishedChain]) -> list[str]:
+    """The chains without those that a retry of their parent may ask for: the parent did not
+    complete, and stays. Parents come before their children."""
+    parents = {chain.parent_id for chain in chains if chain.parent_id is not None}
+    if not parents:
+        return [chain.root_id for chain in chains]
+    rows = await tx.rows("retryable_chains", roots=sorted(parents))
+    staying = {row[0] for row in rows}
+    going = []
+    for chain in chains:
+        if chain.parent_id not in staying:
+            staying.discard(chain.root_id)
+            going.append(chain.root_id)
+    return going
 
 
 async def delete_records(tx: Tx, roots: Sequence[str]) -> None:

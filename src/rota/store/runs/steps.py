@@ -15,8 +15,11 @@ from rota.core.runs.lifecycle import PARENT_ENDED
 from rota.core.runs.model import Claim, NewRun, Started, StepRecord, StoredStep
 from rota.errors import BadInput, LeaseLost
 from rota.store.backend.database import Row, Tx
-from rota.store.runs import history, transitions
+from rota.store.runs import history
 from rota.store.runs.history import ChainResult
+from rota.store.runs.retry import retry_chain
+from rota.store.runs.start import start_runs
+from rota.store.runs.wake import poke
 
 # Made by the C code of `operator`: the writer's thread needs the interpreter lock for these.
 _run_id = attrgetter("claim.id")
@@ -66,7 +69,7 @@ async def record_children(
     None for a child with a parent that is no longer held."""
     held = await _held(tx, [start.record.claim for start in starts])
     ours = [start for start in starts if _fence(start.record.claim) in held]
-    started = await transitions.start(tx, [start.child for start in ours], now=now, alone=False)
+    started = await start_runs(tx, [start.child for start in ours], now=now, alone=False)
     answers = dict(zip([start.child.id for start in ours], started, strict=True))
     steps = [
         StepRecord(
@@ -152,6 +155,7 @@ class ChildEnd(NamedTuple):
 
     ended: ChainResult | None
     is_own: bool
+    is_gone: bool = False  # pruned or archived
 
     @property
     def ended_with_parent(self) -> bool:
@@ -160,34 +164,35 @@ class ChildEnd(NamedTuple):
         return self.is_own and ended is not None and ended.reason == PARENT_ENDED
 
 
-class ChildLook(NamedTuple):
+class ChildQuery(NamedTuple):
     """A parent that looks after one of its children."""
 
     claim: Claim
     child_id: str
 
 
-async def look_after_children(tx: Tx, looks: Sequence[ChildLook]) -> list[ChildEnd]:
+async def read_child_ends(tx: Tx, queries: Sequence[ChildQuery]) -> list[ChildEnd]:
     """How children ended, seen under their parents' locks: an end pokes later, or is seen now."""
-    await tx.rows("lock_roots", roots=sorted({look.claim.root_id for look in looks}))
-    ids = sorted({look.child_id for look in looks})
+    await tx.rows("lock_roots", roots=sorted({query.claim.root_id for query in queries}))
+    ids = sorted({query.child_id for query in queries})
     ended = {end.root_id: end for end in await history.ended(tx, ids, alone=False)}
-    doubtful = [i for i in ids if i not in ended or ended[i].reason == PARENT_ENDED]
-    rows = await tx.rows("parents_of", ids=doubtful) if doubtful else []
+    unsure = [i for i in ids if i not in ended or ended[i].reason == PARENT_ENDED]
+    rows = await tx.rows("parents_of", ids=unsure) if unsure else []
     parents = {row[0]: row[1] for row in rows}
     return [
         ChildEnd(
-            ended.get(look.child_id),
-            look.child_id not in doubtful or parents.get(look.child_id) == look.claim.root_id,
+            ended.get(query.child_id),
+            query.child_id not in unsure or parents.get(query.child_id) == query.claim.root_id,
+            query.child_id in unsure and query.child_id not in parents,
         )
-        for look in looks
+        for query in queries
     ]
 
 
 async def retry_child(tx: Tx, waiting: StepRecord, child_id: str, new_id: str, *, now: int) -> None:
     """Try a child again that failed in an earlier attempt of its parent, once for this attempt."""
     await _hold(tx, waiting.claim)
-    await transitions.retry_chain(tx, child_id, new_id, now=now)
+    await retry_chain(tx, child_id, new_id, now=now)
     await record(tx, [waiting], alone=False)
 
 
@@ -204,7 +209,7 @@ async def send_signal(
     await tx.rows("lock_roots", roots=[root_id])
     await _check_signal(tx, root_id, name, body)
     await tx.many("send_signal", [(signal_id, root_id, name, body)], now=now)
-    await transitions.poke(tx, [root_id], now=now)
+    await poke(tx, [root_id], now=now)
 
 
 async def _check_signal(tx: Tx, root_id: str, name: str, body: str | None) -> None:
@@ -224,6 +229,6 @@ async def _check_signal(tx: Tx, root_id: str, name: str, body: str | None) -> No
 
 async def fork(tx: Tx, run: NewRun, *, from_root: str, position: int, now: int) -> Started:
     """Start a new chain that already knows the steps before `position`."""
-    [started] = await transitions.start(tx, [run], now=now, alone=False)
+    [started] = await start_runs(tx, [run], now=now, alone=False)
     await tx.rows("copy_steps", to_root=started.id, from_root=from_root, position=position)
     return started

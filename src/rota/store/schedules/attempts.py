@@ -44,11 +44,11 @@ class CreatedExecution(NamedTuple):
     due_at: int
 
 
-async def standings(tx: Tx, rows: Sequence[Schedule]) -> dict[str, Schedule]:
+async def current_rows(tx: Tx, rows: Sequence[Schedule]) -> dict[str, Schedule]:
     """The same schedules as they are now, by id; those that are gone are skipped."""
     known = {row.id: row for row in rows}
     found: dict[str, Schedule] = {}
-    for row_id, *values in await tx.rows("standings_of", ids=list(known)):
+    for row_id, *values in await tx.rows("current_rows_of", ids=list(known)):
         fresh = dict(zip(_STANDING, values, strict=True))
         found[row_id] = msgspec.structs.replace(known[row_id], **fresh)
     return found
@@ -63,7 +63,9 @@ async def open_chains(tx: Tx, schedule_ids: Sequence[str]) -> list[tuple[str, st
     return [(row[0], row[1]) for row in rows]
 
 
-async def by_hand(tx: Tx, schedule_ids: Sequence[str], since: int) -> list[tuple[str, str]]:
+async def triggered_by_hand(
+    tx: Tx, schedule_ids: Sequence[str], since: int
+) -> list[tuple[str, str]]:
     """Schedule and root of every execution that was started by hand since an instant."""
     rows = await tx.rows("started_by_hand", ids=list(schedule_ids), since=since)
     return [(row[0], row[1]) for row in rows]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rota.store.backend.database import Row, Tx
-from rota.store.runs import transitions
+from rota.store.runs.cancel import expire_runs
 
 BATCH = 500
 
@@ -21,7 +21,7 @@ async def expire(tx: Tx, *, namespace: str, now: int) -> tuple[int, bool]:
     ids = [row[0] for row in rows]
     if not ids:
         return 0, False
-    ended = await transitions.expire(tx, ids, now=now)
+    ended = await expire_runs(tx, ids, now=now)
     await tx.rows("delete_expiries", ids=ids)
     return len(ended), len(ids) == BATCH
 

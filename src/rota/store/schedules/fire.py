@@ -27,7 +27,7 @@ from rota.store.backend.database import Row, Tx
 from rota.store.notifications import record, schedule_ends
 from rota.store.notifications.record import Cause
 from rota.store.notifications.schedule_ends import ScheduleEnd
-from rota.store.runs import transitions
+from rota.store.runs.cancel import cancel_chains
 from rota.store.schedules import expiry
 from rota.store.schedules.templates import (
     after_pause,
@@ -75,7 +75,7 @@ async def fire(tx: Tx, *, namespace: str, now: int, limit: int, new_ids: Iterato
     before = await _before(tx, intents)
     stuck = [key for key, found in before.items() if found.waiting and not found.running]
     if stuck:  # It waits behind no run: it goes, and the next occurrence waits behind it.
-        await tx.change("take_turns", [(key,) for key in stuck], now=now)
+        await tx.change("release_queued", [(key,) for key in stuck], now=now)
         before |= {key: before[key].released for key in stuck}
     made = _Round(now, new_ids)
     for one in due:
@@ -84,14 +84,16 @@ async def fire(tx: Tx, *, namespace: str, now: int, limit: int, new_ids: Iterato
         made.decide(one, intents[one.id], before.get(one.id, _IDLE))
     if made.cancels:
         roots = await open_roots(tx, made.cancels)
-        await transitions.cancel(tx, roots, reason="overtaken by the next occurrence", now=now)
+        await cancel_chains(tx, roots, reason="overtaken by the next occurrence", now=now)
     await made.write(tx)
-    told = await schedule_ends.tell(tx, made.untold, now=now) if made.untold else 0
-    told += await record.record(tx, made.news, now=now)
+    reported = (
+        await schedule_ends.report_all(tx, made.unreported, now=now) if made.unreported else 0
+    )
+    reported += await record.record(tx, made.news, now=now)
     more = len(due) == limit or made.run_count >= RUNS_MAX
     upcoming = None if more else (await tx.rows("next_schedule", namespace=namespace))[0][0]
-    born = made.run_count + told + len(stuck)
-    return Fired(len(due), born, made.quarantined, upcoming, bool(made.cancels), more)
+    created = made.run_count + reported + len(stuck)
+    return Fired(len(due), created, made.quarantined, upcoming, bool(made.cancels), more)
 
 
 _IDLE = Before()
@@ -105,13 +107,15 @@ class _Round:
         self._ids = new_ids
         self.run_count = 0
         self.plain: list[Row] = []  # one run and one step onwards each, both in one row
-        self.born: list[Row] = []
+        self.created: list[Row] = []
         self.moved: list[Row] = []
         self.expiries: list[Row] = []
         self.cancels: list[str] = []
         self.quarantined: list[tuple[str, str]] = []
         self.news: list[Cause] = []
-        self.untold: list[ScheduleEnd] = []  # occurrences that were skipped, for who wants to know
+        self.unreported: list[
+            ScheduleEnd
+        ] = []  # occurrences that were skipped, for who wants to know
 
     def decide(self, one: DueSchedule, intent: Intent | Exception, before: Before) -> None:
         """Plan one schedule; a poison one is quarantined and never blocks the others."""
@@ -139,9 +143,9 @@ class _Round:
         self._fire(one, intent, plan, spread)
         for skip in plan.skips:
             row = skip_row(next(self._ids), one.id, intent, skip, self._now)
-            self.born.append(row)
+            self.created.append(row)
             if skip.reason not in NO_NEWS:
-                self.untold.append(ScheduleEnd(one.id, row[0], "skipped"))
+                self.unreported.append(ScheduleEnd(one.id, row[0], "skipped"))
                 self.news.append(record.missed(row[0], one.id, skip))
         self.moved.append(self._moved(one, intent, plan, spread))
 
@@ -152,8 +156,8 @@ class _Round:
         elif self.plain:
             await tx.change("fire_plain", self.plain, now=self._now)
             await tx.change("advance_plain", self.plain)
-        if self.born:
-            await tx.many("fire_runs", self.born, now=self._now)
+        if self.created:
+            await tx.many("fire_runs", self.created, now=self._now)
         if self.moved:
             await tx.many("advance_schedules", self.moved, was=Status.SCHEDULED)
         if self.expiries:
@@ -178,7 +182,7 @@ class _Round:
                 else (Status.PENDING, None, due_at + spread)
             )
             run_id = next(self._ids)
-            self.born.append(
+            self.created.append(
                 (run_id, one.id, intent.kind, intent.workflow, *place, due_at, Trigger.SCHEDULE,
                  with_previous(one.options, previous_at), None, None)
             )  # fmt: skip

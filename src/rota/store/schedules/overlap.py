@@ -38,19 +38,19 @@ async def release_next(tx: Tx, ended: Sequence[EndedChain], now: int) -> bool:
     ids = sorted({end.schedule_id for end in ended if end.schedule_id})
     # Firing holds this lock too: it decides who has to wait by what it sees open.
     locked = await tx.rows("lock_templates", ids=ids)
-    told = await _tell(tx, ended, {row[0] for row in locked if row[1]}, now)
-    told |= await _recover(tx, ended, {row[0] for row in locked if row[2]}, now)
-    if not await tx.rows("with_turns", ids=ids):
-        return told
+    reported = await _notify(tx, ended, {row[0] for row in locked if row[1]}, now)
+    reported |= await _recover(tx, ended, {row[0] for row in locked if row[2]}, now)
+    if not await tx.rows("with_queued", ids=ids):
+        return reported
     backfilled = await _release_backfills(tx, ended, now)
-    return bool(backfilled + await _release_turns(tx, ids, now)) or told
+    return bool(backfilled + await _release_queued(tx, ids, now)) or reported
 
 
-async def _tell(tx: Tx, ended: Sequence[EndedChain], tells: set[str], now: int) -> bool:
+async def _notify(tx: Tx, ended: Sequence[EndedChain], notifying: set[str], now: int) -> bool:
     """Begin to report the ends of schedules that want it; in this very transaction."""
-    roots = {end.root_id: end.schedule_id for end in ended if end.schedule_id in tells}
+    roots = {end.root_id: end.schedule_id for end in ended if end.schedule_id in notifying}
     chosen = {root: schedule_id for root, schedule_id in roots.items() if schedule_id}
-    return bool(chosen and await schedule_ends.tell_ends(tx, chosen, now=now))
+    return bool(chosen and await schedule_ends.report_ends(tx, chosen, now=now))
 
 
 async def _recover(tx: Tx, ended: Sequence[EndedChain], troubled: set[str], now: int) -> bool:
@@ -59,14 +59,14 @@ async def _recover(tx: Tx, ended: Sequence[EndedChain], troubled: set[str], now:
     return bool(better) and await record.recovered(tx, better, now=now)
 
 
-async def _release_turns(tx: Tx, schedule_ids: Sequence[str], now: int) -> int:
+async def _release_queued(tx: Tx, schedule_ids: Sequence[str], now: int) -> int:
     """For each schedule without a run in progress, release the first queued occurrence.
 
     The trigger of the chain that ended does not matter: a firing waits behind every open run but
     a backfill's, so the end of any of them may be the one that it waited for."""
     rows = await tx.rows("open_of_schedules", ids=list(schedule_ids))
     free = [(row[0],) for row in rows if row[2] and not row[1]]
-    return await tx.change("take_turns", free, now=now) if free else 0
+    return await tx.change("release_queued", free, now=now) if free else 0
 
 
 async def _release_backfills(tx: Tx, ended: Sequence[EndedChain], now: int) -> int:
@@ -80,8 +80,8 @@ async def _release_backfills(tx: Tx, ended: Sequence[EndedChain], now: int) -> i
 
 
 async def _release_backfill(tx: Tx, schedule_id: str | None, count: int, now: int) -> int:
-    rows = await tx.rows("next_in_turn", id=schedule_id, reason="backfill", limit=count)
-    await tx.rows("take_turn", ids=[row[0] for row in rows], now=now)
+    rows = await tx.rows("next_queued", id=schedule_id, reason="backfill", limit=count)
+    await tx.rows("release_runs", ids=[row[0] for row in rows], now=now)
     return len(rows)
 
 
@@ -92,8 +92,8 @@ async def release_stuck(tx: Tx, *, namespace: str, now: int) -> int:
     would wait for ever, and every later occurrence would merge into it."""
     found = await _stuck(tx, namespace)
     await tx.rows("lock_templates", ids=sorted({key for keys in found for key in keys}))
-    turns, backfills = await _stuck(tx, namespace)  # No process can end or fire one now.
-    count = await _release_turns(tx, turns, now) if turns else 0
+    queued, backfills = await _stuck(tx, namespace)  # No process can end or fire one now.
+    count = await _release_queued(tx, queued, now) if queued else 0
     for schedule_id in backfills:
         count += await _release_backfill(tx, schedule_id, 1, now)
     return count + len(await tx.rows("free_orphans", namespace=namespace, kinds=KINDS, now=now))
@@ -101,6 +101,6 @@ async def release_stuck(tx: Tx, *, namespace: str, now: int) -> int:
 
 async def _stuck(tx: Tx, namespace: str) -> tuple[list[str], list[str]]:
     """Schedules with a queued occurrence, or one of a backfill, behind no run."""
-    turns = await tx.rows("stuck_turns", namespace=namespace, kinds=KINDS)
+    queued = await tx.rows("stuck_queued", namespace=namespace, kinds=KINDS)
     backfills = await tx.rows("stuck_backfills", namespace=namespace, kinds=KINDS)
-    return [str(row[0]) for row in turns], [str(row[0]) for row in backfills]
+    return [str(row[0]) for row in queued], [str(row[0]) for row in backfills]

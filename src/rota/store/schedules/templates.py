@@ -190,7 +190,7 @@ async def backfill(tx: Tx, rows: Sequence[Row], *, parallel: int, now: int) -> l
     Which are first is known only now: an occurrence that has a run already gets no other."""
     added = set(await add_runs(tx, rows, now=now))
     ids = [row[0] for row in rows if row[0] in added]
-    await tx.rows("take_turn", ids=ids[:parallel], now=now)
+    await tx.rows("release_runs", ids=ids[:parallel], now=now)
     return ids
 
 
@@ -209,7 +209,7 @@ async def replace(tx: Tx, old: Schedule, fresh: Schedule, *, now: int, new_id: s
     await change(tx, fresh)
     if after.policies.overlap is Overlap.ALLOW:
         # Runs are beside each other from now on, so that there might always be one before it.
-        await tx.rows("free_turns", id=fresh.id, now=now)
+        await tx.rows("free_queued", id=fresh.id, now=now)
     row = left_out(old, before, fresh, now, new_id)
     if row:
         await tx.many("fire_runs", row, now=now)

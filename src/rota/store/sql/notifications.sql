@@ -29,7 +29,7 @@ where runs.id = item.schedule_id
 on conflict do nothing
 returning id
 
--- name: told_of
+-- name: notified_of
 -- Which of these runs have been reported.
 select external_id from runs
 where namespace = :namespace and name = :name and external_id {in ids}

@@ -56,8 +56,8 @@ from unnest(:topics::text[]) as topic
 -- Inside a transaction that must be durable.
 select pg_notify(:channel, topic || {seed}) from unnest(:topics::text[]) as topic
 
--- name: start_plain_and_notify
-{query start_plain}
+-- name: start_minimal_and_notify
+{query start_minimal}
 returning pg_notify(:channel, 'ready' || {seed})
 
 -- name: start_runs_and_notify

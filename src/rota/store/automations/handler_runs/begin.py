@@ -7,12 +7,13 @@ The later steps are in `checkpoint`, and the end in `commit`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
 from msgspec.structs import replace
 
+from rota.core.automations.failure_policy import skips_killer
 from rota.core.automations.model import DeployedAutomation, HandlerRun, LedgerRow
 from rota.core.automations.phases import CONSUMER, PRODUCER, Left, Mutation, Phase, Way, take_up
 from rota.core.automations.planner import DeployedHandler, choose, in_line
@@ -21,11 +22,11 @@ from rota.core.runs.model import Claim, Outcome
 from rota.errors import LeaseLost
 from rota.store.automations import effects, events
 from rota.store.automations.events import AutomationKey
-from rota.store.automations.state import NewTurn, Rest, put_turns, rest_of
+from rota.store.automations.state import NewOpenRun, NextStart, next_start_of, put_open_runs
 from rota.store.backend.database import Tx
-from rota.store.runs import transitions
+from rota.store.runs.settle import settle_runs
 
-# How many columns of a held turn are the automation's.
+# How many columns of a held open run are the automation's.
 _OWN = len(DeployedAutomation.__struct_fields__)
 
 
@@ -37,10 +38,11 @@ class Work(NamedTuple):
     run: HandlerRun
     way: Way
     mutation: LedgerRow | None
+    killer: HandlerRun | None = None  # the run that killed its worker once more; not executed again
 
 
 class HandlerRunSettled(NamedTuple):
-    """The turn is over: when the next one is due."""
+    """The open run is over: when the next one is due."""
 
     next_at: int | None = None
     stale: bool = False  # another version of the code is deployed
@@ -54,7 +56,7 @@ class Notes(NamedTuple):
 
 
 class Held(NamedTuple):
-    """A turn at work that is ours: its automation, locked, with its handlers by name."""
+    """An open run at work that is ours: its automation, locked, with its handlers by name."""
 
     automation: DeployedAutomation
     handlers: dict[str, DeployedHandler]
@@ -82,7 +84,7 @@ async def hold_all(tx: Tx, claims: Sequence[Claim]) -> dict[str, Held]:
     """The same for several runs, by run id; those that are no longer ours are missing."""
     items = [(one.id, one.claim_count, one.lease_owner) for one in claims]
     found: dict[str, Held] = {}
-    for run_id, *row in await tx.many("hold_turns", items):
+    for run_id, *row in await tx.many("hold_open_runs", items):
         if run_id not in found:
             found[run_id] = Held(DeployedAutomation(*row[:_OWN]), {})
         handler = DeployedHandler(*row[_OWN:])
@@ -91,10 +93,11 @@ async def hold_all(tx: Tx, claims: Sequence[Claim]) -> dict[str, Held]:
 
 
 class Beginning(NamedTuple):
-    """A claimed turn, and the digest of the code that this worker has for it."""
+    """A claimed turn, and what the code of this worker says about it."""
 
     claim: Claim
     digest: str
+    skip_after: Mapping[str, int] = {}  # by consumer
 
 
 class Group(NamedTuple):
@@ -114,41 +117,58 @@ async def begin_all(
     now: int,
     new_ids: Iterator[str],
 ) -> list[Work | HandlerRunSettled | LeaseLost]:
-    """Decide what each of these turns is for, and write it down before any of it happens."""
+    """Decide what each of these open runs is for, and write it down before any of it happens."""
     held = await hold_all(tx, [one.claim for one in beginnings])
     group = Group(recoveries_max, now, new_ids, [])
     answers: list[Work | HandlerRunSettled | LeaseLost] = []
-    for claim, digest in beginnings:
-        ours = held.get(claim.id)
-        answers.append(await _begin(tx, claim, ours, digest, group) if ours else lost(claim))
+    for one in beginnings:
+        ours = held.get(one.claim.id)
+        answers.append(await _begin(tx, one, ours, group) if ours else lost(one.claim))
     await _put_runs(tx, beginnings[0].claim.namespace, group)
     return answers
 
 
-async def _begin(
-    tx: Tx, claim: Claim, held: Held, digest: str, group: Group
-) -> Work | HandlerRunSettled:
-    automation, now = held.automation, group.now
-    if automation.digest != digest:
+async def _begin(tx: Tx, one: Beginning, held: Held, group: Group) -> Work | HandlerRunSettled:
+    claim, automation, now = one.claim, held.automation, group.now
+    if automation.digest != one.digest:
         return HandlerRunSettled(stale=True)
     if automation.status != "active":
         return await _sleep(tx, claim, held, now)
-    if claim.recoveries >= max(1, group.recoveries_max):
-        text = f"its worker died {claim.recoveries} times while it ran"
-        await settle(tx, Outcome(claim, "ask", reason="crashes", error=_error(text)), now)
-        return HandlerRunSettled()
     last = await _last_run(tx, claim)
     mutation = await effects.of_chain(tx, claim.root_id) if last else None
     way = take_up(_left(claim, last, mutation))
+    handler = held.handlers.get(last.handler) if last else None
+    killer = last if handler is not None and _is_killer(one, last, way, group) else None
+    if killer is None and claim.recoveries >= max(1, group.recoveries_max):
+        text = died_of(claim.recoveries)
+        await settle(tx, Outcome(claim, "ask", reason="crashes", error=host_error(text)), now)
+        return HandlerRunSettled()
     if last is None or way is Way.CHOOSE:
         return await _choose(tx, claim, held, group)
-    handler = held.handlers.get(last.handler)
     if way is Way.AGAIN or (way is Way.ON and handler is None):
         await let_go(tx, claim, mutation, now)
         if handler is None:
             return await _choose(tx, claim, held, group)
-        return _start(claim, automation, handler, _again(claim), group)
+        work = _start(claim, automation, handler, _again(claim), group)
+        return work._replace(killer=killer)
     return await _go_on(tx, claim, Work(automation, handler, last, way, mutation), group)
+
+
+def _is_killer(one: Beginning, last: HandlerRun | None, way: Way, group: Group) -> bool:
+    """Whether the item of the last run is to be skipped. It never is once its change has happened,
+    or may have."""
+    return (
+        last is not None
+        and way is Way.AGAIN
+        and skips_killer(
+            one.skip_after.get(last.handler), one.claim.recoveries, group.recoveries_max
+        )
+    )
+
+
+def died_of(times: int) -> str:
+    """The sentence about a run that kills its workers."""
+    return f"its worker died {times} times while it ran"
 
 
 def is_first(claim: Claim) -> bool:
@@ -201,10 +221,10 @@ async def _choose(tx: Tx, claim: Claim, held: Held, group: Group) -> Work | Hand
     handlers, now = list(held.handlers.values()), group.now
     several = in_line(handlers, now=now) > 1
     oldest = await events.oldest(tx, held.place) if several else {}
-    turn = choose(handlers, oldest, now=now)
-    if turn is None:
+    planned = choose(handlers, oldest, now=now)
+    if planned is None:
         return await _sleep(tx, claim, held, now)
-    return _start(claim, held.automation, held.handlers[turn.name], turn.cause, group)
+    return _start(claim, held.automation, held.handlers[planned.name], planned.cause, group)
 
 
 def _start(
@@ -248,7 +268,7 @@ async def _adopt(tx: Tx, claim: Claim, work: Work, group: Group) -> HandlerRun:
 
 async def _sleep(tx: Tx, claim: Claim, held: Held, now: int) -> HandlerRunSettled:
     """There is nothing to do after all: the same row rests on."""
-    at = rest_of(held.automation, held.handlers.values(), now)
+    at = next_start_of(held.automation, held.handlers.values(), now)
     if at.status == Status.PENDING:  # it became due between two looks; claimed again at once
         await settle(tx, Outcome(claim, "release"), now)
         return HandlerRunSettled(now)
@@ -261,19 +281,19 @@ async def _give_way(
 ) -> HandlerRunSettled:
     """It turned out that the effect did not happen: this run is over, another starts afresh."""
     await events.release(tx, claim.root_id, now=now)
-    error = _error("the side effect did not happen; a new run starts afresh")
+    error = host_error("the side effect did not happen; a new run starts afresh")
     await settle(tx, Outcome(claim, "fail", reason="not applied", error=error), now)
-    at = Rest(Status.PENDING, None, now, Trigger.RETRY)
+    at = NextStart(Status.PENDING, None, now, Trigger.RETRY)
     await succeed(tx, claim, automation, new_id, at, now)
     return HandlerRunSettled(now)
 
 
 async def succeed(
-    tx: Tx, claim: Claim, automation: DeployedAutomation, new_id: str, at: Rest, now: int
+    tx: Tx, claim: Claim, automation: DeployedAutomation, new_id: str, at: NextStart, now: int
 ) -> None:
     """Give the chain its next run."""
-    turn = NewTurn(automation, new_id, at, claim.id, claim.root_id, claim.attempt + 1)
-    await put_turns(tx, [turn], now=now)
+    planned = NewOpenRun(automation, new_id, at, claim.id, claim.root_id, claim.attempt + 1)
+    await put_open_runs(tx, [planned], now=now)
 
 
 async def settle(tx: Tx, outcome: Outcome, now: int) -> None:
@@ -283,13 +303,14 @@ async def settle(tx: Tx, outcome: Outcome, now: int) -> None:
 
 async def settle_all(tx: Tx, outcomes: Sequence[Outcome], now: int) -> None:
     """The same for several; LeaseLost if one of them is not ours."""
-    settled = await transitions.settle(tx, outcomes, now=now, alone=False, continues=True)
+    settled = await settle_runs(tx, outcomes, now=now, alone=False, continues=True)
     for outcome in outcomes:
         if outcome.claim.id not in settled.ids:
             raise lost(outcome.claim)
 
 
-def _error(message: str, kind: str = "host") -> str:
+def host_error(message: str, kind: str = "host") -> str:
+    """A stored error that the host itself reports."""
     fields = {"type": "Host", "message": message, "kind": kind, "trace": ""}
     return encoded(fields)
 

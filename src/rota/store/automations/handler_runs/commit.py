@@ -43,7 +43,7 @@ from rota.store.automations.handler_runs.begin import (
     succeed,
 )
 from rota.store.automations.handler_runs.skip import LeftOut, SkipTarget, leave_out
-from rota.store.automations.state import NewTurn, Rest, put_turns, rest_of
+from rota.store.automations.state import NewOpenRun, NextStart, next_start_of, put_open_runs
 from rota.store.backend.database import Row, Tx
 from rota.store.notifications import record
 
@@ -76,8 +76,8 @@ class Ending(NamedTuple):
 async def commit_all(
     tx: Tx, endings: Sequence[Ending], *, now: int, new_ids: Iterator[str]
 ) -> list[HandlerRunSettled | LeaseLost]:
-    """State, events, inputs, used events, schedule, the ends of these runs and the next turns: one
-    act. Runs that end at the same time share its statements."""
+    """Write all that these runs leave, their ends and the next open runs, in one transaction. Runs
+    that end at the same time share its statements."""
     held = await hold_all(tx, [one.claim for one in endings])
     ours = [one for one in endings if one.claim.id in held]
     ends = await _close(tx, ours, held, now, new_ids)
@@ -89,13 +89,13 @@ async def commit_all(
     again = [one.claim for one in ours if not is_first(one.claim)]
     if again:
         await record.recovered(tx, again, now=now)
-    rests: dict[str, Rest] = {}
+    rests: dict[str, NextStart] = {}
     for one in ours:
         automation = held[one.claim.id].automation
         await automations.count_troubles(tx, automation, failures=0, fixes=0)
-        rests[one.claim.id] = rest_of(automation, ends[one.claim.id], now)
-    turns = [NewTurn(held[key].automation, next(new_ids), at) for key, at in rests.items()]
-    await put_turns(tx, turns, now=now)
+        rests[one.claim.id] = next_start_of(automation, ends[one.claim.id], now)
+    open_runs = [NewOpenRun(held[key].automation, next(new_ids), at) for key, at in rests.items()]
+    await put_open_runs(tx, open_runs, now=now)
     return [
         HandlerRunSettled(rests[one.claim.id].available_at)
         if one.claim.id in rests
@@ -257,8 +257,8 @@ async def stop(
     left_out = None
     if after.skips and free and stop.fix is None:
         target = SkipTarget(
-            held.place, work.run, held.handlers.get(work.run.handler), stop.error, count.number,
-            stop.dead_letter, stop.next_run_at,
+            held.place, work.killer or work.run, held.handlers.get(work.run.handler), stop.error,
+            stop.failed.crashes or count.number, stop.dead_letter, stop.next_run_at,
         )  # fmt: skip
         left_out = await leave_out(tx, target, now=now, new_ids=new_ids)
     remarks = [stop.notes.remark, left_out.remark if left_out else None]
@@ -309,8 +309,8 @@ async def _begin_again(
 ) -> HandlerRunSettled:
     """Skip what blocked it: the chain is over, and a new one takes what is next."""
     await automations.count_troubles(tx, held.automation, failures=0, fixes=0)
-    at = rest_of(held.automation, _after_run(held, left_out.readers, left_out.changed), now)
-    await put_turns(tx, [NewTurn(held.automation, new_id, at)], now=now)
+    at = next_start_of(held.automation, _after_run(held, left_out.readers, left_out.changed), now)
+    await put_open_runs(tx, [NewOpenRun(held.automation, new_id, at)], now=now)
     return HandlerRunSettled(at.available_at)
 
 
@@ -321,16 +321,16 @@ async def _after(
     count: _Count,
     after: AfterFailure,
     now: int,
-) -> Rest:
+) -> NextStart:
     """How the next attempt begins: at once with a fix, after a pause, or when a person says so."""
     fixes = automation.fixes
-    at = Rest(Status.WAITING, stop.kind, None, Trigger.RETRY)
+    at = NextStart(Status.WAITING, stop.kind, None, Trigger.RETRY)
     if stop.fix is not None:
         await deploy.put_fix(tx, automation, *stop.fix, now=now)
         fixes += 1
-        at = Rest(Status.PENDING, None, now, Trigger.RETRY)
+        at = NextStart(Status.PENDING, None, now, Trigger.RETRY)
     elif after.pause_us is not None:
-        at = Rest(Status.SLEEPING, stop.kind, plus(now, after.pause_us), Trigger.RETRY)
+        at = NextStart(Status.SLEEPING, stop.kind, plus(now, after.pause_us), Trigger.RETRY)
     await automations.count_troubles(
         tx, automation, failures=count.failures, fixes=fixes, outage=count.outage
     )

@@ -7,7 +7,7 @@ select {automation columns} from automations
 where namespace = :namespace and name = :name
 {lock}
 
--- name: hold_turns
+-- name: hold_open_runs
 -- The same for runs in progress, with their claims and handlers; after a lost claim there is no row.
 -- Locked by run id, as renewals do, an automation before its run: no other transaction locks several.
 select runs.id, {automation columns}, {handler columns} from automations
@@ -183,7 +183,7 @@ where namespace = :namespace and name = :name
 update automations set version = :version, fixes = :fixes, updated_at = :now
 where namespace = :namespace and name = :name
 
--- name: insert_turns
+-- name: insert_open_runs
 insert into runs (id, namespace, kind, name, queue, priority, status, reason, available_at, retry_of,
     root_id, attempt, recoveries, trigger, serial_key, created_at)
 select item.id, :namespace, 'automation', item.name, item.queue, 0, item.status, item.reason,
@@ -194,28 +194,28 @@ where true
 on conflict do nothing
 returning id
 
--- name: open_turn
+-- name: open_run
 select {run columns} from runs
 where namespace = :namespace and serial_key = :serial_key and finished_at is null
 
--- name: open_turns
+-- name: open_runs
 select {run columns} from runs
 where namespace = :namespace and serial_key {in serial_keys} and serial_key is not null
     and finished_at is null
 
--- name: poke_turn
--- Only a turn that has nothing to do is moved: a pause, a back-off or a reconciliation continues.
+-- name: poke_open_run
+-- Only an open run that has nothing to do is moved: a pause, a back-off or a reconciliation continues.
 update runs set status = 'pending', reason = null, available_at = :now
 where namespace = :namespace and serial_key = :serial_key and status = 'sleeping'
     and finished_at is null and (reason = 'idle' or reason = 'event')
 returning id
 
--- name: retime_turn
+-- name: retime_open_run
 update runs set status = :status, reason = :reason, available_at = :available_at
 where id = :id and (status = 'pending' or status = 'sleeping')
 returning id
 
--- name: resolve_turn
+-- name: resolve_open_run
 -- A person let it continue: what it complained about is forgotten, and its crashes are forgiven.
 update runs set status = 'pending', reason = null, available_at = :now, error = null,
     attempt = attempt + 1, recoveries = 0

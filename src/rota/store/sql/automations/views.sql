@@ -101,7 +101,7 @@ select event_id, run_id from reservations
 where event_id {in ids} and (act = 'consumed' or act = 'skipped')
 order by at
 
--- name: late_turns
+-- name: late_open_runs
 -- Open runs with a last attempt that took too long.
 select name, root_id, id, retry_of from runs
 where namespace = :namespace and kind = 'automation' and reason = 'timeout'

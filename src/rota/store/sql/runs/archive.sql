@@ -18,8 +18,14 @@ where namespace = :namespace and root_id >= :prefix and root_id < :beyond
 order by root_id
 limit 2
 
+-- name: archived_month
+select month from archive where root_id = :root_id and namespace = :namespace
+
 -- name: archive_months
 select month, count(*) from archive group by month order by month
+
+-- name: first_of_month
+select 1 from archive where month = :month limit 1
 
 -- name: delete_month
 delete from archive where month = :month

@@ -88,11 +88,11 @@ where key_holders.namespace = :namespace and key_holders.queue = :queue
         and (alive.id = key_holders.root_id
             or (alive.root_id = key_holders.root_id and alive.retry_of is not null)))
 
--- name: turns_of
+-- name: served_of
 select limit_key, served_at from key_turns
 where namespace = :namespace and queue = :queue and limit_key {in keys}
 
--- name: last_turn
+-- name: last_served
 select coalesce(max(served_at), 0) from key_turns where namespace = :namespace and queue = :queue
 
 -- name: serve_keys
@@ -102,7 +102,7 @@ select :namespace, :queue, item.key, item.served_at
 where true
 on conflict (namespace, queue, limit_key) do update set served_at = excluded.served_at
 
--- name: forget_turns
+-- name: forget_served
 delete from key_turns where namespace = :namespace and queue = :queue and served_at < :before
 
 -- name: waiting_priorities

@@ -6,9 +6,14 @@ where id > :after_id and id < :before_id
 order by id
 limit :limit
 
+-- name: lock_chains
+-- Before they are judged: a retry takes this lock too, and changes no row that the judge has seen.
+select id from runs where id {in ids} order by id
+{skip_locked}
+
 -- name: prunable_chains
 -- Finished first runs: nothing that is open or young, or that has an open parent, goes.
-select root.id from runs as root
+select root.id, root.parent_id from runs as root
 where root.id {in ids}
     and not exists (select 1 from runs as later where later.root_id = root.id
         and later.retry_of is not null
@@ -17,7 +22,14 @@ where root.id {in ids}
     and not exists (select 1 from runs as parent where root.parent_id is not null
         and (parent.id = root.parent_id or (parent.root_id = root.parent_id and parent.retry_of is not null))
         and parent.status in ('pending', 'running', 'sleeping', 'waiting'))
-{skip_locked}
+order by root.id
+
+-- name: retryable_chains
+-- Those of the chains that are there and did not complete.
+select root.id from runs as root
+where root.id {in roots} and root.status <> 'completed'
+    and not exists (select 1 from runs as later where later.root_id = root.id
+        and later.retry_of is not null and later.status = 'completed')
 
 -- name: nth_newest_id
 select id from runs

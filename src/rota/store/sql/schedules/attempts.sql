@@ -1,6 +1,6 @@
 -- Executions of schedules, read back for their tracker. Inputs are omitted: they are large.
 
--- name: standings_of
+-- name: current_rows_of
 -- The state of schedules. The options for their runs are large, and omitted.
 select id, status, reason, available_at, due_at, cron_expr, spec, started_at from runs
 where id {in ids} and kind = 'schedule'

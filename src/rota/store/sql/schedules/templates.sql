@@ -195,13 +195,13 @@ set status = item.status, reason = item.reason, available_at = item.available_at
 where runs.id = item.id and runs.status = :was and runs.due_at is not distinct from item.due_at
 returning runs.id
 
--- name: next_in_turn
+-- name: next_queued
 select id from runs
 where schedule_id = :id and schedule_id is not null and status = 'sleeping' and reason = :reason
     and finished_at is null
 order by due_at, id limit :limit
 
--- name: with_turns
+-- name: with_queued
 -- Which of these schedules have runs that wait for their turn.
 select distinct schedule_id from runs
 where schedule_id {in ids} and schedule_id is not null and status = 'sleeping'
@@ -212,7 +212,7 @@ update runs set status = 'pending', reason = null, available_at = :now
 where schedule_id = :id and schedule_id is not null and status = 'sleeping'
     and finished_at is null and (reason = 'turn' or reason = 'backfill')
 
--- name: free_turns
+-- name: free_queued
 -- The same, but for a backfill, which keeps its own concurrency.
 update runs set status = 'pending', reason = null, available_at = :now
 where schedule_id = :id and schedule_id is not null and status = 'sleeping'
@@ -226,7 +226,7 @@ where namespace = :namespace and status = 'sleeping' and available_at is null
     and kind {in kinds} and (reason = 'turn' or reason = 'backfill') and schedule_id is null
 returning id
 
--- name: stuck_turns
+-- name: stuck_queued
 -- Schedules with a queued occurrence behind no run.
 select distinct waiting.schedule_id from runs as waiting
 where waiting.namespace = :namespace and waiting.status = 'sleeping' and waiting.available_at is null
@@ -263,7 +263,7 @@ from runs where id {in ids} order by id
 -- Why chains were started, and when: one that never left its place in a queue has no such time.
 select id, trigger, available_at from runs where id {in ids}
 
--- name: take_turns
+-- name: release_queued
 -- For each of these schedules, the occurrence that has been queued longest is released.
 with picked as (
     select (select next.id from runs as next
@@ -276,7 +276,7 @@ with picked as (
 update runs set status = 'pending', reason = null, available_at = :now
 where id in (select id from picked) and status = 'sleeping'
 
--- name: take_turn
+-- name: release_runs
 update runs set status = 'pending', reason = null, available_at = :now
 where id {in ids} and status = 'sleeping'
 

@@ -1,0 +1,130 @@
+"""An answer to why, as the walk that led to it: what held, what decided, what was not reached.
+
+Pure. The verdict and the words come from `explain`, so that a page, `rota why` and the API agree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rota.explain.run import RunState
+from rota.explain.schedule import Explanation
+from rota.http.pages.text import counted
+
+
+@dataclass(frozen=True)
+class WhyClause:
+    """One clause of an answer to why."""
+
+    head: str
+    text: str
+    shape: str = "g-dot"
+    tone: str = "rest"
+    is_hit: bool = False
+    is_dim: bool = False
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A question of the walk, and what is said when nothing was in the way there."""
+
+    head: str
+    passed: str
+
+
+def sentence_of(clause: str) -> str:
+    """A clause as a sentence."""
+    return f"{clause[:1].upper()}{clause[1:]}".rstrip(".") + "."
+
+
+def walk(stages: Sequence[Stage], at: int, answer: str, *, is_good: bool) -> list[WhyClause]:
+    """The stages before the deciding one held, those after it were not reached."""
+    found = [WhyClause(one.head, one.passed, "g-check", "ok") for one in stages[:at]]
+    shape, tone = ("g-check", "ok") if is_good else ("s-warn", "warn")
+    found.append(WhyClause(stages[at].head, answer, shape, tone, is_hit=not is_good))
+    rest = [one.head for one in stages[at + 1 :]]
+    if rest and not is_good:
+        heads = ", ".join([rest[0], *(head.lower() for head in rest[1:])])
+        found.append(WhyClause("", f"{heads}: not reached", is_dim=True))
+    return found
+
+
+# -- a schedule ---------------------------------------------------------------------------------
+
+_HEADS = ("Times", "Clock", "Bounds", "Pause", "Workers", "Overlap", "Run")
+_DECIDED: Mapping[str, str] = {
+    "no_occurrence": "Times", "other_times": "Times", "unreadable": "Times",
+    "gap": "Clock", "jitter": "Clock", "future": "Clock", "not_yet": "Clock",
+    "before_start": "Bounds", "after_end": "Bounds", "ended": "Bounds", "not_made_yet": "Bounds",
+    "pruned": "Bounds",
+    "paused": "Pause", "quarantined": "Pause", "unrecorded": "Pause",
+    "no_worker": "Workers", "due": "Workers", "disarmed": "Workers",
+    "merged": "Overlap",
+}  # fmt: skip
+_SKIPPED: Mapping[str, str] = {"paused": "Pause", "missed": "Workers", "too late": "Workers"}
+_GOOD = ("fired_completed", "fired_running", "fired_sleeps", "future", "not_yet", "due", "jitter")
+
+
+def schedule_walk(found: Explanation) -> list[WhyClause]:
+    """The walk over spec, clock, bounds, pause, workers, overlap and the run."""
+    facts = found.facts
+    clock = str(facts.get("clock") or f"the time exists once in {facts.get('zone', 'its zone')}")
+    passed = {
+        "Times": str(facts.get("when", "it is one of its times")),
+        "Clock": clock,
+        "Bounds": "after its start, and before its end if it has one",
+        "Pause": "it was not paused",
+        "Workers": "it was fired",
+        "Overlap": "no earlier run was in its way",
+        "Run": "",
+    }
+    stages = [Stage(head, passed[head]) for head in _HEADS]
+    answer = found.sentence.removeprefix(f"{facts.get('schedule', '')} ")
+    is_good = found.verdict in _GOOD
+    return walk(stages, _HEADS.index(_stage(found)), sentence_of(answer), is_good=is_good)
+
+
+def _stage(found: Explanation) -> str:
+    if found.verdict == "skipped":
+        return _SKIPPED.get(str(found.facts.get("reason")), "Overlap")
+    if found.verdict.startswith("fired_"):
+        return "Run"
+    return _DECIDED.get(found.verdict, "Overlap")
+
+
+# -- a run --------------------------------------------------------------------------------------
+
+_WAITS: Mapping[str, int] = {
+    "no_worker": 0, "disarmed": 0, "unknown_workflow": 1, "no_code": 1, "queue_paused": 2,
+    "queue_limit": 3, "key_limit": 3, "key_open_limit": 3, "rate_limit": 3, "waits_alone": 4,
+    "worker_reserved": 4, "slots": 4, "ready": 4,
+}  # fmt: skip
+
+
+def run_walk(state: RunState, name: str) -> list[WhyClause]:
+    """The walk over workers, code, queue, limits and slots; one clause where a run sleeps."""
+    answer = sentence_of(state.clause)
+    at = _WAITS.get(state.verdict)
+    if at is None:
+        is_calm = state.verdict in ("sleeps", "retries", "waits_after", "waits_child")
+        shape, tone = ("s-sleep", "rest") if is_calm else ("s-warn", "warn")
+        found = [WhyClause("", answer, shape, tone, is_hit=not is_calm)]
+    else:
+        found = walk(_run_stages(state.facts, name), at, answer, is_good=state.verdict == "ready")
+    if state.hint:
+        found.append(WhyClause("To change that:", state.hint))
+    return found
+
+
+def _run_stages(facts: Mapping[str, Any], name: str) -> list[Stage]:
+    alive = counted(int(facts.get("workers_on") or 0), "worker")
+    queue = facts.get("queue", "default")
+    return [
+        Stage("Worker", f"{alive} alive; queue {queue} is served"),
+        Stage("Code", f"a worker knows {name}"),
+        Stage("Queue", f"{queue} is not paused"),
+        Stage("Limit", "no limit is reached"),
+        Stage("Slot", "a slot is free"),
+    ]

@@ -1,0 +1,47 @@
+"""Runs that end without a worker: cancelled, with all below them, or expired."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rota.core.runs.lifecycle import PARENT_ENDED
+from rota.store.backend.database import Row, Tx
+from rota.store.notifications import record
+from rota.store.runs.chain_end import after_ends
+from rota.store.schedules.overlap import EndedChain
+
+
+async def cancel_chains(tx: Tx, root_ids: Sequence[str], *, reason: str, now: int) -> list[str]:
+    """Cancel the open runs of these chains and of all chains below them."""
+    cancelled: list[Row] = []
+    # Again until none is left: while we waited for a row, a child or a successor may have come.
+    while found := await tx.rows("open_of_chains", roots=await _family(tx, root_ids)):
+        ids = sorted(row[0] for row in found)
+        cancelled += await tx.rows("cancel_runs", ids=ids, reason=reason, now=now)
+    await after_ends(tx, [EndedChain(row[1], row[2], row[3]) for row in cancelled], now)
+    return [row[0] for row in cancelled]
+
+
+async def cancel_children(tx: Tx, parents: Sequence[str], now: int) -> list[str]:
+    """Cancel what is open below chains that ended without a result; detached children stay."""
+    below = await tx.rows("chains_below", parents=sorted(parents)) if parents else []
+    children = [row[0] for row in below]
+    return await cancel_chains(tx, children, reason=PARENT_ENDED, now=now) if children else []
+
+
+async def expire_runs(tx: Tx, ids: Sequence[str], *, now: int) -> list[str]:
+    """End runs that waited too long before they began; what was claimed is left alone."""
+    rows = await tx.rows("expire_runs", ids=sorted(ids), now=now)
+    await after_ends(tx, [EndedChain(row[1], row[2], row[3]) for row in rows], now)
+    await record.skipped(tx, [(row[0], row[2] or row[3], row[4]) for row in rows], now=now)
+    return [row[0] for row in rows]
+
+
+async def _family(tx: Tx, root_ids: Sequence[str]) -> list[str]:
+    """These chains and all chains below them."""
+    family = parents = set(root_ids)
+    while parents:
+        below = await tx.rows("chains_below", parents=sorted(parents))
+        parents = {row[0] for row in below} - family
+        family = family | parents
+    return sorted(family)

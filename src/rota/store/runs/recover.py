@@ -1,0 +1,87 @@
+"""Recovery: leases are renewed, lapsed runs get a successor, stray claims are returned."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+import msgspec
+
+from rota.core.runs.model import Claim, NewRun, Run
+from rota.core.runs.options import StoredRunOptions
+from rota.core.runs.recovery import is_recovered
+from rota.store.backend.database import Tx
+from rota.store.notifications import record
+from rota.store.runs.cancel import cancel_children
+from rota.store.runs.chain_end import after_ends
+from rota.store.runs.start import start_runs, successor
+from rota.store.schedules.overlap import EndedChain
+
+
+async def renew_leases(tx: Tx, held: Sequence[Claim], *, lease_until: int) -> frozenset[str]:
+    """Renew the leases of exactly these claims; what is missing from the answer is lost."""
+    items = sorted((claim.id, claim.claim_count, claim.lease_owner) for claim in held)
+    rows = await tx.many("renew_leases", items, lease_until=lease_until, alone=True)
+    return frozenset(row[0] for row in rows)
+
+
+async def reap_runs(
+    tx: Tx,
+    *,
+    namespace: str,
+    now: int,
+    gone: list[str],
+    held: Sequence[str] = (),
+    lapsed_before: int | None = None,
+    recoveries_max: int,
+    new_ids: Sequence[str],
+    kept_kinds: Collection[str] = (),
+) -> list[tuple[Run, bool]]:
+    """Mark lapsed runs crashed and give each a successor, while it may have one.
+
+    `gone` are workers known to be dead; leases that ended before `lapsed_before` (now, if not
+    given) have lapsed. `held` are runs the caller itself executes: a late renewal must not take
+    them from itself. `new_ids` bounds the batch and names the successors.
+    """
+    rows = await tx.rows(
+        "lapsed_runs", namespace=namespace, now=now if lapsed_before is None else lapsed_before,
+        gone=gone, held=list(held), limit=len(new_ids),
+    )  # fmt: skip
+    lapsed = [Run(*row) for row in rows]
+    if not lapsed:
+        return []
+    crashed = [
+        (run.id, run.claim_count, "lapsed" if run.lease_owner not in gone else "worker gone", None)
+        for run in lapsed
+    ]
+    done = {row[0] for row in await tx.many("crash_runs", crashed, now=now)}
+    lapsed = [run for run in lapsed if run.id in done]
+    follows = {run.id for run in lapsed if is_recovered(run, recoveries_max, kept_kinds)}
+    pairs = zip(lapsed, new_ids, strict=False)
+    successors = [_recovery(run, new_id, now) for run, new_id in pairs if run.id in follows]
+    await start_runs(tx, successors, now=now, alone=False)
+    over = [run for run in lapsed if run.id not in follows]
+    await after_ends(tx, [EndedChain(r.parent_id, r.schedule_id, r.root_id) for r in over], now)
+    await cancel_children(tx, [run.root_id for run in over], now)
+    await record.crashed(tx, over, now=now)
+    return [(run, run.id in follows) for run in lapsed]
+
+
+def _recovery(run: Run, new_id: str, now: int) -> NewRun:
+    # The successor takes the place in the queue of the one it follows, and inherits its deadline.
+    began_at = run.started_at or now
+    return msgspec.structs.replace(
+        successor(
+            run, new_id, trigger="recovery", available_at=min(run.available_at or now, now),
+            recoveries=run.recoveries + 1,
+        ),
+        options=StoredRunOptions.read(run.options).begun(began_at).text(),
+    )  # fmt: skip
+
+
+async def return_strays(tx: Tx, *, namespace: str, worker_id: str, held: Sequence[Claim]) -> int:
+    """Hand back runs claimed by an answer that never arrived (a connection broke)."""
+    rows = await tx.rows(
+        "stray_runs", namespace=namespace, worker_id=worker_id,
+        held=[f"{claim.id}:{claim.claim_count}" for claim in held], alone=True,
+    )  # fmt: skip
+    return len(rows)

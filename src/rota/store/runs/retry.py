@@ -1,0 +1,56 @@
+"""Another attempt that an operator asks for, and the end of a wait for a person."""
+
+from __future__ import annotations
+
+import msgspec
+
+from rota.core.runs.lifecycle import FINAL, Status, Trigger
+from rota.core.runs.model import Run
+from rota.errors import WrongState
+from rota.store.backend.database import Tx
+from rota.store.notifications import record
+from rota.store.runs.start import start_runs, successor
+
+WITHOUT_RESULT = frozenset((Status.FAILED, Status.CANCELLED, Status.CRASHED))
+
+
+async def retry_chain(
+    tx: Tx,
+    root_id: str,
+    new_id: str,
+    *,
+    now: int,
+    queue: str | None = None,
+    even_completed: bool = False,
+) -> Run | None:
+    """Give a chain that ended without a result another attempt; None when it has not ended so.
+
+    `queue` moves the new attempt. `even_completed` also retries what completed in part.
+    """
+    await tx.rows("lock_roots", roots=[root_id])
+    attempts = [Run(*row) for row in await tx.rows("chain_of", root_id=root_id)]
+    last = attempts[-1] if attempts else None  # None: pruned or archived
+    if last is None or last.status not in (FINAL if even_completed else WITHOUT_RESULT):
+        return None
+    following = successor(
+        last, new_id, trigger=Trigger.RETRY, available_at=now, attempt=last.attempt + 1,
+        recoveries=0,
+    )  # fmt: skip
+    following = msgspec.structs.replace(
+        following, options=await record.retry_options(tx, last), queue=queue or last.queue
+    )
+    [started] = await start_runs(tx, [following], now=now, alone=False)
+    if started.existed:
+        raise WrongState(
+            f"run {last.id} cannot be retried: the open run {started.id} has its unique key",
+            hint="Wait for that run to end, or cancel it.",
+        )
+    return last
+
+
+async def resolve_run(tx: Tx, run_id: str, *, now: int) -> bool:
+    """Let a waiting run continue; what it complained about is forgotten."""
+    rows = await tx.rows("resolve_run", id=run_id, now=now)
+    for row in rows:
+        await record.resumed(tx, *row)
+    return bool(rows)

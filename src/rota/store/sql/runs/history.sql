@@ -1,0 +1,42 @@
+-- name: get_run
+select {run columns} from runs where namespace = :namespace and id = :id
+
+-- name: runs_beginning
+select id from runs
+where namespace = :namespace and id >= :prefix and id < :beyond
+order by id desc limit :limit
+
+-- name: runs_ending
+-- A scan of the primary key alone: people ask for a short id, programs do not.
+select id from runs where id like :ending order by id desc limit :limit
+
+-- name: runs_called
+select id from runs
+where namespace = :namespace and external_id = :external_id
+order by id desc limit :limit
+
+-- name: chain_of
+-- Every attempt of a chain, first to last.
+select {run columns} from runs
+where id = :root_id or (root_id = :root_id and retry_of is not null)
+order by runs.attempt, runs.recoveries
+
+-- name: ended_chains
+-- The last attempts of these chains that are final.
+select runs.root_id, runs.status, runs.reason,
+    coalesce(runs.output, (select body from payloads
+        where run_id = runs.id and part = 'output')) as output,
+    coalesce(runs.error, (select body from payloads
+        where run_id = runs.id and part = 'error')) as error
+from runs
+where (runs.id {in roots} or (runs.root_id {in roots} and runs.retry_of is not null))
+    and runs.status in ('completed', 'failed', 'cancelled', 'crashed', 'skipped')
+    and not exists (select 1 from runs as later where later.retry_of = runs.id)
+
+-- name: count_by_status
+select status, count(*) from runs where namespace = :namespace group by status
+
+-- name: count_ready
+select queue, name, count(*), min(available_at) from runs
+where namespace = :namespace and status = 'pending'
+group by queue, name

@@ -1,0 +1,34 @@
+-- name: settle_runs
+-- `lease_owner` says `running` (a check keeps the two equal). A condition on the status would make the
+-- planner walk the index of running rows, which is full of dead entries under load.
+-- Fenced: only the claim that holds the run may settle it. A wake-up that came while the run was
+-- giving its slot back is honoured here, or it would be lost.
+update runs
+set status = case when item.status = 'sleeping' and runs.wake_requested = 1
+        then 'pending' else item.status end,
+    reason = case when item.status = 'sleeping' and runs.wake_requested = 1
+        then null else item.reason end,
+    available_at = case when item.status = 'sleeping' and runs.wake_requested = 0
+        then item.available_at else runs.available_at end,
+    output = item.output, error = item.error, finished_at = item.finished_at,
+    lease_owner = null, lease_until = null
+{from items: id text, claim_count int, lease_owner text, status text, reason text, available_at int, output text, error text, finished_at int}
+where runs.id = item.id and runs.claim_count = item.claim_count
+    and runs.lease_owner = item.lease_owner
+returning runs.id, runs.status
+
+-- name: complete_runs
+-- The plain case of settle_runs, and the hot one: done, with at most an output.
+update runs
+set status = 'completed', reason = null, output = item.output, finished_at = :now,
+    lease_owner = null, lease_until = null
+{from items: id text, claim_count int, output text}
+where runs.id = item.id and runs.claim_count = item.claim_count
+    and runs.lease_owner = :worker_id
+
+-- name: completed_of
+-- Which of these claims have completed their runs, when the count says: not all. Who held a run is
+-- gone with its end; an equal output is as good.
+select runs.id from runs {, items: id text, claim_count int, output text}
+where runs.id = item.id and runs.claim_count = item.claim_count and runs.status = 'completed'
+    and runs.output is not distinct from item.output
