@@ -1,4 +1,7 @@
-"""A durable workflow engine and scheduler on SQLite or PostgreSQL."""
+"""A durable workflow engine and scheduler on SQLite or PostgreSQL.
+
+Begin with `Rota`; docs/start.md shows a first workflow.
+"""
 
 from rota.app import Rota
 from rota.client.client import Client

@@ -36,7 +36,7 @@ BAD = [
     ("no_retired_names", SRC, "class X:\n    open_turn: int"),
     ("no_retired_names", SRC, "def f(self):\n    self._notebook = 1"),
     ("no_retired_names", SRC, "class RunStory: ..."),
-    ("no_retired_names", "tests/x.py", "def test_a_failure_is_reported(): ..."),
+    ("no_retired_names", "tests/x.py", "def test_a_failure_is_told(): ..."),
     ("no_retired_names", SRC, "class QueueSeats: ..."),
     ("no_retired_names", SRC, "def _vacate(): ..."),
     ("no_retired_names", SRC, "def queue(*, seats=1): ..."),

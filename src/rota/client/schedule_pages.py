@@ -1,8 +1,10 @@
-"""Pages about schedules for the surfaces: ledger pages, calendars, last outcomes, effects of an
-edit. `app.schedules` has these methods."""
+"""Reading schedules: occurrences, ledger pages, calendars, last outcomes, effects of an edit.
+`app.schedules` has these methods."""
 
 from __future__ import annotations
 
+import heapq
+import itertools
 import re
 from collections.abc import Sequence
 from datetime import date, datetime
@@ -10,14 +12,15 @@ from statistics import median
 from types import EllipsisType
 from typing import TYPE_CHECKING, Literal, NamedTuple, Unpack
 
+from rota.client.schedule_view import Occurrence, ahead, next_of, sane
 from rota.core.runs.lifecycle import Status
 from rota.core.runs.model import Run
 from rota.core.runs.names import checked_key, checked_limit, checked_name
 from rota.core.schedules.intent import Intent
 from rota.core.suggest import check_options
 from rota.core.time.describe import describe
-from rota.core.time.instants import DAY, LAST, SECOND, instant, moment, shown
-from rota.core.time.recurrence import count_between
+from rota.core.time.instants import DAY, LAST, SECOND, Duration, instant, micros, moment, shown
+from rota.core.time.recurrence import count_between, notes
 from rota.core.time.zones import zone_named
 from rota.errors import BadInput, BadSchedule, StaleCursor
 from rota.schedules.definition import Edit, PolicyOptions, When
@@ -34,7 +37,7 @@ from rota.store.schedules.outcomes import (
 
 if TYPE_CHECKING:
     from rota.client.client import Client
-    from rota.client.schedules import ScheduleView
+    from rota.client.schedule_view import ScheduleView
     from rota.schedules.preview import Preview
 
 CALENDAR_DAYS_MAX = {"day": 400, "hour": 62}
@@ -118,6 +121,64 @@ class SchedulePages:
             return LedgerPage(runs, None)
         at, run_id = position_of(runs[-1])
         return LedgerPage(runs, f"{at}.{run_id}.{schedule_id[-12:]}")
+
+    async def preview(self, name: str, count: int = 5) -> Sequence[Occurrence]:
+        """Preview the next `count` occurrences of a schedule, with notes about daylight saving.
+
+        Raises:
+            UnknownSchedule: There is no schedule of that name.
+        """
+        shown = sane(await self._client.schedules.get(name))
+        return next_of(name, shown.intent, self._client.clock.now(), count)
+
+    async def upcoming(self, *, within: Duration = "1d", limit: int = 50) -> Sequence[Occurrence]:
+        """List the next occurrences of all schedules.
+
+        Args:
+            within: How far to look ahead.
+            limit: At most so many.
+
+        Returns:
+            Occurrences in the order in which they fire. An overdue one is not listed.
+        """
+        now = self._client.clock.now()
+        until = now + micros(within)
+        rows = await self._client.database.read(
+            templates.soonest, namespace=self._client.settings.namespace, now=now, until=until,
+            limit=limit,
+        )  # fmt: skip
+        streams = [ahead(row, now, until) for row in rows]
+        soonest = itertools.islice(heapq.merge(*streams, key=lambda one: one[0]), limit)
+        return [
+            Occurrence(name, moment(due_at), moment(at), notes(spec, due_at))
+            for at, name, due_at, spec in soonest
+        ]
+
+    async def history(
+        self, name: str, *, limit: int = 50, start: datetime | None = None,
+        end: datetime | None = None,
+    ) -> Sequence[Run]:  # fmt: skip
+        """Read the ledger: every occurrence with its outcome, newest first.
+
+        Args:
+            name: The schedule.
+            limit: At most so many rows.
+            start: Only occurrences at or after this time.
+            end: Only occurrences at or before this time.
+
+        Returns:
+            One row for each occurrence. It has the id, trigger and start of the first attempt, and
+            the status, result and end of the newest one.
+
+        Raises:
+            UnknownSchedule: There is no schedule of that name.
+        """
+        shown = await self._client.schedules.get(name)
+        return await self._client.database.read(
+            templates.history, shown.schedule.id, limit=limit,
+            from_at=0 if start is None else instant(start),
+            to_at=0 if end is None else instant(end),
+        )  # fmt: skip
 
     async def calendar(
         self,
@@ -224,8 +285,6 @@ class SchedulePages:
 
 
 def _firings(name: str, intent: Intent, now: int, count: int) -> list[int]:
-    from rota.client.schedules import next_of
-
     return [instant(one.runs_at) for one in next_of(name, intent, now, count)]
 
 

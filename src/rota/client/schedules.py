@@ -5,9 +5,7 @@ One method per verb; CLI, HTTP and Python all call these. A schedule is addresse
 
 from __future__ import annotations
 
-import heapq
-import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from types import EllipsisType
 from typing import Any, NamedTuple, Unpack
@@ -16,23 +14,16 @@ import msgspec
 
 from rota.client.caller import refuse_in_workflow
 from rota.client.schedule_pages import SchedulePages
+from rota.client.schedule_view import ScheduleView, sane, view_of
 from rota.client.start import NO_OPTIONS, RunOptions, Startable
 from rota.core.redaction import Redactor
 from rota.core.runs.lifecycle import Status, Trigger
-from rota.core.runs.model import NewRun, Run, Schedule
+from rota.core.runs.model import NewRun, Schedule
 from rota.core.runs.names import checked_key, checked_name
-from rota.core.schedules.intent import RUNS_DONE, Intent, jitter_us
+from rota.core.schedules.intent import RUNS_DONE
 from rota.core.suggest import check_options, suggestion
-from rota.core.time.describe import describe
-from rota.core.time.instants import Duration, instant, iso, micros, moment
-from rota.core.time.recurrence import (
-    Spec,
-    between,
-    count_between,
-    next_after,
-    notes,
-    previous_before,
-)
+from rota.core.time.instants import instant, iso
+from rota.core.time.recurrence import between, count_between, previous_before
 from rota.engine.wakeups import READY, SCHEDULE
 from rota.errors import BadSchedule, UnknownSchedule, WrongState
 from rota.schedules import definition
@@ -48,36 +39,12 @@ from rota.schedules.definition import (
 )
 from rota.schedules.edit import Retiming
 from rota.schedules.host_zone import host_zone_name
-from rota.schedules.overrides import FieldDifference, checked_fields, differences, run_options
+from rota.schedules.overrides import checked_fields, run_options
 from rota.store.backend.database import Tx
 from rota.store.runs.start import start_runs
 from rota.store.schedules import templates as store
 
-PREVIEW_MAX = 1000
 BACKFILL_MAX = 100_000
-
-
-class Occurrence(NamedTuple):
-    """One future occurrence: nominal and effective instant, with remarks about the clock."""
-
-    schedule: str
-    due_at: datetime
-    runs_at: datetime
-    notes: list[str]
-
-
-class ScheduleView(NamedTuple):
-    """A schedule with what it means; `problem` says why that cannot be evaluated any more."""
-
-    schedule: Schedule
-    intent: Intent
-    text: str
-    problem: str | None = None
-
-    @property
-    def differences(self) -> Sequence[FieldDifference]:
-        """The fields that an operator has changed, with the code's value and the one in force."""
-        return differences(self.schedule, self.intent)
 
 
 class Backfill(NamedTuple):
@@ -106,10 +73,30 @@ class Schedules(SchedulePages):
         replace: bool = False,
         **options: Unpack[ScheduleOptions],
     ) -> ScheduleView:
-        """Make a schedule. A taken name is an error, or with `replace` its new definition.
+        """Create a schedule that an operator owns.
 
-        Without a zone a new schedule gets this machine's, and one that exists keeps its own.
-        `args` and `input` are the workflow's arguments. Options: see `ScheduleOptions`.
+        Args:
+            name: Its name, unique in the namespace.
+            workflow: The workflow to run, or its name.
+            when: Cron, an interval, a time or English; a list is one schedule.
+            timezone: An IANA name. A new schedule without one gets that of this machine.
+            owner: Who may redefine it; for Rota's own use.
+            origin: The program that declares it; for Rota's own use.
+            replace: Redefine an existing schedule instead of raising an error.
+            options: Arguments (`args`, `input`), limits and policies; see `ScheduleOptions`.
+
+        Returns:
+            The schedule as it was stored.
+
+        Raises:
+            BadSchedule: The name is taken, or `when` cannot be read.
+            UnknownZone: There is no such time zone.
+            BadInput: The arguments do not fit the workflow.
+
+        Example:
+            await app.schedules.create(
+                "nightly", backup, "30 2 * * *", timezone="Europe/Berlin", max_delay="2h"
+            )
         """
         check_options(options, ScheduleOptions, self.create)
         refuse_in_workflow("schedules.create")
@@ -143,7 +130,11 @@ class Schedules(SchedulePages):
     # -- finding ---------------------------------------------------------------------------
 
     async def get(self, name: str) -> ScheduleView:
-        """One schedule."""
+        """Find a schedule by name.
+
+        Raises:
+            UnknownSchedule: There is no schedule of that name.
+        """
         checked_name(name, "schedule name")
         found = await self._client.database.read(
             store.find, namespace=self._client.settings.namespace, name=name
@@ -153,7 +144,12 @@ class Schedules(SchedulePages):
         return view_of(found)
 
     async def list(self, *, after: str = "", limit: int = 1000) -> Sequence[ScheduleView]:
-        """Schedules by name; a page at a time."""
+        """List schedules by name.
+
+        Args:
+            after: The last name of the page before.
+            limit: At most so many.
+        """
         rows = await self._client.database.read(
             store.listing, namespace=self._client.settings.namespace, after=after, limit=limit
         )
@@ -172,48 +168,22 @@ class Schedules(SchedulePages):
             store.origins_in, namespace=self._client.settings.namespace, package=package
         )
 
-    async def preview(self, name: str, count: int = 5) -> Sequence[Occurrence]:
-        """The next occurrences of a schedule, with remarks about daylight saving."""
-        shown = _sane(await self.get(name))
-        return next_of(name, shown.intent, self._client.clock.now(), count)
-
-    async def upcoming(self, *, within: Duration = "1d", limit: int = 50) -> Sequence[Occurrence]:
-        """The next occurrences, across all schedules; an overdue one counts from its next time
-        on."""
-        now = self._client.clock.now()
-        until = now + micros(within)
-        rows = await self._client.database.read(
-            store.soonest, namespace=self._client.settings.namespace, now=now, until=until,
-            limit=limit,
-        )  # fmt: skip
-        streams = [_ahead(row, now, until) for row in rows]
-        soonest = itertools.islice(heapq.merge(*streams, key=lambda one: one[0]), limit)
-        return [
-            Occurrence(name, moment(due_at), moment(at), notes(spec, due_at))
-            for at, name, due_at, spec in soonest
-        ]
-
-    async def history(
-        self, name: str, *, limit: int = 50, start: datetime | None = None,
-        end: datetime | None = None,
-    ) -> Sequence[Run]:  # fmt: skip
-        """The ledger: every occurrence with its outcome, newest first.
-
-        A row has the id, trigger and start of the first attempt, and the status, result and end
-        of the newest one: how the occurrence ended, after all retries and recoveries."""
-        shown = await self.get(name)
-        return await self._client.database.read(
-            store.history, shown.schedule.id, limit=limit,
-            from_at=0 if start is None else instant(start),
-            to_at=0 if end is None else instant(end),
-        )  # fmt: skip
-
     # -- steering --------------------------------------------------------------------------
 
     async def pause(
         self, name: str, *, note: str = "", until: datetime | None = None
     ) -> ScheduleView:
-        """Stop firing; runs already created are left alone. `until` resumes by itself."""
+        """Pause a schedule. Runs already created continue.
+
+        Args:
+            name: The schedule.
+            note: Why; it is shown while the schedule is paused.
+            until: When it resumes by itself.
+
+        Raises:
+            BadSchedule: `until` is in the past.
+            UnknownSchedule: There is no schedule of that name.
+        """
         if note:
             checked_key(note, "note")
         now = self._client.clock.now()
@@ -236,13 +206,22 @@ class Schedules(SchedulePages):
         return await self._change(name, rest)
 
     async def resume(self, name: str, *, catch_up: bool = False) -> ScheduleView:
-        """Fire again, from the next occurrence; `catch_up` owes what was missed since the pause."""
+        """Resume a paused schedule.
+
+        Args:
+            name: The schedule.
+            catch_up: Treat the occurrences during the pause as missed, instead of skipping them.
+
+        Raises:
+            WrongState: It is not paused, or has no further occurrence.
+            UnknownSchedule: There is no schedule of that name.
+        """
         now = self._client.clock.now()
 
         def wake(old: Schedule) -> Schedule:
             if old.status != Status.PAUSED:
                 raise WrongState(f"schedule {name} is not paused")
-            shown = _sane(view_of(old))
+            shown = sane(view_of(old))
             fresh = store.resumed(old, shown.intent, now=now, catch_up=catch_up)
             if fresh.reason == RUNS_DONE:
                 raise WrongState(f"schedule {name} has done all its runs; raise its max runs first")
@@ -271,9 +250,27 @@ class Schedules(SchedulePages):
         sub_second: bool = False,
         **words: Unpack[PolicyOptions],
     ) -> ScheduleView:
-        """Change any part; an option that is not named stays, and None takes a bound away. An edit
-        that would release occurrences at once is refused unless confirmed. A schedule that has
-        ended continues when the edit gives it more, and an unreadable one is fixed."""
+        """Change a schedule. Fields that are not named stay; None clears a limit.
+
+        A schedule that has ended continues if the edit allows it. An edit repairs an unreadable
+        schedule.
+
+        Args:
+            name: The schedule.
+            when: A new timing.
+            workflow: Another workflow, or its name.
+            timezone, gap, repeat: Another time zone, and its rules for daylight saving.
+            start, end: No occurrence outside of these times; None clears them.
+            input: Arguments that replace all existing ones.
+            queue, priority: Another queue or priority.
+            confirm: Accept that missed occurrences run at once.
+            sub_second: Allow more than one occurrence a second.
+            words: Policies; see `PolicyOptions`.
+
+        Raises:
+            BadSchedule: A value is wrong, or missed occurrences would run at once.
+            UnknownSchedule: There is no schedule of that name.
+        """
         check_options(words, PolicyOptions, self.update)
         RunOptions(queue=queue or None, priority=priority).check()
         now = self._client.clock.now()
@@ -308,15 +305,23 @@ class Schedules(SchedulePages):
         return changed
 
     async def reset(self, name: str, *fields: str, confirm: bool = False) -> ScheduleView:
-        """Restore the code's values of some fields, or of all, in a schedule that code declares.
+        """Restore the declared values of a schedule that code, `rota.toml` or a pipeline declares.
 
-        Fields have the names of the options of `create`. A reset that would make missed
-        occurrences due at once is refused unless confirmed."""
+        Args:
+            name: The schedule.
+            fields: Names of options of `create`; without any, all of them.
+            confirm: Accept that missed occurrences run at once.
+
+        Raises:
+            BadInput: A field does not exist.
+            BadSchedule: Missed occurrences would run at once.
+            UnknownSchedule: There is no schedule of that name.
+        """
         now = self._client.clock.now()
         chosen = checked_fields(fields)
 
         def restore(old: Schedule) -> Schedule:
-            _sane(view_of(old))
+            sane(view_of(old))
             return definition.reset(old, chosen, now, confirm=confirm)
 
         changed = await self._change(name, restore)
@@ -335,7 +340,11 @@ class Schedules(SchedulePages):
         await self._change(name, edit)
 
     async def delete(self, name: str) -> None:
-        """Remove a schedule. The runs it fired stay."""
+        """Delete a schedule. Its runs stay.
+
+        Raises:
+            UnknownSchedule: There is no schedule of that name.
+        """
         refuse_in_workflow("schedules.delete")
         shown = await self.get(name)
         now = self._client.clock.now()
@@ -343,12 +352,22 @@ class Schedules(SchedulePages):
         await self._client.wakeups.announce(READY, SCHEDULE)
 
     async def trigger(self, name: str, *, input: dict[str, Any] | None = None) -> str:  # noqa: A002
-        """Run it now, beside its schedule, which does not move; returns the run's id. `input`
-        replaces the schedule's arguments for this run."""
+        """Run the workflow of a schedule now. The next occurrence does not move.
+
+        Args:
+            name: The schedule.
+            input: Arguments of this run, instead of the schedule's.
+
+        Returns:
+            The id of the run.
+
+        Raises:
+            UnknownSchedule: There is no schedule of that name.
+        """
         refuse_in_workflow("schedules.trigger")
         shown = await self.get(name)
         if shown.intent.workflow == LOST:
-            _sane(shown)
+            sane(shown)
         now = self._client.clock.now()
         template, workflow = shown.schedule, shown.intent.workflow
         body = template.input
@@ -369,10 +388,20 @@ class Schedules(SchedulePages):
     async def backfill(
         self, name: str, start: datetime, end: datetime, *, parallel: int = 1, dry_run: bool = False
     ) -> Backfill:
-        """Run the occurrences of a past range that have no run yet, `parallel` at a time.
+        """Run past occurrences that have no run yet.
 
-        A dry run starts nothing and counts what would run; it refuses what a run would refuse."""
-        shown = _sane(await self.get(name))
+        Args:
+            name: The schedule.
+            start: Begin of the range.
+            end: End of the range, not in the future.
+            parallel: How many run at the same time.
+            dry_run: Start nothing, and count what would run.
+
+        Raises:
+            BadSchedule: The range is wrong, or holds more than 100,000 occurrences.
+            UnknownSchedule: There is no schedule of that name.
+        """
+        shown = sane(await self.get(name))
         if parallel < 1:
             raise BadSchedule(f"parallel={parallel} lets nothing run", hint="Give 1 or more.")
         first, last = instant(start) - 1, instant(end)
@@ -451,51 +480,3 @@ class Schedules(SchedulePages):
         names = [shown.schedule.name for shown in await self.list()]
         hint = suggestion(name, names)
         return UnknownSchedule(f"there is no schedule {name!r}", hint=hint, name=name)
-
-
-def _ahead(row: Schedule, now: int, until: int) -> Iterator[tuple[int, str, int, Spec]]:
-    """The occurrences of a schedule that fire after now: effective instant, name, nominal instant
-    and spec. One that cannot be read has none: it is quarantined when it is due."""
-    intent, problem = definition.found(row)
-    if problem is not None:
-        return
-    spread = jitter_us(row.name, intent.policies)
-    left = intent.runs_left
-    due_at = row.due_at
-    if due_at is not None and due_at + spread <= now:  # overdue: it fires any moment
-        due_at, left = next_after(intent.spec, now - spread), left - 1
-    while due_at is not None and due_at + spread <= until and left > 0:
-        yield due_at + spread, row.name, due_at, intent.spec
-        due_at, left = next_after(intent.spec, due_at), left - 1
-
-
-def next_of(name: str, intent: Intent, now: int, count: int) -> list[Occurrence]:
-    """The next `count` occurrences from `now`."""
-    spread = jitter_us(name, intent.policies)
-    if intent.policies.runs_max is not None:
-        count = min(count, intent.policies.runs_max - intent.fired_count)
-    found: list[Occurrence] = []
-    at = next_after(intent.spec, now)
-    while at is not None and len(found) < min(count, PREVIEW_MAX):
-        found.append(Occurrence(name, moment(at), moment(at + spread), notes(intent.spec, at)))
-        at = next_after(intent.spec, at)
-    return found
-
-
-def view_of(schedule: Schedule) -> ScheduleView:
-    """A row with what it means."""
-    intent, problem = definition.found(schedule)
-    if problem is not None:  # a poison row is shown, not hidden
-        return ScheduleView(schedule, intent, f"cannot be read: {problem}", problem)
-    return ScheduleView(schedule, intent, describe(intent.spec))
-
-
-def _sane(shown: ScheduleView) -> ScheduleView:
-    """The schedule, or an error when it cannot be evaluated."""
-    if shown.problem is None:
-        return shown
-    name = shown.schedule.name
-    raise BadSchedule(
-        f"schedule {name} cannot be read any more: {shown.problem}",
-        hint=f"Fix it first: `rota schedule update {name}` with what is wrong or lost.",
-    )

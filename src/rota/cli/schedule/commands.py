@@ -18,7 +18,7 @@ from rota.core.time.instants import micros, patience_micros
 
 if TYPE_CHECKING:
     from rota.client.client import Client
-    from rota.client.schedules import Occurrence, ScheduleView
+    from rota.client.schedule_view import Occurrence, ScheduleView
 
 
 @click.group(cls=CommandGroup)

@@ -12,7 +12,7 @@ from rota.cli.schedule.options import zone_options
 from rota.core.time.instants import instant
 
 if TYPE_CHECKING:
-    from rota.client.schedules import Occurrence
+    from rota.client.schedule_view import Occurrence
     from rota.schedules.preview import Preview
 
 

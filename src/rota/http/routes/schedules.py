@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from rota.client.schedules import ScheduleView
+from rota.client.schedule_view import ScheduleView
 from rota.core.time.instants import instant, iso, moment
 from rota.explain.schedule import why
 from rota.http.cursor import cursor, position
