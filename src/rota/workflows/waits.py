@@ -181,7 +181,8 @@ def _look_again_at(child_id: str, now: int) -> int:
     return now + min(max(age // 8, LOOK_US_MIN), LOOK_US_MAX)
 
 
-async def _child_end(flow: WorkflowRun, key: str, child_id: str, siblings: Siblings) -> StoredStep:
+async def _awaited(flow: WorkflowRun, key: str, child_id: str, siblings: Siblings) -> ChainResult:
+    """Wait until a child has ended, or until its record is gone."""
     while True:
         with flow:
             seen = await flow.ours(siblings.look(flow, child_id))
@@ -189,16 +190,17 @@ async def _child_end(flow: WorkflowRun, key: str, child_id: str, siblings: Sibli
             await _retry_child(flow, key, child_id)
             continue
         if seen.ended is not None:
-            ended = seen.ended
-            break
+            return seen.ended
         if seen.is_gone:
-            ended = ChainResult(
-                child_id, "failed", None, None, describe(UnknownRun(GONE, hint=GONE_HINT))
-            )
-            break
+            gone = describe(UnknownRun(GONE, hint=GONE_HINT))
+            return ChainResult(child_id, "failed", None, None, gone)
         # The end of another parent's child wakes only its own parent: look again.
         look_at = None if seen.is_own else _look_again_at(child_id, flow.clock.now())
         await flow.wait("child", look_at)
+
+
+async def _child_end(flow: WorkflowRun, key: str, child_id: str, siblings: Siblings) -> StoredStep:
+    ended = await _awaited(flow, key, child_id, siblings)
     good = ended.status == "completed"
     error = None if good else end_of(ended.status, ended.reason, ended.error)
     step = flow.new_step(

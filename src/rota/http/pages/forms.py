@@ -1,4 +1,4 @@
-"""Text of forms: JSON, and the input of a workflow. Pure."""
+"""Input of forms: JSON, and the arguments of a workflow. Pure."""
 
 from __future__ import annotations
 

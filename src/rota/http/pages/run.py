@@ -235,7 +235,7 @@ def signal_of(state: RunState, last: Run) -> str | None:
 
 @dataclass(frozen=True)
 class SignalForm:
-    """The content of a signal form that was refused."""
+    """The input of a refused signal form."""
 
     name: str = ""
     value: str = ""

@@ -84,7 +84,7 @@ class DurationView:
 
 @dataclass(frozen=True)
 class SteerForm:
-    """The content of a form that was refused; `opens` names the form."""
+    """The input of a refused form; `opens` names the form."""
 
     opens: str = ""
     input: str = ""
