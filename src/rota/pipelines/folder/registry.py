@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from rota.client.schedules import view_of
+from rota.client.schedule_view import view_of
 from rota.core.runs.model import Schedule
 from rota.engine.wakeups import SCHEDULE
 from rota.errors import BadInput, BadSchedule, RotaError
