@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
-from rota.core import redaction, typed
+from rota.core import redaction, spans, typed
 from rota.core.runs.failures import describe
 from rota.core.runs.model import StoredStep
 from rota.core.runs.stored_errors import read_error
@@ -43,9 +44,7 @@ async def run_step(
         try:
             with flow:
                 try:
-                    result = await invoke.invoke(
-                        step, args, kwargs, flow.context.threads, flow.clock
-                    )
+                    result = await _invoked(flow, step, key, attempt, args, kwargs)
                     flow.check_open()  # a step that swallowed its cancellation has no result
                     output = typed.encode(
                         result, what=step.result_name, bytes_max=flow.context.payload_bytes_max
@@ -74,6 +73,19 @@ async def run_step(
         if trouble is None:
             return value
         await _until_retry(flow, step, known, trouble)
+
+
+def _invoked(
+    flow: WorkflowRun, step: Step[..., Any], key: str, attempt: int, args: Any, kwargs: Any
+) -> Coroutine[Any, Any, Any]:
+    """One execution of a step, inside a span if anything is traced."""
+    work = invoke.invoke(step, args, kwargs, flow.context.threads, flow.clock)
+    return _traced(work, step.name, key, attempt) if spans.is_on() else work
+
+
+async def _traced(work: Coroutine[Any, Any, Any], name: str, key: str, attempt: int) -> Any:
+    with spans.step(name, key, attempt):
+        return await work
 
 
 async def _until_retry(
