@@ -20,12 +20,15 @@ ROOT = Path(__file__).resolve().parents[1]
 IMAGES = ROOT / "docs" / "images"
 DAYS = 14
 WIDTH, HEIGHT = 1280, 800
+PHONE = 380
 COLOURS = 256
 PAGES = {
     "overview": "/", "runs": "/runs", "schedules": "/schedules",
     "schedule": "/schedules/sync-orders", "schedule-edit": "/schedules/sync-orders/edit",
     "automations": "/automations", "automation": "/automations/supplier-invoices",
     "unknown-outcome": "/automations/refunds", "pipelines": "/pipelines", "workers": "/workers",
+    "run-start": "/runs/new?workflow=fulfil", "bulk": "/runs/bulk?status=failed",
+    "login": "/login", "not-found": "/schedules/nothing",
 }  # fmt: skip
 # A picture shows no path of the machine it was taken on.
 HIDE = """(root) => {
@@ -55,9 +58,11 @@ def main() -> None:
 
 async def busy(app: Shop) -> None:
     """Runs under way, and one that a limit holds back."""
-    app.pause_s = 0.4
+    app.pause_s, app.books_differ = 0.4, True
     await app.start("import_catalog", 4)
-    await asyncio.sleep(3)
+    failing = await app.start("close_books", "2026-10")
+    await app.runs.wait(failing.id, timeout="1m")
+    app.books_differ = False
     app.pause_s = 60
     await app.start("import_catalog", 3)
     for _ in range(3):
@@ -74,6 +79,7 @@ async def shoot(browser: BrowserThread, server: ShopServer, theme: str) -> None:
     for name, selector in (
         ("run", "/runs?q=close_books"),
         ("run-completed", "/runs?q=import_catalog&status=completed"),
+        ("run-waiting", "/runs?q=import_catalog&status=pending"),
     ):
         await page.go(selector)
         await page.page.click("#rows a[href^='/runs/']")
@@ -82,7 +88,9 @@ async def shoot(browser: BrowserThread, server: ShopServer, theme: str) -> None:
     await page.go("/pipelines")
     href = await page.page.get_attribute("a[href^='/pipeline-runs/']", "href")
     await take(page, href or "", "pipeline-run", theme)
-    await page.close()
+    await page.page.set_viewport_size({"width": PHONE, "height": HEIGHT})
+    await take(page, "/", "phone", theme)
+    await page.page.context.close()  # the page that is not found complains, and should
 
 
 async def take(page: WatchedPage, path: str, name: str, theme: str) -> None:

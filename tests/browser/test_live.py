@@ -11,7 +11,7 @@ from tests.browser.kit.shop import HOSTILE
 
 async def test_steps_of_a_run_appear_while_it_runs(page: WatchedPage, shop: ShopServer) -> None:
     view = page.page
-    shop.app.pause_s = 0.5
+    shop.app.pause_s = 3
     run = shop.call(shop.app.start("import_catalog", 3))
     await page.go(f"/runs/{run.id}")
     await view.wait_for_selector("#steps tbody tr >> nth=1")
@@ -32,7 +32,11 @@ async def test_log_lines_of_a_run_are_text_with_their_level(
         NewLogLine(run.id, now, level, "shop", text)
         for level, text in (("INFO", "begun"), ("WARNING", HOSTILE), ("ERROR", "x" * 900))
     ]
-    shop.call(shop.app.database.write(logs.append, lines))
+
+    async def write() -> None:
+        await shop.app.database.write(logs.append, lines)
+
+    shop.call(write())
     await page.go(f"/runs/{run.id}")
     assert await view.locator("#log li").count() == 3
     assert HOSTILE in await view.inner_text("#log li.w")

@@ -47,6 +47,16 @@ async def test_axe_finds_nothing_and_nothing_is_clipped(
     assert not found, "\n".join(found)
 
 
+async def test_an_open_form_fits_a_phone(browser: BrowserThread, shop: ShopServer) -> None:
+    page = await browser.open(shop.address, viewport={"width": 380, "height": 800})
+    await page.go("/schedules/sync-orders")
+    for form in ("#fold-trigger", "#fold-pause"):
+        await page.page.click(f"{form} summary")
+        assert not await page.overflow(), form
+        assert not await page.axe(), form
+    await page.close()
+
+
 async def test_a_hostile_name_is_text(page: WatchedPage) -> None:
     await page.go("/runs?q=quick")
     assert HOSTILE[:40] in await page.text()

@@ -266,7 +266,7 @@ class Context:
 
     def left_behind(self) -> NotAllowed | None:
         """The error about a task that may use `ctx` after its handler has returned."""
-        # Usually nobody else refers to it, and a search through all tasks is not needed.
+        # Usually only the host refers to it, and a search through all tasks is not needed.
         if self._loop is not None or sys.getrefcount(self) <= HELD_BY_HOST:
             return None
         site = use_elsewhere(self, LEAVES)

@@ -75,7 +75,10 @@ class Runs(BulkVerbs):
         run = await self.get(run_id)
         if run.kind == "schedule":
             run = await self._own(run_id)
-        return await self._client.database.read(history.chain, root_id=run.root_id)
+        attempts = await self._client.database.read(history.chain, root_id=run.root_id)
+        if not attempts:  # pruned or archived a moment ago: the error says which
+            await self.get(run.id)
+        return attempts
 
     async def steps(self, run_id: str) -> list[StoredStep]:
         """Return the recorded steps of a run, in order.

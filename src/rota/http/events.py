@@ -108,6 +108,10 @@ class EventHub:
 
     # -- readers ---------------------------------------------------------------------------
 
+    def stream_count(self) -> int:
+        """How many streams are open."""
+        return self._readers.total()
+
     def reserve(self, reader: str) -> contextlib.AbstractContextManager[bool]:
         """A slot for one more stream of a reader, held while the stream is open."""
         if self._is_full(reader):

@@ -6,12 +6,14 @@ import asyncio
 import dataclasses
 import logging
 import secrets
+import time
 from collections.abc import Sequence
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from rota.core import redaction
+from rota.core.meters import HTTP_REQUESTS, HTTP_SECONDS
 from rota.core.redaction import Redactor
 from rota.core.time.zones import zone_named
 from rota.errors import StoreError, UnknownZone
@@ -54,6 +56,7 @@ REQUEST_S = 35.0  # a wait for a result takes up to 30 s of it
 READ_S = 10.0  # for a look; lists are bounded, so that a longer one is a store in trouble
 BODY_S = 30.0  # a sender that is slower is not worth its connection
 ZONE_COOKIE = "rota_zone"
+NO_ROUTE = "none"
 STATIC = Page("GET", "/static/{name}", "open", files.static_file)
 ROBOTS = Page("GET", "/robots.txt", "open", files.robots)
 OPEN = Page("GET", "/open/{secret}", "open", follow_link)
@@ -73,7 +76,9 @@ class Site:
         self._gate = Gate(client, options, port, logins)
         self._hub = EventHub(client)
         url = options.address(port)
-        self._state = SiteState(self._hub, MetricsCache(client), logins, url, store_key(client))
+        self._state = SiteState(
+            self._hub, MetricsCache(client, self._hub.stream_count), logins, url, store_key(client)
+        )
         own = [STATIC, OPEN, LOGOUT, ROBOTS, HOOK, *pages.PAGES, *(one.page for one in ROUTES)]
         if options.mcp != "off":
             own.append(mcp_page(options.mcp))
@@ -91,10 +96,12 @@ class Site:
         """The answer to one request, with the headers that every answer has."""
         request_id = secrets.token_hex(8)
         redaction.serve(self._redactor)
+        began = time.perf_counter()
         try:
             found = await self._answer(raw, request_id)
         except Exception as error:  # a handler's failure must not end the server
             found = self._problem(error, raw, request_id)
+        self._count(raw, found.status, time.perf_counter() - began)
         headers = security_headers(
             {"x-request-id": request_id, **found.headers}, https=self._options.is_https
         )
@@ -136,6 +143,17 @@ class Site:
                 HTTPStatus.REQUEST_TIMEOUT, "slow_body",
                 f"the body was not here after {BODY_S:.0f} s", headers={"connection": "close"},
             ) from error  # fmt: skip
+
+    def _count(self, raw: RawRequest, status: int, took_s: float) -> None:
+        """Count an answer under the pattern of its path: paths have names of users in them."""
+        try:
+            match = self._router.match(raw.raw_path)
+        except UnicodeDecodeError:
+            match = None
+        page = next(iter(match.methods.values())) if match is not None else None
+        route = page.path if page is not None else NO_ROUTE
+        HTTP_REQUESTS.add(route, str(int(status)))
+        HTTP_SECONDS.observe(took_s, route)
 
     async def _audit(self, page: Page, request: WebRequest, found: Answer) -> None:
         """Write down who did what. A refusal of the store does not undo what was done."""

@@ -20,6 +20,7 @@ from rota.tools import Applied, Call, Safety, Tool, Unknown, Verdict
 
 log = logging.getLogger("shop")
 log.setLevel(logging.INFO)
+LOOKED_AT_S = 0.05
 HOSTILE = '<script>alert("1")</script> & "quotes"'
 TRIAGE = """
 name: ticket-triage
@@ -87,6 +88,7 @@ class Shop(Rota):
         given: Any = {"namespace": "shop", "keep_days": 30} | settings
         super().__init__(url, **given)
         self.broken = False
+        self.books_differ = False
         self.pause_s = 0.01
         self.slow = False
         self.payments = Payments()
@@ -96,6 +98,11 @@ class Shop(Rota):
         self._automations()
         self.ai = Offline(replies=self._reply, prices=Prices({"offline:*": (3.0, 15.0)}))
         self.pipelines.use(self.ai)
+
+    async def work(self, times: int = 1) -> None:
+        """Take some real time, where somebody looks."""
+        if self.pause_s > LOOKED_AT_S:
+            await asyncio.sleep(times * self.pause_s)
 
     def _reply(self, request: Request) -> str:
         text = request.prompt
@@ -113,15 +120,18 @@ class Shop(Rota):
 
         @app.step
         async def lock_month(month: str) -> str:
+            await app.work()
             return month
 
         @app.step
         async def load_entries(month: str) -> int:
+            await app.work(3)
             return 18_204
 
         @app.step(retries=0)
         async def reconcile(month: str) -> str:
-            if app.broken:
+            await app.work(2)
+            if app.broken or app.books_differ:
                 raise LedgerMismatch(f"debit and credit differ by 0.02 EUR for {month}")
             return "balanced"
 

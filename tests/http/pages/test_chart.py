@@ -29,5 +29,5 @@ def test_the_axis_counts_full_hours_of_the_readers_wall() -> None:
     assert [tick.text for tick in ticks][:3] == ["now", "18", "21"]
     assert all(0 <= tick.x <= 100 for tick in ticks)
     assert [tick.text for tick in chart.span_ticks(4 * MINUTE)] == [
-        "0 s", "1 min 00 s", "2 min 00 s", "3 min 00 s", "4 min 00 s",
+        "0 s", "", "2 min 00 s", "", "4 min 00 s",
     ]  # fmt: skip

@@ -108,15 +108,15 @@ async def _inputs(request: WebRequest, name: str, clock: WallClock) -> TableView
     rows = [
         TableRow(seen.input.id, (
             CellView(clipped(seen.input.title, 120), "", f"{seen.input.source} {seen.input.type}"),
-            CellView(state=named(EVENTS, seen.status)),
+            CellView(cls="p2", state=named(EVENTS, seen.status)),
             CellView(str(seen.event_count), "num p2"),
             CellView(str(seen.unfinished_count), "num p2"),
-            CellView(at=clock.stamp(seen.input.created_at), cls="num"),
+            CellView(at=clock.stamp(seen.input.created_at), cls="num p2"),
         ))
         for seen in found
     ]  # fmt: skip
-    heads = (Head("Input"), Head("Status"), Head("Events", "num p2"), Head("Open", "num p2"),
-        Head("Came in", "num"))  # fmt: skip
+    heads = (Head("Input"), Head("Status", "p2"), Head("Events", "num p2"), Head("Open", "num p2"),
+        Head("Came in", "num p2"))  # fmt: skip
     return _page(request, name, "inputs", heads, rows, found[-1].input.id if found else "")
 
 
@@ -128,13 +128,13 @@ async def _outputs(request: WebRequest, name: str, clock: WallClock) -> TableVie
         TableRow(row.id, (
             CellView(clipped(row.title or row.tool, 100), "", f"{row.tool} by {row.handler}",
                 fields=stored_value(row.params).fields),
-            CellView(state=named(MUTATIONS, row.status)),
+            CellView(cls="p2", state=named(MUTATIONS, row.status)),
             CellView(row.run_id[-8:], "p2 id", href=f"/runs/{row.run_id}"),
-            CellView(at=clock.stamp(row.created_at), cls="num"),
+            CellView(at=clock.stamp(row.created_at), cls="num p2"),
         ))
         for row in found
     ]  # fmt: skip
-    heads = (Head("Change"), Head("Status"), Head("Run", "p2"), Head("When", "num"))
+    heads = (Head("Change"), Head("Status", "p2"), Head("Run", "p2"), Head("When", "num p2"))
     return _page(request, name, "outputs", heads, rows, found[-1].id if found else "")
 
 
@@ -145,7 +145,7 @@ async def _events(request: WebRequest, name: str, clock: WallClock) -> TableView
         limit=PAGE_SIZE,
     )  # fmt: skip
     rows = [_event(one, clock) for one in found]
-    heads = (Head("Event"), Head("Status"), Head("Published", "num p2"), Head("", "num"))
+    heads = (Head("Event"), Head("Status", "p2"), Head("Published", "num p2"), Head("", "num"))
     return _page(request, name, "events", heads, rows, found[-1].id if found else "")
 
 
@@ -155,7 +155,7 @@ def _event(one: StoredEvent, clock: WallClock) -> TableRow:
     can_skip = one.status == "pending"
     return TableRow(one.id, (
         CellView(f"{one.topic}/{one.message_id}", fields=fields),
-        CellView(state=named(EVENTS, one.status)),
+        CellView(cls="p2", state=named(EVENTS, one.status)),
         CellView(at=clock.stamp(one.created_at), cls="num p2"),
         CellView("", "num", skip=SkipForm(one.topic, one.message_id) if can_skip else None),
     ))  # fmt: skip
@@ -171,11 +171,16 @@ async def _runs(request: WebRequest, name: str, clock: WallClock) -> TableView:
         text = error_line(seen.error) if seen.error else deed(run, seen.change)
         rows.append(TableRow(run.run_id, (
             CellView(run.handler, "what", clipped(text, 120), href=f"/runs/{run.run_id}"),
-            CellView(state=state_of(seen.status, seen.reason)),
+            CellView(cls="p2", state=state_of(seen.status, seen.reason)),
             CellView(took(run.started_at, run.finished_at), "num p2"),
-            CellView(at=clock.stamp(run.started_at), cls="num"),
+            CellView(at=clock.stamp(run.started_at), cls="num p2"),
         )))  # fmt: skip
-    heads = (Head("Handler run"), Head("Status"), Head("Took", "num p2"), Head("Started", "num"))
+    heads = (
+        Head("Handler run"),
+        Head("Status", "p2"),
+        Head("Took", "num p2"),
+        Head("Started", "num p2"),
+    )
     return _page(request, name, "runs", heads, rows, found[-1].run.run_id if found else "")
 
 

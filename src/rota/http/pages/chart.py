@@ -69,14 +69,13 @@ def lane_bar(begin: int, end: int, *, first: int, last: int, tone: str) -> Bar:
 
 
 def span_ticks(whole_us: int) -> list[Tick]:
-    """Up to five marks from 0 to a duration; fewer where two of them would say the same."""
-    ticks: list[Tick] = []
+    """Four parts from 0 to a duration; the beginning, the middle and the end are named."""
+    ends = {0: ("0 s", "start"), 2: (duration(whole_us // 2), "middle"),
+        4: (duration(whole_us), "end")}  # fmt: skip
+    ticks = []
     for at in range(5):
-        text = "0 s" if at == 0 else duration(whole_us * at // 4)
-        if ticks and (text == ticks[-1].text or text == "0 ms"):
-            continue
-        anchor = "start" if at == 0 else "end" if at == 4 else "middle"
-        ticks.append(Tick(25.0 * at, text, anchor, at in (1, 2, 3)))
+        text, anchor = ends.get(at, ("", "middle"))
+        ticks.append(Tick(25.0 * at, text, anchor, at == 2))
     return ticks
 
 

@@ -1,4 +1,4 @@
-"""What people type into forms: JSON, and the input of a workflow. Pure."""
+"""Text from forms: JSON, and the input of a workflow. Pure."""
 
 from __future__ import annotations
 

@@ -235,7 +235,7 @@ def signal_of(state: RunState, last: Run) -> str | None:
 
 @dataclass(frozen=True)
 class SignalForm:
-    """What a person typed into the form of a signal that was refused."""
+    """The typed text of a signal that was refused."""
 
     name: str = ""
     value: str = ""

@@ -85,7 +85,7 @@ class DurationView:
 
 @dataclass(frozen=True)
 class SteerForm:
-    """What a person typed into a form that was refused; `opens` names the form."""
+    """The typed text of a form that was refused; `opens` names the form."""
 
     opens: str = ""
     input: str = ""

@@ -63,6 +63,8 @@ async def ready(request: WebRequest) -> RouteReply[Readiness]:
     healthy = getattr(request.client, "healthy", None)
     if healthy is not None and not healthy():
         reasons.append(Reason("worker", "the event loop of the worker is blocked"))
+    if getattr(request.client, "is_draining", False):
+        reasons.append(Reason("worker", "the worker drains and takes no more runs"))
     status = HTTPStatus.SERVICE_UNAVAILABLE if reasons else HTTPStatus.OK
     return RouteReply(Readiness(not reasons, reasons), status)
 

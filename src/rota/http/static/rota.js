@@ -50,8 +50,15 @@ function morph(old, fresh) {
 
 function morphChildren(old, fresh) {
   const keyed = new Map([...old.children].filter(keyOf).map((child) => [keyOf(child), child]));
+  const kept = new Set([...fresh.children].map(keyOf));
   let place = old.firstChild;
   for (const wanted of [...fresh.childNodes]) {
+    // What is gone leaves first: behind it, elements without a key would be made again.
+    while (place && keyOf(place) && !kept.has(keyOf(place))) {
+      const next = place.nextSibling;
+      place.remove();
+      place = next;
+    }
     const known = keyOf(wanted) && keyed.get(keyOf(wanted));
     if (known && sameKind(known, wanted)) {
       if (known === place) place = place.nextSibling;
