@@ -288,7 +288,7 @@ async def list_upcoming(request: WebRequest, query: UpcomingQuery) -> list[Occur
     return documents(OccurrenceDocument, found)
 
 
-class LedgerQuery(
+class OccurrencesQuery(
     msgspec.Struct, forbid_unknown_fields=True, frozen=True, rename={"from_": "from"}
 ):
     """Which occurrences."""
@@ -300,7 +300,9 @@ class LedgerQuery(
 
 
 @route("GET", "/schedules/{name}/occurrences", "read", "schedules.ledger", problems=NOT_FOUND)
-async def list_occurrences(request: WebRequest, name: str, query: LedgerQuery) -> LedgerDocument:
+async def list_occurrences(
+    request: WebRequest, name: str, query: OccurrencesQuery
+) -> LedgerDocument:
     """List the occurrences of a schedule with their outcomes, newest first."""
     found = await request.client.schedules.ledger(
         name, after=query.cursor or None, limit=query.limit, start=query.from_, end=query.to
