@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Literal, TypedDict
 
 import msgspec
@@ -167,7 +167,7 @@ class SettingOptions(TypedDict, total=False):
     wake_s_min: float
     wake_s_max: float
     stale_days: float
-    secret_fields: Sequence[str]
+    secret_fields: tuple[str, ...]
 
 
 def load(values: Mapping[str, Any], *, source: str) -> Settings:
@@ -203,6 +203,7 @@ def _plain(refused: str) -> str:
 
 
 def _nearest(name: str, known: Iterable[str]) -> str | None:
+    # Settings lie below the core, so `core.suggest` cannot be imported here.
     near = difflib.get_close_matches(name, sorted(known), 3, 0.6)
     return f"Did you mean {', '.join(near)}?" if near else None
 

@@ -45,7 +45,7 @@ from rota.engine.wakeups import READY, TIMER, Wakeups
 from rota.engine.worker import Worker
 from rota.errors import (
     AlreadyStarted,
-    BadInput,
+    UnknownQueue,
     UsageError,
 )
 from rota.settings import Settings
@@ -352,7 +352,7 @@ class Client(Starter):
         for worker in await self.workers():
             known.update(msgspec.json.decode(worker.queues))
         if name not in known:
-            raise BadInput(
+            raise UnknownQueue(
                 f"there is no queue {name!r}",
                 hint=suggestion(name, known, f"Known: {', '.join(sorted(known))}."),
             )

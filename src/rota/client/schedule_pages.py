@@ -34,7 +34,7 @@ from rota.store.schedules.outcomes import (
 
 if TYPE_CHECKING:
     from rota.client.client import Client
-    from rota.client.schedules import ScheduleView
+    from rota.client.schedule_view import ScheduleView
     from rota.schedules.preview import Preview
 
 CALENDAR_DAYS_MAX = {"day": 400, "hour": 62}

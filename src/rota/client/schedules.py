@@ -16,14 +16,14 @@ import msgspec
 
 from rota.client.caller import refuse_in_workflow
 from rota.client.schedule_pages import SchedulePages
+from rota.client.schedule_view import ScheduleView, check_match, evaluable, view_of
 from rota.client.start import NO_OPTIONS, RunOptions, Startable
 from rota.core.redaction import Redactor
 from rota.core.runs.lifecycle import Status, Trigger
-from rota.core.runs.model import NewRun, Run, Schedule
+from rota.core.runs.model import NewRun, Run, Schedule, Started
 from rota.core.runs.names import checked_key, checked_name
 from rota.core.schedules.intent import RUNS_DONE, Intent, jitter_us
 from rota.core.suggest import check_options, suggestion
-from rota.core.time.describe import describe
 from rota.core.time.instants import Duration, instant, iso, micros, moment
 from rota.core.time.recurrence import (
     Spec,
@@ -48,7 +48,7 @@ from rota.schedules.definition import (
 )
 from rota.schedules.edit import Retiming
 from rota.schedules.host_zone import host_zone_name
-from rota.schedules.overrides import FieldDifference, checked_fields, differences, run_options
+from rota.schedules.overrides import checked_fields, run_options
 from rota.store.backend.database import Tx
 from rota.store.runs.start import start_runs
 from rota.store.schedules import templates as store
@@ -64,20 +64,6 @@ class Occurrence(NamedTuple):
     due_at: datetime
     runs_at: datetime
     notes: list[str]
-
-
-class ScheduleView(NamedTuple):
-    """A schedule with what it means; `problem` says why that cannot be evaluated any more."""
-
-    schedule: Schedule
-    intent: Intent
-    text: str
-    problem: str | None = None
-
-    @property
-    def differences(self) -> Sequence[FieldDifference]:
-        """The fields that an operator has changed, with the code's value and the one in force."""
-        return differences(self.schedule, self.intent)
 
 
 class Backfill(NamedTuple):
@@ -104,9 +90,11 @@ class Schedules(SchedulePages):
         owner: str = "operator",
         origin: str | None = None,
         replace: bool = False,
+        if_match: str | None = None,
         **options: Unpack[ScheduleOptions],
     ) -> ScheduleView:
-        """Make a schedule. A taken name is an error, or with `replace` its new definition.
+        """Make a schedule. A taken name is an error, or with `replace` its new definition; with
+        `if_match` only if the schedule still has this `etag`.
 
         Without a zone a new schedule gets this machine's, and one that exists keeps its own.
         `args` and `input` are the workflow's arguments. Options: see `ScheduleOptions`.
@@ -128,13 +116,17 @@ class Schedules(SchedulePages):
             options.get("paused", False),
         )  # fmt: skip
         fresh = told.made(zone or told.host_zone, schedule_id=self._client.ids.make(now), now=now)
-        if not await self._client.database.write(store.put, fresh, trigger="manual", now=now):
+        if if_match is not None or not await self._client.database.write(
+            store.put, fresh, trigger="manual", now=now
+        ):
             if not replace:
                 raise BadSchedule(
                     f"there is a schedule {name!r} already",
                     hint="Use another name, update it, or create it with replace.",
                 )
-            await self._change(name, lambda old: definition.redefined(old, told, now=now))
+            await self._change(
+                name, lambda old: definition.redefined(old, told, now=now), if_match=if_match
+            )
         await self._client.wakeups.announce(SCHEDULE)
         return await self.get(name)
 
@@ -172,7 +164,7 @@ class Schedules(SchedulePages):
 
     async def preview(self, name: str, count: int = 5) -> Sequence[Occurrence]:
         """The next occurrences of a schedule, with remarks about daylight saving."""
-        shown = _sane(await self.get(name))
+        shown = evaluable(await self.get(name))
         return next_of(name, shown.intent, self._client.clock.now(), count)
 
     async def upcoming(self, *, within: Duration = "1d", limit: int = 50) -> Sequence[Occurrence]:
@@ -240,7 +232,7 @@ class Schedules(SchedulePages):
         def wake(old: Schedule) -> Schedule:
             if old.status != Status.PAUSED:
                 raise WrongState(f"schedule {name} is not paused")
-            shown = _sane(view_of(old))
+            shown = evaluable(view_of(old))
             fresh = store.resumed(old, shown.intent, now=now, catch_up=catch_up)
             if fresh.reason == RUNS_DONE:
                 raise WrongState(f"schedule {name} has done all its runs; raise its max runs first")
@@ -267,11 +259,13 @@ class Schedules(SchedulePages):
         priority: int | None = None,
         confirm: bool = False,
         sub_second: bool = False,
+        if_match: str | None = None,
         **words: Unpack[PolicyOptions],
     ) -> ScheduleView:
         """Change any part; an option that is not named stays, and None takes a bound away. An edit
         that would release occurrences at once is refused unless confirmed. A schedule that has
-        ended continues when the edit gives it more, and an unreadable one is fixed."""
+        ended continues when the edit gives it more, and an unreadable one is fixed. With
+        `if_match` a schedule that no longer has this `etag` stays as it is: ChangedSince."""
         check_options(words, PolicyOptions, self.update)
         RunOptions(queue=queue or None, priority=priority).check()
         now = self._client.clock.now()
@@ -301,7 +295,7 @@ class Schedules(SchedulePages):
             )  # fmt: skip
             return definition.with_changes_noted(old, fresh, fields)
 
-        changed = await self._change(name, edit)
+        changed = await self._change(name, edit, if_match=if_match)
         self._client.wakeups.notify_soon(READY)  # Another overlap policy may have released a run.
         return changed
 
@@ -314,7 +308,7 @@ class Schedules(SchedulePages):
         chosen = checked_fields(fields)
 
         def restore(old: Schedule) -> Schedule:
-            _sane(view_of(old))
+            evaluable(view_of(old))
             return definition.reset(old, chosen, now, confirm=confirm)
 
         changed = await self._change(name, restore)
@@ -332,21 +326,42 @@ class Schedules(SchedulePages):
 
         await self._change(name, edit)
 
-    async def delete(self, name: str) -> None:
-        """Remove a schedule. The runs it fired stay."""
+    async def delete(self, name: str, *, if_match: str | None = None) -> None:
+        """Remove a schedule, with `if_match` only if it still has this `etag`. The runs it fired
+        stay."""
         refuse_in_workflow("schedules.delete")
-        shown = await self.get(name)
-        now = self._client.clock.now()
-        await self._client.database.write(store.delete, shown.schedule.id, now=now)
+        checked_name(name, "schedule name")
+        namespace, now = self._client.settings.namespace, self._client.clock.now()
+
+        async def remove(tx: Tx) -> bool:
+            old = await store.find(tx, namespace=namespace, name=name, lock=True)
+            if old is not None:
+                check_match(old, if_match)
+                await store.delete(tx, old.id, now=now)
+            return old is not None
+
+        if not await self._client.database.write(remove):
+            raise await self._unknown(name)
         await self._client.wakeups.announce(READY, SCHEDULE)
 
     async def trigger(self, name: str, *, input: dict[str, Any] | None = None) -> str:  # noqa: A002
         """Run it now, beside its schedule, which does not move; returns the run's id. `input`
         replaces the schedule's arguments for this run."""
+        return (await self.trigger_once(name, None, input=input)).id
+
+    async def trigger_once(
+        self,
+        name: str,
+        external_id: str | None,
+        *,
+        input: dict[str, Any] | None = None,  # noqa: A002
+    ) -> Started:
+        """The same, once: a second call with this external id answers with the first run."""
         refuse_in_workflow("schedules.trigger")
+        RunOptions(external_id=external_id).check()
         shown = await self.get(name)
         if shown.intent.workflow == LOST:
-            _sane(shown)
+            evaluable(shown)
         now = self._client.clock.now()
         template, workflow = shown.schedule, shown.intent.workflow
         body = template.input
@@ -357,12 +372,12 @@ class Schedules(SchedulePages):
             id=self._client.ids.make(now), namespace=template.namespace, name=workflow,
             available_at=now, input=body, queue=template.queue, priority=template.priority,
             kind="pipeline" if workflow.startswith("pipeline:") else "workflow",
-            trigger=Trigger.MANUAL, schedule_id=template.id,
+            trigger=Trigger.MANUAL, schedule_id=template.id, external_id=external_id,
             options=store.with_previous(template.options, template.started_at),
         )  # fmt: skip
         [started] = await self._client.database.write(start_runs, [row], now=now)
         await self._client.wakeups.announce(READY)
-        return started.id
+        return started
 
     async def backfill(
         self, name: str, start: datetime, end: datetime, *, parallel: int = 1, dry_run: bool = False
@@ -370,7 +385,7 @@ class Schedules(SchedulePages):
         """Run the occurrences of a past range that have no run yet, `parallel` at a time.
 
         A dry run starts nothing and counts what would run; it refuses what a run would refuse."""
-        shown = _sane(await self.get(name))
+        shown = evaluable(await self.get(name))
         if parallel < 1:
             raise BadSchedule(f"parallel={parallel} lets nothing run", hint="Give 1 or more.")
         first, last = instant(start) - 1, instant(end)
@@ -416,7 +431,12 @@ class Schedules(SchedulePages):
         return Backfill(count, len(created), created)
 
     async def _change(
-        self, name: str, edit: Callable[[Schedule], Schedule], *, ends_pause: bool = True
+        self,
+        name: str,
+        edit: Callable[[Schedule], Schedule],
+        *,
+        ends_pause: bool = True,
+        if_match: str | None = None,
     ) -> ScheduleView:
         """Read, edit and write one schedule in one transaction."""
         refuse_in_workflow("a change of a schedule")
@@ -428,6 +448,7 @@ class Schedules(SchedulePages):
             old = await store.find(tx, namespace=namespace, name=name, lock=True)
             if old is None:
                 return None
+            check_match(old, if_match)
             if ends_pause:
                 old = await store.end_pause(tx, old, now=now, new_id=self._client.ids.make(now))
             return await store.replace(
@@ -441,9 +462,7 @@ class Schedules(SchedulePages):
         return view_of(changed)
 
     def _restored(self, given: dict[str, Any], stored: Any) -> dict[str, Any]:
-        redactor = Redactor(self._client.settings.secret_fields)
-        value: dict[str, Any] = redactor.restored(given, stored)
-        return value
+        return dict(Redactor(self._client.settings.secret_fields).restored(given, stored))
 
     async def _unknown(self, name: str) -> UnknownSchedule:
         names = [shown.schedule.name for shown in await self.list()]
@@ -478,22 +497,3 @@ def next_of(name: str, intent: Intent, now: int, count: int) -> list[Occurrence]
         found.append(Occurrence(name, moment(at), moment(at + spread), notes(intent.spec, at)))
         at = next_after(intent.spec, at)
     return found
-
-
-def view_of(schedule: Schedule) -> ScheduleView:
-    """A row with what it means."""
-    intent, problem = definition.found(schedule)
-    if problem is not None:  # a poison row is shown, not hidden
-        return ScheduleView(schedule, intent, f"cannot be read: {problem}", problem)
-    return ScheduleView(schedule, intent, describe(intent.spec))
-
-
-def _sane(shown: ScheduleView) -> ScheduleView:
-    """The schedule, or an error when it cannot be evaluated."""
-    if shown.problem is None:
-        return shown
-    name = shown.schedule.name
-    raise BadSchedule(
-        f"schedule {name} cannot be read any more: {shown.problem}",
-        hint=f"Fix it first: `rota schedule update {name}` with what is wrong or lost.",
-    )

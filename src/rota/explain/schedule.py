@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rota.client.doctor import absence
 from rota.client.operations import ARM_HINT, disarmed_clause
-from rota.client.schedules import ScheduleView
+from rota.client.schedule_view import ScheduleView
 from rota.core.runs.lifecycle import OPEN, Status, Trigger
 from rota.core.runs.model import Run
 from rota.core.runs.stored_errors import error_line

@@ -13,7 +13,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from rota.client.schedules import Schedules, ScheduleView
+from rota.client.schedule_view import ScheduleView
+from rota.client.schedules import Schedules
 from rota.client.start import Startable
 from rota.core.runs.lifecycle import Status
 from rota.errors import BadSchedule, BadSetting, RotaError, UsageError

@@ -18,7 +18,8 @@ from rota.core.time.instants import micros, patience_micros
 
 if TYPE_CHECKING:
     from rota.client.client import Client
-    from rota.client.schedules import Occurrence, ScheduleView
+    from rota.client.schedule_view import ScheduleView
+    from rota.client.schedules import Occurrence
 
 
 @click.group(cls=CommandGroup)

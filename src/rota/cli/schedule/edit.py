@@ -19,7 +19,7 @@ from rota.errors import UsageError
 
 if TYPE_CHECKING:
     from rota.client.client import Client
-    from rota.client.schedules import ScheduleView
+    from rota.client.schedule_view import ScheduleView
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 Callback = Callable[[click.Context, click.Parameter, str | None], int | str | None]

@@ -17,7 +17,8 @@ from rota.core.time.instants import span
 
 if TYPE_CHECKING:
     from rota.client.client import Client
-    from rota.client.schedules import Occurrence, ScheduleView
+    from rota.client.schedule_view import ScheduleView
+    from rota.client.schedules import Occurrence
     from rota.core.runs.model import Run
     from rota.core.schedules.intent import Policies
     from rota.explain.schedule import Explanation

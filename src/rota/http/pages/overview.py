@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 
 from rota.client.overview import ActivitySeries
 from rota.client.schedule_pages import LastOutcomes
-from rota.client.schedules import Occurrence, ScheduleView
+from rota.client.schedule_view import ScheduleView
+from rota.client.schedules import Occurrence
 from rota.core.runs.lifecycle import Status
 from rota.core.runs.model import Run
 from rota.core.schedules.intent import jitter_us
@@ -219,7 +220,7 @@ async def _lanes(
 
 
 def _lane(view: ScheduleView, usual: int, clock: WallClock) -> Lane:
-    """A bar for each firing; one band where they are too close to be distinct."""
+    """A bar for each firing; one band where they are too close for single bars."""
     name, spec = view.schedule.name, view.intent.spec
     first, last = clock.now, clock.now + DAY
     due_at = view.schedule.due_at or first

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from datetime import datetime, time, timedelta
 
 from rota.client.schedule_pages import OutcomeCalendar
-from rota.client.schedules import Occurrence, ScheduleView
+from rota.client.schedule_view import ScheduleView
+from rota.client.schedules import Occurrence
 from rota.core.runs.lifecycle import Status
 from rota.core.runs.model import Run
 from rota.core.schedules.intent import ENDED
@@ -84,7 +85,7 @@ class DurationView:
 
 @dataclass(frozen=True)
 class SteerForm:
-    """The input of a refused form; `opens` names the form."""
+    """The typed text of a form that was refused; `opens` names the form."""
 
     opens: str = ""
     input: str = ""

@@ -9,7 +9,7 @@ from functools import cache
 from typing import Any
 from zoneinfo import available_timezones
 
-from rota.client.schedules import ScheduleView
+from rota.client.schedule_view import ScheduleView
 from rota.core.time.describe import describe
 from rota.core.time.instants import DAY
 from rota.core.time.recurrence import (

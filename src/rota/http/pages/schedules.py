@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rota.client.schedule_pages import LastOutcomes
-from rota.client.schedules import ScheduleView
+from rota.client.schedule_view import ScheduleView
 from rota.core.runs.lifecycle import Status
 from rota.core.schedules.intent import ENDED
 from rota.core.time.instants import SECOND

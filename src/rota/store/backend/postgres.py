@@ -106,17 +106,12 @@ class PostgresTx:
         await self.connection.execute(text)
         self.looks = 0
 
-    def take_notification(self, topic: str) -> str | None:
-        """The channel for a statement that notifies by itself."""
-        if self.begun or list(self.owed) != [topic]:
-            return None
-        self.owed = ()
-        return self.channel
-
     async def pay_notifications(self) -> None:
-        """Send what is owed, with the commit if one is to come."""
-        if self.owed:
-            await self.rows("notify_at_commit", alone=True, channel=self.channel, topics=self.owed)
+        """Send what is owed: with the commit if one is to come, otherwise after it."""
+        if self.owed and self.begun:
+            await self.rows("notify_at_commit", channel=self.channel, topics=self.owed)
+        elif self.owed:
+            await self.rows("notify", alone=True, channel=self.channel, topics=self.owed)
 
     async def _send(
         self, send: Callable[..., Awaitable[Any]], text: str, values: list[Any], alone: bool
