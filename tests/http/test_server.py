@@ -90,15 +90,15 @@ async def test_the_server_of_a_database_is_found_among_others(tmp_path: Path) ->
     assert nowhere is None
 
 
-async def test_a_server_without_a_worker_hears_what_other_processes_do(database_url: str) -> None:
-    heard: list[str] = []
+async def test_a_server_without_a_worker_is_notified_by_other_processes(database_url: str) -> None:
+    topics: list[str] = []
     async with Client(database_url, migrate=True) as own, Client(database_url) as other:
         server = HttpServer(own, HttpOptions(port=0))
         await server.start()
-        own.wakeups.subscribe(heard.append)
+        own.wakeups.subscribe(topics.append)
         try:
             async with asyncio.timeout(10):
-                while "ready" not in heard:
+                while "ready" not in topics:
                     await other.start("anything")
                     await asyncio.sleep(0.05)
         finally:
