@@ -87,7 +87,7 @@ def test_a_shape_lets_pass_all_that_the_code_takes(kind: Any, value: Any) -> Non
 
 
 @pytest.mark.parametrize(
-    ("kind", "value", "told"),
+    ("kind", "value", "reported"),
     [
         (dict[str, str], [1], "Expected `object`, got `array`"),
         (dict[str, str], {"how": 1}, "Expected `str`, got `int` - at `$.how`"),

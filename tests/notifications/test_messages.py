@@ -113,15 +113,15 @@ def test_an_address_is_shown_without_what_may_be_secret() -> None:
 @pytest.mark.parametrize(
     ("notify", "said"),
     [
-        ("on_failure: hooks.example/T0", "schedule.notify.on_failure is no address"),
-        ("on_failure: [https://a.example, 'ftp://b']", "on_failure[2] is no address"),
+        ("on_failure: hooks.example/T0", "schedule.notify.on_failure is not an address"),
+        ("on_failure: [https://a.example, 'ftp://b']", "on_failure[2] is not an address"),
         ("on_success: {secretEnv: KEY}", "names no receiver: give webhook or command"),
         ("on_success: {secretEnv: KEY}", "secretEnv signs a webhook, and there is none"),
         ("on_success: {command: ' '}", "on_success.command is empty"),
         ("on_missed: {webhook: 'https://a.example', secretEnv: 'a key!'}", "not the key itself"),
         ("on_missed: {command: 'true', passEnv: ['A B']}", "is not the name of an environment"),
         ("on_missed: {webhook: 'https://a.example', passEnv: [A]}", "passEnv is for a command"),
-        ("ping: 'https://'", "schedule.notify.ping is no address"),
+        ("ping: 'https://'", "schedule.notify.ping is not an address"),
         ("on_recover: https://a.example", "on_recovery"),
         ("ping: 'env:MY HOOK'", "env: is followed by the name of a variable"),
     ],
