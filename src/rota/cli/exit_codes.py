@@ -151,6 +151,8 @@ def _usage(error: click.UsageError) -> RotaError:
     if near and isinstance(error, click.NoSuchOption):
         near = close_names(error.option_name, near) or near
     message = error.format_message() if not near else error.message
+    if isinstance(error, click.NoSuchOption):  # versions of click word it differently
+        message = f"no such option '{error.option_name}'"
     hint = hint_of(sorted(near or ()), f"See `{path} --help`.")
     return _Usage(message[:1].lower() + message[1:].rstrip("."), hint=hint)
 
